@@ -1,0 +1,1 @@
+"""Settings: what they are (:mod:`adt.config.settings`) and where they come from (:mod:`adt.config.load`)."""

@@ -1,0 +1,170 @@
+"""Resolve the settings: flag > ``ADT_*`` > adt.toml > [tool.adt] > defaults, and remember which."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import tomllib
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adt.config.settings import SECTIONS, Settings
+from adt.errors import ConfigError
+
+PROJECT_FILE = "adt.toml"
+PYPROJECT = "pyproject.toml"
+NOT_SETTINGS = {
+    "ADT_CACHE_DIR": "Where everything that can be made again is kept; default `~/.cache/adt`.",
+    "ADT_EMULATOR_APT_SOURCE": "A one-line deb source for the virtual device's arm64 packages.",
+}
+"""Variables with our prefix that are no settings, and what they mean."""
+TRUE = ("1", "true", "on", "yes")
+FALSE = ("0", "false", "off", "no")
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The settings, and for each ``section.key`` the place its value came from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+
+def load_settings(
+    flags: Mapping[str, object] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    start: Path | None = None,
+) -> Resolved:
+    """Resolve every setting.
+
+    Args:
+        flags: ``section.key`` to value, as given on the command line; None values are "not given".
+        environ: the environment; ``os.environ`` by default.
+        start: directory from which adt.toml and pyproject.toml are looked up, upwards; cwd by default.
+
+    Raises:
+        ConfigError: an unknown key (with a suggestion), a wrong type, or a file that is no TOML.
+    """
+    environ = os.environ if environ is None else environ
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for origin, layer in _layers(flags or {}, environ, start or Path.cwd()):
+        for key, value in layer.items():
+            values[key] = _typed(key, value, origin)
+            origins[key] = origin
+    sections = {
+        name: section(**{f.name: values[f"{name}.{f.name}"] for f in dataclasses.fields(section)})
+        for name, section in SECTIONS.items()
+    }
+    return Resolved(Settings(**sections), origins)
+
+
+def _layers(
+    flags: Mapping[str, object], environ: Mapping[str, str], start: Path
+) -> Iterator[tuple[str, dict[str, object]]]:
+    """Yield (origin, flat values), weakest first."""
+    defaults = Path(__file__).with_name("defaults.toml")
+    yield "default", _flatten(_toml(defaults), "defaults.toml")
+    found = _upwards(start, PYPROJECT)
+    if found and (tool := _toml(found).get("tool", {}).get("adt")):
+        yield f"{found} [tool.adt]", _flatten(tool, f"{found} [tool.adt]")
+    found = _upwards(start, PROJECT_FILE)
+    if found:
+        yield str(found), _flatten(_toml(found), str(found))
+    names = {_variable(key): key for key in _known_keys()}
+    for variable, text in sorted(environ.items()):
+        if variable.startswith("ADT_") and not variable.startswith("ADT_TEST_"):
+            if variable in names:
+                yield variable, {names[variable]: text}
+            elif variable not in NOT_SETTINGS:
+                raise _unknown(variable, [*names, *NOT_SETTINGS], "the environment")
+    yield "flag", {key: value for key, value in flags.items() if value is not None}
+
+
+def _variable(key: str) -> str:
+    return "ADT_" + key.replace(".", "_").upper()
+
+
+def _known_keys() -> list[str]:
+    return [f"{name}.{f.name}" for name, section in SECTIONS.items() for f in dataclasses.fields(section)]
+
+
+def _upwards(start: Path, name: str) -> Path | None:
+    return next((d / name for d in (start, *start.parents) if (d / name).is_file()), None)
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as why:
+        raise ConfigError(f"{path} is not valid TOML: {why}", remedy="Mend the line it names.") from why
+
+
+def _flatten(table: Mapping[str, Any], where: str) -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for section, content in table.items():
+        if section not in SECTIONS:
+            raise _unknown(section, SECTIONS, where)
+        if not isinstance(content, Mapping):
+            raise ConfigError(f"{where}: {section} must be a table", remedy=f"Write [{section}].")
+        known = [f.name for f in dataclasses.fields(SECTIONS[section])]
+        for key, value in content.items():
+            if key not in known:
+                raise _unknown(key, known, f"{where}, [{section}]")
+            flat[f"{section}.{key}"] = value
+    return flat
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`` Did you mean 'x'?`` or nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _unknown(word: str, known: Iterable[str], where: str) -> ConfigError:
+    known = sorted(known)
+    return ConfigError(
+        f"unknown setting {word!r} in {where}.{did_you_mean(word, known)}",
+        remedy=f"Known: {', '.join(known)}.",
+    )
+
+
+def _typed(key: str, value: object, origin: str) -> object:
+    """Check or convert one value; text from the environment is converted, TOML must have the type."""
+    section, _, name = key.partition(".")
+    wanted: Any = typing.get_type_hints(SECTIONS[section])[name]
+    try:
+        if isinstance(wanted, types.GenericAlias):  # tuple[str, ...]
+            if isinstance(value, str):
+                return tuple(part for part in value.split(";") if part)
+            if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+                return tuple(value)
+            raise ValueError("a list of texts")
+        if wanted is bool:
+            if isinstance(value, bool):
+                return value
+            if isinstance(value, str) and value.lower() in TRUE + FALSE:
+                return value.lower() in TRUE
+            raise ValueError("true or false")
+        if isinstance(value, bool):
+            raise ValueError(wanted.__name__)
+        if wanted is float and isinstance(value, int | float | str):
+            return float(value)
+        if wanted is int and isinstance(value, str):
+            return int(value)
+        if isinstance(value, wanted):
+            return value
+        if wanted is str and isinstance(value, os.PathLike):
+            return os.fspath(value)
+        raise ValueError(wanted.__name__)
+    except ValueError as why:
+        raise ConfigError(
+            f"{key} = {value!r} (from {origin}) is not of type {getattr(wanted, '__name__', wanted)}",
+            remedy=f"Give {key} a value of that type.",
+        ) from why

@@ -1,0 +1,117 @@
+"""Every setting of adt, as frozen dataclasses; the text under a field documents it.
+
+A setting ``section.key`` can be given as a flag, as ``ADT_SECTION_KEY`` in the
+environment, in ``adt.toml`` or in ``pyproject.toml`` under ``[tool.adt]``;
+:mod:`adt.config.load` decides between them. Defaults live in ``defaults.toml``.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TvmSettings:
+    """Where the TVM source tree comes from."""
+
+    source: str
+    """A TVM source tree (``--tvm-source``, or TVM_HOME); empty: obtain one."""
+    provider: str
+    """``auto`` (cache, then git, then the registry), ``git`` or ``registry``."""
+
+
+@dataclass(frozen=True)
+class BuildSettings:
+    """How a TargetBundle is built."""
+
+    platform: str
+    """What to build for: ``android-arm64-v8a``, ``linux-aarch64`` or ``host``."""
+    ndk: str
+    """Root of the Android NDK; empty: look where Android tools look."""
+    api_level: int
+    """Lowest Android API level that the bundle runs on."""
+    alignment: int
+    """Bytes; alignment of every tensor the runtime allocates. 0: the platform's own (32 on devices)."""
+    opencl: bool
+    """Build the OpenCL runtime in (the device's libOpenCL is opened at run time)."""
+    rpc: bool
+    """Build tvm_rpc."""
+    build_type: str
+    """CMake's build type."""
+    jobs: int
+    """Parallel compiler processes; 0: as Ninja decides."""
+
+
+@dataclass(frozen=True)
+class CompileSettings:
+    """How a model is compiled."""
+
+    target: str
+    """What computes: ``cpu``."""
+    shapes: tuple[str, ...]
+    """Fixed input shapes, each ``name:1,3,224,224``."""
+    opt_level: int
+    """TVM's optimisation level, 0 to 3."""
+
+
+@dataclass(frozen=True)
+class DeviceSettings:
+    """Which device, and how long we wait for it."""
+
+    serial: str
+    """Serial of the device; empty: ANDROID_SERIAL, or the only device."""
+    timeout: float
+    """Seconds that one program on the device may take."""
+
+
+@dataclass(frozen=True)
+class VerifySettings:
+    """What counts as right."""
+
+    seed: int
+    """Seed of the inputs that are made up when none are given."""
+    max_abs: float
+    """Largest absolute difference to the reference that passes."""
+    max_rel: float
+    """A larger one passes too if it is at most this times the reference's largest magnitude."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings, resolved."""
+
+    tvm: TvmSettings
+    build: BuildSettings
+    compile: CompileSettings
+    device: DeviceSettings
+    verify: VerifySettings
+
+
+SECTIONS: dict[str, type[Any]] = {
+    "tvm": TvmSettings,
+    "build": BuildSettings,
+    "compile": CompileSettings,
+    "device": DeviceSettings,
+    "verify": VerifySettings,
+}
+
+
+def field_docs(section: type[Any]) -> dict[str, str]:
+    """The text under each field of a settings class, by field name (for docs and help)."""
+    body = ast.parse(inspect.getsource(section)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    docs: dict[str, str] = {}
+    previous = ""
+    for statement in body.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            previous = statement.target.id
+        elif previous and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            docs[previous] = inspect.cleandoc(str(statement.value.value))
+            previous = ""
+    missing = {f.name for f in dataclasses.fields(section)} - docs.keys()
+    assert not missing, f"settings without documentation: {missing}"
+    return docs

@@ -1,0 +1,176 @@
+"""Every way `adt` can fail: one class per cause, each with its own exit code.
+
+An error says *what happened* and *what to do about it*. The table in
+``docs/exit-codes.md`` is generated from this module, so a class without a
+docstring or with a code that is already taken fails the unit tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+INTERRUPTED = 130  # 128 + SIGINT, what shells report for ctrl-C
+INTERNAL = 1  # an exception that is not an AdtError: a bug in adt
+USAGE = 2  # typer's own code for a wrong command line
+
+
+class AdtError(Exception):
+    """Something adt can explain."""
+
+    exit_code: ClassVar[int] = INTERNAL
+
+    def __init__(self, what: str, *, remedy: str, details: str = "") -> None:
+        """
+        Args:
+            what: one or two sentences, what happened and to which thing.
+            remedy: what the user can do now, ideally a command.
+            details: multi-line evidence (a program's last lines); may be empty.
+        """
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
+        self.details = details
+
+
+class ConfigError(AdtError):
+    """A setting is unknown, of the wrong type or contradicts another one."""
+
+    exit_code = 3
+
+
+class ToolNotFound(AdtError):
+    """A program or library that this step needs is not on this machine."""
+
+    exit_code = 4
+
+
+class NdkError(AdtError):
+    """The Android NDK is missing, incomplete or of a version that does not work."""
+
+    exit_code = 5
+
+
+class SourceError(AdtError):
+    """The TVM source tree cannot be obtained or is not what it should be."""
+
+    exit_code = 6
+
+
+class BuildError(AdtError):
+    """CMake or Ninja failed, or what they built would not load on the device."""
+
+    exit_code = 7
+
+
+class ModelError(AdtError):
+    """The model file is missing, damaged, of an unknown format, or its shapes do not fit."""
+
+    exit_code = 8
+
+
+class UnsupportedOp(AdtError):
+    """The model uses an operator that the importer cannot convert."""
+
+    exit_code = 9
+
+
+class CompileError(AdtError):
+    """TVM could not compile or link the model for the target."""
+
+    exit_code = 10
+
+
+class PackageError(AdtError):
+    """A ModelPackage or TargetBundle is damaged or is not one."""
+
+    exit_code = 11
+
+
+class MismatchError(AdtError):
+    """A package, a bundle and a device do not fit each other."""
+
+    exit_code = 12
+
+
+class NoDevice(AdtError):
+    """No device is connected, or none has the given serial."""
+
+    exit_code = 13
+
+
+class AmbiguousDevice(AdtError):
+    """Several devices are connected and none was chosen."""
+
+    exit_code = 14
+
+
+class DeviceNotReady(AdtError):
+    """The device is offline, unauthorized or otherwise not usable."""
+
+    exit_code = 15
+
+
+class DeviceError(AdtError):
+    """The connection to the device broke or a command on it failed."""
+
+    exit_code = 16
+
+
+class DeviceFull(AdtError):
+    """The device has no room for what was sent."""
+
+    exit_code = 17
+
+
+class RunError(AdtError):
+    """The runner on the device ended with an error."""
+
+    exit_code = 18
+
+
+class InputError(AdtError):
+    """Input or output data (npz, npy, file) does not fit the model's inputs."""
+
+    exit_code = 19
+
+
+class VerifyFailed(AdtError):
+    """The device's outputs differ from the reference by more than the tolerance."""
+
+    exit_code = 20
+
+
+class EmulatorError(AdtError):
+    """The virtual device cannot be started or is not running."""
+
+    exit_code = 21
+
+
+class DownloadError(AdtError):
+    """A package could not be fetched from its registry, or its sha256 differs."""
+
+    exit_code = 22
+
+
+class Busy(AdtError):
+    """Another adt process holds the lock for longer than we may wait."""
+
+    exit_code = 23
+
+
+class ProcessFailed(AdtError):
+    """A program that adt started failed in a way no other code describes."""
+
+    exit_code = 24
+
+
+class DiskError(AdtError):
+    """This machine's disk is full, read-only or refuses access."""
+
+    exit_code = 25
+
+
+def all_errors() -> Iterator[type[AdtError]]:
+    """Yield every concrete error class, lowest exit code first."""
+    yield from sorted(AdtError.__subclasses__(), key=lambda cls: cls.exit_code)

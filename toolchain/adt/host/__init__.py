@@ -1,0 +1,1 @@
+"""This machine: programs, processes, the cache, SDKs and the TVM source tree."""

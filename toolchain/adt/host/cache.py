@@ -1,0 +1,191 @@
+"""The cache: things that can be made again, kept by content under one directory.
+
+``$ADT_CACHE_DIR`` > ``$XDG_CACHE_HOME/adt`` > ``~/.cache/adt``. An entry is a
+directory that appears by one rename and carries a ``.complete`` stamp with the
+digest of its contents, so a half-written or damaged entry is never used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import logging
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from adt.errors import Busy, DiskError
+
+log = logging.getLogger("adt.cache")
+
+STAMP = ".complete"
+
+
+def cache_dir() -> Path:
+    """The directory of everything that adt can make again."""
+    if explicit := os.environ.get("ADT_CACHE_DIR"):
+        return Path(explicit).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser().absolute() / "adt"
+
+
+@contextlib.contextmanager
+def disk_errors(doing: str) -> Iterator[None]:
+    """Turn "no space" and "no access" into a message with a remedy.
+
+    Raises:
+        DiskError: for ENOSPC, EDQUOT, EROFS, EACCES and EPERM raised inside the block.
+    """
+    try:
+        yield
+    except OSError as why:
+        if why.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskError(
+                f"no space left while {doing} ({why.filename or ''})",
+                remedy="Free some space or set ADT_CACHE_DIR to a larger disk; what was complete is kept.",
+            ) from why
+        if why.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise DiskError(
+                f"no write access while {doing}: {why}",
+                remedy="Choose a place you may write to (-o/--out, or ADT_CACHE_DIR).",
+            ) from why
+        raise
+
+
+@contextlib.contextmanager
+def lock(path: Path, *, timeout: float = 3600.0) -> Iterator[None]:
+    """Hold the file lock ``<path>.lock``; say so when another process has it.
+
+    Raises:
+        Busy: it is still held after *timeout* seconds.
+    """
+    with disk_errors(f"locking {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    guard = FileLock(f"{path}.lock")
+    try:
+        guard.acquire(timeout=0)
+    except Timeout:
+        log.info("waiting for another adt process that holds %s.lock", path)
+        try:
+            guard.acquire(timeout=timeout)
+        except Timeout as why:
+            raise Busy(
+                f"another process has held {path}.lock for {timeout:g} s",
+                remedy="Wait for it to end, or end it; the lock goes with the process.",
+            ) from why
+    try:
+        yield
+    finally:
+        guard.release()
+
+
+def file_sha256(path: Path) -> str:
+    """The sha256 of a file's bytes, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def tree_digest(root: Path) -> str:
+    """One sha256 over names, kinds, executable bits and bytes of every file below *root*."""
+    total = hashlib.sha256()
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if name == STAMP or (path.is_dir() and not path.is_symlink()):
+            continue
+        if path.is_symlink():
+            row = f"l {name} {path.readlink()}"
+        else:
+            row = f"{'x' if os.access(path, os.X_OK) else 'f'} {name} {file_sha256(path)}"
+        total.update(row.encode(errors="surrogateescape") + b"\n")
+    return total.hexdigest()
+
+
+def stat_digest(root: Path) -> str:
+    """One sha256 over names, sizes and times of every file below *root*: cheap, for "did it change?"."""
+    total = hashlib.sha256()
+    pending = [str(root)]
+    while pending:
+        with os.scandir(pending.pop()) as found:
+            for item in sorted(found, key=lambda e: e.name):
+                if item.is_dir(follow_symlinks=False):
+                    if item.name not in (".git", "__pycache__"):
+                        pending.append(item.path)
+                elif item.name != STAMP:
+                    stat = item.stat(follow_symlinks=False)
+                    name = item.path[len(str(root)) :]
+                    row = f"{name} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}\n"
+                    total.update(row.encode(errors="surrogateescape"))
+    return total.hexdigest()
+
+
+@contextlib.contextmanager
+def fresh_dir(final: Path) -> Iterator[Path]:
+    """Yield a temporary directory beside *final* that takes its place when the block succeeds.
+
+    An older *final* is replaced; on an exception it stays and the temporary one goes.
+    """
+    with disk_errors(f"writing {final}"):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        temporary = final.parent / f".{final.name}.{secrets.token_hex(6)}.tmp"
+        temporary.mkdir()
+        try:
+            yield temporary
+            old = final.parent / f".{final.name}.{secrets.token_hex(6)}.old"
+            if final.exists():
+                final.rename(old)
+            temporary.rename(final)
+            shutil.rmtree(old, ignore_errors=True)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+
+
+def lookup(name: str) -> Path | None:
+    """The cache entry *name* if it is there and whole; a damaged one is said and counts as absent.
+
+    Contents are compared by names, sizes and change times first; every byte is
+    read again only when those differ from what they were when the entry was made.
+    """
+    final = cache_dir() / name
+    stamp = final / STAMP
+    if not stamp.is_file():
+        return None
+    contents, _, quick = stamp.read_text().strip().partition(" ")
+    if stat_digest(final) == quick:
+        return final
+    if tree_digest(final) == contents:  # only touched or copied: remember the new times
+        stamp.write_text(f"{contents} {stat_digest(final)}\n")
+        return final
+    log.warning("cache entry %s is damaged; making it again", final)
+    stamp.unlink()
+    return None
+
+
+def entry(name: str, make: Callable[[Path], None]) -> tuple[Path, bool]:
+    """Return the cache entry *name*, making it with *make(directory)* when it is absent or damaged.
+
+    Args:
+        name: relative path of the entry, with everything that determines its content in it.
+        make: fills a fresh directory.
+
+    Returns:
+        The directory, and whether it was there already.
+    """
+    final = cache_dir() / name
+    with lock(final):
+        if lookup(name):
+            return final, True
+        with fresh_dir(final) as directory:
+            make(directory)
+            (directory / STAMP).write_text(f"{tree_digest(directory)} {stat_digest(directory)}\n")
+    return final, False
+
+
+def contents_digest(directory: Path) -> str:
+    """The contents digest that :func:`entry` recorded for one of its directories."""
+    return (directory / STAMP).read_text().split()[0]

@@ -1,0 +1,67 @@
+"""Read and write the JSON files that travel with artefacts, strictly and atomically.
+
+A manifest is a frozen dataclass. Reading refuses unknown keys, wrong types and
+a newer schema, and names the field; writing goes through a temporary file.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+from adt.errors import PackageError
+
+T = TypeVar("T")
+
+
+def dumps(manifest: object) -> str:
+    """The manifest as JSON text: its schema first, then the fields in order, newline at the end."""
+    return json.dumps(fields_of(manifest), indent=2, ensure_ascii=False) + "\n"
+
+
+def fields_of(manifest: object) -> dict[str, Any]:
+    """The manifest as plain dictionaries and lists, its schema first, then the fields in order."""
+    import cattrs
+
+    fields: dict[str, Any] = cattrs.unstructure(manifest)
+    head = {key: fields.pop(key) for key in ("schema", "schema_version")}
+    return head | fields
+
+
+def write(manifest: object, path: Path) -> None:
+    """Write *manifest* to *path*; the file appears complete or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(dumps(manifest))
+    temporary.replace(path)
+
+
+def load(kind: type[T], path: Path, *, schema: str, version: int, remedy: str) -> T:
+    """Read *path* as a manifest of class *kind*.
+
+    Raises:
+        PackageError: the file is missing, not JSON, of another schema, or a field is wrong.
+    """
+    try:
+        raw: Any = json.loads(path.read_text())
+    except FileNotFoundError as why:
+        raise PackageError(f"{path} does not exist", remedy=remedy) from why
+    except (ValueError, OSError) as why:
+        raise PackageError(f"{path} cannot be read: {why}", remedy=remedy) from why
+    if not isinstance(raw, dict) or raw.get("schema") != schema:
+        raise PackageError(f"{path} is not a {schema} file", remedy=remedy)
+    if raw.get("schema_version") != version:
+        raise PackageError(
+            f"{path} has schema version {raw.get('schema_version')}; this adt reads {version}",
+            remedy="Make it again with this adt, or use the adt that wrote it.",
+        )
+    import cattrs
+
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    converter.register_structure_hook(int | str, lambda value, _: value)
+    try:
+        found: T = converter.structure(raw, kind)
+    except Exception as why:  # cattrs raises an exception group; its text names each field
+        reasons = "\n".join(cattrs.transform_error(why, path=path.name))
+        raise PackageError(f"{path} does not fit its schema", remedy=remedy, details=reasons) from why
+    return found

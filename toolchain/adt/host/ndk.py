@@ -1,0 +1,148 @@
+"""Find the Android NDK where Android tools look for it, and say how it was found."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.errors import NdkError
+
+log = logging.getLogger("adt.ndk")
+
+VARIABLES = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK_PATH", "NDK_HOME")
+"""Looked at in this order, after ``--ndk``."""
+SDK_VARIABLES = ("ANDROID_HOME", "ANDROID_SDK_ROOT")
+DEFAULT_SDK = "~/Android/Sdk"
+"""Where Android Studio puts the SDK on Linux."""
+MINIMUM = 23
+"""First NDK whose clang compiles the C++17 of TVM's runtime and whose libc++ is complete."""
+
+
+@dataclass(frozen=True)
+class Ndk:
+    """An Android NDK on this machine."""
+
+    path: Path
+    revision: str
+    """``Pkg.Revision``, e.g. ``27.2.12479018``."""
+    description: str
+    """``Pkg.Desc``: what the directory says it is."""
+    origin: str
+    """How it was found: ``--ndk``, ``ANDROID_NDK_HOME``, …"""
+
+    @property
+    def major(self) -> int:
+        """The number in r27, r28, …"""
+        return int(self.revision.split(".")[0])
+
+    @property
+    def toolchain_file(self) -> Path:
+        """The CMake toolchain file that the NDK brings."""
+        return self.path / "build/cmake/android.toolchain.cmake"
+
+    @property
+    def bin(self) -> Path:
+        """Directory of clang and the binutils for this host."""
+        return self.path / "toolchains/llvm/prebuilt/linux-x86_64/bin"
+
+    def compiler(self, triple: str, api_level: int) -> Path:
+        """The C++ compiler for *triple* (e.g. ``aarch64-linux-android``) at *api_level*.
+
+        Raises:
+            NdkError: this NDK has none; the message lists the API levels it has.
+        """
+        wrapper = self.bin / f"{triple}{api_level}-clang++"
+        if wrapper.is_file():
+            return wrapper
+        levels = sorted(
+            int(found[1])
+            for file in self.bin.glob(f"{triple}*-clang++")
+            if (found := re.fullmatch(rf"{re.escape(triple)}(\d+)-clang\+\+", file.name))
+        )
+        span = f"it has {levels[0]} to {levels[-1]}" if levels else f"it has no {triple} compiler at all"
+        raise NdkError(
+            f"the NDK {self.path} cannot compile for API level {api_level}: {span}",
+            remedy="Choose another --api-level, or another NDK.",
+        )
+
+
+def find_ndk(explicit: str = "", *, environ: Mapping[str, str] | None = None) -> Ndk:
+    """Return the NDK to use; a warning names other places that disagree.
+
+    Args:
+        explicit: the ``--ndk`` flag or the ``build.ndk`` setting; it must be right if given.
+
+    Raises:
+        NdkError: none was found, or the first place that names one does not hold one.
+    """
+    environ = os.environ if environ is None else environ
+    places = list(_places(explicit, environ))
+    if not places:
+        looked = ", ".join(("--ndk", *VARIABLES, "$ANDROID_HOME/ndk", f"{DEFAULT_SDK}/ndk"))
+        raise NdkError(
+            f"no Android NDK was found (looked at {looked})",
+            remedy="Install one (Android Studio's SDK manager, or sdkmanager 'ndk;28.2.13676358') and pass"
+            " --ndk DIR. Without one, `--for linux-aarch64` builds with Debian's cross GCC.",
+        )
+    origin, path = places[0]
+    chosen = _validated(path, origin)
+    for other_origin, other in places[1:]:
+        if other.resolve() != path.resolve() and not other_origin.startswith("$"):
+            log.warning("%s names %s, but %s is used (from %s)", other_origin, other, path, origin)
+    return chosen
+
+
+def _places(explicit: str, environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    if explicit:
+        yield "--ndk", Path(explicit).expanduser().absolute()
+    for variable in VARIABLES:
+        if value := environ.get(variable):
+            yield variable, Path(value).expanduser().absolute()
+    for variable in (*SDK_VARIABLES, ""):
+        sdk = environ.get(variable, "") if variable else DEFAULT_SDK
+        side_by_side = Path(sdk).expanduser() / "ndk" if sdk else None
+        if side_by_side and side_by_side.is_dir():
+            found = sorted((d for d in side_by_side.iterdir() if d.is_dir()), key=_as_version)
+            if found:
+                yield f"${variable or DEFAULT_SDK}/ndk", found[-1].absolute()
+
+
+def _as_version(path: Path) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", path.name))
+
+
+def _validated(path: Path, origin: str) -> Ndk:
+    if not path.is_dir():
+        raise NdkError(f"{path} (from {origin}) is not a directory", remedy="Name the NDK's root directory.")
+    properties = path / "source.properties"
+    if not properties.is_file():
+        nested = [d for d in sorted(path.glob("*/source.properties")) if "Pkg.Revision" in d.read_text()]
+        hint = f" {nested[-1].parent} looks like one." if nested else ""
+        raise NdkError(
+            f"{path} (from {origin}) is no Android NDK: source.properties is missing.{hint}",
+            remedy="Name the directory that holds source.properties, toolchains/ and build/.",
+        )
+    text = properties.read_text(errors="replace")
+    facts = {k.strip(): v.strip() for k, _, v in (line.partition("=") for line in text.splitlines())}
+    revision = facts.get("Pkg.Revision", "")
+    if not re.match(r"\d+\.", revision):
+        raise NdkError(
+            f"{properties} has no Pkg.Revision", remedy="This NDK is damaged or is no NDK: install it again."
+        )
+    ndk = Ndk(path, revision, facts.get("Pkg.Desc", ""), origin)
+    if ndk.major < MINIMUM:
+        raise NdkError(
+            f"NDK {revision} ({path}, from {origin}) is too old: TVM's runtime needs r{MINIMUM} or newer",
+            remedy="Install a newer NDK; r27 and r28 are known to work.",
+        )
+    for needed in (ndk.toolchain_file, ndk.bin / "clang++"):
+        if not needed.exists():
+            raise NdkError(
+                f"the NDK {path} (from {origin}) is incomplete: {needed.relative_to(path)} is missing",
+                remedy="Install it again, for a Linux x86_64 host.",
+            )
+    return ndk

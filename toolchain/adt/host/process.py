@@ -1,0 +1,165 @@
+"""Run programs on this machine: argv lists only, echoed with ``-v``, never left behind.
+
+Every external command of adt goes through :func:`run` (wait for it) or
+:func:`start` (a long-lived child in its own process group).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.errors import AdtError, ProcessFailed, ToolNotFound
+
+log = logging.getLogger("adt.process")
+
+TAIL_LINES = 30
+"""How much of a failed program's output an error message carries."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A program that ended: its argv, exit code and what it printed."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: str
+    stderr: str
+
+    def tail(self, lines: int = TAIL_LINES) -> str:
+        """The last lines of stdout and stderr, in that order."""
+        both = (self.stdout.rstrip() + "\n" + self.stderr.rstrip()).strip()
+        return "\n".join(both.splitlines()[-lines:])
+
+
+def failure(
+    done: Finished, *, error: type[AdtError] = ProcessFailed, what: str = "", remedy: str = ""
+) -> AdtError:
+    """Describe a failed program: the command, its exit code, the end of its output."""
+    program = Path(done.argv[0]).name
+    sentence = what or f"`{program}` failed"
+    return error(
+        f"{sentence} (exit code {done.returncode})",
+        remedy=remedy or "Read the program's own message above; run again with -v to see every command.",
+        details=f"$ {shlex.join(done.argv)}\n{done.tail()}",
+    )
+
+
+def environment(extra: Mapping[str, str] | None) -> dict[str, str] | None:
+    """The parent's environment with *extra* on top, or None for "as it is"."""
+    return {**os.environ, **extra} if extra else None
+
+
+def run(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    check: bool = True,
+    error: type[AdtError] = ProcessFailed,
+    what: str = "",
+    remedy: str = "",
+    log_file: Path | None = None,
+    on_line: Callable[[str], None] | None = None,
+) -> Finished:
+    """Run *argv* to its end and return what it printed.
+
+    Args:
+        argv: the program and its arguments, never a shell line.
+        cwd: working directory; None for ours.
+        env: variables on top of our own environment.
+        timeout: seconds after which the program's whole group is killed.
+        check: raise *error* when the exit code is not 0.
+        error: the class to raise, with *what* and *remedy*.
+        log_file: also keep the whole output here.
+        on_line: called with each line as it comes (stderr is then merged into stdout).
+
+    Raises:
+        ToolNotFound: the program does not exist.
+        AdtError: of class *error*, when it failed or timed out.
+    """
+    words = tuple(os.fspath(word) for word in argv)
+    log.debug("$ %s", shlex.join(words))
+    stderr = subprocess.PIPE if on_line is None else subprocess.STDOUT
+    with start(words, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=stderr) as child:
+        try:
+            if on_line is None:
+                out, err = child.communicate(timeout=timeout)
+            else:
+                out, err = _follow(child, on_line), b""
+            code = child.returncode
+        except subprocess.TimeoutExpired:
+            kill_group(child)
+            out, err = child.communicate()
+            code, err = 124, err + f"\nkilled after {timeout:g} s".encode()
+        except BaseException:  # ctrl-C included: never leave the program behind
+            kill_group(child)
+            raise
+    done = Finished(words, code, out.decode(errors="replace"), err.decode(errors="replace"))
+    if log_file is not None:
+        log_file.write_text(f"$ {shlex.join(words)}\n{done.stdout}{done.stderr}")
+    if check and done.returncode != 0:
+        raise failure(done, error=error, what=what, remedy=remedy)
+    return done
+
+
+def _follow(child: subprocess.Popen[bytes], on_line: Callable[[str], None]) -> bytes:
+    assert child.stdout is not None
+    lines = []
+    for line in child.stdout:
+        lines.append(line)
+        on_line(line.decode(errors="replace").rstrip())
+    child.wait()
+    return b"".join(lines)
+
+
+def start(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int = subprocess.DEVNULL,
+    stderr: int = subprocess.DEVNULL,
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a child in a process group of its own, so that the group can be ended as one.
+
+    Raises:
+        ToolNotFound: the program does not exist or may not be executed.
+    """
+    words = [os.fspath(word) for word in argv]
+    try:
+        return subprocess.Popen(
+            words,
+            cwd=cwd,
+            env=environment(env),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=tuple(pass_fds),
+            start_new_session=True,
+        )
+    except (FileNotFoundError, PermissionError) as why:
+        raise ToolNotFound(
+            f"cannot start `{words[0]}`: {why.strerror}",
+            remedy=f"Install {Path(words[0]).name} or put it on PATH; `adt doctor` lists what is needed.",
+        ) from why
+
+
+def kill_group(child: subprocess.Popen[bytes], grace: float = 2.0) -> None:
+    """End a child started by :func:`start` and all it started: TERM, then KILL after *grace* s."""
+    for sig, wait in ((signal.SIGTERM, grace), (signal.SIGKILL, grace)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, sig)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=wait)
+            return

@@ -1,0 +1,97 @@
+"""Fetch a file of a Python package index by its sha256, never by its name alone."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adt.errors import AdtError, DownloadError
+from adt.host.cache import cache_dir, disk_errors, file_sha256, lock
+
+if TYPE_CHECKING:
+    from pypi_simple import PyPISimple
+
+log = logging.getLogger("adt.registry")
+
+
+@dataclass(frozen=True)
+class RegistryFile:
+    """One file of one release in the package index, pinned."""
+
+    project: str
+    """Name of the project in the index."""
+    filename: str
+    """Name of the file, as the index lists it."""
+    sha256: str
+    """The only contents we accept, in hex."""
+
+
+def index_url() -> str | None:
+    """The index that pip is set up to use: PIP_INDEX_URL > pip's configuration > None (the default one)."""
+    if url := os.environ.get("PIP_INDEX_URL"):
+        return url
+    asked = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "get", "global.index-url"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return asked.stdout.strip() or None
+
+
+def open_index() -> PyPISimple:
+    """A client of the index that pip would use here."""
+    from pypi_simple import PyPISimple
+
+    url = index_url()
+    return PyPISimple(endpoint=url) if url else PyPISimple()
+
+
+def fetch(file: RegistryFile) -> Path:
+    """Return the local copy of *file*, downloading it when it is absent or damaged.
+
+    Raises:
+        DownloadError: the index cannot be reached, does not list the file, or its bytes differ.
+    """
+    target = cache_dir() / "downloads" / file.sha256[:12] / file.filename
+    with lock(target):
+        if target.is_file():
+            if file_sha256(target) == file.sha256:
+                return target
+            log.warning("%s is damaged; downloading it again", target)
+            target.unlink()
+        partial = target.with_name(target.name + ".part")
+        log.info("downloading %s", file.filename)
+        try:
+            with disk_errors(f"downloading {file.filename}"), open_index() as index:
+                page = index.get_project_page(file.project, timeout=60)
+                listed = next((p for p in page.packages if p.filename == file.filename), None)
+                if listed is None:
+                    raise DownloadError(
+                        f"the package index does not list {file.filename}",
+                        remedy="Check which index pip uses (`pip config list`); it must carry it.",
+                    )
+                # Not verified against the index's own digest: ours, below, is the one that counts.
+                index.download_package(listed, partial, verify=False, timeout=60)
+        except AdtError:
+            raise
+        except Exception as why:  # requests, urllib3 and digest errors: all mean "not downloaded"
+            partial.unlink(missing_ok=True)
+            raise DownloadError(
+                f"could not download {file.filename}: {why}",
+                remedy="Check the network and pip's index (`pip config list`), then run this again.",
+            ) from why
+        found = file_sha256(partial)
+        if found != file.sha256:
+            partial.unlink()
+            raise DownloadError(
+                f"{file.filename} has sha256 {found}, expected {file.sha256}",
+                remedy="The index serves another file under this name: do not use it; check the index.",
+            )
+        partial.replace(target)
+    return target

@@ -1,0 +1,51 @@
+"""Find the programs that adt drives, and say where they were found."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.errors import ToolNotFound
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program on this machine."""
+
+    name: str
+    path: Path
+    origin: str
+    """How it was found, for people: ``PATH``, ``adt's own environment``, …"""
+
+
+def find_tool(name: str, *, remedy: str, own_first: bool = False) -> Tool:
+    """Find program *name*.
+
+    Args:
+        name: as it is called on the command line.
+        remedy: how to get it.
+        own_first: look beside our Python before PATH (cmake and ninja come with adt's wheel).
+
+    Raises:
+        ToolNotFound: it is in neither place.
+    """
+    own = Path(sys.executable).parent / name
+    if own_first and own.is_file():
+        return Tool(name, own, "adt's own environment")
+    if found := shutil.which(name):
+        return Tool(name, Path(found), "PATH")
+    if own.is_file():
+        return Tool(name, own, "adt's own environment")
+    raise ToolNotFound(f"`{name}` is not on PATH", remedy=remedy)
+
+
+def cmake() -> Tool:
+    """CMake, the one installed with adt first: presets need a version of 3.26 or newer."""
+    return find_tool("cmake", remedy="pip install cmake", own_first=True)
+
+
+def ninja() -> Tool:
+    """Ninja, the one installed with adt first."""
+    return find_tool("ninja", remedy="pip install ninja", own_first=True)

@@ -1,0 +1,226 @@
+"""Obtain a TVM source tree: the user's own, a cached one, upstream's tag, or a registry package.
+
+The providers are asked in that order; the answer says which one gave the tree
+and why, and carries a digest that names its contents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import logging
+import os
+import re
+import shutil
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.config.settings import TvmSettings
+from adt.errors import AdtError, SourceError
+from adt.host import cache, registry
+from adt.host.process import run
+
+log = logging.getLogger("adt.source")
+
+GIT_URL = "https://github.com/apache/tvm"
+SUBMODULES = ("3rdparty/tvm-ffi", "3rdparty/OpenCL-Headers")
+"""Submodules that the runtime needs, of which a given version has some or all."""
+
+SDIST = registry.RegistryFile(
+    project="tilelang",
+    filename="tilelang-0.1.14.tar.gz",
+    sha256="7ae0fba6c63dae80b3c9c5c11a70bb8d7165794994f290f36e2fe87bfb143cfc",
+)
+"""A source package that carries a TVM 0.25 tree, with tvm-ffi 0.1.11, in 3rdparty/tvm."""
+SDIST_PREFIX = "tilelang-0.1.14/3rdparty/tvm/"
+SDIST_KEEP = (
+    "CMakeLists.txt", "LICENSE", "NOTICE", "README.md", "version.py", "apps/cpp_rpc/", "apps/android_rpc/",
+    "cmake/", "include/", "jvm/", "licenses/", "src/", "3rdparty/OpenCL-Headers/", "3rdparty/compiler-rt/",
+    "3rdparty/tvm-ffi/",
+)  # fmt: skip
+"""What of the tree a runtime, the runner and the plugins need; the rest (350 MB) stays packed."""
+MAX_FILES = 20_000
+MAX_BYTES = 200 << 20
+
+NEEDED = {
+    "CMakeLists.txt": "it is the build's entry",
+    "include/tvm/runtime/tensor.h": "it declares the runtime's API",
+    "3rdparty/tvm-ffi/CMakeLists.txt": "it is a submodule: git submodule update --init --recursive",
+    "3rdparty/tvm-ffi/3rdparty/dlpack/include/dlpack/dlpack.h": (
+        "it is a submodule: git submodule update --init --recursive"
+    ),
+    "apps/cpp_rpc/main.cc": "it is the RPC server",
+}
+"""Files without which the cross-build fails much later, and what their absence means."""
+
+
+@dataclass(frozen=True)
+class TvmSource:
+    """A TVM source tree on this machine."""
+
+    path: Path
+    provider: str
+    """``path``, ``cache``, ``git`` or ``registry``."""
+    why: str
+    """One sentence for people: why this provider."""
+    version: str
+    """Version the tree states, e.g. ``0.25.dev0``."""
+    ffi_version: str
+    digest: str
+    """sha256 that names the contents (for a user's own tree: names, sizes and times)."""
+
+
+def wheel_version() -> str:
+    """Version of the installed apache-tvm wheel, which the tree must match.
+
+    Raises:
+        SourceError: apache-tvm is not installed.
+    """
+    try:
+        return importlib.metadata.version("apache-tvm")
+    except importlib.metadata.PackageNotFoundError as why:
+        raise SourceError(
+            "the apache-tvm wheel is not installed", remedy="pip install adt (it brings apache-tvm)"
+        ) from why
+
+
+def find_source(settings: TvmSettings, *, environ: dict[str, str] | None = None) -> TvmSource:
+    """Walk the provider chain and return the first tree.
+
+    Raises:
+        SourceError: a tree was named that is none, or no provider has one.
+        DownloadError: the registry package could not be fetched.
+    """
+    environ = dict(os.environ) if environ is None else environ
+    if settings.source:
+        return _own_tree(Path(settings.source), "given with --tvm-source or the tvm.source setting")
+    if home := environ.get("TVM_HOME"):
+        return _own_tree(Path(home), "TVM_HOME names it")
+    if settings.provider not in ("auto", "git", "registry"):
+        raise SourceError(
+            f"unknown TVM source provider {settings.provider!r}", remedy="Use auto, git or registry."
+        )
+    tag = f"v{wheel_version()}"
+    if settings.provider == "auto" and (cached := _cached(tag)):
+        return cached
+    if settings.provider == "git" or (settings.provider == "auto" and git_reaches(tag)):
+        path, reused = cache.entry(_git_entry(tag), lambda directory: _clone(tag, directory))
+        return _described(path, "cache" if reused else "git", f"upstream's tag {tag}, as the installed wheel")
+    path, reused = cache.entry(_sdist_entry(), _unpack_sdist)
+    why = f"{SDIST.filename} of the package index carries a tree for {tag}"
+    if settings.provider == "auto" and not reused:
+        why += "; git does not reach upstream's tag from here"
+    return _described(path, "cache" if reused else "registry", why)
+
+
+def git_reaches(tag: str, timeout: float = 10.0) -> bool:
+    """Whether git is installed and upstream answers for *tag* within *timeout* seconds."""
+    if shutil.which("git") is None:
+        return False
+    asked = run(
+        ["git", "ls-remote", "--exit-code", GIT_URL, f"refs/tags/{tag}"],
+        env={"GIT_TERMINAL_PROMPT": "0"},
+        timeout=timeout,
+        check=False,
+    )
+    return asked.returncode == 0
+
+
+def _git_entry(tag: str) -> str:
+    return f"tvm-source/git-{tag}"
+
+
+def _sdist_entry() -> str:
+    kept = hashlib.sha256("\n".join(SDIST_KEEP).encode()).hexdigest()[:8]
+    return f"tvm-source/registry-{SDIST.sha256[:12]}-{kept}"
+
+
+def _cached(tag: str) -> TvmSource | None:
+    for name, what in ((_git_entry(tag), f"upstream's tag {tag}"), (_sdist_entry(), SDIST.filename)):
+        if path := cache.lookup(name):
+            return _described(path, "cache", f"it was obtained before, from {what}")
+    return None
+
+
+def _own_tree(path: Path, why: str) -> TvmSource:
+    path = path.expanduser().absolute()
+    if not path.is_dir():
+        raise SourceError(
+            f"TVM source {path} is not a directory ({why})", remedy="Name TVM's root directory."
+        )
+    return _described(path, "path", why)
+
+
+def _described(path: Path, provider: str, why: str) -> TvmSource:
+    for name, meaning in NEEDED.items():
+        if not (path / name).is_file():
+            raise SourceError(
+                f"{path} is no complete TVM source tree: {name} is missing ({meaning})",
+                remedy="Name a complete tree, or leave --tvm-source and TVM_HOME out to let adt obtain one.",
+            )
+    digest = cache.stat_digest(path) if provider == "path" else cache.contents_digest(path)
+    return TvmSource(path, provider, why, _tree_version(path), _ffi_version(path), digest)
+
+
+def _tree_version(path: Path) -> str:
+    for name, pattern in (
+        ("include/tvm/runtime/base.h", r'#define TVM_VERSION "([^"]+)"'),
+        ("version.py", r'__version__ = "([^"]+)"'),
+    ):
+        file = path / name
+        if file.is_file() and (found := re.search(pattern, file.read_text(errors="replace"))):
+            return found[1]
+    return "unknown"
+
+
+def _ffi_version(path: Path) -> str:
+    header = path / "3rdparty/tvm-ffi/include/tvm/ffi/c_api.h"
+    text = header.read_text(errors="replace") if header.is_file() else ""
+    parts = dict(re.findall(r"#define TVM_FFI_VERSION_(MAJOR|MINOR|PATCH) (\d+)", text))
+    return "{MAJOR}.{MINOR}.{PATCH}".format(**parts) if len(parts) == 3 else "unknown"
+
+
+def _clone(tag: str, directory: Path) -> None:
+    log.info("cloning %s at %s", GIT_URL, tag)
+    remedy = "Check the network, or use another source: --tvm-source PATH, or ADT_TVM_PROVIDER=registry."
+    git = ["git", "-c", "advice.detachedHead=false"]
+    quiet = {"GIT_TERMINAL_PROMPT": "0"}
+    clone = [*git, "clone", "--depth", "1", "--branch", tag, GIT_URL, str(directory / "tree")]
+    run(clone, env=quiet, error=SourceError, what=f"cannot clone TVM at {tag}", remedy=remedy)
+    tree = directory / "tree"
+    listed = run([*git, "config", "-f", ".gitmodules", "--get-regexp", "path"], cwd=tree).stdout.split()
+    wanted = [name for name in SUBMODULES if name in listed]
+    update = [*git, "submodule", "update", "--init", "--recursive", "--depth", "1", *wanted]
+    run(update, cwd=tree, env=quiet, error=SourceError, what="cannot get TVM's submodules", remedy=remedy)
+    shutil.rmtree(tree / ".git")
+    for item in tree.iterdir():
+        item.rename(directory / item.name)
+    tree.rmdir()
+
+
+def _unpack_sdist(directory: Path) -> None:
+    archive = registry.fetch(SDIST)
+    log.info("unpacking the TVM part of %s", SDIST.filename)
+    files = size = 0
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            for member in tar:
+                name = member.name.removeprefix(SDIST_PREFIX)
+                if name == member.name or not name.startswith(SDIST_KEEP):
+                    continue
+                if not (member.isreg() or member.issym()):
+                    continue
+                files, size = files + 1, size + member.size
+                if files > MAX_FILES or size > MAX_BYTES:
+                    raise SourceError(
+                        f"{archive.name} holds more than {MAX_FILES} files or {MAX_BYTES >> 20} MB of TVM",
+                        remedy="This is not the package that was pinned; report it.",
+                    )
+                tar.extract(member.replace(name=name), directory, filter="data")
+    except AdtError:
+        raise
+    except (tarfile.TarError, EOFError) as why:
+        raise SourceError(
+            f"{archive} cannot be unpacked: {why}", remedy=f"Delete {archive} and run the same command again."
+        ) from why
