@@ -1,0 +1,77 @@
+# What a TVM source tree is: its versions, and the module ABI that its runtime offers.
+
+# Stop with a remedy unless *root* is a complete TVM source tree.
+function(adt_check_tvm_tree root)
+  if(NOT root)
+    message(FATAL_ERROR "No TVM source tree: pass -DADT_TVM_SOURCE=<directory> or set the environment's TVM_HOME.")
+  endif()
+  foreach(file IN ITEMS CMakeLists.txt include/tvm/runtime/base.h 3rdparty/tvm-ffi/CMakeLists.txt)
+    if(NOT EXISTS "${root}/${file}")
+      message(
+        FATAL_ERROR
+          "${root} is no complete TVM source tree: it lacks ${file}. "
+          "A git clone needs its submodules (git submodule update --init --recursive)."
+      )
+    endif()
+  endforeach()
+  if(USE_OPENCL AND NOT EXISTS "${root}/3rdparty/OpenCL-Headers/CL/cl.h")
+    message(FATAL_ERROR "${root} lacks 3rdparty/OpenCL-Headers; fetch the submodules or pass -DUSE_OPENCL=OFF.")
+  endif()
+endfunction()
+
+# The value of `#define name value` in *file*, without quotes; empty when there is none.
+function(adt_read_define file name out)
+  set(value "")
+  if(EXISTS "${file}")
+    file(STRINGS "${file}" lines REGEX "^#define ${name}[ \t]")
+    if(lines MATCHES "^#define ${name}[ \t]+\"?([^\"]+)\"?")
+      set(value "${CMAKE_MATCH_1}")
+    endif()
+  endif()
+  set(${out} "${value}" PARENT_SCOPE)
+endfunction()
+
+# Sets in the caller's scope:
+#   ADT_TVM_VERSION, ADT_TVM_FFI_VERSION
+#   ADT_EXTRA_CONTEXT_SYMBOLS  functions that the runner registers, in addition to the runtime, as context symbols
+#   ADT_CONTEXT_SYMBOLS        all context symbols that a module finds filled (with the leading "__")
+function(adt_read_tvm_tree root)
+  adt_read_define("${root}/include/tvm/runtime/base.h" TVM_VERSION version)
+
+  set(ffi_header "${root}/3rdparty/tvm-ffi/include/tvm/ffi/c_api.h")
+  adt_read_define("${ffi_header}" TVM_FFI_VERSION_MAJOR major)
+  adt_read_define("${ffi_header}" TVM_FFI_VERSION_MINOR minor)
+  adt_read_define("${ffi_header}" TVM_FFI_VERSION_PATCH patch)
+
+  # The runtime registers each of these functions under its name with "__" in front.
+  set(symbols "")
+  file(GLOB sources "${root}/src/runtime/*.cc" "${root}/3rdparty/tvm-ffi/src/ffi/extra/*.cc")
+  foreach(source IN LISTS sources)
+    file(STRINGS "${source}" lines REGEX "^ *TVM_INIT_CONTEXT_FUNC\\([A-Za-z]+\\);")
+    foreach(line IN LISTS lines)
+      string(REGEX REPLACE "^.*\\(([A-Za-z]+)\\).*$" "__\\1" symbol "${line}")
+      list(APPEND symbols "${symbol}")
+    endforeach()
+  endforeach()
+
+  # Modules of TVM 0.26 and later look these two up; the 0.25 runtime has the functions but registers neither.
+  set(extra "")
+  foreach(function IN ITEMS TVMFFIEnvModLookupFromImports TVMFFIHandleInitOnce)
+    set(declared "")
+    foreach(header IN ITEMS c_api.h extra/c_env_api.h)
+      file(STRINGS "${root}/3rdparty/tvm-ffi/include/tvm/ffi/${header}" found REGEX "^TVM_FFI_DLL int ${function}\\(")
+      list(APPEND declared ${found})
+    endforeach()
+    if(declared AND NOT "__${function}" IN_LIST symbols)
+      list(APPEND extra "${function}")
+      list(APPEND symbols "__${function}")
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES symbols)
+  list(SORT symbols)
+
+  set(ADT_TVM_VERSION "${version}" PARENT_SCOPE)
+  set(ADT_TVM_FFI_VERSION "${major}.${minor}.${patch}" PARENT_SCOPE)
+  set(ADT_EXTRA_CONTEXT_SYMBOLS "${extra}" PARENT_SCOPE)
+  set(ADT_CONTEXT_SYMBOLS "${symbols}" PARENT_SCOPE)
+endfunction()
