@@ -1,0 +1,119 @@
+"""TargetBundle: the stripped libraries and programs for one ABI, with ``bundle.json``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from adt.errors import PackageError
+from adt.host import manifest
+from adt.host.cache import file_sha256
+
+SCHEMA = "adt.target-bundle"
+SCHEMA_VERSION = 1
+MANIFEST = "bundle.json"
+
+
+@dataclass(frozen=True)
+class BundleTvm:
+    """Which TVM the bundle was built from."""
+
+    version: str
+    """Version of the source tree, e.g. ``0.25.0.post1``."""
+    ffi_version: str
+    """Version of the tvm-ffi in that tree."""
+    source_digest: str
+    """sha256 that names the source tree's contents."""
+    source_provider: str
+    """Where the tree came from: ``path``, ``cache``, ``git`` or ``registry``."""
+
+
+@dataclass(frozen=True)
+class BundleOptions:
+    """The options that change what the bundle can do."""
+
+    opencl: bool
+    """The OpenCL runtime is inside (the device's libOpenCL is opened at run time)."""
+    clml: bool
+    """The CLML graph runtime is inside."""
+    rpc: bool
+    """``bin/tvm_rpc`` is inside."""
+    alignment: int
+    """Bytes: every tensor the runtime allocates is aligned to this (TVM_KALLOC_ALIGNMENT)."""
+    build_type: str
+    """CMake's build type."""
+
+
+@dataclass(frozen=True)
+class BundleFile:
+    """One file of the bundle."""
+
+    sha256: str
+    size: int
+    """Bytes."""
+    needed: tuple[str, ...]
+    """DT_NEEDED, in order."""
+
+
+@dataclass(frozen=True)
+class BundleManifest:
+    """``bundle.json``."""
+
+    adt_version: str
+    preset: str
+    """Name of the CMake preset, e.g. ``linux-aarch64``."""
+    platform: str
+    """``android-arm64-v8a``, ``linux-aarch64`` or ``host``: what a package must be compiled for."""
+    abi: str
+    """Android's ABI name, or the Linux one (``arm64-v8a``, ``aarch64``, ``x86_64``)."""
+    triple: str
+    """The compiler's target triple."""
+    machine: str
+    """ELF machine, as readelf names it without its prefix: ``AARCH64``, ``X86_64``, …"""
+    api_level: int | None
+    """Android API level; None elsewhere."""
+    ndk_revision: str | None
+    """``Pkg.Revision`` of the NDK; None elsewhere."""
+    compiler: str
+    """First line of the compiler's ``--version``."""
+    tvm: BundleTvm
+    context_symbols: tuple[str, ...]
+    """Context symbols the runner offers to a module (the module ABI)."""
+    options: BundleOptions
+    page_alignment: int
+    """Bytes: the smallest p_align of any LOAD segment in the bundle."""
+    files: dict[str, BundleFile] = field(default_factory=dict)
+    """By path relative to the bundle."""
+    schema: str = SCHEMA
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
+class TargetBundle:
+    """A bundle on disk."""
+
+    path: Path
+    manifest: BundleManifest
+
+    def file(self, name: str) -> Path:
+        """Absolute path of a file of the bundle, e.g. ``bin/rtvm``."""
+        return self.path / name
+
+
+def load_bundle(path: Path, *, check_hashes: bool = True) -> TargetBundle:
+    """Open the bundle in the directory *path*.
+
+    Raises:
+        PackageError: it is no bundle, of another schema, or a file was changed.
+    """
+    remedy = "Build it again: adt build-target --for PLATFORM"
+    found = manifest.load(
+        BundleManifest, path / MANIFEST, schema=SCHEMA, version=SCHEMA_VERSION, remedy=remedy
+    )
+    for name, facts in found.files.items():
+        file = path / name
+        if not file.is_file():
+            raise PackageError(f"the bundle {path} lacks {name}", remedy=remedy)
+        if check_hashes and file_sha256(file) != facts.sha256:
+            raise PackageError(f"{file} is not the file that bundle.json describes", remedy=remedy)
+    return TargetBundle(path, found)
