@@ -1,0 +1,1 @@
+"""From a trained model to a ModelPackage: import, compile, link, describe."""

@@ -1,0 +1,82 @@
+"""Link a module's object files to mod.so with the compiler of the platform it is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.errors import CompileError, MismatchError
+from adt.host.ndk import Ndk
+from adt.host.process import run
+from adt.host.tools import find_tool
+from adt.target.bundle import TargetBundle
+from adt.target.platforms import Platform
+
+RUNTIME_LIBRARIES = ("tvm_ffi", "tvm_runtime")
+"""What may supply a module's undefined symbols, in the bundle's ``lib/``."""
+
+
+@dataclass(frozen=True)
+class Linker:
+    """How mod.so is linked for one platform."""
+
+    compiler: Path
+    flags: tuple[str, ...]
+
+    def link(self, output: Path, objects: list[str]) -> None:
+        """Link *objects* to the shared library *output*.
+
+        Raises:
+            CompileError: the linker failed; its message is in the details.
+        """
+        run(
+            [
+                self.compiler,
+                "-shared",
+                "-fPIC",
+                "-s",
+                "-Wl,-soname,mod.so",
+                "-o",
+                output,
+                *objects,
+                *self.flags,
+            ],
+            error=CompileError,
+            what="linking mod.so failed",
+            remedy="Is the compiler complete (`adt doctor`), and does the bundle fit this adt's TVM?",
+        )
+
+
+def linker_for(platform: Platform, *, ndk: Ndk | None, api_level: int, bundle: TargetBundle | None) -> Linker:
+    """The linker for *platform*.
+
+    bionic looks for a library's symbols in that library's own DT_NEEDED and
+    binds at once, so on Android mod.so names the bundle's libraries that supply
+    its symbols; with a bundle the same is done elsewhere, and an undefined
+    symbol is an error here instead of on the device.
+
+    Raises:
+        MismatchError: Android without a bundle, or a bundle of another platform.
+        ToolNotFound: the platform's compiler is not installed.
+        NdkError: the NDK has no compiler for the API level.
+    """
+    if bundle is not None and bundle.manifest.platform != platform.name:
+        raise MismatchError(
+            f"the bundle {bundle.path} is for {bundle.manifest.platform}, the model for {platform.name}",
+            remedy=f"adt build-target --for {platform.name}",
+        )
+    flags: list[str] = []
+    if platform.machine == "AARCH64":
+        flags.append("-Wl,-z,max-page-size=16384")
+    if bundle is not None:
+        libraries = [f"-l{name}" for name in RUNTIME_LIBRARIES]
+        flags += ["-Wl,--no-undefined", "-Wl,--as-needed", f"-L{bundle.path / 'lib'}", *libraries, "-lm"]
+    if platform.android:
+        if bundle is None or ndk is None:
+            raise MismatchError(
+                "a model for Android is linked against the bundle it will run with, and none was given",
+                remedy=f"adt build-target --for {platform.name}, then pass --bundle DIR",
+            )
+        return Linker(ndk.compiler(platform.triple.removesuffix("{api}"), api_level), tuple(flags))
+    compiler = find_tool(platform.compiler, remedy=f"apt-get install {platform.packages}")
+    return Linker(compiler.path, tuple(flags))

@@ -1,0 +1,41 @@
+"""adt's target names, translated to TVM's target dictionaries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from adt.config.load import did_you_mean
+from adt.errors import ConfigError
+from adt.target.platforms import Platform
+
+TARGETS = ("cpu",)
+
+
+@dataclass(frozen=True)
+class ModelTarget:
+    """What a model is compiled for."""
+
+    name: str
+    """adt's name."""
+    device: str
+    """Device of the entry's tensors: ``cpu``."""
+    spec: dict[str, Any]
+    """TVM's dictionary."""
+    vdevices: tuple[str, ...]
+    """Device of each of the VM's virtual devices."""
+
+
+def model_target(name: str, platform: Platform, api_level: int) -> ModelTarget:
+    """The target *name* on *platform*.
+
+    Raises:
+        ConfigError: there is no such target.
+    """
+    if name not in TARGETS:
+        raise ConfigError(
+            f"unknown target {name!r}.{did_you_mean(name, TARGETS)}",
+            remedy=f"Choose one of: {', '.join(TARGETS)}.",
+        )
+    spec = {"kind": "llvm", "mtriple": platform.llvm_triple(api_level)}
+    return ModelTarget(name, "cpu", spec, ("cpu",))
