@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from adt.errors import AdtError, DownloadError
 from adt.host.cache import cache_dir, disk_errors, file_sha256, lock
+from adt.host.process import run
 
 if TYPE_CHECKING:
     from pypi_simple import PyPISimple
@@ -31,25 +31,23 @@ class RegistryFile:
     """The only contents we accept, in hex."""
 
 
-def index_url() -> str | None:
-    """The index that pip is set up to use: PIP_INDEX_URL > pip's configuration > None (the default one)."""
-    if url := os.environ.get("PIP_INDEX_URL"):
-        return url
-    asked = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "get", "global.index-url"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def pip_setting(name: str) -> str | None:
+    """What pip is set up with: its ``PIP_<NAME>`` variable, then its configuration files, else None."""
+    if value := os.environ.get("PIP_" + name.upper().replace("-", "_")):
+        return value
+    asked = run([sys.executable, "-m", "pip", "config", "get", f"global.{name}"], check=False)
     return asked.stdout.strip() or None
 
 
 def open_index() -> PyPISimple:
-    """A client of the index that pip would use here."""
+    """A client of the index that pip would use here, trusting the certificates that pip trusts."""
     from pypi_simple import PyPISimple
 
-    url = index_url()
-    return PyPISimple(endpoint=url) if url else PyPISimple()
+    url = pip_setting("index-url")
+    index = PyPISimple(endpoint=url) if url else PyPISimple()
+    if certificates := pip_setting("cert"):
+        index.s.verify = certificates
+    return index
 
 
 def fetch(file: RegistryFile) -> Path:
