@@ -56,12 +56,15 @@ class BuildPlan:
     source: TvmSource
     ndk: Ndk | None
     options: BuildSettings
-    presets: Path
-    """The directory of CMakePresets.json."""
     definitions: tuple[str, ...]
     """``-D`` arguments on top of the preset."""
     build_dir: Path
     bundle_dir: Path
+
+    @property
+    def presets(self) -> Path:
+        """The build's own copy of cmake_presets/, with cpp_runner/ beside it."""
+        return self.build_dir / "source/cmake_presets"
 
 
 @dataclass(frozen=True)
@@ -87,18 +90,16 @@ def plan_build(settings: Settings) -> BuildPlan:
     platform = platform_named(settings.build.platform)
     ndk = find_ndk(settings.build.ndk) if platform.android else None
     if ndk:
-        compiler = ndk.compiler(platform.triple.removesuffix("{api}"), settings.build.api_level)
+        compiler = ndk.compiler(platform.ndk_triple, settings.build.api_level)
     else:
         compiler = find_tool(platform.compiler, remedy=f"apt-get install {platform.packages}").path
     source = find_source(settings.tvm)
-    presets = resource("cmake_presets")
     definitions = _definitions(settings.build, platform, source, ndk)
     stat = compiler.stat()
     identity = json.dumps(
         {
             "definitions": definitions,
             "source": source.digest,
-            "presets": str(presets),
             "compiler": [str(compiler), stat.st_size, stat.st_mtime_ns],
             "ndk": ndk.revision if ndk else "",
         }
@@ -110,7 +111,6 @@ def plan_build(settings: Settings) -> BuildPlan:
         source,
         ndk,
         settings.build,
-        presets,
         definitions,
         build_dir=root / "build" / key,
         bundle_dir=root / "bundles" / key,
@@ -126,7 +126,6 @@ def _definitions(
         "USE_CPP_RPC": "ON" if options.rpc else "OFF",
         "USE_KALLOC_ALIGNMENT": str(options.alignment or platform.alignment),
         "CMAKE_BUILD_TYPE": options.build_type,
-        "CMAKE_MAKE_PROGRAM": str(ninja().path),
     }
     if ndk:
         values |= {"ADT_NDK": str(ndk.path), "ANDROID_PLATFORM": f"android-{options.api_level}"}
@@ -154,6 +153,7 @@ def build_bundle(settings: Settings, *, progress: Callable[[str], None] = lambda
     plan = plan_build(settings)
     log.debug("TVM source: %s (%s: %s)", plan.source.path, plan.source.provider, plan.source.why)
     with cache.lock(plan.build_dir), cache.disk_errors(f"building in {plan.build_dir}"):
+        _stage(plan.presets.parent)
         _configure(plan, progress)
         compiled, idle = _compile(plan, progress)
         bundle = _existing(plan) if idle else None
@@ -163,11 +163,42 @@ def build_bundle(settings: Settings, *, progress: Callable[[str], None] = lambda
     return BuildResult(bundle, plan.source, True, 0, time.monotonic() - began, plan.build_dir)
 
 
+def _stage(destination: Path) -> None:
+    """Copy cmake_presets/ and cpp_runner/ to *destination*, touching only what differs.
+
+    A build that read them where adt is installed would start afresh with each
+    virtual environment, and compile the runner again after each `pip install`.
+    """
+    wanted = {
+        file.relative_to(top.parent): file
+        for top in (resource("cmake_presets"), resource("cpp_runner"))
+        for file in top.rglob("*")
+        if file.is_file() and not {"build", "__pycache__"} & set(file.relative_to(top).parts)
+    }
+    for name, file in wanted.items():
+        copy, contents = destination / name, file.read_bytes()
+        if not copy.is_file() or copy.read_bytes() != contents:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(contents)
+    for copy in [file for file in destination.rglob("*") if file.is_file()]:
+        if copy.relative_to(destination) not in wanted:
+            copy.unlink()
+
+
 def _configure(plan: BuildPlan, progress: Callable[[str], None]) -> None:
     """Run CMake's configure step unless the same command on the same preset files ran here before."""
     read = [plan.presets / "CMakePresets.json", *sorted((plan.presets / "toolchains").glob("*.cmake"))]
+    command: list[str | Path] = [
+        cmake().path,
+        "--preset",
+        plan.platform.name,
+        "-B",
+        plan.build_dir,
+        *plan.definitions,
+    ]
+    command.append(f"-DCMAKE_MAKE_PROGRAM={ninja().path}")
     wanted = {
-        "command": ["cmake", "--preset", plan.platform.name, *plan.definitions],
+        "command": list(map(str, command)),
         "files": {file.name: cache.file_sha256(file) for file in read},
     }
     stamp = plan.build_dir / CONFIGURED
@@ -180,9 +211,10 @@ def _configure(plan: BuildPlan, progress: Callable[[str], None]) -> None:
     stamp.unlink(missing_ok=True)
     (plan.build_dir / "CMakeCache.txt").unlink(missing_ok=True)
     plan.build_dir.mkdir(parents=True, exist_ok=True)
+    log.info("building TVM's runtime for %s; the first time takes some minutes", plan.platform.name)
     progress("configuring")
     run(
-        [cmake().path, "--preset", plan.platform.name, "-B", plan.build_dir, *plan.definitions],
+        command,
         cwd=plan.presets,
         error=BuildError,
         what=f"configuring for {plan.platform.name} failed",
