@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -19,7 +20,43 @@ SDK_VARIABLES = ("ANDROID_HOME", "ANDROID_SDK_ROOT")
 DEFAULT_SDK = "~/Android/Sdk"
 """Where Android Studio puts the SDK on Linux."""
 MINIMUM = 23
-"""First NDK whose clang compiles the C++17 of TVM's runtime and whose libc++ is complete."""
+"""The first NDK with LLVM's binutils alone, which the toolchain file and our strip step count on."""
+NEWEST_KNOWN = 30
+"""A newer one is tried, with a warning."""
+HOST_TAG = "linux-x86_64"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a range of NDK releases."""
+
+    first: int
+    last: int
+    verdict: str
+    """``too old``, ``known good``, ``not tried`` or ``too new``."""
+    reason: str
+
+
+KNOWN = (
+    Known(
+        0,
+        MINIMUM - 1,
+        "too old",
+        "GNU binutils are still in it; the build uses LLVM's, which r23 made the only ones",
+    ),
+    Known(23, 23, "not tried", "16 KB pages come from our linker flags; its libc++_shared.so has 4 KB pages"),
+    Known(
+        24,
+        24,
+        "known good",
+        "TVM 0.25's runtime built with its sysroot ran on bionic; its libc++_shared.so has 4 KB pages",
+    ),
+    Known(25, 26, "not tried", "16 KB pages come from our linker flags; its libc++_shared.so has 4 KB pages"),
+    Known(27, 27, "not tried", "16 KB pages with ANDROID_SUPPORT_FLEXIBLE_PAGE_SIZES, which the presets set"),
+    Known(28, NEWEST_KNOWN, "not tried", "16 KB pages are its default"),
+    Known(NEWEST_KNOWN + 1, 999, "too new", "newer than this adt; it is tried as it is"),
+)
+"""Every NDK release, with what is known of it and why."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +84,30 @@ class Ndk:
     @property
     def bin(self) -> Path:
         """Directory of clang and the binutils for this host."""
-        return self.path / "toolchains/llvm/prebuilt/linux-x86_64/bin"
+        return self.path / "toolchains/llvm/prebuilt" / HOST_TAG / "bin"
+
+    @property
+    def known(self) -> Known:
+        """The row of :data:`KNOWN` for this release."""
+        return next(row for row in KNOWN if row.first <= self.major <= row.last)
+
+    def api_levels(self, triple: str = "aarch64-linux-android") -> tuple[int, int] | None:
+        """Lowest and highest API level it can compile for: ``meta/platforms.json``, else its compilers.
+
+        None when it has no compiler for *triple* at all.
+        """
+        levels = sorted(
+            int(found[1])
+            for file in self.bin.glob(f"{triple}*-clang++")
+            if (found := re.fullmatch(rf"{re.escape(triple)}(\d+)-clang\+\+", file.name))
+        )
+        if not levels:
+            return None
+        try:
+            stated = json.loads((self.path / "meta/platforms.json").read_text())
+            return max(int(stated["min"]), levels[0]), min(int(stated["max"]), levels[-1])
+        except (OSError, ValueError, KeyError, TypeError):
+            return levels[0], levels[-1]
 
     def compiler(self, triple: str, api_level: int) -> Path:
         """The C++ compiler for *triple* (e.g. ``aarch64-linux-android``) at *api_level*.
@@ -56,14 +116,10 @@ class Ndk:
             NdkError: this NDK has none; the message lists the API levels it has.
         """
         wrapper = self.bin / f"{triple}{api_level}-clang++"
-        if wrapper.is_file():
+        levels = self.api_levels(triple)
+        if levels and levels[0] <= api_level <= levels[1] and wrapper.is_file():
             return wrapper
-        levels = sorted(
-            int(found[1])
-            for file in self.bin.glob(f"{triple}*-clang++")
-            if (found := re.fullmatch(rf"{re.escape(triple)}(\d+)-clang\+\+", file.name))
-        )
-        span = f"it has {levels[0]} to {levels[-1]}" if levels else f"it has no {triple} compiler at all"
+        span = f"it has {levels[0]} to {levels[1]}" if levels else f"it has no {triple} compiler at all"
         raise NdkError(
             f"the NDK {self.path} cannot compile for API level {api_level}: {span}",
             remedy="Choose another --api-level, or another NDK.",
@@ -90,13 +146,64 @@ def find_ndk(explicit: str = "", *, environ: Mapping[str, str] | None = None) ->
         )
     origin, path = places[0]
     chosen = _validated(path, origin)
+    if chosen.major > NEWEST_KNOWN:
+        log.warning("NDK %s is %s: %s", chosen.revision, chosen.known.verdict, chosen.known.reason)
     for other_origin, other in places[1:]:
-        if other.resolve() != path.resolve() and not other_origin.startswith("$"):
+        if other.resolve() != path.resolve() and not other_origin.endswith("/ndk"):
             log.warning("%s names %s, but %s is used (from %s)", other_origin, other, path, origin)
     return chosen
 
 
-def _places(explicit: str, environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+@dataclass(frozen=True)
+class Listed:
+    """One place that could hold an NDK, and what is there."""
+
+    path: Path
+    origin: str
+    ndk: Ndk | None
+    problem: str
+    """Why it cannot be used; empty when it can."""
+    chosen: bool
+    """:func:`find_ndk` would take this one."""
+
+
+def list_ndks(explicit: str = "", *, environ: Mapping[str, str] | None = None) -> tuple[Listed, ...]:
+    """Every place where an NDK could be, in the order in which they are looked at."""
+    environ = os.environ if environ is None else environ
+    listed: list[Listed] = []
+    for origin, path in _places(explicit, environ, all_versions=True):
+        if any(path.resolve() == other.path.resolve() for other in listed):
+            continue
+        try:
+            listed.append(Listed(path, origin, _validated(path, origin), "", not listed))
+        except NdkError as why:
+            listed.append(Listed(path, origin, None, why.what, not listed))
+    return tuple(listed)
+
+
+def tool_environment(ndk: Ndk, triple: str, api_level: int) -> dict[str, str]:
+    """Variables for other build tools that should use the same NDK: compilers, binutils, TVM's own.
+
+    Raises:
+        NdkError: it has no compiler for the API level.
+    """
+    cxx = ndk.compiler(triple, api_level)
+    tools = {"AR": "llvm-ar", "RANLIB": "llvm-ranlib", "STRIP": "llvm-strip", "NM": "llvm-nm"}
+    return {
+        "ANDROID_NDK_HOME": str(ndk.path),
+        "ANDROID_NDK_ROOT": str(ndk.path),
+        "ANDROID_NDK": str(ndk.path),
+        "CC": str(cxx.with_name(cxx.name.removesuffix("++"))),
+        "CXX": str(cxx),
+        **{name: str(ndk.bin / tool) for name, tool in tools.items()},
+        "TVM_NDK_CC": str(cxx),
+        "CMAKE_TOOLCHAIN_FILE": str(ndk.toolchain_file),
+    }
+
+
+def _places(
+    explicit: str, environ: Mapping[str, str], *, all_versions: bool = False
+) -> Iterator[tuple[str, Path]]:
     if explicit:
         yield "--ndk", Path(explicit).expanduser().absolute()
     for variable in VARIABLES:
@@ -107,8 +214,8 @@ def _places(explicit: str, environ: Mapping[str, str]) -> Iterator[tuple[str, Pa
         side_by_side = Path(sdk).expanduser() / "ndk" if sdk else None
         if side_by_side and side_by_side.is_dir():
             found = sorted((d for d in side_by_side.iterdir() if d.is_dir()), key=_as_version)
-            if found:
-                yield f"${variable or DEFAULT_SDK}/ndk", found[-1].absolute()
+            for directory in reversed(found if all_versions else found[-1:]):
+                yield f"{'$' + variable if variable else DEFAULT_SDK}/ndk", directory.absolute()
 
 
 def _as_version(path: Path) -> tuple[int, ...]:
@@ -138,6 +245,12 @@ def _validated(path: Path, origin: str) -> Ndk:
         raise NdkError(
             f"NDK {revision} ({path}, from {origin}) is too old: TVM's runtime needs r{MINIMUM} or newer",
             remedy="Install a newer NDK; r27 and r28 are known to work.",
+        )
+    prebuilt = path / "toolchains/llvm/prebuilt"
+    if not ndk.bin.is_dir() and (others := sorted(d.name for d in prebuilt.glob("*") if d.is_dir())):
+        raise NdkError(
+            f"the NDK {path} (from {origin}) is for {', '.join(others)}: it has no {HOST_TAG} tools",
+            remedy="Install the NDK for Linux.",
         )
     for needed in (ndk.toolchain_file, ndk.bin / "clang++"):
         if not needed.exists():

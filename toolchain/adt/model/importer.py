@@ -112,7 +112,7 @@ def fixed_inputs(model: onnx.ModelProto, shapes: Mapping[str, Shape]) -> dict[st
         if given is None:
             if declared and declared[0] == 0:
                 declared[0] = 1
-                log.info("input %s: batch dimension fixed to 1 (give --shape to choose another)", name)
+                log.debug("input %s: batch dimension fixed to 1 (--shape chooses another)", name)
             if 0 in declared:
                 raise ModelError(
                     f"input {name!r} has open dimensions: {shown}",

@@ -77,6 +77,6 @@ def linker_for(platform: Platform, *, ndk: Ndk | None, api_level: int, bundle: T
                 "a model for Android is linked against the bundle it will run with, and none was given",
                 remedy=f"adt build-target --for {platform.name}, then pass --bundle DIR",
             )
-        return Linker(ndk.compiler(platform.triple.removesuffix("{api}"), api_level), tuple(flags))
+        return Linker(ndk.compiler(platform.ndk_triple, api_level), tuple(flags))
     compiler = find_tool(platform.compiler, remedy=f"apt-get install {platform.packages}")
     return Linker(compiler.path, tuple(flags))

@@ -33,6 +33,11 @@ class Platform:
         """Whether this is Android: bionic, NDK, API levels."""
         return self.name.startswith("android-")
 
+    @property
+    def ndk_triple(self) -> str:
+        """The triple as the NDK's compilers spell it, without an API level."""
+        return self.triple.removesuffix("{api}")
+
     def llvm_triple(self, api_level: int) -> str:
         """The triple for LLVM and clang at *api_level* (which only Android has)."""
         return self.triple.format(api=api_level)

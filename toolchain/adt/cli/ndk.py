@@ -1,0 +1,68 @@
+"""``adt ndk list`` and ``adt ndk env``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from adt.cli.app import Commands, Json, Verbose, app, emit_json
+from adt.cli.build import Ndk, Platform
+
+ndk = typer.Typer(cls=Commands, help="The Android NDKs of this machine.")
+app.add_typer(ndk, name="ndk", no_args_is_help=True)
+
+
+@ndk.command("list", epilog="Example: adt ndk list")
+def ndk_list(ndk_root: Ndk = None, as_json: Json = False, verbose: Verbose = False) -> None:
+    """List every place that could hold an NDK, what is there, and which one is taken."""
+    from adt import api
+
+    found = api.ndk_list(ndk=ndk_root)
+    if as_json:
+        rows = [
+            {
+                "path": row.path,
+                "origin": row.origin,
+                "chosen": row.chosen,
+                "problem": row.problem,
+                "revision": row.ndk.revision if row.ndk else None,
+                "verdict": row.ndk.known.verdict if row.ndk else None,
+                "reason": row.ndk.known.reason if row.ndk else None,
+                "api_levels": row.ndk.api_levels() if row.ndk else None,
+            }
+            for row in found
+        ]
+        emit_json("ndk-list", {"ndks": rows})
+        return
+    if not found:
+        typer.echo("no NDK: install one and pass --ndk DIR, or set ANDROID_NDK_HOME")
+    for row in found:
+        typer.echo(f"{'→' if row.chosen else ' '} {row.path}  (from {row.origin})")
+        if row.ndk:
+            levels = row.ndk.api_levels()
+            span = f", API levels {levels[0]} to {levels[1]}" if levels else ""
+            typer.echo(f"    {row.ndk.revision}{span}; {row.ndk.known.verdict}: {row.ndk.known.reason}")
+        else:
+            typer.echo(f"    ✗ {row.problem}")
+
+
+@ndk.command("env", epilog="Example: adt ndk env --api-level 30")
+def ndk_env(
+    ndk_root: Ndk = None,
+    platform: Platform = None,
+    api_level: Annotated[int | None, typer.Option(help="Lowest Android API level.")] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Print the variables with which other build tools use the same NDK."""
+    import shlex
+
+    from adt import api
+
+    variables = api.ndk_env(ndk=ndk_root, platform=platform, api_level=api_level)
+    if as_json:
+        emit_json("ndk-env", {"variables": variables})
+        return
+    for name, value in variables.items():
+        typer.echo(f"export {name}={shlex.quote(value)}")
