@@ -1,0 +1,1 @@
+"""Measure, compare with a reference, report."""
