@@ -20,6 +20,8 @@ VERBS = (
     "emulator_list",
     "emulator_start",
     "emulator_stop",
+    "ndk_env",
+    "ndk_list",
     "run",
     "settings",
     "source",

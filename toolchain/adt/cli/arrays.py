@@ -1,0 +1,61 @@
+"""Read and write the arrays of ``--input`` and ``--output``, and show them in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adt.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+
+def load_npz(path: Path) -> dict[str, Array]:
+    """The arrays of an .npz file by name; pickled objects are refused.
+
+    Raises:
+        InputError: it is missing or no .npz file.
+    """
+    import zipfile
+
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except FileNotFoundError as why:
+        raise InputError(f"there is no input file {path}", remedy="Check --input.") from why
+    except (ValueError, OSError, zipfile.BadZipFile, AttributeError, EOFError) as why:
+        raise InputError(
+            f"{path} is not an .npz file of plain arrays: {why}",
+            remedy="Write it with numpy.savez(path, input_name=array).",
+        ) from why
+
+
+def save_npz(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write arrays by name to an .npz file."""
+    import numpy as np
+
+    with path.open("wb") as file:  # a file object: savez would add .npz to a name without it
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # its stub takes allow_pickle for a name
+
+
+def summary(name: str, array: Array) -> str:
+    """``name: float32[1, 214] min … max … argmax …``."""
+    import numpy as np
+
+    text = f"{name}: {array.dtype.name}[{', '.join(map(str, array.shape))}]"
+    if array.size and np.issubdtype(array.dtype, np.number):
+        numbers: Any = array
+        text += f" min {numbers.min():.6g} max {numbers.max():.6g} argmax {int(numbers.argmax())}"
+    return text
+
+
+def describe(arrays: Mapping[str, Array]) -> list[dict[str, Any]]:
+    """Name, dtype and shape of each array, for JSON."""
+    return [{"name": n, "dtype": a.dtype.name, "shape": list(a.shape)} for n, a in arrays.items()]

@@ -1,0 +1,43 @@
+"""``adt config`` and ``adt init``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adt.cli.app import Json, Verbose, app, emit_json
+
+
+@app.command("config", epilog="Example: ADT_BUILD_JOBS=2 adt config")
+def config(as_json: Json = False, verbose: Verbose = False) -> None:
+    """Show every setting, its value and where it came from."""
+    import dataclasses
+
+    from adt import api
+
+    resolved = api.settings()
+    rows = {
+        f"{section.name}.{field.name}": getattr(getattr(resolved.settings, section.name), field.name)
+        for section in dataclasses.fields(resolved.settings)
+        for field in dataclasses.fields(getattr(resolved.settings, section.name))
+    }
+    if as_json:
+        emit_json("config", {"settings": rows, "origins": dict(resolved.origins)})
+        return
+    for key, value in rows.items():
+        shown = ";".join(value) if isinstance(value, tuple) else str(value)
+        typer.echo(f"{key:<20} {shown:<24} {resolved.origins[key]}")
+
+
+@app.command("init", epilog="Example: adt init --for linux-aarch64")
+def init(
+    directory: Annotated[Path, typer.Argument(help="Where adt.toml goes.")] = Path(),
+    platform: Annotated[str, typer.Option("--for", help="The platform to build for.")] = "android-arm64-v8a",
+    verbose: Verbose = False,
+) -> None:
+    """Write an adt.toml with every setting, its meaning and its default."""
+    from adt.config.initial import write_initial
+
+    typer.echo(f"wrote {write_initial(directory, platform)}")

@@ -1,0 +1,20 @@
+"""Entry point of the ``adt`` program: registers the verbs and runs the one that was asked for."""
+
+from __future__ import annotations
+
+import signal
+from typing import NoReturn
+
+from adt.cli import bench, build, configuration, device, model, ndk, up  # noqa: F401  (each registers its verbs)
+from adt.cli.app import app
+
+
+def _terminated(_signal: int, _frame: object) -> NoReturn:
+    """Let TERM clean up as ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    signal.signal(signal.SIGTERM, _terminated)
+    app()

@@ -1,0 +1,92 @@
+"""``adt up``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adt.cli.app import Json, Serial, Verbose, app, emit_json
+from adt.cli.bench import raise_unless_passed, show_verification, verification_fields
+from adt.cli.build import Ndk, Platform
+from adt.cli.device import Input, Seed
+from adt.cli.model import Shapes, Target
+from adt.cli.progress import status_line
+
+if TYPE_CHECKING:
+    from adt.api import Step, UpPlan
+
+
+@app.command(epilog="Example: adt up model.onnx --shape input:1,3,224,224")
+def up(
+    model: Annotated[Path, typer.Argument(help="An ONNX file.")],
+    platform: Platform = None,
+    serial: Serial = None,
+    target: Target = None,
+    shape: Shapes = None,
+    ndk: Ndk = None,
+    inputs: Input = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the outputs here, .npz.")
+    ] = None,
+    seed: Seed = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Build, compile, deploy, run and verify a model; without a phone, on a virtual device."""
+    from adt import api
+    from adt.cli.arrays import describe, load_npz, save_npz, summary
+
+    with status_line("adt up") as progress:
+        result = api.up(
+            model,
+            platform=platform,
+            serial=serial,
+            target=target,
+            shapes=shape,
+            ndk=ndk,
+            inputs=load_npz(inputs) if inputs else None,
+            seed=seed,
+            on_plan=_ignore if as_json else _show_plan,
+            on_step=_ignore if as_json else _show_step,
+            progress=progress,
+        )
+    if output:
+        save_npz(output, result.verified.outputs)
+    if as_json:
+        fields = {
+            "plan": vars(result.plan),
+            "steps": [vars(step) for step in result.steps],
+            "package": result.package.path,
+            "outputs": describe(result.verified.outputs),
+            "verification": verification_fields(result.verified),
+        }
+        emit_json("up", fields)
+    else:
+        for name, array in result.verified.outputs.items():
+            typer.echo(summary(name, array))
+        show_verification(result.verified)
+        typer.echo(f"package  {result.package.path}")
+        if result.verified.virtual:
+            typer.echo("the virtual device is left running: adt emulator stop")
+    raise_unless_passed(result.verified)
+
+
+def _ignore(_event: object) -> None:
+    """With --json nothing else is printed."""
+
+
+def _show_plan(plan: UpPlan) -> None:
+    typer.echo(f"model       {plan.model}")
+    for name, shape in plan.inputs.items():
+        typer.echo(f"input       {name}: {', '.join(map(str, shape))}")
+    typer.echo(f"target      {plan.target} on {plan.platform}")
+    typer.echo(f"device      {plan.why}")
+    typer.echo(f"TVM source  {plan.tvm_source}")
+    typer.echo(f"tolerance   {plan.max_abs:g} absolute, or {plan.max_rel:g} relative, to onnxruntime")
+    typer.echo("steps       source → build-target → compile → device → deploy → verify")
+
+
+def _show_step(step: Step) -> None:
+    typer.echo(f"✓ {step.name:<13} {step.seconds:7.2f} s  {step.note}")
