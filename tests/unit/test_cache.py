@@ -1,0 +1,96 @@
+"""Cache entries appear whole, are checked, and are made again when damaged."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from adt.errors import Busy, DiskError
+from adt.host import cache
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def make(directory: Path) -> None:
+    (directory / "sub").mkdir()
+    (directory / "sub" / "file").write_text("contents")
+
+
+def test_entry_is_made_once() -> None:
+    path, reused = cache.entry("a/b", make)
+    assert not reused and (path / "sub/file").read_text() == "contents"
+    again, reused = cache.entry("a/b", lambda _: pytest.fail("made twice"))
+    assert reused and again == path
+
+
+def test_a_damaged_entry_is_said_and_made_again(caplog: pytest.LogCaptureFixture) -> None:
+    path, _ = cache.entry("a", make)
+    (path / "sub/file").write_text("tampered")
+    with caplog.at_level(logging.WARNING, "adt"):
+        path, reused = cache.entry("a", make)
+    assert not reused and "damaged" in caplog.text
+    assert (path / "sub/file").read_text() == "contents"
+
+
+def test_a_lost_file_is_damage_and_a_new_time_is_not() -> None:
+    path, _ = cache.entry("a", make)
+    os.utime(path / "sub/file", (1, 1))
+    assert cache.lookup("a") == path
+    (path / "sub/file").unlink()
+    assert cache.lookup("a") is None
+
+
+def test_a_failed_make_leaves_nothing(own_cache: Path) -> None:
+    def broken(directory: Path) -> None:
+        make(directory)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cache.entry("a", broken)
+    assert [p.name for p in own_cache.iterdir()] == ["a.lock"]
+
+
+def test_fresh_dir_keeps_the_old_one_on_failure(tmp_path: Path) -> None:
+    final = tmp_path / "out"
+    with cache.fresh_dir(final) as directory:
+        (directory / "x").write_text("old")
+    with pytest.raises(RuntimeError), cache.fresh_dir(final) as directory:
+        (directory / "x").write_text("new")
+        raise RuntimeError
+    assert (final / "x").read_text() == "old"
+    assert list(tmp_path.iterdir()) == [final]
+
+
+def test_lock_times_out_with_a_message(tmp_path: Path) -> None:
+    with cache.lock(tmp_path / "thing"):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                with cache.lock(tmp_path / "thing", timeout=0.1):
+                    os._exit(1)
+            except Busy:
+                os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+@pytest.mark.parametrize(("code", "said"), [(errno.ENOSPC, "no space"), (errno.EACCES, "no write access")])
+def test_disk_errors_are_explained(code: int, said: str) -> None:
+    with pytest.raises(DiskError, match=said), cache.disk_errors("testing"):
+        raise OSError(code, os.strerror(code), "file")
+
+
+def test_digest_sees_names_bits_and_bytes(tmp_path: Path) -> None:
+    make(tmp_path)
+    first = cache.tree_digest(tmp_path)
+    (tmp_path / "sub/file").chmod(0o755)
+    second = cache.tree_digest(tmp_path)
+    (tmp_path / "sub/file").rename(tmp_path / "sub/other")
+    assert len({first, second, cache.tree_digest(tmp_path)}) == 3

@@ -1,0 +1,90 @@
+"""Precedence, origins and mistakes of the settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from adt.config.load import load_settings
+from adt.config.settings import SECTIONS, field_docs
+from adt.errors import ConfigError
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def test_precedence_and_origin(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    inside = project / "deep" / "inside"
+    inside.mkdir(parents=True)
+    write(
+        project / "pyproject.toml",
+        "[tool.adt.build]\njobs = 1\napi_level = 29\nrpc = false\nopencl = false\n",
+    )
+    write(project / "adt.toml", "[build]\njobs = 2\napi_level = 30\nrpc = true\n")
+    environ = {"ADT_BUILD_JOBS": "3", "ADT_BUILD_API_LEVEL": "31"}
+    got = load_settings({"build.jobs": 4, "build.ndk": None}, environ=environ, start=inside)
+    build = got.settings.build
+    assert (build.jobs, build.api_level, build.rpc, build.opencl, build.ndk) == (4, 31, True, False, "")
+    assert got.origins["build.jobs"] == "flag"
+    assert got.origins["build.api_level"] == "ADT_BUILD_API_LEVEL"
+    assert got.origins["build.rpc"] == str(project / "adt.toml")
+    assert got.origins["build.opencl"] == f"{project / 'pyproject.toml'} [tool.adt]"
+    assert got.origins["build.ndk"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[build]\njob = 2\n", "Did you mean 'jobs'"),
+        ("[biuld]\njobs = 2\n", "Did you mean 'build'"),
+        ("[build]\njobs = 'two'\n", "is not of type int"),
+        ("[build]\nopencl = 1\n", "is not of type bool"),
+        ("[compile]\nshapes = [1]\n", "compile.shapes"),
+        ("[build\n", "not valid TOML"),
+        ("build = 3\n", "must be a table"),
+    ],
+)
+def test_mistakes_in_a_file(tmp_path: Path, text: str, said: str) -> None:
+    write(tmp_path / "adt.toml", text)
+    with pytest.raises(ConfigError, match=said):
+        load_settings(environ={}, start=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("ADT_BUILD_JOBZ", "1", "Did you mean 'ADT_BUILD_JOBS'"),
+        ("ADT_BUILD_JOBS", "many", "ADT_BUILD_JOBS"),
+        ("ADT_BUILD_RPC", "perhaps", "is not of type bool"),
+    ],
+)
+def test_mistakes_in_the_environment(tmp_path: Path, variable: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_settings(environ={variable: value}, start=tmp_path)
+
+
+def test_environment_converts(tmp_path: Path) -> None:
+    environ = {"ADT_COMPILE_SHAPES": "a:1,2;b:3", "ADT_BUILD_RPC": "off", "ADT_VERIFY_MAX_ABS": "0.5"}
+    got = load_settings(environ=environ, start=tmp_path).settings
+    assert got.compile.shapes == ("a:1,2", "b:3")
+    assert got.build.rpc is False
+    assert got.verify.max_abs == 0.5
+
+
+def test_every_setting_is_documented() -> None:
+    for section in SECTIONS.values():
+        assert all(field_docs(section).values())
+
+
+def test_init_writes_what_load_reads(tmp_path: Path) -> None:
+    from adt.config.initial import write_initial
+
+    path = write_initial(tmp_path, "host")
+    got = load_settings(environ={}, start=tmp_path)
+    assert got.settings.build.platform == "host"
+    assert got.origins["build.platform"] == str(path)
+    with pytest.raises(ConfigError, match="left alone"):
+        write_initial(tmp_path, "host")

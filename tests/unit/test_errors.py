@@ -1,0 +1,24 @@
+"""The exit-code table: complete, distinct, documented."""
+
+from __future__ import annotations
+
+import pytest
+
+from adt import errors
+
+
+def test_exit_codes_are_distinct_and_leave_the_shell_its_own() -> None:
+    codes = [error.exit_code for error in errors.all_errors()]
+    assert len(codes) == len(set(codes)) > 15
+    reserved = {0, errors.INTERNAL, errors.USAGE, *range(124, 256)}
+    assert not reserved & set(codes)
+
+
+@pytest.mark.parametrize("error", list(errors.all_errors()), ids=lambda e: e.__name__)
+def test_each_class_says_what_it_means(error: type[errors.AdtError]) -> None:
+    assert error.__doc__ and error.__doc__.strip() != (errors.AdtError.__doc__ or "").strip()
+
+
+def test_an_error_needs_a_remedy() -> None:
+    with pytest.raises(TypeError):
+        errors.ModelError("something")  # type: ignore[call-arg]

@@ -1,0 +1,81 @@
+"""Programs: echo, failure text, time limits, nothing left behind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from adt.errors import BuildError, ToolNotFound
+from adt.host.process import kill_group, run, start
+
+
+def test_failure_carries_command_code_and_tail(caplog: pytest.LogCaptureFixture) -> None:
+    script = "import sys; print('\\n'.join(map(str, range(100)))); print('bad', file=sys.stderr); sys.exit(3)"
+    with caplog.at_level(logging.DEBUG, "adt"), pytest.raises(BuildError) as caught:
+        run([sys.executable, "-c", script], error=BuildError, what="building failed", remedy="mend it")
+    assert caught.value.what == "building failed (exit code 3)"
+    assert caught.value.remedy == "mend it"
+    assert "99\nbad" in caught.value.details and "\n50\n" not in caught.value.details
+    assert caught.value.details.startswith(f"$ {sys.executable} -c")
+    assert f"$ {sys.executable}" in caplog.text
+
+
+def test_missing_program() -> None:
+    with pytest.raises(ToolNotFound, match="no-such-program"):
+        run(["no-such-program"])
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0]
+
+
+def wait_gone(pid: int) -> bool:
+    for _ in range(200):
+        if not alive(pid):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_timeout_ends_the_whole_group(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    argv = ["sh", "-c", f"sleep 60 & echo $! > {pid_file}; wait"]
+    with pytest.raises(BuildError, match="exit code 124"):
+        run(argv, timeout=0.5, error=BuildError)
+    assert wait_gone(int(pid_file.read_text()))
+
+
+def test_interrupt_ends_the_whole_group(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+
+    def interrupt(_line: str) -> None:
+        raise KeyboardInterrupt
+
+    argv = ["sh", "-c", f"sleep 60 & echo $! > {pid_file}; echo ready; wait"]
+    with pytest.raises(KeyboardInterrupt):
+        run(argv, on_line=interrupt)
+    assert wait_gone(int(pid_file.read_text()))
+
+
+def test_kill_group_uses_force_when_term_is_ignored() -> None:
+    child = start(
+        [sys.executable, "-c", "import signal,time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"]
+    )
+    kill_group(child, grace=0.3)
+    assert child.returncode is not None
+
+
+def test_lines_come_as_they_are_printed() -> None:
+    lines: list[str] = []
+    done = run(["sh", "-c", "echo a; echo b >&2; echo c"], on_line=lines.append)
+    assert lines == ["a", "b", "c"]
+    assert done.stdout == "a\nb\nc\n"

@@ -1,0 +1,75 @@
+"""Downloads by sha256, from an index on the loopback."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from adt.errors import DownloadError
+from adt.host import registry
+
+CONTENT = b"the pinned file"
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package index (stand-in: static pages) on 127.0.0.1 with the project `thing`."""
+    site = tmp_path / "site"
+    (site / "simple/thing").mkdir(parents=True)
+    (site / "simple/thing/index.html").write_text('<a href="/files/thing-1.tar.gz">thing-1.tar.gz</a>')
+    (site / "files").mkdir()
+    (site / "files/thing-1.tar.gz").write_bytes(CONTENT)
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args: object) -> None:
+            super().__init__(*args, directory=str(site))  # type: ignore[arg-type]
+
+        def log_message(self, *_args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple/")
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    yield site
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def pinned(
+    sha256: str = hashlib.sha256(CONTENT).hexdigest(), name: str = "thing-1.tar.gz"
+) -> registry.RegistryFile:
+    return registry.RegistryFile("thing", name, sha256)
+
+
+def test_fetched_once_and_again_when_damaged(index: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = registry.fetch(pinned())
+    assert path.read_bytes() == CONTENT
+    (index / "files/thing-1.tar.gz").rename(index / "gone")
+    assert registry.fetch(pinned()) == path
+    path.write_bytes(b"damage")
+    (index / "gone").rename(index / "files/thing-1.tar.gz")
+    assert registry.fetch(pinned()).read_bytes() == CONTENT
+    assert "damaged" in caplog.text
+
+
+def test_other_contents_are_refused_and_not_kept(index: Path, tmp_path: Path) -> None:
+    with pytest.raises(DownloadError, match="expected"):
+        registry.fetch(pinned(sha256="0" * 64))
+    assert not [p for p in (tmp_path / "cache").rglob("*") if p.is_file() and p.suffix != ".lock"]
+
+
+def test_not_listed_and_not_reachable(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DownloadError, match="does not list"):
+        registry.fetch(pinned(name="thing-2.tar.gz"))
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple/")  # nothing listens on the discard port
+    with pytest.raises(DownloadError, match="could not download"):
+        registry.fetch(pinned())

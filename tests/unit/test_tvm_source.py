@@ -1,0 +1,130 @@
+"""The provider chain: whose tree, why, and what is refused. Nothing here reaches a network."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from adt.config.settings import TvmSettings
+from adt.errors import SourceError
+from adt.host import registry, tvm_source
+
+AUTO = TvmSettings(source="", provider="auto")
+
+
+def tree(path: Path) -> Path:
+    """A directory with the files that identify a TVM tree."""
+    for name in tvm_source.NEEDED:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text("")
+    (path / "version.py").write_text('__version__ = "0.25.0"\n')
+    header = path / "3rdparty/tvm-ffi/include/tvm/ffi/c_api.h"
+    header.parent.mkdir(parents=True, exist_ok=True)
+    header.write_text(
+        "".join(f"#define TVM_FFI_VERSION_{n} {i}\n" for i, n in enumerate(("MAJOR", "MINOR", "PATCH")))
+    )
+    return path
+
+
+def archive(path: Path, members: dict[str, str], *, link: tuple[str, str] | None = None) -> Path:
+    with tarfile.open(path, "w:gz") as tar:
+        for name, text in members.items():
+            info = tarfile.TarInfo(tvm_source.SDIST_PREFIX + name)
+            info.size = len(text)
+            tar.addfile(info, io.BytesIO(text.encode()))
+        if link:
+            info = tarfile.TarInfo(tvm_source.SDIST_PREFIX + link[0])
+            info.type, info.linkname = tarfile.SYMTYPE, link[1]
+            tar.addfile(info)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(tvm_source, "git_reaches", lambda _tag: False)
+
+
+@pytest.fixture
+def sdist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small archive of the pinned package's shape, in place of the download."""
+    members = dict.fromkeys(tvm_source.NEEDED, "") | {
+        "src/a.cc": "int a;",
+        "python/tvm/x.py": "",
+        "docs/y": "",
+    }
+    path = archive(tmp_path / "sdist.tar.gz", members)
+    monkeypatch.setattr(registry, "fetch", lambda _file: path)
+    return path
+
+
+def test_a_named_tree_wins_and_says_why(tmp_path: Path) -> None:
+    flag, home = tree(tmp_path / "flag"), tree(tmp_path / "home")
+    found = tvm_source.find_source(TvmSettings(str(flag), "auto"), environ={"TVM_HOME": str(home)})
+    assert (found.path, found.provider) == (flag, "path") and "--tvm-source" in found.why
+    assert (found.version, found.ffi_version) == ("0.25.0", "0.1.2")
+    found = tvm_source.find_source(AUTO, environ={"TVM_HOME": str(home)})
+    assert (found.path, found.provider) == (home, "path") and "TVM_HOME" in found.why
+
+
+def test_the_digest_of_a_named_tree_follows_its_files(tmp_path: Path) -> None:
+    path = tree(tmp_path / "tvm")
+    settings = TvmSettings(str(path), "auto")
+    before = tvm_source.find_source(settings, environ={}).digest
+    assert tvm_source.find_source(settings, environ={}).digest == before
+    (path / "CMakeLists.txt").write_text("changed")
+    assert tvm_source.find_source(settings, environ={}).digest != before
+
+
+def test_an_incomplete_tree_names_what_is_missing(tmp_path: Path) -> None:
+    path = tree(tmp_path / "tvm")
+    (path / "3rdparty/tvm-ffi/CMakeLists.txt").unlink()
+    with pytest.raises(SourceError, match=r"3rdparty/tvm-ffi.*git submodule"):
+        tvm_source.find_source(TvmSettings(str(path), "auto"), environ={})
+    with pytest.raises(SourceError, match="not a directory"):
+        tvm_source.find_source(TvmSettings(str(tmp_path / "absent"), "auto"), environ={})
+    with pytest.raises(SourceError, match="provider"):
+        tvm_source.find_source(TvmSettings("", "svn"), environ={})
+
+
+def test_registry_then_cache(sdist: Path) -> None:
+    first = tvm_source.find_source(AUTO, environ={})
+    assert first.provider == "registry" and "git does not reach" in first.why
+    assert (first.path / "src/a.cc").is_file()
+    assert not (first.path / "python").exists() and not (first.path / "docs").exists()
+    sdist.unlink()
+    again = tvm_source.find_source(AUTO, environ={})
+    assert (again.provider, again.path, again.digest) == ("cache", first.path, first.digest)
+
+
+def test_a_damaged_cached_tree_is_obtained_again(sdist: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first = tvm_source.find_source(AUTO, environ={})
+    (first.path / "src/a.cc").write_text("int b; // damage")
+    again = tvm_source.find_source(AUTO, environ={})
+    assert again.provider == "registry" and "damaged" in caplog.text
+    assert (again.path / "src/a.cc").read_text() == "int a;"
+
+
+@pytest.mark.parametrize("name", ["src/../../../escaped", "src/link"])
+def test_an_archive_cannot_write_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    link = (name, "/etc") if name == "src/link" else None
+    path = archive(tmp_path / "bad.tar.gz", {} if link else {name: "x"}, link=link)
+    monkeypatch.setattr(registry, "fetch", lambda _file: path)
+    with pytest.raises(SourceError, match="cannot be unpacked"):
+        tvm_source.find_source(AUTO, environ={})
+    assert not (tmp_path / "escaped").exists()
+
+
+def test_an_archive_that_is_too_large_is_refused(sdist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tvm_source, "MAX_FILES", 3)
+    with pytest.raises(SourceError, match="more than 3 files"):
+        tvm_source.find_source(AUTO, environ={})
+
+
+def test_a_truncated_archive_is_named(sdist: Path) -> None:
+    sdist.write_bytes(sdist.read_bytes()[:-60])
+    with pytest.raises(SourceError, match="cannot be unpacked"):
+        tvm_source.find_source(AUTO, environ={})
