@@ -1,0 +1,75 @@
+# Sourced by demo.sh and test.sh: system packages, a virtual environment in .venv, adt installed in it.
+# Runs twice without harm: what is there and unchanged is left alone.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+venv=$root/.venv
+
+say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
+
+# need_packages PACKAGE...: install the Debian packages that are missing.
+need_packages() {
+  local missing=()
+  for package in "$@"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+      as_root=(sudo)
+    else
+      echo "error: these system packages are missing: ${missing[*]}" >&2
+      echo "remedy: sudo apt-get install ${missing[*]}   (then run this again)" >&2
+      exit 4
+    fi
+  fi
+  say "installing ${missing[*]}"
+  local options=(-y -qq --no-install-recommends)
+  if ! DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install "${options[@]}" "${missing[@]}" >/dev/null 2>&1; then
+    "${as_root[@]}" apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install "${options[@]}" "${missing[@]}" >/dev/null
+  fi
+}
+
+# find_python: the first Python of at least 3.11.
+find_python() {
+  local candidate
+  for candidate in python3.11 python3 python3.12 python3.13 python; do
+    if command -v "$candidate" >/dev/null &&
+      "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2])' 2>/dev/null; then
+      command -v "$candidate"
+      return
+    fi
+  done
+  echo "error: no Python of version 3.11 or newer was found" >&2
+  echo "remedy: apt-get install python3.11 python3.11-venv" >&2
+  exit 4
+}
+
+# digest PATH...: one sha256 of the names and contents of all files below the paths.
+digest() {
+  (cd "$root" && find "$@" -type f ! -path '*/__pycache__/*' ! -path '*/build/*' -print0 |
+    LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -d' ' -f1)
+}
+
+# install_adt EXTRAS: create .venv and install adt there with its pinned dependencies.
+install_adt() {
+  local extras=$1 python
+  if [ ! -x "$venv/bin/python" ]; then
+    python=$(find_python)
+    say "creating .venv with $("$python" --version)"
+    if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+      need_packages "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
+    fi
+    rm -rf "$venv.tmp" && "$python" -m venv "$venv.tmp" && rm -rf "$venv.tmp"
+    "$python" -m venv "$venv"
+  fi
+  local wanted stamp=$venv/.adt-installed
+  wanted="$extras $(digest pyproject.toml CMakeLists.txt README.md toolchain cmake_presets cpp_runner templates)"
+  if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+    say "installing adt${extras}"
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check "$root$extras"
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check --force-reinstall --no-deps "$root"
+    echo "$wanted" >"$stamp"
+  fi
+}

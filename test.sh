@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Everything that must hold: style, types, unit tests, integration tests with real parts.
+#
+#   ./test.sh            all of it, as CI does
+#   ./test.sh --fast     style, types and unit tests (under a minute once installed)
+#   ./test.sh -- ARGS    pytest with ARGS
+source "$(dirname "${BASH_SOURCE[0]}")/scripts/setup.sh"
+mode=${1:-all}
+need_packages clang g++ g++-aarch64-linux-gnu qemu-user-static
+install_adt "[dev,demo]"
+cd "$root"
+export PATH="$venv/bin:$PATH"
+
+if [ "$mode" = -- ]; then
+  shift
+  exec python -m pytest "$@"
+fi
+
+say "style and types"
+ruff check toolchain tests docs examples bench
+ruff format --check toolchain tests docs examples bench
+find cpp_runner \( -name '*.cc' -o -name '*.h' \) -print0 | xargs -0 clang-format --dry-run --Werror
+mypy
+python docs/generate.py --check
+
+say "unit tests"
+python -m pytest -q tests/unit
+if [ "$mode" != --fast ]; then
+  say "integration tests"
+  python -m pytest -q tests/integration
+fi
