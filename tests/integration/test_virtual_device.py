@@ -1,0 +1,636 @@
+"""The virtual device with a real adb: what is promised to the device layer, and what must not stay behind."""
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from adt.device.virtual import emulator, faults, init, packages, prerequisites, properties, rootfs, state
+from adt.device.virtual.emulator import EmulatorInfo
+from adt.errors import EmulatorError
+from adt.host import cache
+
+TMP = "/data/local/tmp"
+
+
+def bundled_adb() -> Path:
+    """The adb of the adbutils package; a distribution's older one must not be taken by chance."""
+    spec = importlib.util.find_spec("adbutils")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent / "binaries/adb"
+
+
+def free_port() -> int:
+    with socket.socket() as plug:
+        plug.bind(("127.0.0.1", 0))
+        return int(plug.getsockname()[1])
+
+
+@dataclass
+class Adb:
+    """A real adb with a server and a HOME of its own."""
+
+    home: Path
+    port: int = field(default_factory=free_port)
+
+    @property
+    def env(self) -> dict[str, str]:
+        clean = {key: value for key, value in os.environ.items() if not key.startswith(("ADB", "ANDROID"))}
+        return clean | {"HOME": str(self.home), "ANDROID_ADB_SERVER_PORT": str(self.port)}
+
+    def argv(self, *words: str | Path, serial: str = "") -> list[str]:
+        return [str(bundled_adb()), *(["-s", serial] if serial else []), *map(str, words)]
+
+    def __call__(
+        self,
+        *words: str | Path,
+        serial: str = "",
+        rc: int | None = 0,
+        text: str | None = None,
+        timeout: float = 60,
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            self.argv(*words, serial=serial),
+            env=self.env,
+            input=text,
+            stdin=subprocess.DEVNULL if text is None else None,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        assert rc is None or done.returncode == rc, f"{words}: {done}"
+        return done
+
+
+@dataclass
+class Phone:
+    """A connected virtual device."""
+
+    adb: Adb
+    info: EmulatorInfo
+
+    def __call__(self, *words: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+        return self.adb(*words, serial=self.info.serial, **options)  # type: ignore[arg-type]
+
+    def shell(self, command: str) -> str:
+        return self("shell", command).stdout
+
+
+@pytest.fixture(scope="module", autouse=True)
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Own HOME and state; the cache stays where it is, for the userland in it."""
+    base = tmp_path_factory.mktemp("virtual")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ADT_CACHE_DIR", str(cache.cache_dir()))
+        patch.setenv("XDG_STATE_HOME", str(base / "state"))
+        patch.setenv("HOME", str(base))
+        patch.delenv(faults.VARIABLE, raising=False)
+        yield base
+        for info in emulator.listing():
+            emulator.stop(info.name)
+
+
+@pytest.fixture(scope="module")
+def adb(places: Path) -> Iterator[Adb]:
+    own = Adb(places)
+    own("start-server")
+    yield own
+    own("kill-server")
+
+
+@pytest.fixture(scope="module")
+def connect(adb: Adb) -> Iterator[Callable[..., Phone]]:
+    """Start a device and connect to it."""
+    started: list[Phone] = []
+
+    def start(name: str, **options: object) -> Phone:
+        info = emulator.start(name, **options)  # type: ignore[arg-type]
+        assert "connected to" in adb("connect", info.serial).stdout
+        adb("wait-for-device", serial=info.serial)
+        started.append(Phone(adb, info))
+        return started[-1]
+
+    yield start
+    for phone in started:
+        adb("disconnect", phone.info.serial, rc=None)
+        with contextlib.suppress(EmulatorError):
+            emulator.stop(phone.info.name)
+
+
+@pytest.fixture(scope="module")
+def phone(connect: Callable[..., Phone]) -> Phone:
+    return connect("main")
+
+
+@pytest.fixture
+def faulty(monkeypatch: pytest.MonkeyPatch, adb: Adb) -> Iterator[Callable[[str], EmulatorInfo]]:
+    """Start a device that misbehaves."""
+
+    def start(fault: str) -> EmulatorInfo:
+        monkeypatch.setenv(faults.VARIABLE, fault)
+        return emulator.start("faulty")
+
+    yield start
+    adb("disconnect", f"127.0.0.1:{emulator.stop('faulty').port}", rc=None)
+
+
+def pids_inside(info: EmulatorInfo) -> list[int]:
+    """Every process of this machine in the pid namespace of the device."""
+    return pids_in_namespace(pid_namespace(info))
+
+
+def pid_namespace(info: EmulatorInfo) -> Path:
+    return Path(f"/proc/{info.pid}/ns/pid").readlink()
+
+
+def pids_in_namespace(space: Path) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if (entry / "ns/pid").readlink() == space:
+                    found.append(int(entry.name))
+    return found
+
+
+def eventually(condition: Callable[[], object], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.02)
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@contextlib.contextmanager
+def echo_server() -> Iterator[int]:
+    """A TCP server on this machine that answers ``echo:`` and what it got."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    plug, _ = server.accept()
+                    with plug:
+                        plug.sendall(b"echo:" + plug.recv(100))
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+
+
+def ask(port: int, question: bytes, length: int) -> bytes:
+    """Send *question* to a port of this machine and read *length* bytes of the answer, or to its end."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as plug:
+        plug.sendall(question)
+        answer = b""
+        while len(answer) < length and (data := plug.recv(1 << 16)):
+            answer += data
+    return answer
+
+
+# what it is ------------------------------------------------------------------------------------
+
+
+def test_arm64_programs_run_and_it_says_what_it_is(phone: Phone) -> None:
+    assert phone.shell("uname -m") == "aarch64\n"
+    assert phone.shell("id -u") == "0\n"
+    assert phone.shell("getprop ro.adt.platform; getprop ro.adt.virtual") == "linux-aarch64\n1\n"
+    assert "not Android" in phone.shell("getprop ro.product.model")
+    assert "not_Android" in phone.adb("devices", "-l").stdout
+    assert "no speed" in phone.info.log.read_text()
+    assert phone.info.abi == phone.shell("getprop ro.product.cpu.abi").strip()
+
+
+def test_properties_and_log(phone: Phone) -> None:
+    assert phone.shell("setprop debug.adt.test 'a b=c' && getprop debug.adt.test") == "a b=c\n"
+    assert phone("shell", "setprop ro.product.model x", rc=1).stderr
+    assert phone.shell("getprop none.such fallback") == "fallback\n"
+    phone.shell("logcat -c; log -t adt -p W hello there")
+    assert phone.shell("logcat -d").rstrip().endswith("W adt: hello there")
+
+
+def test_the_userland_is_read_only_and_the_host_is_not_in_sight(phone: Phone, places: Path) -> None:
+    done = phone("shell", "touch /system/x; touch /x; ls /home /root /srv; cat /proc/1/environ", rc=None)
+    assert done.stderr.count("Read-only file system") == 2
+    assert done.stderr.count("No such file or directory") == 3
+    assert "HOME=" not in done.stdout, "the environment of who started it holds secrets"
+    assert not (phone.info.root / "system/x").exists()
+
+
+def test_listens_on_loopback_only(phone: Phone) -> None:
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    listening = [
+        row[1] for row in rows if row[3] == "0A" and int(row[1].split(":")[1], 16) == phone.info.port
+    ]
+    assert listening == [f"0100007F:{phone.info.port:04X}"]
+    six = Path("/proc/net/tcp6")
+    assert not six.exists() or f":{phone.info.port:04X} " not in six.read_text()
+
+
+# shell -----------------------------------------------------------------------------------------
+
+
+def test_exit_code_and_stderr(phone: Phone) -> None:
+    done = phone("shell", "echo out; echo err >&2; exit 7", rc=7)
+    assert (done.stdout, done.stderr) == ("out\n", "err\n")
+    assert phone("shell", "kill -9 $$", rc=137)
+
+
+def test_standard_input(phone: Phone) -> None:
+    text = "line\n" * 100_000
+    assert phone("shell", "wc -c", text=text).stdout.strip() == str(len(text))
+    assert phone("exec-out", "printf 'a\\nb\\0c'").stdout == "a\nb\0c"
+    phone("exec-in", f"cat > {TMP}/in", text="exec-in\n")
+    eventually(lambda: phone.shell(f"cat {TMP}/in") == "exec-in\n")
+    assert phone("shell", "-x", "echo v1; exit 3").stdout == "v1\n", "protocol 1 has no exit code"
+
+
+def test_terminal(phone: Phone) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(bundled_adb(), phone.adb.argv("shell", "-tt", serial=phone.info.serial), phone.adb.env)
+    seen = b""
+
+    def wait_for(text: bytes) -> None:
+        nonlocal seen
+        deadline = time.monotonic() + 20
+        while text not in seen:
+            assert time.monotonic() < deadline, seen
+            if select.select([terminal], [], [], 0.1)[0]:
+                seen += os.read(terminal, 4096)
+
+    try:
+        wait_for(b"# ")
+        os.write(terminal, b"stty rows 33 cols 77; stty size; tty\n")
+        wait_for(b"33 77")
+        wait_for(b"/dev/pts/")
+        os.write(terminal, b"sleep 1000\n")
+        eventually(lambda: "sleep 1000" in phone.shell("ps -A -o ARGS"))
+        os.write(terminal, b"\x03")
+        wait_for(b"^C")
+        os.write(terminal, b"echo after-$?\n")
+        wait_for(b"after-130")
+        os.write(terminal, b"exit 4\n")
+        # pytest's own process reads what is left so that adb can end
+        with contextlib.suppress(OSError):
+            while os.read(terminal, 4096):
+                pass
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 4
+    finally:
+        os.close(terminal)
+
+
+def test_hang_up_is_sighup_to_the_shell_only(phone: Phone) -> None:
+    phone.shell(f"rm -f {TMP}/hup")
+    command = f"trap 'echo hup > {TMP}/hup; exit 0' HUP; echo ready; while :; do sleep 0.1; done"
+    with subprocess.Popen(
+        phone.adb.argv("shell", command, serial=phone.info.serial),
+        env=phone.adb.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    ) as client:
+        assert client.stdout is not None and client.stdout.readline() == b"ready\n"
+        client.kill()
+    eventually(lambda: phone.shell(f"cat {TMP}/hup 2>/dev/null || true") == "hup\n")
+
+
+def test_orphans_are_reaped(phone: Phone) -> None:
+    phone.shell("for i in 1 2 3 4 5; do (sleep 0.05 </dev/null >/dev/null 2>&1 &); done")
+    eventually(lambda: "sleep" not in phone.shell("ps -A -o S,COMM"))
+    states = phone.shell("ps -A -o S=").split()
+    assert "Z" not in states, states
+
+
+# files -----------------------------------------------------------------------------------------
+
+
+def test_50_megabytes_there_and_back(phone: Phone, tmp_path: Path) -> None:
+    there, back = tmp_path / "there", tmp_path / "back"
+    there.write_bytes(os.urandom(50_000_000))
+    phone("push", there, f"{TMP}/big")
+    assert sha256(state.home("main").data / "local/tmp/big") == sha256(there)
+    phone("pull", f"{TMP}/big", back)
+    assert sha256(back) == sha256(there)
+    phone.shell(f"rm {TMP}/big")
+
+
+def test_directories(phone: Phone, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "sub/empty").mkdir(parents=True)
+    for number in range(40):
+        (tree / f"sub/{number}.txt").write_text(f"{number}\n" * number)
+    script = tree / "run.sh"
+    script.write_text("#!/system/bin/sh\necho ran\n")
+    script.chmod(0o755)
+    os.utime(script, (1_600_000_000, 1_600_000_000))
+    phone("push", tree, TMP)
+    assert phone.shell(f"{TMP}/tree/run.sh") == "ran\n"
+    assert phone.shell(f"stat -c %Y {TMP}/tree/run.sh").strip() == "1600000000"
+    phone("pull", f"{TMP}/tree", tmp_path / "back")
+    same = [(path.relative_to(tree), path.read_bytes()) for path in sorted(tree.rglob("*")) if path.is_file()]
+    back = tmp_path / "back"
+    assert same == [
+        (path.relative_to(back), path.read_bytes()) for path in sorted(back.rglob("*")) if path.is_file()
+    ]
+    assert "run.sh" in phone("ls", f"{TMP}/tree").stdout
+
+
+def test_file_errors_name_the_reason(phone: Phone, tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("x")
+    assert "Read-only file system" in phone("push", tmp_path / "x", "/system/x", rc=1).stderr
+    assert "No such file" in phone("pull", "/none/such", tmp_path, rc=1).stderr
+
+
+def test_full_disk(connect: Callable[..., Phone], tmp_path: Path) -> None:
+    small = connect("small", data_size="8m")
+    (tmp_path / "big").write_bytes(bytes(20_000_000))
+    (tmp_path / "fits").write_bytes(bytes(100_000))
+    assert "No space left on device" in small("push", tmp_path / "big", f"{TMP}/big", rc=1).stderr
+    assert small("shell", f"ls {TMP}/big", rc=1), "no half a file stays"
+    small("push", tmp_path / "fits", f"{TMP}/fits")
+    emulator.stop("small")
+    assert emulator.start("small", data_size="8m").running, "and a new tmpfs is empty"
+    assert not (state.home("small").data / "local").exists(), "nothing of it was on this machine's disk"
+
+
+# sockets ---------------------------------------------------------------------------------------
+
+
+def test_forward(phone: Phone) -> None:
+    port = int(phone("forward", "tcp:0", "tcp:9090").stdout)
+    assert ask(port, b"nobody", 1) == b"", "no listener: closed"
+    listener = subprocess.Popen(
+        phone.adb.argv("shell", "nc -s 127.0.0.1 -p 9090 -L cat", serial=phone.info.serial),
+        env=phone.adb.env,
+        stdin=subprocess.DEVNULL,
+    )
+    try:
+        eventually(lambda: ask(port, b"ping", 4) == b"ping")
+        data = os.urandom(300_000)
+        assert ask(port, data, len(data)) == data
+    finally:
+        listener.kill()
+        listener.wait()
+        phone.shell("pkill nc; true")
+        phone("forward", "--remove-all")
+
+
+def test_reverse(phone: Phone) -> None:
+    with echo_server() as port:
+        chosen = int(phone("reverse", "tcp:0", f"tcp:{port}").stdout)
+        # ADB has no half-closed streams: nc must not see the end of its input before the answer
+        asked = f"(echo hello; sleep 0.5) | nc 127.0.0.1 {chosen}"
+        assert phone.shell(asked) == "echo:hello\n"
+        phone("reverse", "tcp:7001", f"tcp:{port}")
+        assert f"tcp:7001 tcp:{port}" in phone("reverse", "--list").stdout
+        assert "cannot rebind" in phone("reverse", "--no-rebind", "tcp:7001", f"tcp:{port}", rc=1).stderr
+        assert "cannot bind" in phone("reverse", "tcp:99999", f"tcp:{port}", rc=1).stderr.replace(
+            "bad port", "cannot bind"
+        )
+        phone("reverse", "--remove", "tcp:7001")
+        assert "not found" in phone("reverse", "--remove", "tcp:7001", rc=1).stderr
+        phone("reverse", "--remove-all")
+        assert phone("reverse", "--list").stdout.strip() == ""
+        assert phone("shell", asked, rc=None).stdout == "", "nobody listens now"
+
+
+def test_abstract_sockets_both_ways(phone: Phone) -> None:
+    """Host, forward, an abstract socket of the device, reverse, host."""
+    with echo_server() as port:
+        phone("reverse", "localabstract:adt-test", f"tcp:{port}")
+        local = int(phone("forward", "tcp:0", "localabstract:adt-test").stdout)
+        assert ask(local, b"round", 10) == b"echo:round"
+        phone("reverse", "--remove-all")
+        phone("forward", "--remove-all")
+
+
+# several, life and death -----------------------------------------------------------------------
+
+
+def test_several_devices_do_not_meet(phone: Phone, connect: Callable[..., Phone]) -> None:
+    other = connect("other")
+    assert {info.name for info in emulator.listing()} >= {"main", "other"}
+    assert emulator.start("other").pid == other.info.pid, "a second start is the same device"
+    phone.shell(f"echo mine > {TMP}/who")
+    assert other("shell", f"cat {TMP}/who", rc=1)
+    for device in (phone, other):  # the same port of both
+        device.shell("nohup nc -s 127.0.0.1 -p 9191 -L hostname </dev/null >/dev/null 2>&1 &")
+    for device, name in ((phone, b"main\n"), (other, b"other\n")):
+        port = int(device("forward", "tcp:0", "tcp:9191").stdout)
+        eventually(lambda port=port, name=name: ask(port, b"", 10) == name)  # type: ignore[misc]
+        device("forward", "--remove-all")
+        device.shell("pkill nc; true")
+
+
+def test_data_stays_and_stop_leaves_no_process(connect: Callable[..., Phone]) -> None:
+    device = connect("stays")
+    device.shell(f"echo kept > {TMP}/kept")
+    device.shell("trap '' TERM; nohup sh -c 'trap \"\" TERM; sleep 1000' </dev/null >/dev/null 2>&1 &")
+    space = pid_namespace(device.info)
+    assert len(pids_inside(device.info)) >= 3
+    assert not emulator.stop("stays").running
+    eventually(lambda: pids_in_namespace(space) == [])
+    assert device.info.log.is_file()
+    with pytest.raises(EmulatorError, match="no virtual device 'stays' is running"):
+        emulator.stop("stays")
+    again = connect("stays", port=free_port())
+    assert again.shell(f"cat {TMP}/kept") == "kept\n"
+
+
+def test_killed_during_a_push(
+    connect: Callable[..., Phone], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    device = connect("killed")
+    device.shell(f"echo old > {TMP}/old")
+    space = pid_namespace(device.info)
+    (tmp_path / "big").touch()
+    os.truncate(tmp_path / "big", 4_000_000_000)
+    with subprocess.Popen(
+        device.adb.argv("push", tmp_path / "big", f"{TMP}/big", serial=device.info.serial),
+        env=device.adb.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as push:
+        arriving = state.home("killed").data / "local/tmp/big"
+        eventually(lambda: arriving.exists() and arriving.stat().st_size > 1_000_000)
+        os.kill(device.info.pid, signal.SIGKILL)
+        assert push.wait(30) != 0
+    eventually(lambda: pids_in_namespace(space) == [])
+    assert "killed" not in {info.name for info in emulator.listing()}
+    assert "no longer running" in caplog.text
+    arriving.unlink()
+    again = connect("killed")
+    assert again.shell(f"cat {TMP}/old") == "old\n"
+
+
+def test_daemon_that_dies_takes_the_device_with_it(connect: Callable[..., Phone]) -> None:
+    device = connect("halved")
+    space = pid_namespace(device.info)
+    (daemon,) = [pid for pid in pids_inside(device.info) if pid != device.info.pid]
+    os.kill(daemon, signal.SIGKILL)
+    eventually(lambda: pids_in_namespace(space) == [])
+    assert "the daemon ended by itself" in device.info.log.read_text()
+
+
+def test_starter_that_dies_leaves_nothing(places: Path) -> None:
+    """PID 1 is told `commit` only once it is on record; here its starter dies before."""
+    machine = prerequisites.require()
+    at = state.home("uncommitted")
+    for directory in (at.data, at.mount_point):
+        directory.mkdir(parents=True)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        boot = init.Boot(
+            name="uncommitted",
+            userland=str(rootfs.ensure(machine.qemu)),
+            data=str(at.data),
+            data_size="",
+            mount_point=str(at.mount_point),
+            listening=listening.fileno(),
+            log=str(at.log),
+            user_namespace=machine.user_namespace,
+            interpreter=str(machine.interpreter or ""),
+        )
+        with subprocess.Popen(
+            [sys.executable, "-m", "adt.device.virtual.init"],
+            env={**os.environ, **prerequisites.python_path()},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=(listening.fileno(),),
+        ) as launcher:
+            assert launcher.stdin is not None and launcher.stdout is not None
+            launcher.stdin.write(boot.to_json().encode() + b"\n")
+            launcher.stdin.flush()
+            said = [json.loads(launcher.stdout.readline()) for _ in range(2)]
+            pid = next(message["pid"] for message in said if "pid" in message)
+            assert {"ready": True} in said and state.start_time(pid) is not None
+            launcher.stdin.close()
+            eventually(lambda: state.start_time(pid) is None)
+    assert "the starter is gone" in at.log.read_text()
+
+
+def test_port_in_use(phone: Phone) -> None:
+    with pytest.raises(EmulatorError, match="Address already in use") as caught:
+        emulator.start("taken", port=phone.info.port)
+    assert "--port" in caught.value.remedy
+
+
+def test_failed_start_says_why_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    real = prerequisites.require()
+    broken = prerequisites.Machine(real.checks, "userns", tmp_path / "no-qemu")
+    monkeypatch.setattr(prerequisites, "require", lambda: broken)
+    tree = rootfs.ensure(real.qemu)
+    monkeypatch.setattr(rootfs, "ensure", lambda _: tree)
+    with pytest.raises(EmulatorError, match=r"did not come up: .*No such file") as caught:
+        emulator.start("broken")
+    assert "adt.virtual" in caught.value.details and str(state.home("broken").log) in caught.value.remedy
+    assert not state.home("broken").record.exists()
+
+
+# faults for the device layer's tests -----------------------------------------------------------
+
+
+def test_transport_cut_during_a_push(faulty: Callable[[str], EmulatorInfo], adb: Adb, tmp_path: Path) -> None:
+    device = Phone(adb, faulty("drop_after=1000000"))
+    adb("connect", device.info.serial)
+    (tmp_path / "big").write_bytes(bytes(5_000_000))
+    assert device("push", tmp_path / "big", f"{TMP}/big", rc=None).returncode != 0
+    eventually(lambda: not (state.home("faulty").data / "local/tmp/big").exists())
+
+
+def test_unauthorized(faulty: Callable[[str], EmulatorInfo], adb: Adb) -> None:
+    serial = faulty("reject").serial
+    adb("connect", serial, rc=None)
+    eventually(lambda: f"{serial}\tunauthorized" in adb("devices").stdout)
+    assert "unauthorized" in adb("shell", "true", serial=serial, rc=1).stderr
+
+
+def test_offline(faulty: Callable[[str], EmulatorInfo], adb: Adb) -> None:
+    serial = faulty("offline").serial
+    with subprocess.Popen(adb.argv("connect", serial), env=adb.env, stdout=subprocess.DEVNULL) as client:
+        eventually(lambda: f"{serial}\toffline" in adb("devices").stdout)
+        client.kill()
+
+
+# userlands -------------------------------------------------------------------------------------
+
+
+def test_second_start_needs_no_network(monkeypatch: pytest.MonkeyPatch, phone: Phone) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("apt was asked")
+
+    monkeypatch.setattr(packages, "PrivateApt", refuse)
+    emulator.start("offline-host")
+    emulator.stop("offline-host")
+
+
+def test_manifest_names_every_package(phone: Phone) -> None:
+    manifest = json.loads((phone.info.root.parent / rootfs.MANIFEST).read_text())
+    names = {package["name"]: package for package in manifest["packages"]}
+    assert names.keys() >= set(rootfs.WANTED)
+    assert all(len(package["sha256"]) == 64 and package["version"] for package in names.values())
+
+
+def test_damaged_userland_is_made_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, phone: Phone, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = phone.info.root.parent
+    made: list[Path] = []
+
+    def make(into: Path, _: Path | None) -> None:
+        made.append(into)
+        shutil.copytree(good / "root", into / "root", symlinks=True)
+
+    monkeypatch.setattr(rootfs, "make", make)
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path))
+    tree = rootfs.ensure(None)
+    assert rootfs.ensure(None) == tree and len(made) == 1
+    (tree / "system/bin/sh").write_bytes(b"damaged")
+    rootfs.ensure(None)
+    assert len(made) == 2 and "damaged; making it again" in caplog.text
+    assert sha256(tree / "system/bin/sh") == sha256(good / "root/system/bin/sh")
+
+
+def test_own_userland(connect: Callable[..., Phone], phone: Phone, tmp_path: Path) -> None:
+    """A tree with no /dev, /proc, /data or /tmp in it, as Android images unpack."""
+    tree = tmp_path / "tree"
+    for part in ("system", "usr"):
+        shutil.copytree(phone.info.root / part, tree / part, symlinks=True)
+    (tree / "lib").symlink_to("usr/lib")
+    (tree / "system/build.prop").write_text("ro.own.tree=yes\n")
+    own = connect("own", rootfs=tree)
+    assert (
+        own.shell("uname -m; getprop ro.own.tree; touch /data/x && ls /data/x") == "aarch64\nyes\n/data/x\n"
+    )
+    assert own.info.root == tree
+    assert sorted(path.name for path in tree.iterdir()) == ["lib", "system", "usr"], (
+        "the tree stays as it was"
+    )
+
+
+def test_scripts_of_the_device_are_found_by_absolute_name(phone: Phone) -> None:
+    for name in properties.SCRIPTS:
+        assert phone.shell(f"ls -L /system/bin/{name}").strip() == f"/system/bin/{name}"
+
+
+def test_probe_finds_everything_that_the_tests_used() -> None:
+    assert [check.name for check in prerequisites.probe() if not check.ok] == []

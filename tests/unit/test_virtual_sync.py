@@ -1,0 +1,182 @@
+"""The sync service on a directory of this machine, against bytes written down by hand."""
+
+import asyncio
+import contextlib
+import errno
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from adt.device.virtual import sync
+from adt.device.virtual.stream import Closed, Stream
+
+
+class Talk:
+    """A host that says everything at once, acknowledges at once, and then hangs up."""
+
+    def __init__(self, said: bytes) -> None:
+        self.said, self.heard = said, b""
+
+    def run(self) -> bytes:
+        """Everything the session answered."""
+        asyncio.run(self._run())
+        return self.heard
+
+    async def _run(self) -> None:
+        def send(command: int, arg0: int, arg1: int, payload: bytes | memoryview) -> None:
+            self.heard += bytes(payload)
+            if payload:
+                asyncio.get_running_loop().call_soon(stream.on_okay, 2)
+
+        async def drain() -> None:
+            await asyncio.sleep(0)
+
+        stream = Stream(1, 2, 1 << 20, send, drain, lambda _: True)
+        stream.on_write(self.said)
+        session = asyncio.ensure_future(sync.Session(stream, lambda count: None).run())
+        await asyncio.wait({session}, timeout=0.3)
+        stream.on_close()
+        with contextlib.suppress(Closed):
+            await asyncio.wait_for(session, 5)
+
+
+def request(identifier: bytes, payload: bytes) -> bytes:
+    return struct.pack("<4sI", identifier, len(payload)) + payload
+
+
+def push(path: Path, data: bytes, *, mode: int = 0o100644, done: bool = True) -> bytes:
+    said = request(b"SEND", f"{path},{mode}".encode())
+    for start in range(0, len(data), sync.MAX_DATA):
+        said += request(b"DATA", data[start : start + sync.MAX_DATA])
+    return said + (struct.pack("<4sI", b"DONE", 1_000_000_000) if done else b"")
+
+
+QUIT = request(b"QUIT", b"")
+
+
+def test_golden_answers() -> None:
+    status = os.stat_result((0o100644, 2, 3, 4, 5, 6, 0x1_0000_0007, 8, 9, 10))
+    assert sync.stat_v1(b"STAT", status).hex() == "53544154a48100000700000009000000"
+    assert sync.stat_v1(b"STAT", None) == b"STAT" + bytes(12)
+    assert sync.stat_v2(b"LST2", status).hex() == (
+        "4c535432"
+        "00000000"
+        "0300000000000000"
+        "0200000000000000"
+        "a4810000"
+        "04000000"
+        "05000000"
+        "06000000"
+        "0700000001000000"
+        "0800000000000000"
+        "0900000000000000"
+        "0a00000000000000"
+    )
+    missing = sync.stat_v2(b"STA2", OSError(errno.ENOENT, ""))
+    assert missing == b"STA2" + struct.pack("<I", errno.ENOENT) + bytes(64)
+    assert sync.fail("no").hex() == "4641494c020000006e6f"
+
+
+def test_listing(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"abc")
+    listed = sync.listing(str(tmp_path), version=1)
+    assert listed.count(b"DENT") == 3 and listed.endswith(b"DONE" + bytes(16))
+    assert struct.pack("<I", 1) + b"f" in listed
+    wide = sync.listing(str(tmp_path), version=2)
+    assert wide.count(b"DNT2") == 3 and wide.endswith(b"DONE" + bytes(72))
+    assert sync.listing(str(tmp_path / "none"), version=1) == b"DONE" + bytes(16)
+
+
+def test_push_and_pull(tmp_path: Path) -> None:
+    data = os.urandom(3 * sync.MAX_DATA + 17)
+    target = tmp_path / "new/directory/file"
+    assert Talk(push(target, data, mode=0o100755) + QUIT).run() == b"OKAY" + bytes(4)
+    assert target.read_bytes() == data
+    assert target.stat().st_mode & 0o777 == 0o777 and int(target.stat().st_mtime) == 1_000_000_000
+    heard = Talk(request(b"RECV", bytes(target)) + QUIT).run()
+    got = b""
+    while heard[:4] == b"DATA":
+        (length,) = struct.unpack_from("<I", heard, 4)
+        assert length <= sync.MAX_DATA
+        got, heard = got + heard[8 : 8 + length], heard[8 + length :]
+    assert got == data and heard == b"DONE" + bytes(4)
+
+
+def test_group_and_others_get_what_the_owner_has() -> None:
+    assert sync.received_mode(0o100600) == 0o666
+    assert sync.received_mode(0o100744) == 0o777
+    assert sync.received_mode(0o100400) == 0o444
+
+
+def test_push_replaces_a_link_and_not_what_it_points_to(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("keep")
+    (tmp_path / "link").symlink_to("other")
+    assert Talk(push(tmp_path / "link", b"new") + QUIT).run().startswith(b"OKAY")
+    assert (tmp_path / "other").read_text() == "keep" and not (tmp_path / "link").is_symlink()
+
+
+def test_push_of_a_link(tmp_path: Path) -> None:
+    assert Talk(push(tmp_path / "link", b"to/there", mode=0o120777) + QUIT).run() == b"OKAY" + bytes(4)
+    assert (tmp_path / "link").readlink() == Path("to/there")
+
+
+def test_push_of_an_empty_file(tmp_path: Path) -> None:
+    """adb sends a DATA of no bytes before DONE."""
+    said = request(b"SEND", f"{tmp_path}/empty,33188".encode()) + request(b"DATA", b"")
+    said += struct.pack("<4sI", b"DONE", 5)
+    assert Talk(said + push(tmp_path / "next", b"x") + QUIT).run() == (b"OKAY" + bytes(4)) * 2
+    assert (tmp_path / "empty").read_bytes() == b"" and (tmp_path / "next").read_bytes() == b"x"
+
+
+def test_cut_off_push_leaves_nothing(tmp_path: Path) -> None:
+    assert Talk(push(tmp_path / "half", bytes(100_000), done=False)).run() == b""
+    assert not (tmp_path / "half").exists()
+
+
+def test_full_disk_fails_and_the_session_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = 100_000
+    real = os.write
+
+    def write(fd: int, data: bytes | memoryview) -> int:
+        nonlocal room
+        if not room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = real(fd, data[:room])
+        room -= written
+        return written
+
+    monkeypatch.setattr(sync.os, "write", write)
+    path = tmp_path / "big"
+    heard = Talk(push(path, bytes(300_000)) + request(b"STAT", bytes(tmp_path / "big")) + QUIT).run()
+    text = b"write failed: No space left on device"
+    assert heard == request(b"FAIL", text) + b"STAT" + bytes(12), "drained until DONE, then the next request"
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (request(b"RECV", b"/none/at/all"), b"open failed: No such file or directory"),
+        (request(b"RECV", b"/"), b"read failed: Is a directory"),
+        (push(Path("/proc/none/x"), b"abc"), b"couldn't create file: No such file or directory"),
+        (request(b"STAT", b"x" * 2000), b"path too long"),
+        (request(b"WHAT", b"x"), b"unknown request b'WHAT'"),
+        (
+            request(b"SND2", b"/x")
+            + struct.pack("<4sII", b"SND2", 0o644, 4)
+            + struct.pack("<4sI", b"DONE", 0),
+            b"compression is not offered",
+        ),
+    ],
+)
+def test_failures_say_why(said: bytes, text: bytes) -> None:
+    assert Talk(said + QUIT).run() == request(b"FAIL", text)
+
+
+def test_dry_run_writes_nothing(tmp_path: Path) -> None:
+    said = request(b"SND2", bytes(tmp_path / "x")) + struct.pack("<4sII", b"SND2", 0o644, sync.DRY_RUN)
+    said += request(b"DATA", b"abc") + struct.pack("<4sI", b"DONE", 0)
+    assert Talk(said + QUIT).run() == b"OKAY" + bytes(4)
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,231 @@
+"""What this machine must offer for a virtual device: look, try, and say what to do when it does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import struct
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import adt
+from adt.device.virtual import rootfs
+from adt.errors import EmulatorError
+from adt.host import process
+
+QEMU_NAMES = ("qemu-aarch64-static", "qemu-aarch64")
+INSTALL_QEMU = "sudo apt-get install qemu-user-static   (on Debian 13 and Ubuntu 25.04 or newer: qemu-user)"
+HOST_RULE = (
+    "sudo apt-get install qemu-user-static binfmt-support   (registers qemu-aarch64 with the kernel, flag F)"
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    found: str
+    """What is there, or why it does not work."""
+    remedy: str
+    """What to run when it is not ok; empty otherwise."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How this machine can run a virtual device, or which checks stand in the way."""
+
+    checks: tuple[Check, ...]
+    mode: str
+    """``userns``, ``userns+host-binfmt``, ``userns+native``, ``root+host-binfmt`` or
+    ``root+native``; empty when it cannot."""
+    qemu: Path | None
+    """A static qemu-aarch64."""
+
+    @property
+    def user_namespace(self) -> bool:
+        """Whether the device gets a user namespace."""
+        return self.mode.startswith("userns")
+
+    @property
+    def interpreter(self) -> Path | None:
+        """What to register in the device's own binfmt_misc; None when it has none."""
+        return self.qemu if self.mode == "userns" else None
+
+
+def is_static(executable: Path) -> bool:
+    """Whether an ELF executable needs no loader; only such a qemu works inside another root."""
+    try:
+        with executable.open("rb") as file:
+            head = file.read(64)
+            if head[:5] != b"\x7fELF\x02":
+                return False
+            (offset,) = struct.unpack_from("<Q", head, 32)
+            size, count = struct.unpack_from("<HH", head, 54)
+            file.seek(offset)
+            table = file.read(size * count)
+    except (OSError, struct.error):
+        return False
+    kinds = {struct.unpack_from("<I", table, size * row)[0] for row in range(len(table) // size)}
+    return 3 not in kinds  # PT_INTERP
+
+
+def find_qemu() -> tuple[Path | None, str]:
+    """A static qemu-aarch64 on PATH, and what was found on the way."""
+    dynamic = ""
+    for name in QEMU_NAMES:
+        if found := shutil.which(name):
+            path = Path(found).resolve()
+            if is_static(path):
+                return path, str(path)
+            dynamic = f"{path} is not statically linked; it cannot run inside the device's file system"
+    return None, dynamic or f"neither {' nor '.join(QEMU_NAMES)} is on PATH"
+
+
+def setting(path: str) -> str:
+    """The text of a /proc/sys file, empty when there is none."""
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def namespace_remedy() -> str:
+    """What keeps user namespaces from working here, as a command where one is known."""
+    if setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
+        return "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0   (Ubuntu 23.10 and newer)"
+    if setting("/proc/sys/kernel/unprivileged_userns_clone") == "0":
+        return "sudo sysctl -w kernel.unprivileged_userns_clone=1"
+    if setting("/proc/sys/user/max_user_namespaces") == "0":
+        return "sudo sysctl -w user.max_user_namespaces=15000"
+    return (
+        "Run adt as root, or allow user namespaces; in a container that takes "
+        "`--security-opt seccomp=unconfined --security-opt systempaths=unconfined` (docker) or --privileged."
+    )
+
+
+def run_trial(mode: str, qemu: Path | None) -> dict[str, str | None]:
+    """Try namespaces, mounts and an arm64 program for real, in a process of its own.
+
+    Returns:
+        Each step that was reached: None for "works", else the reason.
+
+    Raises:
+        EmulatorError: the trial itself failed.
+    """
+    done = process.run(
+        [sys.executable, "-P", "-m", "adt.device.virtual.trial", mode, qemu or "-"],
+        env=python_path(),
+        timeout=60,
+        error=EmulatorError,
+        what="the trial of namespaces failed",
+    )
+    answer: dict[str, str | None] = json.loads(done.stdout)
+    return answer
+
+
+def python_path() -> dict[str, str]:
+    """An environment in which another Python finds this very adt."""
+    ours = str(Path(adt.__file__).parents[1])
+    rest = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": f"{ours}{os.pathsep}{rest}" if rest else ours}
+
+
+def survey() -> Machine:
+    """Look at this machine and try what it can do.
+
+    Raises:
+        EmulatorError: the trial could not be run at all.
+    """
+    if platform.system() != "Linux":
+        found = platform.system() or "unknown"
+        remedy = "Use a Linux machine (or a Linux virtual machine) for the virtual device."
+        return Machine((Check("Linux", False, found, remedy),), "", None)
+    native = rootfs.runs_natively()
+    qemu, qemu_found = (None, "not needed: an arm64 machine") if native else find_qemu()
+    checks = [Check("Linux", True, platform.release(), "")]
+    qemu_ok = native or qemu is not None
+    mode, namespaces, arm64 = choose_mode(native, qemu)
+    checks.append(namespaces)
+    if mode == "" or mode == "userns" or native:
+        checks.append(Check("static qemu-aarch64", qemu_ok, qemu_found, "" if qemu_ok else INSTALL_QEMU))
+    else:
+        checks.append(Check("static qemu-aarch64", True, f"{qemu_found}; the machine's own rule is used", ""))
+    checks.append(arm64)
+    for program in ("apt-get", "dpkg-deb"):
+        where = shutil.which(program)
+        checks.append(
+            Check(
+                program,
+                where is not None,
+                where or "not on PATH; only needed to make the default userland",
+                ""
+                if where
+                else "Use a Debian or Ubuntu machine, or give an arm64 file system with --rootfs.",
+            )
+        )
+    return Machine(tuple(checks), mode, qemu)
+
+
+def choose_mode(native: bool, qemu: Path | None) -> tuple[str, Check, Check]:
+    """The first way that works, with what was seen of namespaces and of arm64 programs."""
+    names = ("user namespaces", "arm64 programs")
+    tried = run_trial("userns", qemu)
+    if problem := broken(tried):
+        if os.geteuid() != 0:
+            unknown = Check(names[1], False, "not tried without namespaces", "")
+            return "", Check(names[0], False, problem, namespace_remedy()), unknown
+        tried = run_trial("root", None)
+        if broken(tried):
+            unknown = Check(names[1], False, "not tried without namespaces", "")
+            return "", Check(names[0], False, broken(tried), namespace_remedy()), unknown
+        isolation = "root"
+        space = Check(names[0], True, f"not allowed ({problem}); root's own namespaces are used", "")
+    else:
+        isolation = "userns"
+        space = Check(names[0], True, "allowed", "")
+    if tried.get("arm64", "not tried") is not None:
+        why = tried.get("private_binfmt") or tried.get("arm64") or "not tried"
+        remedy = HOST_RULE if qemu is not None or isolation == "root" else INSTALL_QEMU
+        return "", space, Check(names[1], False, why, remedy)
+    if native:
+        return f"{isolation}+native", space, Check(names[1], True, "this machine's own processor", "")
+    if isolation == "userns" and qemu is not None and tried.get("private_binfmt", "-") is None:
+        return "userns", space, Check(names[1], True, "qemu, registered for each device alone", "")
+    return f"{isolation}+host-binfmt", space, Check(names[1], True, "qemu, by the machine's binfmt rule", "")
+
+
+def broken(tried: dict[str, str | None]) -> str:
+    """Why namespaces do not work, empty when they do."""
+    return tried.get("namespaces") or tried.get("mounts") or ""
+
+
+def probe() -> list[Check]:
+    """Every check with what was found and what to do about it.
+
+    Raises:
+        EmulatorError: the trial could not be run at all.
+    """
+    return list(survey().checks)
+
+
+def require() -> Machine:
+    """This machine, able to run a virtual device. (apt and dpkg are needed only to make a userland.)
+
+    Raises:
+        EmulatorError: it is not able; the remedy says what to run.
+    """
+    machine = survey()
+    hard = [check for check in machine.checks if not check.ok and check.name not in ("apt-get", "dpkg-deb")]
+    if machine.mode and not hard:
+        return machine
+    wrong = hard or [check for check in machine.checks if not check.ok]
+    raise EmulatorError(
+        "this machine cannot run the virtual device: "
+        + "; ".join(f"{check.name}: {check.found}" for check in wrong),
+        remedy=" / ".join(dict.fromkeys(check.remedy for check in wrong if check.remedy)),
+    )

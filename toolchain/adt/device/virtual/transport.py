@@ -1,0 +1,212 @@
+"""One TCP connection from an adb server: the handshake, then packets to and from streams."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from adt.device.virtual import wire
+from adt.device.virtual.faults import Faults
+from adt.device.virtual.stream import Closed, Stream
+
+log = logging.getLogger("adt.virtual.transport")
+
+FEATURES = (
+    "shell_v2",
+    "stat_v2",
+    "ls_v2",
+    "fixed_push_mkdir",
+    "fixed_push_symlink_timestamp",
+    "sendrecv_v2",
+)
+"""What this daemon really does. Not listed and therefore not asked for: delayed_ack (other flow
+control), sendrecv_v2_brotli/lz4/zstd (compression), cmd and abb (Android's package manager)."""
+
+Service = Callable[[Stream], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A `reverse:` listener: the device's listening server and where the host is to connect."""
+
+    server: asyncio.Server
+    remote: str
+
+
+class Transport:
+    """The state of one connection.
+
+    Args:
+        banner: payload of our CNXN.
+        find: gives the service for an OPEN's destination, or None to refuse it.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        banner: bytes,
+        faults: Faults,
+        find: Callable[[Transport, str], Service | None],
+    ) -> None:
+        self._reader, self._writer = reader, writer
+        self._banner, self._faults, self._find = banner, faults, find
+        self._summed = True  # until both sides have said that they skip checksums
+        self._host_version, self._maxdata = wire.VERSION_CHECKSUM, 4096
+        self._online = False
+        self._next = 1
+        self._streams: dict[int, Stream] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.listeners: dict[str, Listener] = {}
+        self.pushed = 0
+
+    # sending -----------------------------------------------------------------------------------
+
+    def send(self, command: int, arg0: int, arg1: int, payload: bytes | memoryview = b"") -> None:
+        """Put one packet into the connection's buffer."""
+        if self._writer.is_closing():
+            return
+        self._writer.write(wire.header(command, arg0, arg1, payload, summed=self._summed))
+        if payload:
+            self._writer.write(payload)
+
+    def abort(self) -> None:
+        """Cut the connection at once, as a pulled cable does."""
+        self._writer.transport.abort()
+
+    # receiving ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve the connection until it ends; then every stream, task and listener of it ends."""
+        plug = self._writer.get_extra_info("socket")
+        plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            while True:
+                self._packet(await wire.read_packet(self._reader, summed=self._summed and self._online))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            log.debug("the adb server is gone")
+        except wire.ProtocolError as why:
+            log.warning("connection dropped: %s", why)
+        finally:
+            for listener in self.listeners.values():
+                listener.server.close()
+            for stream in list(self._streams.values()):
+                stream.on_close()
+            self._writer.close()
+            if self._tasks:  # services notice the end of their streams and clean up behind themselves
+                await asyncio.wait(set(self._tasks), timeout=2)
+                for task in set(self._tasks):
+                    task.cancel()
+
+    def _packet(self, packet: wire.Packet) -> None:
+        if packet.command == wire.CNXN:
+            self._on_connect(packet)
+        elif packet.command == wire.AUTH:
+            self._on_auth(packet)
+        elif packet.command == wire.STLS:
+            raise wire.ProtocolError("TLS transports are not offered")
+        elif not self._online:
+            raise wire.ProtocolError("packet before the handshake")
+        elif packet.command == wire.OPEN:
+            self._on_open(packet)
+        else:
+            self._on_stream(packet)
+
+    def _on_connect(self, packet: wire.Packet) -> None:
+        self._host_version = packet.arg0
+        self._maxdata = max(1, min(packet.arg1, wire.MAX_PAYLOAD))
+        if self._faults.offline:
+            log.warning("fault injection: CNXN is not answered")
+        elif self._faults.reject:
+            self._ask_for_key()
+        else:
+            # This reply still carries a checksum: the host learns only now that it may skip it.
+            self._summed = True
+            self.send(wire.CNXN, wire.VERSION_SKIP, wire.MAX_PAYLOAD, self._banner)
+            self._summed = min(self._host_version, wire.VERSION_SKIP) < wire.VERSION_SKIP
+            self._online = True
+
+    def _ask_for_key(self) -> None:
+        self.send(wire.AUTH, wire.AUTH_TOKEN, 0, secrets.token_bytes(20))
+
+    def _on_auth(self, packet: wire.Packet) -> None:
+        if packet.arg0 == wire.AUTH_SIGNATURE:
+            self._ask_for_key()  # "I do not know this key": the host tries its next one
+        elif packet.arg0 == wire.AUTH_PUBLIC_KEY:
+            log.warning("fault injection: the host's key is not accepted")
+
+    def _on_open(self, packet: wire.Packet) -> None:
+        destination = packet.payload.rstrip(b"\0").decode("utf-8", "surrogateescape")
+        log.debug("open %s", destination[:200])
+        service = self._find(self, destination)
+        if service is None:
+            log.debug("refused: %s", destination[:200])
+            self.send(wire.CLSE, 0, packet.arg0)
+            return
+        stream = self._new_stream(packet.arg0)
+        task = asyncio.ensure_future(self._serve(stream, service, destination))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _on_stream(self, packet: wire.Packet) -> None:
+        stream = self._streams.get(packet.arg1)
+        if stream is None:
+            if packet.command == wire.WRTE:  # a stream that we closed in the meantime
+                self.send(wire.CLSE, 0, packet.arg0)
+        elif packet.command == wire.OKAY:
+            stream.on_okay(packet.arg0)
+        elif packet.command == wire.WRTE:
+            stream.on_write(packet.payload)
+        elif packet.command == wire.CLSE:
+            del self._streams[packet.arg1]
+            stream.on_close()
+        else:
+            raise wire.ProtocolError(f"unknown command {packet.command:#010x}")
+
+    # streams -----------------------------------------------------------------------------------
+
+    def _forget(self, local: int) -> bool:
+        return self._streams.pop(local, None) is not None
+
+    def _new_stream(self, remote: int) -> Stream:
+        stream = Stream(self._next, remote, self._maxdata, self.send, self._writer.drain, self._forget)
+        self._next += 1
+        self._streams[stream.local] = stream
+        return stream
+
+    async def _serve(self, stream: Stream, service: Service, destination: str) -> None:
+        try:
+            await service(stream)
+        except (Closed, ConnectionError):
+            pass
+        except Exception:
+            log.exception("service %s failed", destination[:200])
+        finally:
+            stream.close()
+
+    async def open_on_host(self, destination: str) -> Stream | None:
+        """Open a stream to *destination* (``tcp:PORT``...) on the host; None when it refuses."""
+        stream = self._new_stream(0)
+        self.send(wire.OPEN, stream.local, 0, destination.encode() + b"\0")
+        if await stream.answered:
+            return stream
+        self._forget(stream.local)
+        return None
+
+    def count_pushed(self, count: int) -> None:
+        """Note *count* pushed bytes; the injected fault `drop_after` cuts the connection here.
+
+        Raises:
+            Closed: the fault struck.
+        """
+        self.pushed += count
+        if self._faults.drop_after and self.pushed > self._faults.drop_after:
+            log.warning("fault injection: transport cut after %d pushed bytes", self.pushed)
+            with contextlib.suppress(OSError):
+                self.abort()
+            raise Closed

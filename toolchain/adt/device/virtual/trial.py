@@ -1,0 +1,139 @@
+"""Try, in a throw-away process, whether this machine can run an arm64 program in namespaces.
+
+Run as ``python -m adt.device.virtual.trial MODE QEMU``; MODE is ``userns`` or
+``root``, QEMU a static interpreter or ``-``. (Without a user namespace a binfmt
+rule would be the whole machine's, so ``root`` never registers one.) Prints one JSON object; a value is
+null for "works" or the reason. Trying tells more than any list of versions and
+settings: kernels, security modules and containers all have a say.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+import tempfile
+from pathlib import Path
+
+from adt.device.virtual import namespaces
+
+EXIT_CODE = 42
+CODE = struct.pack("<III", 0xD2800540, 0xD2800BA8, 0xD4000001)
+"""mov x0, #42; mov x8, #93 (exit); svc #0"""
+BASE = 0x400000
+
+
+def program() -> bytes:
+    """A complete arm64 Linux executable whose only act is to exit with 42."""
+    header = struct.pack(
+        "<16sHHIQQQIHHHHHH",
+        b"\x7fELF\x02\x01\x01",  # 64 bit, little endian
+        2,  # executable
+        183,  # AArch64
+        1,
+        BASE + 120,  # entry: behind this header (64) and the program header (56)
+        64,
+        0,
+        0,
+        64,
+        56,
+        1,
+        0,
+        0,
+        0,
+    )
+    size = 120 + len(CODE)
+    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, BASE, BASE, size, size, 0x1000)
+    return header + segment + CODE
+
+
+def attempt(result: dict[str, str | None], key: str, why: OSError | None) -> bool:
+    """Note how *key* went; True when it worked."""
+    result[key] = str(why) if why else None
+    return why is None
+
+
+def inside(mount_point: Path, qemu: str) -> dict[str, str | None]:
+    """What PID 1 of the new namespaces finds: mounts, own binfmt_misc, an arm64 program in the new root."""
+    result: dict[str, str | None] = {}
+    try:
+        namespaces.keep_mounts_private()
+        namespaces.mount("trial", mount_point, "tmpfs")
+        for directory in ("proc", "dev/pts"):
+            (mount_point / directory).mkdir(parents=True)
+        namespaces.mount("proc", mount_point / "proc", "proc")
+        options = "newinstance,ptmxmode=0666,mode=0620"
+        namespaces.mount("devpts", mount_point / "dev/pts", "devpts", 0, options)
+    except OSError as why:
+        attempt(result, "mounts", why)
+        return result
+    attempt(result, "mounts", None)
+    if qemu != "-":
+        try:
+            namespaces.register_interpreter(mount_point / "proc/sys/fs/binfmt_misc", Path(qemu))
+            attempt(result, "private_binfmt", None)
+        except OSError as why:
+            attempt(result, "private_binfmt", why)
+    try:
+        executable = mount_point / "trial"
+        executable.write_bytes(program())
+        executable.chmod(0o755)
+        namespaces.become_root_directory(mount_point)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.execv("/trial", ["/trial"])
+            except OSError as why:
+                os._exit(why.errno or 1)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code != EXIT_CODE:
+            reason = os.strerror(code) if code > 0 else f"signal {-code}"
+            raise OSError(code, f"an arm64 program does not start: {reason}")
+        attempt(result, "arm64", None)
+    except OSError as why:
+        attempt(result, "arm64", why)
+    return result
+
+
+def main(mode: str, qemu: str) -> dict[str, str | None]:
+    """Run the trial and give its result."""
+    result: dict[str, str | None] = {}
+    if mode != "userns":
+        qemu = "-"
+    try:
+        with tempfile.TemporaryDirectory(prefix="adt-trial-") as directory:
+            read, write = os.pipe()
+            launcher = os.fork()  # so that this process stays outside and can remove the directory
+            if launcher == 0:
+                _launch(mode, qemu, Path(directory), write)
+            os.close(write)
+            with os.fdopen(read) as answers:
+                for line in answers:
+                    result |= json.loads(line)
+            os.waitpid(launcher, 0)
+    except OSError as why:
+        attempt(result, "namespaces", why)
+    return result
+
+
+def _launch(mode: str, qemu: str, directory: Path, write: int) -> None:
+    result: dict[str, str | None] = {}
+    try:
+        namespaces.enter(user=mode == "userns")
+        attempt(result, "namespaces", None)
+        os.write(write, json.dumps(result).encode() + b"\n")
+        pid = os.fork()
+        if pid == 0:
+            os.write(write, json.dumps(inside(directory, qemu)).encode() + b"\n")
+        else:
+            os.waitpid(pid, 0)
+    except OSError as why:
+        attempt(result, "namespaces", why)
+        os.write(write, json.dumps(result).encode() + b"\n")
+    finally:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(sys.argv[1], sys.argv[2])) + "\n")
