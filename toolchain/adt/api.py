@@ -35,8 +35,9 @@ from adt.host.ndk import Listed, find_ndk, list_ndks, tool_environment
 from adt.host.tvm_source import TvmSource, find_source
 from adt.model import store
 from adt.model.package import ModelPackage, load_package
-from adt.target.build import BuildResult, build_bundle, export_bundle, find_bundle
+from adt.target.build import BuildResult, build_bundle, find_bundle
 from adt.target.bundle import TargetBundle, load_bundle
+from adt.target.pack import export_bundle
 from adt.target.platforms import platform_named
 
 if TYPE_CHECKING:

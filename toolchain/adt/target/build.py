@@ -1,70 +1,34 @@
 """Cross-build TVM's runtime and adt's runner, and pack them as a TargetBundle.
 
 CMake presets and one superbuild do the work (``cmake_presets/``); this module
-decides where, whether anything must be done at all, and checks what came out.
+runs them when something must be done at all.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import re
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import adt
-from adt.config.settings import BuildSettings, Settings
+from adt.config.settings import Settings
 from adt.errors import AdtError, BuildError, PackageError
-from adt.host import cache, manifest
-from adt.host.elf import read_elf
-from adt.host.ndk import Ndk, find_ndk
+from adt.host import cache
 from adt.host.process import run
 from adt.host.resources import resource
-from adt.host.tools import cmake, find_tool, ninja
-from adt.host.tvm_source import TvmSource, find_source
-from adt.target.bundle import (
-    MANIFEST,
-    BundleFile,
-    BundleManifest,
-    BundleOptions,
-    BundleTvm,
-    TargetBundle,
-    load_bundle,
-)
-from adt.target.platforms import Platform, platform_named
+from adt.host.tools import cmake, ninja
+from adt.host.tvm_source import TvmSource
+from adt.target.bundle import MANIFEST, TargetBundle, load_bundle
+from adt.target.pack import pack_bundle
+from adt.target.plan import BuildPlan, plan_build
 
 log = logging.getLogger("adt.build")
 
-BUILD_INFO = "adt_build_info.json"
-"""What the superbuild says of itself, so that nothing cross-built must run to be described."""
 CONFIGURED = "adt_configured.json"
 """The configure command and the preset files it read; another one means: configure again."""
-MINIMUM_PAGE = {"AARCH64": 16384}
-"""ELF machine to the smallest p_align that a LOAD segment may have."""
-
-
-@dataclass(frozen=True)
-class BuildPlan:
-    """Everything a build depends on, before anything runs."""
-
-    platform: Platform
-    source: TvmSource
-    ndk: Ndk | None
-    options: BuildSettings
-    definitions: tuple[str, ...]
-    """``-D`` arguments on top of the preset."""
-    build_dir: Path
-    bundle_dir: Path
-
-    @property
-    def presets(self) -> Path:
-        """The build's own copy of cmake_presets/, with cpp_runner/ beside it."""
-        return self.build_dir / "source/cmake_presets"
 
 
 @dataclass(frozen=True)
@@ -79,57 +43,6 @@ class BuildResult:
     """Translation units compiled this time."""
     seconds: float
     build_dir: Path
-
-
-def plan_build(settings: Settings) -> BuildPlan:
-    """Find the tools and the source, and name the directories; builds nothing.
-
-    Raises:
-        ToolNotFound, NdkError, SourceError: something that the build needs is missing.
-    """
-    platform = platform_named(settings.build.platform)
-    ndk = find_ndk(settings.build.ndk) if platform.android else None
-    if ndk:
-        compiler = ndk.compiler(platform.ndk_triple, settings.build.api_level)
-    else:
-        compiler = find_tool(platform.compiler, remedy=f"apt-get install {platform.packages}").path
-    source = find_source(settings.tvm)
-    definitions = _definitions(settings.build, platform, source, ndk)
-    stat = compiler.stat()
-    identity = json.dumps(
-        {
-            "definitions": definitions,
-            "source": source.digest,
-            "compiler": [str(compiler), stat.st_size, stat.st_mtime_ns],
-            "ndk": ndk.revision if ndk else "",
-        }
-    )
-    key = f"{platform.name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
-    root = cache.cache_dir()
-    return BuildPlan(
-        platform,
-        source,
-        ndk,
-        settings.build,
-        definitions,
-        build_dir=root / "build" / key,
-        bundle_dir=root / "bundles" / key,
-    )
-
-
-def _definitions(
-    options: BuildSettings, platform: Platform, source: TvmSource, ndk: Ndk | None
-) -> tuple[str, ...]:
-    values = {
-        "ADT_TVM_SOURCE": str(source.path),
-        "USE_OPENCL": "ON" if options.opencl else "OFF",
-        "USE_CPP_RPC": "ON" if options.rpc else "OFF",
-        "USE_KALLOC_ALIGNMENT": str(options.alignment or platform.alignment),
-        "CMAKE_BUILD_TYPE": options.build_type,
-    }
-    if ndk:
-        values |= {"ADT_NDK": str(ndk.path), "ANDROID_PLATFORM": f"android-{options.api_level}"}
-    return tuple(f"-D{name}={value}" for name, value in values.items())
 
 
 def find_bundle(settings: Settings) -> TargetBundle | None:
@@ -158,7 +71,7 @@ def build_bundle(settings: Settings, *, progress: Callable[[str], None] = lambda
         compiled, idle = _compile(plan, progress)
         bundle = _existing(plan) if idle else None
         if bundle is None:
-            packed = _pack(plan)
+            packed = pack_bundle(plan)
             return BuildResult(packed, plan.source, False, compiled, time.monotonic() - began, plan.build_dir)
     return BuildResult(bundle, plan.source, True, 0, time.monotonic() - began, plan.build_dir)
 
@@ -247,86 +160,3 @@ def _existing(plan: BuildPlan) -> TargetBundle | None:
     except AdtError as why:
         log.warning("%s; packing it again", why.what)
         return None
-
-
-def _pack(plan: BuildPlan) -> TargetBundle:
-    """Install, strip and describe the build's results as a bundle, which replaces an older one whole."""
-    with cache.fresh_dir(plan.bundle_dir) as directory:
-        run(
-            [
-                cmake().path,
-                "--install",
-                plan.build_dir,
-                "--strip",
-                "--component",
-                "adt",
-                "--prefix",
-                directory,
-            ],
-            error=BuildError,
-            what="installing the build's results failed",
-        )
-        described = _describe(plan, directory)
-        manifest.write(described, directory / MANIFEST)
-    return TargetBundle(plan.bundle_dir, described)
-
-
-def _describe(plan: BuildPlan, directory: Path) -> BundleManifest:
-    info: dict[str, Any] = json.loads((plan.build_dir / BUILD_INFO).read_text())
-    files: dict[str, BundleFile] = {}
-    pages: list[int] = []
-    for name in info["files"]:
-        if not (directory / name).is_file():
-            raise BuildError(f"the build did not give {name}", remedy="Report this with the -v output.")
-    for path in sorted(p for p in directory.rglob("*") if p.is_file()):
-        name = path.relative_to(directory).as_posix()
-        facts = read_elf(path)
-        smallest = MINIMUM_PAGE.get(facts.machine, 1)
-        if facts.machine != plan.platform.machine or facts.page_alignment < smallest:
-            raise BuildError(
-                f"{name} would not load: machine {facts.machine} (wanted {plan.platform.machine}), "
-                f"pages of {facts.page_alignment} bytes (wanted at least {smallest})",
-                remedy="Check the compiler that was used: adt build-target -v",
-            )
-        if any(part.startswith("/") for part in facts.runpath.split(":") if part):
-            raise BuildError(f"{name} has a RUNPATH of this machine: {facts.runpath}", remedy="Report this.")
-        pages.append(facts.page_alignment)
-        files[name] = BundleFile(cache.file_sha256(path), path.stat().st_size, facts.needed)
-    return BundleManifest(
-        adt_version=adt.__version__,
-        preset=plan.platform.name,
-        platform=plan.platform.name,
-        abi=plan.platform.abi,
-        triple=info["compiler"]["triple"],
-        machine=plan.platform.machine,
-        api_level=plan.options.api_level if plan.platform.android else None,
-        ndk_revision=plan.ndk.revision if plan.ndk else None,
-        compiler=info["compiler"]["banner"],
-        tvm=BundleTvm(info["tvm_version"], info["ffi_version"], plan.source.digest, plan.source.provider),
-        context_symbols=tuple(info["context_symbols"]),
-        options=BundleOptions(
-            opencl=info["opencl"],
-            clml=info["clml"],
-            rpc=info["rpc"],
-            alignment=info["alignment"],
-            build_type=info["build_type"],
-        ),
-        page_alignment=min(pages),
-        files=files,
-    )
-
-
-def export_bundle(bundle: TargetBundle, out: Path) -> TargetBundle:
-    """Copy *bundle* to the directory *out*, which appears complete or not at all.
-
-    Raises:
-        PackageError: *out* exists and is no bundle.
-    """
-    if out.exists() and not (out / MANIFEST).is_file() and any(out.iterdir()):
-        raise PackageError(
-            f"{out} exists and is not a bundle; it was left alone",
-            remedy="Choose another -o directory, or remove this one.",
-        )
-    with cache.fresh_dir(out) as directory:
-        shutil.copytree(bundle.path, directory, dirs_exist_ok=True)
-    return TargetBundle(out, bundle.manifest)

@@ -1,0 +1,112 @@
+"""Install, strip, check and describe what a build gave: the TargetBundle."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import adt
+from adt.errors import BuildError, PackageError
+from adt.host import cache, manifest
+from adt.host.elf import read_elf
+from adt.host.process import run
+from adt.host.tools import cmake
+from adt.target.bundle import (
+    MANIFEST,
+    BundleFile,
+    BundleManifest,
+    BundleOptions,
+    BundleTvm,
+    TargetBundle,
+)
+from adt.target.plan import BuildPlan
+
+BUILD_INFO = "adt_build_info.json"
+"""What the superbuild says of itself, so that nothing cross-built must run to be described."""
+MINIMUM_PAGE = {"AARCH64": 16384}
+"""ELF machine to the smallest p_align that a LOAD segment may have."""
+
+
+def pack_bundle(plan: BuildPlan) -> TargetBundle:
+    """Install, strip and describe the build's results as a bundle, which replaces an older one whole."""
+    with cache.fresh_dir(plan.bundle_dir) as directory:
+        run(
+            [
+                cmake().path,
+                "--install",
+                plan.build_dir,
+                "--strip",
+                "--component",
+                "adt",
+                "--prefix",
+                directory,
+            ],
+            error=BuildError,
+            what="installing the build's results failed",
+        )
+        described = _describe(plan, directory)
+        manifest.write(described, directory / MANIFEST)
+    return TargetBundle(plan.bundle_dir, described)
+
+
+def _describe(plan: BuildPlan, directory: Path) -> BundleManifest:
+    info: dict[str, Any] = json.loads((plan.build_dir / BUILD_INFO).read_text())
+    files: dict[str, BundleFile] = {}
+    pages: list[int] = []
+    for name in info["files"]:
+        if not (directory / name).is_file():
+            raise BuildError(f"the build did not give {name}", remedy="Report this with the -v output.")
+    for path in sorted(p for p in directory.rglob("*") if p.is_file()):
+        name = path.relative_to(directory).as_posix()
+        facts = read_elf(path)
+        smallest = MINIMUM_PAGE.get(facts.machine, 1)
+        if facts.machine != plan.platform.machine or facts.page_alignment < smallest:
+            raise BuildError(
+                f"{name} would not load: machine {facts.machine} (wanted {plan.platform.machine}), "
+                f"pages of {facts.page_alignment} bytes (wanted at least {smallest})",
+                remedy="Check the compiler that was used: adt build-target -v",
+            )
+        if any(part.startswith("/") for part in facts.runpath.split(":") if part):
+            raise BuildError(f"{name} has a RUNPATH of this machine: {facts.runpath}", remedy="Report this.")
+        pages.append(facts.page_alignment)
+        files[name] = BundleFile(cache.file_sha256(path), path.stat().st_size, facts.needed)
+    return BundleManifest(
+        adt_version=adt.__version__,
+        preset=plan.platform.name,
+        platform=plan.platform.name,
+        abi=plan.platform.abi,
+        triple=info["compiler"]["triple"],
+        machine=plan.platform.machine,
+        api_level=plan.options.api_level if plan.platform.android else None,
+        ndk_revision=plan.ndk.revision if plan.ndk else None,
+        compiler=info["compiler"]["banner"],
+        tvm=BundleTvm(info["tvm_version"], info["ffi_version"], plan.source.digest, plan.source.provider),
+        context_symbols=tuple(info["context_symbols"]),
+        options=BundleOptions(
+            opencl=info["opencl"],
+            clml=info["clml"],
+            rpc=info["rpc"],
+            alignment=info["alignment"],
+            build_type=info["build_type"],
+        ),
+        page_alignment=min(pages),
+        files=files,
+    )
+
+
+def export_bundle(bundle: TargetBundle, out: Path) -> TargetBundle:
+    """Copy *bundle* to the directory *out*, which appears complete or not at all.
+
+    Raises:
+        PackageError: *out* exists and is no bundle.
+    """
+    if out.exists() and not (out / MANIFEST).is_file() and any(out.iterdir()):
+        raise PackageError(
+            f"{out} exists and is not a bundle; it was left alone",
+            remedy="Choose another -o directory, or remove this one.",
+        )
+    with cache.fresh_dir(out) as directory:
+        shutil.copytree(bundle.path, directory, dirs_exist_ok=True)
+    return TargetBundle(out, bundle.manifest)

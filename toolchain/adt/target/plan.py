@@ -1,0 +1,88 @@
+"""Decide what a build depends on and where it goes, before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.config.settings import BuildSettings, Settings
+from adt.host import cache
+from adt.host.ndk import Ndk, find_ndk
+from adt.host.tools import find_tool
+from adt.host.tvm_source import TvmSource, find_source
+from adt.target.platforms import Platform, platform_named
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """Everything a build depends on, before anything runs."""
+
+    platform: Platform
+    source: TvmSource
+    ndk: Ndk | None
+    options: BuildSettings
+    identity: Mapping[str, str]
+    """Everything that decides the result, by name; its digest names the directories."""
+    definitions: tuple[str, ...]
+    """``-D`` arguments on top of the preset."""
+    build_dir: Path
+    bundle_dir: Path
+
+    @property
+    def presets(self) -> Path:
+        """The build's own copy of cmake_presets/, with cpp_runner/ beside it."""
+        return self.build_dir / "source/cmake_presets"
+
+
+def plan_build(settings: Settings) -> BuildPlan:
+    """Find the tools and the source, and name the directories; builds nothing.
+
+    Raises:
+        ToolNotFound, NdkError, SourceError: something that the build needs is missing.
+    """
+    platform = platform_named(settings.build.platform)
+    ndk = find_ndk(settings.build.ndk) if platform.android else None
+    if ndk:
+        compiler = ndk.compiler(platform.ndk_triple, settings.build.api_level)
+    else:
+        compiler = find_tool(platform.compiler, remedy=f"apt-get install {platform.packages}").path
+    source = find_source(settings.tvm)
+    definitions = _definitions(settings.build, platform, source, ndk)
+    stat = compiler.stat()
+    identity = {
+        **dict(word.removeprefix("-D").split("=", 1) for word in definitions),
+        "TVM source": source.digest,
+        "compiler": f"{compiler}, {stat.st_size} bytes, of {stat.st_mtime_ns}",
+        "NDK": ndk.revision if ndk else "",
+    }
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    key = f"{platform.name}-{digest[:12]}"
+    root = cache.cache_dir()
+    return BuildPlan(
+        platform,
+        source,
+        ndk,
+        settings.build,
+        identity,
+        definitions,
+        build_dir=root / "build" / key,
+        bundle_dir=root / "bundles" / key,
+    )
+
+
+def _definitions(
+    options: BuildSettings, platform: Platform, source: TvmSource, ndk: Ndk | None
+) -> tuple[str, ...]:
+    values = {
+        "ADT_TVM_SOURCE": str(source.path),
+        "USE_OPENCL": "ON" if options.opencl else "OFF",
+        "USE_CPP_RPC": "ON" if options.rpc else "OFF",
+        "USE_KALLOC_ALIGNMENT": str(options.alignment or platform.alignment),
+        "CMAKE_BUILD_TYPE": options.build_type,
+    }
+    if ndk:
+        values |= {"ADT_NDK": str(ndk.path), "ANDROID_PLATFORM": f"android-{options.api_level}"}
+    return tuple(f"-D{name}={value}" for name, value in values.items())
