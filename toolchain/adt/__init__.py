@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 
 VERBS = (
+    "build_abis",
     "build_target",
     "compile",
     "deploy",
@@ -20,6 +21,7 @@ VERBS = (
     "emulator_list",
     "emulator_start",
     "emulator_stop",
+    "explain_build",
     "ndk_env",
     "ndk_list",
     "run",

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import adt
 from adt.bench.verify import Verification, compare
@@ -35,9 +35,10 @@ from adt.host.ndk import Listed, find_ndk, list_ndks, tool_environment
 from adt.host.tvm_source import TvmSource, find_source
 from adt.model import store
 from adt.model.package import ModelPackage, load_package
+from adt.target import build as target_build
 from adt.target.build import BuildResult, build_bundle, find_bundle
 from adt.target.bundle import TargetBundle, load_bundle
-from adt.target.pack import export_bundle
+from adt.target.layout import check_layout, export
 from adt.target.platforms import platform_named
 
 if TYPE_CHECKING:
@@ -90,46 +91,86 @@ def ndk_env(
     return tool_environment(find_ndk(build.ndk), chosen.ndk_triple, build.api_level)
 
 
+class BuildFlags(TypedDict, total=False):
+    """Options of :func:`build_target`; one that is absent or None is resolved as every setting is."""
+
+    platform: str | None
+    """``android-arm64-v8a``, ``linux-aarch64``, ``host``, …"""
+    ndk: str | None
+    """Root of the Android NDK."""
+    tvm_source: str | None
+    """A TVM source tree."""
+    api_level: int | None
+    """Lowest Android API level."""
+    alignment: int | None
+    """Bytes; TVM_KALLOC_ALIGNMENT."""
+    opencl: bool | None
+    """Build the OpenCL runtime in."""
+    rpc: bool | None
+    """Build tvm_rpc."""
+    build_type: str | None
+    """CMake's build type."""
+    jobs: int | None
+    """Parallel compiler processes."""
+
+
+def _build_settings(flags: BuildFlags) -> Settings:
+    named = {f"build.{name}": value for name, value in flags.items() if name != "tvm_source"}
+    return load_settings(named | {"tvm.source": flags.get("tvm_source")}).settings
+
+
 def build_target(
-    *,
-    platform: str | None = None,
-    ndk: str | None = None,
-    tvm_source: str | None = None,
-    api_level: int | None = None,
-    alignment: int | None = None,
-    opencl: bool | None = None,
-    rpc: bool | None = None,
-    build_type: str | None = None,
-    jobs: int | None = None,
-    out: Path | None = None,
-    progress: Progress = _quiet,
+    *, out: Path | None = None, progress: Progress = _quiet, **flags: Unpack[BuildFlags]
 ) -> BuildResult:
-    """Build the TargetBundle of *platform*, or return it at once when nothing changed.
+    """Build a TargetBundle, or return it at once when nothing changed.
 
     Args:
         out: also copy the bundle to this directory.
         progress: called with one line at a time while CMake and Ninja run.
+        flags: see :class:`BuildFlags`.
 
     Raises:
         ToolNotFound, NdkError, SourceError, BuildError: see :mod:`adt.errors`.
     """
-    resolved = load_settings(
-        {
-            "build.platform": platform,
-            "build.ndk": ndk,
-            "tvm.source": tvm_source,
-            "build.api_level": api_level,
-            "build.alignment": alignment,
-            "build.opencl": opencl,
-            "build.rpc": rpc,
-            "build.build_type": build_type,
-            "build.jobs": jobs,
-        }
-    )
-    result = build_bundle(resolved.settings, progress=progress)
+    result = build_bundle(_build_settings(flags), progress=progress)
     if out is not None:
-        export_bundle(result.bundle, out)
+        export([result.bundle], out, "bundle")
     return result
+
+
+def build_abis(
+    abis: Sequence[str],
+    *,
+    out: Path | None = None,
+    layout: str = "bundle",
+    progress: Progress = _quiet,
+    **flags: Unpack[BuildFlags],
+) -> tuple[BuildResult, ...]:
+    """Build the bundles of several Android ABIs from one source tree.
+
+    Args:
+        abis: Android's names, such as ``["arm64-v8a", "x86_64"]``.
+        out: write the bundles here, in *layout*: ``bundle`` (a directory for each ABI)
+            or ``jni`` (``jniLibs/<abi>/*.so``).
+
+    Raises:
+        ConfigError: an ABI or the layout is unknown; nothing was built.
+        ToolNotFound, NdkError, SourceError, BuildError: see :mod:`adt.errors`.
+    """
+    check_layout(layout)
+    names = [platform_named(f"android-{abi}").name for abi in dict.fromkeys(abis)]
+    results = []
+    for name in names:
+        flags["platform"] = name
+        results.append(build_bundle(_build_settings(flags), progress=progress))
+    if out is not None:
+        export([result.bundle for result in results], out, layout)
+    return tuple(results)
+
+
+def explain_build(**flags: Unpack[BuildFlags]) -> tuple[str, ...]:
+    """What :func:`build_target` with the same *flags* would do now, and why; compiles nothing."""
+    return target_build.explain_build(_build_settings(flags))
 
 
 def compile(  # the verb's name; Python's own compile() is not used here

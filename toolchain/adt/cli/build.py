@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from adt.cli.app import Json, Verbose, app, emit_json
 from adt.cli.progress import status_line
+
+if TYPE_CHECKING:
+    from adt.target.build import BuildResult
 
 Platform = Annotated[
     str | None,
@@ -35,49 +38,72 @@ def build_target(
     build_type: Annotated[str | None, typer.Option(help="CMake's build type.")] = None,
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Parallel compiler processes.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also copy the bundle here.")] = None,
+    abi: Annotated[
+        str | None, typer.Option(help="Several Android ABIs at once.", metavar="arm64-v8a,x86_64")
+    ] = None,
+    layout: Annotated[str, typer.Option(help="What --out holds: bundle or jni.")] = "bundle",
+    explain: Annotated[bool, typer.Option("--explain", help="Only say what would be done, and why.")] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Build TVM's runtime, tvm_rpc and the runner for a device: a TargetBundle."""
     from adt import api
 
-    with status_line("build-target") as progress:
-        result = api.build_target(
-            platform=platform,
-            ndk=ndk,
-            tvm_source=tvm_source,
-            api_level=api_level,
-            alignment=alignment,
-            opencl=opencl,
-            rpc=rpc,
-            build_type=build_type,
-            jobs=jobs,
-            out=out,
-            progress=progress,
-        )
-    bundle = result.bundle.manifest
-    if as_json:
-        fields = {
-            "path": out or result.bundle.path,
-            "build_dir": result.build_dir,
-            "reused": result.reused,
-            "compiled": result.compiled,
-            "seconds": result.seconds,
-        }
-        from adt.host.manifest import fields_of
-
-        emit_json("build-target", fields | {"bundle": fields_of(bundle)})
+    flags: api.BuildFlags = {
+        "platform": platform,
+        "ndk": ndk,
+        "tvm_source": tvm_source,
+        "api_level": api_level,
+        "alignment": alignment,
+        "opencl": opencl,
+        "rpc": rpc,
+        "build_type": build_type,
+        "jobs": jobs,
+    }
+    if explain:
+        steps = api.explain_build(**flags)
+        if as_json:
+            emit_json("build-target-explain", {"steps": steps})
+        else:
+            typer.echo("\n".join(steps))
         return
-    source = result.source
-    typer.echo(f"TVM source  {source.version} ({source.provider}: {source.why})")
-    typer.echo(
-        f"compiler    {bundle.compiler}" + (f", NDK {bundle.ndk_revision}" if bundle.ndk_revision else "")
-    )
+    with status_line("build-target") as progress:
+        if abi is None and layout == "bundle":
+            results: tuple[BuildResult, ...] = (api.build_target(out=out, progress=progress, **flags),)
+        else:
+            abis = abi.split(",") if abi else [(platform or "android-arm64-v8a").removeprefix("android-")]
+            results = api.build_abis(abis, out=out, layout=layout, progress=progress, **flags)
+    if as_json:
+        documents = [_fields(result, out) for result in results]
+        emit_json("build-target", documents[0] if len(documents) == 1 else {"bundles": documents})
+        return
+    for result in results:
+        _show(result)
+    typer.echo(f"bundle      {out or results[-1].bundle.path}")
+
+
+def _fields(result: BuildResult, out: Path | None) -> dict[str, Any]:
+    from adt.host.manifest import fields_of
+
+    return {
+        "path": out or result.bundle.path,
+        "build_dir": result.build_dir,
+        "reused": result.reused,
+        "compiled": result.compiled,
+        "seconds": result.seconds,
+        "bundle": fields_of(result.bundle.manifest),
+    }
+
+
+def _show(result: BuildResult) -> None:
+    source, bundle = result.source, result.bundle.manifest
+    ndk = f", NDK {bundle.ndk_revision}" if bundle.ndk_revision else ""
     made = "up to date" if result.reused else f"{result.compiled} translation units compiled"
-    typer.echo(f"built       {made} in {result.seconds:.1f} s")
+    typer.echo(f"TVM source  {source.version} ({source.provider}: {source.why})")
+    typer.echo(f"compiler    {bundle.compiler}{ndk}")
+    typer.echo(f"built       {bundle.platform}: {made} in {result.seconds:.1f} s")
     for name, facts in bundle.files.items():
         typer.echo(f"  {name:<24} {facts.size:>10,} bytes")
-    typer.echo(f"bundle      {out or result.bundle.path}")
 
 
 @app.command(epilog="Example: adt source --provider registry")

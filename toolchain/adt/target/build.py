@@ -68,8 +68,8 @@ def build_bundle(settings: Settings, *, progress: Callable[[str], None] = lambda
     with cache.lock(plan.build_dir), cache.disk_errors(f"building in {plan.build_dir}"):
         _stage(plan.presets.parent)
         _configure(plan, progress)
-        compiled, idle = _compile(plan, progress)
-        bundle = _existing(plan) if idle else None
+        compiled = _compile(plan, progress)
+        bundle = _existing(plan)
         if bundle is None:
             packed = pack_bundle(plan)
             return BuildResult(packed, plan.source, False, compiled, time.monotonic() - began, plan.build_dir)
@@ -98,8 +98,15 @@ def _stage(destination: Path) -> None:
             copy.unlink()
 
 
-def _configure(plan: BuildPlan, progress: Callable[[str], None]) -> None:
-    """Run CMake's configure step unless the same command on the same preset files ran here before."""
+def _packed_since_last_work(plan: BuildPlan) -> bool:
+    manifest, ninja_log = plan.bundle_dir / MANIFEST, plan.build_dir / ".ninja_log"
+    if not manifest.is_file() or not ninja_log.is_file():
+        return False
+    return manifest.stat().st_mtime_ns >= ninja_log.stat().st_mtime_ns
+
+
+def _configuration(plan: BuildPlan) -> tuple[list[str | Path], dict[str, object]]:
+    """The configure command, and what must be unchanged for it not to run again."""
     read = [plan.presets / "CMakePresets.json", *sorted((plan.presets / "toolchains").glob("*.cmake"))]
     command: list[str | Path] = [
         cmake().path,
@@ -110,17 +117,69 @@ def _configure(plan: BuildPlan, progress: Callable[[str], None]) -> None:
         *plan.definitions,
     ]
     command.append(f"-DCMAKE_MAKE_PROGRAM={ninja().path}")
-    wanted = {
+    return command, {
         "command": list(map(str, command)),
         "files": {file.name: cache.file_sha256(file) for file in read},
+        "identity": dict(plan.identity),
     }
+
+
+def _stale(plan: BuildPlan, wanted: dict[str, object]) -> str:
+    """Why CMake must configure (again); empty when it need not."""
     stamp = plan.build_dir / CONFIGURED
-    if stamp.is_file() and (plan.build_dir / "build.ninja").is_file():
-        try:
-            if json.loads(stamp.read_text()) == wanted:
-                return
-        except ValueError:
-            log.warning("%s is damaged; configuring again", stamp)
+    if not stamp.is_file() or not (plan.build_dir / "build.ninja").is_file():
+        return _difference_to_last(plan)
+    try:
+        recorded = json.loads(stamp.read_text())
+    except ValueError:
+        return f"{stamp} is damaged"
+    changed = [key for key in wanted if recorded.get(key) != wanted[key]]
+    return f"changed: {', '.join(changed)}" if changed else ""
+
+
+def _difference_to_last(plan: BuildPlan) -> str:
+    """What distinguishes this build from the last one of the same platform."""
+    stamps = plan.build_dir.parent.glob(f"{plan.platform.name}-*/{CONFIGURED}")
+    newest = max(stamps, key=lambda stamp: stamp.stat().st_mtime_ns, default=None)
+    if newest is None:
+        return f"nothing was built for {plan.platform.name} before"
+    try:
+        before = json.loads(newest.read_text())["identity"]
+    except (ValueError, KeyError):
+        return "the last build here is damaged"
+    changed = [
+        f"{name}: {before.get(name, 'unset')} → {plan.identity.get(name, 'unset')}"
+        for name in sorted({*before, *plan.identity})
+        if before.get(name) != plan.identity.get(name)
+    ]
+    return "; ".join(changed) or "the last configure step did not finish"
+
+
+def explain_build(settings: Settings) -> tuple[str, ...]:
+    """What :func:`build_bundle` would do now, and why, a sentence each; compiles nothing."""
+    plan = plan_build(settings)
+    with cache.lock(plan.build_dir):
+        _stage(plan.presets.parent)
+        reason = _stale(plan, _configuration(plan)[1])
+        if reason:
+            return (f"configure, and compile what follows from it ({reason})", "pack the bundle")
+        dry = run([ninja().path, "-n", "-C", plan.build_dir], error=BuildError, what="asking Ninja failed")
+        steps = re.findall(r"^\[\d+/\d+\] (.*)", dry.stdout, re.MULTILINE)
+        if steps:
+            return (f"run {len(steps)} build steps, first: {steps[0]}", "pack the bundle")
+        if _existing(plan) is None:
+            return ("compile nothing", "pack the bundle (it is absent, damaged or older than the build)")
+    return ("nothing: the build and the bundle are up to date",)
+
+
+def _configure(plan: BuildPlan, progress: Callable[[str], None]) -> None:
+    """Run CMake's configure step unless the same command on the same preset files ran here before."""
+    command, wanted = _configuration(plan)
+    reason = _stale(plan, wanted)
+    if not reason:
+        return
+    log.debug("configuring: %s", reason)
+    stamp = plan.build_dir / CONFIGURED
     stamp.unlink(missing_ok=True)
     (plan.build_dir / "CMakeCache.txt").unlink(missing_ok=True)
     plan.build_dir.mkdir(parents=True, exist_ok=True)
@@ -137,8 +196,8 @@ def _configure(plan: BuildPlan, progress: Callable[[str], None]) -> None:
     stamp.write_text(json.dumps(wanted, indent=1))
 
 
-def _compile(plan: BuildPlan, progress: Callable[[str], None]) -> tuple[int, bool]:
-    """Run Ninja; return how many translation units were compiled and whether there was nothing to do."""
+def _compile(plan: BuildPlan, progress: Callable[[str], None]) -> int:
+    """Run Ninja; return how many translation units were compiled."""
     jobs = [f"-j{plan.options.jobs}"] if plan.options.jobs else []
     done = run(
         [ninja().path, "-C", plan.build_dir, *jobs],
@@ -148,12 +207,12 @@ def _compile(plan: BuildPlan, progress: Callable[[str], None]) -> tuple[int, boo
         log_file=plan.build_dir / "build.log",
         on_line=progress,
     )
-    compiled = len(re.findall(r"\] Building C(?:XX)? object", done.stdout))
-    return compiled, "no work to do" in done.stdout
+    return len(re.findall(r"\] Building C(?:XX)? object", done.stdout))
 
 
 def _existing(plan: BuildPlan) -> TargetBundle | None:
-    if not (plan.bundle_dir / MANIFEST).is_file():
+    """The bundle, if it is whole and was packed after Ninja last did anything."""
+    if not _packed_since_last_work(plan):
         return None
     try:
         return load_bundle(plan.bundle_dir)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import adt
-from adt.errors import BuildError, PackageError
+from adt.errors import BuildError
 from adt.host import cache, manifest
 from adt.host.elf import read_elf
 from adt.host.process import run
@@ -94,19 +93,3 @@ def _describe(plan: BuildPlan, directory: Path) -> BundleManifest:
         page_alignment=min(pages),
         files=files,
     )
-
-
-def export_bundle(bundle: TargetBundle, out: Path) -> TargetBundle:
-    """Copy *bundle* to the directory *out*, which appears complete or not at all.
-
-    Raises:
-        PackageError: *out* exists and is no bundle.
-    """
-    if out.exists() and not (out / MANIFEST).is_file() and any(out.iterdir()):
-        raise PackageError(
-            f"{out} exists and is not a bundle; it was left alone",
-            remedy="Choose another -o directory, or remove this one.",
-        )
-    with cache.fresh_dir(out) as directory:
-        shutil.copytree(bundle.path, directory, dirs_exist_ok=True)
-    return TargetBundle(out, bundle.manifest)
