@@ -1,0 +1,101 @@
+// The description of a ModelPackage: mod.json.
+//
+// The schema is adt's (toolchain/adt/model/package.py); a change there is made here as well and
+// raises the version.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "adt/export.h"
+
+namespace adt {
+
+/// One extent of a shape: a number, or the name of a symbolic dimension.
+struct Dim {
+  std::int64_t extent = 0;
+  std::string symbol;
+
+  bool symbolic() const { return !symbol.empty(); }
+};
+
+/// One input or output.
+struct TensorSpec {
+  std::string name;
+  std::vector<Dim> shape;
+  std::string dtype;
+};
+
+/// One function of the module that a caller may run.
+struct Entry {
+  std::string name;
+  std::vector<TensorSpec> inputs;
+  std::vector<TensorSpec> outputs;
+  /// Keys of mod.params, in the order in which they follow the inputs.
+  std::vector<std::string> params;
+};
+
+struct SourceModel {
+  std::string file;
+  std::string format;
+  std::string sha256;
+};
+
+struct PackageTarget {
+  std::string name;
+  /// Device that the entry's tensors live on: "cpu" or "opencl".
+  std::string device;
+  std::string platform;
+  std::string triple;
+  /// ELF machine of mod.so, e.g. "AARCH64".
+  std::string machine;
+  /// Device of each virtual device of the VM, in order.
+  std::vector<std::string> vdevices;
+};
+
+struct PackageTvm {
+  std::string version;
+  std::string ffi_version;
+  /// Context symbols that mod.so defines and this runner must fill.
+  std::vector<std::string> context_symbols;
+};
+
+struct Kernel {
+  std::string name;
+  std::string device;
+  bool tuned = false;
+};
+
+struct PackageFile {
+  std::string sha256;
+  std::int64_t size = 0;
+  std::vector<std::string> needed;
+};
+
+struct Package {
+  std::string adt_version;
+  std::string name;
+  SourceModel source;
+  std::vector<Entry> entries;
+  PackageTarget target;
+  PackageTvm tvm;
+  /// Bytes that mod.so assumes every tensor's data to be aligned to.
+  std::int64_t alignment = 0;
+  std::string precision;
+  std::string offload;
+  std::vector<Kernel> kernels;
+  std::int64_t tuned = 0;
+  std::int64_t total = 0;
+  std::map<std::string, PackageFile> files;
+
+  /// The entry of that name. Throws Error(kUsage) with the names there are.
+  ADT_API const Entry& entry(const std::string& name) const;
+};
+
+/// Read <directory>/mod.json. Throws Error(kPackage): missing, not JSON, another schema, or a wrong
+/// field.
+ADT_API Package ReadPackage(const std::string& directory);
+
+}  // namespace adt

@@ -1,0 +1,36 @@
+// Reproducible random inputs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "adt/array.h"
+#include "adt/export.h"
+#include "adt/package.h"
+
+namespace adt {
+
+/// Arrays for *specs* by the generator "adt-splitmix64-v1". Python's adt.bench.random_inputs gives
+/// the same bits.
+///
+/// All arithmetic is on unsigned 64-bit integers, modulo 2^64:
+///
+///   mix(z):  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
+///            z = (z ^ (z >> 27)) * 0x94D049BB133111EB
+///            return z ^ (z >> 31)
+///   s   = mix(seed + fnv1a64(the input's name in UTF-8)): one stream for each input, by name
+///   z_k = mix(s + (k + 1) * 0x9E3779B97F4A7C15): element k in C order, from 0
+///
+///   float64        (z_k >> 11) * 2^-53
+///   float32        (z_k >> 40) * 2^-24
+///   float16        (z_k >> 53) * 2^-11
+///   any integer    z_k mod 100
+///   bool           z_k >> 63
+///
+/// Every float is exact, in [0, 1). fnv1a64 starts at 0xCBF29CE484222325 and, for each byte b, does
+/// h = (h ^ b) * 0x100000001B3.
+///
+/// Throws Error(kInput): a shape has a symbolic dimension, or the element type is none of Array's.
+ADT_API NamedArrays RandomInputs(const std::vector<TensorSpec>& specs, std::uint64_t seed);
+
+}  // namespace adt

@@ -1,0 +1,84 @@
+#include "devices.h"
+
+#include <sys/utsname.h>
+#include <tvm/runtime/device_api.h>
+
+#include <array>
+#include <thread>
+
+#include "adt/error.h"
+#include "tvm_errors.h"
+
+namespace adt {
+namespace {
+
+using tvm::runtime::DeviceAPI;
+
+struct KnownDevice {
+  const char* name;
+  DLDeviceType type;
+};
+
+constexpr std::array<KnownDevice, 2> kDevices{{{"cpu", kDLCPU}, {"opencl", kDLOpenCL}}};
+
+}  // namespace
+
+DLDevice FindDevice(const std::string& name) {
+  std::string names;
+  for (const KnownDevice& known : kDevices) {
+    if (name == known.name) return DLDevice{known.type, 0};
+    names += (names.empty() ? "" : ", ") + std::string(known.name);
+  }
+  throw Error(ErrorKind::kPackage, "this runner knows no device " + name,
+              "It knows: " + names + ".");
+}
+
+std::vector<std::string> BuiltInDevices() {
+  std::vector<std::string> names;
+  for (const KnownDevice& known : kDevices) {
+    if (DeviceAPI::Get(DLDevice{known.type, 0}, /*allow_missing=*/true) != nullptr) {
+      names.emplace_back(known.name);
+    }
+  }
+  return names;
+}
+
+void RequirePresent(DLDevice device, const std::string& name) {
+  DeviceAPI* api = DeviceAPI::Get(device, /*allow_missing=*/true);
+  if (api == nullptr) {
+    throw Error(ErrorKind::kPackage, "this runner was built without " + name,
+                "Build the target again with it (adt build-target), or compile the model for cpu.");
+  }
+  const bool opencl = device.device_type == kDLOpenCL;
+  const std::string remedy =
+      opencl
+          ? "The device must have an OpenCL driver whose libOpenCL.so this program may load (its "
+            "directory in LD_LIBRARY_PATH); otherwise compile the model for cpu."
+          : "Compile the model for a device that this machine has.";
+  const bool present =
+      WithTvmErrors(ErrorKind::kPackage, "the device " + name + " cannot be used", remedy, [&] {
+        tvm::ffi::Any exists;
+        api->GetAttr(device, tvm::runtime::kExist, &exists);
+        return exists.cast<int>() != 0;
+      });
+  if (!present) {
+    throw Error(ErrorKind::kPackage, "there is no " + name + " device on this machine", remedy);
+  }
+}
+
+std::string DeviceName(DLDevice device) {
+  if (device.device_type == kDLCPU) {
+    utsname machine{};
+    uname(&machine);
+    return std::string(machine.machine) + ", " +
+           std::to_string(std::thread::hardware_concurrency()) + " processors";
+  }
+  return WithTvmErrors(ErrorKind::kPackage, "the device does not say its name",
+                       "Check the device's driver.", [&] {
+                         tvm::ffi::Any name;
+                         DeviceAPI::Get(device)->GetAttr(device, tvm::runtime::kDeviceName, &name);
+                         return name.cast<std::string>();
+                       });
+}
+
+}  // namespace adt

@@ -1,0 +1,70 @@
+#include "dtype.h"
+
+#include <array>
+#include <limits>
+
+#include "adt/error.h"
+
+namespace adt {
+namespace {
+
+constexpr std::array<DType, 12> kDTypes{{
+    {"float16", 'f', 2},
+    {"float32", 'f', 4},
+    {"float64", 'f', 8},
+    {"int8", 'i', 1},
+    {"int16", 'i', 2},
+    {"int32", 'i', 4},
+    {"int64", 'i', 8},
+    {"uint8", 'u', 1},
+    {"uint16", 'u', 2},
+    {"uint32", 'u', 4},
+    {"uint64", 'u', 8},
+    {"bool", 'b', 1},
+}};
+
+}  // namespace
+
+const DType* FindDType(std::string_view name) {
+  for (const DType& dtype : kDTypes) {
+    if (dtype.name == name) return &dtype;
+  }
+  return nullptr;
+}
+
+const DType* FindDType(char kind, std::size_t size) {
+  for (const DType& dtype : kDTypes) {
+    if (dtype.kind == kind && dtype.size == size) return &dtype;
+  }
+  return nullptr;
+}
+
+std::size_t ByteSize(const DType& dtype, const std::vector<std::int64_t>& shape) {
+  constexpr auto kLimit = static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max());
+  std::uint64_t bytes = dtype.size;
+  bool empty = false;
+  for (std::int64_t extent : shape) {
+    if (extent == 0) {
+      empty = true;  // but the other extents are still checked
+    } else if (extent < 0 || static_cast<std::uint64_t>(extent) > kLimit / bytes) {
+      throw Error(ErrorKind::kInput,
+                  Describe(dtype.name, shape) + " is no array that fits into memory",
+                  "Check the file; it is damaged or was not written by numpy.");
+    } else {
+      bytes *= static_cast<std::uint64_t>(extent);
+    }
+  }
+  return empty ? 0 : static_cast<std::size_t>(bytes);
+}
+
+std::string Describe(std::string_view dtype, const std::vector<std::int64_t>& shape) {
+  std::string text(dtype);
+  text += '[';
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (i != 0) text += ", ";
+    text += std::to_string(shape[i]);
+  }
+  return text + ']';
+}
+
+}  // namespace adt

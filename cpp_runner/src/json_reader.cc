@@ -1,0 +1,133 @@
+#include "json_reader.h"
+
+#include <fstream>
+#include <utility>
+
+#include "adt/error.h"
+
+namespace adt {
+namespace {
+
+namespace ffi = tvm::ffi;
+
+constexpr std::streamoff kMaxBytes = std::streamoff{64} << 20;  // far above any real mod.json
+constexpr const char* kRemedy =
+    "Compile the model again (adt compile) and deploy the package again.";
+
+}  // namespace
+
+JsonReader JsonReader::ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) {
+    throw Error(ErrorKind::kPackage, path + " does not exist or cannot be read",
+                "Give the directory of a package, as adt compile writes it: --model DIR.");
+  }
+  const std::streamoff size = file.tellg();
+  if (size < 0 || size > kMaxBytes) {
+    throw Error(ErrorKind::kPackage, path + " is too large to be a package's description", kRemedy);
+  }
+  std::string text(static_cast<std::size_t>(size), '\0');
+  file.seekg(0);
+  file.read(text.data(), size);
+  if (!file) throw Error(ErrorKind::kPackage, "cannot read " + path, kRemedy);
+
+  ffi::String problem;
+  const Value value = ffi::json::Parse(ffi::String(text), &problem);
+  if (!problem.empty()) {
+    throw Error(ErrorKind::kPackage, path + " is not JSON: " + std::string(problem), kRemedy);
+  }
+  const auto object = value.try_cast<ffi::json::Object>();
+  if (!object) throw Error(ErrorKind::kPackage, path + " is not a JSON object", kRemedy);
+  return JsonReader(*object, path + ": ");
+}
+
+void JsonReader::Fail(const std::string& key, const std::string& problem) const {
+  throw Error(ErrorKind::kPackage, path_ + key + " " + problem, kRemedy);
+}
+
+bool JsonReader::Has(const std::string& key) const { return object_.count(ffi::String(key)) != 0; }
+
+JsonReader::Value JsonReader::Get(const std::string& key) {
+  if (!Has(key)) Fail(key, "is missing");
+  seen_.insert(key);
+  return object_.at(ffi::String(key));
+}
+
+template <typename T>
+T JsonReader::Get(const std::string& key, const char* expected) {
+  // Strict: a bool is no number, a number no bool, so the type is compared before the conversion.
+  const Value value = Get(key);
+  if (auto found = value.as<T>()) return *std::move(found);
+  Fail(key, std::string("is not ") + expected);
+}
+
+std::string JsonReader::String(const std::string& key) {
+  return std::string(Get<ffi::String>(key, "a string"));
+}
+
+std::int64_t JsonReader::Int(const std::string& key) {
+  return Get<std::int64_t>(key, "a whole number");
+}
+
+bool JsonReader::Bool(const std::string& key) { return Get<bool>(key, "true or false"); }
+
+std::vector<std::string> JsonReader::Strings(const std::string& key) {
+  std::vector<std::string> out;
+  for (const Value& value : Get<ffi::json::Array>(key, "an array")) {
+    const auto text = value.as<ffi::String>();
+    if (!text) Fail(key, "holds something that is not a string");
+    out.emplace_back(*text);
+  }
+  return out;
+}
+
+std::vector<std::pair<std::int64_t, std::string>> JsonReader::IntsOrStrings(
+    const std::string& key) {
+  std::vector<std::pair<std::int64_t, std::string>> out;
+  for (const Value& value : Get<ffi::json::Array>(key, "an array")) {
+    if (const auto number = value.as<std::int64_t>()) {
+      out.emplace_back(*number, std::string());
+    } else if (const auto text = value.as<ffi::String>(); text && !text->empty()) {
+      out.emplace_back(0, std::string(*text));
+    } else {
+      Fail(key, "holds something that is neither a number nor a name");
+    }
+  }
+  return out;
+}
+
+JsonReader JsonReader::Wrap(const std::string& key, const Value& value) const {
+  const auto object = value.as<ffi::json::Object>();
+  if (!object) Fail(key, "is not an object");
+  return JsonReader(*object, path_ + key + ".");
+}
+
+JsonReader JsonReader::Object(const std::string& key) { return Wrap(key, Get(key)); }
+
+std::vector<JsonReader> JsonReader::Objects(const std::string& key) {
+  std::vector<JsonReader> out;
+  for (const Value& value : Get<ffi::json::Array>(key, "an array")) {
+    out.push_back(Wrap(key + "[" + std::to_string(out.size()) + "]", value));
+  }
+  return out;
+}
+
+std::map<std::string, JsonReader> JsonReader::ObjectsByName(const std::string& key) {
+  std::map<std::string, JsonReader> out;
+  for (const auto& [name, value] : Get<ffi::json::Object>(key, "an object")) {
+    const std::string text(name.cast<ffi::String>());
+    out.emplace(text, Wrap(key + "." + text, value));
+  }
+  return out;
+}
+
+void JsonReader::AnyObject(const std::string& key) { Get<ffi::json::Object>(key, "an object"); }
+
+void JsonReader::Finish() const {
+  for (const auto& [name, value] : object_) {
+    const std::string key(name.cast<ffi::String>());
+    if (seen_.count(key) == 0) Fail(key, "is not part of the schema");
+  }
+}
+
+}  // namespace adt

@@ -1,0 +1,131 @@
+#include "adt/package.h"
+
+#include "adt/error.h"
+#include "json_reader.h"
+
+namespace adt {
+namespace {
+
+constexpr const char* kSchema = "adt.model-package";
+constexpr std::int64_t kSchemaVersion = 1;
+
+TensorSpec ReadTensorSpec(JsonReader json) {
+  TensorSpec spec;
+  spec.name = json.String("name");
+  for (auto& [extent, symbol] : json.IntsOrStrings("shape")) {
+    if (extent < 0) json.Fail("shape", "has a negative extent");
+    spec.shape.push_back({extent, symbol});
+  }
+  spec.dtype = json.String("dtype");
+  json.Finish();
+  return spec;
+}
+
+Entry ReadEntry(JsonReader json) {
+  Entry entry;
+  entry.name = json.String("name");
+  for (JsonReader& spec : json.Objects("inputs")) entry.inputs.push_back(ReadTensorSpec(spec));
+  for (JsonReader& spec : json.Objects("outputs")) entry.outputs.push_back(ReadTensorSpec(spec));
+  entry.params = json.Strings("params");
+  json.Finish();
+  return entry;
+}
+
+SourceModel ReadSource(JsonReader json) {
+  SourceModel source;
+  source.file = json.String("file");
+  source.format = json.String("format");
+  source.sha256 = json.String("sha256");
+  json.Finish();
+  return source;
+}
+
+PackageTarget ReadTarget(JsonReader json) {
+  PackageTarget target;
+  target.name = json.String("name");
+  target.device = json.String("device");
+  target.platform = json.String("platform");
+  target.triple = json.String("triple");
+  target.machine = json.String("machine");
+  json.AnyObject("spec");  // TVM's target, for the compiler's eyes
+  target.vdevices = json.Strings("vdevices");
+  json.Finish();
+  return target;
+}
+
+PackageTvm ReadTvm(JsonReader json) {
+  PackageTvm tvm;
+  tvm.version = json.String("version");
+  tvm.ffi_version = json.String("ffi_version");
+  tvm.context_symbols = json.Strings("context_symbols");
+  json.Finish();
+  return tvm;
+}
+
+Kernel ReadKernel(JsonReader json) {
+  Kernel kernel;
+  kernel.name = json.String("name");
+  kernel.device = json.String("device");
+  kernel.tuned = json.Bool("tuned");
+  json.Finish();
+  return kernel;
+}
+
+PackageFile ReadFile(JsonReader json) {
+  PackageFile file;
+  file.sha256 = json.String("sha256");
+  file.size = json.Int("size");
+  if (json.Has("needed")) file.needed = json.Strings("needed");
+  json.Finish();
+  return file;
+}
+
+}  // namespace
+
+const Entry& Package::entry(const std::string& wanted) const {
+  std::string names;
+  for (const Entry& candidate : entries) {
+    if (candidate.name == wanted) return candidate;
+    names += (names.empty() ? "" : ", ") + candidate.name;
+  }
+  throw Error(ErrorKind::kUsage, "the package has no entry " + wanted, "It has: " + names + ".");
+}
+
+Package ReadPackage(const std::string& directory) {
+  JsonReader json = JsonReader::ReadFile(directory + "/mod.json");
+  if (json.String("schema") != kSchema) {
+    json.Fail("schema", std::string("is not ") + kSchema);
+  }
+  const std::int64_t version = json.Int("schema_version");
+  if (version != kSchemaVersion) {
+    throw Error(ErrorKind::kPackage,
+                "the package has schema version " + std::to_string(version) +
+                    "; this runner reads " + std::to_string(kSchemaVersion),
+                "Build the runner (adt build-target) and compile the model (adt compile) with the "
+                "same adt, then deploy both.");
+  }
+  Package package;
+  package.adt_version = json.String("adt_version");
+  package.name = json.String("name");
+  package.source = ReadSource(json.Object("source"));
+  for (JsonReader& entry : json.Objects("entries")) package.entries.push_back(ReadEntry(entry));
+  package.target = ReadTarget(json.Object("target"));
+  package.tvm = ReadTvm(json.Object("tvm"));
+  package.alignment = json.Int("alignment");
+  package.precision = json.String("precision");
+  package.offload = json.String("offload");
+  for (JsonReader& kernel : json.Objects("kernels")) package.kernels.push_back(ReadKernel(kernel));
+  package.tuned = json.Int("tuned");
+  package.total = json.Int("total");
+  for (auto& [name, file] : json.ObjectsByName("files")) {
+    if (name != "mod.so" && name != "mod.params") json.Fail("files", "lists " + name);
+    package.files.emplace(name, ReadFile(file));
+  }
+  for (const char* name : {"mod.so", "mod.params"}) {
+    if (package.files.count(name) == 0) json.Fail("files", std::string("does not list ") + name);
+  }
+  json.Finish();
+  return package;
+}
+
+}  // namespace adt

@@ -1,0 +1,253 @@
+#include "zip.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <set>
+
+#include "adt/error.h"
+
+namespace adt {
+namespace {
+
+constexpr std::uint32_t kLocalHeader = 0x04034b50;
+constexpr std::uint32_t kCentralHeader = 0x02014b50;
+constexpr std::uint32_t kEnd = 0x06054b50;
+constexpr std::uint32_t kEnd64 = 0x06064b50;
+constexpr std::uint32_t kEnd64Locator = 0x07064b50;
+constexpr std::size_t kLocalHeaderSize = 30;
+constexpr std::size_t kCentralHeaderSize = 46;
+constexpr std::size_t kEndSize = 22;
+constexpr std::size_t kEnd64Size = 56;
+constexpr std::size_t kEnd64LocatorSize = 20;
+constexpr std::uint64_t kMax32 = 0xFFFFFFFF;
+constexpr std::uint16_t kZip64Extra = 1;
+
+constexpr std::array<std::uint32_t, 256> MakeCrcTable() {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t i = 0; i < table.size(); ++i) {
+    std::uint32_t crc = i;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xEDB88320U : 0U);
+    table[i] = crc;
+  }
+  return table;
+}
+
+std::uint32_t Crc32(const std::byte* data, std::size_t size) {
+  static constexpr std::array<std::uint32_t, 256> kTable = MakeCrcTable();
+  std::uint32_t crc = 0xFFFFFFFF;
+  for (std::size_t i = 0; i < size; ++i) {
+    crc = kTable[(crc ^ std::to_integer<std::uint32_t>(data[i])) & 0xFF] ^ (crc >> 8);
+  }
+  return ~crc;
+}
+
+// A part of the archive; every read is checked against its end.
+class Reader {
+ public:
+  Reader(const std::byte* data, std::size_t size, const std::string& path)
+      : data_(data), size_(size), path_(path) {}
+
+  std::size_t size() const { return size_; }
+
+  [[noreturn]] void Fail(const std::string& problem) const {
+    throw Error(ErrorKind::kInput, path_ + " " + problem,
+                "Write it again, with numpy.savez (not savez_compressed).");
+  }
+
+  Reader Part(std::uint64_t at, std::uint64_t size) const {
+    if (at > size_ || size > size_ - at) Fail("is truncated or damaged");
+    return Reader(data_ + at, static_cast<std::size_t>(size), path_);
+  }
+
+  std::uint64_t Number(std::uint64_t at, std::size_t bytes) const {
+    const Reader part = Part(at, bytes);
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < bytes; ++i) {
+      value |= std::to_integer<std::uint64_t>(part.data_[i]) << (8 * i);
+    }
+    return value;
+  }
+  std::uint16_t U16(std::uint64_t at) const { return static_cast<std::uint16_t>(Number(at, 2)); }
+  std::uint32_t U32(std::uint64_t at) const { return static_cast<std::uint32_t>(Number(at, 4)); }
+  std::uint64_t U64(std::uint64_t at) const { return Number(at, 8); }
+
+  std::string Text() const { return std::string(reinterpret_cast<const char*>(data_), size_); }
+  std::vector<std::byte> Bytes() const { return std::vector<std::byte>(data_, data_ + size_); }
+  std::uint32_t Crc() const { return Crc32(data_, size_); }
+
+ private:
+  const std::byte* data_;
+  std::size_t size_;
+  const std::string& path_;
+};
+
+struct Directory {
+  std::uint64_t offset = 0;
+  std::uint64_t count = 0;
+};
+
+// The end record is the last thing in the file, but for a comment of up to 64 KiB.
+Directory FindDirectory(const Reader& file) {
+  if (file.size() < kEndSize) file.Fail("is no .npz file");
+  const std::size_t last = file.size() - kEndSize;
+  const std::size_t first = last > 0xFFFF ? last - 0xFFFF : 0;
+  for (std::size_t at = last + 1; at-- > first;) {
+    if (file.U32(at) != kEnd || file.U16(at + 20) != last - at) continue;
+    Directory directory{file.U32(at + 16), file.U16(at + 10)};
+    const bool zip64 = directory.offset == kMax32 || directory.count == 0xFFFF;
+    if (zip64 && at >= kEnd64LocatorSize && file.U32(at - kEnd64LocatorSize) == kEnd64Locator) {
+      const Reader end = file.Part(file.U64(at - kEnd64LocatorSize + 8), kEnd64Size);
+      if (end.U32(0) != kEnd64) file.Fail("is damaged: its zip64 end record is missing");
+      directory = {end.U64(48), end.U64(32)};
+    }
+    return directory;
+  }
+  file.Fail("is no .npz file, or is truncated");
+}
+
+// Sizes and offset of a member; zip64 keeps those that need more than 32 bits in an extra field.
+struct Place {
+  std::uint64_t plain_size;
+  std::uint64_t stored_size;
+  std::uint64_t offset;
+};
+
+Place FindPlace(const Reader& header, const Reader& extra) {
+  Place place{header.U32(24), header.U32(20), header.U32(42)};
+  for (std::uint64_t at = 0; at + 4 <= extra.size();) {
+    const std::uint16_t size = extra.U16(at + 2);
+    if (extra.U16(at) == kZip64Extra) {
+      const Reader field = extra.Part(at + 4, size);
+      std::uint64_t next = 0;
+      for (std::uint64_t* value : {&place.plain_size, &place.stored_size, &place.offset}) {
+        if (*value == kMax32) {
+          *value = field.U64(next);
+          next += 8;
+        }
+      }
+    }
+    at += 4U + size;
+  }
+  return place;
+}
+
+ZipMember ReadMember(const Reader& file, const Reader& header, const Reader& extra,
+                     const std::string& name) {
+  if ((header.U16(8) & 1) != 0) file.Fail("holds " + name + ", which is encrypted");
+  if (header.U16(10) != 0) file.Fail("holds " + name + ", which is compressed");
+  const Place place = FindPlace(header, extra);
+  if (place.plain_size != place.stored_size) file.Fail("is damaged: sizes of " + name);
+
+  const Reader local = file.Part(place.offset, kLocalHeaderSize);
+  if (local.U32(0) != kLocalHeader) file.Fail("is damaged: no header for " + name);
+  const std::uint64_t data_at =
+      place.offset + kLocalHeaderSize + local.U16(26) + local.U16(28);  // name, extra field
+  const Reader data = file.Part(data_at, place.stored_size);
+  if (data.Crc() != header.U32(16)) file.Fail("is damaged: the checksum of " + name + " differs");
+  return {name, data.Bytes()};
+}
+
+class Writer {
+ public:
+  void Number(std::uint64_t value, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i) {
+      out_.push_back(static_cast<std::byte>((value >> (8 * i)) & 0xFF));
+    }
+  }
+  void Text(const std::string& text) {
+    const auto* data = reinterpret_cast<const std::byte*>(text.data());
+    out_.insert(out_.end(), data, data + text.size());
+  }
+  void Bytes(const std::vector<std::byte>& bytes) {
+    out_.insert(out_.end(), bytes.begin(), bytes.end());
+  }
+  std::size_t size() const { return out_.size(); }
+  std::vector<std::byte> Take() { return std::move(out_); }
+
+ private:
+  std::vector<std::byte> out_;
+};
+
+// Version needed to the end of the sizes: the part that local and central headers share.
+void WriteCommonHeader(Writer* out, const ZipMember& member, std::uint32_t crc) {
+  constexpr std::uint16_t kVersion = 20;
+  constexpr std::uint16_t kUtf8Names = 1U << 11;
+  constexpr std::uint16_t kDate = 1 << 5 | 1;  // 1980-01-01: the same arrays give the same bytes
+  out->Number(kVersion, 2);
+  out->Number(kUtf8Names, 2);
+  out->Number(0, 2);  // stored
+  out->Number(0, 2);  // time
+  out->Number(kDate, 2);
+  out->Number(crc, 4);
+  out->Number(member.data.size(), 4);
+  out->Number(member.data.size(), 4);
+  out->Number(member.name.size(), 2);
+  out->Number(0, 2);  // extra field
+}
+
+}  // namespace
+
+std::vector<ZipMember> ReadZip(const std::vector<std::byte>& bytes, const std::string& path) {
+  const Reader file(bytes.data(), bytes.size(), path);
+  const Directory directory = FindDirectory(file);
+  std::vector<ZipMember> members;
+  std::set<std::string> names;
+  std::uint64_t at = directory.offset;
+  for (std::uint64_t i = 0; i < directory.count; ++i) {  // ends at the file's end at the latest
+    const Reader header = file.Part(at, kCentralHeaderSize);
+    if (header.U32(0) != kCentralHeader)
+      file.Fail("is damaged: its directory is not where it says");
+    at += kCentralHeaderSize;
+    const std::string name = file.Part(at, header.U16(28)).Text();
+    at += header.U16(28);
+    const Reader extra = file.Part(at, header.U16(30));
+    at += std::uint64_t{header.U16(30)} + header.U16(32);  // extra field, comment
+    if (!names.insert(name).second) file.Fail("holds " + name + " twice");
+    members.push_back(ReadMember(file, header, extra, name));
+  }
+  return members;
+}
+
+std::vector<std::byte> FormatZip(const std::vector<ZipMember>& members) {
+  std::uint64_t total = kEndSize;
+  for (const ZipMember& member : members) {
+    total += kLocalHeaderSize + kCentralHeaderSize + 2 * member.name.size() + member.data.size();
+  }
+  if (total >= kMax32 || members.size() >= 0xFFFF) {
+    throw Error(ErrorKind::kInput, "the arrays are too large for one .npz file (4 GiB)",
+                "Use a model with smaller outputs.");
+  }
+  Writer out;
+  Writer central;
+  for (const ZipMember& member : members) {
+    const std::uint32_t crc = Crc32(member.data.data(), member.data.size());
+    central.Number(kCentralHeader, 4);
+    central.Number(20, 2);  // version made by
+    WriteCommonHeader(&central, member, crc);
+    central.Number(0, 2);           // comment
+    central.Number(0, 2);           // disk
+    central.Number(0, 2 + 4);       // attributes
+    central.Number(out.size(), 4);  // offset
+    central.Text(member.name);
+
+    out.Number(kLocalHeader, 4);
+    WriteCommonHeader(&out, member, crc);
+    out.Text(member.name);
+    out.Bytes(member.data);
+  }
+  const std::size_t offset = out.size();
+  const std::size_t size = central.size();
+  out.Bytes(central.Take());
+  out.Number(kEnd, 4);
+  out.Number(0, 2 + 2);  // disks
+  out.Number(members.size(), 2);
+  out.Number(members.size(), 2);
+  out.Number(size, 4);
+  out.Number(offset, 4);
+  out.Number(0, 2);  // comment
+  return out.Take();
+}
+
+}  // namespace adt

@@ -1,0 +1,852 @@
+"""libadt_runner and rtvm, built for this machine by the superbuild and run on packages made here.
+
+The build takes minutes once; adt's cache keeps it between sessions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import shlex
+import shutil
+import struct
+import subprocess
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adt
+from adt.bench.random_inputs import random_inputs
+from adt.host import manifest
+from adt.host.cache import file_sha256
+from adt.host.elf import read_elf
+from adt.host.resources import resource
+from adt.host.tools import ninja
+from adt.model.package import (
+    LIBRARY,
+    MANIFEST,
+    PARAMS,
+    Entry,
+    PackageFile,
+    PackageManifest,
+    PackageTarget,
+    PackageTvm,
+    SourceModel,
+    TensorSpec,
+)
+
+USAGE, PACKAGE, INPUT, RUN = 2, 3, 4, 5
+DTYPES = (
+    "float16", "float32", "float64", "int8", "int16", "int32", "int64",
+    "uint8", "uint16", "uint32", "uint64", "bool",
+)  # fmt: skip
+SEED = 11
+
+
+# ---- the build --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Built:
+    """What the superbuild gave."""
+
+    build: Path
+    installed: Path
+
+    @property
+    def rtvm(self) -> Path:
+        return self.installed / "bin" / "rtvm"
+
+    def run(self, *arguments: str | Path, env: dict[str, str] | None = None) -> Finished:
+        done = subprocess.run(
+            [str(self.rtvm), *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **(env or {})},
+        )
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+
+@dataclass(frozen=True)
+class Finished:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        assert self.code == 0, self.err
+        document: dict[str, Any] = json.loads(self.out)
+        return document
+
+    def refused(self, code: int, *words: str) -> None:
+        """It ended with *code*, nothing on stdout, and an error and a remedy that has all *words* in them."""
+        assert self.code == code, self.err
+        assert self.out == ""
+        assert "rtvm: error: " in self.err
+        assert "\nremedy: " in self.err
+        assert "Traceback" not in self.err
+        for word in words:
+            assert word in self.err, self.err
+
+
+@pytest.fixture(scope="session")
+def built() -> Built:
+    """The `host` bundle, built by adt (in seconds, when it was built before)."""
+    result = adt.build_target(platform="host")
+    return Built(result.build_dir, result.bundle.path)
+
+
+@pytest.mark.parametrize("compiler", ["", "clang++"])
+def test_our_code_compiles_without_a_warning(built: Built, compiler: str) -> None:
+    """Warnings are errors here, not in a user's build with a compiler that we have not seen."""
+    listed = subprocess.run(
+        [ninja().path, "-C", built.build, "-t", "compdb"], capture_output=True, text=True, check=True
+    )
+    commands = {
+        command["output"]: command["command"]
+        for command in json.loads(listed.stdout)
+        if command["output"].startswith("cpp_runner/") and command["output"].endswith(".o")
+    }
+    assert len(commands) > 15
+    for output, command in commands.items():
+        words = [word for word in shlex.split(command) if word not in ("ccache", "sccache")]
+        words = [compiler or words[0], *words[1:], "-Werror", "-fsyntax-only"]
+        done = subprocess.run(words, cwd=built.build, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{output}: {done.stderr}"
+
+
+def test_install_holds_the_bundle_and_nothing_else(built: Built) -> None:
+    files = {p.relative_to(built.installed).as_posix() for p in built.installed.rglob("*") if p.is_file()}
+    files.remove("bundle.json")
+    assert files == {
+        "bin/rtvm", "bin/tvm_rpc", "lib/libadt_runner.so", "lib/libtvm_ffi.so", "lib/libtvm_runtime.so",
+    }  # fmt: skip
+    info = json.loads((built.build / "adt_build_info.json").read_text())
+    assert set(info["files"]) == files
+    for file in files:
+        runpath = read_elf(built.installed / file).runpath
+        assert runpath == ("$ORIGIN/../lib" if file.startswith("bin/") else "$ORIGIN")
+
+
+def test_binaries_do_not_know_where_they_were_built(built: Built) -> None:
+    for file in built.installed.rglob("*"):
+        if file.is_file():
+            content = file.read_bytes()
+            for place in (built.build, resource("cpp_runner")):
+                assert str(place).encode() not in content, file
+
+
+def test_build_info_agrees_with_the_runner(built: Built) -> None:
+    info = json.loads((built.build / "adt_build_info.json").read_text())
+    version = built.run("--version", "--json").json
+    assert version["schema"] == "adt.rtvm-version"
+    assert version["context_symbols"] == info["context_symbols"]
+    assert "__TVMFFIEnvModLookupFromImports" in version["context_symbols"]
+    assert version["alignment"] == info["alignment"] == 64
+    assert version["tvm_version"] == info["tvm_version"]
+    assert version["machine"] == read_elf(built.rtvm).machine
+    assert version["devices"] == ["cpu", "opencl"]
+
+
+def test_library_exports_its_api_only(built: Built) -> None:
+    library = built.installed / "lib" / "libadt_runner.so"
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
+    )
+    names = [line.split()[-1] for line in listed.stdout.splitlines()]
+    assert any("6Runner" in name for name in names)
+    assert all(name.startswith(("_ZN3adt", "_ZNK3adt", "_ZT")) and "3adt" in name for name in names), names
+
+
+def test_api_from_a_program_of_its_own(built: Built, mixed: Package, tmp_path: Path) -> None:
+    program = tmp_path / "main.cc"
+    program.write_text("""
+        #include <cstdio>
+        #include "adt/random_inputs.h"
+        #include "adt/runner.h"
+        int main(int, char** argv) {
+          try {
+            adt::Runner runner(argv[1]);
+            adt::Runner moved = std::move(runner);
+            const adt::Entry& entry = moved.package().entry("main");
+            const adt::NamedArrays outputs = moved.Run(adt::RandomInputs(entry.inputs, 3));
+            std::printf("%zu %s %s\\n", outputs.size(), outputs[0].name.c_str(), moved.device().c_str());
+            moved.Run({});
+          } catch (const adt::Error& error) {
+            std::printf("%d %s\\n", static_cast<int>(error.kind()), error.what());
+          }
+        }
+    """)
+    lib = built.installed / "lib"
+    executable = tmp_path / "main"
+    compiler = [
+        "c++",
+        "-std=c++17",
+        f"-I{resource('cpp_runner') / 'include'}",
+        str(program),
+        "-o",
+        str(executable),
+    ]
+    subprocess.run(
+        [*compiler, f"-L{lib}", "-ladt_runner", f"-Wl,-rpath,{lib}", f"-Wl,-rpath-link,{lib}"], check=True
+    )
+    done = subprocess.run([str(executable), str(mixed.path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "2 y cpu\n4 input x is missing\n"
+
+
+# ---- packages ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package on disk; `changed` makes others from it."""
+
+    path: Path
+    manifest: PackageManifest
+
+    def changed(self, to: Path, **changes: Any) -> Package:
+        """A copy in the directory *to* whose mod.json differs by *changes*."""
+        shutil.copytree(self.path, to)
+        described = dataclasses.replace(self.manifest, **changes)
+        manifest.write(described, to / MANIFEST)
+        return Package(to, described)
+
+    def with_file(self, to: Path, name: str, content: bytes) -> Package:
+        """A copy in *to* where the file *name* has other content, and mod.json its right hash."""
+        shutil.copytree(self.path, to)
+        (to / name).write_bytes(content)
+        files = {
+            file: PackageFile(file_sha256(to / file), (to / file).stat().st_size)
+            for file in (LIBRARY, PARAMS)
+        }
+        described = dataclasses.replace(self.manifest, files=files)
+        manifest.write(described, to / MANIFEST)
+        return Package(to, described)
+
+    def with_entry(self, to: Path, **changes: Any) -> Package:
+        return self.changed(to, entries=(dataclasses.replace(self.manifest.entries[0], **changes),))
+
+
+def write_package(path: Path, module: Any, entry: Entry, params: dict[str, Any]) -> Package:
+    import tvm
+    import tvm_ffi
+
+    path.mkdir(parents=True)
+    tvm.compile(module, tvm.target.Target({"kind": "llvm"})).export_library(str(path / LIBRARY))
+    tvm.runtime.save_param_dict_to_file(params, str(path / PARAMS))
+    elf = read_elf(path / LIBRARY)
+    described = PackageManifest(
+        adt_version="0.1.0",
+        name=path.name,
+        source=SourceModel("made-here.onnx", "onnx", "0" * 64),
+        entries=(entry,),
+        target=PackageTarget("cpu", "cpu", "host", "x86_64", elf.machine, {"kind": "llvm"}, ("cpu",)),
+        tvm=PackageTvm(
+            tvm.__version__, tvm_ffi.__version__, tuple(n for n in elf.objects if n.startswith("__TVM"))
+        ),
+        alignment=64,
+        precision="float32",
+        offload="none",
+        kernels=(),
+        tuned=0,
+        total=0,
+        files={
+            name: PackageFile(file_sha256(path / name), (path / name).stat().st_size)
+            for name in (LIBRARY, PARAMS)
+        },
+    )
+    manifest.write(described, path / MANIFEST)
+    return Package(path, described)
+
+
+@pytest.fixture(scope="session")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Package:
+    """y = relu(x @ weight), m = n + n: two inputs, one parameter, a tuple."""
+    import tvm
+    from tvm import relax
+
+    x = relax.Var("x", relax.TensorStructInfo((2, 3), "float32"))
+    n = relax.Var("n", relax.TensorStructInfo((4,), "int64"))
+    weight = relax.Var("weight", relax.TensorStructInfo((3, 5), "float32"))
+    block = relax.BlockBuilder()
+    with block.function("main", [x, n, weight]):
+        with block.dataflow():
+            y = block.emit_output(relax.op.nn.relu(block.emit(relax.op.matmul(x, weight))))
+            m = block.emit_output(relax.op.add(n, n))
+        block.emit_func_output(relax.Tuple([y, m]))
+    entry = Entry(
+        "main",
+        (TensorSpec("x", (2, 3), "float32"), TensorSpec("n", (4,), "int64")),
+        (TensorSpec("y", (2, 5), "float32"), TensorSpec("m", (4,), "int64")),
+        ("weight",),
+    )
+    path = tmp_path_factory.mktemp("packages") / "mixed"
+    return write_package(path, block.get(), entry, {"weight": tvm.runtime.tensor(WEIGHT)})
+
+
+WEIGHT = np.linspace(-1, 1, 15, dtype="float32").reshape(3, 5)
+
+
+@pytest.fixture(scope="session")
+def echo(tmp_path_factory: pytest.TempPathFactory) -> Package:
+    """Returns its inputs: an array of each element type, a scalar and an empty array; and one relu."""
+    from tvm import relax
+
+    specs = [TensorSpec(f"in_{dtype}", (3, 2, 4), dtype) for dtype in DTYPES]
+    specs += [TensorSpec("in_scalar", (), "float32"), TensorSpec("in_empty", (0, 3), "int32")]
+    variables = [relax.Var(s.name, relax.TensorStructInfo(s.shape, s.dtype)) for s in specs]
+    block = relax.BlockBuilder()
+    with block.function("main", variables):
+        with block.dataflow():
+            relu = block.emit_output(relax.op.nn.relu(variables[DTYPES.index("float32")]))
+        block.emit_func_output(relax.Tuple([*variables, relu]))
+    outputs = tuple(dataclasses.replace(s, name=s.name.replace("in_", "out_")) for s in specs)
+    entry = Entry("main", tuple(specs), (*outputs, TensorSpec("relu", (3, 2, 4), "float32")), ())
+    return write_package(tmp_path_factory.mktemp("packages") / "echo", block.get(), entry, {})
+
+
+@pytest.fixture(scope="session")
+def symbolic(tmp_path_factory: pytest.TempPathFactory) -> Package:
+    """z = a + b for any common length, one tensor and no tuple."""
+    import tvm
+    from tvm import relax
+
+    n = tvm.tirx.Var("n", "int64")
+    a, b = (relax.Var(name, relax.TensorStructInfo((n,), "float32")) for name in "ab")
+    block = relax.BlockBuilder()
+    with block.function("main", [a, b]):
+        with block.dataflow():
+            z = block.emit_output(relax.op.add(a, b))
+        block.emit_func_output(z)
+    inputs = (TensorSpec("a", ("n",), "float32"), TensorSpec("b", ("n",), "float32"))
+    entry = Entry("main", inputs, (TensorSpec("z", ("n",), "float32"),), ())
+    return write_package(tmp_path_factory.mktemp("packages") / "symbolic", block.get(), entry, {})
+
+
+@pytest.fixture
+def arrays(mixed: Package) -> dict[str, np.ndarray[Any, Any]]:
+    return dict(random_inputs(mixed.manifest.entries[0].inputs, SEED))
+
+
+# ---- runs -------------------------------------------------------------------------------------
+
+
+def test_file_in_file_out(built: Built, mixed: Package, arrays: dict[str, Any], tmp_path: Path) -> None:
+    np.savez(tmp_path / "in.npz", **arrays)
+    done = built.run(
+        "--model",
+        mixed.path,
+        "--device=cpu",
+        "--input",
+        tmp_path / "in.npz",
+        "--output",
+        tmp_path / "out.npz",
+    )
+    assert done.code == 0, done.err
+    assert "host clock" in done.out
+    with np.load(tmp_path / "out.npz") as got:
+        assert list(got) == ["y", "m"]
+        np.testing.assert_allclose(got["y"], np.maximum(arrays["x"] @ WEIGHT, 0), rtol=1e-6, atol=1e-6)
+        assert got["m"].tolist() == (arrays["n"] * 2).tolist()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.npz", "out.npz"]
+
+
+def test_json_document(built: Built, mixed: Package, arrays: dict[str, Any], tmp_path: Path) -> None:
+    document = built.run(
+        "--model", mixed.path, "--seed", str(SEED), "--dry-run", "2", "--run-count", "3",
+        "--output", tmp_path / "out.npz", "--json",
+    ).json  # fmt: skip
+    assert document["schema"] == "adt.rtvm-run"
+    assert document["schema_version"] == 1
+    assert document["clock"] == "host-clock"
+    assert document["warmup_runs"] == 2
+    assert len(document["run_ms"]) == 3
+    assert document["load_ms"] > 0
+    assert document["seed"] == SEED
+    assert document["device"]["kind"] == "cpu"
+    assert document["device"]["name"]
+    assert document["runner"]["alignment"] == 64
+    assert "__TVMBackendAllocWorkspace" in document["runner"]["context_symbols"]
+    assert document["inputs"][0]["sha256"] == hashlib.sha256(arrays["x"].tobytes()).hexdigest()
+    with np.load(tmp_path / "out.npz") as got:
+        for output in document["outputs"]:
+            array = got[output["name"]]
+            assert output["shape"] == list(array.shape)
+            assert output["dtype"] == array.dtype.name
+            assert output["sha256"] == hashlib.sha256(array.tobytes()).hexdigest()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**64 - 1])
+def test_random_inputs_are_pythons(built: Built, echo: Package, seed: int) -> None:
+    document = built.run("--model", echo.path, "--seed", str(seed), "--json").json
+    want = random_inputs(echo.manifest.entries[0].inputs, seed)
+    assert [i["name"] for i in document["inputs"]] == list(want)
+    for given in document["inputs"]:
+        array = want[given["name"]]
+        assert given["dtype"] == array.dtype.name
+        assert given["sha256"] == hashlib.sha256(array.tobytes()).hexdigest(), given
+
+
+FORMS: dict[str, Callable[[Any], Any]] = {
+    "c-order": lambda a: a,
+    "fortran-order": lambda a: np.array(a, order="F"),
+    "big-endian": lambda a: a.astype(a.dtype.newbyteorder(">")),
+    "big-endian-fortran": lambda a: np.array(a, a.dtype.newbyteorder(">"), order="F"),
+}
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+def test_npz_round_trip(built: Built, echo: Package, tmp_path: Path, form: str) -> None:
+    entry = echo.manifest.entries[0]
+    inputs = random_inputs(entry.inputs, SEED)
+    given, got_file = tmp_path / "in.npz", tmp_path / "out.npz"
+    np.savez(given, **{name: FORMS[form](array) for name, array in inputs.items()})
+    done = built.run("--model", echo.path, "--input", given, "--output", got_file)
+    assert done.code == 0, done.err
+    with np.load(got_file) as got:
+        assert list(got) == [spec.name for spec in entry.outputs]
+        for name, array in inputs.items():
+            back = got[name.replace("in_", "out_")]
+            assert back.dtype == array.dtype
+            assert back.shape == array.shape
+            assert back.tobytes() == array.tobytes(), name
+
+
+def test_special_floats_survive(built: Built, echo: Package, tmp_path: Path) -> None:
+    inputs = dict(random_inputs(echo.manifest.entries[0].inputs, SEED))
+    special = np.zeros((3, 2, 4), "float64")
+    special.flat[:6] = [np.nan, np.inf, -np.inf, -0.0, 5e-324, np.finfo("float64").max]
+    inputs["in_float64"] = special
+    np.savez(tmp_path / "in.npz", **inputs)
+    built.run("--model", echo.path, "--input", tmp_path / "in.npz", "--output", tmp_path / "out.npz")
+    with np.load(tmp_path / "out.npz") as got:
+        assert got["out_float64"].tobytes() == special.tobytes()
+
+
+def test_symbolic_shapes_come_from_the_file(built: Built, symbolic: Package, tmp_path: Path) -> None:
+    for length in (1, 17):
+        a = np.arange(length, dtype="float32")
+        np.savez(tmp_path / "in.npz", a=a, b=a)
+        built.run("--model", symbolic.path, "--input", tmp_path / "in.npz", "--output", tmp_path / "out.npz")
+        with np.load(tmp_path / "out.npz") as got:
+            assert got["z"].tolist() == (a + a).tolist()
+
+
+def test_dump_meta(built: Built, mixed: Package) -> None:
+    meta = built.run("--model", mixed.path, "--dump-meta", "--json").json
+    assert meta["schema"] == "adt.rtvm-meta"
+    assert meta["entries"][0]["inputs"][0] == {"name": "x", "shape": [2, 3], "dtype": "float32"}
+    text = built.run("--model", mixed.path, "--dump-meta")
+    assert "x float32[2, 3]" in text.out
+
+
+def test_nothing_but_the_document_on_stdout_and_nothing_on_stderr(built: Built, mixed: Package) -> None:
+    done = built.run("--model", mixed.path, "--json")
+    json.loads(done.out)
+    assert done.err == ""
+
+
+def test_help_lists_every_option_and_exit_code(built: Built) -> None:
+    text = built.run("--help").out
+    for word in ("--model", "--device", "--input", "--output", "--dump-meta", "--dry-run", "--run-count",
+                 "--seed", "--entry", "--json", "--version"):  # fmt: skip
+        assert word in text
+    for code in (0, USAGE, PACKAGE, INPUT, RUN):
+        assert f"\n  {code}  " in text
+
+
+# ---- refusals: the command line ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ((), "no package given"),
+        (("--model",), "--model needs a value"),
+        (("--nonsense",), "unknown option --nonsense"),
+        (("--json=1", "--model", "x"), "--json takes no value"),
+        (("--model", "x", "--run-count", "0"), "--run-count"),
+        (("--model", "x", "--run-count", "1e3"), "'1e3'"),
+        (("--model", "x", "--dry-run", "-1"), "'-1'"),
+        (("--model", "x", "--seed", "18446744073709551616"), "--seed"),
+        (("--model", "x", "--device", "tpu"), "cpu or opencl"),
+    ],
+)
+def test_wrong_command_line(built: Built, arguments: tuple[str, ...], word: str) -> None:
+    built.run(*arguments).refused(USAGE, word, "--help")
+
+
+def test_unknown_entry(built: Built, mixed: Package) -> None:
+    built.run("--model", mixed.path, "--entry", "other").refused(USAGE, "no entry other", "It has: main")
+
+
+# ---- refusals: the package --------------------------------------------------------------------
+
+
+def test_no_package(built: Built, tmp_path: Path) -> None:
+    built.run("--model", tmp_path).refused(PACKAGE, "mod.json", "does not exist")
+
+
+def test_another_schema_version(built: Built, mixed: Package, tmp_path: Path) -> None:
+    package = mixed.changed(tmp_path / "p", schema_version=2)
+    built.run("--model", package.path).refused(PACKAGE, "schema version 2", "reads 1", "adt build-target")
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (lambda j: j.update(schema="adt.target-bundle"), ("schema is not adt.model-package",)),
+        (lambda j: j.pop("entries"), ("entries is missing",)),
+        (lambda j: j.update(surprise=1), ("surprise is not part of the schema",)),
+        (lambda j: j.update(alignment="64"), ("alignment is not a whole number",)),
+        (lambda j: j.update(alignment=True), ("alignment is not a whole number",)),
+        (lambda j: j["target"].update(machine=None), ("target.machine is not a string",)),
+        (lambda j: j["entries"][0]["inputs"][1].update(shape=[1.5]), ("inputs[1].shape holds",)),
+        (lambda j: j["entries"][0]["inputs"][0].update(shape=[-1]), ("negative extent",)),
+        (lambda j: j["entries"][0].update(params=[1]), ("params holds",)),
+        (lambda j: j["files"].pop("mod.so"), ("files does not list mod.so",)),
+        (lambda j: j["files"].update({"../x": j["files"]["mod.so"]}), ("files lists ../x",)),
+    ],
+)
+def test_wrong_field(
+    built: Built,
+    mixed: Package,
+    tmp_path: Path,
+    edit: Callable[[dict[str, Any]], Any],
+    words: tuple[str, ...],
+) -> None:
+    shutil.copytree(mixed.path, tmp_path / "p")
+    described = json.loads((mixed.path / MANIFEST).read_text())
+    edit(described)
+    (tmp_path / "p" / MANIFEST).write_text(json.dumps(described))
+    built.run("--model", tmp_path / "p").refused(PACKAGE, "mod.json: ", *words)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "not json", '{"schema": '])
+def test_manifest_that_is_no_json_object(built: Built, mixed: Package, tmp_path: Path, text: str) -> None:
+    shutil.copytree(mixed.path, tmp_path / "p")
+    (tmp_path / "p" / MANIFEST).write_text(text)
+    built.run("--model", tmp_path / "p").refused(PACKAGE, "JSON")
+
+
+def test_alignment(built: Built, mixed: Package, tmp_path: Path) -> None:
+    package = mixed.changed(tmp_path / "p", alignment=128)
+    built.run("--model", package.path).refused(PACKAGE, "128 bytes", "64", "adt build-target")
+
+
+def test_smaller_alignment_is_fine(built: Built, mixed: Package, tmp_path: Path) -> None:
+    assert built.run("--model", mixed.changed(tmp_path / "p", alignment=16).path).code == 0
+
+
+def test_machine(built: Built, mixed: Package, tmp_path: Path) -> None:
+    library = bytearray((mixed.path / LIBRARY).read_bytes())
+    struct.pack_into("<H", library, 18, 183)  # e_machine: EM_AARCH64
+    package = mixed.with_file(tmp_path / "p", LIBRARY, bytes(library))
+    built.run("--model", package.path).refused(PACKAGE, "is for AARCH64", "adt compile --for")
+
+
+def test_library_that_is_no_elf_file(built: Built, mixed: Package, tmp_path: Path) -> None:
+    package = mixed.with_file(tmp_path / "p", LIBRARY, b"MZ")
+    built.run("--model", package.path).refused(PACKAGE, "no ELF library")
+
+
+def test_context_symbols(built: Built, mixed: Package, tmp_path: Path) -> None:
+    tvm = PackageTvm("0.99", "0.9", ("__TVMBackendAllocWorkspace", "__TVMOfAnotherAge"))
+    package = mixed.changed(tmp_path / "p", tvm=tvm)
+    done = built.run("--model", package.path)
+    done.refused(PACKAGE, "TVM 0.99", "__TVMOfAnotherAge")
+    assert "__TVMBackendAllocWorkspace" not in done.err
+
+
+@pytest.mark.parametrize("name", [LIBRARY, PARAMS])
+def test_hash(built: Built, mixed: Package, tmp_path: Path, name: str) -> None:
+    shutil.copytree(mixed.path, tmp_path / "p")
+    with (tmp_path / "p" / name).open("ab") as file:
+        file.write(b"\0")
+    built.run("--model", tmp_path / "p").refused(PACKAGE, name, "sha256", "adt deploy")
+
+
+@pytest.mark.parametrize("name", [LIBRARY, PARAMS])
+def test_missing_file(built: Built, mixed: Package, tmp_path: Path, name: str) -> None:
+    shutil.copytree(mixed.path, tmp_path / "p")
+    (tmp_path / "p" / name).unlink()
+    built.run("--model", tmp_path / "p").refused(PACKAGE, name)
+
+
+def test_device_that_the_package_is_not_for(built: Built, mixed: Package) -> None:
+    built.run("--model", mixed.path, "--device", "opencl").refused(PACKAGE, "compiled for the device cpu")
+
+
+def test_device_that_the_runner_does_not_know(built: Built, mixed: Package, tmp_path: Path) -> None:
+    target = dataclasses.replace(mixed.manifest.target, device="npu", vdevices=("npu",))
+    built.run("--model", mixed.changed(tmp_path / "p", target=target).path).refused(
+        PACKAGE, "npu", "cpu, opencl"
+    )
+
+
+def test_device_that_is_not_there(built: Built, mixed: Package, tmp_path: Path) -> None:
+    target = dataclasses.replace(mixed.manifest.target, device="opencl", vdevices=("opencl",))
+    package = mixed.changed(tmp_path / "p", target=target)
+    blind = tmp_path / "no-opencl"  # a file of that name, no library: the search ends at it
+    blind.mkdir()
+    (blind / "libOpenCL.so").write_text("not a library")
+    done = built.run(
+        "--model", package.path, env={"LD_LIBRARY_PATH": str(blind), "OCL_ICD_VENDORS": str(blind)}
+    )
+    done.refused(PACKAGE, "opencl", "libOpenCL.so", "compile the model for cpu")
+
+
+def compiled_library(directory: Path, source: str) -> bytes:
+    (directory / "lib.c").write_text(source)
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-o", str(directory / "lib.so"), str(directory / "lib.c")], check=True
+    )
+    return (directory / "lib.so").read_bytes()
+
+
+def test_library_without_a_model(built: Built, mixed: Package, tmp_path: Path) -> None:
+    package = mixed.with_file(tmp_path / "p", LIBRARY, compiled_library(tmp_path, "int unused;"))
+    built.run("--model", package.path).refused(PACKAGE, "cannot load", "no Relax VM executable")
+
+
+def test_library_with_an_unknown_symbol(built: Built, mixed: Package, tmp_path: Path) -> None:
+    source = "extern int of_another_age; int* needs_it = &of_another_age;"
+    package = mixed.with_file(tmp_path / "p", LIBRARY, compiled_library(tmp_path, source))
+    built.run("--model", package.path).refused(PACKAGE, "cannot load", "of_another_age")
+
+
+def test_parameters_that_are_none(built: Built, mixed: Package, tmp_path: Path) -> None:
+    package = mixed.with_file(tmp_path / "p", PARAMS, b"what is this")
+    built.run("--model", package.path).refused(PACKAGE, PARAMS)
+
+
+def test_parameter_that_is_missing(built: Built, mixed: Package, tmp_path: Path) -> None:
+    package = mixed.with_entry(tmp_path / "p", params=("weight", "bias"))
+    built.run("--model", package.path).refused(PACKAGE, "no parameter bias")
+
+
+# ---- refusals: inputs and outputs -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (lambda a: a.pop("n"), ("input n is missing", "x float32[2, 3], n int64[4]")),
+        (lambda a: a.update(extra=a["x"]), ("no input extra",)),
+        (lambda a: a.update(x=a["x"].T), ("input x is float32[3, 2]", "takes float32[2, 3]")),
+        (lambda a: a.update(x=a["x"].ravel()), ("float32[6]",)),
+        (lambda a: a.update(x=a["x"].astype("float64")), ("float64[2, 3]", "takes float32[2, 3]")),
+        (lambda a: a.update(n=a["n"].astype("int32")), ("input n is int32[4]", "takes int64[4]")),
+    ],
+)
+def test_inputs_that_do_not_fit(
+    built: Built, mixed: Package, arrays: dict[str, Any], tmp_path: Path, edit: Any, words: tuple[str, ...]
+) -> None:
+    edit(arrays)
+    np.savez(tmp_path / "in.npz", **arrays)
+    built.run("--model", mixed.path, "--input", tmp_path / "in.npz").refused(INPUT, *words)
+
+
+def test_one_symbol_is_one_length(built: Built, symbolic: Package, tmp_path: Path) -> None:
+    np.savez(tmp_path / "in.npz", a=np.zeros(3, "float32"), b=np.zeros(4, "float32"))
+    built.run("--model", symbolic.path, "--input", tmp_path / "in.npz").refused(
+        INPUT, "input b", "float32[n]"
+    )
+
+
+def test_no_random_values_for_a_symbolic_shape(built: Built, symbolic: Package) -> None:
+    built.run("--model", symbolic.path).refused(INPUT, "symbolic dimension n", "--input")
+
+
+def npy(header: str, data: bytes = b"", version: tuple[int, int] = (1, 0)) -> bytes:
+    """A .npy file with any header text."""
+    size = struct.pack("<H" if version[0] == 1 else "<I", len(header))
+    return b"\x93NUMPY" + bytes(version) + size + header.encode() + data
+
+
+def archive(content: bytes, name: str = "x.npy", **edits: Any) -> bytes:
+    """A stored zip with one member; *edits* overwrite fields of its headers, by (signature, offset, format)."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        file.writestr(name, content)
+    data = bytearray(buffer.getvalue())
+    for field, value in edits.items():
+        signature, offset, form = FIELDS[field]
+        struct.pack_into(form, data, data.index(signature) + offset, value)
+    return bytes(data)
+
+
+CENTRAL, END = b"PK\x01\x02", b"PK\x05\x06"
+FIELDS = {
+    "flags": (CENTRAL, 8, "<H"),
+    "method": (CENTRAL, 10, "<H"),
+    "crc": (CENTRAL, 16, "<I"),
+    "stored_size": (CENTRAL, 20, "<I"),
+    "plain_size": (CENTRAL, 24, "<I"),
+    "name_length": (CENTRAL, 28, "<H"),
+    "extra_length": (CENTRAL, 30, "<H"),
+    "offset": (CENTRAL, 42, "<I"),
+    "members": (END, 10, "<H"),
+    "directory": (END, 16, "<I"),
+}
+GOOD = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", bytes(24))
+
+
+def compressed() -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, x=np.zeros((2, 3), "float32"))
+    return buffer.getvalue()
+
+
+def saved(**arrays: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def twice() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file, pytest.warns(UserWarning, match="Duplicate"):
+        file.writestr("x.npy", GOOD)
+        file.writestr("x.npy", GOOD)
+    return buffer.getvalue()
+
+
+def with_shape(shape: str) -> bytes:
+    return archive(npy(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}"))
+
+
+BAD_FILES: dict[str, tuple[Callable[[], bytes], str]] = {
+    "empty": (lambda: b"", "is no .npz file"),
+    "text": (lambda: b"hello" * 100, "is no .npz file"),
+    "npy without a zip": (lambda: GOOD, "is no .npz file"),
+    "truncated": (lambda: saved(x=np.zeros((2, 3), "float32"))[:-10], "is no .npz file, or is truncated"),
+    "cut at the front": (lambda: saved(x=np.zeros((2, 3), "float32"))[64:], "damaged"),
+    "compressed": (compressed, "which is compressed"),
+    "encrypted": (lambda: archive(GOOD, flags=1), "which is encrypted"),
+    "other method": (lambda: archive(GOOD, method=99), "which is compressed"),
+    "checksum": (lambda: archive(GOOD, crc=1), "checksum"),
+    "huge stored size": (lambda: archive(GOOD, stored_size=0xFFFFFFF0, plain_size=0xFFFFFFF0), "truncated"),
+    "zip64 sizes without the field": (
+        lambda: archive(GOOD, stored_size=0xFFFFFFFF, plain_size=0xFFFFFFFF), "truncated or damaged"
+    ),
+    "two sizes": (lambda: archive(GOOD, plain_size=7), "sizes of x.npy"),
+    "name beyond the end": (lambda: archive(GOOD, name_length=0xFFFF), "truncated"),
+    "extra field beyond the end": (lambda: archive(GOOD, extra_length=0xFFFF), "truncated"),
+    "offset beyond the end": (lambda: archive(GOOD, offset=0xFFFFFFF0), "truncated"),
+    "directory beyond the end": (lambda: archive(GOOD, directory=0xFFFFFFF0), "truncated"),
+    "more members than there are": (lambda: archive(GOOD, members=9), "damaged"),
+    "same name twice": (twice, "x.npy twice"),
+    "member that is no array": (lambda: archive(b"hello", name="readme.txt"), "readme.txt, which is no array"),
+    "member that is not npy": (lambda: archive(b"hello world, hello"), "not in the npy format"),
+    "npy cut in its header": (lambda: archive(GOOD[:40]), "truncated"),
+    "npy cut in its data": (lambda: archive(GOOD[:-1]), "holds 23 bytes"),
+    "npy with more data": (lambda: archive(GOOD + b"\0"), "holds 25 bytes"),
+    "npy of version 9": (lambda: archive(npy("{}", version=(9, 0))), "npy version 9"),
+    "npy with a huge header": (lambda: archive(b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + bytes(8)), "truncated"),
+    "header without fields": (lambda: archive(npy("{}")), "incomplete header"),
+    "header that is no dictionary": (lambda: archive(npy("import os")), "damaged header"),
+    "extent beyond memory": (lambda: with_shape("(9999999999999999999, 2)"), "extent beyond any memory"),
+    "extents beyond memory": (lambda: with_shape("(" + "100000000000000000, " * 4 + ")"), "fits into memory"),
+    "empty array with a huge extent": (
+        lambda: with_shape("(0, 100000000000000000, 100000000000000000)"), "fits into memory"
+    ),
+    "negative extent": (lambda: with_shape("(-1, 2)"), "damaged header"),
+    "unclosed shape": (lambda: with_shape("(2, 3"), "damaged header"),
+    "too many dimensions": (lambda: with_shape("(" + "1," * 100 + ")"), "too many dimensions"),
+    "strings": (lambda: saved(x=np.array(["a", "b"])), "element type <U1"),
+    "structure": (lambda: saved(x=np.zeros(2, [("a", "f4")])), "structured element type"),
+    "complex": (lambda: saved(x=np.zeros(2, "complex64")), "element type <c8"),
+    "objects": (lambda: saved(x=np.array([{}, None], dtype=object)), "element type |O"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", list(BAD_FILES))
+def test_bad_input_file(built: Built, mixed: Package, tmp_path: Path, case: str) -> None:
+    make, words = BAD_FILES[case]
+    (tmp_path / "in.npz").write_bytes(make())
+    built.run("--model", mixed.path, "--input", tmp_path / "in.npz").refused(INPUT, words)
+
+
+def test_archive_made_for_these_tests_is_good(built: Built, symbolic: Package, tmp_path: Path) -> None:
+    # So that the cases above fail for what they change, not for how they are made.
+    one = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", bytes(8))
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        file.writestr("a.npy", one)
+        file.writestr("b.npy", one)
+    (tmp_path / "in.npz").write_bytes(buffer.getvalue())
+    assert built.run("--model", symbolic.path, "--input", tmp_path / "in.npz").code == 0
+
+
+class Unseekable(io.BytesIO):
+    """A pipe: zipfile then writes sizes and checksums after the data."""
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        raise OSError("a pipe")
+
+    def seek(self, *_: Any) -> int:
+        raise OSError("a pipe")
+
+
+def test_archive_written_to_a_pipe(built: Built, symbolic: Package, tmp_path: Path) -> None:
+    stream = Unseekable()
+    np.savez(stream, a=np.ones(2, "float32"), b=np.ones(2, "float32"))
+    (tmp_path / "in.npz").write_bytes(stream.getvalue())
+    done = built.run(
+        "--model", symbolic.path, "--input", tmp_path / "in.npz", "--output", tmp_path / "out.npz"
+    )
+    assert done.code == 0, done.err
+    with np.load(tmp_path / "out.npz") as got:
+        assert got["z"].tolist() == [2, 2]
+
+
+def test_missing_input_file(built: Built, mixed: Package, tmp_path: Path) -> None:
+    built.run("--model", mixed.path, "--input", tmp_path / "none.npz").refused(
+        INPUT, "cannot read", "none.npz"
+    )
+
+
+def test_output_that_cannot_be_written(built: Built, mixed: Package, tmp_path: Path) -> None:
+    built.run("--model", mixed.path, "--output", tmp_path / "none" / "out.npz").refused(INPUT, "cannot write")
+    (tmp_path / "taken").mkdir()
+    built.run("--model", mixed.path, "--output", tmp_path / "taken").refused(INPUT, "cannot write")
+    assert [p.name for p in tmp_path.iterdir()] == ["taken"]
+
+
+def test_full_stdout(built: Built) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [str(built.rtvm), "--version"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == INPUT
+    assert "cannot write to stdout" in done.stderr
+
+
+# ---- failures of the model --------------------------------------------------------------------
+
+
+def test_outputs_that_mod_json_does_not_describe(built: Built, mixed: Package, tmp_path: Path) -> None:
+    y, m = mixed.manifest.entries[0].outputs
+    fewer = mixed.with_entry(tmp_path / "fewer", outputs=(y,))
+    built.run("--model", fewer.path).refused(RUN, "returned 2 tensors", "describes 1")
+    other = mixed.with_entry(tmp_path / "other", outputs=(y, dataclasses.replace(m, shape=(5,))))
+    built.run("--model", other.path).refused(RUN, "output m is int64[4]", "says int64[5]")
+
+
+def test_arguments_that_mod_json_does_not_describe(built: Built, mixed: Package, tmp_path: Path) -> None:
+    package = mixed.with_entry(tmp_path / "p", params=())
+    built.run("--model", package.path).refused(RUN, "cannot set the inputs")

@@ -1,0 +1,85 @@
+"""The generator of random inputs.
+
+tests/integration/test_cpp_runner.py compares the C++ copy with it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from adt.bench.random_inputs import random_inputs
+from adt.errors import InputError
+from adt.model.package import TensorSpec
+
+DTYPES = (
+    "float16", "float32", "float64", "int8", "int16", "int32", "int64",
+    "uint8", "uint16", "uint32", "uint64", "bool",
+)  # fmt: skip
+
+
+def splitmix64(state: int, count: int) -> list[int]:
+    """Vigna's sequential splitmix64, as the published algorithm states it."""
+    mask = (1 << 64) - 1
+    words = []
+    for _ in range(count):
+        state = (state + 0x9E3779B97F4A7C15) & mask
+        z = state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+        words.append(z ^ (z >> 31))
+    return words
+
+
+def fnv1a64(text: str) -> int:
+    value = 0xCBF29CE484222325
+    for byte in text.encode():
+        value = ((value ^ byte) * 0x100000001B3) & ((1 << 64) - 1)
+    return value
+
+
+def test_values_are_the_published_sequence() -> None:
+    # A stream is splitmix64 seeded with one (unstepped) mix of seed + hash of the name.
+    z = (7 + fnv1a64("größe")) & ((1 << 64) - 1)
+    stream = splitmix64((z - 0x9E3779B97F4A7C15) & ((1 << 64) - 1), 1)[0]
+    words = splitmix64(stream, 6)
+    got = random_inputs([TensorSpec("größe", (2, 3), "float64")], 7)["größe"]
+    assert got.tolist() == [
+        [(w >> 11) * 2.0**-53 for w in words[:3]],
+        [(w >> 11) * 2.0**-53 for w in words[3:]],
+    ]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_type_shape_and_range(dtype: str) -> None:
+    array = random_inputs([TensorSpec("x", (64, 64), dtype)], 3)["x"]
+    assert array.dtype == np.dtype(dtype)
+    assert array.shape == (64, 64)
+    values = array.astype("float64")
+    top = 1 if dtype.startswith("float") else 2 if dtype == "bool" else 100
+    assert values.min() >= 0
+    assert values.max() < top
+    assert abs(values.mean() - (top - (0 if dtype.startswith("float") else 1)) / 2) < top * 0.03
+    assert len(np.unique(values)) > (1 if dtype == "bool" else 90)
+
+
+def test_a_stream_depends_on_name_and_seed_only() -> None:
+    one, two = TensorSpec("a", (4,), "float32"), TensorSpec("b", (4,), "float32")
+    both = random_inputs([one, two], 1)
+    swapped = random_inputs([two, one], 1)
+    assert list(swapped) == ["b", "a"]
+    assert both["a"].tolist() == swapped["a"].tolist()
+    assert both["a"].tolist() != both["b"].tolist()
+    assert both["a"].tolist() != random_inputs([one], 2)["a"].tolist()
+
+
+def test_largest_seed_scalar_and_empty_shape() -> None:
+    got = random_inputs([TensorSpec("s", (), "int32"), TensorSpec("e", (0, 3), "float32")], 2**64 - 1)
+    assert got["s"].shape == ()
+    assert got["e"].shape == (0, 3)
+
+
+@pytest.mark.parametrize("spec", [TensorSpec("x", ("n", 3), "float32"), TensorSpec("x", (3,), "complex64")])
+def test_what_has_no_random_values_is_refused(spec: TensorSpec) -> None:
+    with pytest.raises(InputError, match="x"):
+        random_inputs([spec], 0)
