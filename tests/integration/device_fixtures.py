@@ -1,0 +1,137 @@
+"""Real devices for the tests: a real adb server of our own and virtual devices behind it.
+
+Import the fixtures by name; nothing here touches the user's adb server, keys or state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from adt.device import adb, selection
+from adt.device.device import Device
+from adt.device.virtual import emulator, faults
+from adt.host.cache import cache_dir
+
+
+def free_port() -> int:
+    """A TCP port that nothing listens on just now."""
+    with socket.create_server(("127.0.0.1", 0)) as plug:
+        port: int = plug.getsockname()[1]
+        return port
+
+
+@dataclass
+class Rack:
+    """Virtual devices behind one adb server; all of it ends with the test module."""
+
+    state: Path
+    _names: list[str] = field(default_factory=list)
+
+    def start(self, name: str, *, data_size: str | None = None, fault: str = "") -> Device:
+        """Start a virtual device (fresh unless it was started before) and connect it."""
+        info = self.boot(name, data_size=data_size, fault=fault)
+        selection.connect(info.serial)
+        return selection.select(info.serial)
+
+    def boot(
+        self, name: str, *, data_size: str | None = None, fault: str = "", port: int | None = None
+    ) -> emulator.EmulatorInfo:
+        """Start a virtual device without connecting it."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(faults.VARIABLE, fault)
+            info = emulator.start(name, port=port, data_size=data_size)
+        self._names.append(name)
+        return info
+
+    def stop(self, name: str) -> None:
+        """Stop it for good, and make the adb server forget it."""
+        info = emulator.stop(name)
+        self._names.remove(name)
+        selection.disconnect(info.serial)
+
+    def kill(self, name: str) -> emulator.EmulatorInfo:
+        """The device dies; its /data stays and adb notices by itself."""
+        info = emulator.stop(name)
+        self._names.remove(name)
+        return info
+
+    def stop_all(self) -> None:
+        """Stop every device."""
+        for name in list(self._names):
+            self.stop(name)
+
+
+@pytest.fixture(scope="module")
+def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
+    """An empty rack with an adb server, HOME and state directory of its own."""
+    home = tmp_path_factory.mktemp("home")
+    cache = cache_dir()  # downloads are shared with other runs; everything else is ours
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_SERIAL", "ADB_VENDOR_KEYS"):
+            patch.delenv(name, raising=False)
+        patch.setenv("ADT_CACHE_DIR", str(cache))
+        patch.setenv("HOME", str(home))
+        patch.setenv("XDG_STATE_HOME", str(home / "state"))
+        patch.setenv("ANDROID_ADB_SERVER_PORT", str(free_port()))
+        patch.setenv("ADB_MDNS", "0")
+        found = Rack(home / "state")
+        try:
+            yield found
+        finally:
+            found.stop_all()
+            subprocess.run([adb.find_adb().path, "kill-server"], check=False, capture_output=True)
+
+
+@pytest.fixture
+def only(rack: Rack) -> Iterator[Callable[..., Device]]:
+    """Start devices that are gone again after the test."""
+    yield rack.start
+    rack.stop_all()
+
+
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 15) -> None:
+    """Poll until *condition* holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"did not happen: {what}"
+        time.sleep(0.05)
+
+
+def processes(device: Device) -> list[str]:
+    """The command lines that run on the device, our own ``ps`` and the device's daemon left out."""
+    rows = device.shell(["ps", "-A", "-o", "ARGS"]).out.splitlines()[1:]
+    return [row.strip() for row in rows if " -o ARGS" not in row and "adt.device.virtual" not in row]
+
+
+def entries(device: Device, directory: str) -> list[str]:
+    """Names in a directory of the device; none when it does not exist."""
+    return device.script('ls "$1" 2>/dev/null', directory, check=False).out.split()
+
+
+@contextlib.contextmanager
+def child(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Run Python *code* in a process of its own (to be interrupted); it is gone afterwards."""
+    import sys
+
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()

@@ -1,0 +1,354 @@
+"""Deploying and running on a real virtual device through the real adb, with stand-in payloads.
+
+The payloads are small files with valid manifests and a script in place of rtvm;
+a real model's way is tested with the whole chain.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from device_fixtures import Rack, child, entries, processes, rack, wait_for
+
+from adt.device import deploy as deploying
+from adt.device import selection
+from adt.device.deploy import DeployReport, deploy
+from adt.device.device import Device
+from adt.device.runner import run_on_device
+from adt.errors import (
+    DeviceError,
+    DeviceFull,
+    DeviceNotReady,
+    InputError,
+    MismatchError,
+    NoDevice,
+    PackageError,
+    RunError,
+)
+from adt.model.package import ModelPackage
+from adt.target.bundle import TargetBundle
+from standin_payload import make_bundle, make_package
+
+__all__ = ["rack"]
+
+BASE = "/data/local/tmp/adt/tester"
+X = {"x": np.arange(4, dtype=np.float32).reshape(1, 4)}
+
+
+@pytest.fixture
+def phone(rack: Rack) -> Iterator[Device]:
+    """One virtual device with nothing of ours on it."""
+    device = rack.start("phone")
+    device.shell(["rm", "-rf", "/data/local/tmp/adt"])
+    yield device
+    rack.stop_all()
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> TargetBundle:
+    return make_bundle(tmp_path / "bundle", {"lib/large one.so": b"large" * 100_000})
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> ModelPackage:
+    return make_package(tmp_path / "package")
+
+
+def put(device: Device, bundle: TargetBundle, package: ModelPackage | None) -> DeployReport:
+    return deploy(device, bundle, package, user="tester")
+
+
+def runs(device: Device, report: DeployReport) -> bool:
+    """Whether the deployment still answers with what it is given."""
+    result = run_on_device(device, report.deployment, inputs=X, timeout=60)
+    return bool(np.array_equal(result.outputs["x"], X["x"]))
+
+
+def test_a_deployment_runs_and_the_second_one_sends_nothing(
+    phone: Device, bundle: TargetBundle, package: ModelPackage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[tuple[str, int, int]] = []
+    first = deploy(phone, bundle, package, user="tester", progress=lambda *step: steps.append(step))
+    assert len(first.sent_files) == 6
+    total = sum(
+        path.stat().st_size for path in (*bundle.path.rglob("*"), *package.path.rglob("*")) if path.is_file()
+    )
+    assert first.sent_bytes == total - (bundle.path / "bundle.json").stat().st_size
+    assert steps[-1][1:] == (first.sent_bytes, first.sent_bytes)
+    assert runs(phone, first)
+
+    def no_sync(*_: object, **__: object) -> None:
+        raise AssertionError("a second deploy opened a connection for files")
+
+    monkeypatch.setattr(Device, "sync", no_sync)
+    second = put(phone, bundle, package)
+    assert (second.sent_bytes, second.sent_files, len(second.reused_files)) == (0, (), 6)
+    assert second.deployment == first.deployment
+
+
+def test_only_the_changed_file_is_sent(phone: Device, bundle: TargetBundle, package: ModelPackage) -> None:
+    old = put(phone, bundle, package)
+    changed = make_package(package.path, params=b"other params of another length")
+    new = put(phone, bundle, changed)
+    assert set(new.sent_files) == {"model/mod.params", "model/mod.json"}  # mod.json names the other's sha256
+    assert runs(phone, new)
+    assert runs(phone, old), "the older deployment is still whole"
+
+    only_library = make_bundle(bundle.path, {"lib/large one.so": b"small"})
+    report = put(phone, only_library, changed)
+    assert report.sent_files == ("lib/large one.so",)
+    assert report.sent_bytes == 5
+
+
+def test_files_are_where_and_what_they_should_be(
+    phone: Device, bundle: TargetBundle, package: ModelPackage, tmp_path: Path
+) -> None:
+    there = put(phone, bundle, package).deployment.directory
+    assert sorted(entries(phone, f"{there}/model")) == ["mod.json", "mod.params", "mod.so"]
+    phone.pull(f"{there}/lib/large one.so", tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == bundle.file("lib/large one.so").read_bytes()
+    assert entries(phone, f"{BASE}/tmp") == []
+    phone.shell(["test", "-x", f"{there}/bin/rtvm"])
+
+
+def test_a_bundle_alone_can_be_deployed(phone: Device, bundle: TargetBundle) -> None:
+    assert put(phone, bundle, None).deployment.name == "bundle-linux-aarch64"
+
+
+@pytest.mark.parametrize("damage", ["echo bad >", "rm -f", ": >"])
+def test_a_damaged_store_entry_is_sent_again(
+    phone: Device, bundle: TargetBundle, package: ModelPackage, damage: str
+) -> None:
+    first = put(phone, bundle, package)
+    entry = f"{BASE}/store/{bundle.manifest.files['lib/libone.so'].sha256}"
+    phone.script(f'chmod 755 "$1"; {damage} "$1"', entry)
+    again = put(phone, bundle, package)
+    assert again.sent_files == ("lib/libone.so",)
+    assert again.mended_files == (() if damage.startswith("rm") else ("lib/libone.so",))
+    assert again.deployment == first.deployment
+    assert put(phone, bundle, package).sent_bytes == 0
+
+
+def test_a_lost_link_is_made_again_without_sending(
+    phone: Device, bundle: TargetBundle, package: ModelPackage
+) -> None:
+    report = put(phone, bundle, package)
+    phone.shell(["rm", f"{report.deployment.directory}/bin/rtvm"])
+    assert put(phone, bundle, package).sent_bytes == 0
+    assert runs(phone, report)
+
+
+def test_two_users_do_not_share(phone: Device, bundle: TargetBundle, package: ModelPackage) -> None:
+    put(phone, bundle, package)
+    other = deploy(phone, bundle, package, user="other/../one")
+    assert other.sent_bytes > 0
+    assert other.deployment.base == "/data/local/tmp/adt/other____one"
+
+
+def test_what_does_not_fit_is_not_sent(phone: Device, bundle: TargetBundle, package: ModelPackage) -> None:
+    wrong = replace(package, manifest=replace(package.manifest, alignment=64))
+    with pytest.raises(MismatchError):
+        put(phone, bundle, wrong)
+    assert entries(phone, BASE) == []
+
+
+def test_a_file_that_changed_since_its_manifest_does_not_count(
+    phone: Device, bundle: TargetBundle, package: ModelPackage
+) -> None:
+    old = put(phone, bundle, package)
+    fresh = make_package(package.path, library=b"new library")
+    fresh.files[0].write_bytes(b"tampered with")
+    with pytest.raises(PackageError, match=r"mod\.so is not the file"):
+        put(phone, bundle, fresh)
+    assert runs(phone, old)
+    assert entries(phone, f"{BASE}/tmp") == []
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["seen before", "seen while sending"])
+def test_a_full_device_loses_nothing(rack: Rack, tmp_path: Path, told: bool) -> None:
+    device = rack.start("small", data_size="4m")
+    try:
+        bundle, package = make_bundle(tmp_path / "b"), make_package(tmp_path / "p")
+        old = put(device, bundle, package)
+        large = make_bundle(tmp_path / "b", {"lib/huge.so": bytes(8 << 20)})
+        with pytest.raises(DeviceFull) as caught:
+            if told:
+                put(device, large, package)
+            else:
+                payload = deploying.payload_of(large, package)
+                todo = deploying.plan(payload, deploying.inspect(device, payload, BASE))
+                deploying.apply(device, replace(todo, free=None), BASE)
+        assert "free" in caught.value.what
+        assert "rm -rf" in caught.value.remedy
+        assert runs(device, old)
+        assert entries(device, f"{BASE}/tmp") == []
+        assert put(device, bundle, package).sent_bytes == 0
+    finally:
+        rack.stop_all()
+
+
+def test_a_device_that_dies_while_files_are_sent_keeps_the_old_deployment(rack: Rack, tmp_path: Path) -> None:
+    device = rack.start("mortal")
+    bundle, package = make_bundle(tmp_path / "b"), make_package(tmp_path / "p")
+    old = put(device, bundle, package)
+    larger = make_bundle(tmp_path / "b", {"lib/huge.so": b"huge" * (4 << 20)})
+    killed = []
+
+    def die(_: str, done: int, __: int) -> None:
+        if not killed and done > 1 << 20:
+            killed.append(rack.kill("mortal"))
+
+    try:
+        with pytest.raises((DeviceError, DeviceNotReady, NoDevice)):
+            deploy(device, larger, package, user="tester", progress=die)
+        assert killed
+        info = rack.boot("mortal", port=killed[0].port)
+        back = selection.select(info.serial)
+        assert runs(back, old)
+        new = put(back, larger, package)
+        assert new.sent_files == ("lib/huge.so",)
+        assert entries(back, f"{BASE}/tmp") == [], "what the dead push left is removed"
+        assert runs(back, new)
+    finally:
+        rack.stop_all()
+
+
+def test_a_cable_pulled_while_files_are_sent_keeps_the_old_deployment(rack: Rack, tmp_path: Path) -> None:
+    """The transport is cut (a fault of the virtual device), the device itself lives on."""
+    device = rack.start("loose", fault=f"drop_after={3 << 20}")
+    try:
+        bundle, package = make_bundle(tmp_path / "b"), make_package(tmp_path / "p")
+        old = put(device, bundle, package)
+        larger = make_bundle(tmp_path / "b", {"lib/huge.so": b"huge" * (4 << 20)})
+        with pytest.raises((DeviceError, DeviceNotReady, NoDevice)):
+            put(device, larger, package)
+        device = selection.select(device.serial)
+        assert runs(device, old)
+        wait_for(lambda: entries(device, f"{BASE}/tmp") == [], "the dead push's files are removed")
+    finally:
+        rack.stop_all()
+
+
+PUSH = """
+import sys, time
+from pathlib import Path
+from adt.device import selection
+from adt.device.deploy import deploy
+from adt.model.package import load_package
+from adt.target.bundle import load_bundle
+
+def slow(name, done, total):
+    print(name, done, flush=True)
+    time.sleep(0.2)
+
+deploy(selection.select(sys.argv[1]), load_bundle(Path(sys.argv[2])), load_package(Path(sys.argv[3])),
+       user="tester", progress=slow)
+"""
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGKILL])
+def test_adt_killed_while_it_sends_leaves_no_trace(
+    phone: Device, tmp_path: Path, package: ModelPackage, sig: signal.Signals
+) -> None:
+    bundle = make_bundle(tmp_path / "b")
+    old = put(phone, bundle, package)
+    larger = make_bundle(tmp_path / "b", {"lib/huge.so": b"huge" * (4 << 20)})
+    with child(PUSH, phone.serial, str(larger.path), str(package.path)) as sending:
+        assert sending.stdout is not None
+        assert "huge" in sending.stdout.readline()
+        assert entries(phone, f"{BASE}/tmp") != []
+        sending.send_signal(sig)
+        assert sending.wait(30) != 0
+    wait_for(lambda: entries(phone, f"{BASE}/tmp") == [], "the dead push's files are removed")
+    assert not [line for line in processes(phone) if "adt" in line]
+    assert runs(phone, old)
+    assert put(phone, larger, package).sent_files == ("lib/huge.so",)
+
+
+def test_a_run_brings_outputs_back_and_leaves_no_directory(
+    phone: Device, bundle: TargetBundle, package: ModelPackage
+) -> None:
+    deployment = put(phone, bundle, package).deployment
+    arrays = {"x": X["x"], "file": np.array(3, np.int64), "a:b": np.zeros((0, 2), np.float16)}
+    result = run_on_device(phone, deployment, inputs=arrays, timeout=60)
+    assert result.outputs.keys() == arrays.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(result.outputs[name], array)
+        assert result.outputs[name].dtype == array.dtype
+    assert result.report["standin"] is True
+    assert result.report["cwd"].startswith(f"{BASE}/runs/")
+    assert result.report["libraries"] == f"{deployment.directory}/lib"
+    assert entries(phone, f"{BASE}/runs") == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "kind", "message", "remedy"),
+    [
+        ("fit", MismatchError, "another module ABI", "compile it again"),
+        ("input", InputError, "wrong shape", "give 1x4"),
+        ("fail", RunError, "out of luck", ""),
+        ("segv", RunError, "SIGSEGV", "logcat"),
+        ("mute", RunError, "report", ""),
+        ("silent", RunError, "report", ""),
+    ],
+)
+def test_a_failed_run_says_what_rtvm_said_and_leaves_nothing(
+    phone: Device,
+    bundle: TargetBundle,
+    package: ModelPackage,
+    entry: str,
+    kind: type[Exception],
+    message: str,
+    remedy: str,
+) -> None:
+    deployment = put(phone, bundle, package).deployment
+    with pytest.raises(kind, match=message) as caught:
+        run_on_device(phone, deployment, inputs=X, entry=entry, timeout=60)
+    assert remedy in caught.value.remedy  # type: ignore[attr-defined]
+    assert entries(phone, f"{BASE}/runs") == []
+
+
+def test_a_run_that_takes_too_long_is_ended(
+    phone: Device, bundle: TargetBundle, package: ModelPackage
+) -> None:
+    deployment = put(phone, bundle, package).deployment
+    with pytest.raises(DeviceError, match="longer than 2 s"):
+        run_on_device(phone, deployment, inputs=X, entry="hang", timeout=2)
+    assert not [line for line in processes(phone) if "4321" in line]
+    assert entries(phone, f"{BASE}/runs") == []
+
+
+RUN = """
+import sys
+from adt.device import selection
+from adt.device.deploy import Deployment
+from adt.device.runner import run_on_device
+import numpy as np
+run_on_device(selection.select(sys.argv[1]), Deployment(*sys.argv[1:5]), inputs={"x": np.zeros(1)}, entry="hang")
+"""
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGKILL])
+def test_a_killed_run_leaves_neither_process_nor_directory(
+    phone: Device, bundle: TargetBundle, package: ModelPackage, sig: signal.Signals
+) -> None:
+    d = put(phone, bundle, package).deployment
+    with child(RUN, d.serial, d.name, d.digest, d.base) as running:
+        wait_for(lambda: any("4321" in line for line in processes(phone)), "the run has started")
+        running.send_signal(sig)
+        assert running.wait(30) != 0
+    wait_for(lambda: not any("4321" in line for line in processes(phone)), "the program is ended")
+    wait_for(lambda: entries(phone, f"{BASE}/runs") == [], "the run's directory is removed")
+
+
+def test_a_stopped_device_makes_a_run_fail(rack: Rack, bundle: TargetBundle, package: ModelPackage) -> None:
+    device = rack.start("brief")
+    deployment = put(device, bundle, package).deployment
+    rack.stop("brief")
+    with pytest.raises((NoDevice, DeviceNotReady, DeviceError)):
+        run_on_device(device, deployment, inputs=X, timeout=30)

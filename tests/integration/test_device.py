@@ -1,0 +1,323 @@
+"""Choosing a device and working on it: the real adb, real virtual devices."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from device_fixtures import Rack, child, entries, only, processes, rack, wait_for
+
+from adt.device import adb, selection
+from adt.device.device import Device
+from adt.device.workspace import workspace
+from adt.errors import AmbiguousDevice, DeviceError, DeviceFull, DeviceNotReady, NoDevice
+
+__all__ = ["only", "rack"]
+
+
+@pytest.fixture
+def phone(rack: Rack) -> Iterator[Device]:
+    """One virtual device, the only one."""
+    yield rack.start("phone")
+    rack.stop_all()
+
+
+def test_without_a_device_the_error_says_how_to_get_one(rack: Rack) -> None:
+    assert selection.listing() == ()
+    with pytest.raises(NoDevice, match="no device") as caught:
+        selection.select()
+    assert "adt emulator start" in caught.value.remedy
+
+
+def test_the_only_device_is_taken_and_described(phone: Device) -> None:
+    found = selection.listing()
+    assert [(d.serial, d.state, d.transport) for d in found] == [(phone.serial, "device", "tcp")]
+    assert selection.select().serial == phone.serial
+    assert phone.platform == "linux-aarch64"
+    assert phone.facts.machine == "aarch64"
+    assert "virtual" in phone.facts.label
+
+
+def test_two_devices_need_a_serial(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = rack.start("one"), rack.start("two")
+    try:
+        with pytest.raises(AmbiguousDevice) as caught:
+            selection.select()
+        assert first.serial in caught.value.details
+        assert second.serial in caught.value.details
+        monkeypatch.setenv("ANDROID_SERIAL", second.serial)
+        assert selection.select().serial == second.serial
+        assert selection.select(first.serial).serial == first.serial
+        monkeypatch.delenv("ANDROID_SERIAL")
+        wrong = first.serial[:-1] + ("1" if first.serial[-1] != "1" else "2")
+        with pytest.raises(NoDevice) as unknown:
+            selection.select(wrong)
+        assert "Did you mean" in unknown.value.remedy
+        assert first.serial in unknown.value.details
+    finally:
+        rack.stop_all()
+
+
+def test_a_local_device_is_found_again_after_the_server_was_restarted(phone: Device) -> None:
+    subprocess.run([adb.find_adb().path, "kill-server"], check=True, capture_output=True)
+    assert selection.select(phone.serial).shell(["echo", "here"]).out == "here\n"
+
+
+def test_an_unauthorized_device_says_what_to_accept(rack: Rack) -> None:
+    info = rack.boot("locked", fault="reject")
+    try:
+        with pytest.raises(NoDevice, match="failed to authenticate"):
+            selection.connect(info.serial)
+        with pytest.raises(DeviceNotReady, match="unauthorized") as caught:
+            selection.select(info.serial)
+        assert "Allow USB debugging" in caught.value.remedy
+    finally:
+        rack.stop_all()
+
+
+def test_an_offline_device_says_how_to_reconnect(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "SETTLE_SECONDS", 0.5)
+    monkeypatch.setattr(selection, "RECONNECT_SECONDS", 0.5)
+    info = rack.boot("dark", fault="offline")
+    try:
+        asking = threading.Thread(target=_try_to_connect, args=(info.serial,))
+        asking.start()
+        wait_for(lambda: bool(selection.listing()), "the device is listed")
+        state = selection.listing()[0].state
+        with pytest.raises(DeviceNotReady, match=state) as caught:
+            selection.select()
+        assert state in ("offline", "connecting")
+        assert caught.value.remedy
+    finally:
+        rack.stop_all()
+        asking.join(30)
+        assert not asking.is_alive()
+
+
+def _try_to_connect(serial: str) -> None:
+    try:
+        selection.connect(serial)
+    except (NoDevice, DeviceError):
+        return
+
+
+def test_connecting_to_nothing_is_an_error(rack: Rack) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as plug:
+        port = plug.getsockname()[1]
+    with pytest.raises(NoDevice, match="cannot connect"):
+        selection.connect(f"127.0.0.1:{port}")
+
+
+def test_a_device_that_died_is_not_used(rack: Rack) -> None:
+    device = rack.start("mortal")
+    rack.kill("mortal")
+    with pytest.raises((NoDevice, DeviceNotReady)):
+        device.shell(["true"])
+    with pytest.raises((NoDevice, DeviceNotReady)):
+        selection.select(device.serial)
+    selection.disconnect(device.serial)
+
+
+HOSTILE = ["a b", "$(reboot)", "`x`", "it's", '"', "new\nline", "; exit 9", "*", "", "\\", "é"]
+
+
+def test_arguments_reach_the_program_as_they_are(phone: Device) -> None:
+    assert phone.shell(["printf", "%s|", *HOSTILE]).out == "|".join(HOSTILE) + "|"
+    assert phone.script('printf "%s|" "$@"', *HOSTILE).out == "|".join(HOSTILE) + "|"
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 126, 255])
+def test_exit_codes_and_both_streams_come_back(phone: Device, code: int) -> None:
+    done = phone.script("echo out; echo err >&2; exit $1", str(code), check=False)
+    assert (done.out, done.err, done.exit_code) == ("out\n", "err\n", code)
+
+
+def test_a_program_ended_by_a_signal_has_its_number(phone: Device) -> None:
+    assert phone.script("kill -SEGV $$", check=False).exit_code == 128 + signal.SIGSEGV
+
+
+def test_a_missing_program_is_an_error_with_its_words(phone: Device) -> None:
+    with pytest.raises(DeviceError, match="exit code 127") as caught:
+        phone.shell(["no-such-program"])
+    assert "no-such-program" in caught.value.details
+
+
+def test_a_program_reads_end_of_file(phone: Device) -> None:
+    assert phone.shell(["cat"]).out == ""
+
+
+def test_output_is_seen_while_the_command_runs(phone: Device) -> None:
+    """The second line only comes after the first one has been seen here."""
+    seen: list[bytes] = []
+
+    def sink(data: bytes) -> None:
+        seen.append(data)
+        if len(seen) == 1:
+            phone.shell(["touch", "/data/local/tmp/go"])
+
+    phone.script(
+        "echo first; while [ ! -e /data/local/tmp/go ]; do sleep 0.05; done; echo second", on_stdout=sink
+    )
+    assert b"".join(seen) == b"first\nsecond\n"
+
+
+def test_large_output_arrives_whole(phone: Device) -> None:
+    done = phone.script("head -c 3000000 /dev/zero; head -c 1000000 /dev/zero >&2")
+    assert (len(done.stdout), len(done.stderr)) == (3_000_000, 1_000_000)
+
+
+def test_a_timeout_leaves_no_remote_process(phone: Device) -> None:
+    with pytest.raises(DeviceError, match="longer than"):
+        phone.script("sleep 4321 & sleep 4321; wait", timeout=1)
+    assert not [line for line in processes(phone) if "4321" in line]
+
+
+def test_a_process_that_ignores_term_is_killed(phone: Device) -> None:
+    with pytest.raises(DeviceError, match="longer than"):
+        phone.script("trap '' TERM HUP; while :; do sleep 4322; done", timeout=1)
+    assert not [line for line in processes(phone) if "4322" in line]
+
+
+LONG = """
+import sys
+from adt.device import selection
+device = selection.select(sys.argv[1])
+device.script("echo started; trap '' HUP; sleep 4323 & sleep 4323; wait",
+              on_stdout=lambda data: print(data.decode(), end="", flush=True), timeout=None)
+"""
+
+
+def test_ctrl_c_ends_the_remote_command(phone: Device) -> None:
+    """HUP, all that adbd would send, is ignored by this command: only our own kill ends it."""
+    with child(LONG, phone.serial) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "started\n"
+        assert [line for line in processes(phone) if "4323" in line]
+        running.send_signal(signal.SIGINT)
+        assert running.wait(30) != 0
+        assert not [line for line in processes(phone) if "4323" in line]
+
+
+def test_files_come_back_as_they_went(phone: Device, tmp_path: Path) -> None:
+    data = os.urandom(300_001)
+    (tmp_path / "in").write_bytes(data)
+    (tmp_path / "in").chmod(0o755)
+    os.utime(tmp_path / "in", (1_600_000_000, 1_600_000_000))
+    remote = "/data/local/tmp/new dir/it's $(x).bin"
+    assert phone.push(tmp_path / "in", remote) == len(data)
+    with phone.sync(timeout=10, doing="asking") as sync:
+        found = sync.stat(remote)
+        assert not sync.stat("/data/local/tmp/nothing").exists
+    # the device's daemon copies the owner's bits to group and others
+    assert (found.mode & 0o700, found.size, found.mtime) == (0o700, len(data), 1_600_000_000)
+    assert phone.pull(remote, tmp_path / "out") == len(data)
+    assert (tmp_path / "out").read_bytes() == data
+
+
+def test_pulling_what_is_not_there_leaves_nothing(phone: Device, tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="No such file"):
+        phone.pull("/data/local/tmp/nothing", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pushing_onto_a_directory_shows_the_devices_words(phone: Device) -> None:
+    with pytest.raises(DeviceError, match="directory"):
+        phone.push(b"x", "/data/local/tmp")
+
+
+def test_a_full_device_says_so_with_what_is_left(only, tmp_path: Path) -> None:
+    device = only("small", data_size="4m")
+    with pytest.raises(DeviceFull) as caught:
+        device.push(b"x" * (6 << 20), "/data/local/tmp/large")
+    assert "free" in caught.value.what
+    assert device.free_space() is not None
+    assert device.free_space() < 5 << 20
+    assert device.push(b"small", "/data/local/tmp/small") == 5
+
+
+def test_a_forward_leads_to_the_device_and_is_gone_afterwards(phone: Device) -> None:
+    with phone.start(["busybox", "nc", "-l", "-p", "7777", "-e", "echo", "hello"], timeout=30):
+        with phone.forward(7777) as forward:
+
+            def greeted() -> bool:
+                with socket.create_connection(("127.0.0.1", forward.local), timeout=5) as sock:
+                    return sock.recv(100) == b"hello\n"
+
+            wait_for(greeted, "the program on the device answers")
+        assert str(forward.local) not in _forwards()
+
+
+def test_a_reverse_leads_here_and_is_gone_afterwards(phone: Device) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with phone.reverse(server.getsockname()[1]) as reverse:
+            answering = threading.Thread(target=lambda: server.accept()[0].sendall(b"from here\n"))
+            answering.start()
+            said = phone.script('busybox nc 127.0.0.1 "$1"', str(reverse.remote)).out
+            answering.join(10)
+            assert said == "from here\n"
+            with pytest.raises(DeviceError, match="rebind"), phone.reverse(1, reverse.remote):
+                pass
+        listed = subprocess.run(
+            [adb.find_adb().path, "-s", phone.serial, "reverse", "--list"], capture_output=True, text=True
+        )
+        assert listed.stdout.strip() == ""
+
+
+def _forwards() -> str:
+    return adb.query("host:list-forward", doing="listing forwards")
+
+
+def test_forwards_are_removed_after_an_error(phone: Device) -> None:
+    with pytest.raises(RuntimeError), phone.forward(7778):
+        assert _forwards()
+        raise RuntimeError
+    assert _forwards() == ""
+
+
+def test_a_workspace_is_gone_after_its_block(phone: Device) -> None:
+    with workspace(phone, "/data/local/tmp/w") as there:
+        phone.push(b"x", f"{there}/deep/f")
+        assert len(entries(phone, "/data/local/tmp/w")) == 1
+    assert entries(phone, "/data/local/tmp/w") == []
+
+
+HOLD = """
+import sys, time
+from adt.device import selection
+from adt.device.workspace import workspace
+with workspace(selection.select(sys.argv[1]), "/data/local/tmp/w") as there:
+    print(there, flush=True)
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
+def test_a_workspace_is_gone_when_its_owner_is_killed(phone: Device, sig: signal.Signals) -> None:
+    with child(HOLD, phone.serial) as owner:
+        assert owner.stdout is not None
+        path = owner.stdout.readline().strip()
+        assert entries(phone, "/data/local/tmp/w") == [path.rpartition("/")[2]]
+        owner.send_signal(sig)
+        owner.wait(30)
+    wait_for(lambda: entries(phone, "/data/local/tmp/w") == [], "the directory is removed")
+    assert not [line for line in processes(phone) if "adt" in line]
+
+
+def test_workspaces_of_the_living_stay_and_those_of_the_dead_go(phone: Device) -> None:
+    phone.shell(["mkdir", "-p", "/data/local/tmp/w/99999-adt0123", "/data/local/tmp/w/1-adt0123"])
+    with workspace(phone, "/data/local/tmp/w") as first, workspace(phone, "/data/local/tmp/w") as second:
+        assert first != second
+        names = {first.rpartition("/")[2], second.rpartition("/")[2]}
+        assert set(entries(phone, "/data/local/tmp/w")) == names
+
+
+def test_a_workspace_that_cannot_be_made_says_why(phone: Device) -> None:
+    phone.push(b"a file", "/data/local/tmp/f")
+    with pytest.raises(DeviceError, match="does not let us"), workspace(phone, "/data/local/tmp/f"):
+        pass

@@ -1,0 +1,218 @@
+"""Planning a deployment, against inventories made up in memory; names; what comes back from runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adt.device import runner
+from adt.device.deploy import (
+    Inventory,
+    Payload,
+    PayloadFile,
+    parse_inventory,
+    payload_of,
+    plan,
+    user_directory,
+)
+from adt.device.shell import Completed
+from adt.errors import InputError, MismatchError, PackageError, RunError
+from standin_payload import make_bundle, make_package
+
+A, B, C = ("a" * 64, "b" * 64, "c" * 64)
+FILES = (
+    PayloadFile("bin/rtvm", Path("rtvm"), A, 100),
+    PayloadFile("lib/x y.so", Path("x"), B, 20),
+    PayloadFile("model/mod.so", Path("mod.so"), C, 3),
+)
+PAYLOAD = Payload("toy", "linux-aarch64", FILES)
+EMPTY = Inventory("sha256sum", 1 << 30, {}, frozenset(), "")
+FULL = Inventory(
+    "sha256sum",
+    1 << 30,
+    {A: A, B: B, C: C},
+    frozenset(file.name for file in FILES),
+    PAYLOAD.manifest,
+)
+
+
+def test_everything_is_sent_to_an_empty_device() -> None:
+    todo = plan(PAYLOAD, EMPTY)
+    assert (todo.send, todo.reuse, todo.complete) == (FILES, (), False)
+    assert todo.send_bytes == 123
+
+
+def test_nothing_is_sent_when_everything_is_there() -> None:
+    todo = plan(PAYLOAD, FULL)
+    assert (todo.send, todo.reuse, todo.complete, todo.send_bytes) == ((), FILES, True, 0)
+
+
+def test_only_a_missing_file_is_sent() -> None:
+    todo = plan(PAYLOAD, replace(FULL, hashes={A: A, B: B}))
+    assert [file.name for file in todo.send] == ["model/mod.so"]
+    assert todo.damaged == ()
+
+
+def test_a_damaged_file_is_sent_again_and_named() -> None:
+    todo = plan(PAYLOAD, replace(FULL, hashes={A: A, B: C, C: C}))
+    assert [file.name for file in todo.send] == ["lib/x y.so"]
+    assert todo.damaged == todo.send
+    assert not todo.complete
+
+
+def test_contents_that_occur_twice_are_sent_once() -> None:
+    twice = Payload("toy", "p", (*FILES, PayloadFile("lib/again.so", Path("x"), B, 20)))
+    assert plan(twice, EMPTY).send_bytes == 123
+    assert plan(twice, replace(EMPTY, hashes={A: A, B: B, C: C})).reuse == twice.files
+
+
+@pytest.mark.parametrize(
+    "inventory",
+    [replace(FULL, manifest=""), replace(FULL, manifest="{}"), replace(FULL, linked=frozenset())],
+    ids=["no manifest", "other manifest", "no links"],
+)
+def test_a_deployment_counts_only_with_its_links_and_its_manifest(inventory: Inventory) -> None:
+    todo = plan(PAYLOAD, inventory)
+    assert not todo.complete
+    assert todo.send == ()
+
+
+def test_the_digest_names_contents_and_names() -> None:
+    renamed = replace(FILES[0], name="bin/other")
+    changed = replace(FILES[0], sha256=C)
+    digests = {Payload("n", "p", (one, *FILES[1:])).digest for one in (FILES[0], renamed, changed)}
+    assert len(digests) == 3
+    assert Payload("n", "p", FILES[::-1]).digest == PAYLOAD.digest
+
+
+def test_the_answer_of_the_device_is_read() -> None:
+    printed = (
+        "toybox sha256sum\n==df==\nFilesystem 1K-blocks Used Available Use% Mounted on\n/d 9 1 8 9% /\n"
+        f"==links==\n4\n0\n==hashes==\n{A}  {A}\n{C}  {B}\n==manifest==\n{{}}\n"
+    )
+    found = parse_inventory(printed, PAYLOAD)
+    assert found.hasher == "toybox sha256sum"
+    assert found.free == 8192
+    assert found.linked == {"bin/rtvm", "model/mod.so"}
+    assert found.hashes == {A: A, B: C}
+    assert found.manifest == "{}\n"
+
+
+def test_a_payload_holds_the_bundle_and_the_package_under_model(tmp_path: Path) -> None:
+    payload = payload_of(make_bundle(tmp_path / "b"), make_package(tmp_path / "p", name="toy-1"))
+    assert [file.name for file in payload.files] == [
+        "bin/rtvm",
+        "lib/libone.so",
+        "model/mod.so",
+        "model/mod.params",
+        "model/mod.json",
+    ]
+    assert payload.name == "toy-1"
+    assert payload_of(make_bundle(tmp_path / "b"), None).name == "bundle-linux-aarch64"
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/passwd", "lib/../../x", "a\nb", "", "./a", "a//b"])
+def test_a_manifest_cannot_name_a_file_elsewhere(tmp_path: Path, name: str) -> None:
+    bundle = make_bundle(tmp_path / "b")
+    files = {**bundle.manifest.files, name: bundle.manifest.files["bin/rtvm"]}
+    with pytest.raises(PackageError, match="not a plain relative path"):
+        payload_of(replace(bundle, manifest=replace(bundle.manifest, files=files)), None)
+
+
+@pytest.mark.parametrize("name", ["../../x", "a/b", "$(x)", "a b"])
+def test_a_hostile_package_name_stays_one_file_name(tmp_path: Path, name: str) -> None:
+    made = payload_of(make_bundle(tmp_path / "b"), make_package(tmp_path / "p", name=name)).name
+    assert "/" not in made and "." not in made and " " not in made and "$" not in made
+
+
+@pytest.mark.parametrize(
+    ("user", "directory"),
+    [("ann", "ann"), ("../root", "___root"), ("a b/c", "a_b_c"), ("", "user"), ("dom\\ann", "dom_ann")],
+)
+def test_users_get_directories_of_their_own(user: str, directory: str) -> None:
+    assert user_directory(user) == f"/data/local/tmp/adt/{directory}"
+
+
+def test_npz_keeps_every_name_type_and_shape(tmp_path: Path) -> None:
+    arrays = {
+        "file": np.zeros((2, 3), np.float16),
+        "a/b:0": np.arange(6, dtype=np.int64).reshape(2, 3).T,
+        "scalar": np.array(True),
+        "empty": np.zeros((0, 4), np.float32),
+    }
+    (tmp_path / "x.npz").write_bytes(runner.npz_bytes(arrays))
+    found = runner.load_npz(tmp_path / "x.npz")
+    assert found.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_objects_are_no_input() -> None:
+    with pytest.raises(InputError, match="the input x"):
+        runner.npz_bytes({"x": np.array([{}], dtype=object)})
+
+
+@pytest.mark.parametrize("data", [b"", b"PK", b"no zip at all"])
+def test_damaged_outputs_are_explained(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "x.npz").write_bytes(data)
+    with pytest.raises(RunError, match="cannot be read"):
+        runner.load_npz(tmp_path / "x.npz")
+
+
+def test_pickled_outputs_are_never_loaded(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(RunError):
+        runner.load_npz(tmp_path / "x.npz")
+
+
+def ended(code: int, err: str = "", out: str = "") -> Completed:
+    return Completed("S", ("rtvm",), code, out.encode(), err.encode())
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(2, RunError), (3, MismatchError), (4, InputError), (5, RunError), (77, RunError)]
+)
+def test_rtvms_own_message_and_remedy_reach_the_user(code: int, kind: type[Exception]) -> None:
+    error = runner.explain(ended(code, "noise\nrtvm: error: it is so\nremedy: do this\n"))
+    assert type(error) is kind
+    assert (error.what, error.remedy) == ("it is so", "do this")
+
+
+def test_without_a_message_the_output_is_shown() -> None:
+    error = runner.explain(ended(5, "something odd\n"))
+    assert "exit code 5" in error.what
+    assert error.details == "something odd"
+    assert error.remedy
+
+
+@pytest.mark.parametrize(("code", "name"), [(139, "SIGSEGV"), (134, "SIGABRT"), (137, "SIGKILL")])
+def test_a_signal_is_named_and_leads_to_the_log(code: int, name: str) -> None:
+    error = runner.explain(ended(code))
+    assert name in error.what
+    assert "logcat" in error.remedy
+    assert ("memory" in error.remedy) == (name == "SIGKILL")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (127, "sh: rtvm: not found"),
+        (126, "sh: rtvm: Permission denied"),
+        (1, 'CANNOT LINK EXECUTABLE "rtvm": library "libx.so" not found'),
+        (127, "rtvm: error while loading shared libraries: libx.so"),
+    ],
+)
+def test_a_program_that_does_not_start_says_so(code: int, said: str) -> None:
+    error = runner.explain(ended(code, said))
+    assert "does not start" in error.what
+    assert said in error.details
+
+
+@pytest.mark.parametrize("out", ["", "no json", "[1]"])
+def test_a_run_without_a_report_is_an_error(out: str) -> None:
+    with pytest.raises(RunError, match="report"):
+        runner.parse_report(ended(0, out=out))

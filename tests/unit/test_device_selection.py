@@ -1,0 +1,257 @@
+"""Choosing a device: the listing's text, the decision, its errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from device_fake_server import Peer, fake_server, text
+
+from adt.device import adb, selection, states
+from adt.device.selection import DeviceInfo, choose, parse_listing
+from adt.errors import (
+    AmbiguousDevice,
+    ConfigError,
+    DeviceError,
+    DeviceNotReady,
+    NoDevice,
+    ToolNotFound,
+)
+
+LISTING = """\
+R58M123ABC             device usb:1-2 product:beyond1 model:SM_G973F device:beyond1 transport_id:3
+127.0.0.1:6555         offline product:vdev model:Virtual device:vdev transport_id:4
+emulator-5554          device product:sdk model:sdk_gphone device:generic transport_id:5
+0a388e93               no permissions (user in plugdev group; are your udev rules wrong?); see [http://x/y] usb:1-3 transport_id:6
+ffff                   unauthorized transport_id:7
+"""
+
+
+def info(serial: str, state: str = "device") -> DeviceInfo:
+    return DeviceInfo(serial, state, "M", "P", "usb")
+
+
+def test_a_listing_is_read_line_by_line() -> None:
+    found = parse_listing(LISTING)
+    assert [(d.serial, d.state, d.transport) for d in found] == [
+        ("R58M123ABC", "device", "usb"),
+        ("127.0.0.1:6555", "offline", "tcp"),
+        ("emulator-5554", "device", "emulator"),
+        ("0a388e93", "no permissions", "usb"),
+        ("ffff", "unauthorized", "usb"),
+    ]
+    assert (found[0].model, found[0].product) == ("SM_G973F", "beyond1")
+    assert [d.ready for d in found] == [True, False, True, False, False]
+
+
+def test_an_empty_listing_is_empty() -> None:
+    assert parse_listing("\n") == ()
+
+
+def test_the_named_device_wins() -> None:
+    assert choose([info("a"), info("b")], "b", origin="--serial").serial == "b"
+
+
+def test_the_only_usable_device_is_taken() -> None:
+    assert choose([info("a", "offline"), info("b")], "", origin="--serial").serial == "b"
+
+
+def test_no_device_says_how_to_get_one() -> None:
+    with pytest.raises(NoDevice) as caught:
+        choose([], "", origin="--serial")
+    assert "USB debugging" in caught.value.remedy
+    assert "adt emulator start" in caught.value.remedy
+
+
+def test_two_devices_and_no_serial_list_both() -> None:
+    with pytest.raises(AmbiguousDevice) as caught:
+        choose([info("aaa"), info("bbb")], "", origin="--serial")
+    assert "aaa" in caught.value.details and "bbb" in caught.value.details
+    assert "--serial aaa" in caught.value.remedy
+
+
+def test_an_unknown_serial_names_the_nearest_and_where_it_came_from() -> None:
+    with pytest.raises(NoDevice) as caught:
+        choose([info("R58M123ABC"), info("zzzzzz")], "R58M123ABD", origin="ANDROID_SERIAL")
+    assert "ANDROID_SERIAL" in caught.value.what
+    assert "R58M123ABC" in caught.value.remedy
+    assert "zzzzzz" in caught.value.details
+
+
+def test_nothing_is_suggested_when_nothing_is_near() -> None:
+    with pytest.raises(NoDevice) as caught:
+        choose([info("zzzzzz")], "R58M123ABD", origin="--serial")
+    assert "Did you mean" not in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "state", ["offline", "unauthorized", "no permissions", "recovery", "sideload", "bootloader", "odd"]
+)
+@pytest.mark.parametrize("wanted", ["a", ""])
+def test_each_bad_state_has_a_remedy(state: str, wanted: str) -> None:
+    with pytest.raises(DeviceNotReady) as caught:
+        choose([info("a", state)], wanted, origin="--serial")
+    assert state in caught.value.what
+    assert caught.value.remedy
+    assert "SERIAL" not in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("device 'x' not found", NoDevice),
+        ("no devices/emulators found", NoDevice),
+        ("device offline", DeviceNotReady),
+        ("device unauthorized.\nThis adb server's $ADB_VENDOR_KEYS is not set", DeviceNotReady),
+        ("device still authorizing", DeviceNotReady),
+        ("device still connecting", DeviceNotReady),
+        ("insufficient permissions for device: user in plugdev group", DeviceNotReady),
+        ("closed", DeviceError),
+    ],
+)
+def test_a_refusal_of_the_server_becomes_the_right_error(said: str, kind: type[Exception]) -> None:
+    assert type(states.refused(said, serial="x", doing="asking")) is kind
+
+
+@pytest.mark.parametrize(
+    ("serial", "expected"),
+    [("127.0.0.1:5555", True), ("phone.local:1", True), ("[::1]:5", True), ("R58", False), ("a:b", False)],
+)
+def test_addresses_are_told_from_serials(serial: str, expected: bool) -> None:
+    assert selection.is_address(serial) is expected
+
+
+@pytest.mark.parametrize(
+    ("variables", "port"),
+    [
+        ({}, 5037),
+        ({"ANDROID_ADB_SERVER_PORT": "6001"}, 6001),
+        ({"ADB_SERVER_SOCKET": "tcp:6002", "ANDROID_ADB_SERVER_PORT": "6001"}, 6002),
+        ({"ADB_SERVER_SOCKET": "tcp:localhost:6003"}, 6003),
+        ({"ANDROID_ADB_SERVER_ADDRESS": "127.0.0.1"}, 5037),
+    ],
+)
+def test_the_server_port_follows_adbs_own_variables(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], port: int
+) -> None:
+    for name in ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_ADB_SERVER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert adb.server_port() == port
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"ANDROID_ADB_SERVER_ADDRESS": "10.0.0.2"},
+        {"ADB_SERVER_SOCKET": "tcp:farm.example:5037"},
+        {"ADB_SERVER_SOCKET": "localfilesystem:/x"},
+        {"ANDROID_ADB_SERVER_PORT": "many"},
+        {"ANDROID_ADB_SERVER_PORT": "70000"},
+    ],
+)
+def test_only_a_port_on_this_machine_is_accepted(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    for name in ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_ADB_SERVER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError):
+        adb.server_port()
+
+
+def fake_adb(path: Path, version: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho 'Android Debug Bridge version 1.0.41'\necho 'Version {version}'\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_the_newest_adb_is_taken_and_says_where_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("ADBUTILS_ADB_PATH", raising=False)
+    old = fake_adb(tmp_path / "old" / "adb", "29.0.6-debian")
+    monkeypatch.setenv("PATH", f"{old.parent}:/bin:/usr/bin")
+    found = adb.find_adb()
+    assert found.origin == "adbutils" and found.version > (29, 0, 6)
+    new = fake_adb(tmp_path / "new" / "adb", "99.0.1-13206524")
+    monkeypatch.setenv("PATH", f"{new.parent}:/bin:/usr/bin")
+    assert (adb.find_adb().path, adb.find_adb().origin) == (new, "PATH")
+    monkeypatch.setenv("ADBUTILS_ADB_PATH", str(old))
+    chosen = adb.find_adb()
+    assert (chosen.path, chosen.version, chosen.old) == (old, (29, 0, 6), True)
+    assert "old" in chosen.label
+
+
+def test_a_named_adb_that_does_not_run_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ADBUTILS_ADB_PATH", str(tmp_path / "nothing"))
+    with pytest.raises(ToolNotFound, match="ADBUTILS_ADB_PATH"):
+        adb.find_adb()
+
+
+def test_no_adb_at_all_says_where_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ADBUTILS_ADB_PATH", raising=False)
+    monkeypatch.setattr(adb, "_candidates", lambda: iter(()))
+    with pytest.raises(ToolNotFound) as caught:
+        adb.find_adb()
+    assert "adbutils" in caught.value.remedy
+
+
+def test_a_failed_connect_is_an_error_though_adb_answers_okay(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler(peer: Peer) -> None:
+        peer.request(b"OKAY" + text("failed to connect to '127.0.0.1:9': Connection refused"))
+
+    with (
+        fake_server(monkeypatch, handler) as server,
+        pytest.raises(NoDevice, match="Connection refused"),
+    ):
+        selection.connect("127.0.0.1:9")
+    assert server.peers[0].requests == ["host:connect:127.0.0.1:9"]
+
+
+def test_a_known_address_connects(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler(peer: Peer) -> None:
+        peer.request(b"OKAY" + text("already connected to 127.0.0.1:9"))
+
+    with fake_server(monkeypatch, handler):
+        assert selection.connect("127.0.0.1:9") == "127.0.0.1:9"
+
+
+def test_a_server_that_never_answers_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adb, "REQUEST_SECONDS", 0.2)
+    with fake_server(monkeypatch, Peer.drain), pytest.raises(DeviceError, match=r"longer than 0\.2 s"):
+        selection.listing()
+
+
+def test_a_port_that_speaks_something_else_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler(peer: Peer) -> None:
+        peer.request(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with fake_server(monkeypatch, handler), pytest.raises(DeviceError, match="does not speak adb") as caught:
+        selection.listing()
+    assert "ANDROID_ADB_SERVER_PORT" in caught.value.remedy
+
+
+def test_the_variable_names_the_device_and_the_flag_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler(peer: Peer) -> None:
+        peer.request(b"OKAY" + text("aaa device transport_id:1\nbbb device transport_id:2\n"))
+
+    with fake_server(monkeypatch, handler):
+        with pytest.raises(AmbiguousDevice):
+            selection.select()
+        monkeypatch.setenv("ANDROID_SERIAL", "bbb")
+        assert selection.select().serial == "bbb"
+        assert selection.select("aaa").serial == "aaa"
+
+
+def test_a_device_that_is_just_connecting_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first(peer: Peer) -> None:
+        peer.request(b"OKAY" + text("aaa connecting transport_id:1\n"))
+
+    def later(peer: Peer) -> None:
+        peer.request(b"OKAY" + text("aaa device transport_id:1\n"))
+
+    with fake_server(monkeypatch, first, first, later) as server:
+        assert selection.select().serial == "aaa"
+    assert len(server.peers) == 3

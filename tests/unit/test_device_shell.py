@@ -1,0 +1,258 @@
+"""Remote commands: quoting, shell protocol v2, the fallback without it."""
+
+from __future__ import annotations
+
+import shlex
+import struct
+import subprocess
+import threading
+
+import pytest
+from device_fake_server import Peer, fake_server, text
+
+from adt.device import shell
+from adt.device.device import parse_facts
+from adt.device.room import parse_free, size_text
+from adt.errors import DeviceError
+
+
+def packet(kind: int, data: bytes) -> bytes:
+    return struct.pack("<BI", kind, len(data)) + data
+
+
+def marker(request: str) -> str:
+    """The marker with which a command reports its process id."""
+    return request.split("echo ", 1)[1].split()[0].replace("''", "")
+
+
+def v2(*packets: bytes, pid: int = 77):
+    """A daemon that speaks shell protocol v2 and sends *packets*."""
+
+    def handler(peer: Peer) -> None:
+        peer.request()
+        service = peer.request()
+        peer.send(packet(2, f"{marker(service)} {pid}\n".encode()))
+        for piece in packets:
+            peer.send(piece)
+        peer.drain()
+
+    return handler
+
+
+HOSTILE = ["a b", "$(reboot)", "`x`", "it's", '"', "new\nline", "; rm -rf /", "*", "", "-n", "\\"]
+
+
+def test_arguments_arrive_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request's text, given to a real shell, prints exactly the arguments."""
+    with fake_server(monkeypatch, v2(packet(3, b"\0"))) as server:
+        shell.run("S", ["printf", "%s|", *HOSTILE], v2=True, timeout=5)
+    transport, service = server.peers[0].requests
+    assert transport == "host:transport:S"
+    command = service.removeprefix("shell,v2,raw:")
+    assert command != service
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout == "|".join(HOSTILE) + "|"
+
+
+def test_the_two_streams_and_the_exit_code_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    packets = packet(1, b"out"), packet(2, b"err"), packet(1, b"put\n"), packet(3, b"\x03")
+    live: list[bytes] = []
+    with fake_server(monkeypatch, v2(*packets)):
+        done = shell.run("S", ["x"], v2=True, timeout=5, check=False, on_stdout=live.append)
+    assert (done.stdout, done.stderr, done.exit_code) == (b"output\n", b"err", 3)
+    assert live == [b"out", b"put\n"]
+
+
+def test_stdin_is_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_server(monkeypatch, v2(packet(3, b"\0"))) as server:
+        shell.run("S", ["cat"], v2=True, timeout=5)
+    assert server.peers[0].received.endswith(packet(4, b""))
+
+
+def test_the_pid_line_may_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler(peer: Peer) -> None:
+        peer.request()
+        line = f"{marker(peer.request())} 99\nrest".encode()
+        for at in range(0, len(line), 7):
+            peer.send(packet(2, line[at : at + 7]))
+        peer.send(packet(3, b"\0"))
+
+    with fake_server(monkeypatch, handler):
+        assert shell.run("S", ["x"], v2=True, timeout=5).stderr == b"rest"
+
+
+def test_a_failed_command_shows_itself_and_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        fake_server(monkeypatch, v2(packet(2, b"no such thing\n"), packet(3, b"\x01"))),
+        pytest.raises(DeviceError, match="exit code 1") as caught,
+    ):
+        shell.run("S", ["ls", "a b"], v2=True, timeout=5)
+    assert "no such thing" in caught.value.details
+    assert shlex.join(["ls", "a b"]) in caught.value.details
+
+
+def test_a_connection_that_breaks_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler(peer: Peer) -> None:
+        peer.request()
+        peer.request()
+        peer.send(packet(1, b"half an answer"))
+
+    with fake_server(monkeypatch, handler), pytest.raises(DeviceError, match="broke while"):
+        shell.run("S", ["x"], v2=True, timeout=5)
+
+
+def test_a_timeout_ends_the_remote_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[str] = []
+
+    def kill(peer: Peer) -> None:
+        peer.request()
+        killed.append(peer.request())
+
+    with fake_server(monkeypatch, v2(pid=4711), kill), pytest.raises(DeviceError, match="longer than"):
+        shell.run("S", ["sleep", "100"], v2=True, timeout=0.2)
+    assert len(killed) == 1
+    assert killed[0].endswith(" sh 4711")
+    assert "kill -TERM -- -$1" in killed[0]
+
+
+def test_ctrl_c_ends_the_remote_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[str] = []
+
+    def kill(peer: Peer) -> None:
+        peer.request()
+        killed.append(peer.request())
+
+    def interrupt(_: bytes) -> None:
+        raise KeyboardInterrupt
+
+    with fake_server(monkeypatch, v2(packet(1, b"x"), pid=4711), kill), pytest.raises(KeyboardInterrupt):
+        shell.run("S", ["sleep", "100"], v2=True, timeout=5, on_stdout=interrupt)
+    assert len(killed) == 1
+
+
+def test_a_command_that_is_over_is_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_server(monkeypatch, v2(packet(3, b"\0"))) as server:
+        shell.run("S", ["x"], v2=True, timeout=5)
+    assert len(server.peers) == 1
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_without_v2_the_exit_code_comes_from_the_marker(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """A real shell answers the request's own text, cut into pieces of *size* bytes."""
+
+    def handler(peer: Peer) -> None:
+        peer.request()
+        service = peer.request()
+        assert service.startswith("exec:")
+        done = subprocess.run(["sh", "-c", service.removeprefix("exec:")], capture_output=True, check=False)
+        for at in range(0, len(done.stdout), size):
+            peer.send(done.stdout[at : at + size])
+
+    with fake_server(monkeypatch, handler):
+        done = shell.run(
+            "S", ["sh", "-c", "echo 1; echo 2 >&2; printf 3; exit 5"], v2=False, timeout=5, check=False
+        )
+    assert (done.stdout, done.exit_code) == (b"1\n2\n3", 5)
+
+
+def test_without_v2_a_command_that_prints_its_own_command_line_is_read_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def handler(peer: Peer) -> None:
+        peer.request()
+        service = peer.request().removeprefix("exec:")
+        peer.send(f"{marker(service)} 5\n".encode())
+        peer.send(f"sh -c {service}\n{marker(service)} 0\n".encode())
+
+    with fake_server(monkeypatch, handler):
+        done = shell.run("S", ["ps"], v2=False, timeout=5)
+    assert done.out.startswith("sh -c echo")
+
+
+def test_without_v2_a_line_is_seen_before_the_command_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fake goes on only after the line, its newline included, has been seen here."""
+    seen = threading.Event()
+
+    def handler(peer: Peer) -> None:
+        peer.request()
+        mark = marker(peer.request())
+        peer.send(f"{mark} 5\na line\n".encode())
+        assert seen.wait(10)
+        peer.send(f"more{mark} 0\n".encode())
+
+    def sink(data: bytes) -> None:
+        if data.endswith(b"a line\n"):
+            seen.set()
+
+    with fake_server(monkeypatch, handler):
+        done = shell.run("S", ["x"], v2=False, timeout=5, on_stdout=sink)
+    assert done.out == "a line\nmore"
+
+
+def test_without_v2_a_cut_stream_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler(peer: Peer) -> None:
+        peer.request()
+        peer.send(f"{marker(peer.request())} 5\nsome output".encode())
+
+    monkeypatch.setattr(shell, "KILL_SECONDS", 0.1)
+    with fake_server(monkeypatch, handler, Peer.drain), pytest.raises(DeviceError, match="broke while"):
+        shell.run("S", ["x"], v2=False, timeout=5)
+
+
+def test_a_refused_service_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler(peer: Peer) -> None:
+        peer.request()
+        peer.request(b"FAIL" + text("closed"))
+
+    with fake_server(monkeypatch, handler), pytest.raises(DeviceError, match="closed"):
+        shell.run("S", ["x"], v2=True, timeout=5)
+
+
+def test_a_command_longer_than_adb_takes_is_refused_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_server(monkeypatch, v2()), pytest.raises(DeviceError, match="longer than adb allows"):
+        shell.run("S", ["echo", "x" * 70000], v2=True, timeout=5)
+
+
+def test_properties_machine_and_page_size_are_read() -> None:
+    facts = parse_facts(
+        "[ro.product.cpu.abilist]: [arm64-v8a,armeabi-v7a]\n[ro.build.version.sdk]: [33]\n"
+        "[odd]: [two\nlines]\n[empty]: []\n==uname==\naarch64\n==page==\n16384\n"
+    )
+    assert facts.platforms == ("android-arm64-v8a", "android-armeabi-v7a")
+    assert (facts.api_level, facts.machine, facts.page_size) == (33, "aarch64", 16384)
+    assert facts.properties["odd"] == "two\nlines"
+    assert facts.properties["empty"] == ""
+
+
+def test_a_virtual_device_says_itself_what_it_is() -> None:
+    facts = parse_facts(
+        "[ro.adt.platform]: [linux-aarch64]\n[ro.product.cpu.abi]: [arm64-v8a]\n[ro.build.version.sdk]: [33]\n"
+        "==uname==\naarch64\n==page==\n"
+    )
+    assert facts.platforms == ("linux-aarch64",)
+    assert (facts.api_level, facts.page_size) == (None, None)
+    assert "virtual" in facts.label
+
+
+def test_a_board_without_properties_is_a_linux() -> None:
+    assert parse_facts("==uname==\naarch64\n==page==\n4096\n").platforms == ("linux-aarch64",)
+
+
+@pytest.mark.parametrize(
+    ("printed", "free"),
+    [
+        ("Filesystem 1K-blocks Used Available Use% Mounted on\n/dev/a 100 60 40 60% /data\n", 40 * 1024),
+        (
+            "Filesystem 1K-blocks Used Available Use% Mounted on\n/dev/block/a-long-name\n 100 60 40 60% /\n",
+            40960,
+        ),
+        ("df: /nope: No such file or directory\n", None),
+        ("", None),
+    ],
+)
+def test_free_space_is_read_from_df(printed: str, free: int | None) -> None:
+    assert parse_free(printed) == free
+
+
+def test_sizes_are_for_people() -> None:
+    assert [size_text(n) for n in (0, 2048, 3 << 20, 5 << 30)] == ["0 B", "2.0 KiB", "3.0 MiB", "5.0 GiB"]

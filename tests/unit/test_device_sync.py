@@ -1,0 +1,263 @@
+"""The sync protocol byte by byte, and what happens when the other side misbehaves."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from device_fake_server import Peer, fake_server, text
+
+from adt.device.deadline import Deadline
+from adt.device.device import Device
+from adt.device.sync import CHUNK, Refused, SyncSession
+from adt.errors import DeviceError, DeviceFull, DeviceNotReady, NoDevice
+
+
+def accept(peer: Peer) -> None:
+    """Take the two requests that open a sync connection."""
+    assert peer.request() == "host:transport:S"
+    assert peer.request() == "sync:"
+
+
+def sync_to(answers: bytes) -> Callable[[Peer], None]:
+    """A daemon that sends *answers* at once and then only listens."""
+
+    def handler(peer: Peer) -> None:
+        accept(peer)
+        peer.received.clear()
+        peer.send(answers)
+        peer.drain()
+
+    return handler
+
+
+def session(seconds: float = 5) -> SyncSession:
+    return SyncSession("S", deadline=Deadline(seconds, "copying"))
+
+
+def fail(message: str) -> bytes:
+    return struct.pack("<4sI", b"FAIL", len(message)) + message.encode()
+
+
+def test_push_sends_exactly_these_bytes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    data = os.urandom(CHUNK + 5)
+    local = tmp_path / "f"
+    local.write_bytes(data)
+
+    def handler(peer: Peer) -> None:
+        accept(peer)
+        peer.received.clear()
+        peer.exactly(8 + len(b"/d/f,33261") + 8 + CHUNK + 8 + 5 + 8)
+        peer.send(b"OKAY" + bytes(4))
+        peer.drain()
+
+    seen: list[tuple[str, int, int]] = []
+    with fake_server(monkeypatch, handler) as server, session() as sync:
+        sent = sync.push(local, "/d/f", mode=0o755, mtime=7, progress=lambda *a: seen.append(a))
+    expected = struct.pack("<4sI", b"SEND", 10) + b"/d/f,33261"  # 33261 = 0o100755
+    expected += struct.pack("<4sI", b"DATA", CHUNK) + data[:CHUNK]
+    expected += struct.pack("<4sI", b"DATA", 5) + data[CHUNK:]
+    expected += struct.pack("<4sI", b"DONE", 7)
+    expected += struct.pack("<4sI", b"QUIT", 0)
+    assert bytes(server.peers[0].received) == expected
+    assert sent == len(data)
+    assert seen[-1] == ("/d/f", len(data), len(data))
+
+
+def test_several_files_share_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler(peer: Peer) -> None:
+        accept(peer)
+        for path in (b"/a,33188", b"/b,33188"):
+            peer.exactly(8 + len(path) + 8 + 1 + 8)
+            peer.send(b"OKAY" + bytes(4))
+        peer.drain()
+
+    with fake_server(monkeypatch, handler) as server, session() as sync:
+        sync.push_bytes(b"1", "/a", mtime=1)
+        sync.push_bytes(b"2", "/b", mtime=1)
+    assert len(server.peers) == 1
+
+
+def test_an_empty_file_is_sent_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler(peer: Peer) -> None:
+        accept(peer)
+        peer.received.clear()
+        peer.exactly(8 + len(b"/a,33188") + 8)
+        peer.send(b"OKAY" + bytes(4))
+
+    with fake_server(monkeypatch, handler) as server:
+        sync = session()
+        assert sync.push_bytes(b"", "/a", mtime=1) == 0
+    assert b"DATA" not in server.peers[0].received
+
+
+def test_the_daemons_own_words_reach_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        fake_server(monkeypatch, sync_to(fail("couldn't create file: Is a directory"))),
+        pytest.raises(Refused, match="Is a directory"),
+        session() as sync,
+    ):
+        sync.push_bytes(b"x", "/d")
+
+
+def test_a_refusal_before_the_end_stops_the_sending(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The daemon refuses after the first bytes and reads no more: waiting for it would hang."""
+    local = tmp_path / "large"
+    with local.open("wb") as file:
+        file.truncate(256 << 20)
+
+    def handler(peer: Peer) -> None:
+        accept(peer)
+        peer.exactly(100)
+        peer.send(fail("No space left on device"))
+        peer.drain()
+
+    with (
+        fake_server(monkeypatch, handler) as server,
+        pytest.raises(Refused) as caught,
+        session(60) as sync,
+    ):
+        sync.push(local, "/d/large")
+    assert caught.value.full
+    assert len(server.peers[0].received) < 64 << 20
+
+
+def test_a_full_device_shows_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    df = b"Filesystem 1K-blocks Used Available Use% Mounted on\n/dev/x 100 90 2048 90% /data\n"
+
+    def features(peer: Peer) -> None:
+        peer.request(b"OKAY" + text("shell_v2,cmd"))
+
+    def shell(peer: Peer) -> None:
+        peer.request()
+        peer.request()
+        peer.send(struct.pack("<BI", 1, len(df)) + df + struct.pack("<BIB", 3, 1, 0))
+        peer.drain()
+
+    handlers = sync_to(fail("write failed: No space left on device")), features, shell
+    with fake_server(monkeypatch, *handlers), pytest.raises(DeviceFull) as caught:
+        Device("S").push(b"x" * 100, "/d/f")
+    assert "2.0 MiB free" in caught.value.what
+    assert "/d/f" in caught.value.what
+    assert "rm -rf" in caught.value.remedy
+
+
+def test_pull_writes_the_file_complete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    answer = struct.pack("<4sI", b"DATA", 3) + b"abc" + struct.pack("<4sI", b"DATA", 2) + b"de"
+    with fake_server(monkeypatch, sync_to(answer + b"DONE" + bytes(4))) as server, session() as sync:
+        assert sync.pull("/d/f", tmp_path / "f") == 5
+    assert (tmp_path / "f").read_bytes() == b"abcde"
+    assert server.peers[0].received.startswith(struct.pack("<4sI", b"RECV", 4) + b"/d/f")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        struct.pack("<4sI", b"DATA", 100) + b"only this",
+        struct.pack("<4sI", b"DATA", 3) + b"abc",
+        b"DA",
+    ],
+    ids=["inside data", "between pieces", "inside a header"],
+)
+def test_a_cut_stream_leaves_the_old_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: bytes
+) -> None:
+    (tmp_path / "f").write_text("old")
+
+    def handler(peer: Peer) -> None:
+        accept(peer)
+        peer.exactly(8 + len("/d/f"))
+        peer.send(answer)
+
+    with (
+        fake_server(monkeypatch, handler),
+        pytest.raises(DeviceError, match="broke while copying"),
+        session() as sync,
+    ):
+        sync.pull("/d/f", tmp_path / "f")
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+    assert (tmp_path / "f").read_text() == "old"
+
+
+def test_a_missing_remote_file_is_an_error_and_makes_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with (
+        fake_server(monkeypatch, sync_to(fail("No such file or directory"))),
+        pytest.raises(DeviceError, match="No such file"),
+    ):
+        Device("S").pull("/missing", tmp_path / "f")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_answer_that_is_no_answer_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with (
+        fake_server(monkeypatch, sync_to(struct.pack("<4sI", b"WHAT", 3) + b"abc")),
+        pytest.raises(DeviceError, match="does not speak adb"),
+        session() as sync,
+    ):
+        sync.pull("/d/f", tmp_path / "f")
+
+
+def test_a_piece_larger_than_allowed_is_not_swallowed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with (
+        fake_server(monkeypatch, sync_to(struct.pack("<4sI", b"DATA", 0x7FFFFFFF))),
+        pytest.raises(DeviceError),
+        session() as sync,
+    ):
+        sync.pull("/d/f", tmp_path / "f")
+
+
+def test_the_deadline_is_for_the_whole_push(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        fake_server(monkeypatch, sync_to(b"")),
+        pytest.raises(DeviceError, match=r"longer than 0\.3 s"),
+        session(0.3) as sync,
+    ):
+        sync.push_bytes(b"x", "/d/f")
+
+
+def test_a_daemon_that_trickles_does_not_outlive_the_deadline(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A timeout for each read alone would never end here."""
+
+    def handler(peer: Peer) -> None:
+        import time
+
+        accept(peer)
+        while True:
+            peer.send(struct.pack("<4sI", b"DATA", 1) + b"x")
+            time.sleep(0.02)
+
+    with (
+        fake_server(monkeypatch, handler),
+        pytest.raises(DeviceError, match="longer than"),
+        session(0.3) as sync,
+    ):
+        sync.pull("/d/f", tmp_path / "f")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"), [("device offline", DeviceNotReady), ("device 'S' not found", NoDevice)]
+)
+def test_a_device_that_went_away_is_named(
+    monkeypatch: pytest.MonkeyPatch, said: str, kind: type[Exception]
+) -> None:
+    def handler(peer: Peer) -> None:
+        peer.request(b"FAIL" + text(said))
+
+    with fake_server(monkeypatch, handler), pytest.raises(kind, match="S"):
+        session()
+
+
+def test_a_path_that_no_device_takes_is_refused_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_server(monkeypatch, sync_to(b"")), session() as sync:
+        for path in ("/" + "a" * 1024, "/a\0b"):
+            with pytest.raises(Refused):
+                sync.stat(path)

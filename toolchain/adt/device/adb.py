@@ -1,0 +1,309 @@
+"""The adb program and its server: found, started when needed, and asked over its own socket.
+
+We speak the server's protocol ourselves: it is small, and one code path then
+has total deadlines, the server's own failure text and ports that it chose.
+The ``adb`` program is only needed to start a server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.device import states
+from adt.device.deadline import Deadline
+from adt.errors import ConfigError, DeviceError, ToolNotFound
+from adt.host import process
+
+log = logging.getLogger("adt.adb")
+
+DEFAULT_PORT = 5037
+LOOPBACK = frozenset({"127.0.0.1", "localhost"})
+OLD = (30,)
+"""Below this major version adb has no `pair`; everything adt itself does works from 29 on."""
+REQUEST_SECONDS = 20.0
+"""Budget for one short question to the server."""
+MAX_REQUEST = 0xFFFF
+"""Bytes: a request's length travels as four hex digits."""
+
+
+@dataclass(frozen=True)
+class Adb:
+    """One adb program on this machine."""
+
+    path: Path
+    version: tuple[int, ...]
+    """Of the platform tools, e.g. ``(36, 0, 0)``; empty when it does not say."""
+    origin: str
+    """How it was found: ``ADBUTILS_ADB_PATH``, ``PATH`` or ``adbutils``."""
+
+    @property
+    def old(self) -> bool:
+        """Too old for all of adb's own verbs (`adb pair`), though adt works with it."""
+        return self.version < OLD
+
+    @property
+    def label(self) -> str:
+        """For people: path, version and origin."""
+        number = ".".join(map(str, self.version)) or "of unknown version"
+        note = "; old: no `adb pair`" if self.old else ""
+        return f"{self.path} {number} (from {self.origin}{note})"
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """The platform-tools version in the output of ``adb version``; empty when there is none."""
+    found = re.search(r"^Version (\d+(?:\.\d+)*)", text, re.MULTILINE)
+    return tuple(int(part) for part in found[1].split(".")) if found else ()
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    if found := shutil.which("adb"):
+        yield "PATH", Path(found)
+    from importlib.util import find_spec
+
+    spec = find_spec("adbutils")  # only located: importing it would pull in an image library
+    if spec is not None and spec.origin is not None:
+        bundled = Path(spec.origin).parent / "binaries" / "adb"
+        if bundled.is_file():
+            yield "adbutils", bundled
+
+
+def _probe(origin: str, path: Path) -> Adb | None:
+    try:
+        done = process.run([path, "version"], timeout=10, check=False)
+    except ToolNotFound:
+        return None
+    return Adb(path, parse_version(done.stdout), origin) if done.returncode == 0 else None
+
+
+def find_adb() -> Adb:
+    """Find adb: ADBUTILS_ADB_PATH if set, else the newer one of PATH's and the one adbutils carries.
+
+    Raises:
+        ToolNotFound: there is none, or ADBUTILS_ADB_PATH names something that does not run.
+    """
+    if explicit := os.environ.get("ADBUTILS_ADB_PATH"):
+        chosen = _probe("ADBUTILS_ADB_PATH", Path(explicit))
+        if chosen is None:
+            raise ToolNotFound(
+                f"ADBUTILS_ADB_PATH names {explicit}, which does not run as adb",
+                remedy="Point it at an adb program, or unset it.",
+            )
+    else:
+        found = [adb for origin, path in _candidates() if (adb := _probe(origin, path)) is not None]
+        if not found:
+            raise ToolNotFound(
+                "no adb on this machine",
+                remedy="pip install adbutils (it carries adb), or install the Android platform tools.",
+            )
+        chosen = max(found, key=lambda adb: adb.version)
+    log.debug("adb: %s", chosen.label)
+    return chosen
+
+
+def server_port() -> int:
+    """The adb server's port: ADB_SERVER_SOCKET > ANDROID_ADB_SERVER_PORT > 5037, on 127.0.0.1 always.
+
+    Raises:
+        ConfigError: not a port, not TCP, or an address other than the loopback's.
+    """
+    host = os.environ.get("ANDROID_ADB_SERVER_ADDRESS") or "127.0.0.1"
+    port, setting = os.environ.get("ANDROID_ADB_SERVER_PORT") or str(DEFAULT_PORT), "ANDROID_ADB_SERVER_PORT"
+    if spec := os.environ.get("ADB_SERVER_SOCKET"):
+        setting = "ADB_SERVER_SOCKET"
+        kind, _, rest = spec.partition(":")
+        if kind != "tcp":
+            raise ConfigError(
+                f"ADB_SERVER_SOCKET={spec} is not a TCP address",
+                remedy="Use tcp:PORT or tcp:localhost:PORT, or unset it.",
+            )
+        named, _, port = rest.rpartition(":")
+        host = named or "127.0.0.1"
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ConfigError(
+            f"{setting} names port {port!r}", remedy="Give a number from 1 to 65535, or unset it."
+        )
+    if host not in LOOPBACK:
+        raise ConfigError(
+            f"the adb server's address is {host}; adt talks to a server on this machine only",
+            remedy="Unset ANDROID_ADB_SERVER_ADDRESS and ADB_SERVER_SOCKET, or bring the remote server's "
+            "port to 127.0.0.1 (`ssh -L 5037:127.0.0.1:5037 HOST`).",
+        )
+    return int(port)
+
+
+class Wire:
+    """One connection to the adb server.
+
+    Every method raises DeviceError when the connection breaks or its deadline is over.
+    """
+
+    def __init__(self, sock: socket.socket, deadline: Deadline, serial: str = "") -> None:
+        self.sock = sock
+        self.deadline = deadline
+        self.serial = serial
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up; a service on the device then ends."""
+        self.sock.close()
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        self.sock.settimeout(self.deadline.remaining())
+        try:
+            yield
+        except TimeoutError as why:
+            raise self.deadline.expired() from why
+        except OSError as why:
+            raise self.lost() from why
+
+    def lost(self) -> DeviceError:
+        """The error for a connection that ended too early."""
+        who = f"device {self.serial}" if self.serial else "the adb server"
+        again = self.serial or "SERIAL"
+        return DeviceError(
+            f"the connection to {who} broke while {self.deadline.doing}",
+            remedy=f"Check the cable or network (`adb -s {again} get-state`), then run the same command "
+            "again; what was complete on the device is still there.",
+        )
+
+    def send(self, data: bytes | bytearray | memoryview) -> None:
+        """Send all of *data*."""
+        with self._guarded():
+            self.sock.sendall(data)
+
+    def read_some(self, limit: int = 1 << 16) -> bytes:
+        """At least one byte, or ``b""`` when the other side has hung up."""
+        with self._guarded():
+            return self.sock.recv(limit)
+
+    def read_exactly(self, count: int) -> bytes:
+        """Exactly *count* bytes."""
+        parts = bytearray()
+        while len(parts) < count:
+            data = self.read_some(min(count - len(parts), 1 << 20))
+            if not data:
+                raise self.lost()
+            parts += data
+        return bytes(parts)
+
+    def read_text(self) -> str:
+        """A string with its length in four hex digits before it."""
+        head = self.read_exactly(4)
+        try:
+            length = int(head, 16)
+        except ValueError as why:
+            raise self.garbled(head) from why
+        return self.read_exactly(length).decode(errors="replace")
+
+    def garbled(self, found: bytes) -> DeviceError:
+        """The error for an answer that is not the adb protocol."""
+        return DeviceError(
+            f"what answered while {self.deadline.doing} does not speak adb's protocol (it sent {found!r})",
+            remedy="Another program may listen on the adb server's port: `adb kill-server`, or set "
+            "ANDROID_ADB_SERVER_PORT to a free port.",
+        )
+
+    def status(self) -> None:
+        """Read OKAY.
+
+        Raises:
+            NoDevice, DeviceNotReady, DeviceError: the server answered FAIL, with its text.
+        """
+        head = self.read_exactly(4)
+        if head == b"FAIL":
+            raise states.refused(self.read_text(), serial=self.serial, doing=self.deadline.doing)
+        if head != b"OKAY":
+            raise self.garbled(head)
+
+    def request(self, service: str) -> None:
+        """Ask for *service* and read the server's OKAY."""
+        data = service.encode()
+        if len(data) > MAX_REQUEST:
+            raise DeviceError(
+                f"a request of {len(data)} bytes is longer than adb allows ({MAX_REQUEST})",
+                remedy="Split the command, or send its data as a file.",
+            )
+        self.send(b"%04x" % len(data) + data)
+        self.status()
+
+
+def start_server() -> Adb:
+    """Start the adb server on :func:`server_port`, with the adb that :func:`find_adb` chooses.
+
+    Raises:
+        ToolNotFound: there is no adb.
+        DeviceError: the server does not start.
+    """
+    adb, port = find_adb(), server_port()
+    log.info("starting the adb server on 127.0.0.1:%d with %s", port, adb.label)
+    # Our own spelling of the address, so that adb binds the loopback whatever else the environment says.
+    process.run(
+        [adb.path, "start-server"],
+        env={"ADB_SERVER_SOCKET": f"tcp:{port}"},
+        timeout=30,
+        error=DeviceError,
+        what="the adb server did not start",
+        remedy=f"Look whether another program uses port {port}; ANDROID_ADB_SERVER_PORT chooses another.",
+    )
+    return adb
+
+
+def open_wire(*, deadline: Deadline, serial: str = "") -> Wire:
+    """Connect to the server, starting it when nothing listens.
+
+    Raises:
+        ToolNotFound, DeviceError, ConfigError: see :func:`start_server` and :func:`server_port`.
+    """
+    address = ("127.0.0.1", server_port())
+    try:
+        try:
+            sock = socket.create_connection(address, timeout=deadline.remaining())
+        except ConnectionRefusedError:
+            start_server()
+            sock = socket.create_connection(address, timeout=deadline.remaining())
+    except TimeoutError as why:
+        raise deadline.expired() from why
+    except OSError as why:
+        raise DeviceError(
+            f"the adb server on 127.0.0.1:{address[1]} cannot be reached: {why}",
+            remedy="Run `adb kill-server`, then the same command again.",
+        ) from why
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return Wire(sock, deadline, serial)
+
+
+def open_device(serial: str, *, deadline: Deadline) -> Wire:
+    """A connection that is switched through to the device *serial*; the next request is for its daemon.
+
+    Raises:
+        NoDevice, DeviceNotReady: the device is absent or not usable.
+        DeviceError: the connection broke or took too long.
+    """
+    wire = open_wire(deadline=deadline, serial=serial)
+    try:
+        wire.request(f"host:transport:{serial}")
+    except BaseException:
+        wire.close()
+        raise
+    return wire
+
+
+def query(service: str, *, doing: str, serial: str = "", seconds: float | None = None) -> str:
+    """Ask the server for *service* and return the text it answers, within *seconds* or REQUEST_SECONDS."""
+    with open_wire(deadline=Deadline(seconds or REQUEST_SECONDS, doing), serial=serial) as wire:
+        wire.request(service)
+        return wire.read_text()

@@ -1,0 +1,94 @@
+"""Do a bundle, a package and a device fit each other? Asked before anything is sent."""
+
+from __future__ import annotations
+
+from adt.device.device import DeviceFacts
+from adt.errors import MismatchError
+from adt.model.package import PackageManifest
+from adt.target.bundle import BundleManifest
+
+
+def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
+    """Check that *package* runs on the runtime in *bundle*.
+
+    Raises:
+        MismatchError: it does not; the remedy names the side to rebuild and how.
+    """
+    name, target, platform = package.name, package.target, bundle.platform
+    rebuild = f"adt build-target --for {platform}"
+    recompile = f"adt compile {package.source.file} --for {platform}"
+    if (target.platform, target.machine) != (platform, bundle.machine):
+        raise MismatchError(
+            f"the package {name} is compiled for {target.platform} ({target.machine}), the bundle is for "
+            f"{platform} ({bundle.machine})",
+            remedy=f"Compile the model for the bundle: {recompile}; or build a bundle for the package: adt "
+            f"build-target --for {target.platform}",
+        )
+    missing = sorted(set(package.tvm.context_symbols) - set(bundle.context_symbols))
+    if missing:
+        raise MismatchError(
+            f"the package {name} comes from TVM {package.tvm.version} and needs {', '.join(missing)}, which "
+            f"the bundle's runner (TVM {bundle.tvm.version}) does not supply",
+            remedy=f"Build the bundle from the source of TVM {package.tvm.version}: {rebuild}; or compile "
+            f"the model with TVM {bundle.tvm.version}: {recompile}",
+        )
+    if package.alignment > bundle.options.alignment:
+        raise MismatchError(
+            f"the package {name} assumes tensors aligned to {package.alignment} bytes, the bundle's runtime "
+            f"aligns to {bundle.options.alignment}",
+            remedy=f"Build the bundle with that alignment: {rebuild} --alignment {package.alignment}; or "
+            f"compile the model again for this bundle: {recompile}",
+        )
+    if target.device == "opencl" and not bundle.options.opencl:
+        raise MismatchError(
+            f"the package {name} computes on OpenCL, the bundle has no OpenCL runtime",
+            remedy=f"Build the bundle with it: {rebuild} --opencl; or compile for the CPU: {recompile} "
+            "--target cpu",
+        )
+    if package.offload == "clml" and not bundle.options.clml:
+        raise MismatchError(
+            f"the package {name} hands layers to CLML, the bundle has no CLML runtime",
+            remedy=f"Compile without it: {recompile} --target opencl; or build a bundle with the CLML SDK.",
+        )
+
+
+def check_device(bundle: BundleManifest, facts: DeviceFacts, serial: str) -> None:
+    """Check that *bundle* runs on the device that says *facts*.
+
+    Raises:
+        MismatchError: it does not; the remedy names what to build.
+    """
+    own = facts.platforms[0]
+    if bundle.platform not in facts.platforms:
+        raise MismatchError(
+            f"the bundle is for {bundle.platform}, device {serial} runs {', '.join(facts.platforms)}",
+            remedy=f"Build and compile for the device: adt build-target --for {own}; adt compile MODEL "
+            f"--for {own}; or choose another device with --serial.",
+        )
+    level = facts.api_level
+    if bundle.api_level is not None and level is not None and bundle.api_level > level:
+        raise MismatchError(
+            f"the bundle needs Android API level {bundle.api_level}, device {serial} has {level}",
+            remedy=f"Build for the device's level: adt build-target --for {bundle.platform} --api-level "
+            f"{level}",
+        )
+    if facts.page_size is not None and bundle.page_alignment < facts.page_size:
+        raise MismatchError(
+            f"the bundle's files are aligned to pages of {bundle.page_alignment} bytes, device {serial} has "
+            f"pages of {facts.page_size}",
+            remedy=f"Build it again: adt build-target --for {bundle.platform} (with an NDK whose "
+            "libc++_shared.so is aligned to 16 KiB: r28 or newer).",
+        )
+
+
+def check_fit(
+    bundle: BundleManifest, package: PackageManifest | None, facts: DeviceFacts, *, serial: str
+) -> None:
+    """Check all three against each other.
+
+    Raises:
+        MismatchError: see :func:`check_pair` and :func:`check_device`.
+    """
+    check_device(bundle, facts, serial)
+    if package is not None:
+        check_pair(bundle, package)

@@ -1,0 +1,215 @@
+"""Which device: the listing, and one choice out of it."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adt.device import adb, states
+from adt.errors import AmbiguousDevice, DeviceError, NoDevice
+
+if TYPE_CHECKING:
+    from adt.device.device import Device
+
+log = logging.getLogger("adt.device")
+
+SETTLE_SECONDS = 5.0
+"""How long we wait for a device that is just connecting."""
+
+RECONNECT_SECONDS = 5.0
+"""Budget for connecting a virtual device again."""
+
+_HOST_PORT = re.compile(r"^(?P<host>[\w.-]+|\[[0-9A-Fa-f:]+\]):(?P<port>\d{1,5})$")
+_KEYS = re.compile(r"\s(usb|product|model|device|features|transport_id):(\S+)")
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """One line of the adb server's list."""
+
+    serial: str
+    state: str
+    """``device`` when it is usable, else ``offline``, ``unauthorized``, …"""
+    model: str
+    product: str
+    transport: str
+    """``usb``, ``tcp`` or ``emulator``."""
+
+    @property
+    def ready(self) -> bool:
+        """Commands and files go through."""
+        return self.state == states.READY
+
+
+def is_address(serial: str) -> bool:
+    """Whether *serial* is a HOST:PORT that adb reaches over the network."""
+    return _HOST_PORT.match(serial) is not None
+
+
+def _transport(serial: str) -> str:
+    if serial.startswith("emulator-"):
+        return "emulator"
+    return "tcp" if is_address(serial) or "._adb" in serial else "usb"
+
+
+def parse_listing(text: str) -> tuple[DeviceInfo, ...]:
+    """Read the answer to ``host:devices-l``: serial, state (which may have spaces), then key:value pairs."""
+    found = []
+    for line in text.splitlines():
+        serial, _, rest = line.strip().partition(" ")
+        if not serial or not rest:
+            continue
+        keys = dict(_KEYS.findall(" " + rest))
+        # "no permissions" is the only state of two words; a sentence and a link follow it
+        state = "no permissions" if rest.lstrip().startswith("no permissions") else rest.split()[0]
+        found.append(
+            DeviceInfo(
+                serial=serial,
+                state=state,
+                model=keys.get("model", ""),
+                product=keys.get("product", ""),
+                transport=_transport(serial),
+            )
+        )
+    return tuple(found)
+
+
+def listing() -> tuple[DeviceInfo, ...]:
+    """Every device that the adb server knows, usable or not; starts the server when needed.
+
+    Raises:
+        ToolNotFound, DeviceError, ConfigError: there is no adb, or its server does not answer.
+    """
+    return parse_listing(adb.query("host:devices-l", doing="listing devices"))
+
+
+def table(devices: Sequence[DeviceInfo]) -> str:
+    """The devices, one aligned line each, for an error's details."""
+    rows = [("SERIAL", "STATE", "MODEL", "TRANSPORT")]
+    rows += [(d.serial, d.state, d.model or "-", d.transport) for d in devices]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def choose(devices: Sequence[DeviceInfo], wanted: str, *, origin: str) -> DeviceInfo:
+    """Decide between *devices* (pure).
+
+    Args:
+        wanted: a serial; empty for "the only usable one".
+        origin: where the serial came from (``--serial``, ``ANDROID_SERIAL``), for the error.
+
+    Raises:
+        NoDevice: none is there, or none has that serial (with the nearest one).
+        AmbiguousDevice: several are usable and none was named.
+        DeviceNotReady: the one that is meant is offline, unauthorized, …
+    """
+    if wanted:
+        for device in devices:
+            if device.serial == wanted:
+                if not device.ready:
+                    raise states.not_ready(device.serial, device.state)
+                return device
+        near = difflib.get_close_matches(wanted, [d.serial for d in devices], n=1, cutoff=0.6)
+        hint = f"Did you mean {near[0]}? " if near else ""
+        reach = f"`adb connect {wanted}`, or " if is_address(wanted) else ""
+        raise NoDevice(
+            f"no device has the serial {wanted} ({origin})",
+            remedy=f"{hint}{reach}use one of the list: `adb devices -l`; `adt emulator start` makes a "
+            "virtual one.",
+            details=table(devices) if devices else "No device is connected.",
+        )
+    usable = [device for device in devices if device.ready]
+    if len(usable) == 1:
+        for other in devices:
+            if not other.ready:
+                log.warning("passing over %s: %s", other.serial, other.state)
+        return usable[0]
+    if usable:
+        raise AmbiguousDevice(
+            f"{len(usable)} devices are connected and none was chosen",
+            remedy=f"Name one: --serial {usable[0].serial}, or set ANDROID_SERIAL.",
+            details=table(devices),
+        )
+    if devices:
+        first = states.not_ready(devices[0].serial, devices[0].state)
+        if len(devices) > 1:
+            first.details = table(devices)
+        raise first
+    raise NoDevice(
+        "no device is connected",
+        remedy="Plug a phone in and turn on USB debugging (Settings, Developer options), `adb connect "
+        "HOST:PORT` for one on the network, or `adt emulator start` for a virtual one.",
+    )
+
+
+def select(serial: str | None = None) -> Device:
+    """The device to work with: *serial* > ANDROID_SERIAL > the only usable one.
+
+    A virtual device (HOST:PORT on this machine) that was named but that the
+    server does not know, or that is offline, is connected again first: after
+    a restart of the server or of the device it is there, only not connected.
+
+    Raises:
+        NoDevice, AmbiguousDevice, DeviceNotReady: see :func:`choose`.
+    """
+    from adt.device.device import Device
+
+    origin = "--serial" if serial else "ANDROID_SERIAL"
+    wanted = serial or os.environ.get("ANDROID_SERIAL") or ""
+    devices = listing()
+    stale = {d.serial for d in devices if d.state == "offline" and wanted in ("", d.serial)}
+    if wanted and wanted not in {device.serial for device in devices}:
+        stale.add(wanted)
+    for address in filter(_is_local, stale if wanted or not any(d.ready for d in devices) else ()):
+        disconnect(address)  # the server takes an offline device for connected
+        try:
+            connect(address, seconds=RECONNECT_SECONDS)
+        except (NoDevice, DeviceError) as why:
+            log.debug("%s", why)
+        devices = listing()
+    end = time.monotonic() + SETTLE_SECONDS
+    while any(d.state in states.SETTLING and wanted in ("", d.serial) for d in devices):
+        if time.monotonic() > end:
+            break
+        time.sleep(0.1)
+        devices = listing()
+    chosen = choose(devices, wanted, origin=origin)
+    return Device(chosen.serial)
+
+
+def _is_local(serial: str) -> bool:
+    return is_address(serial) and serial.rpartition(":")[0] in adb.LOOPBACK
+
+
+def connect(serial: str, *, seconds: float | None = None) -> str:
+    """Connect the adb server to the device at HOST:PORT and return its serial.
+
+    adb itself reports a failure only in the text of a successful answer, so that text decides.
+
+    Raises:
+        NoDevice: nothing answers there.
+    """
+    if not is_address(serial):
+        raise NoDevice(f"{serial} is not HOST:PORT", remedy="Give an address such as 192.168.1.20:5555.")
+    said = adb.query(f"host:connect:{serial}", doing=f"connecting to {serial}", seconds=seconds).strip()
+    if not re.match(r"(already )?connected to ", said):
+        raise NoDevice(
+            f"cannot connect to {serial}: {said or 'no answer'}",
+            remedy="Check the address, that the device is in this network and that wireless debugging is "
+            "on (`adb tcpip 5555` over USB, or `adb pair`); `adt emulator list` shows virtual devices.",
+        )
+    return serial
+
+
+def disconnect(serial: str) -> None:
+    """Make the adb server forget the device at HOST:PORT; no error when it did not know it."""
+    try:
+        adb.query(f"host:disconnect:{serial}", doing=f"disconnecting {serial}")
+    except (NoDevice, DeviceError) as why:
+        log.debug("disconnect %s: %s", serial, why)

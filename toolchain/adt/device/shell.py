@@ -1,0 +1,261 @@
+"""Commands on the device: stdout and stderr apart, live, with exit code, total deadline and a real end.
+
+When a connection ends, the device's daemon only sends SIGHUP to the shell. So
+every command first reports its process id; on ctrl-C, an error or a timeout we
+end its whole process group from a second connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import shlex
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from adt.device import adb
+from adt.device.deadline import Deadline
+from adt.errors import AdtError, DeviceError
+
+log = logging.getLogger("adt.device.shell")
+
+STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN = range(5)
+"""Packet kinds of shell protocol v2; a packet is kind (1 byte), length (4, little endian), data."""
+
+KILL_SECONDS = 5.0
+"""Budget for ending a remote command."""
+
+_KILL = """
+kill -TERM -- -$1 2>/dev/null || kill -TERM $1 2>/dev/null || exit 0
+n=0
+while kill -0 -- -$1 2>/dev/null && [ $n -lt 20 ]; do n=$((n+1)); sleep 0.1 || sleep 1; done
+kill -KILL -- -$1 2>/dev/null
+exit 0
+"""
+
+Sink = Callable[[bytes], None]
+"""Called with each piece of a command's output as it comes."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A command on the device that ended."""
+
+    serial: str
+    argv: tuple[str, ...]
+    exit_code: int
+    """The program's own; 128 + N when signal N ended it."""
+    stdout: bytes
+    """On a device without shell protocol v2 stderr is in here too."""
+    stderr: bytes
+
+    @property
+    def out(self) -> str:
+        """stdout as text."""
+        return self.stdout.decode(errors="replace")
+
+    @property
+    def err(self) -> str:
+        """stderr as text."""
+        return self.stderr.decode(errors="replace")
+
+    def tail(self, lines: int = 30) -> str:
+        """The last lines of both streams, stdout first."""
+        both = f"{self.out.rstrip()}\n{self.err.rstrip()}".strip()
+        return "\n".join(both.splitlines()[-lines:])
+
+
+def failure(done: Completed, *, what: str = "", remedy: str = "") -> DeviceError:
+    """The error for a command that ended with a code other than 0."""
+    sentence = what or f"`{done.argv[0]}` failed on {done.serial}"
+    return DeviceError(
+        f"{sentence} (exit code {done.exit_code})",
+        remedy=remedy or "Read the program's own message above; run again with -v to see every command.",
+        details=f"$ adb -s {done.serial} shell {shlex.join(done.argv)}\n{done.tail()}",
+    )
+
+
+class RemoteCommand:
+    """A command running on the device *serial*.
+
+    Use it as a context manager: whatever ends the block early also ends the
+    command and everything it started.
+    """
+
+    def __init__(
+        self, serial: str, argv: Sequence[str], *, v2: bool, deadline: Deadline, keep_stdin: bool = False
+    ) -> None:
+        """Start *argv*.
+
+        Args:
+            v2: the device speaks shell protocol v2.
+            deadline: for everything until the command has ended.
+            keep_stdin: leave its stdin open (no data) until :meth:`close_stdin`; else it reads EOF at once.
+
+        Raises:
+            NoDevice, DeviceNotReady, DeviceError: the device does not take it.
+        """
+        self.serial = serial
+        self.argv = tuple(argv)
+        self.pid: int | None = None
+        """Process id on the device, once it has been reported; also its process group."""
+        self.exit_code: int | None = None
+        self._v2 = v2
+        self._marker = f"adt-{secrets.token_hex(8)}"
+        self._held = b""  # start of the stream that carries the pid line, until that line is whole
+        self._pid_pending = True
+        # quoted so that a list of processes, which shows this text, does not show the marker
+        marker = f"{self._marker[:4]}''{self._marker[4:]}"
+        line = shlex.join(self.argv)
+        log.debug("$ adb -s %s shell %s", serial, line)
+        self._wire = adb.open_device(serial, deadline=deadline)
+        try:
+            if v2:
+                self._wire.request(f"shell,v2,raw:echo {marker} $$ >&2; exec {line}")
+                if not keep_stdin:
+                    self.close_stdin()
+            else:  # exec: has neither a pty nor a separate stderr nor an exit code
+                stdin = "" if keep_stdin else " </dev/null"
+                self._wire.request(f"exec:echo {marker} $$; {line}{stdin} 2>&1; echo {marker} $?")
+        except BaseException:
+            self._wire.close()
+            raise
+
+    def __enter__(self) -> RemoteCommand:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self.exit_code is None:
+                self.kill()
+        finally:
+            self._wire.close()
+
+    def set_deadline(self, deadline: Deadline) -> None:
+        """From now on *deadline* counts, for a command that outlives the question it was started for."""
+        self._wire.deadline = deadline
+
+    def close_stdin(self) -> bool:
+        """Let the command read end-of-file; False when the device cannot do that (without v2)."""
+        if self._v2:
+            self._wire.send(struct.pack("<BI", CLOSE_STDIN, 0))
+        return self._v2
+
+    def output(self) -> Iterator[tuple[int, bytes]]:
+        """Yield ``(STDOUT | STDERR, data)`` until the command has ended and :attr:`exit_code` is set.
+
+        Raises:
+            DeviceError: the connection broke or the deadline is over.
+        """
+        yield from self._output_v2() if self._v2 else self._output_marked()
+
+    def _output_v2(self) -> Iterator[tuple[int, bytes]]:
+        while True:
+            kind, length = struct.unpack("<BI", self._wire.read_exactly(5))
+            data = self._wire.read_exactly(length)
+            if kind == EXIT:
+                if self._held:
+                    yield STDERR, self._held
+                self.exit_code = data[0] if data else 255
+                return
+            if kind == STDERR:
+                data = self._take_pid(data)
+            if data and kind in (STDOUT, STDERR):
+                yield kind, data
+
+    def _output_marked(self) -> Iterator[tuple[int, bytes]]:
+        """Without v2: everything is stdout, and what follows our marker at its end is the exit code."""
+        end = f"{self._marker} ".encode()
+        kept = b""  # not yet known not to be the marker
+        while data := self._wire.read_some():
+            kept += self._take_pid(data)
+            tail = _overlap(kept, end)
+            if tail:
+                yield STDOUT, kept[:tail]
+                kept = kept[tail:]
+        code = kept.removeprefix(end).strip()
+        if not kept.startswith(end) or not code.isdigit():
+            raise self._wire.lost()
+        self.exit_code = int(code)
+
+    def _take_pid(self, data: bytes) -> bytes:
+        """Cut the line with the process id off the start of the stream."""
+        if not self._pid_pending:
+            return data
+        self._held += data
+        line, newline, rest = self._held.partition(b"\n")
+        if not newline:
+            return b""
+        self._pid_pending = False
+        held, self._held = self._held, b""
+        words = line.split()
+        if len(words) == 2 and words[0] == self._marker.encode() and words[1].isdigit():
+            self.pid = int(words[1])
+            return rest
+        return held
+
+    def kill(self) -> None:
+        """End the command and everything in its process group; no error when it has ended already."""
+        if self.pid is None:
+            return  # not even started: hanging up ends it
+        argv = ("sh", "-c", _KILL, "sh", str(self.pid))
+        with (
+            contextlib.suppress(AdtError),
+            adb.open_device(self.serial, deadline=Deadline(KILL_SECONDS, "ending a command")) as wire,
+        ):
+            wire.request(f"{'shell,v2,raw' if self._v2 else 'exec'}:{shlex.join(argv)}")
+            while wire.read_some():
+                pass
+
+
+def _overlap(data: bytes, end: bytes) -> int:
+    """Where in *data* a whole *end*, or the beginning of one at the very end of *data*, starts."""
+    whole = data.find(end)
+    if whole >= 0:
+        return whole
+    start = max(0, len(data) - len(end) + 1)
+    return next((at for at in range(start, len(data)) if end.startswith(data[at:])), len(data))
+
+
+def run(
+    serial: str,
+    argv: Sequence[str],
+    *,
+    v2: bool,
+    timeout: float | None,
+    check: bool = True,
+    doing: str = "",
+    what: str = "",
+    remedy: str = "",
+    on_stdout: Sink | None = None,
+    on_stderr: Sink | None = None,
+) -> Completed:
+    """Run *argv* on the device to its end, with nothing to read on stdin.
+
+    Args:
+        v2: the device speaks shell protocol v2.
+        timeout: seconds in total, after which the command is ended.
+        check: raise when its exit code is not 0, with *what* and *remedy*.
+        doing: names it in the error for a timeout or a broken connection; empty for its first word.
+        on_stdout, on_stderr: see each piece as it comes.
+
+    Raises:
+        DeviceError: it failed, timed out, or the connection broke.
+        NoDevice, DeviceNotReady: the device is absent or not usable.
+    """
+    streams = {STDOUT: bytearray(), STDERR: bytearray()}
+    sinks = {STDOUT: on_stdout, STDERR: on_stderr}
+    deadline = Deadline(timeout, doing or f"running `{argv[0]}` on {serial}")
+    with RemoteCommand(serial, argv, v2=v2, deadline=deadline) as command:
+        for kind, data in command.output():
+            streams[kind] += data
+            if sink := sinks[kind]:
+                sink(data)
+    code = command.exit_code
+    assert code is not None
+    done = Completed(serial, tuple(argv), code, bytes(streams[STDOUT]), bytes(streams[STDERR]))
+    if check and code != 0:
+        raise failure(done, what=what, remedy=remedy)
+    return done
