@@ -1,10 +1,11 @@
 """Make generated code assume the alignment that the device's runtime gives, and no more.
 
-The TVM wheel is built for 64-byte aligned tensors: code it generates tells LLVM
-so and asserts it on entry. A runtime built with TVM_KALLOC_ALIGNMENT=32 (what
-phones use) gives 32, so that such a module would fail now and then, with the
-allocator's mood. The assumption sits in every TIR buffer's ``data_alignment``;
-this pass lowers it before TIR is lowered.
+The TVM wheel is built for 64-byte aligned tensors, and code it generates tells
+LLVM to assume so of every argument; nothing checks it. A runtime built with
+TVM_KALLOC_ALIGNMENT=32 (what phones use) gives 32, so that such a module may
+fault now and then, with the allocator's mood (seen with wide x86-64 vector moves).
+The assumption sits in every TIR buffer's ``data_alignment``; this pass lowers it
+before TIR is lowered.
 """
 
 from __future__ import annotations

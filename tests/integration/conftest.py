@@ -1,0 +1,46 @@
+"""Own HOME, state and adb server for the whole run; the cache of built things is the user's own.
+
+What the tests build (the TVM source tree, bundles, the virtual device's
+userland) goes to the cache that `adt` itself uses, so that a second run is short.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from adt.device.adb import find_adb
+from adt.host.cache import cache_dir
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing of the user's is read or changed but the cache; no ADB server but our own."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ADT_CACHE_DIR", str(cache_dir()))
+        patch.setenv("HOME", str(home))
+        patch.setenv("XDG_STATE_HOME", str(home / "state"))
+        patch.setenv("ANDROID_ADB_SERVER_PORT", str(free_port()))
+        patch.setenv("ADT_TVM_PROVIDER", "registry")
+        for name in list(os.environ):
+            if name.startswith(("ANDROID_NDK", "ANDROID_SDK", "ANDROID_HOME", "ANDROID_SERIAL", "TVM_HOME")):
+                patch.delenv(name)
+        yield
+        subprocess.run([find_adb().path, "kill-server"], check=False, capture_output=True)
+
+
+@pytest.fixture(scope="session")
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("work")

@@ -1,0 +1,200 @@
+"""The cross-build: what it makes, when it does nothing, what it says when it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from programs import ADT, adt_json
+from programs import adt as run_adt
+
+import adt
+from adt.host.elf import read_elf
+from adt.host.resources import resource
+from adt.target.bundle import load_bundle
+from standin_ndk import DESCRIPTION, make_standin_ndk
+
+MOST_TVM_UNITS = 80
+"""TVM's runtime, its RPC server and tvm-ffi; the whole of TVM is 557."""
+
+
+@pytest.fixture(scope="session")
+def standin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The NDK stand-in, at a path that stays, so that a second run of the tests builds nothing."""
+    from adt.host.cache import cache_dir
+
+    return make_standin_ndk(cache_dir() / "tests/ndk-standin")
+
+
+@pytest.fixture(scope="session", params=["linux-aarch64", "host", "android-arm64-v8a"])
+def built(request: pytest.FixtureRequest, standin: Path) -> dict[str, Any]:
+    ndk = ["--ndk", standin] if request.param.startswith("android") else []
+    return adt_json("build-target", "--for", request.param, *ndk) | {
+        "arguments": ["--for", request.param, *ndk]
+    }
+
+
+def test_the_installed_wheel_carries_its_sources() -> None:
+    checkout = Path(__file__).resolve().parents[2]
+    package = Path(adt.__file__).resolve()
+    assert checkout / "toolchain" not in package.parents, "the tests must run what `pip install .` installed"
+    for name in ("cmake_presets/CMakePresets.json", "cpp_runner/CMakeLists.txt", "templates/adt.toml.j2"):
+        top, _, rest = name.partition("/")
+        assert package.parent in resource(top).parents
+        assert (resource(top) / rest).read_bytes() == (checkout / name).read_bytes()
+
+
+def test_a_bundle_is_complete_and_would_load(built: dict[str, Any]) -> None:
+    bundle = load_bundle(Path(built["path"]))
+    facts = bundle.manifest
+    assert set(facts.files) >= {
+        "bin/rtvm",
+        "bin/tvm_rpc",
+        "lib/libadt_runner.so",
+        "lib/libtvm_ffi.so",
+        "lib/libtvm_runtime.so",
+    }
+    device = facts.platform != "host"
+    assert facts.options.alignment == (32 if device else 64)
+    assert facts.options.opencl and facts.options.rpc and facts.options.build_type == "Release"
+    assert "__TVMBackendGetFuncFromEnv" in facts.context_symbols
+    names = {Path(name).name for name in facts.files}
+    for name in facts.files:
+        elf = read_elf(bundle.file(name))
+        assert elf.machine == facts.machine
+        assert elf.page_alignment >= (16384 if device else 4096)
+        assert elf.runpath in ("$ORIGIN", "$ORIGIN/../lib")
+        own = [needed for needed in elf.needed if needed.startswith(("libtvm", "libadt"))]
+        assert set(own) <= names
+        sections = subprocess.run(
+            ["readelf", "-SW", bundle.file(name)], capture_output=True, text=True, check=True
+        )
+        assert ".symtab" not in sections.stdout and ".debug_info" not in sections.stdout
+
+
+def test_only_the_needed_files_are_compiled(built: dict[str, Any]) -> None:
+    commands = json.loads(
+        subprocess.run(
+            ["ninja", "-C", built["build_dir"], "-t", "compdb"], capture_output=True, text=True, check=True
+        ).stdout
+    )
+    needed = subprocess.run(
+        ["ninja", "-C", built["build_dir"], "-t", "inputs", "all"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    units = {c["output"] for c in commands if c["output"].endswith(".o")} & set(needed)
+    tvm = [unit for unit in units if unit.startswith("tvm/")]
+    assert 60 < len(tvm) <= MOST_TVM_UNITS
+    assert len([c for c in commands if c["output"].endswith(".o")]) > 400, "the whole of TVM is in the graph"
+
+
+def test_nothing_is_built_twice(built: dict[str, Any]) -> None:
+    again = adt_json("build-target", *built["arguments"])
+    assert again["reused"] and again["compiled"] == 0
+    assert again["bundle"] == built["bundle"]
+
+
+def test_the_android_bundle_names_the_standin(standin: Path, built: dict[str, Any]) -> None:
+    if built["bundle"]["platform"] == "android-arm64-v8a":
+        assert built["bundle"]["ndk_revision"] == "27.0.0"
+        assert built["bundle"]["api_level"] == 28
+        assert "STAND-IN" in DESCRIPTION
+
+
+def test_a_damaged_bundle_is_packed_again(built: dict[str, Any]) -> None:
+    library = Path(built["path"]) / "lib/libtvm_ffi.so"
+    library.write_bytes(library.read_bytes()[:1000])
+    done = run_adt("build-target", *built["arguments"])
+    assert done.returncode == 0 and "packing it again" in done.stderr
+    load_bundle(Path(built["path"]))
+
+
+def test_out_never_replaces_what_is_no_bundle(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("x")
+    done = run_adt("build-target", "--for", "linux-aarch64", "-o", tmp_path)
+    assert done.returncode == 11 and "left alone" in done.stderr
+    assert (tmp_path / "precious").read_text() == "x"
+    out = tmp_path / "bundle"
+    for _ in range(2):
+        assert run_adt("build-target", "--for", "linux-aarch64", "-o", out).returncode == 0
+    load_bundle(out)
+
+
+def test_two_builds_at_once_wait_for_each_other() -> None:
+    words = [str(ADT), "build-target", "--for", "linux-aarch64"]
+    both = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    assert [process.wait(timeout=600) for process in both] == [0, 0]
+
+
+def test_no_cross_compiler(tmp_path: Path) -> None:
+    """PATH without the cross compiler: the message names the package."""
+    (tmp_path / "bin").mkdir()
+    for name in ("git", "sh"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or "")
+    done = subprocess.run(
+        [str(ADT), "build-target", "--for", "linux-aarch64"],
+        env={**os.environ, "PATH": str(tmp_path / "bin")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 4
+    assert "apt-get install g++-aarch64-linux-gnu" in done.stderr
+
+
+def test_a_failing_compiler_shows_command_code_and_tail(tmp_path: Path) -> None:
+    (tmp_path / "aarch64-linux-gnu-g++").write_text("#!/bin/sh\necho this compiler is broken >&2\nexit 7\n")
+    (tmp_path / "aarch64-linux-gnu-g++").chmod(0o755)
+    done = subprocess.run(
+        [str(ADT), "build-target", "--for", "linux-aarch64"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 7
+    assert "this compiler is broken" in done.stderr and "configure.log" in done.stderr
+
+
+def processes_with(text: str) -> list[str]:
+    """Command lines of running processes that contain *text*."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if text in line and str(os.getpid()) != directory.name:
+            found.append(line)
+    return found
+
+
+def test_interrupting_a_build_leaves_no_process_and_loses_nothing(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    source = Path(os.environ["ADT_CACHE_DIR"]) / "tvm-source"
+    shutil.copytree(source, cache / "tvm-source", copy_function=os.link, symlinks=True)
+    environ = {**os.environ, "ADT_CACHE_DIR": str(cache)}
+    words = [str(ADT), "build-target", "--for", "linux-aarch64"]
+    child = subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for _ in range(600):
+        if any("cc1plus" in line for line in processes_with(str(cache))):
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("no compiler was started")
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 130 and "interrupted" in errors and "Traceback" not in errors
+    for _ in range(100):
+        if not processes_with(str(cache)):
+            break
+        time.sleep(0.1)
+    assert processes_with(str(cache)) == []
+    assert not list((cache / "bundles").glob("*")) if (cache / "bundles").exists() else True

@@ -1,0 +1,172 @@
+"""Compiling: packages that fit their platform, and models that are refused with a reason."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from programs import adt, adt_json
+
+from adt.host.elf import read_elf
+from adt.model.package import load_package
+from models import MAGIKA, small_model
+from standin_ndk import make_standin_ndk
+
+
+@pytest.fixture(scope="module")
+def host_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("host") / "pkg"
+    adt_json("compile", MAGIKA, "--for", "host", "-o", out)
+    return out
+
+
+def test_the_manifest_describes_the_package(host_package: Path) -> None:
+    facts = load_package(host_package).manifest
+    entry = facts.entry()
+    assert [(i.name, i.shape, i.dtype) for i in entry.inputs] == [("bytes", (1, 2048), "int32")]
+    assert [(o.name, o.shape, o.dtype) for o in entry.outputs] == [("target_label", (1, 214), "float32")]
+    assert facts.total == len(facts.kernels) > 20
+    assert facts.alignment == 64
+    assert (facts.target.platform, facts.target.device, facts.tvm.version) == ("host", "cpu", "0.25.0.post1")
+    assert facts.files["mod.params"].size > 1_000_000, "the weights are apart from the code"
+    assert facts.files["mod.so"].size < 1_000_000
+
+
+def test_rtvm_runs_it_natively(host_package: Path, tmp_path: Path) -> None:
+    import onnxruntime
+
+    rtvm = Path(adt_json("build-target", "--for", "host")["path"]) / "bin/rtvm"
+    given = np.random.default_rng(1).integers(0, 257, (1, 2048)).astype(np.int32)
+    np.savez(tmp_path / "in.npz", bytes=given)
+    words = [rtvm, "--model", host_package, "--input", tmp_path / "in.npz", "--output", tmp_path / "out.npz"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    wanted = onnxruntime.InferenceSession(str(MAGIKA)).run(None, {"bytes": given})[0]
+    with np.load(tmp_path / "out.npz") as got:
+        assert np.abs(got["target_label"] - wanted).max() <= 1e-5
+
+
+@pytest.mark.parametrize("alignment", [32, 64])
+def test_code_assumes_the_alignment_of_its_runtime_and_no_more(tmp_path: Path, alignment: int) -> None:
+    """The compiler's wheel assumes 64 bytes of every argument; a device's runtime gives 32."""
+    import re
+
+    import tvm
+
+    from adt.model.alignment import tir_pipeline
+    from adt.model.importer import import_onnx
+
+    imported = import_onnx(small_model(tmp_path / "m.onnx"), {})
+    target = tvm.target.Target({"kind": "llvm", "mtriple": "aarch64-linux-gnu"})
+    built = tvm.compile(imported.module, target, tir_pipeline=tir_pipeline(alignment))
+    code = built.mod.imports[0].inspect_source("ll")
+    assumed = {int(number) for number in re.findall(r'"align"\(ptr [^,]+, i64 (\d+)\)', code)}
+    assert assumed == {alignment}
+
+
+def test_the_package_says_what_it_assumes(tmp_path: Path) -> None:
+    model = small_model(tmp_path / "m.onnx")
+    for platform, alignment in (("linux-aarch64", 32), ("host", 64)):
+        adt_json("compile", model, "--for", platform, "-o", tmp_path / platform)
+        assert load_package(tmp_path / platform).manifest.alignment == alignment
+
+
+def test_for_android_mod_so_names_what_supplies_its_symbols(tmp_path: Path) -> None:
+    from adt.host.cache import cache_dir
+
+    ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
+    bundle = adt_json("build-target", "--for", "android-arm64-v8a", "--ndk", ndk)["path"]
+    out = tmp_path / "pkg"
+    words = ["compile", MAGIKA, "--for", "android-arm64-v8a", "--ndk", ndk, "--bundle", bundle, "-o", out]
+    package = adt_json(*words)["package"]
+    elf = read_elf(out / "mod.so")
+    assert "libtvm_ffi.so" in elf.needed
+    assert elf.machine == "AARCH64" and elf.page_alignment == 16384
+    assert package["target"]["triple"] == "aarch64-linux-android28"
+    supplied = set().union(
+        *(read_elf(Path(bundle) / "lib" / name).functions for name in elf.needed if "tvm" in name)
+    )
+    assert {name for name in elf.undefined if name.startswith("TVM")} <= supplied
+
+
+def test_android_without_a_bundle_is_refused(tmp_path: Path) -> None:
+    ndk = make_standin_ndk(tmp_path / "other-ndk")  # never built with: no bundle of it is in the cache
+    done = adt("compile", MAGIKA, "--for", "android-arm64-v8a", "--ndk", ndk, "-o", tmp_path / "pkg")
+    assert done.returncode == 12 and "adt build-target --for android-arm64-v8a" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("empty.onnx", b""),
+        ("text.onnx", b"this is not a model\n" * 50),
+        ("cut.onnx", MAGIKA.read_bytes()[:200_000]),
+    ],
+)
+def test_files_that_are_no_model(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    done = adt("compile", tmp_path / name, "--for", "host", "-o", tmp_path / "pkg")
+    assert done.returncode == 8, done.stderr
+    assert name in done.stderr and "remedy:" in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "pkg").exists()
+
+
+def test_an_unsupported_operator_is_named_with_its_node(tmp_path: Path) -> None:
+    import onnx
+    from onnx import TensorProto, helper
+
+    value = helper.make_tensor_value_info
+    node = helper.make_node("Det", ["x"], ["y"], name="the_determinant")
+    graph = helper.make_graph(
+        [node], "g", [value("x", TensorProto.FLOAT, (1, 3, 3))], [value("y", TensorProto.FLOAT, (1,))]
+    )
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "det.onnx")
+    done = adt("compile", tmp_path / "det.onnx", "--for", "host", "-o", tmp_path / "pkg")
+    assert done.returncode == 9, done.stderr
+    assert "Det" in done.stderr and "the_determinant" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ("y:1,4", "no input 'y'"),
+        ("x:1", "does not fit"),
+        ("x:1,5", "does not fit"),
+        ("x", "is not of the form"),
+        ("x:1,0", "extent of 0"),
+    ],
+)
+def test_wrong_shapes(tmp_path: Path, shape: str, said: str) -> None:
+    model = small_model(tmp_path / "m.onnx", dims=("n", 4))
+    done = adt("compile", model, "--for", "host", "--shape", shape, "-o", tmp_path / "pkg")
+    assert done.returncode == 8 and said in done.stderr, done.stderr
+
+
+def test_open_dimensions_must_be_given(tmp_path: Path) -> None:
+    model = small_model(tmp_path / "m.onnx", dims=("n", "k", 4))
+    done = adt("compile", model, "--for", "host", "-o", tmp_path / "pkg")
+    assert done.returncode == 8 and "--shape x:1,224,4" in done.stderr
+    package = adt_json("compile", model, "--for", "host", "--shape", "x:2,5,4", "-o", tmp_path / "pkg")[
+        "package"
+    ]
+    assert package["entries"][0]["inputs"][0]["shape"] == [2, 5, 4]
+    assert package["entries"][0]["outputs"][0]["shape"] == [2, 5, 3]
+
+
+def test_a_directory_that_is_no_package_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("x")
+    done = adt("compile", MAGIKA, "--for", "host", "-o", tmp_path)
+    assert done.returncode == 11 and (tmp_path / "precious").read_text() == "x"
+
+
+def test_compiling_again_gives_the_same_bytes(tmp_path: Path) -> None:
+    model = small_model(tmp_path / "m.onnx")
+    sums = []
+    for name in ("a", "b"):
+        adt_json("compile", model, "--for", "linux-aarch64", "-o", tmp_path / name)
+        sums.append(json.loads((tmp_path / name / "mod.json").read_text())["files"])
+    assert sums[0] == sums[1]

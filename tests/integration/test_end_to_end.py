@@ -1,0 +1,139 @@
+"""A real model on a virtual arm64 device: from the ONNX file to verified numbers, with the `adt` program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from programs import adt, adt_json
+
+from adt.device.virtual import emulator
+from models import MAGIKA, small_model
+
+TOLERANCE = 1e-4
+
+
+@pytest.fixture(scope="module")
+def first_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """`adt up` on a machine with no device; it starts the virtual one, which we stop at the end."""
+    directory = tmp_path_factory.mktemp("up")
+    given = np.zeros((1, 2048), np.int32)
+    given[0, :24] = list(b"#!/bin/sh\necho hello arm")
+    np.savez(directory / "in.npz", bytes=given)
+    out = directory / "out.npz"
+    document = adt_json("up", MAGIKA, "--input", directory / "in.npz", "--output", out)
+    yield document | {"directory": directory, "given": given, "out": out}
+    if any(info.running for info in emulator.listing()):
+        adt("emulator", "stop")
+
+
+def test_the_numbers_are_onnxruntimes(first_up: dict[str, Any]) -> None:
+    import onnxruntime
+
+    wanted = onnxruntime.InferenceSession(str(MAGIKA)).run(None, {"bytes": first_up["given"]})[0]
+    with np.load(first_up["out"]) as got:
+        assert np.abs(got["target_label"] - wanted).max() <= TOLERANCE
+    verification = first_up["verification"]
+    assert verification["passed"] and verification["virtual_device"]
+    assert 0 < verification["outputs"][0]["max_abs"] <= TOLERANCE, (
+        "arm64 and x86-64 do not agree to the last bit"
+    )
+    assert [step["name"] for step in first_up["steps"]][-4:] == ["compile", "emulator", "deploy", "verify"]
+
+
+def test_a_second_run_reuses_everything_and_says_so(first_up: dict[str, Any]) -> None:
+    done = adt("up", MAGIKA)
+    assert done.returncode == 0, done.stderr
+    steps = {line.split()[1]: line for line in done.stdout.splitlines() if line.startswith("✓")}
+    assert "emulator" not in steps and "import" not in steps
+    for name in ("build-target", "compile", "deploy"):
+        assert "reused" in steps[name], done.stdout
+    assert "not Android" not in steps["verify"]
+    assert "a virtual device: right or wrong counts here, time does not" in done.stdout
+
+
+def test_a_second_deploy_sends_nothing(first_up: dict[str, Any]) -> None:
+    document = adt_json("deploy", first_up["package"])
+    assert (document["sent_bytes"], document["sent_files"]) == (0, [])
+    assert len(document["reused_files"]) >= 8
+
+
+def test_another_package_sends_only_its_own_files(first_up: dict[str, Any], tmp_path: Path) -> None:
+    model = small_model(tmp_path / "small.onnx")
+    adt_json("compile", model, "--for", "linux-aarch64", "-o", tmp_path / "pkg")
+    document = adt_json("deploy", tmp_path / "pkg")
+    assert sorted(Path(name).name for name in document["sent_files"]) == ["mod.json", "mod.params", "mod.so"]
+
+
+def test_run_and_verify(first_up: dict[str, Any], tmp_path: Path) -> None:
+    package, given = first_up["package"], first_up["directory"] / "in.npz"
+    document = adt_json("run", package, "--input", given, "--output", tmp_path / "out.npz")
+    with np.load(tmp_path / "out.npz") as got, np.load(first_up["out"]) as before:
+        assert np.array_equal(got["target_label"], before["target_label"])
+    assert document["outputs"] == [{"name": "target_label", "dtype": "float32", "shape": [1, 214]}]
+    seeds = [adt_json("verify", package, "--seed", seed)["outputs"][0]["max_abs"] for seed in (1, 2)]
+    assert seeds[0] != seeds[1], "another seed is another input"
+    strict = adt("verify", package, "--max-abs", 0, "--max-rel", 0)
+    assert strict.returncode == 20 and "over the tolerance" in strict.stdout
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({}, "bytes"),
+        ({"byte": np.zeros((1, 2048), np.int32)}, "byte"),
+        ({"bytes": np.zeros((1, 2047), np.int32)}, "2047"),
+        ({"bytes": np.zeros((1, 2048), np.float32)}, "float32"),
+    ],
+    ids=["none", "name", "shape", "dtype"],
+)
+def test_wrong_inputs_are_refused_with_what_was_wanted(
+    first_up: dict[str, Any], tmp_path: Path, arrays: dict[str, Any], said: str
+) -> None:
+    np.savez(tmp_path / "in.npz", **arrays)
+    done = adt("run", first_up["package"], "--input", tmp_path / "in.npz")
+    assert done.returncode == 19, done.stderr
+    assert said in done.stderr and "remedy:" in done.stderr
+
+
+def test_a_package_for_another_platform_is_refused_before_anything_is_sent(
+    first_up: dict[str, Any], tmp_path: Path
+) -> None:
+    adt_json("compile", small_model(tmp_path / "m.onnx"), "--for", "host", "-o", tmp_path / "pkg")
+    assert adt("build-target", "--for", "host").returncode == 0
+    done = adt("deploy", tmp_path / "pkg")
+    assert done.returncode == 12 and "linux-aarch64" in done.stderr
+
+
+def test_a_changed_package_is_refused(first_up: dict[str, Any], tmp_path: Path) -> None:
+    adt_json("compile", small_model(tmp_path / "m.onnx"), "--for", "linux-aarch64", "-o", tmp_path / "pkg")
+    (tmp_path / "pkg/mod.params").write_bytes(b"damage")
+    done = adt("run", tmp_path / "pkg")
+    assert done.returncode == 11 and "mod.params" in done.stderr
+    document = json.loads((tmp_path / "pkg/mod.json").read_text())
+    (tmp_path / "pkg/mod.json").write_text(json.dumps(document | {"surprise": 1}))
+    done = adt("run", tmp_path / "pkg")
+    assert done.returncode == 11 and "surprise" in done.stderr
+
+
+def test_verify_needs_the_source_model(first_up: dict[str, Any], tmp_path: Path) -> None:
+    other = small_model(tmp_path / "other.onnx")
+    done = adt("verify", first_up["package"], "--model", other)
+    assert done.returncode == 8 and "is not the model" in done.stderr
+    assert adt("verify", first_up["package"], "--model", MAGIKA).returncode == 0
+
+
+def test_without_the_virtual_device_nothing_runs(first_up: dict[str, Any]) -> None:
+    """Last: it stops the device. What ran before ran there."""
+    assert adt("emulator", "stop").returncode == 0
+    for verb in ("run", "verify", "deploy"):
+        done = adt(verb, first_up["package"])
+        assert done.returncode == 13, done.stderr
+        assert "adt emulator start" in done.stderr
+    done = adt("emulator", "stop")
+    assert done.returncode == 21
+    assert adt("emulator", "list").stdout.startswith("no virtual device")
