@@ -170,3 +170,48 @@ def test_compiling_again_gives_the_same_bytes(tmp_path: Path) -> None:
         adt_json("compile", model, "--for", "linux-aarch64", "-o", tmp_path / name)
         sums.append(json.loads((tmp_path / name / "mod.json").read_text())["files"])
     assert sums[0] == sums[1]
+
+
+def test_arguments_that_are_initializers_are_known_to_the_importer(tmp_path: Path) -> None:
+    """A split's sizes and a clip's limits are no weights: the importer needs their values."""
+    import onnx
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+
+    def initializer(name: str, values: list[float], dtype: type) -> onnx.TensorProto:
+        return numpy_helper.from_array(np.array(values, dtype), name)
+
+    value = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("Split", ["x", "sizes"], ["a", "b"], axis=1),
+        helper.make_node("Concat", ["b", "a"], ["c"], axis=1),
+        helper.make_node("Mul", ["c", "w"], ["y"]),
+    ]
+    weight = np.linspace(-1, 1, 60, dtype=np.float32).reshape(1, 60)
+    graph = helper.make_graph(
+        nodes,
+        "split",
+        [value("x", TensorProto.FLOAT, ("n", 60))],
+        [value("y", TensorProto.FLOAT, ("n", 60))],
+        [initializer("sizes", [20, 40], np.int64), numpy_helper.from_array(weight, "w")],
+    )
+    path = tmp_path / "split.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    package = adt_json("compile", path, "--for", "host", "-o", tmp_path / "pkg")["package"]
+    assert package["entries"][0]["params"] == ["w"]
+    rtvm = Path(adt_json("build-target", "--for", "host")["path"]) / "bin/rtvm"
+    given = np.arange(60, dtype=np.float32).reshape(1, 60)
+    np.savez(tmp_path / "in.npz", x=given)
+    words = [
+        rtvm,
+        "--model",
+        tmp_path / "pkg",
+        "--input",
+        tmp_path / "in.npz",
+        "--output",
+        tmp_path / "out.npz",
+    ]
+    subprocess.run(words, check=True, capture_output=True)
+    wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": given})[0]
+    with np.load(tmp_path / "out.npz") as got:
+        assert np.array_equal(got["y"], wanted)

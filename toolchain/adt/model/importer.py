@@ -21,6 +21,11 @@ log = logging.getLogger("adt.import")
 
 Shape = tuple[int, ...]
 
+MOST_WHOLE_ARGUMENT = 4096
+"""Elements up to which a tensor of whole numbers is an argument (sizes, axes, indices), not a weight."""
+MOST_FLOAT_ARGUMENT = 16
+"""The same for floating point (scales, limits, padding values)."""
+
 
 @dataclass(frozen=True)
 class ImportedModel:
@@ -152,6 +157,7 @@ def import_onnx(path: Path, shapes: Mapping[str, Shape]) -> ImportedModel:
             for dim, extent in zip(dims, fixed[value.name], strict=True):
                 dim.dim_value = extent
     simple = _slimmed(model, path)
+    _inline_arguments(simple)
     relax = _to_relax(simple)
     dtypes = {
         v.name: onnx.helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type).name
@@ -171,6 +177,38 @@ def _slimmed(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
     except Exception as why:  # onnxslim raises whatever its passes meet
         log.warning("onnxslim could not simplify %s (%s); importing it as it is", path.name, why)
         return model
+
+
+def _inline_arguments(model: onnx.ModelProto) -> None:
+    """Turn initializers that are arguments rather than weights into Constant nodes, in place.
+
+    The importer needs the value of a split's sizes or a resize's scales while it
+    converts; as a parameter of the module it would be unknown until run time.
+    """
+    from onnx import helper, numpy_helper
+
+    weights: list[onnx.TensorProto] = []
+    arguments: list[onnx.TensorProto] = []
+    for tensor in model.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        whole = array.dtype.kind in "iub"
+        is_argument = array.size <= (MOST_WHOLE_ARGUMENT if whole else MOST_FLOAT_ARGUMENT)
+        (arguments if is_argument else weights).append(tensor)
+    returned = {value.name for value in model.graph.output}
+    constants = [
+        helper.make_node("Constant", [], [tensor.name], value=tensor)
+        for tensor in arguments
+        if tensor.name not in returned
+    ]
+    kept = [*weights, *(tensor for tensor in arguments if tensor.name in returned)]
+    nodes = [*constants, *model.graph.node]
+    del model.graph.initializer[:], model.graph.node[:]
+    model.graph.initializer.extend(kept)
+    model.graph.node.extend(nodes)
+    names = {constant.output[0] for constant in constants}
+    inputs = [value for value in model.graph.input if value.name not in names]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
 
 
 def _to_relax(model: onnx.ModelProto) -> Any:
