@@ -135,8 +135,7 @@ def test_two_builds_at_once_wait_for_each_other() -> None:
 def test_no_cross_compiler(tmp_path: Path) -> None:
     """PATH without the cross compiler: the message names the package."""
     (tmp_path / "bin").mkdir()
-    for name in ("git", "sh"):
-        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or "")
+    (tmp_path / "bin/sh").symlink_to("/bin/sh")
     done = subprocess.run(
         [str(ADT), "build-target", "--for", "linux-aarch64"],
         env={**os.environ, "PATH": str(tmp_path / "bin")},
@@ -198,3 +197,40 @@ def test_interrupting_a_build_leaves_no_process_and_loses_nothing(tmp_path: Path
         time.sleep(0.1)
     assert processes_with(str(cache)) == []
     assert not list((cache / "bundles").glob("*")) if (cache / "bundles").exists() else True
+
+
+def test_explain_says_what_and_why(built: dict[str, Any]) -> None:
+    explained = adt_json("build-target", *built["arguments"], "--explain")
+    assert explained["steps"] == ["nothing: the build and the bundle are up to date"]
+    other = adt_json("build-target", *built["arguments"], "--alignment", 128, "--explain")["steps"]
+    assert other[0].startswith("configure") and "USE_KALLOC_ALIGNMENT" in other[0] and "→ 128" in other[0]
+
+
+def test_a_changed_runner_source_recompiles_that_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from adt.target import build
+
+    for name in ("cmake_presets", "cpp_runner"):
+        shutil.copytree(resource(name), tmp_path / name)
+    assert adt.build_target(platform="host").compiled == 0
+    changed = tmp_path / "cpp_runner/src/sha256.cc"
+    changed.write_text(changed.read_text() + "// a comment\n")
+    monkeypatch.setattr(build, "resource", lambda name: tmp_path / name)
+    result = adt.build_target(platform="host")
+    assert result.compiled == 1
+    monkeypatch.undo()
+    again = adt.build_target(platform="host")
+    assert again.compiled == 1, "put back: the same file once more"
+    assert adt.build_target(platform="host").reused
+
+
+def test_libraries_laid_out_for_an_app(standin: Path, tmp_path: Path) -> None:
+    words = ["build-target", "--abi", "arm64-v8a", "--layout", "jni", "--ndk", standin, "-o", tmp_path / "app"]
+    for _ in range(2):
+        assert run_adt(*words).returncode == 0
+    libraries = {path.name for path in (tmp_path / "app/jniLibs/arm64-v8a").iterdir()}
+    assert {"libtvm_runtime.so", "libtvm_ffi.so", "libadt_runner.so"} <= libraries
+    assert json.loads((tmp_path / "app/arm64-v8a.bundle.json").read_text())["abi"] == "arm64-v8a"
+    done = run_adt("build-target", "--abi", "arm64-v9", "--ndk", standin)
+    assert done.returncode == 3 and "android-arm64-v8a" in done.stderr
+    done = run_adt("build-target", "--abi", "arm64-v8a", "--layout", "jna", "--ndk", standin)
+    assert done.returncode == 3 and "bundle, jni" in done.stderr

@@ -98,13 +98,6 @@ def _stage(destination: Path) -> None:
             copy.unlink()
 
 
-def _packed_since_last_work(plan: BuildPlan) -> bool:
-    manifest, ninja_log = plan.bundle_dir / MANIFEST, plan.build_dir / ".ninja_log"
-    if not manifest.is_file() or not ninja_log.is_file():
-        return False
-    return manifest.stat().st_mtime_ns >= ninja_log.stat().st_mtime_ns
-
-
 def _configuration(plan: BuildPlan) -> tuple[list[str | Path], dict[str, object]]:
     """The configure command, and what must be unchanged for it not to run again."""
     read = [plan.presets / "CMakePresets.json", *sorted((plan.presets / "toolchains").glob("*.cmake"))]
@@ -203,7 +196,8 @@ def _compile(plan: BuildPlan, progress: Callable[[str], None]) -> int:
         [ninja().path, "-C", plan.build_dir, *jobs],
         error=BuildError,
         what=f"building for {plan.platform.name} failed",
-        remedy=f"The compiler's message is above; the whole log is {plan.build_dir / 'build.log'}",
+        remedy=f"The compiler's message is above; the whole log is {plan.build_dir / 'build.log'}."
+        f" If nothing of yours explains it, remove {plan.build_dir} to build afresh.",
         log_file=plan.build_dir / "build.log",
         on_line=progress,
     )
@@ -211,11 +205,14 @@ def _compile(plan: BuildPlan, progress: Callable[[str], None]) -> int:
 
 
 def _existing(plan: BuildPlan) -> TargetBundle | None:
-    """The bundle, if it is whole and was packed after Ninja last did anything."""
-    if not _packed_since_last_work(plan):
+    """The bundle, if it is whole and was packed after each of its files was last built."""
+    if not (plan.bundle_dir / MANIFEST).is_file():
         return None
     try:
-        return load_bundle(plan.bundle_dir)
+        bundle = load_bundle(plan.bundle_dir)
     except AdtError as why:
         log.warning("%s; packing it again", why.what)
         return None
+    packed = (bundle.path / MANIFEST).stat().st_mtime_ns
+    built = [file for name in bundle.manifest.files if (file := plan.build_dir / name).is_file()]
+    return bundle if all(file.stat().st_mtime_ns <= packed for file in built) else None
