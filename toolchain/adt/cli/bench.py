@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adt.cli.app import Json, Serial, Verbose, app, emit_json
-from adt.cli.device import Bundle, Input, Package, Seed
+from adt.cli.device import Bundle, Input, Package, Seed, Timeout
 
 if TYPE_CHECKING:
     from adt.api import VerifyResult
@@ -26,6 +26,7 @@ def verify(
     seed: Seed = None,
     max_abs: Annotated[float | None, typer.Option(help="Largest absolute difference that passes.")] = None,
     max_rel: Annotated[float | None, typer.Option(help="… or relative to the largest magnitude.")] = None,
+    timeout: Timeout = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -42,6 +43,7 @@ def verify(
         seed=seed,
         max_abs=max_abs,
         max_rel=max_rel,
+        timeout=timeout,
     )
     if as_json:
         emit_json("verify", verification_fields(result))

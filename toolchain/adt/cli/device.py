@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Package = Annotated[Path, typer.Argument(help="A package that `adt compile` made.")]
 Bundle = Annotated[Path | None, typer.Option(help="The bundle; else the one built here.", metavar="DIR")]
 Input = Annotated[Path | None, typer.Option("--input", "-i", help="Inputs by name, as .npz.")]
+Timeout = Annotated[float | None, typer.Option(help="Seconds that the run on the device may take.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of made-up inputs.")]
 
 
@@ -132,6 +133,7 @@ def run(
     entry: Annotated[str, typer.Option(help="Entry function.")] = "main",
     run_count: Annotated[int, typer.Option(min=1, help="Timed runs.")] = 1,
     dry_run: Annotated[int, typer.Option(min=0, help="Runs before them that are not timed.")] = 0,
+    timeout: Timeout = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -149,11 +151,13 @@ def run(
         entry=entry,
         run_count=run_count,
         dry_run=dry_run,
+        timeout=timeout,
     )
     if output:
         save_npz(output, result.outputs)
     if as_json:
-        emit_json("run", {"outputs": describe(result.outputs), "output": output, "report": result.report})
+        fields: dict[str, Any] = {"outputs": describe(result.outputs), "output": output}
+        emit_json("run", fields | {"virtual_device": result.virtual, "report": result.report})
         return
     for name, array in result.outputs.items():
         typer.echo(summary(name, array))

@@ -262,6 +262,15 @@ def start_server() -> Adb:
     return adb
 
 
+def server_listens() -> bool:
+    """Whether anything listens on :func:`server_port`; starts nothing."""
+    try:
+        socket.create_connection(("127.0.0.1", server_port()), timeout=REQUEST_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
 def open_wire(*, deadline: Deadline, serial: str = "") -> Wire:
     """Connect to the server, starting it when nothing listens.
 

@@ -49,6 +49,8 @@ class RunResult:
     """Every output of the entry, by name."""
     report: dict[str, Any]
     """The JSON object that rtvm printed: what ran, on what, and its times."""
+    virtual: bool
+    """The device was a virtual one: the report's times are an emulator's, and no device's speed."""
 
 
 def run_on_device(
@@ -102,7 +104,7 @@ def run_on_device(
         with tempfile.TemporaryDirectory(prefix="adt-run-") as here:
             local = Path(here) / "out.npz"
             device.pull(f"{there}/out.npz", local, timeout=timeout)
-            return RunResult(outputs=load_npz(local), report=report)
+            return RunResult(load_npz(local), report, virtual=device.facts.virtual)
 
 
 def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:

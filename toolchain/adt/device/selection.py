@@ -208,7 +208,9 @@ def connect(serial: str, *, seconds: float | None = None) -> str:
 
 
 def disconnect(serial: str) -> None:
-    """Make the adb server forget the device at HOST:PORT; no error when it did not know it."""
+    """Make the adb server, if one runs, forget the device at HOST:PORT; no error when it did not know it."""
+    if not adb.server_listens():
+        return
     try:
         adb.query(f"host:disconnect:{serial}", doing=f"disconnecting {serial}")
     except (NoDevice, DeviceError) as why:
