@@ -1,0 +1,404 @@
+"""`adt doctor` as a program: this machine, real adb, virtual devices, and broken surroundings."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from device_fixtures import Rack, rack, wait_for
+from programs import ADT, adt
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from adt.device import adb, deploy, selection
+from adt.device.virtual import state
+from adt.errors import DeviceError, NoDevice
+from standin_ndk import make_standin_ndk
+from standin_payload import make_bundle, make_package
+
+__all__ = ["rack"]
+
+FAILED = 26
+
+
+def doctor(*arguments: object, code: int = 0) -> dict[str, Any]:
+    """Run `adt doctor … --json`; the document, with its checks by name."""
+    done = adt("doctor", *arguments, "--json")
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)  # one document, also when a check failed
+    assert (document["schema"], document["schema_version"]) == ("adt.doctor", 1)
+    assert document["passed"] == (code == 0)
+    assert sum(document["counts"].values()) == len(document["checks"])
+    document["by_name"] = {check["name"]: check for check in document["checks"]}
+    return document
+
+
+def test_this_machine_passes_and_says_where_things_are() -> None:
+    found = doctor("host")["by_name"]
+    assert found["TVM"]["status"] == found["import tvm"]["status"] == "ok"
+    for tool in ("cmake", "ninja"):
+        assert Path(found[tool]["origin"].partition(",")[0]).is_file()
+    assert found["compiler for linux-aarch64"]["status"] == "ok"
+    assert found["virtual device: arm64 programs"]["status"] == "ok"
+    assert os.environ["ADT_CACHE_DIR"] in found["cache directory"]["found"]
+
+
+def test_every_check_has_all_its_fields_and_its_area() -> None:
+    document = doctor()
+    assert {check["area"] for check in document["checks"]} == {"host", "ndk", "device", "rpc"}
+    for check in document["checks"]:
+        assert set(check) == {"area", "name", "status", "found", "origin", "remedy", "fix"}
+        assert check["found"] and check["status"] in ("ok", "warning", "failed")
+        assert check["remedy"] or check["status"] == "ok", check
+    names = [check["name"] for check in document["checks"]]
+    assert len(names) == len(set(names))
+
+
+def test_lines_for_people() -> None:
+    done = adt("doctor")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "host" and "ndk" in lines
+    assert any(line.startswith("  ✓ cmake: ") for line in lines)
+    missing = next(row for row, line in enumerate(lines) if line.startswith("  ! NDK: "))
+    assert lines[missing + 1].startswith("      → Install one")
+    assert lines[-1].endswith("0 ✗") and " checks: " in lines[-1]
+
+
+def test_output_that_cannot_show_the_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    done = adt("doctor", "rpc")
+    assert done.returncode == 0, done.stderr
+    assert "  ? ports: " in done.stdout
+
+
+def test_a_path_without_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = doctor("host")["by_name"]
+    compiler = found["compiler for linux-aarch64"]
+    assert (compiler["status"], compiler["remedy"]) == ("warning", "apt-get install g++-aarch64-linux-gnu")
+    assert compiler["fix"] == {"action": "install-debian-packages", "arguments": ["g++-aarch64-linux-gnu"]}
+    assert found["git"]["status"] == found["virtual device: apt-get"]["status"] == "warning"
+    assert found["cmake"]["status"] == "ok"  # adt's own
+    monkeypatch.setenv("ADT_BUILD_PLATFORM", "linux-aarch64")
+    found = doctor("host", code=FAILED)["by_name"]
+    assert found["compiler for linux-aarch64"]["status"] == "failed"
+    assert found["compiler for host"]["status"] == "warning"
+
+
+def test_old_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An old cmake counts where adt has none of its own; the program it found is named."""
+    old = tmp_path / "adt-venv/bin"
+    old.mkdir(parents=True)
+    for name in ("cmake", "ninja"):
+        (old / name).write_text("#!/bin/sh\necho version 1.2.3\n")
+        (old / name).chmod(0o755)
+    code = "import sys; sys.executable = sys.argv.pop(1); from adt.cli.main import main; sys.argv[0] = 'adt'; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(old / "python"), "doctor", "host", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert done.returncode == FAILED, done.stderr
+    found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert found["cmake"]["status"] == found["ninja"]["status"] == "failed"
+    assert "1.2.3 is too old: 3.26" in found["cmake"]["found"]
+    assert str(old / "cmake") in found["cmake"]["origin"]
+    # Its Python is no program either: the import of TVM and the trial of namespaces are told, not thrown.
+    assert found["TVM"]["status"] == "failed" or found["import tvm"]["status"] == "failed"
+    assert found["virtual device"]["status"] == "warning"
+
+
+def test_a_wrong_setting_is_a_line_among_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADT_NO_SUCH", "1")
+    found = doctor("host", code=FAILED)["by_name"]
+    assert "ADT_NO_SUCH" in found["settings"]["found"]
+    assert found["cmake"]["status"] == "ok"
+
+
+def test_an_unknown_area() -> None:
+    done = adt("doctor", "hots")
+    assert done.returncode == 2
+    assert "'host'" in done.stderr
+
+
+def test_ndk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor("ndk", code=FAILED)["by_name"]["NDK"]["fix"] is None  # asked for: it must be there
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    found = doctor("ndk", "--ndk", empty, code=FAILED)["by_name"]["NDK"]
+    assert "source.properties is missing" in found["found"] and found["remedy"]
+    standin = make_standin_ndk(tmp_path / "ndk")
+    found = doctor("ndk", "--ndk", standin)["by_name"]
+    assert "STAND-IN" in found["NDK"]["found"] and found["NDK"]["status"] == "warning"
+    assert "clang version" in found["NDK compiler"]["found"]
+    monkeypatch.setenv("ANDROID_NDK_ROOT", str(empty))
+    found = doctor("ndk", "--ndk", standin)["by_name"]
+    assert found["NDK of ANDROID_NDK_ROOT"]["status"] == "warning"
+    monkeypatch.setenv("ADT_BUILD_API_LEVEL", "99")
+    found = doctor("ndk", "--ndk", standin, code=FAILED)["by_name"]
+    assert "21 to 35" in found["API level for android-arm64-v8a"]["found"]
+
+
+def test_clml_sdk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLML_SDK", str(tmp_path))
+    found = doctor("ndk", "--ndk", make_standin_ndk(tmp_path / "ndk"), code=FAILED)["by_name"]
+    assert found["CLML SDK"]["status"] == "failed"
+    assert "cl_qcom_ml_ops.h is missing" in found["CLML SDK"]["found"]
+    assert "libOpenCL.so is missing" in found["CLML SDK"]["found"]
+
+
+# --- adb and devices ---------------------------------------------------------
+
+
+def kill_server() -> None:
+    subprocess.run([adb.find_adb().path, "kill-server"], check=False, capture_output=True)
+
+
+def test_looking_starts_no_server_and_the_fix_does(rack: Rack) -> None:
+    kill_server()
+    found = doctor("device")["by_name"]
+    assert found["adb server"]["status"] == "warning"
+    assert doctor("device")["by_name"]["adb server"]["status"] == "warning"  # still none
+    mended = doctor("device", "--fix", code=FAILED)  # no device: and devices were asked for
+    assert [(one["action"], one["done"]) for one in mended["repairs"]] == [("start-adb-server", True)]
+    assert mended["by_name"]["adb server"]["status"] == "ok"
+    assert str(adb.find_adb().path) in mended["by_name"]["adb server"]["origin"]
+    assert mended["by_name"]["devices"]["status"] == "failed"
+
+
+def test_a_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(silent.getsockname()[1]))
+        found = doctor("device", code=FAILED)["by_name"]["adb server"]
+    assert "longer than" in found["found"]
+    assert f"pid {os.getpid()}" in found["origin"]
+
+
+def fake_adb(directory: Path, version: str, protocol: int) -> None:
+    program = directory / "adb"
+    program.write_text(
+        f"#!/bin/sh\nprintf 'Android Debug Bridge version 1.0.{protocol}\\nVersion {version}\\n'\n"
+    )
+    program.chmod(0o755)
+
+
+def test_another_adb_on_path_that_would_kill_the_server(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    selection.listing()  # a real server
+    fake_adb(tmp_path, "28.0.1-1", 39)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    found = doctor("device", code=FAILED)["by_name"]
+    assert found["adb"]["status"] == "ok"  # the newer one is taken
+    assert f"{tmp_path / 'adb'} speaks 39" in found["adb versions"]["found"]
+    monkeypatch.setenv("ADBUTILS_ADB_PATH", str(tmp_path / "adb"))
+    found = doctor("device", code=FAILED)["by_name"]
+    assert "too old for `adb pair`" in found["adb"]["found"]
+    assert "ADBUTILS_ADB_PATH" in found["adb"]["origin"]
+
+
+def test_a_ready_device_its_deployment_and_its_package(rack: Rack, tmp_path: Path) -> None:
+    device = rack.start("good")
+    try:
+        package, bundle = make_package(tmp_path / "package"), make_bundle(tmp_path / "bundle")
+        deploy.deploy(device, bundle, package)
+        device.script("d=/data/data/org.pocl.libs/files/lib64; mkdir -p $d && touch $d/libpocl.so")
+        found = doctor("device", "package", "--package", package.path, "--bundle", bundle.path)["by_name"]
+        here = {name.removeprefix(f"{device.serial}: "): check for name, check in found.items()}
+        assert {check["status"] for check in found.values()} == {"ok"}
+        assert "linux-aarch64" in here["platform"]["found"]
+        assert here["page size"]["found"] == "4096 bytes"
+        assert here["programs"]["found"].startswith("run from")
+        assert "1: toy" in here["deployments"]["found"]
+        assert "libpocl.so" in here["OpenCL"]["found"] and "not tried" in here["OpenCL"]["found"]
+        assert found[f"bundle on {device.serial}"]["status"] == "ok"
+        left = device.script("ls -a /data/local/tmp").out.split()
+        assert not [name for name in left if "doctor" in name]
+        (package.path / "mod.params").write_text("other")
+        found = doctor("package", "--package", package.path, "--bundle", bundle.path, code=FAILED)["by_name"]
+        assert found["package"]["status"] == "failed" and found["bundle"]["status"] == "ok"
+    finally:
+        rack.stop_all()
+
+
+def test_a_device_with_little_room(rack: Rack) -> None:
+    device = rack.start("small", data_size="24m")
+    try:
+        found = doctor("device", "--serial", device.serial)["by_name"][f"{device.serial}: free space"]
+        assert found["status"] == "warning" and "rm -rf" in found["remedy"]
+        device.script("head -c 20000000 /dev/zero >/data/local/tmp/fill")
+        found = doctor("device", code=FAILED)["by_name"][f"{device.serial}: free space"]
+        assert found["status"] == "failed"
+    finally:
+        rack.stop_all()
+
+
+def test_an_unauthorized_device(rack: Rack) -> None:
+    info = rack.boot("locked", fault="reject")
+    try:
+        with pytest.raises(NoDevice):
+            selection.connect(info.serial)
+        found = doctor("device", "--serial", info.serial, code=FAILED)["by_name"][f"device {info.serial}"]
+        assert "unauthorized" in found["found"] and "Allow USB debugging" in found["remedy"]
+        ready = rack.start("good")
+        found = doctor("device")["by_name"]  # it is passed over for the one that works
+        assert found[f"device {info.serial}"]["status"] == "warning"
+        assert found[f"{ready.serial}: programs"]["status"] == "ok"
+    finally:
+        rack.stop_all()
+
+
+def test_an_offline_device(rack: Rack) -> None:
+    info = rack.boot("dark", fault="offline")
+
+    def connect() -> None:
+        with contextlib.suppress(NoDevice, DeviceError):
+            selection.connect(info.serial)
+
+    asking = threading.Thread(target=connect)
+    asking.start()
+    try:
+        wait_for(lambda: any(d.state == "offline" for d in selection.listing()), "the device is offline", 40)
+        found = doctor("device", code=FAILED)["by_name"][f"device {info.serial}"]
+        assert "offline" in found["found"] and "reconnect offline" in found["remedy"]
+        done = adt("doctor", "device", "--fix", "--json")  # what adb calls it next changes by the second
+        repair = json.loads(done.stdout)["repairs"][0]
+        assert repair["action"] == "reconnect-offline-devices"
+        assert not repair["done"] and info.serial in repair["said"]  # this one never comes back
+    finally:
+        rack.stop_all()
+        asking.join(40)
+        assert not asking.is_alive()
+
+
+def test_a_virtual_device_that_adb_lost_is_connected_again(rack: Rack) -> None:
+    device = rack.start("lost")
+    try:
+        kill_server()
+        selection.listing()
+        found = doctor("device")["by_name"]["virtual device lost"]
+        assert found["status"] == "warning" and found["remedy"] == f"adb connect {device.serial}"
+        mended = doctor("device", "--fix")
+        assert [one["action"] for one in mended["repairs"]] == ["connect-device"]
+        assert mended["by_name"][f"{device.serial}: programs"]["status"] == "ok"
+    finally:
+        rack.stop_all()
+
+
+def test_the_record_of_a_device_that_died_is_removed(rack: Rack) -> None:
+    info = rack.boot("dead")
+    at = state.home("dead")
+    os.kill(info.pid, signal.SIGKILL)
+    wait_for(lambda: state.start_time(info.pid) is None, "it is gone")
+    rack._names.remove("dead")
+    assert "dead" in doctor("host")["by_name"]["virtual device: records"]["found"]
+    assert at.record.exists()
+    mended = doctor("host", "--fix")
+    assert [(one["action"], one["done"]) for one in mended["repairs"]] == [
+        ("remove-stale-emulator-records", True)
+    ]
+    assert "virtual device: records" not in mended["by_name"]
+    assert not at.record.exists()
+
+
+# --- the cache, packages of the system, ctrl-C -------------------------------
+
+
+@pytest.fixture
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_damaged_bundle_in_the_cache_is_removed(own_cache: Path) -> None:
+    make_bundle(own_cache / "bundles/host-0")
+    (own_cache / "bundles/host-0/lib/libone.so").write_bytes(b"cut")
+    found = doctor("host")["by_name"]["bundle host-0"]
+    assert found["status"] == "warning" and "3 bytes instead of 3000" in found["found"]
+    mended = doctor("host", "--fix")
+    assert [one["done"] for one in mended["repairs"]] == [True]
+    assert not (own_cache / "bundles/host-0").exists()
+
+
+def test_missing_packages_are_installed_by_the_fix_or_the_command_is_said(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With an apt-get of our own, which "installs" the compiler; nothing of this machine changes."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "qemu-aarch64-static", "dpkg-deb", "g++", "git", "env"):
+        if where := shutil.which(name):
+            (tools / name).symlink_to(where)
+    apt = tools / "apt-get"
+    compiler = tools / "aarch64-linux-gnu-g++"
+    real = shutil.which("aarch64-linux-gnu-g++")
+    apt.write_text(f'#!/bin/sh\necho "$@" >>"{tmp_path}/apt.log"\n/bin/ln -sf {real} "{compiler}"\n')
+    apt.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools))
+    mended = doctor("host", "--fix")
+    (repair,) = mended["repairs"]
+    if os.geteuid() == 0:
+        assert repair["done"]
+        assert (
+            tmp_path / "apt.log"
+        ).read_text() == "install -y --no-install-recommends g++-aarch64-linux-gnu\n"
+        assert mended["by_name"]["compiler for linux-aarch64"]["status"] == "ok"
+    else:
+        assert not repair["done"] and "sudo apt-get install" in repair["said"]
+        assert not (tmp_path / "apt.log").exists()
+
+
+def processes_with(word: str) -> Iterator[str]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if word.encode() in (entry / "cmdline").read_bytes():
+                    yield entry.name
+
+
+def test_ctrl_c_leaves_no_program_behind(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started = tmp_path / "started"
+    program = tmp_path / "g++"
+    program.write_text(f'#!/bin/sh\ntouch "{started}"\nsleep 4325 & sleep 4325; wait\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    with subprocess.Popen(
+        [str(ADT), "doctor", "host"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        wait_for(started.exists, "g++ was asked for its version", 60)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert b"interrupted" in err and b"Traceback" not in err
+    assert not list(processes_with("sleep\x004325"))
+
+
+# --- RPC ---------------------------------------------------------------------
+
+
+def test_rpc_ports() -> None:
+    document = doctor("rpc")
+    assert "of 10 free" in document["by_name"]["ports"]["found"]
+    with contextlib.ExitStack() as stack:
+        for port in range(9190, 9200):
+            with contextlib.suppress(OSError):  # taken by somebody else: as good
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+        found = doctor("rpc", code=FAILED)["by_name"]["ports"]
+    assert found["status"] == "failed" and f"pid {os.getpid()}" in found["found"]

@@ -1,0 +1,197 @@
+"""Questions and rounds: nothing that a check raises gets out, and repairs are followed by another look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import adt
+from adt.checkup import diagnose as module
+from adt.checkup.check import Action, Area, Check, Fix, Question, Status, answers
+from adt.checkup.diagnose import diagnose, examine
+from adt.checkup.mend import Repair, mend, planned
+from adt.checkup.scope import Scope, make_scope
+from adt.config.load import load_settings
+from adt.errors import ConfigError, NdkError
+from adt.target.platforms import PLATFORMS
+
+OK = Check(Area.HOST, "fine", Status.OK, "here")
+BROKEN = Check(Area.HOST, "server", Status.FAILED, "not running", fix=Fix(Action.START_SERVER))
+AWAY = Check(Area.DEVICE, "phone", Status.FAILED, "offline", fix=Fix(Action.RECONNECT_OFFLINE))
+SCOPE = make_scope({}, {})
+
+
+def test_an_error_with_a_remedy_becomes_a_failed_check() -> None:
+    def ask() -> Iterator[Check]:
+        yield OK
+        raise NdkError("no NDK", remedy="install one")
+
+    first, second = answers(Question(Area.NDK, "NDK", ask))
+    assert first is OK
+    assert (second.area, second.name, second.status) == (Area.NDK, "NDK", Status.FAILED)
+    assert (second.found, second.remedy) == ("no NDK", "install one")
+
+
+def test_a_crashed_check_becomes_a_failed_check_that_asks_for_a_report() -> None:
+    (check,) = answers(Question(Area.RPC, "ports", lambda: 1 / 0))  # type: ignore[arg-type,return-value]
+    assert check.status is Status.FAILED
+    assert "ZeroDivisionError" in check.found
+    assert "report" in check.remedy
+
+
+def test_a_crash_before_the_first_question_costs_that_area_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(_: Scope) -> Iterator[Question]:
+        raise RuntimeError("boom")
+
+    def fine(_: Scope) -> Iterator[Question]:
+        yield Question(Area.RPC, "fine", lambda: [OK])
+
+    monkeypatch.setattr(module, "AREAS", {Area.HOST: crash, Area.RPC: fine})
+    found = list(examine(SCOPE))
+    assert [(check.area, check.status) for check in found] == [
+        (Area.HOST, Status.FAILED),
+        (Area.HOST, Status.OK),
+    ]
+    assert "boom" in found[0].found
+
+
+def test_only_the_named_areas_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Area] = []
+
+    def questions(area: Area) -> Iterator[Question]:
+        asked.append(area)
+        yield from ()
+
+    monkeypatch.setattr(module, "AREAS", {area: lambda _, area=area: questions(area) for area in Area})
+    list(examine(make_scope({}, {}, areas=(Area.RPC, Area.NDK))))
+    assert asked == [Area.NDK, Area.RPC]
+
+
+class Bench:
+    """An area whose state repairs change, in place of the real ones."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.server = self.phone = False
+        monkeypatch.setattr(module, "AREAS", {Area.HOST: self.questions})
+        monkeypatch.setattr(module, "mend", self.mend)
+
+    def questions(self, _: Scope) -> Iterator[Question]:
+        yield Question(Area.HOST, "state", self.checks)
+
+    def checks(self) -> Iterator[Check]:
+        if not self.server:
+            yield BROKEN
+        elif not self.phone:
+            yield AWAY
+        else:
+            yield OK
+
+    def mend(self, fix: Fix) -> Repair:
+        if fix.action is Action.START_SERVER:
+            self.server = True
+            return Repair(fix, True, "started")
+        return Repair(fix, False, "still away")
+
+
+def test_without_fix_nothing_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch)
+    found = diagnose(SCOPE)
+    assert (found.checks, found.repairs, found.passed) == ((BROKEN,), (), False)
+    assert not bench.server
+
+
+def test_a_repair_is_followed_by_a_look_that_may_uncover_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    Bench(monkeypatch)
+    seen: list[Check | Repair] = []
+    found = diagnose(SCOPE, fix=True, on_check=seen.append, on_repair=seen.append)
+    assert [repair.said for repair in found.repairs] == ["started", "still away"]
+    assert found.checks == (AWAY,)  # as things are now, and each fix was tried once
+    assert [one for one in seen if isinstance(one, Check)] == [BROKEN, AWAY, AWAY]
+
+
+def test_fixes_are_planned_once_and_packages_together() -> None:
+    def install(*names: str) -> Check:
+        return Check(Area.HOST, "x", Status.WARNING, "absent", fix=Fix(Action.INSTALL, names))
+
+    plan = planned([OK, install("git"), BROKEN, install("g++", "git"), BROKEN])
+    assert plan == [Fix(Action.START_SERVER), Fix(Action.INSTALL, ("git", "g++"))]
+    assert planned([install("git")]) == [Fix(Action.INSTALL, ("git",))]
+
+
+def test_a_failed_repair_is_said_and_does_not_raise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ADBUTILS_ADB_PATH", str(tmp_path / "absent"))
+    done = mend(Fix(Action.START_SERVER))
+    assert not done.done
+    assert "ADBUTILS_ADB_PATH" in done.said
+
+
+def test_packages_are_not_installed_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    done = mend(Fix(Action.INSTALL, ("git",)))
+    assert (done.done, done.said) == (
+        False,
+        "needs root: sudo apt-get install -y --no-install-recommends git",
+    )
+
+
+def fake_apt(directory: Path, script: str) -> Path:
+    """An apt-get that logs its arguments to apt.log."""
+    program = directory / "apt-get"
+    program.write_text(f'#!/bin/sh\necho "$@" >>"{directory}/apt.log"\n{script}\n')
+    program.chmod(0o755)
+    return directory / "apt.log"
+
+
+def test_root_installs_packages_and_updates_the_lists_when_they_are_old(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    log = fake_apt(tmp_path, f'[ "$1" = update ] && touch {tmp_path}/new; [ -e {tmp_path}/new ]')
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert mend(Fix(Action.INSTALL, ("git",))).done
+    install = "install -y --no-install-recommends git"
+    assert log.read_text().splitlines() == [install, "update", install]
+
+
+def test_what_cannot_be_installed_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake_apt(tmp_path, "exit 100")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    done = mend(Fix(Action.INSTALL, ("git",)))
+    assert not done.done
+    assert "apt-get update failed" in done.said
+
+
+def test_settings_that_cannot_be_read_are_told_and_the_defaults_are_used() -> None:
+    scope = make_scope({"build.ndk": "/ndk"}, {"ADT_NO_SUCH": "1"})
+    assert scope.settings_error is not None and "ADT_NO_SUCH" in scope.settings_error.what
+    assert scope.settings.build.ndk == "/ndk"
+    assert scope.settings.build.api_level == load_settings(environ={}).settings.build.api_level
+
+
+def test_a_platform_counts_as_chosen_only_when_somebody_chose_it(tmp_path: Path) -> None:
+    assert not make_scope({}, {}).platform_chosen
+    scope = make_scope({}, {"ADT_BUILD_PLATFORM": "linux-aarch64"})
+    assert scope.builds_for(PLATFORMS["linux-aarch64"]) and not scope.builds_for(PLATFORMS["host"])
+    preset = make_scope({"build.platform": "linux-aarch64-cpu"}, {})
+    assert preset.builds_for(PLATFORMS["linux-aarch64"])
+    assert make_scope({"build.platform": "nonsense"}, {}).platform is None
+
+
+def test_the_serial_of_a_flag_comes_before_the_environment() -> None:
+    assert make_scope({}, {"ANDROID_SERIAL": "b"}).serial == "b"
+    assert make_scope({"device.serial": "a"}, {"ANDROID_SERIAL": "b"}).serial == "a"
+
+
+def test_the_verb_checks_the_names_of_areas_and_is_not_hidden_by_a_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        module, "AREAS", {Area.RPC: lambda _: iter([Question(Area.RPC, "fine", lambda: [OK])])}
+    )
+    assert adt.doctor("rpc").checks == (OK,)
+    with pytest.raises(ConfigError, match="'hots'") as caught:
+        adt.doctor("hots")
+    assert "host" in caught.value.remedy

@@ -1,0 +1,530 @@
+"""adb, its server, devices, what they offer, RPC ports, packages: each finding gets the right verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from device_fake_server import Peer, fake_server, text
+
+from adt.checkup import adb, device, opencl, package, rpc, sockets
+from adt.checkup.adb import Client, Server
+from adt.checkup.check import Action, Area, Check, Fix, Status, answers
+from adt.checkup.rpc import Port
+from adt.checkup.scope import make_scope
+from adt.device.adb import Adb
+from adt.device.device import DeviceFacts
+from adt.device.selection import DeviceInfo
+from adt.device.virtual.state import Record
+from standin_payload import make_bundle, make_package
+
+PHONE = DeviceFacts(
+    {"ro.product.cpu.abilist": "arm64-v8a", "ro.build.version.sdk": "34", "ro.product.model": "Phone"},
+    "aarch64",
+    4096,
+)
+VIRTUAL = DeviceFacts({"ro.adt.platform": "linux-aarch64"}, "aarch64", 4096)
+
+
+def info(serial: str, state: str = "device") -> DeviceInfo:
+    return DeviceInfo(serial, state, "Model", "", "usb")
+
+
+# --- adb ---------------------------------------------------------------------
+
+
+def test_adb_that_is_old_or_mute() -> None:
+    assert adb.check_program(Adb(Path("/adb"), (36, 0, 0), "PATH")).status is Status.OK
+    old = adb.check_program(Adb(Path("/adb"), (29, 0, 6), "PATH"))
+    assert old.status is Status.WARNING and "`adb pair`" in old.found
+    assert adb.check_program(Adb(Path("/adb"), (), "PATH")).status is Status.WARNING
+
+
+def test_the_protocol_is_read_from_what_adb_prints() -> None:
+    text = "Android Debug Bridge version 1.0.41\nVersion 36.0.0-13206524\nInstalled as /adb\n"
+    assert adb.parse_protocol(text) == 41
+    assert adb.parse_protocol("nothing") is None
+
+
+def test_a_server_that_does_not_run_is_a_warning_with_a_fix() -> None:
+    (check,) = adb.check_server(Server(5037, running=False), [], "default")
+    assert check.status is Status.WARNING and check.fix == Fix(Action.START_SERVER)
+
+
+def test_a_server_with_a_problem_fails() -> None:
+    server = Server(5037, True, problem="took longer", remedy="end it", holder="/bin/x, pid 3")
+    (check,) = adb.check_server(server, [], "default")
+    assert check.status is Status.FAILED
+    assert check.remedy == "end it" and "/bin/x, pid 3" in check.origin
+
+
+def test_clients_of_another_version_are_told_that_one_kills_the_other() -> None:
+    server = Server(5037, True, 40)
+    clients = [Client(Path("/same"), 40), Client(Path("/mute"), None), Client(Path("/new"), 41)]
+    ok, clash = adb.check_server(server, clients, "default")
+    assert ok.status is Status.OK
+    assert clash.status is Status.WARNING and "/new speaks 41" in clash.found and "ends" in clash.found
+
+
+def test_a_server_that_other_machines_reach_is_told() -> None:
+    checks = list(adb.check_server(Server(5037, True, 41, exposed="0.0.0.0"), [], "default"))
+    assert [check.status for check in checks] == [Status.OK, Status.WARNING]
+    assert "0.0.0.0" in checks[1].found
+
+
+def test_no_server_is_started_by_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as plug:
+        port = plug.getsockname()[1]
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(port))
+    monkeypatch.delenv("ADB_SERVER_SOCKET", raising=False)
+    assert adb.look() == Server(port, running=False)
+    assert sockets.listeners([port]) == []
+
+
+def test_a_server_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(peer: Peer) -> None:
+        assert peer.request() == "host:version"
+        peer.send(text("0029"))
+
+    def listing(peer: Peer) -> None:
+        assert peer.request() == "host:devices-l"
+        peer.send(text("abc device usb:1 model:M\n"))
+
+    with fake_server(monkeypatch, version, listing) as server:
+        found = adb.look()
+    assert found.usable and found.protocol == 41
+    assert [one.serial for one in found.devices] == ["abc"]
+    assert found.exposed == ""
+    assert found.port == server.port and f"pid {os.getpid()}" in found.holder
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "longer than"),
+        (b"HTTP/1.1 400\r\n", "does not speak adb"),
+        (b"OKAY0004zzzz", "zzzz"),
+        (b"", "broke"),
+    ],
+    ids=["silence", "another protocol", "no number", "hang-up"],
+)
+def test_a_server_that_is_none_fails_in_bounded_time(
+    monkeypatch: pytest.MonkeyPatch, answer: bytes | None, said: str
+) -> None:
+    monkeypatch.setattr(adb, "SERVER_SECONDS", 0.3)
+
+    def handler(peer: Peer) -> None:
+        if answer is None:
+            peer.drain()
+        else:
+            peer.request(answer)
+
+    with fake_server(monkeypatch, handler):
+        found = adb.look()
+    assert found.running and not found.usable
+    assert said in found.problem and "ANDROID_ADB_SERVER_PORT" in found.remedy
+
+
+def test_an_address_that_cannot_be_used_is_a_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADB_SERVER_SOCKET", "tcp:192.0.2.1:5037")
+    environ = {"ADB_SERVER_SOCKET": "tcp:192.0.2.1:5037"}
+    checks = [check for one in device.questions(make_scope({}, environ)) for check in answers(one)]
+    server = next(check for check in checks if check.name == "adb server")
+    assert server.status is Status.FAILED and "192.0.2.1" in server.found
+
+
+def test_where_the_servers_address_comes_from() -> None:
+    assert adb.address_origin(make_scope({}, {})) == "adb's default port"
+    environ = {"ANDROID_ADB_SERVER_PORT": "1", "ADB_SERVER_SOCKET": "tcp:2"}
+    assert adb.address_origin(make_scope({}, environ)) == "ADB_SERVER_SOCKET"
+
+
+# --- devices -----------------------------------------------------------------
+
+
+def states(
+    *found: DeviceInfo, wanted: str = "", running: tuple[Record, ...] = (), needed: bool = False
+) -> list[Check]:
+    return list(device.check_states(found, wanted, running, needed=needed))
+
+
+def test_no_device_is_a_warning_until_somebody_asks() -> None:
+    (check,) = states()
+    assert check.status is Status.WARNING and "adt emulator start" in check.remedy
+    assert states(needed=True)[0].status is Status.FAILED
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [("unauthorized", "Allow USB debugging"), ("offline", "reconnect offline"), ("no permissions", "udev")],
+)
+def test_a_device_that_is_not_ready_has_a_remedy(state: str, said: str) -> None:
+    (check,) = states(info("abc", state))
+    assert check.status is Status.FAILED and state in check.found and said in check.remedy
+    assert check.fix == (Fix(Action.RECONNECT_OFFLINE) if state == "offline" else None)
+
+
+def test_a_device_that_is_passed_over_is_a_warning() -> None:
+    ready, away = states(info("one"), info("two", "unauthorized"))
+    assert (ready.status, away.status) == (Status.OK, Status.WARNING)
+    ready, away = states(info("one"), info("two", "unauthorized"), wanted="two")
+    assert (ready.status, away.status) == (Status.OK, Status.FAILED)
+    assert states(info("one", "connecting"))[0].status is Status.WARNING
+
+
+def test_a_named_device_must_be_there() -> None:
+    absent, other = states(info("one"), wanted="two")
+    assert absent.status is Status.FAILED and "it sees one" in absent.found and absent.fix is None
+    assert other.status is Status.OK
+    (address,) = states(wanted="127.0.0.1:5")
+    assert address.fix == Fix(Action.CONNECT, ("127.0.0.1:5",))
+
+
+def test_a_virtual_device_that_adb_does_not_know_is_told() -> None:
+    record = Record("adt.emulator", 1, "toy", 5555, 1, 1, "", "userns", "/", "")
+    (check,) = states(running=(record,))
+    assert check.status is Status.WARNING and check.fix == Fix(Action.CONNECT, ("127.0.0.1:5555",))
+    assert [one.name for one in states(info("127.0.0.1:5555"), running=(record,))] == [
+        "device 127.0.0.1:5555"
+    ]
+
+
+def by_name(checks: Iterator[Check]) -> dict[str, Check]:
+    return {check.name.removeprefix("S: "): check for check in checks}
+
+
+def test_facts() -> None:
+    found = by_name(device.check_facts("S", PHONE, 28))
+    assert {check.status for check in found.values()} == {Status.OK}
+    assert found["API level"].found == "34" and found["page size"].found == "4096 bytes"
+    assert by_name(device.check_facts("S", PHONE, 35))["API level"].status is Status.WARNING
+    old = by_name(device.check_facts("S", replace(PHONE, properties={}, machine="mips"), 28))
+    assert old["platform"].status is Status.FAILED and "API level" not in old
+    assert (
+        by_name(device.check_facts("S", replace(PHONE, page_size=None), 28))["page size"].status
+        is Status.WARNING
+    )
+    large = by_name(device.check_facts("S", replace(PHONE, page_size=16384), 28))["page size"]
+    assert large.status is Status.OK and "aligned" in large.found
+
+
+SURVEY = """\
+==df==
+Filesystem 1K-blocks Used Available Use% Mounted on
+/dev/block/x 1000000 1 {free} 1% /data
+==exec==
+code 7
+==selinux==
+Enforcing
+==opencl==
+/vendor/lib64/libOpenCL.so /vendor/lib64/libOpenCL.so
+/system/vendor/lib64/libOpenCL.so /vendor/lib64/libOpenCL.so
+==public==
+libOpenCL.so
+libfoo.so 64
+==deployments==
+/data/local/tmp/adt/me/deployments/toy.json
+/data/local/tmp/adt/me/deployments/other.json
+==store==
+2048\t/data/local/tmp/adt
+"""
+
+
+def surveyed(facts: DeviceFacts = PHONE, free: int = 900_000, **changes: str) -> dict[str, Check]:
+    parts = device.parse_survey(SURVEY.format(free=free)) | changes
+    return by_name(device.check_survey("S", facts, parts))
+
+
+def test_a_good_survey() -> None:
+    found = surveyed()
+    assert {check.status for check in found.values()} == {Status.OK}
+    assert found["SELinux"].found == "Enforcing"
+    assert found["deployments"].found == "2: toy, other, 2.0 MiB"
+    assert "not tried" in found["OpenCL"].found
+    assert found["OpenCL"].found.count("/vendor/lib64/libOpenCL.so") == 2  # one library, two names
+    assert found["OpenCL in apps"].found == "apps may open libOpenCL.so"
+
+
+def test_a_survey_with_empty_sections_is_read() -> None:
+    empty = "\n".join(f"=={name}==" for name in device.SECTIONS) + "\n"
+    assert device.parse_survey(empty) == dict.fromkeys(device.SECTIONS, "")
+    assert device.parse_survey("") == dict.fromkeys(device.SECTIONS, "")
+
+
+def test_room_on_the_device() -> None:
+    assert surveyed(free=50_000)["free space"].status is Status.WARNING
+    assert surveyed(free=5_000)["free space"].status is Status.FAILED
+    assert "rm -rf" in surveyed(free=5_000)["free space"].remedy
+    assert surveyed(df="df: nothing")["free space"].status is Status.WARNING
+
+
+def test_a_directory_that_does_not_let_programs_run() -> None:
+    found = surveyed(exec="sh: /data/local/tmp/x/try: Permission denied\ncode 126")["programs"]
+    assert found.status is Status.FAILED and "noexec" in found.found and "Permission denied" in found.found
+    full = surveyed(exec="mkdir: No space left on device")["programs"]
+    assert full.status is Status.FAILED and "No space left" in full.found
+    assert surveyed(exec="")["programs"].status is Status.FAILED
+
+
+def test_opencl_that_is_not_there() -> None:
+    none = surveyed(opencl="")["OpenCL"]
+    assert none.status is Status.WARNING and "--target cpu" in none.remedy
+    assert surveyed(VIRTUAL, opencl="")["OpenCL"].status is Status.OK
+    hidden = surveyed(public="libfoo.so")["OpenCL in apps"]
+    assert hidden.status is Status.WARNING and "none" in hidden.found
+
+
+def test_the_vendors_names_are_looked_for() -> None:
+    for path in (
+        "/vendor/lib64/libOpenCL.so",
+        "/system/vendor/lib64/libOpenCL.so",
+        "/vendor/lib64/libOpenCL-pixel.so",
+        "/vendor/lib64/egl/libGLES_mali.so",
+        "/vendor/lib64/libPVROCL.so",
+        "/system/vendor/lib/libPVROCL.so",
+    ):
+        assert path in opencl.CANDIDATES
+    assert len(opencl.CANDIDATES) == len(set(opencl.CANDIDATES))
+
+
+def test_the_survey_is_a_shell_script_that_leaves_nothing(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", device.SURVEY, "sh", str(tmp_path), "/etc/passwd", "/absent"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = device.parse_survey(done.stdout)
+    assert found["exec"] == "code 7"
+    assert found["opencl"] == "/etc/passwd /etc/passwd"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_device_is_asked_for_only_when_it_is_ready() -> None:
+    server = Server(5037, True, 41, (info("one"), info("two", "offline"), info("three")))
+    assert device.ready(lambda: server, "") == ["one", "three"]
+    assert device.ready(lambda: server, "three") == ["three"]
+    assert device.ready(lambda: server, "two") == []
+
+
+# --- sockets and RPC ---------------------------------------------------------
+
+TCP = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:23E6 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 111 1
+   1: 00000000:23E7 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 222 1
+   2: 0100007F:23E6 0100007F:9999 01 00000000:00000000 00:00000000 00000000  1000        0 333 1
+   3: 00000000000000000000000001000000:23E8 00000000000000000000000000000000:0000 0A 0:0 0:0 0 1000 0 444 1
+   4: 0000000000000000FFFF00000100007F:23E9 00000000000000000000000000000000:0000 0A 0:0 0:0 0 1000 0 555 1
+"""
+
+
+def test_proc_net_tcp_is_read() -> None:
+    found = sockets.parse_listeners(TCP)
+    assert [(one.address, one.port, one.inode, one.loopback) for one in found] == [
+        ("127.0.0.1", 9190, "111", True),
+        ("0.0.0.0", 9191, "222", False),
+        ("::1", 9192, "444", True),
+        ("127.0.0.1", 9193, "555", True),
+    ]
+
+
+def port(number: int, tracker: Mapping[str, Any] | None = None, *, exposed: bool = False) -> Port:
+    return Port(number, "/bin/x, pid 7", "0.0.0.0" if exposed else "127.0.0.1", exposed, tracker)
+
+
+SUMMARY = {
+    "server_info": [{"addr": ["127.0.0.1", 9191], "key": "server:phone"}],
+    "queue_info": {"phone": {"free": 1, "pending": 0}},
+}
+
+
+def test_free_ports() -> None:
+    ports, tracker = rpc.check_ports([])
+    assert ports.status is tracker.status is Status.OK
+    assert "10 of 10 free" in ports.found and "none runs" in tracker.found
+
+
+def test_ports_held_by_something_else() -> None:
+    some = next(iter(rpc.check_ports([port(9190)])))
+    assert some.status is Status.WARNING and "9190 (/bin/x, pid 7)" in some.found
+    every = next(iter(rpc.check_ports([port(number) for number in rpc.PORTS])))
+    assert every.status is Status.FAILED and "--port-end" in every.remedy
+
+
+def test_a_tracker_with_and_without_servers() -> None:
+    ports, tracker = rpc.check_ports([port(9190, SUMMARY)])
+    assert ports.status is tracker.status is Status.OK
+    assert tracker.found == "registered: phone: 1 free, 0 waiting"
+    _, empty = rpc.check_ports([port(9190, {"server_info": [], "queue_info": {}})])
+    assert empty.status is Status.WARNING and "adb reverse" in empty.remedy
+
+
+def test_a_tracker_that_other_machines_reach() -> None:
+    exposed = [one for one in rpc.check_ports([port(9190, SUMMARY, exposed=True)]) if "0.0.0.0" in one.found]
+    assert [one.status for one in exposed] == [Status.WARNING]
+    assert "--host 127.0.0.1" in exposed[0].remedy
+
+
+def test_packages_for_rpc() -> None:
+    assert rpc.check_packages([]).status is Status.OK
+    check = rpc.check_packages(["tornado"])
+    assert (check.status, check.remedy) == (Status.WARNING, "pip install tornado")
+
+
+@contextlib.contextmanager
+def listener(answer: bytes | None) -> Iterator[int]:
+    """Something that listens on 127.0.0.1 and, after the first four bytes, sends *answer* (None: is silent)."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            sock, _ = server.accept()
+            with sock:
+                sock.recv(4)
+                if answer is not None:
+                    sock.sendall(answer)
+                    sock.shutdown(socket.SHUT_WR)
+                with contextlib.suppress(ConnectionResetError):
+                    while sock.recv(100):
+                        pass
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def frame(value: object) -> bytes:
+    data = json.dumps(value).encode()
+    return struct.pack("<i", len(data)) + data
+
+
+MAGIC = struct.pack("<i", rpc.TRACKER_MAGIC)
+
+
+@pytest.mark.parametrize(
+    ("answer", "summary"),
+    [
+        (MAGIC + frame([0, SUMMARY]), SUMMARY),
+        (MAGIC + frame([-1, SUMMARY]), None),
+        (MAGIC + frame("no list"), None),
+        (MAGIC + struct.pack("<i", 1 << 30), None),
+        (MAGIC + struct.pack("<i", 10) + b"cut", None),
+        (b"HTTP/1.1 400", None),
+        (b"", None),
+        (None, None),
+    ],
+    ids=["tracker", "refusal", "odd", "too long", "cut", "http", "hang-up", "silence"],
+)
+def test_what_listens_is_asked(
+    monkeypatch: pytest.MonkeyPatch, answer: bytes | None, summary: object
+) -> None:
+    monkeypatch.setattr(rpc, "SECONDS", 0.3)
+    with listener(answer) as number:
+        assert rpc.tracker_summary(number) == summary
+
+
+def test_taken_ports_are_found_with_their_holder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc, "SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as plug, socket.create_server(("", 0)) as open_plug:
+        numbers = [plug.getsockname()[1], open_plug.getsockname()[1]]
+        monkeypatch.setattr(rpc, "PORTS", numbers)
+        first, second = rpc.look()
+    assert (first.number, first.exposed, second.exposed) == (numbers[0], False, True)
+    assert "python" in first.holder and first.tracker is None
+    assert rpc.look() == []
+
+
+# --- packages ----------------------------------------------------------------
+
+
+@pytest.fixture
+def no_adb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No adb server, an empty cache."""
+    monkeypatch.setattr(adb, "look", lambda: Server(5037, running=False))
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def examined(
+    package_dir: Path | None = None, bundle: Path | None = None, *, named: bool = False
+) -> list[Check]:
+    areas = (Area.PACKAGE,) if named else ()
+    scope = make_scope({}, {}, areas=areas, package=package_dir, bundle=bundle)
+    return [check for question in package.questions(scope) for check in answers(question)]
+
+
+def test_nothing_is_said_of_packages_unless_asked(no_adb: Path) -> None:
+    assert examined() == []
+    (check,) = examined(named=True)
+    assert check.status is Status.FAILED and "--package DIR" in check.remedy
+
+
+def test_a_package_and_its_bundle(no_adb: Path) -> None:
+    toy = make_package(no_adb / "toy").path
+    found = examined(toy)
+    assert [(check.name, check.status) for check in found] == [
+        ("package", Status.OK),
+        ("bundle", Status.WARNING),
+    ]
+    assert "adt build-target --for linux-aarch64" in found[1].remedy
+    make_bundle(no_adb / "cache/bundles/linux-aarch64-0")
+    found = examined(toy)
+    assert [(check.name, check.status) for check in found] == [
+        ("package", Status.OK),
+        ("bundle", Status.OK),
+        ("package and bundle", Status.OK),
+    ]
+
+
+def test_the_bundle_that_was_built_last_is_taken(no_adb: Path) -> None:
+    for name, age in (("b", 100), ("c", 50), ("a", 200)):
+        path = make_bundle(no_adb / "cache/bundles" / name).path
+        os.utime(path / "bundle.json", (1_000_000 - age, 1_000_000 - age))
+    assert package.newest_bundle("linux-aarch64") == no_adb / "cache/bundles/c"
+    assert package.newest_bundle("host") is None
+
+
+def test_a_damaged_package_does_not_hide_its_bundle(no_adb: Path) -> None:
+    toy = make_package(no_adb / "toy").path
+    (toy / "mod.so").write_bytes(b"other")
+    bundle = make_bundle(no_adb / "bundle").path
+    first, second = examined(toy, bundle)
+    assert (first.status, second.status) == (Status.FAILED, Status.OK)
+    assert "mod.so" in first.found and "adt compile" in first.remedy
+    (missing,) = examined(no_adb / "absent")
+    assert missing.status is Status.FAILED
+
+
+def test_a_pair_that_does_not_fit(no_adb: Path) -> None:
+    toy = make_package(no_adb / "toy")
+    text = (toy.path / "mod.json").read_text().replace('"alignment": 32', '"alignment": 64')
+    (toy.path / "mod.json").write_text(text)
+    found = examined(toy.path, make_bundle(no_adb / "bundle").path)
+    assert found[-1].name == "package and bundle" and found[-1].status is Status.FAILED
+    assert "64 bytes" in found[-1].found and "--alignment 64" in found[-1].remedy
+
+
+def test_a_device_that_the_bundle_is_not_for(no_adb: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(5037, True, 41, (info("one"),))
+    monkeypatch.setattr(adb, "look", lambda: server)
+    monkeypatch.setattr(package, "Device", lambda serial: type("Fake", (), {"facts": PHONE}))
+    bundle = make_bundle(no_adb / "bundle").path
+    (_, fit) = examined(bundle=bundle)
+    assert fit.name == "bundle on one" and fit.status is Status.FAILED
+    monkeypatch.setattr(package, "Device", lambda serial: type("Fake", (), {"facts": VIRTUAL}))
+    assert examined(bundle=bundle)[-1].status is Status.OK

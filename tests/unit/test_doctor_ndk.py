@@ -1,0 +1,185 @@
+"""NDK and CLML SDK: absent, broken, outvoted, whole."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from adt.checkup import ndk as module
+from adt.checkup.check import Area, Check, Status, answers
+from adt.checkup.ndk import check_parts, questions
+from adt.checkup.scope import make_scope
+from adt.host.ndk import Ndk, find_ndk
+from adt.target.platforms import PLATFORMS
+
+
+def fake_ndk(path: Path, revision: str = "28.0.1", description: str = "Android NDK") -> Path:
+    """A directory with the files that identify an NDK; its compilers say a version."""
+    tools = path / "toolchains/llvm/prebuilt/linux-x86_64/bin"
+    tools.mkdir(parents=True)
+    for name in ("clang++", "aarch64-linux-android21-clang++", "aarch64-linux-android35-clang++"):
+        (tools / name).write_text("#!/bin/sh\necho clang version 18.0.0\n")
+        (tools / name).chmod(0o755)
+    for level in range(22, 35):
+        (tools / f"aarch64-linux-android{level}-clang++").symlink_to("aarch64-linux-android21-clang++")
+    (path / "build/cmake").mkdir(parents=True)
+    (path / "build/cmake/android.toolchain.cmake").touch()
+    (path / "source.properties").write_text(f"Pkg.Desc = {description}\nPkg.Revision = {revision}\n")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def examined(environ: dict[str, str], *, ndk: str = "", areas: tuple[Area, ...] = ()) -> dict[str, Check]:
+    scope = make_scope({"build.ndk": ndk or None}, environ, areas=areas)
+    return {check.name: check for question in questions(scope) for check in answers(question)}
+
+
+def test_no_ndk_is_a_warning_until_it_is_needed() -> None:
+    assert examined({})["NDK"].status is Status.WARNING
+    assert examined({}, areas=(Area.NDK,))["NDK"].status is Status.FAILED
+    assert examined({"ADT_BUILD_PLATFORM": "android-arm64-v8a"})["NDK"].status is Status.FAILED
+    assert examined({"ADT_BUILD_PLATFORM": "linux-aarch64"})["NDK"].status is Status.WARNING
+    assert "--ndk DIR" in examined({})["NDK"].remedy
+
+
+def test_a_whole_ndk(tmp_path: Path) -> None:
+    found = examined({"ANDROID_NDK_HOME": str(fake_ndk(tmp_path / "ndk"))})
+    assert found["NDK"].status is found["API level"].status is Status.OK
+    assert "28.0.1" in found["NDK"].found and "from ANDROID_NDK_HOME" in found["NDK"].origin
+    assert found["NDK compiler"].found == "clang version 18.0.0"
+
+
+@pytest.mark.parametrize("broken", ["absent", "no properties", "no compiler", "too old"])
+def test_a_named_ndk_must_be_one(tmp_path: Path, broken: str) -> None:
+    path = tmp_path / "ndk"
+    if broken != "absent":
+        fake_ndk(path, "16.0.1" if broken == "too old" else "28.0.1")
+    if broken == "no properties":
+        (path / "source.properties").unlink()
+    if broken == "no compiler":
+        (path / "toolchains/llvm/prebuilt/linux-x86_64/bin/clang++").unlink()
+    for found in (examined({"NDK_HOME": str(path)}), examined({}, ndk=str(path))):
+        assert found["NDK"].status is Status.FAILED
+        assert str(path) in found["NDK"].found and found["NDK"].remedy
+
+
+def test_a_compiler_that_does_not_run(tmp_path: Path) -> None:
+    path = fake_ndk(tmp_path / "ndk")
+    compiler = path / "toolchains/llvm/prebuilt/linux-x86_64/bin/clang++"
+    compiler.write_text("#!/bin/sh\necho wrong machine >&2; exit 126\n")
+    checks = examined({}, ndk=str(path))
+    assert checks["NDK"].status is Status.FAILED and "does not say its version" in checks["NDK"].found
+    compiler.write_text("no program at all")
+    assert "does not run: Exec format error" in examined({}, ndk=str(path))["NDK"].found
+
+
+def test_a_stand_in_is_called_one(tmp_path: Path) -> None:
+    path = fake_ndk(tmp_path / "ndk", description="STAND-IN, not an Android NDK")
+    check = examined({}, ndk=str(path))["NDK"]
+    assert check.status is Status.WARNING and "STAND-IN" in check.found
+
+
+def test_an_ndk_newer_than_what_is_known(tmp_path: Path) -> None:
+    check = examined({}, ndk=str(fake_ndk(tmp_path / "ndk", "99.0.1")))["NDK"]
+    assert check.status is Status.WARNING and "too new" in check.found and check.remedy
+
+
+def test_variables_that_name_another_ndk_are_told(tmp_path: Path) -> None:
+    first, second = fake_ndk(tmp_path / "first"), fake_ndk(tmp_path / "second")
+    sdk = tmp_path / "sdk"
+    fake_ndk(sdk / "ndk/27.1.1", "27.1.1")
+    (sdk / "ndk/21.0.1").mkdir(parents=True)
+    found = examined(
+        {
+            "ANDROID_NDK_HOME": str(first),
+            "ANDROID_NDK_ROOT": str(second),
+            "NDK_HOME": "/absent",
+            "ANDROID_HOME": str(sdk),
+        }
+    )
+    assert str(first) in found["NDK"].origin
+    assert str(second) in found["NDK of ANDROID_NDK_ROOT"].found
+    assert "not a directory" in found["NDK of NDK_HOME"].found
+    assert found["NDK of NDK_HOME"].status is Status.WARNING
+    assert found["other NDKs"].status is Status.OK
+    assert found["other NDKs"].found == "27.1.1, 21.0.1 (not usable)"
+
+
+def test_parts(tmp_path: Path) -> None:
+    ndk: Ndk = find_ndk(str(fake_ndk(tmp_path / "ndk")), environ={})
+
+    def parts(api_level: int, wanted: str, page: int | None) -> dict[str, Status]:
+        checks = check_parts(ndk, api_level, PLATFORMS[wanted], "clang", page)
+        return {check.name: check.status for check in checks}
+
+    found = parts(28, "android-arm64-v8a", 16384)
+    assert found["API level"] is found["16 KB pages"] is Status.OK
+    assert found["API level for android-x86_64"] is Status.WARNING  # has no compiler; nobody asked for it
+    assert parts(28, "android-x86_64", None)["API level for android-x86_64"] is Status.FAILED
+    found = parts(99, "android-arm64-v8a", 4096)
+    assert found["API level for android-arm64-v8a"] is Status.FAILED
+    assert found["16 KB pages"] is Status.WARNING
+    assert "16 KB pages" not in parts(28, "host", None)
+
+
+def test_the_alignment_of_the_ndks_own_library_is_read(tmp_path: Path) -> None:
+    ndk = find_ndk(str(fake_ndk(tmp_path / "ndk")), environ={})
+    assert module.libcxx_alignment(ndk) is None
+    library = ndk.bin.parent / "sysroot/usr/lib/aarch64-linux-android/libc++_shared.so"
+    library.parent.mkdir(parents=True)
+    library.write_text("not an ELF file")
+    checks = examined({}, ndk=str(ndk.path))
+    assert any("not a whole ELF file" in check.found for check in checks.values())
+
+
+def fake_sdk(path: Path) -> Path:
+    """What a CLML SDK has, with a library of this machine in place of arm64's; named as a stand-in."""
+    (path / "CL").mkdir(parents=True)
+    header = "// stand-in\n#define CL_QCOM_ML_OPS_H_MAJOR_VERSION 5\n"
+    (path / "CL/cl_qcom_ml_ops.h").write_text(header)
+    (path / "CL/cl.h").touch()
+    (path / "lib64").mkdir()
+    shutil.copy(sys.executable, path / "lib64/libOpenCL.so")
+    return path
+
+
+HOST = {"ADT_BUILD_PLATFORM": "host"}
+
+
+def test_a_whole_clml_sdk_and_one_that_is_outvoted(tmp_path: Path) -> None:
+    sdk = fake_sdk(tmp_path / "sdk")
+    found = examined({**HOST, "ADRENO_OPENCL": str(sdk), "CLML_SDK": "/absent"})
+    assert found["CLML SDK"].status is Status.OK
+    assert "version 5, lib64/libOpenCL.so" in found["CLML SDK"].found
+    assert "from ADRENO_OPENCL" in found["CLML SDK"].origin
+    assert found["CLML SDK choice"].status is Status.WARNING and "/absent" in found["CLML SDK choice"].found
+
+
+def test_each_missing_part_of_a_clml_sdk_is_named(tmp_path: Path) -> None:
+    sdk = fake_sdk(tmp_path / "sdk")
+    (sdk / "CL/cl_qcom_ml_ops.h").unlink()
+    (sdk / "lib64/libOpenCL.so").unlink()
+    check = examined({**HOST, "CLML_SDK": str(sdk)})["CLML SDK"]
+    assert check.status is Status.FAILED and check.remedy
+    assert "cl_qcom_ml_ops.h is missing" in check.found and "libOpenCL.so is missing" in check.found
+    assert "not a directory" in examined({"CLML_SDK": str(tmp_path / "absent")})["CLML SDK"].found
+
+
+def test_no_sdk_is_looked_for_unless_one_is_named_or_needed() -> None:
+    assert not [name for name in examined({}) if "SDK" in name]
+    found = examined({"ADT_BUILD_PLATFORM": "android-arm64-v8a-clml"})["CLML SDK"]
+    assert found.status is Status.FAILED and "--clml" in found.remedy
+
+
+def test_an_opencl_sdk_that_the_settings_name(tmp_path: Path) -> None:
+    sdk = fake_sdk(tmp_path / "sdk")
+    found = examined({**HOST, "ADT_BUILD_OPENCL_SDK": str(sdk)})["OpenCL SDK"]
+    assert found.status is Status.OK and "build.opencl_sdk" in found.origin
+    assert examined({"ADT_BUILD_OPENCL_SDK": "/absent"})["OpenCL SDK"].status is Status.FAILED

@@ -1,0 +1,191 @@
+"""adb: which program, which server, and whether they get on. Starts no server."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.checkup import sockets
+from adt.checkup.check import Action, Area, Check, Fix, Status
+from adt.checkup.scope import Scope
+from adt.device import adb
+from adt.device.adb import Adb
+from adt.device.deadline import Deadline
+from adt.device.selection import DeviceInfo, parse_listing
+from adt.errors import AdtError
+from adt.host import process
+
+SERVER_SECONDS = 5.0
+"""Budget for one question to the adb server."""
+PROGRAM_SECONDS = 10.0
+VARIABLES = ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_PORT", "ANDROID_ADB_SERVER_ADDRESS")
+"""What decides where the server is, strongest first."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """An adb program that a person or adt may run."""
+
+    path: Path
+    protocol: int | None
+    """The number that has to be the server's too; None when it does not say."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """What was found at the adb server's address."""
+
+    port: int
+    running: bool
+    protocol: int | None = None
+    """Its number; clients of another number end the server when they meet it."""
+    devices: tuple[DeviceInfo, ...] = ()
+    problem: str = ""
+    """Why it cannot be asked; empty when it can."""
+    remedy: str = ""
+    holder: str = ""
+    """The process that listens, when it can be seen."""
+    exposed: str = ""
+    """The address it listens on, when other machines can reach it."""
+
+    @property
+    def usable(self) -> bool:
+        """It runs and answers."""
+        return self.running and not self.problem
+
+
+def parse_protocol(text: str) -> int | None:
+    """The server protocol's number in the output of ``adb version`` (1.0.41 is 41)."""
+    found = re.search(r"^Android Debug Bridge version \d+\.\d+\.(\d+)", text, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def client(path: Path) -> Client:
+    """Ask an adb program for its number."""
+    done = process.run([path, "version"], timeout=PROGRAM_SECONDS, check=False)
+    return Client(path, parse_protocol(done.stdout))
+
+
+def clients(chosen: Adb) -> tuple[Client, ...]:
+    """The adb that adt takes, and the one that a person gets who types ``adb``."""
+    paths = [chosen.path]
+    if (typed := shutil.which("adb")) and Path(typed).resolve() != chosen.path.resolve():
+        paths.append(Path(typed))
+    return tuple(map(client, paths))
+
+
+def ask(port: int, service: str, doing: str) -> str:
+    """Ask a server that runs; unlike :func:`adt.device.adb.query` this starts none.
+
+    Raises:
+        ConnectionRefusedError: nothing listens.
+        DeviceError: no answer in time, or not adb's protocol.
+    """
+    deadline = Deadline(SERVER_SECONDS, doing)
+    try:
+        sock = socket.create_connection(("127.0.0.1", port), timeout=SERVER_SECONDS)
+    except TimeoutError as why:
+        raise deadline.expired() from why
+    with adb.Wire(sock, deadline) as wire:
+        wire.request(service)
+        return wire.read_text()
+
+
+def look() -> Server:
+    """Look at the adb server; takes no longer than two questions.
+
+    Raises:
+        ConfigError: the environment names no usable address.
+    """
+    port = adb.server_port()
+    listening = sockets.listeners((port,))
+    holder = sockets.holder(listening[0]) if listening else ""
+    exposed = next((one.address for one in listening if not one.loopback), "")
+    try:
+        protocol = int(ask(port, "host:version", f"asking the adb server on port {port} for its version"), 16)
+        listed = parse_listing(ask(port, "host:devices-l", "listing devices"))
+    except ConnectionRefusedError:
+        return Server(port, running=False)
+    except (AdtError, OSError, ValueError) as why:
+        return Server(
+            port,
+            running=True,
+            problem=str(why),
+            remedy=f"End what listens on port {port} ({holder or 'of another user'}), with `adb kill-server` "
+            "if it is adb; or set ANDROID_ADB_SERVER_PORT to a free port.",
+            holder=holder,
+            exposed=exposed,
+        )
+    return Server(port, True, protocol, listed, holder=holder, exposed=exposed)
+
+
+def check_program(chosen: Adb) -> Check:
+    """Judge the adb that adt takes."""
+    version = ".".join(map(str, chosen.version))
+    origin = f"{chosen.path}, from {chosen.origin}"
+    if not version:
+        found, mend = "it does not say its version", "pip install -U adbutils (it carries a new adb)"
+        return Check(Area.DEVICE, "adb", Status.WARNING, found, origin, mend)
+    if chosen.old:
+        return Check(
+            Area.DEVICE,
+            "adb",
+            Status.WARNING,
+            f"{version} is too old for `adb pair` (wireless debugging with a code); adt works with it",
+            origin,
+            "pip install -U adbutils (it carries a new adb), or install Google's platform tools",
+        )
+    return Check(Area.DEVICE, "adb", Status.OK, version, origin)
+
+
+def check_server(server: Server, found: Sequence[Client], origin: str) -> Iterator[Check]:
+    """Judge the adb server.
+
+    Args:
+        origin: what named its address.
+    """
+    where = f"127.0.0.1:{server.port}, {origin}" + (f"; {server.holder}" if server.holder else "")
+    if not server.running:
+        yield Check(
+            Area.DEVICE,
+            "adb server",
+            Status.WARNING,
+            "not running, so devices cannot be listed; adt starts it when it is needed",
+            where,
+            "adt doctor --fix, or adb start-server",
+            Fix(Action.START_SERVER),
+        )
+        return
+    if server.problem:
+        yield Check(Area.DEVICE, "adb server", Status.FAILED, server.problem, where, server.remedy)
+        return
+    yield Check(Area.DEVICE, "adb server", Status.OK, f"runs, protocol {server.protocol}", where)
+    for other in found:
+        if other.protocol not in (None, server.protocol):
+            yield Check(
+                Area.DEVICE,
+                "adb versions",
+                Status.WARNING,
+                f"the server speaks protocol {server.protocol}, {other.path} speaks {other.protocol}: "
+                "whichever adb is run next ends the other's server, and all its connections and forwards",
+                remedy="Use one adb (ADBUTILS_ADB_PATH, PATH and Android Studio may name three), then `adb "
+                "kill-server`.",
+            )
+    if server.exposed:
+        yield Check(
+            Area.DEVICE,
+            "adb server's address",
+            Status.WARNING,
+            f"it listens on {server.exposed}: every machine that reaches this one can use your devices",
+            where,
+            "adb kill-server, then start it without -a",
+        )
+
+
+def address_origin(scope: Scope) -> str:
+    """What decides the server's address."""
+    return next((name for name in VARIABLES if scope.environ.get(name)), "adb's default port")

@@ -1,0 +1,98 @@
+"""One checked thing, and how a question becomes checks without ever raising."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from adt.errors import AdtError
+
+log = logging.getLogger("adt.doctor")
+
+
+class Area(enum.StrEnum):
+    """What can be looked at by itself."""
+
+    HOST = "host"
+    NDK = "ndk"
+    DEVICE = "device"
+    RPC = "rpc"
+    PACKAGE = "package"
+
+
+class Status(enum.StrEnum):
+    """How a check came out."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """Something is absent that not everybody needs, or will bite some day."""
+    FAILED = "failed"
+    """Something that is needed, or that was named, does not work."""
+
+
+class Action(enum.StrEnum):
+    """What ``--fix`` can do; each is safe, and what it removes is made again when needed."""
+
+    START_SERVER = "start-adb-server"
+    RECONNECT_OFFLINE = "reconnect-offline-devices"
+    CONNECT = "connect-device"
+    REMOVE_RECORDS = "remove-stale-emulator-records"
+    DROP_ENTRY = "remove-damaged-cache-entry"
+    DROP_BUNDLE = "remove-damaged-bundle"
+    DROP_LEFTOVER = "remove-leftover"
+    INSTALL = "install-debian-packages"
+
+
+@dataclass(frozen=True)
+class Fix:
+    """One repair that ``--fix`` can make."""
+
+    action: Action
+    arguments: tuple[str, ...] = ()
+    """Package names, cache entries or serials, as the action needs them."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    area: Area
+    name: str
+    status: Status
+    found: str
+    """What is there, or what is wrong."""
+    origin: str = ""
+    """Where it was found: a path, a variable, a setting."""
+    remedy: str = ""
+    """What mends it, ideally a command; empty when nothing is to be mended."""
+    fix: Fix | None = None
+    """What ``--fix`` would do about it."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Something to be looked at; asking takes bounded time."""
+
+    area: Area
+    name: str
+    ask: Callable[[], Iterable[Check]]
+
+
+def answers(question: Question) -> Iterator[Check]:
+    """Ask, and yield each check as it comes; whatever asking raises becomes a failed check."""
+    try:
+        yield from question.ask()
+    except AdtError as why:
+        yield Check(question.area, question.name, Status.FAILED, why.what, remedy=why.remedy)
+    except Exception as bug:
+        log.debug("%s", traceback.format_exc())
+        yield Check(
+            question.area,
+            question.name,
+            Status.FAILED,
+            f"this check itself failed: {type(bug).__name__}: {bug}",
+            remedy="This is a bug in adt: please report it with the output of `adt doctor -v`.",
+        )

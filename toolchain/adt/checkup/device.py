@@ -1,0 +1,242 @@
+"""The devices that adb sees: their state, and what each ready one offers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+
+from adt.checkup import adb, emulators, opencl
+from adt.checkup.adb import Server
+from adt.checkup.check import Action, Area, Check, Fix, Question, Status
+from adt.checkup.scope import Scope
+from adt.device import adb as program
+from adt.device import states
+from adt.device.device import SHORT, TEMP, Device, DeviceFacts
+from adt.device.room import parse_free, size_text
+from adt.device.selection import DeviceInfo, is_address
+from adt.device.virtual.state import Record, emulators_directory
+from adt.errors import AdtError
+from adt.target.platforms import PLATFORMS
+
+LITTLE = 100 << 20
+"""Bytes: a bundle and a middle-sized model."""
+TOO_LITTLE = 10 << 20
+"""Bytes: not even a bundle fits."""
+NOEXEC = 126
+"""A shell's exit code for a file that may not be executed."""
+TRIED = 7
+"""Exit code of the trial program on the device."""
+
+SURVEY = """
+tmp=$1; shift
+echo ==df==
+df -k "$tmp" 2>&1
+echo ==exec==
+d=$tmp/.adt-doctor-$$
+if mkdir "$d" 2>&1; then
+  trap 'rm -rf "$d"' EXIT
+  trap 'exit 1' HUP INT TERM
+  echo "#!$(command -v sh)" >"$d/try" && echo 'exit 7' >>"$d/try" && chmod 700 "$d/try"
+  "$d/try" 2>&1
+  echo "code $?"
+fi
+echo ==selinux==
+getenforce 2>/dev/null
+echo ==opencl==
+for p in "$@"; do
+  [ -e "$p" ] && echo "$p $(readlink -f "$p" 2>/dev/null)"
+done
+echo ==public==
+cat /vendor/etc/public.libraries.txt /system/etc/public.libraries.txt 2>/dev/null
+echo ==deployments==
+for f in /data/local/tmp/adt/*/deployments/*.json; do
+  [ -f "$f" ] && echo "$f"
+done
+echo ==store==
+du -sk /data/local/tmp/adt 2>/dev/null
+exit 0
+"""
+SECTIONS = ("df", "exec", "selinux", "opencl", "public", "deployments", "store")
+
+
+def parse_survey(text: str) -> dict[str, str]:
+    """What the survey printed, by section; a section that is not there is empty."""
+    found = dict.fromkeys(SECTIONS, "")
+    for name in SECTIONS:
+        _, mark, rest = text.partition(f"=={name}==\n")
+        if mark:
+            found[name] = rest.partition("\n==")[0].strip() if not rest.startswith("==") else ""
+    return found
+
+
+def check_states(
+    devices: Sequence[DeviceInfo], wanted: str, running: Sequence[Record], *, needed: bool
+) -> Iterator[Check]:
+    """One check per device that adb lists.
+
+    Args:
+        wanted: the serial that was named; empty for none.
+        running: virtual devices of this machine.
+        needed: somebody asked for the devices: none at all is then a fault.
+    """
+    ready = any(device.ready for device in devices)
+    if wanted and wanted not in [device.serial for device in devices]:
+        connect = is_address(wanted)
+        yield Check(
+            Area.DEVICE,
+            f"device {wanted}",
+            Status.FAILED,
+            f"adb does not see it; it sees {', '.join(d.serial for d in devices) or 'no device'}",
+            "--serial or ANDROID_SERIAL",
+            f"adb connect {wanted}" if connect else "Plug it in, or name another one (`adb devices -l`).",
+            Fix(Action.CONNECT, (wanted,)) if connect else None,
+        )
+    for device in devices:
+        name = f"device {device.serial}"
+        model = f"{device.model}, " if device.model else ""
+        if device.ready:
+            yield Check(Area.DEVICE, name, Status.OK, f"{model}ready", f"adb, {device.transport}")
+            continue
+        passed_over = device.serial != wanted and (ready or bool(wanted))
+        settling = device.state in states.SETTLING
+        yield Check(
+            Area.DEVICE,
+            name,
+            Status.WARNING if passed_over or settling else Status.FAILED,
+            f"{model}{device.state}",
+            f"adb, {device.transport}",
+            states.remedy(device.state, device.serial),
+            Fix(Action.RECONNECT_OFFLINE) if device.state == "offline" else None,
+        )
+    for record in running:
+        serial = f"127.0.0.1:{record.port}"
+        if serial not in [device.serial for device in devices] and serial != wanted:
+            yield Check(
+                Area.DEVICE,
+                f"virtual device {record.name}",
+                Status.WARNING,
+                f"it runs as {serial}, but adb is not connected to it",
+                str(emulators_directory()),
+                f"adb connect {serial}",
+                Fix(Action.CONNECT, (serial,)),
+            )
+    if not devices and not running and not wanted:
+        yield Check(
+            Area.DEVICE,
+            "devices",
+            Status.FAILED if needed else Status.WARNING,
+            "adb sees none",
+            remedy="Plug a phone in and turn on USB debugging (Settings, Developer options), `adb connect "
+            "HOST:PORT` for one on the network, or `adt emulator start` for a virtual one.",
+        )
+
+
+def check_facts(serial: str, facts: DeviceFacts, api_level: int) -> Iterator[Check]:
+    """Judge what a device says about itself.
+
+    Args:
+        api_level: Android API level that bundles are built for.
+    """
+
+    def check(name: str, status: Status, found: str, origin: str, remedy: str = "") -> Check:
+        return Check(Area.DEVICE, f"{serial}: {name}", status, found, origin, remedy)
+
+    if any(platform in PLATFORMS for platform in facts.platforms):
+        yield check("platform", Status.OK, facts.label, "getprop")
+    else:
+        found = f"{facts.label}: adt builds for {', '.join(PLATFORMS)}"
+        yield check("platform", Status.FAILED, found, "getprop", "Use another device with --serial.")
+    if (level := facts.api_level) is not None:
+        if level >= api_level:
+            yield check("API level", Status.OK, str(level), "getprop")
+        else:
+            found = f"{level}, but bundles are built for {api_level} and newer"
+            mend = f"adt build-target --for {facts.platforms[0]} --api-level {level}"
+            yield check("API level", Status.WARNING, found, "getprop; the setting build.api_level", mend)
+    if facts.page_size is None:
+        yield check("page size", Status.WARNING, "the device does not say", "getconf PAGESIZE")
+    else:
+        note = "; what runs here must be aligned to it" if facts.page_size > 4096 else ""
+        yield check("page size", Status.OK, f"{facts.page_size} bytes{note}", "getconf PAGESIZE")
+
+
+def check_survey(serial: str, facts: DeviceFacts, survey: dict[str, str]) -> Iterator[Check]:
+    """Judge what the survey found."""
+
+    def check(name: str, status: Status, found: str, origin: str, remedy: str = "") -> Check:
+        return Check(Area.DEVICE, f"{serial}: {name}", status, found, origin, remedy)
+
+    free = parse_free(survey["df"])
+    if free is None:
+        said = survey["df"][-200:] or "df says nothing"
+        yield check("free space", Status.WARNING, f"unknown: {said}", "df")
+    else:
+        clear = f"adb -s {serial} shell rm -rf {TEMP}/adt   (adt sends again what it needs)"
+        status = Status.FAILED if free < TOO_LITTLE else Status.WARNING if free < LITTLE else Status.OK
+        found = f"{size_text(free)} in {TEMP}"
+        yield check("free space", status, found, "df", clear if free < LITTLE else "")
+    yield _executable(serial, survey["exec"])
+    yield check("SELinux", Status.OK, survey["selinux"] or "not there", "getenforce")
+    yield from opencl.check(serial, facts, survey["opencl"], survey["public"])
+    names = [line.rpartition("/")[2].removesuffix(".json") for line in survey["deployments"].splitlines()]
+    size = survey["store"].split()
+    used = f", {size_text(int(size[0]) * 1024)}" if size and size[0].isdigit() else ""
+    listed = f"{len(names)}: {', '.join(names)}" if names else "none"
+    yield check("deployments", Status.OK, listed + used, f"{TEMP}/adt")
+
+
+def _executable(serial: str, tried: str) -> Check:
+    name = f"{serial}: programs"
+    said, _, code = tried.rpartition("code ")
+    if code == str(TRIED):
+        return Check(Area.DEVICE, name, Status.OK, f"run from {TEMP}", "tried there")
+    why = said.strip() or tried or "no answer"
+    found = (
+        f"{TEMP} does not let programs run (mounted noexec, or forbidden by its security policy): {why}"
+        if code == str(NOEXEC)
+        else f"nothing can be made and run in {TEMP}: {why}"
+    )
+    remedy = f"Look at `adb -s {serial} shell 'ls -ldZ {TEMP}; mount'`: a policy may forbid it."
+    return Check(Area.DEVICE, name, Status.FAILED, found, "tried there", remedy)
+
+
+def ready(look: Callable[[], Server], wanted: str) -> list[str]:
+    """Serials of the devices to look at: *wanted*, or every usable one; none when adb cannot be asked."""
+    with contextlib.suppress(AdtError, OSError):
+        return [device.serial for device in look().devices if device.ready and wanted in ("", device.serial)]
+    return []
+
+
+def questions(scope: Scope) -> Iterator[Question]:
+    """adb, its server, the devices, then each ready device (or the one that was named)."""
+    look = cache(adb.look)
+
+    def program_() -> Iterator[Check]:
+        yield adb.check_program(program.find_adb())
+
+    def server() -> Iterator[Check]:
+        found = look()
+        clients = adb.clients(program.find_adb()) if found.usable else ()
+        yield from adb.check_server(found, clients, adb.address_origin(scope))
+
+    def listed() -> Iterator[Check]:
+        found = look()
+        if found.usable:
+            needed = scope.named(Area.DEVICE)
+            yield from check_states(found.devices, scope.serial, emulators.running(), needed=needed)
+        elif scope.serial:
+            name, why = f"device {scope.serial}", "cannot be looked for without an adb server"
+            yield Check(Area.DEVICE, name, Status.FAILED, why, remedy="adt doctor --fix, or adb start-server")
+
+    def offers(serial: str) -> Iterator[Check]:
+        device = Device(serial)
+        yield from check_facts(serial, device.facts, scope.settings.build.api_level)
+        survey = device.script(SURVEY, TEMP, *opencl.CANDIDATES, timeout=SHORT).out
+        yield from check_survey(serial, device.facts, parse_survey(survey))
+
+    yield Question(Area.DEVICE, "adb", program_)
+    yield Question(Area.DEVICE, "adb server", server)
+    yield Question(Area.DEVICE, "devices", listed)
+    for serial in ready(look, scope.serial):
+        yield Question(Area.DEVICE, serial, partial(offers, serial))

@@ -1,0 +1,99 @@
+"""Ask every question of the wanted areas, mend what can be mended, and ask again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from adt.checkup import device, emulators, ndk, package, programs, python, rpc, storage
+from adt.checkup.check import Area, Check, Question, Status, answers
+from adt.checkup.mend import Repair, mend, planned
+from adt.checkup.scope import Scope
+
+MENDING_ROUNDS = 3
+"""One repair may uncover another: a server that was started may know of an offline device."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the doctor found."""
+
+    checks: tuple[Check, ...]
+    """As things are now: after the repairs, if there were any."""
+    repairs: tuple[Repair, ...] = ()
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """The checks that failed."""
+        return tuple(check for check in self.checks if check.status is Status.FAILED)
+
+    @property
+    def passed(self) -> bool:
+        """No check failed."""
+        return not self.failed
+
+
+def _host(scope: Scope) -> Iterator[Question]:
+    yield from python.questions(scope)
+    yield from programs.questions(scope)
+    yield from storage.questions()
+    yield from emulators.questions()
+
+
+AREAS: dict[Area, Callable[[Scope], Iterator[Question]]] = {
+    Area.HOST: _host,
+    Area.NDK: ndk.questions,
+    Area.DEVICE: device.questions,
+    Area.RPC: lambda _: rpc.questions(),
+    Area.PACKAGE: package.questions,
+}
+"""In the order in which they are shown."""
+
+
+def examine(scope: Scope) -> Iterator[Check]:
+    """Yield each check of the wanted areas as it comes; never raises for what it meets."""
+    for area, questions in AREAS.items():
+        if scope.areas and area not in scope.areas:
+            continue
+
+        def all_of(
+            questions: Callable[[Scope], Iterator[Question]] = questions,
+        ) -> Iterator[Check]:
+            for question in questions(scope):
+                yield from answers(question)
+
+        yield from answers(Question(area, area.value, all_of))
+
+
+def diagnose(
+    scope: Scope,
+    *,
+    fix: bool = False,
+    on_check: Callable[[Check], None] = lambda _: None,
+    on_repair: Callable[[Repair], None] = lambda _: None,
+) -> Diagnosis:
+    """Look; with *fix* mend what can be mended and, as long as something new was tried, look again.
+
+    Args:
+        on_check: called with each check as it comes, in every round.
+        on_repair: called after each repair, between rounds.
+    """
+    checks = _round(scope, on_check)
+    repairs: list[Repair] = []
+    for _ in range(MENDING_ROUNDS if fix else 0):
+        tried = {repair.fix for repair in repairs}
+        if not (fixes := [one for one in planned(checks) if one not in tried]):
+            break
+        for one in fixes:
+            repairs.append(mend(one))
+            on_repair(repairs[-1])
+        checks = _round(scope, on_check)
+    return Diagnosis(checks, tuple(repairs))
+
+
+def _round(scope: Scope, on_check: Callable[[Check], None]) -> tuple[Check, ...]:
+    checks = []
+    for check in examine(scope):
+        on_check(check)
+        checks.append(check)
+    return tuple(checks)

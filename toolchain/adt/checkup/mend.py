@@ -1,0 +1,155 @@
+"""What ``adt doctor --fix`` does: safe steps, each one said."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.checkup.check import Action, Check, Fix
+from adt.device import adb, selection
+from adt.device.virtual import emulator
+from adt.errors import AdtError, PackageError
+from adt.host import cache, process
+from adt.target.bundle import load_bundle
+
+SETTLE_SECONDS = 5.0
+"""How long reconnected devices may take to come back."""
+INSTALL_SECONDS = 900.0
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One fix that was tried."""
+
+    fix: Fix
+    done: bool
+    said: str
+    """What was done, or why not and what to do instead."""
+
+
+def planned(checks: Iterable[Check]) -> list[Fix]:
+    """The fixes that *checks* offer, each once; packages are installed in one go."""
+    fixes = list(dict.fromkeys(check.fix for check in checks if check.fix))
+    packages = [fix for fix in fixes if fix.action is Action.INSTALL]
+    if len(packages) > 1:
+        names = dict.fromkeys(name for fix in packages for name in fix.arguments)
+        fixes = [fix for fix in fixes if fix not in packages] + [Fix(Action.INSTALL, tuple(names))]
+    return fixes
+
+
+def mend(fix: Fix) -> Repair:
+    """Try one fix; never raises for what it meets."""
+    try:
+        return Repair(fix, *_STEPS[fix.action](fix.arguments))
+    except AdtError as why:
+        return Repair(fix, False, f"{why.what}; {why.remedy}")
+    except Exception as bug:
+        return Repair(fix, False, f"{type(bug).__name__}: {bug}")
+
+
+def _start_server(_: tuple[str, ...]) -> tuple[bool, str]:
+    started = adb.start_server()
+    return True, f"started the adb server on port {adb.server_port()} with {started.label}"
+
+
+def _reconnect(_: tuple[str, ...]) -> tuple[bool, str]:
+    away = {device.serial for device in selection.listing() if device.state == "offline"}
+    adb.query("host:reconnect-offline", doing="reconnecting offline devices")
+    end = time.monotonic() + SETTLE_SECONDS
+    while away and time.monotonic() < end:
+        time.sleep(0.2)
+        away -= {device.serial for device in selection.listing() if device.ready}
+    if away:
+        return False, f"adb reconnect offline did not bring back {', '.join(sorted(away))}"
+    return True, "reconnected the offline devices (adb reconnect offline)"
+
+
+def _connect(serials: tuple[str, ...]) -> tuple[bool, str]:
+    for serial in serials:
+        selection.connect(serial)
+    return True, f"connected adb to {', '.join(serials)}"
+
+
+def _remove_records(names: tuple[str, ...]) -> tuple[bool, str]:
+    emulator.listing()  # removes, under each device's lock, the records of those that do not run
+    return True, f"removed the records of {', '.join(names)}; /data and the log stay"
+
+
+def _below_cache(name: str) -> Path:
+    """The absolute path of something in the cache.
+
+    Raises:
+        PackageError: *name* leads out of it.
+    """
+    root = cache.cache_dir()
+    path = root / name
+    if root.resolve() not in path.parent.resolve().joinpath(path.name).parents:
+        raise PackageError(f"{name} is not below {root}", remedy="Remove it by hand.")
+    return path
+
+
+def _drop_entry(names: tuple[str, ...]) -> tuple[bool, str]:
+    said = []
+    for name in names:
+        path = _below_cache(name)
+        with cache.lock(path, timeout=10):
+            if cache.lookup(name):
+                said.append(f"{name} has the right bytes and stays")
+            else:
+                shutil.rmtree(path)
+                said.append(f"removed {name}, which was damaged")
+    return True, "; ".join(said)
+
+
+def _drop_bundle(names: tuple[str, ...]) -> tuple[bool, str]:
+    said = []
+    for name in names:
+        path = _below_cache(f"bundles/{name}")
+        with cache.lock(_below_cache(f"build/{name}"), timeout=10):  # what a build of it holds
+            try:
+                load_bundle(path)
+                said.append(f"{name} is whole and stays")
+            except PackageError:
+                shutil.rmtree(path)
+                said.append(f"removed {name}, which was damaged")
+    return True, "; ".join(said)
+
+
+def _drop_leftover(names: tuple[str, ...]) -> tuple[bool, str]:
+    for name in names:
+        path = _below_cache(name)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    return True, f"removed {', '.join(names)}"
+
+
+def _install(packages: tuple[str, ...]) -> tuple[bool, str]:
+    command = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
+    line = " ".join(command)
+    if os.geteuid() != 0:
+        return False, f"needs root: sudo {line}"
+    if shutil.which("apt-get") is None:
+        return False, f"no apt-get on this machine: install {', '.join(packages)} its own way"
+    env = {"DEBIAN_FRONTEND": "noninteractive"}
+    if process.run(command, env=env, timeout=INSTALL_SECONDS, check=False).returncode != 0:
+        process.run(["apt-get", "update"], env=env, timeout=INSTALL_SECONDS, what="apt-get update failed")
+        process.run(command, env=env, timeout=INSTALL_SECONDS, what=f"`{line}` failed")
+    return True, f"installed {', '.join(packages)} ({line})"
+
+
+_STEPS: dict[Action, Callable[[tuple[str, ...]], tuple[bool, str]]] = {
+    Action.START_SERVER: _start_server,
+    Action.RECONNECT_OFFLINE: _reconnect,
+    Action.CONNECT: _connect,
+    Action.REMOVE_RECORDS: _remove_records,
+    Action.DROP_ENTRY: _drop_entry,
+    Action.DROP_BUNDLE: _drop_bundle,
+    Action.DROP_LEFTOVER: _drop_leftover,
+    Action.INSTALL: _install,
+}

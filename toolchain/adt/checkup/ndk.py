@@ -1,0 +1,166 @@
+"""The Android NDK, the CLML SDK and the OpenCL SDK."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+
+from adt.checkup.check import Area, Check, Question, Status
+from adt.checkup.programs import said_version
+from adt.checkup.scope import Scope
+from adt.errors import NdkError
+from adt.host import clml
+from adt.host.elf import read_elf
+from adt.host.ndk import NEWEST_KNOWN, VARIABLES, Listed, Ndk, find_ndk, list_ndks
+from adt.host.opencl_sdk import find_opencl_sdk
+from adt.target.platforms import PLATFORMS, Platform
+
+PAGE = 16384
+"""Bytes: pages of Android 15 and newer devices that load nothing aligned to less."""
+
+
+def check_found(listed: Sequence[Listed]) -> Iterator[Check]:
+    """The NDK that builds take (the first of *listed*, a whole one), and what is said of the others."""
+    chosen, *others = listed
+    ndk = chosen.ndk
+    assert ndk is not None
+    known = ndk.known
+    found, status, remedy = f"{ndk.revision}, {known.verdict}: {known.reason}", Status.OK, ""
+    if known.verdict == "too new":
+        status, remedy = Status.WARNING, f"If a build fails, use r{NEWEST_KNOWN} or older, or a newer adt."
+    if ndk.description and ndk.description != "Android NDK":
+        status, remedy = Status.WARNING, "Use Google's NDK for what goes to a phone."
+        found += f'; it calls itself "{ndk.description}"'
+    yield Check(Area.NDK, "NDK", status, found, f"{ndk.path}, from {ndk.origin}", remedy)
+    for other in others:
+        if other.origin in VARIABLES:
+            yield Check(
+                Area.NDK,
+                f"NDK of {other.origin}",
+                Status.WARNING,
+                other.problem or f"{other.path} is not used: {ndk.origin} comes first",
+                other.origin,
+                f"Unset {other.origin} or let it name the same directory; other tools may take it.",
+            )
+    if installed := [other for other in others if other.origin not in VARIABLES]:
+        rows = [f"{other.path.name}{' (not usable)' if other.problem else ''}" for other in installed]
+        origin = f"{installed[0].path.parent}; `adt ndk list` says more"
+        yield Check(Area.NDK, "other NDKs", Status.OK, ", ".join(rows), origin)
+
+
+def check_parts(
+    ndk: Ndk, api_level: int, wanted: Platform | None, said: str, page: int | None
+) -> Iterator[Check]:
+    """Whether the NDK's compiler runs, has the API level, and its C++ library loads everywhere.
+
+    Args:
+        wanted: what the settings build for.
+        said: first line of its clang's ``--version``.
+        page: p_align in bytes of its arm64 libc++_shared.so; None when it has none.
+    """
+    yield Check(Area.NDK, "NDK compiler", Status.OK, said, str(ndk.bin))
+    able = []
+    for platform in PLATFORMS.values():
+        if not platform.android:
+            continue
+        try:
+            ndk.compiler(platform.ndk_triple, api_level)
+            able.append(platform.name)
+        except NdkError as why:
+            status = Status.FAILED if platform is wanted else Status.WARNING
+            name = f"API level for {platform.name}"
+            yield Check(Area.NDK, name, status, why.what, "build.api_level", why.remedy)
+    if able:
+        found = f"{api_level} for {', '.join(able)}"
+        yield Check(Area.NDK, "API level", Status.OK, found, "build.api_level")
+    if page is not None:
+        small = page < PAGE
+        yield Check(
+            Area.NDK,
+            "16 KB pages",
+            Status.WARNING if small else Status.OK,
+            f"its libc++_shared.so is aligned to {page} bytes"
+            + (
+                ", too little for devices with 16 KB pages; no flag mends a prebuilt library" if small else ""
+            ),
+            remedy="Install NDK r28 or newer." if small else "",
+        )
+
+
+def libcxx_alignment(ndk: Ndk) -> int | None:
+    """p_align in bytes of the NDK's arm64 libc++_shared.so; None when it has none."""
+    library = ndk.bin.parent / "sysroot/usr/lib/aarch64-linux-android/libc++_shared.so"
+    return read_elf(library).page_alignment if library.is_file() else None
+
+
+def check_absent(why: NdkError, *, needed: bool) -> Check:
+    """No NDK at all: a fault only where Android was chosen or the NDK was asked for."""
+    return Check(Area.NDK, "NDK", Status.FAILED if needed else Status.WARNING, why.what, remedy=why.remedy)
+
+
+@contextlib.contextmanager
+def warnings_of(logger: logging.Logger) -> Iterator[list[str]]:
+    """Collect what *logger* warns of, in place of showing it."""
+    said: list[str] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.WARNING:
+            said.append(record.getMessage())
+        return record.levelno < logging.WARNING
+
+    logger.addFilter(keep)
+    try:
+        yield said
+    finally:
+        logger.removeFilter(keep)
+
+
+def check_clml(scope: Scope) -> Iterator[Check]:
+    """The CLML SDK, where one is named or the chosen preset needs one; each missing part is named."""
+    explicit = scope.settings.build.clml
+    needed = scope.platform_chosen and scope.settings.build.platform.endswith("-clml")
+    if not (needed or explicit or any(scope.environ.get(name) for name in clml.VARIABLES)):
+        return
+    machine = scope.platform.machine if scope.platform else "AARCH64"
+    with warnings_of(clml.log) as disagreements:
+        sdk = clml.find_clml(explicit, machine, environ=scope.environ)
+    found = f"version {sdk.version}, {sdk.library.relative_to(sdk.path)} for {machine}"
+    yield Check(Area.NDK, "CLML SDK", Status.OK, found, f"{sdk.path}, from {sdk.origin}")
+    for text in disagreements:
+        yield Check(Area.NDK, "CLML SDK choice", Status.WARNING, text, remedy="Name one with build.clml.")
+
+
+def check_opencl_sdk(scope: Scope) -> Iterator[Check]:
+    """The OpenCL SDK to link with, where the settings name one."""
+    machine = scope.platform.machine if scope.platform else "AARCH64"
+    if sdk := find_opencl_sdk(scope.settings.build.opencl_sdk, machine):
+        found = f"{sdk.library.relative_to(sdk.path)} for {machine}"
+        yield Check(Area.NDK, "OpenCL SDK", Status.OK, found, f"{sdk.path}, from build.opencl_sdk")
+
+
+def questions(scope: Scope) -> Iterator[Question]:
+    """The NDK, then the SDKs."""
+    chosen = scope.platform if scope.platform_chosen else None
+    needed = scope.named(Area.NDK) or (chosen is not None and chosen.android)
+
+    def ndk() -> Iterator[Check]:
+        explicit = scope.settings.build.ndk
+        listed = list_ndks(explicit, environ=scope.environ)
+        if not listed or listed[0].ndk is None:
+            try:
+                find_ndk(explicit, environ=scope.environ)
+            except NdkError as why:
+                if listed:
+                    raise
+                yield check_absent(why, needed=needed)
+            return
+        yield from check_found(listed)
+        first = listed[0].ndk
+        said = said_version(first.bin / "clang++")
+        level = scope.settings.build.api_level
+        yield from check_parts(first, level, scope.platform, said, libcxx_alignment(first))
+
+    yield Question(Area.NDK, "NDK", ndk)
+    yield Question(Area.NDK, "CLML SDK", lambda: check_clml(scope))
+    yield Question(Area.NDK, "OpenCL SDK", lambda: check_opencl_sdk(scope))

@@ -1,0 +1,121 @@
+"""A package and a bundle: whole, made for each other, and for the devices that are connected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from adt.checkup import adb
+from adt.checkup.check import Area, Check, Question, Status
+from adt.checkup.device import ready
+from adt.checkup.scope import Scope
+from adt.device.device import Device
+from adt.device.fit import check_device, check_pair
+from adt.errors import AdtError, MismatchError
+from adt.host import cache
+from adt.model.package import ModelPackage, load_package
+from adt.target.bundle import TargetBundle, load_bundle
+
+WHOLE = "its files are those that"
+
+
+def check_package(path: Path) -> tuple[ModelPackage | None, Check]:
+    """Open the package in *path*, its hashes included."""
+    try:
+        package = load_package(path)
+    except AdtError as why:
+        return None, Check(Area.PACKAGE, "package", Status.FAILED, why.what, str(path), why.remedy)
+    manifest = package.manifest
+    target = f"{manifest.target.platform} ({manifest.target.name})"
+    found = f"{manifest.name} for {target}, TVM {manifest.tvm.version}; {WHOLE} mod.json describes"
+    return package, Check(Area.PACKAGE, "package", Status.OK, found, str(path))
+
+
+def check_bundle(path: Path, origin: str) -> tuple[TargetBundle | None, Check]:
+    """Open the bundle in *path*, its hashes included."""
+    try:
+        bundle = load_bundle(path)
+    except AdtError as why:
+        return None, Check(Area.PACKAGE, "bundle", Status.FAILED, why.what, f"{path}, {origin}", why.remedy)
+    manifest = bundle.manifest
+    found = f"for {manifest.platform}, TVM {manifest.tvm.version}; {WHOLE} bundle.json describes"
+    return bundle, Check(Area.PACKAGE, "bundle", Status.OK, found, f"{path}, {origin}")
+
+
+def newest_bundle(platform: str) -> Path | None:
+    """The bundle for *platform* that was built here last."""
+    found = []
+    for manifest in (cache.cache_dir() / "bundles").glob("*/bundle.json"):
+        try:
+            if load_bundle(manifest.parent, check_hashes=False).manifest.platform == platform:
+                found.append((manifest.stat().st_mtime, manifest.parent))
+        except AdtError:  # the cache's own checks tell of it
+            continue
+    return max(found)[1] if found else None
+
+
+def check_fit(package: ModelPackage, bundle: TargetBundle) -> Check:
+    """Whether the package runs on the bundle's runtime."""
+    try:
+        check_pair(bundle.manifest, package.manifest)
+    except MismatchError as why:
+        return Check(Area.PACKAGE, "package and bundle", Status.FAILED, why.what, remedy=why.remedy)
+    found = "fit: platform, module ABI, tensor alignment, device"
+    return Check(Area.PACKAGE, "package and bundle", Status.OK, found, bundle.path.name)
+
+
+def check_on(serial: str, bundle: TargetBundle, *, needed: bool) -> Check:
+    """Whether the bundle runs on a device; it must when the device was named or is the only one."""
+    name = f"bundle on {serial}"
+    try:
+        facts = Device(serial).facts
+        check_device(bundle.manifest, facts, serial)
+    except MismatchError as why:
+        status = Status.FAILED if needed else Status.WARNING
+        return Check(Area.PACKAGE, name, status, why.what, remedy=why.remedy)
+    return Check(Area.PACKAGE, name, Status.OK, f"fits {facts.label}", "the device")
+
+
+def questions(scope: Scope) -> Iterator[Question]:
+    """One question: each part needs the one before."""
+    if scope.package or scope.bundle or scope.named(Area.PACKAGE):
+        yield Question(Area.PACKAGE, "package", lambda: examine(scope))
+
+
+def examine(scope: Scope) -> Iterator[Check]:
+    """Check what was named with --package and --bundle."""
+    if not (scope.package or scope.bundle):
+        yield Check(
+            Area.PACKAGE,
+            "package",
+            Status.FAILED,
+            "nothing to look at",
+            remedy="Name it: adt doctor package --package DIR [--bundle DIR]",
+        )
+        return
+    package = bundle = None
+    if scope.package:
+        package, check = check_package(scope.package)
+        yield check
+    path, origin = scope.bundle, "--bundle"
+    if path is None and package:
+        platform = package.manifest.target.platform
+        path, origin = newest_bundle(platform), "the last one built here"
+        if path is None:
+            yield Check(
+                Area.PACKAGE,
+                "bundle",
+                Status.WARNING,
+                f"none for {platform} was built here",
+                str(cache.cache_dir() / "bundles"),
+                f"adt build-target --for {platform}, or name one with --bundle DIR",
+            )
+    if path:
+        bundle, check = check_bundle(path, origin)
+        yield check
+    if package and bundle:
+        yield check_fit(package, bundle)
+    if bundle:
+        serials = ready(adb.look, scope.serial)
+        for serial in serials:
+            yield check_on(serial, bundle, needed=len(serials) == 1)

@@ -1,0 +1,71 @@
+"""Who listens on a TCP port of this machine, as /proc tells it."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+LISTEN = "0A"
+"""The kernel's number for a listening socket."""
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A listening socket."""
+
+    address: str
+    port: int
+    inode: str
+    """Names the socket in the file descriptors of the process that holds it."""
+
+    @property
+    def loopback(self) -> bool:
+        """Only this machine can connect."""
+        return ipaddress.ip_address(self.address).is_loopback
+
+
+def parse_listeners(text: str) -> list[Listener]:
+    """Read /proc/net/tcp or /proc/net/tcp6."""
+    found = []
+    for row in text.splitlines()[1:]:
+        fields = row.split()
+        if len(fields) < 10 or fields[3] != LISTEN:
+            continue
+        address, _, port = fields[1].partition(":")
+        found.append(Listener(_address(address), int(port, 16), fields[9]))
+    return found
+
+
+def _address(digits: str) -> str:
+    """An address in words of four bytes, each in the machine's (little-endian) order."""
+    raw = bytes.fromhex(digits)
+    swapped = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
+    parsed = ipaddress.ip_address(swapped)
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped:
+        parsed = parsed.ipv4_mapped
+    return str(parsed)
+
+
+def listeners(ports: Iterable[int]) -> list[Listener]:
+    """Every socket that listens on one of *ports*; empty where /proc does not tell."""
+    wanted, found = frozenset(ports), []
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError, ValueError):
+            found += [one for one in parse_listeners((PROC / "net" / name).read_text()) if one.port in wanted]
+    return found
+
+
+def holder(listener: Listener) -> str:
+    """The process that holds a socket, for people; empty when it belongs to another user."""
+    wanted = f"socket:[{listener.inode}]"
+    for process in PROC.iterdir():
+        if not process.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            if any(str(link.readlink()) == wanted for link in (process / "fd").iterdir()):
+                return f"{(process / 'exe').readlink()}, pid {process.name}"
+    return ""

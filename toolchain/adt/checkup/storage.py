@@ -1,0 +1,228 @@
+"""The cache directory: room, access, and entries that were changed or left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.checkup.check import Action, Area, Check, Fix, Question, Status
+from adt.device.room import size_text
+from adt.errors import AdtError
+from adt.host import cache
+from adt.target.bundle import load_bundle
+
+NAME = "cache"
+WANTED = 2 << 30
+"""Bytes: TVM's source, one build and the virtual device's userland fit in this."""
+NEEDED = 200 << 20
+"""Bytes: below this the next step fails."""
+DEPTH = 3
+"""Directories below the cache in which an entry can lie."""
+SIZE_SECONDS = 5.0
+"""Budget for adding up sizes; a larger cache is told as "at least"."""
+LEFTOVER_AGE = 24 * 3600.0
+"""Seconds: what is on its way for longer than this was left by a process that was killed."""
+LEFTOVER = re.compile(r"\..+\.[0-9a-f]{12}\.(tmp|old)|.+\.part")
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is in the cache."""
+
+    size: int
+    """Bytes."""
+    whole: bool
+    """Everything was added up in time."""
+    entries: int
+    changed: tuple[str, ...]
+    """Entries whose names, sizes or times differ from when they were made."""
+    bundles: int
+    broken_bundles: tuple[tuple[str, str], ...]
+    """Name of a bundle's directory, and what is wrong with it."""
+    leftovers: tuple[str, ...]
+    """Temporary files and directories of processes that were killed, relative to the cache."""
+
+
+def check_place(directory: Path, writable: str, free: int) -> Check:
+    """Judge where the cache lies.
+
+    Args:
+        writable: why nothing can be written there; empty when it can.
+        free: bytes left.
+    """
+    origin = "ADT_CACHE_DIR" if os.environ.get("ADT_CACHE_DIR") else "default; ADT_CACHE_DIR chooses another"
+    name = f"{NAME} directory"
+    elsewhere = "Set ADT_CACHE_DIR to a directory that is writable and has room."
+    if writable:
+        return Check(
+            Area.HOST, name, Status.FAILED, f"{directory} cannot be written: {writable}", origin, elsewhere
+        )
+    found = f"{directory}, {size_text(free)} free"
+    if free < NEEDED:
+        return Check(Area.HOST, name, Status.FAILED, f"{found}: too little for anything", origin, elsewhere)
+    if free < WANTED:
+        wanted = f"{found}; a first build with all it needs takes up to {size_text(WANTED)}"
+        return Check(Area.HOST, name, Status.WARNING, wanted, origin, elsewhere)
+    return Check(Area.HOST, name, Status.OK, found, origin)
+
+
+def check_contents(found: Findings) -> Iterator[Check]:
+    """Judge what is in the cache."""
+    size = f"{'' if found.whole else 'at least '}{size_text(found.size)}"
+    yield Check(
+        Area.HOST,
+        f"{NAME} contents",
+        Status.OK,
+        f"{size} in {found.entries} entries and {found.bundles} bundles",
+        "names, sizes and times, not every byte",
+    )
+    for name in found.changed:
+        yield Check(
+            Area.HOST,
+            f"{NAME} entry {name}",
+            Status.WARNING,
+            "changed since it was made; if its bytes differ, adt makes it again when it is needed",
+            remedy="adt doctor host --fix   (reads every byte; removes it only if it is damaged)",
+            fix=Fix(Action.DROP_ENTRY, (name,)),
+        )
+    for name, problem in found.broken_bundles:
+        yield Check(
+            Area.HOST,
+            f"bundle {name}",
+            Status.WARNING,
+            problem,
+            remedy="adt doctor host --fix   (removes it; `adt build-target` packs it again)",
+            fix=Fix(Action.DROP_BUNDLE, (name,)),
+        )
+    if found.leftovers:
+        yield Check(
+            Area.HOST,
+            f"{NAME} leftovers",
+            Status.WARNING,
+            f"{len(found.leftovers)} left by processes that were killed: {', '.join(found.leftovers[:3])}"
+            + (", …" if len(found.leftovers) > 3 else ""),
+            remedy="adt doctor host --fix",
+            fix=Fix(Action.DROP_LEFTOVER, found.leftovers),
+        )
+
+
+def survey(root: Path) -> Findings:
+    """Look at names, sizes and times in the cache; reads no contents but stamps and manifests."""
+    size, whole = _size(root)
+    entries = list(_entries(root))
+    bundles = sorted(path for path in (root / "bundles").glob("*/bundle.json"))
+    broken = [(path.parent.name, why) for path in bundles if (why := _bundle_problem(path.parent))]
+    return Findings(
+        size,
+        whole,
+        len(entries),
+        tuple(path.relative_to(root).as_posix() for path in entries if _changed(path)),
+        len(bundles),
+        tuple(broken),
+        tuple(path.relative_to(root).as_posix() for path in _leftovers(root)),
+    )
+
+
+def _size(root: Path) -> tuple[int, bool]:
+    """Bytes on disk below *root*, each hard-linked file once, and whether all were counted in time."""
+    end, total, pending, seen = time.monotonic() + SIZE_SECONDS, 0, [str(root)], set()
+    while pending:
+        if time.monotonic() > end:
+            return total, False
+        with contextlib.suppress(OSError), os.scandir(pending.pop()) as found:
+            for item in found:
+                if item.is_dir(follow_symlinks=False):
+                    pending.append(item.path)
+                    continue
+                facts = item.stat(follow_symlinks=False)
+                if facts.st_nlink > 1:
+                    if (facts.st_dev, facts.st_ino) in seen:
+                        continue
+                    seen.add((facts.st_dev, facts.st_ino))
+                total += facts.st_blocks * 512
+    return total, True
+
+
+def _directories(root: Path, depth: int) -> Iterator[Path]:
+    """Directories down to *depth*, without looking into entries."""
+    try:
+        inside = sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
+    except OSError:
+        return
+    for path in inside:
+        yield path
+        if depth > 1 and not (path / cache.STAMP).is_file():
+            yield from _directories(path, depth - 1)
+
+
+def _entries(root: Path) -> Iterator[Path]:
+    for path in _directories(root, DEPTH):
+        if not path.name.startswith(".") and (path / cache.STAMP).is_file():
+            yield path
+
+
+def _changed(entry: Path) -> bool:
+    try:
+        quick = (entry / cache.STAMP).read_text().strip().partition(" ")[2]
+        return cache.stat_digest(entry) != quick
+    except OSError:
+        return True
+
+
+def _bundle_problem(path: Path) -> str:
+    try:
+        bundle = load_bundle(path, check_hashes=False)
+    except AdtError as why:
+        return why.what
+    for name, facts in bundle.manifest.files.items():
+        if (size := bundle.file(name).stat().st_size) != facts.size:
+            return f"{name} has {size} bytes instead of {facts.size}"
+    return ""
+
+
+def _leftovers(root: Path) -> Iterator[Path]:
+    oldest = time.time() - LEFTOVER_AGE
+    for directory in (root, *_directories(root, DEPTH)):
+        with contextlib.suppress(OSError):
+            for path in sorted(directory.iterdir()):
+                if not LEFTOVER.fullmatch(path.name):
+                    continue
+                facts = path.lstat()
+                if facts.st_mtime < oldest and (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)):
+                    yield path
+
+
+def not_writable(directory: Path) -> str:
+    """Why no file can be made in *directory* (or in what would be its parent); empty when one can."""
+    place = directory
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            return ""
+    except OSError as why:
+        return why.strerror or str(why)
+
+
+def questions() -> Iterator[Question]:
+    """Where the cache is, and what is in it."""
+    root = cache.cache_dir()
+
+    def place() -> Iterator[Check]:
+        existing = next(path for path in (root, *root.parents) if path.exists())
+        yield check_place(root, not_writable(root), shutil.disk_usage(existing).free)
+
+    def contents() -> Iterator[Check]:
+        if root.is_dir():
+            yield from check_contents(survey(root))
+
+    yield Question(Area.HOST, f"{NAME} directory", place)
+    yield Question(Area.HOST, f"{NAME} contents", contents)

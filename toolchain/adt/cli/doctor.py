@@ -1,0 +1,128 @@
+"""``adt doctor``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adt.checkup.check import Area, Status
+from adt.cli.app import Json, Serial, Verbose, app, emit_json
+from adt.cli.build import Ndk
+from adt.cli.device import Bundle
+
+if TYPE_CHECKING:
+    from adt.checkup.check import Check
+    from adt.checkup.mend import Repair
+
+MARKS = {Status.OK: ("✓", "green"), Status.WARNING: ("!", "yellow"), Status.FAILED: ("✗", "red")}
+
+
+@app.command(epilog="Example: adt doctor ndk --ndk $NDK")
+def doctor(
+    areas: Annotated[
+        list[Area] | None, typer.Argument(help="What to look at; everything when none is named.")
+    ] = None,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Mend what can be mended safely, say it, and look again.")
+    ] = False,
+    serial: Serial = None,
+    ndk: Ndk = None,
+    package: Annotated[
+        Path | None, typer.Option(help="A package that `adt compile` made.", metavar="DIR")
+    ] = None,
+    bundle: Bundle = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Check this machine, the NDK, the devices and a package: what was found, and what mends it."""
+    from adt import api
+    from adt.errors import DoctorFailed
+
+    lines = _Lines()
+    result = api.doctor(
+        *(areas or ()),
+        fix=fix,
+        serial=serial,
+        ndk=ndk,
+        package=package,
+        bundle=bundle,
+        on_check=_ignore if as_json else lines.check,
+        on_repair=_ignore if as_json else lines.repair,
+    )
+    if as_json:
+        counts = {status.value: sum(c.status is status for c in result.checks) for status in Status}
+        emit_json(
+            "doctor",
+            {
+                "passed": result.passed,
+                "counts": counts,
+                "checks": [_check_fields(check) for check in result.checks],
+                "repairs": [
+                    {**_fix_fields(one.fix), "done": one.done, "said": one.said} for one in result.repairs
+                ],
+            },
+        )
+        if not result.passed:  # the document says it all: no second one for the error
+            raise typer.Exit(DoctorFailed.exit_code)
+        return
+    typer.echo("\n" + _summary(result.checks))
+    if not result.passed:
+        mendable = not fix and any(check.fix for check in result.failed)
+        names = ", ".join(f"{check.area}: {check.name}" for check in result.failed)
+        raise DoctorFailed(
+            f"{len(result.failed)} of {len(result.checks)} checks failed ({names})",
+            remedy="Do what stands under each ✗" + (", or run it again with --fix." if mendable else "."),
+        )
+
+
+def _ignore(_: object) -> None:
+    """Show nothing."""
+
+
+class _Lines:
+    """Prints one line per check under its area's heading, as the checks come."""
+
+    def __init__(self) -> None:
+        self._area: Area | None = None
+        self._mending = self._written = False
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="replace")  # a terminal without ✓ is no reason to fail
+
+    def check(self, check: Check) -> None:
+        """Show one check."""
+        if check.area is not self._area:
+            self._heading(check.area.value)
+            self._area, self._mending = check.area, False
+        mark, colour = MARKS[check.status]
+        origin = typer.style(f"  ({check.origin})", dim=True) if check.origin else ""
+        typer.echo(f"  {typer.style(mark, fg=colour, bold=True)} {check.name}: {check.found}{origin}")
+        if check.remedy and check.status is not Status.OK:
+            typer.echo(f"      → {check.remedy}")
+
+    def repair(self, repair: Repair) -> None:
+        """Show one repair; the checks that follow are a new round."""
+        if not self._mending:
+            self._heading("fixing")
+        self._area, self._mending = None, True
+        mark = "✓" if repair.done else "✗"
+        typer.echo(f"  {typer.style(mark, fg='green' if repair.done else 'red', bold=True)} {repair.said}")
+
+    def _heading(self, text: str) -> None:
+        typer.secho(("\n" if self._written else "") + text, bold=True)
+        self._written = True
+
+
+def _summary(checks: tuple[Check, ...]) -> str:
+    counted = [(MARKS[status][0], sum(check.status is status for check in checks)) for status in Status]
+    return f"{len(checks)} checks: " + ", ".join(f"{count} {mark}" for mark, count in counted)
+
+
+def _check_fields(check: Check) -> dict[str, Any]:
+    return vars(check) | {"fix": _fix_fields(check.fix) if check.fix else None}
+
+
+def _fix_fields(fix: Any) -> dict[str, Any]:
+    return {"action": fix.action, "arguments": fix.arguments}
