@@ -1,0 +1,96 @@
+"""``adt elf``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.build import Ndk, Platform
+
+if TYPE_CHECKING:
+    from adt.target.audit.report import ElfReport, FileAudit
+
+
+@app.command(epilog="Example: adt elf libfoo.so app.aar --for android-arm64-v8a")
+def elf(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="ELF files, directories (bundles, packages, any), .aar .apk .jar .whl .zip."),
+    ],
+    platform: Platform = None,
+    api_level: Annotated[int | None, typer.Option(help="Android API level to judge at.")] = None,
+    ndk: Ndk = None,
+    bundle: Annotated[
+        Path | None, typer.Option(help="The bundle that will be on the device too.", metavar="DIR")
+    ] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Say which libraries and programs would load on the device, why not, and what to send with them."""
+    from adt import api
+    from adt.target.audit.table import table
+
+    report = api.elf(*paths, platform=platform, api_level=api_level, ndk=ndk, bundle=bundle)
+    if as_json:
+        emit_json("elf", report_fields(report))
+    else:
+        typer.echo(table(report))
+    raise_unless_loadable(report)
+
+
+def report_fields(report: ElfReport) -> dict[str, Any]:
+    """An audit as JSON fields."""
+    return {
+        "verdict": report.verdict,
+        "files": [_file_fields(file) for file in report.files],
+        "deploy": [vars(row) for row in report.deploy],
+        "system_symbols": report.system_symbols,
+    }
+
+
+def _file_fields(file: FileAudit) -> dict[str, Any]:
+    facts = file.facts
+    fields: dict[str, Any] = {
+        "name": file.name,
+        "verdict": file.verdict,
+        "system": file.system or None,
+        "judged_api_level": file.api_level,
+        "page_sizes": file.page_sizes,
+        "needed": [vars(need) for need in file.needs],
+        "symbols": vars(file.symbols),
+        "findings": [vars(finding) for finding in file.findings],
+    }
+    if facts is None:
+        return fields
+    return fields | {
+        "machine": facts.machine,
+        "bits": facts.bits,
+        "type": facts.type,
+        "program": facts.program,
+        "interpreter": facts.interpreter or None,
+        "android": vars(facts.android) if facts.android else None,
+        "load_alignments": [segment.align for segment in facts.loads],
+        "soname": facts.soname or None,
+        "runpath": facts.runpath or None,
+        "flags_1": facts.flags_1,
+        "bind_now": facts.bind_now,
+        "text_relocations": facts.text_relocations,
+        "executable_stack": facts.executable_stack,
+        "symbol_table": facts.symbol_table,
+        "debug_info": facts.debug_info,
+        "build_id": facts.build_id or None,
+    }
+
+
+def raise_unless_loadable(report: ElfReport) -> None:
+    """End with BuildError's message and exit code when a file would not load."""
+    from adt.errors import BuildError
+
+    if report.refused:
+        first = report.refused[0]
+        count = f"{len(report.refused)} of {len(report.files)} files would not load"
+        what = f"{count}; {first.name}: {first.reasons[0].what}"
+        raise BuildError(what, remedy=first.reasons[0].remedy)
