@@ -1,11 +1,12 @@
 """A stand-in with an Android NDK's layout, for tests on machines without an NDK.
 
-It is not an NDK: its compilers are Debian's clang for aarch64 *glibc*. What it
-can show is that adt finds, names and drives an NDK as it should and that the
-libraries it builds are arm64 with 16 KB pages. What it cannot show is bionic,
-``__ANDROID__`` code, liblog or libc++.
+It is not an NDK: its compilers are Debian's clang for *glibc*. What it can show
+is that adt finds, names and drives an NDK as it should and that the libraries
+it builds are for the right machine, 64-bit ones with 16 KB pages. What it
+cannot show is bionic, ``__ANDROID__`` code, liblog or libc++.
 
-Needs the Debian packages clang and g++-aarch64-linux-gnu.
+Needs the Debian packages clang and, for arm64-v8a, g++-aarch64-linux-gnu; for
+armeabi-v7a g++-arm-linux-gnueabihf; for x86_64 g++.
 """
 
 from __future__ import annotations
@@ -15,12 +16,22 @@ from pathlib import Path
 REVISION = "27.0.0"
 DESCRIPTION = "STAND-IN, not an Android NDK"
 API_LEVELS = range(21, 36)
-TRIPLE = "aarch64-linux-android"
+TRIPLES = {
+    "aarch64-linux-android": "aarch64-linux-gnu",
+    "armv7a-linux-androideabi": "arm-linux-gnueabihf",
+    "x86_64-linux-android": "x86_64-linux-gnu",
+}
+"""The NDK's triples, and what the stand-in compiles for instead.
+
+Android's 32-bit ARM passes floats in integer registers, Debian's armhf does not,
+and its armel has no std::future: 32-bit models link here, but do not run.
+"""
 
 _COMPILER = """\
 #!/bin/sh
-# STAND-IN, not an Android NDK: {name} for aarch64 glibc.
-# Drops the flags that name Android's target, sysroot and C++ library, keeps all others.
+# STAND-IN, not an Android NDK: {name} for glibc.
+# Drops the flags that name Android's sysroot and C++ library, replaces its target, keeps all others.
+target={target}
 skip=
 for word do
   shift
@@ -29,19 +40,32 @@ for word do
     continue
   fi
   case $word in
+    --target=aarch64-*) target=aarch64-linux-gnu ;;
+    --target=arm*) target=arm-linux-gnueabihf ;;
+    --target=x86_64-*) target=x86_64-linux-gnu ;;
     -target | --target | --sysroot | -isysroot | -gcc-toolchain) skip=1 ;;
     --target=* | --sysroot=* | --gcc-toolchain=* | -stdlib=* | -static-libstdc++) ;;
     -Wl,--no-rosegment | -fuse-ld=lld) ;;
     *) set -- "$@" "$word" ;;
   esac
 done
-exec {driver} --target=aarch64-linux-gnu "$@"
+if [ $target = arm-linux-gnueabihf ]; then
+  set -- -march=armv7-a -mfpu=neon -Wl,--no-warn-mismatch "$@"
+fi
+exec {driver} --target=$target "$@"
 """
 
 _BINUTIL = """\
 #!/bin/sh
-# STAND-IN, not an Android NDK.
-exec aarch64-linux-gnu-{tool} "$@"
+# STAND-IN, not an Android NDK: the GNU {tool} for the machine of the files given (e_machine).
+prefix=aarch64-linux-gnu
+for word do
+  case $(od -An -tu2 -j18 -N2 "$word" 2>/dev/null | tr -d ' ') in
+    40) prefix=arm-linux-gnueabihf ;;
+    62) prefix=x86_64-linux-gnu ;;
+  esac
+done
+exec $prefix-{tool} "$@"
 """
 
 # As the NDK's file does, it takes its own place as the NDK's root. A CMAKE_SYSTEM_VERSION
@@ -51,7 +75,6 @@ _TOOLCHAIN = """\
 set(ANDROID TRUE)
 set(CMAKE_SYSTEM_NAME Android)
 set(CMAKE_SYSTEM_VERSION 1)
-set(CMAKE_SYSTEM_PROCESSOR aarch64)
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES ANDROID_ABI ANDROID_PLATFORM ANDROID_STL)
 foreach(default IN ITEMS ANDROID_ABI=arm64-v8a ANDROID_PLATFORM=android-21)
   string(REPLACE "=" ";" pair "${default}")
@@ -60,8 +83,17 @@ foreach(default IN ITEMS ANDROID_ABI=arm64-v8a ANDROID_PLATFORM=android-21)
     list(GET pair 1 ${variable})
   endif()
 endforeach()
-if(NOT ANDROID_ABI STREQUAL "arm64-v8a")
-  message(FATAL_ERROR "This stand-in for an NDK knows arm64-v8a only, not '${ANDROID_ABI}'.")
+if(ANDROID_ABI STREQUAL "arm64-v8a")
+  set(CMAKE_SYSTEM_PROCESSOR aarch64)
+  set(target aarch64-none-linux-android)
+elseif(ANDROID_ABI STREQUAL "armeabi-v7a")
+  set(CMAKE_SYSTEM_PROCESSOR armv7-a)
+  set(target armv7-none-linux-androideabi)
+elseif(ANDROID_ABI STREQUAL "x86_64")
+  set(CMAKE_SYSTEM_PROCESSOR x86_64)
+  set(target x86_64-none-linux-android)
+else()
+  message(FATAL_ERROR "Invalid Android ABI: '${ANDROID_ABI}'.")
 endif()
 if(NOT ANDROID_PLATFORM MATCHES "^android-[0-9]+$")
   message(FATAL_ERROR "Invalid Android platform: '${ANDROID_PLATFORM}'.")
@@ -71,8 +103,8 @@ get_filename_component(root "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
 set(bin "${root}/toolchains/llvm/prebuilt/linux-x86_64/bin")
 set(CMAKE_C_COMPILER "${bin}/clang")
 set(CMAKE_CXX_COMPILER "${bin}/clang++")
-set(CMAKE_C_COMPILER_TARGET "aarch64-none-linux-android${api}")
-set(CMAKE_CXX_COMPILER_TARGET "aarch64-none-linux-android${api}")
+set(CMAKE_C_COMPILER_TARGET "${target}${api}")
+set(CMAKE_CXX_COMPILER_TARGET "${target}${api}")
 set(CMAKE_AR "${bin}/llvm-ar" CACHE FILEPATH "")
 set(CMAKE_RANLIB "${bin}/llvm-ranlib" CACHE FILEPATH "")
 set(CMAKE_STRIP "${bin}/llvm-strip" CACHE FILEPATH "")
@@ -89,6 +121,8 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
 def _write(file: Path, text: str, *, program: bool = False) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
+    if file.is_file() and file.read_text() == text:
+        return  # adt knows a compiler by its time, too: a second session builds nothing
     file.write_text(text)
     if program:
         file.chmod(0o755)
@@ -103,10 +137,12 @@ def make_standin_ndk(directory: Path) -> Path:
     _write(directory / "build" / "cmake" / "android.toolchain.cmake", _TOOLCHAIN)
     programs = directory / "toolchains" / "llvm" / "prebuilt" / "linux-x86_64" / "bin"
     for driver in ("clang", "clang++"):
-        script = _COMPILER.format(name=driver, driver=driver)
+        script = _COMPILER.format(name=driver, driver=driver, target="aarch64-linux-gnu")
         _write(programs / driver, script, program=True)
-        for api in API_LEVELS:
-            _write(programs / f"{TRIPLE}{api}-{driver}", script, program=True)
+        for triple, target in TRIPLES.items():
+            script = _COMPILER.format(name=driver, driver=driver, target=target)
+            for api in API_LEVELS:
+                _write(programs / f"{triple}{api}-{driver}", script, program=True)
     for tool in ("ar", "nm", "objcopy", "objdump", "ranlib", "readelf", "strip"):
         _write(programs / f"llvm-{tool}", _BINUTIL.format(tool=tool), program=True)
     return directory

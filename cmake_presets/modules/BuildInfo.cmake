@@ -79,6 +79,11 @@ function(adt_write_build_info file)
   adt_json_bool(opencl "${USE_OPENCL}")
   adt_json_bool(clml "${USE_CLML_GRAPH_EXECUTOR}")
   adt_json_bool(rpc "${USE_CPP_RPC}")
+  adt_json_bool(opencl_linked "${OpenCL_LIBRARIES}")
+  set(clml_sdk "null")
+  if(ADT_CLML_VERSION)
+    adt_json_string(clml_sdk "${ADT_CLML_VERSION}")
+  endif()
   list(TRANSFORM arg_LIBRARIES REPLACE "^(.+)$" "lib/$<TARGET_FILE_NAME:\\1>")
   list(TRANSFORM arg_PROGRAMS REPLACE "^(.+)$" "bin/$<TARGET_FILE_NAME:\\1>")
   adt_json_array(files ${arg_LIBRARIES} ${arg_PROGRAMS})
@@ -97,7 +102,9 @@ function(adt_write_build_info file)
   \"alignment\": ${USE_KALLOC_ALIGNMENT},
   \"build_type\": ${CMAKE_BUILD_TYPE_JSON},
   \"opencl\": ${opencl},
+  \"opencl_linked\": ${opencl_linked},
   \"clml\": ${clml},
+  \"clml_sdk\": ${clml_sdk},
   \"rpc\": ${rpc},
   \"system_name\": ${CMAKE_SYSTEM_NAME_JSON},
   \"system_processor\": ${CMAKE_SYSTEM_PROCESSOR_JSON},
@@ -123,6 +130,7 @@ function(adt_install_android_stl)
   adt_ask_compiler(triple _)
   string(REGEX REPLACE "[0-9]+$" "" triple "${triple}")
   string(REGEX REPLACE "-(unknown|none)-" "-" triple "${triple}")
+  string(REGEX REPLACE "^armv7[a-z]*-" "arm-" triple "${triple}")
   set(library "${CMAKE_SYSROOT}/usr/lib/${triple}/libc++_shared.so")
   if(EXISTS "${library}")
     install(FILES "${library}" DESTINATION lib COMPONENT adt PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE

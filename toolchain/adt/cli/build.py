@@ -15,11 +15,19 @@ if TYPE_CHECKING:
 
 Platform = Annotated[
     str | None,
-    typer.Option("--for", help="android-arm64-v8a, linux-aarch64 or host.", metavar="PLATFORM"),
+    typer.Option(
+        "--for", help="android-arm64-v8a, linux-aarch64, host, …; see adt presets.", metavar="PLATFORM"
+    ),
 ]
 Ndk = Annotated[
     str | None,
     typer.Option("--ndk", help="Root of the Android NDK; else found as Android tools do.", metavar="DIR"),
+]
+Clml = Annotated[
+    str | None,
+    typer.Option(
+        "--clml", help="Build CLML in, with this SDK; a -clml preset looks in the environment.", metavar="DIR"
+    ),
 ]
 TvmSource = Annotated[
     str | None, typer.Option(help="A TVM source tree; else TVM_HOME, else one is obtained.", metavar="DIR")
@@ -34,6 +42,10 @@ def build_target(
     api_level: Annotated[int | None, typer.Option(help="Lowest Android API level.")] = None,
     alignment: Annotated[int | None, typer.Option(help="Bytes; tensor alignment of the runtime.")] = None,
     opencl: Annotated[bool | None, typer.Option(help="Build the OpenCL runtime in.")] = None,
+    opencl_sdk: Annotated[
+        str | None, typer.Option(help="Link libOpenCL from this SDK.", metavar="DIR")
+    ] = None,
+    clml: Clml = None,
     rpc: Annotated[bool | None, typer.Option(help="Build tvm_rpc.")] = None,
     build_type: Annotated[str | None, typer.Option(help="CMake's build type.")] = None,
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Parallel compiler processes.")] = None,
@@ -56,6 +68,8 @@ def build_target(
         "api_level": api_level,
         "alignment": alignment,
         "opencl": opencl,
+        "opencl_sdk": opencl_sdk,
+        "clml": clml,
         "rpc": rpc,
         "build_type": build_type,
         "jobs": jobs,
@@ -101,8 +115,8 @@ def _show(result: BuildResult) -> None:
     made = "up to date" if result.reused else f"{result.compiled} translation units compiled"
     typer.echo(f"TVM source  {source.version} ({source.provider}: {source.why})")
     typer.echo(f"compiler    {bundle.compiler}{ndk}")
-    typer.echo(f"built       {bundle.platform}: {made} in {result.seconds:.1f} s")
-    for name, facts in bundle.files.items():
+    typer.echo(f"built       {bundle.preset}: {made} in {result.seconds:.1f} s")
+    for name, facts in {**bundle.files, **bundle.symbols}.items():
         typer.echo(f"  {name:<24} {facts.size:>10,} bytes")
 
 

@@ -29,7 +29,8 @@ class BuildSettings:
     """How a TargetBundle is built."""
 
     platform: str
-    """What to build for: ``android-arm64-v8a``, ``linux-aarch64`` or ``host``."""
+    """What to build for: ``android-arm64-v8a``, ``linux-aarch64``, ``host``, …, or a preset of one such as
+    ``linux-aarch64-cpu`` (`adt presets` lists them)."""
     ndk: str
     """Root of the Android NDK; empty: look where Android tools look."""
     api_level: int
@@ -38,10 +39,15 @@ class BuildSettings:
     """Bytes; alignment of every tensor the runtime allocates. 0: the platform's own (32 on devices)."""
     opencl: bool
     """Build the OpenCL runtime in (the device's libOpenCL is opened at run time)."""
+    opencl_sdk: str
+    """Link libOpenCL from the SDK in this directory; empty: the device's is opened at run time."""
+    clml: str
+    """Build the CLML graph runtime in, with the SDK in this directory; empty: only for a ``-clml``
+    preset, with the SDK that ADRENO_OPENCL or CLML_SDK names."""
     rpc: bool
     """Build tvm_rpc."""
     build_type: str
-    """CMake's build type."""
+    """CMake's build type; Debug and RelWithDebInfo put symbol files beside the stripped ones."""
     jobs: int
     """Parallel compiler processes; 0: as Ninja decides."""
 

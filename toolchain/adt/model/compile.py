@@ -34,6 +34,7 @@ from adt.model.package import (
     PackageTvm,
 )
 from adt.model.targets import ModelTarget, model_target
+from adt.target.audit.gate import audit_made
 from adt.target.bundle import TargetBundle
 from adt.target.platforms import Platform
 
@@ -78,6 +79,15 @@ def compile_model(
     log.info("compiling for %s on %s", target.name, platform.name)
     with fresh_dir(out) as directory:
         _build(imported, target, alignment, settings.compile.opt_level, linker, directory / LIBRARY)
+        if bundle is not None:
+            audit_made(
+                directory / LIBRARY,
+                platform,
+                error=CompileError,
+                api_level=settings.build.api_level,
+                ndk=ndk,
+                bundle=bundle.path,
+            )
         _save_params(imported, directory / PARAMS)
         described = _describe(imported, directory, target, platform, settings, alignment)
         manifest.write(described, directory / MANIFEST)

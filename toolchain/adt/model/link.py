@@ -10,7 +10,7 @@ from adt.host.ndk import Ndk
 from adt.host.process import run
 from adt.host.tools import find_tool
 from adt.target.bundle import TargetBundle
-from adt.target.platforms import Platform
+from adt.target.platforms import BIG_PAGE, Platform
 
 RUNTIME_LIBRARIES = ("tvm_ffi", "tvm_runtime")
 """What may supply a module's undefined symbols, in the bundle's ``lib/``."""
@@ -66,8 +66,8 @@ def linker_for(platform: Platform, *, ndk: Ndk | None, api_level: int, bundle: T
             remedy=f"adt build-target --for {platform.name}",
         )
     flags: list[str] = []
-    if platform.machine == "AARCH64":
-        flags.append("-Wl,-z,max-page-size=16384")
+    if platform.page_alignment == BIG_PAGE:
+        flags.append(f"-Wl,-z,max-page-size={BIG_PAGE}")
     if bundle is not None:
         libraries = [f"-l{name}" for name in RUNTIME_LIBRARIES]
         flags += ["-Wl,--no-undefined", "-Wl,--as-needed", f"-L{bundle.path / 'lib'}", *libraries, "-lm"]

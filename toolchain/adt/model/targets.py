@@ -37,5 +37,9 @@ def model_target(name: str, platform: Platform, api_level: int) -> ModelTarget:
             f"unknown target {name!r}.{did_you_mean(name, TARGETS)}",
             remedy=f"Choose one of: {', '.join(TARGETS)}.",
         )
-    spec = {"kind": "llvm", "mtriple": platform.llvm_triple(api_level)}
+    spec: dict[str, Any] = {"kind": "llvm", "mtriple": platform.llvm_triple(api_level)}
+    if platform.cpu_features:
+        spec["mattr"] = list(platform.cpu_features)
+    if platform.float_abi:
+        spec["mfloat-abi"] = platform.float_abi
     return ModelTarget(name, "cpu", spec, ("cpu",))

@@ -65,6 +65,8 @@ def build_bundle(settings: Settings, *, progress: Callable[[str], None] = lambda
     began = time.monotonic()
     plan = plan_build(settings)
     log.debug("TVM source: %s (%s: %s)", plan.source.path, plan.source.provider, plan.source.why)
+    if plan.clml:
+        log.info("CLML SDK %s, version %s (from %s)", plan.clml.path, plan.clml.version, plan.clml.origin)
     with cache.lock(plan.build_dir), cache.disk_errors(f"building in {plan.build_dir}"):
         _stage(plan.presets.parent)
         _configure(plan, progress)
@@ -104,7 +106,7 @@ def _configuration(plan: BuildPlan) -> tuple[list[str | Path], dict[str, object]
     command: list[str | Path] = [
         cmake().path,
         "--preset",
-        plan.platform.name,
+        plan.preset,
         "-B",
         plan.build_dir,
         *plan.definitions,

@@ -42,6 +42,10 @@ class BundleOptions:
     """Bytes: every tensor the runtime allocates is aligned to this (TVM_KALLOC_ALIGNMENT)."""
     build_type: str
     """CMake's build type."""
+    clml_sdk: str | None = None
+    """Major version of the CLML SDK's operators; None without CLML."""
+    opencl_linked: bool = False
+    """libOpenCL.so is linked: nothing of the bundle starts on a device that has none."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class BundleManifest:
     preset: str
     """Name of the CMake preset, e.g. ``linux-aarch64``."""
     platform: str
-    """``android-arm64-v8a``, ``linux-aarch64`` or ``host``: what a package must be compiled for."""
+    """``android-arm64-v8a``, ``linux-aarch64``, ``host``, …: what a package must be compiled for."""
     abi: str
     """Android's ABI name, or the Linux one (``arm64-v8a``, ``aarch64``, ``x86_64``)."""
     triple: str
@@ -83,7 +87,9 @@ class BundleManifest:
     page_alignment: int
     """Bytes: the smallest p_align of any LOAD segment in the bundle."""
     files: dict[str, BundleFile] = field(default_factory=dict)
-    """By path relative to the bundle."""
+    """By path relative to the bundle: what a device needs."""
+    symbols: dict[str, BundleFile] = field(default_factory=dict)
+    """Debug information that was stripped from the files, by path; stays on this machine."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
 
@@ -110,7 +116,7 @@ def load_bundle(path: Path, *, check_hashes: bool = True) -> TargetBundle:
     found = manifest.load(
         BundleManifest, path / MANIFEST, schema=SCHEMA, version=SCHEMA_VERSION, remedy=remedy
     )
-    for name, facts in found.files.items():
+    for name, facts in {**found.files, **found.symbols}.items():
         file = path / name
         if not file.is_file():
             raise PackageError(f"the bundle {path} lacks {name}", remedy=remedy)

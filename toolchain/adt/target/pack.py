@@ -9,9 +9,9 @@ from typing import Any
 import adt
 from adt.errors import BuildError
 from adt.host import cache, manifest
-from adt.host.elf import read_elf
 from adt.host.process import run
 from adt.host.tools import cmake
+from adt.target.audit.gate import audit_made
 from adt.target.bundle import (
     MANIFEST,
     BundleFile,
@@ -24,8 +24,8 @@ from adt.target.plan import BuildPlan
 
 BUILD_INFO = "adt_build_info.json"
 """What the superbuild says of itself, so that nothing cross-built must run to be described."""
-MINIMUM_PAGE = {"AARCH64": 16384}
-"""ELF machine to the smallest p_align that a LOAD segment may have."""
+SYMBOLS = "symbols"
+"""Directory of what was stripped, one ``<file>.debug`` for each file."""
 
 
 def pack_bundle(plan: BuildPlan) -> TargetBundle:
@@ -57,23 +57,23 @@ def _describe(plan: BuildPlan, directory: Path) -> BundleManifest:
     for name in info["files"]:
         if not (directory / name).is_file():
             raise BuildError(f"the build did not give {name}", remedy="Report this with the -v output.")
+    report = audit_made(
+        directory, plan.platform, error=BuildError, api_level=plan.options.api_level, ndk=plan.ndk
+    )
+    audited = {file.name: file.facts for file in report.files if file.facts}
+    symbols: dict[str, BundleFile] = {}
     for path in sorted(p for p in directory.rglob("*") if p.is_file()):
         name = path.relative_to(directory).as_posix()
-        facts = read_elf(path)
-        smallest = MINIMUM_PAGE.get(facts.machine, 1)
-        if facts.machine != plan.platform.machine or facts.page_alignment < smallest:
-            raise BuildError(
-                f"{name} would not load: machine {facts.machine} (wanted {plan.platform.machine}), "
-                f"pages of {facts.page_alignment} bytes (wanted at least {smallest})",
-                remedy="Check the compiler that was used: adt build-target -v",
-            )
-        if any(part.startswith("/") for part in facts.runpath.split(":") if part):
-            raise BuildError(f"{name} has a RUNPATH of this machine: {facts.runpath}", remedy="Report this.")
+        if name.startswith(f"{SYMBOLS}/"):
+            symbols[name] = BundleFile(cache.file_sha256(path), path.stat().st_size, ())
+            continue
+        if (facts := audited.get(name)) is None:
+            raise BuildError(f"the build gave {name}, which is no ELF file", remedy="Report this.")
         pages.append(facts.page_alignment)
         files[name] = BundleFile(cache.file_sha256(path), path.stat().st_size, facts.needed)
     return BundleManifest(
         adt_version=adt.__version__,
-        preset=plan.platform.name,
+        preset=plan.preset,
         platform=plan.platform.name,
         abi=plan.platform.abi,
         triple=info["compiler"]["triple"],
@@ -89,7 +89,10 @@ def _describe(plan: BuildPlan, directory: Path) -> BundleManifest:
             rpc=info["rpc"],
             alignment=info["alignment"],
             build_type=info["build_type"],
+            clml_sdk=info["clml_sdk"],
+            opencl_linked=info["opencl_linked"],
         ),
         page_alignment=min(pages),
         files=files,
+        symbols=symbols,
     )

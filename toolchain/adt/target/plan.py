@@ -10,10 +10,13 @@ from pathlib import Path
 
 from adt.config.settings import BuildSettings, Settings
 from adt.host import cache
+from adt.host.clml import ClmlSdk, find_clml
 from adt.host.ndk import Ndk, find_ndk
+from adt.host.opencl_sdk import OpenClSdk, find_opencl_sdk
 from adt.host.tools import find_tool
 from adt.host.tvm_source import TvmSource, find_source
-from adt.target.platforms import Platform, platform_named
+from adt.target.platforms import Platform
+from adt.target.presets import Choice, choose_preset
 
 
 @dataclass(frozen=True)
@@ -21,8 +24,11 @@ class BuildPlan:
     """Everything a build depends on, before anything runs."""
 
     platform: Platform
+    preset: str
+    """Name of the CMake preset."""
     source: TvmSource
     ndk: Ndk | None
+    clml: ClmlSdk | None
     options: BuildSettings
     identity: Mapping[str, str]
     """Everything that decides the result, by name; its digest names the directories."""
@@ -41,16 +47,20 @@ def plan_build(settings: Settings) -> BuildPlan:
     """Find the tools and the source, and name the directories; builds nothing.
 
     Raises:
-        ToolNotFound, NdkError, SourceError: something that the build needs is missing.
+        ConfigError: the platform is unknown, or options contradict each other.
+        ToolNotFound, NdkError, SourceError, SdkError: something that the build needs is missing.
     """
-    platform = platform_named(settings.build.platform)
+    choice = choose_preset(settings.build)
+    platform = choice.platform
     ndk = find_ndk(settings.build.ndk) if platform.android else None
     if ndk:
         compiler = ndk.compiler(platform.ndk_triple, settings.build.api_level)
     else:
         compiler = find_tool(platform.compiler, remedy=f"apt-get install {platform.packages}").path
+    clml = find_clml(settings.build.clml, platform.machine) if choice.clml else None
+    opencl_sdk = find_opencl_sdk(settings.build.opencl_sdk, platform.machine)
     source = find_source(settings.tvm)
-    definitions = _definitions(settings.build, platform, source, ndk)
+    definitions = _definitions(settings.build, choice, source, ndk, clml, opencl_sdk)
     stat = compiler.stat()
     identity = {
         **dict(word.removeprefix("-D").split("=", 1) for word in definitions),
@@ -58,13 +68,19 @@ def plan_build(settings: Settings) -> BuildPlan:
         "compiler": f"{compiler}, {stat.st_size} bytes, of {stat.st_mtime_ns}",
         "NDK": ndk.revision if ndk else "",
     }
+    if clml:
+        identity["CLML SDK"] = f"version {clml.version}, {clml.digest}"
+    if opencl_sdk:
+        identity["OpenCL SDK"] = opencl_sdk.digest
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     key = f"{platform.name}-{digest[:12]}"
     root = cache.cache_dir()
     return BuildPlan(
         platform,
+        choice.name,
         source,
         ndk,
+        clml,
         settings.build,
         identity,
         definitions,
@@ -74,15 +90,24 @@ def plan_build(settings: Settings) -> BuildPlan:
 
 
 def _definitions(
-    options: BuildSettings, platform: Platform, source: TvmSource, ndk: Ndk | None
+    options: BuildSettings,
+    choice: Choice,
+    source: TvmSource,
+    ndk: Ndk | None,
+    clml: ClmlSdk | None,
+    opencl_sdk: OpenClSdk | None,
 ) -> tuple[str, ...]:
     values = {
         "ADT_TVM_SOURCE": str(source.path),
-        "USE_OPENCL": "ON" if options.opencl else "OFF",
+        "USE_OPENCL": "ON" if choice.opencl else "OFF",
         "USE_CPP_RPC": "ON" if options.rpc else "OFF",
-        "USE_KALLOC_ALIGNMENT": str(options.alignment or platform.alignment),
+        "USE_KALLOC_ALIGNMENT": str(options.alignment or choice.platform.alignment),
         "CMAKE_BUILD_TYPE": options.build_type,
     }
     if ndk:
         values |= {"ADT_NDK": str(ndk.path), "ANDROID_PLATFORM": f"android-{options.api_level}"}
+    if clml:
+        values |= {"ADT_CLML": "ON", "ADT_CLML_SDK": str(clml.path)}
+    if opencl_sdk:
+        values["ADT_OPENCL_SDK"] = str(opencl_sdk.path)
     return tuple(f"-D{name}={value}" for name, value in values.items())

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from adt.config.load import did_you_mean
 from adt.errors import ConfigError
 
+BIG_PAGE = 16384
+"""Bytes; pages of 64-bit devices with Android 15 and later, and of many arm64 servers."""
+PAGE = 4096
+
 
 @dataclass(frozen=True)
 class Platform:
@@ -27,6 +31,14 @@ class Platform:
     """Debian packages that bring the compiler."""
     alignment: int
     """Bytes; TVM_KALLOC_ALIGNMENT of the runtime unless configured otherwise."""
+    page_alignment: int
+    """Bytes; the smallest p_align that a LOAD segment may have."""
+    variants: tuple[str, ...] = ("cpu", "opencl")
+    """What can follow the name in a preset's name."""
+    cpu_features: tuple[str, ...] = ()
+    """LLVM features that every such machine has and that the triple leaves out."""
+    float_abi: str = ""
+    """How LLVM passes floating-point arguments (``hard``, ``soft``); empty: as it does for the triple."""
 
     @property
     def android(self) -> bool:
@@ -56,6 +68,30 @@ PLATFORMS = {
             compiler="",
             packages="",
             alignment=32,
+            page_alignment=BIG_PAGE,
+            variants=("cpu", "opencl", "clml"),
+        ),
+        Platform(
+            "android-armeabi-v7a",
+            abi="armeabi-v7a",
+            triple="armv7a-linux-androideabi{api}",
+            machine="ARM",
+            compiler="",
+            packages="",
+            alignment=32,
+            page_alignment=PAGE,
+            cpu_features=("+neon",),
+        ),
+        Platform(
+            "android-x86_64",
+            abi="x86_64",
+            triple="x86_64-linux-android{api}",
+            machine="X86_64",
+            compiler="",
+            packages="",
+            alignment=32,
+            page_alignment=BIG_PAGE,
+            cpu_features=("+sse4.2", "+popcnt"),
         ),
         Platform(
             "linux-aarch64",
@@ -65,6 +101,20 @@ PLATFORMS = {
             compiler="aarch64-linux-gnu-g++",
             packages="g++-aarch64-linux-gnu",
             alignment=32,
+            page_alignment=BIG_PAGE,
+            variants=("cpu", "opencl", "clml"),
+        ),
+        Platform(
+            "linux-armhf",
+            abi="armhf",
+            triple="armv7a-linux-gnueabihf",
+            machine="ARM",
+            compiler="arm-linux-gnueabihf-g++",
+            packages="g++-arm-linux-gnueabihf",
+            alignment=32,
+            page_alignment=PAGE,
+            cpu_features=("+neon", "+vfp4"),
+            float_abi="hard",
         ),
         Platform(
             "host",
@@ -74,20 +124,40 @@ PLATFORMS = {
             compiler="g++",
             packages="g++",
             alignment=64,
+            page_alignment=BIG_PAGE if HOST_MACHINE == "aarch64" else 1,
         ),
     )
 }
 
+PRESETS = {
+    preset: (platform, variant)
+    for platform in PLATFORMS.values()
+    for preset, variant in (
+        (platform.name, ""),
+        *((f"{platform.name}-{variant}", variant) for variant in platform.variants),
+    )
+}
+"""Name of each CMake preset to its platform and variant; a bare platform's name has none."""
+
 
 def platform_named(name: str) -> Platform:
-    """The platform *name*.
+    """The platform *name*, or the platform of the preset *name*.
 
     Raises:
         ConfigError: there is none; the message suggests one.
     """
-    if name not in PLATFORMS:
+    return preset_named(name)[0]
+
+
+def preset_named(name: str) -> tuple[Platform, str]:
+    """Platform and variant (``cpu``, ``opencl``, ``clml`` or empty) of the preset *name*.
+
+    Raises:
+        ConfigError: there is none; the message suggests one.
+    """
+    if name not in PRESETS:
         raise ConfigError(
-            f"unknown platform {name!r}.{did_you_mean(name, PLATFORMS)}",
-            remedy=f"Choose one of: {', '.join(PLATFORMS)}.",
+            f"unknown platform {name!r}.{did_you_mean(name, PRESETS)}",
+            remedy=f"Choose one of: {', '.join(PLATFORMS)}; `adt presets` lists the variants of each.",
         )
-    return PLATFORMS[name]
+    return PRESETS[name]

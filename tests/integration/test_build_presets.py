@@ -1,0 +1,239 @@
+"""The presets: listed, configured, and (nightly) whole builds of those that other tests leave out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from programs import adt as run_adt
+from programs import adt_json
+
+from adt.host.cache import cache_dir
+from adt.host.elf import read_elf
+from adt.host.resources import resource
+from adt.host.tools import cmake, ninja
+from adt.target.bundle import load_bundle
+from models import MAGIKA
+from standin_clml import make_library, make_standin_clml
+from standin_ndk import make_standin_ndk
+
+ARMHF = ["qemu-arm-static", "-L", "/usr/arm-linux-gnueabihf"]
+AARCH64 = ["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"]
+
+
+def nightly(test: Callable[..., None]) -> Callable[..., None]:
+    """Only in ``./test.sh --all``: a whole build takes minutes."""
+    return pytest.mark.nightly(pytest.mark.timeout(2400)(test))
+
+
+def build(preset: str, *more: object) -> dict[str, Any]:
+    return adt_json("build-target", "--for", preset, *more)
+
+
+def verify(bundle: Path, platform: str, prefix: list[str], work: Path, *more: object) -> None:
+    """A real model, compiled for *platform*, gives onnxruntime's numbers when the bundle's rtvm runs it."""
+    import onnxruntime
+
+    work.mkdir(exist_ok=True)
+    adt_json("compile", MAGIKA, "--for", platform, "--bundle", bundle, "-o", work / "pkg", *more)
+    given = np.random.default_rng(1).integers(0, 257, (1, 2048)).astype(np.int32)
+    np.savez(work / "in.npz", bytes=given)
+    words = [bundle / "bin/rtvm", "--model", work / "pkg", "--input", work / "in.npz"]
+    done = subprocess.run(
+        [*prefix, *map(str, words), "--output", str(work / "out.npz")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    wanted = onnxruntime.InferenceSession(str(MAGIKA)).run(None, {"bytes": given})[0]
+    with np.load(work / "out.npz") as got:
+        assert np.abs(got["target_label"] - wanted).max() <= 1e-5
+
+
+def rtvm_devices(bundle: Path, prefix: list[str]) -> list[str]:
+    """The devices that the bundle's runner has a runtime for."""
+    words = [*prefix, str(bundle / "bin/rtvm"), "--version", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    devices: list[str] = json.loads(done.stdout)["devices"]
+    return devices
+
+
+@nightly
+def test_linux_armhf_runs_a_model(tmp_path: Path) -> None:
+    bundle = Path(build("linux-armhf")["path"])
+    facts = load_bundle(bundle).manifest
+    assert (facts.machine, facts.abi, facts.options.alignment) == ("ARM", "armhf", 32)
+    assert rtvm_devices(bundle, ARMHF) == ["cpu", "opencl"]
+    verify(bundle, "linux-armhf", ARMHF, tmp_path)
+    words = ["readelf", "-A", str(tmp_path / "pkg/mod.so")]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert "Tag_ABI_VFP_args: VFP registers" in said and "NEONv1" in said
+
+
+@nightly
+def test_plain_cmake_gives_the_same_files(tmp_path: Path) -> None:
+    """Another directory, another driver: every file of the bundle has the same sha256."""
+    bundle = load_bundle(Path(build("linux-armhf")["path"]))
+    source = adt_json("source")["path"]
+    out, made = tmp_path / "out", tmp_path / "build"
+    configure = [cmake().path, "--preset", "linux-armhf", "-B", made, f"-DADT_TVM_SOURCE={source}"]
+    for words in (
+        [*configure, f"-DCMAKE_MAKE_PROGRAM={ninja().path}"],
+        [cmake().path, "--build", made],
+        [cmake().path, "--install", made, "--strip", "--component", "adt", "--prefix", out],
+    ):
+        subprocess.run(list(map(str, words)), cwd=resource("cmake_presets"), check=True, capture_output=True)
+    files = {p.relative_to(out).as_posix(): p for p in out.rglob("*") if p.is_file()}
+    digests = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
+    assert digests == {name: facts.sha256 for name, facts in bundle.manifest.files.items()}
+
+
+@nightly
+@pytest.mark.parametrize(
+    ("preset", "prefix"), [("host-cpu", []), ("linux-aarch64-cpu", AARCH64)], ids=["host", "linux-aarch64"]
+)
+def test_a_cpu_variant_has_no_opencl(preset: str, prefix: list[str], tmp_path: Path) -> None:
+    built = build(preset)
+    bundle = Path(built["path"])
+    facts = load_bundle(bundle).manifest
+    assert (facts.preset, facts.platform) == (preset, preset.removesuffix("-cpu"))
+    assert not facts.options.opencl
+    assert rtvm_devices(bundle, prefix) == ["cpu"]
+    verify(bundle, facts.platform, prefix, tmp_path)
+    again = adt_json("build-target", "--for", facts.platform, "--no-opencl")
+    assert again["reused"] and again["path"] == built["path"], "the option and the variant are one build"
+
+
+@nightly
+def test_debug_keeps_its_symbols_apart(tmp_path: Path) -> None:
+    bundle = load_bundle(Path(build("host-cpu", "--build-type", "Debug")["path"]))
+    facts = bundle.manifest
+    wanted = {f"symbols/{Path(name).name}.debug" for name in facts.files}
+    assert set(facts.symbols) == wanted
+    assert not set(facts.symbols) & set(facts.files), "what is deployed has no symbols"
+    for name in facts.files:
+        assert not read_elf(bundle.file(name)).debug_info
+        words = ["readelf", "--string-dump=.gnu_debuglink", str(bundle.file(name))]
+        said = subprocess.run(words, capture_output=True, check=True).stdout  # a checksum is no text
+        assert f"{Path(name).name}.debug".encode() in said
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", str(bundle.file("lib/libtvm_ffi.so"))],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    address = next(line.split()[0] for line in listed.splitlines() if line.endswith(" TVMFFIFunctionCall"))
+    symbols = bundle.file("symbols/libtvm_ffi.so.debug")
+    place = subprocess.run(
+        ["addr2line", "-e", str(symbols), "-f", address], capture_output=True, text=True, check=True
+    ).stdout
+    assert "TVMFFIFunctionCall" in place and "tvm/3rdparty/tvm-ffi/src/ffi/function.cc:" in place
+    verify(bundle.path, "host", [], tmp_path)
+
+
+@nightly
+@pytest.mark.parametrize(
+    ("abi", "machine", "page"), [("x86_64", "X86_64", 16384), ("armeabi-v7a", "ARM", 4096)]
+)
+def test_further_android_abis_through_the_standin(abi: str, machine: str, page: int, tmp_path: Path) -> None:
+    ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
+    bundle = load_bundle(Path(build(f"android-{abi}", "--ndk", ndk)["path"]))
+    assert (bundle.manifest.abi, bundle.manifest.machine) == (abi, machine)
+    for name in bundle.manifest.files:
+        assert read_elf(bundle.file(name)).page_alignment >= page
+    out = tmp_path / "pkg"
+    made = adt_json("compile", MAGIKA, "--for", f"android-{abi}", "--ndk", ndk, "-o", out)
+    assert made["package"]["target"]["machine"] == machine
+    library = read_elf(out / "mod.so")
+    assert library.page_alignment >= page and "libtvm_ffi.so" in library.needed
+    if abi == "x86_64":  # the stand-in's x86_64 is this machine's
+        verify(bundle.path, f"android-{abi}", [], tmp_path / "run", "--ndk", ndk)
+
+
+@nightly
+def test_a_linked_opencl_is_needed_from_the_start(tmp_path: Path) -> None:
+    """With an SDK of TVM's own headers and a library whose functions do nothing: nothing computes on it."""
+    headers = Path(adt_json("source")["path"]) / "3rdparty/OpenCL-Headers/CL"
+    sdk = cache_dir() / "tests/opencl-standin"  # a path that stays, so that a second run builds nothing
+    (sdk / "include").mkdir(parents=True, exist_ok=True)
+    (sdk / "include/CL").unlink(missing_ok=True)
+    (sdk / "include/CL").symlink_to(headers)
+    functions = re.findall(r"CL_API_CALL\s+(cl\w+)\(", (headers / "cl.h").read_text())
+    make_library(sdk / "lib/libOpenCL.so", compiler="gcc", functions=functions)
+    bundle = load_bundle(Path(build("host", "--opencl-sdk", sdk)["path"]))
+    assert bundle.manifest.options.opencl and bundle.manifest.options.opencl_linked
+    assert "libOpenCL.so" in bundle.manifest.files["lib/libtvm_runtime.so"].needed
+    words = [str(bundle.file("bin/rtvm")), "--version"]
+    environ = {**os.environ, "LD_LIBRARY_PATH": str(sdk / "lib")}
+    assert subprocess.run(words, capture_output=True, check=False, env=environ).returncode == 0
+    without = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert without.returncode == 127 and "libOpenCL.so" in without.stderr
+
+
+def test_a_clml_preset_configures_with_the_standin(tmp_path: Path) -> None:
+    """Configured, not compiled: the stand-in's header refuses that."""
+    sdk = make_standin_clml(tmp_path / "sdk")
+    source = adt_json("source")["path"]
+    words = [cmake().path, "--preset", "linux-aarch64-clml", "-B", tmp_path / "build"]
+    done = subprocess.run(
+        [*map(str, words), f"-DADT_TVM_SOURCE={source}", f"-DCMAKE_MAKE_PROGRAM={ninja().path}"],
+        cwd=resource("cmake_presets"),
+        env={**os.environ, "CLML_SDK": str(sdk)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "CLML SDK from the environment's CLML_SDK" in done.stdout
+    info = json.loads((tmp_path / "build/adt_build_info.json").read_text())
+    assert (info["clml"], info["clml_sdk"], info["opencl"], info["opencl_linked"]) == (True, "4", True, True)
+    asked = [ninja().path, "-C", tmp_path / "build", "-t", "commands", "lib/libtvm_runtime.so"]
+    commands = subprocess.run(list(map(str, asked)), capture_output=True, text=True, check=True).stdout
+    assert "clml_runtime.cc" in commands and "-DTVM_CLML_VERSION=4" in commands
+    assert "opencl_wrapper.cc" not in commands, "CLML's libOpenCL is linked, not opened"
+    assert f"{sdk}/lib64/libOpenCL.so" in commands.splitlines()[-1]
+
+
+def test_a_compiler_cache_is_used_once(tmp_path: Path) -> None:
+    """With one on PATH it starts each compiler, TVM's own included, and not twice."""
+    program = tmp_path / "bin/ccache"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\nexec "$@"\n')
+    program.chmod(0o755)
+    source = adt_json("source")["path"]
+    configure = [cmake().path, "--preset", "host", f"-DADT_TVM_SOURCE={source}"]
+    environ = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    for name, more, times in (("with", [], 1), ("without", ["-DADT_COMPILER_CACHE=OFF"], 0)):
+        words = [*configure, "-B", tmp_path / name, f"-DCMAKE_MAKE_PROGRAM={ninja().path}", *more]
+        subprocess.run(
+            list(map(str, words)), cwd=resource("cmake_presets"), env=environ, check=True, capture_output=True
+        )
+        asked = [ninja().path, "-C", tmp_path / name, "-t", "commands", "all"]
+        commands = subprocess.run(list(map(str, asked)), capture_output=True, text=True, check=True).stdout
+        compiling = [line for line in commands.splitlines() if " -c " in line]
+        assert len(compiling) > 60
+        assert {line.count(str(program)) for line in compiling} == {times}
+
+
+def test_an_incomplete_clml_sdk_stops_before_configuring(tmp_path: Path) -> None:
+    done = run_adt("build-target", "--for", "linux-aarch64", "--clml", tmp_path)
+    assert done.returncode == 27
+    assert "CL/cl_qcom_ml_ops.h is missing" in done.stderr and "libOpenCL.so is missing" in done.stderr
+
+
+def test_presets_lists_what_can_be_built() -> None:
+    listed = {preset["name"]: preset for preset in adt_json("presets")["presets"]}
+    assert listed["linux-aarch64"]["buildable"] and listed["host-cpu"]["buildable"]
+    assert not listed["host-cpu"]["opencl"] and listed["host-cpu"]["variables"]["USE_OPENCL"] == "OFF"
+    assert not listed["android-arm64-v8a"]["buildable"]
+    said = run_adt("presets").stdout
+    assert "no Android NDK was found" in said
