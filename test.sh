@@ -2,11 +2,17 @@
 # Everything that must hold: style, types, unit tests, integration tests with real parts.
 #
 #   ./test.sh            all of it, as CI does
+#   ./test.sh --all      the nightly tests, too: whole builds of every preset (half an hour the first time)
 #   ./test.sh --fast     style, types and unit tests (under a minute once installed)
 #   ./test.sh -- ARGS    pytest with ARGS
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/setup.sh"
 mode=${1:-all}
 need_packages clang g++ g++-aarch64-linux-gnu qemu-user-static
+marked=()
+if [ "$mode" = --all ]; then
+  need_packages g++-arm-linux-gnueabihf
+  marked=(-m "")
+fi
 install_adt "[dev,demo]"
 cd "$root"
 export PATH="$venv/bin:$PATH"
@@ -27,5 +33,5 @@ say "unit tests"
 python -m pytest -q tests/unit
 if [ "$mode" != --fast ]; then
   say "integration tests"
-  python -m pytest -q tests/integration
+  python -m pytest -q "${marked[@]}" tests/integration
 fi

@@ -79,6 +79,8 @@ def test_run_and_verify(first_up: dict[str, Any], tmp_path: Path) -> None:
     assert seeds[0] != seeds[1], "another seed is another input"
     strict = adt("verify", package, "--max-abs", 0, "--max-rel", 0)
     assert strict.returncode == 20 and "over the tolerance" in strict.stdout
+    strict = adt("verify", package, "--max-abs", 0, "--max-rel", 0, "--json")
+    assert strict.returncode == 20 and json.loads(strict.stdout)["passed"] is False
 
 
 @pytest.mark.parametrize(

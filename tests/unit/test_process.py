@@ -30,6 +30,13 @@ def test_missing_program() -> None:
         run(["no-such-program"])
 
 
+def test_a_program_for_another_machine(tmp_path: Path) -> None:
+    (tmp_path / "program").write_bytes(b"\x7fELF\x02\x01\x01" + bytes(60))
+    (tmp_path / "program").chmod(0o755)
+    with pytest.raises(ToolNotFound, match="program"):
+        run([tmp_path / "program"])
+
+
 def alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)

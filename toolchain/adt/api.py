@@ -40,9 +40,14 @@ from adt.target.build import BuildResult, build_bundle, find_bundle
 from adt.target.bundle import TargetBundle, load_bundle
 from adt.target.layout import check_layout, export
 from adt.target.platforms import platform_named
+from adt.target.presets import Preset, list_presets
 
 if TYPE_CHECKING:
     from adt.bench.reference import Array
+    from adt.checkup.check import Area, Check
+    from adt.checkup.diagnose import Diagnosis
+    from adt.checkup.mend import Repair
+    from adt.target.audit.report import ElfReport
 
 __all__ = [*adt.VERBS, "DeployResult", "UpPlan", "UpResult", "VerifyResult"]
 
@@ -91,11 +96,16 @@ def ndk_env(
     return tool_environment(find_ndk(build.ndk), chosen.ndk_triple, build.api_level)
 
 
+def presets(*, ndk: str | None = None, clml: str | None = None) -> tuple[Preset, ...]:
+    """Every CMake preset: what it switches on, and whether this machine can build it."""
+    return list_presets(load_settings({"build.ndk": ndk, "build.clml": clml}).settings)
+
+
 class BuildFlags(TypedDict, total=False):
     """Options of :func:`build_target`; one that is absent or None is resolved as every setting is."""
 
     platform: str | None
-    """``android-arm64-v8a``, ``linux-aarch64``, ``host``, …"""
+    """``android-arm64-v8a``, ``linux-aarch64``, ``host``, …, or a preset such as ``linux-aarch64-cpu``."""
     ndk: str | None
     """Root of the Android NDK."""
     tvm_source: str | None
@@ -106,6 +116,10 @@ class BuildFlags(TypedDict, total=False):
     """Bytes; TVM_KALLOC_ALIGNMENT."""
     opencl: bool | None
     """Build the OpenCL runtime in."""
+    opencl_sdk: str | None
+    """An OpenCL SDK to link against, instead of opening the device's libOpenCL at run time."""
+    clml: str | None
+    """A CLML SDK, whose runtime is built in."""
     rpc: bool | None
     """Build tvm_rpc."""
     build_type: str | None
@@ -149,16 +163,18 @@ def build_abis(
     """Build the bundles of several Android ABIs from one source tree.
 
     Args:
-        abis: Android's names, such as ``["arm64-v8a", "x86_64"]``.
+        abis: Android's names, such as ``["arm64-v8a", "x86_64"]``, or with a variant: ``arm64-v8a-cpu``.
         out: write the bundles here, in *layout*: ``bundle`` (a directory for each ABI)
             or ``jni`` (``jniLibs/<abi>/*.so``).
 
     Raises:
-        ConfigError: an ABI or the layout is unknown; nothing was built.
+        ConfigError: an ABI or the layout is unknown, or an ABI is named twice; nothing was built.
         ToolNotFound, NdkError, SourceError, BuildError: see :mod:`adt.errors`.
     """
     check_layout(layout)
-    names = [platform_named(f"android-{abi}").name for abi in dict.fromkeys(abis)]
+    names = [f"android-{abi}" for abi in dict.fromkeys(abis)]
+    if len({platform_named(name).abi for name in names}) < len(names):
+        raise ConfigError(f"{', '.join(abis)}: an ABI is named twice", remedy="Choose one variant of each.")
     results = []
     for name in names:
         flags["platform"] = name
@@ -218,6 +234,70 @@ def compile(  # the verb's name; Python's own compile() is not used here
         ndk=find_ndk(resolved.build.ndk) if chosen.android else None,
         bundle=linked,
     )
+
+
+def doctor(
+    *areas: Area | str,
+    fix: bool = False,
+    serial: str | None = None,
+    ndk: str | None = None,
+    package: Path | None = None,
+    bundle: Path | None = None,
+    on_check: Callable[[Check], None] = lambda _: None,
+    on_repair: Callable[[Repair], None] = lambda _: None,
+) -> Diagnosis:
+    """Look at this machine, the NDK, the devices and a package: what was found, and what mends it.
+
+    Args:
+        areas: ``host``, ``ndk``, ``device``, ``rpc``, ``package``; everything when none is named.
+        fix: mend what can be mended safely, then look again.
+        on_check: called with each check as it comes.
+        on_repair: called after each repair.
+
+    Raises:
+        ConfigError: an area that is none. A failed check does not raise: look at ``result.passed``.
+    """
+    from adt.checkup.check import Area
+    from adt.checkup.diagnose import diagnose
+    from adt.checkup.scope import make_scope
+
+    for area in areas:
+        if area not in list(Area):
+            raise ConfigError(f"the doctor has no area {area!r}", remedy=f"Choose of: {', '.join(Area)}.")
+    scope = make_scope(
+        {"build.ndk": ndk, "device.serial": serial},
+        os.environ,
+        areas=tuple(map(Area, areas)),
+        package=package,
+        bundle=bundle,
+    )
+    return diagnose(scope, fix=fix, on_check=on_check, on_repair=on_repair)
+
+
+def elf(
+    *paths: Path,
+    platform: str | None = None,
+    api_level: int | None = None,
+    ndk: str | None = None,
+    bundle: Path | None = None,
+) -> ElfReport:
+    """Audit ELF files, and those in directories, bundles, packages and archives: would they load?
+
+    Args:
+        platform: what to judge them for; by default what the bundle or package among *paths*,
+            or *bundle*, was made for, else what each file says of itself.
+        api_level: Android API level to judge at; by default the bundle's, else each file's own.
+        ndk: checks the system's symbols; by default the one that Android tools would find, if any.
+        bundle: what will be on the device too.
+
+    Raises:
+        PackageError: there is nothing to audit. A file that would not load does not raise:
+            look at ``report.verdict``.
+    """
+    from adt.target.audit.request import audit_paths
+
+    resolved = load_settings({"build.ndk": ndk}).settings
+    return audit_paths(paths, platform=platform, api_level=api_level, settings=resolved.build, bundle=bundle)
 
 
 def devices() -> tuple[DeviceInfo, ...]:
@@ -286,7 +366,10 @@ def _bundle_for(package: ModelPackage, explicit: Path | None) -> TargetBundle:
     if explicit:
         return load_bundle(explicit)
     platform = package.manifest.target.platform
-    found = find_bundle(load_settings({"build.platform": platform}).settings)
+    present = load_settings().settings
+    if platform_named(present.build.platform).name != platform:  # a variant of the same platform stays
+        present = load_settings({"build.platform": platform}).settings
+    found = find_bundle(present)
     if found is None:
         raise MismatchError(
             f"no bundle for {platform} was built here with the present settings",
@@ -362,6 +445,7 @@ def verify(
     seed: int | None = None,
     max_abs: float | None = None,
     max_rel: float | None = None,
+    timeout: float | None = None,
 ) -> VerifyResult:
     """Run the package on the device and the source model in onnxruntime, on the same inputs, and compare.
 
@@ -379,6 +463,7 @@ def verify(
             "verify.seed": seed,
             "verify.max_abs": max_abs,
             "verify.max_rel": max_rel,
+            "device.timeout": timeout,
         }
     ).settings
     opened = load_package(package)
@@ -496,7 +581,7 @@ def up(
     device = _device_for_up(given.device.serial or None)
     found = device.platform if device else VIRTUAL_PLATFORM
     resolved = load_settings(flags | {"build.platform": platform or found}).settings
-    if resolved.build.platform != found:
+    if platform_named(resolved.build.platform).name != found:
         raise MismatchError(
             f"{device.serial if device else 'the virtual device'} is {found}, not {resolved.build.platform}",
             remedy="Leave --for out, or choose another device with --serial.",

@@ -171,6 +171,18 @@ class DiskError(AdtError):
     exit_code = 25
 
 
+class DoctorFailed(AdtError):
+    """A check of `adt doctor` failed."""
+
+    exit_code = 26
+
+
+class SdkError(AdtError):
+    """The CLML or OpenCL SDK to build with is missing or incomplete."""
+
+    exit_code = 27
+
+
 def all_errors() -> Iterator[type[AdtError]]:
     """Yield every concrete error class, lowest exit code first."""
     yield from sorted(AdtError.__subclasses__(), key=lambda cls: cls.exit_code)

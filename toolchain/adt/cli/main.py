@@ -5,7 +5,18 @@ from __future__ import annotations
 import signal
 from typing import NoReturn
 
-from adt.cli import bench, build, configuration, device, model, ndk, up  # noqa: F401  (each registers its verbs)
+from adt.cli import (  # noqa: F401  (each registers its verbs)
+    bench,
+    build,
+    configuration,
+    device,
+    doctor,
+    elf,
+    model,
+    ndk,
+    presets,
+    up,
+)
 from adt.cli.app import app
 
 

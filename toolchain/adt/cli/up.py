@@ -70,7 +70,7 @@ def up(
         typer.echo(f"package  {result.package.path}")
         if result.verified.virtual:
             typer.echo("the virtual device is left running: adt emulator stop")
-    raise_unless_passed(result.verified)
+    raise_unless_passed(result.verified, as_json)
 
 
 def _ignore(_event: object) -> None:

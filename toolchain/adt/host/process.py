@@ -148,7 +148,7 @@ def start(
             pass_fds=tuple(pass_fds),
             start_new_session=True,
         )
-    except (FileNotFoundError, PermissionError) as why:
+    except OSError as why:  # absent, not executable, or a program for another machine
         raise ToolNotFound(
             f"cannot start `{words[0]}`: {why.strerror}",
             remedy=f"Install {Path(words[0]).name} or put it on PATH; `adt doctor` lists what is needed.",

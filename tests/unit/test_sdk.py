@@ -1,0 +1,163 @@
+"""CLML and OpenCL SDKs: every missing part is named, before CMake starts and by CMake itself."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from adt.errors import SdkError
+from adt.host.clml import find_clml
+from adt.host.opencl_sdk import find_opencl_sdk
+from adt.host.resources import resource
+from adt.host.tools import cmake
+from standin_clml import VERSION, make_library, make_standin_clml
+
+HEADER = "CL/cl_qcom_ml_ops.h"
+AARCH64 = "aarch64-linux-gnu-gcc"
+
+
+def refusal(sdk: Path) -> str:
+    with pytest.raises(SdkError) as caught:
+        find_clml(str(sdk), "AARCH64", environ={})
+    assert "--clml DIR" in caught.value.remedy
+    return caught.value.what
+
+
+@pytest.mark.parametrize("libraries", ["lib", "lib64"])
+def test_a_complete_sdk(tmp_path: Path, libraries: str) -> None:
+    sdk = make_standin_clml(tmp_path / "sdk", libraries=libraries)
+    found = find_clml(str(sdk), "AARCH64", environ={})
+    assert (found.path, found.version, found.origin) == (sdk, str(VERSION), "--clml")
+    assert found.library == sdk / libraries / "libOpenCL.so"
+
+
+def test_headers_may_lie_in_include(tmp_path: Path) -> None:
+    sdk = make_standin_clml(tmp_path / "sdk")
+    (sdk / "include").mkdir()
+    (sdk / "CL").rename(sdk / "include/CL")
+    assert find_clml(str(sdk), "AARCH64", environ={}).version == str(VERSION)
+
+
+def test_the_library_of_the_right_machine_is_taken(tmp_path: Path) -> None:
+    sdk = make_standin_clml(tmp_path / "sdk", libraries="lib")
+    make_library(sdk / "lib64/libOpenCL.so", compiler="gcc")
+    assert find_clml(str(sdk), "AARCH64", environ={}).library == sdk / "lib/libOpenCL.so"
+
+
+def test_order_and_provenance(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    one, two = make_standin_clml(tmp_path / "one"), make_standin_clml(tmp_path / "two")
+    environ = {"ADRENO_OPENCL": str(one), "CLML_SDK": str(two)}
+    with caplog.at_level(logging.WARNING, "adt"):
+        found = find_clml("", "AARCH64", environ=environ)
+    assert (found.path, found.origin) == (one, "ADRENO_OPENCL")
+    assert "CLML_SDK names" in caplog.text
+    found = find_clml("", "AARCH64", environ={"CLML_SDK": str(two)})
+    assert (found.path, found.origin) == (two, "CLML_SDK")
+    assert find_clml(str(two), "AARCH64", environ=environ).origin == "--clml"
+
+
+def test_another_sdk_at_the_same_path_is_another_build(tmp_path: Path) -> None:
+    sdk = make_standin_clml(tmp_path / "sdk")
+    before = find_clml(str(sdk), "AARCH64", environ={}).digest
+    (sdk / HEADER).write_text("#define CL_QCOM_ML_OPS_H_MAJOR_VERSION 5\n")
+    assert find_clml(str(sdk), "AARCH64", environ={}).digest != before
+
+
+def test_none_names_the_places() -> None:
+    with pytest.raises(SdkError, match="--clml, ADRENO_OPENCL, CLML_SDK"):
+        find_clml("", "AARCH64", environ={})
+
+
+def test_not_a_directory(tmp_path: Path) -> None:
+    assert "is not a directory" in refusal(tmp_path / "absent")
+
+
+def test_no_header(tmp_path: Path) -> None:
+    sdk = make_standin_clml(tmp_path / "sdk")
+    (sdk / HEADER).unlink()
+    said = refusal(sdk)
+    assert f"{HEADER} is missing" in said and "libOpenCL" not in said
+
+
+def test_no_version(tmp_path: Path) -> None:
+    sdk = make_standin_clml(tmp_path / "sdk")
+    (sdk / HEADER).write_text("/* empty */\n")
+    assert "does not define CL_QCOM_ML_OPS_H_MAJOR_VERSION" in refusal(sdk)
+
+
+def test_no_library(tmp_path: Path) -> None:
+    sdk = make_standin_clml(tmp_path / "sdk")
+    (sdk / "lib64/libOpenCL.so").unlink()
+    said = refusal(sdk)
+    assert "libOpenCL.so is missing (looked in lib64/ and lib/)" in said and HEADER not in said
+
+
+def test_a_library_for_another_machine(tmp_path: Path) -> None:
+    sdk = make_standin_clml(tmp_path / "sdk", compiler="gcc")
+    assert "lib64/libOpenCL.so is for X86_64, not for AARCH64" in refusal(sdk)
+
+
+def test_a_library_that_is_none(tmp_path: Path) -> None:
+    sdk = make_standin_clml(tmp_path / "sdk")
+    (sdk / "lib64/libOpenCL.so").write_text("git-lfs pointer")
+    assert "is not a whole ELF file" in refusal(sdk)
+
+
+def test_everything_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
+    said = refusal(tmp_path)
+    assert f"{HEADER} is missing" in said and "libOpenCL.so is missing" in said
+
+
+def test_a_newer_version_is_tried_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    sdk = make_standin_clml(tmp_path / "sdk")
+    (sdk / HEADER).write_text("#define CL_QCOM_ML_OPS_H_MAJOR_VERSION 6\n")
+    with caplog.at_level(logging.WARNING, "adt"):
+        assert find_clml(str(sdk), "AARCH64", environ={}).version == "6"
+    assert "newer than TVM's sources know" in caplog.text
+
+
+def test_opencl_sdk(tmp_path: Path) -> None:
+    assert find_opencl_sdk("", "AARCH64") is None
+    with pytest.raises(SdkError, match=r"CL/cl\.h is missing.*libOpenCL\.so is missing"):
+        find_opencl_sdk(str(tmp_path), "AARCH64")
+    (tmp_path / "include/CL").mkdir(parents=True)
+    (tmp_path / "include/CL/cl.h").touch()
+    make_library(tmp_path / "lib/libOpenCL.so", compiler=AARCH64)
+    found = find_opencl_sdk(str(tmp_path), "AARCH64")
+    assert found and found.library == tmp_path / "lib/libOpenCL.so"
+
+
+def configure(build: Path, *definitions: str) -> str:
+    """What CMake says, on one line, when it refuses; the tree is only as much of TVM as it looks at before."""
+    tree = build.parent / "tvm"
+    for name in (
+        "CMakeLists.txt", "include/tvm/runtime/base.h", "3rdparty/tvm-ffi/CMakeLists.txt", "3rdparty/OpenCL-Headers/CL/cl.h",
+        "3rdparty/tvm-ffi/include/tvm/ffi/c_api.h", "3rdparty/tvm-ffi/include/tvm/ffi/extra/c_env_api.h",
+    ):  # fmt: skip
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).touch()
+    command = [
+        str(cmake().path),
+        "--preset",
+        "linux-aarch64-clml",
+        "-B",
+        str(build),
+        f"-DADT_TVM_SOURCE={tree}",
+    ]
+    done = subprocess.run(
+        [*command, *definitions], cwd=resource("cmake_presets"), capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    return " ".join(done.stderr.split())
+
+
+def test_plain_cmake_names_what_is_missing_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ADRENO_OPENCL", "CLML_SDK"):
+        monkeypatch.delenv(name, raising=False)
+    assert "No CLML SDK: pass -DADT_CLML_SDK" in configure(tmp_path / "build")
+    (tmp_path / "sdk").mkdir()
+    said = configure(tmp_path / "build", f"-DADT_CLML_SDK={tmp_path / 'sdk'}")
+    assert "is no complete CLML SDK" in said and HEADER in said and "libOpenCL.so" in said
