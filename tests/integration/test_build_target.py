@@ -206,7 +206,9 @@ def test_explain_says_what_and_why(built: dict[str, Any]) -> None:
     assert other[0].startswith("configure") and "USE_KALLOC_ALIGNMENT" in other[0] and "→ 128" in other[0]
 
 
-def test_a_changed_runner_source_recompiles_that_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_runner_source_recompiles_that_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from adt.target import build
 
     for name in ("cmake_presets", "cpp_runner"):
@@ -224,7 +226,17 @@ def test_a_changed_runner_source_recompiles_that_alone(tmp_path: Path, monkeypat
 
 
 def test_libraries_laid_out_for_an_app(standin: Path, tmp_path: Path) -> None:
-    words = ["build-target", "--abi", "arm64-v8a", "--layout", "jni", "--ndk", standin, "-o", tmp_path / "app"]
+    words = [
+        "build-target",
+        "--abi",
+        "arm64-v8a",
+        "--layout",
+        "jni",
+        "--ndk",
+        standin,
+        "-o",
+        tmp_path / "app",
+    ]
     for _ in range(2):
         assert run_adt(*words).returncode == 0
     libraries = {path.name for path in (tmp_path / "app/jniLibs/arm64-v8a").iterdir()}
@@ -234,3 +246,17 @@ def test_libraries_laid_out_for_an_app(standin: Path, tmp_path: Path) -> None:
     assert done.returncode == 3 and "android-arm64-v8a" in done.stderr
     done = run_adt("build-target", "--abi", "arm64-v8a", "--layout", "jna", "--ndk", standin)
     assert done.returncode == 3 and "bundle, jni" in done.stderr
+
+
+def test_a_compiler_cache_that_is_gone_does_not_stop_the_build() -> None:
+    described = adt_json("build-target", "--for", "host", "--explain")
+    assert described["steps"][0].startswith("nothing")
+    cache_file = Path(adt_json("build-target", "--for", "host")["build_dir"]) / "CMakeCache.txt"
+    before = cache_file.read_text()
+    cache_file.write_text(before + "ADT_COMPILER_CACHE_PROGRAM:FILEPATH=/gone/ccache\n")
+    explained = adt_json("build-target", "--for", "host", "--explain")["steps"]
+    assert "/gone/ccache is gone" in explained[0]
+    assert adt_json("build-target", "--for", "host")["compiled"] == 0, (
+        "configured again, for the same commands"
+    )
+    assert "/gone/ccache" not in cache_file.read_text()

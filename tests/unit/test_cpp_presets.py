@@ -50,3 +50,44 @@ def test_no_cross_compiler(tmp_path: Path, preset: str, package: str) -> None:
     said = refusal(preset, tmp_path / "build", "-DADT_CROSS_PREFIX=no-such-machine-")
     assert "no-such-machine-g++" in said
     assert f"apt-get install {package}" in said
+
+
+@pytest.mark.parametrize(
+    ("registered", "declared", "extra", "symbols"),
+    [
+        (
+            ["TVMBackendGetFuncFromEnv"],
+            ["TVMFFIEnvModLookupFromImports", "TVMFFIHandleInitOnce"],
+            "TVMFFIEnvModLookupFromImports;TVMFFIHandleInitOnce",
+            "__TVMBackendGetFuncFromEnv;__TVMFFIEnvModLookupFromImports;__TVMFFIHandleInitOnce",
+        ),
+        (
+            ["TVMFFIEnvModLookupFromImports", "TVMFFIHandleInitOnce"],
+            ["TVMFFIEnvModLookupFromImports", "TVMFFIHandleInitOnce"],
+            "",
+            "__TVMFFIEnvModLookupFromImports;__TVMFFIHandleInitOnce",
+        ),
+        (["TVMBackendGetFuncFromEnv"], [], "", "__TVMBackendGetFuncFromEnv"),
+    ],
+    ids=["registers the old one", "registers the new ones", "has not the new ones"],
+)
+def test_the_module_abi_is_read_from_the_tree(
+    tmp_path: Path, registered: list[str], declared: list[str], extra: str, symbols: str
+) -> None:
+    """What the headers declare and the runtime does not register, the runner does; no version is compared."""
+    ffi = tmp_path / "3rdparty/tvm-ffi/include/tvm/ffi"
+    for file, text in {
+        tmp_path / "include/tvm/runtime/base.h": '#define TVM_VERSION "9.9.dev0"\n',
+        tmp_path / "src/runtime/module.cc": "".join(f"  TVM_INIT_CONTEXT_FUNC({n});\n" for n in registered),
+        ffi / "c_api.h": "".join(f"#define TVM_FFI_VERSION_{n} 7\n" for n in ("MAJOR", "MINOR", "PATCH")),
+        ffi / "extra/c_env_api.h": "".join(f"TVM_FFI_DLL int {n}(void*);\n" for n in declared),
+    }.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    script = tmp_path / "ask.cmake"
+    script.write_text(
+        f'include("{PRESETS}/modules/TvmTree.cmake")\nadt_read_tvm_tree("{tmp_path}")\n'
+        'message("${ADT_TVM_VERSION}|${ADT_TVM_FFI_VERSION}|${ADT_EXTRA_CONTEXT_SYMBOLS}|${ADT_CONTEXT_SYMBOLS}")\n'
+    )
+    done = subprocess.run([str(cmake().path), "-P", str(script)], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == f"9.9.dev0|7.7.7|{extra}|{symbols}"

@@ -22,9 +22,7 @@ def presets(ndk: Ndk = None, clml: Clml = None, as_json: Json = False, verbose: 
     for preset in found:
         opencl, with_clml, rpc = ("yes" if on else "-" for on in (preset.opencl, preset.clml, preset.rpc))
         verdict = f"yes: {preset.reason}" if preset.buildable else "no"
-        typer.echo(
-            f"{preset.name:<28} {opencl:<7} {with_clml:<5} {rpc:<4} {preset.alignment:>5}  {verdict}"
-        )
+        typer.echo(f"{preset.name:<28} {opencl:<7} {with_clml:<5} {rpc:<4} {preset.alignment:>5}  {verdict}")
         if not preset.buildable:
             missing.setdefault(preset.reason, preset.remedy)
     for reason, remedy in missing.items():

@@ -17,8 +17,8 @@ DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6
 SHT_DYNSYM = 11
 HIDDEN = 0x8000
 """Bit of a symbol's version index: not the default version of that name."""
-MOST_SYMBOLS = 1 << 21
-"""The largest libraries that were met have a quarter of it."""
+MOST_SYMBOLS = 1 << 20
+"""More than the largest libraries export."""
 MOST_VERSIONS = 1 << 14
 """Symbol versions that one file may need or define; glibc itself has fewer than a hundred."""
 

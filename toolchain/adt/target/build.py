@@ -122,14 +122,21 @@ def _configuration(plan: BuildPlan) -> tuple[list[str | Path], dict[str, object]
 def _stale(plan: BuildPlan, wanted: dict[str, object]) -> str:
     """Why CMake must configure (again); empty when it need not."""
     stamp = plan.build_dir / CONFIGURED
-    if not stamp.is_file() or not (plan.build_dir / "build.ninja").is_file():
+    if not all((plan.build_dir / name).is_file() for name in (CONFIGURED, "build.ninja", "CMakeCache.txt")):
         return _difference_to_last(plan)
     try:
         recorded = json.loads(stamp.read_text())
     except ValueError:
         return f"{stamp} is damaged"
     changed = [key for key in wanted if recorded.get(key) != wanted[key]]
-    return f"changed: {', '.join(changed)}" if changed else ""
+    return f"changed: {', '.join(changed)}" if changed else _lost_compiler_cache(plan)
+
+
+def _lost_compiler_cache(plan: BuildPlan) -> str:
+    """Says that the ccache or sccache that CMake found is gone since; empty when all is well."""
+    settings = (plan.build_dir / "CMakeCache.txt").read_text()
+    found = re.search(r"^ADT_COMPILER_CACHE_PROGRAM:\w+=(/.*)$", settings, re.MULTILINE)
+    return f"{found[1]} is gone" if found and not Path(found[1]).exists() else ""
 
 
 def _difference_to_last(plan: BuildPlan) -> str:

@@ -14,7 +14,7 @@ from adt.host.elf import MAGIC
 
 ARCHIVES = (".whl", ".aar", ".apk", ".jar", ".zip")
 MOST_MEMBERS = 50_000
-LARGEST_MEMBER = 1 << 30
+LARGEST_MEMBER = 512 << 20
 """Bytes, uncompressed."""
 LARGEST_TOTAL = 4 << 30
 """Bytes of all ELF files of one archive, uncompressed."""
@@ -46,10 +46,10 @@ def archive_members(path: Path) -> Iterator[Member]:
                 if member.is_dir() or member.file_size < 64:
                     continue
                 with archive.open(member) as opened:
-                    head = opened.read(4)
-                    if head != MAGIC:
+                    if opened.read(len(MAGIC)) != MAGIC:
                         continue
-                    contents = head + opened.read(LARGEST_MEMBER)
+                    opened.seek(0)
+                    contents = opened.read(LARGEST_MEMBER + 1)
                 total += len(contents)
                 if len(contents) > LARGEST_MEMBER or total > LARGEST_TOTAL:
                     raise _refused(path, f"{member.filename} is larger than adt reads")

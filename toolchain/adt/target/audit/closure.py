@@ -73,7 +73,7 @@ class Providers:
             return Need(name, "glibc", ""), None
         if VENDOR.fullmatch(name):
             return Need(name, "vendor", "some devices"), None
-        if lent := self._lent_by_ndk(name, facts):
+        if system == ANDROID and (lent := self._lent_by_ndk(name, facts)):
             return Need(name, "ndk", lent.place), lent
         if system == ANDROID and (name in PUBLIC or GLIBC.fullmatch(name) or PRIVATE.fullmatch(name)):
             return Need(name, "not-public", "another copy of it would not help"), None
