@@ -77,7 +77,8 @@ def test_a_compiler_that_does_not_run(tmp_path: Path) -> None:
     checks = examined({}, ndk=str(path))
     assert checks["NDK"].status is Status.FAILED and "does not say its version" in checks["NDK"].found
     compiler.write_text("no program at all")
-    assert "does not run: Exec format error" in examined({}, ndk=str(path))["NDK"].found
+    found = examined({}, ndk=str(path))["NDK"].found
+    assert "does not run" in found and "Exec format error" in found
 
 
 def test_a_stand_in_is_called_one(tmp_path: Path) -> None:

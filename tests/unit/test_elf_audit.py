@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import struct
 from collections.abc import Callable
@@ -502,3 +503,14 @@ def test_every_stand_in_library_is_a_public_one() -> None:
     from adt.target.audit.system_libraries import ANDROID as PUBLIC
 
     assert set(LIBC) <= set(PUBLIC)
+
+
+def test_every_reason_is_documented() -> None:
+    """The codes in the sources are those in docs/elf.md."""
+    top = Path(__file__).parents[2]
+    sources = "\n".join(p.read_text() for p in (top / "toolchain/adt/target/audit").glob("*.py"))
+    used = set(
+        re.findall(r'(?:Finding\(\s*(?:REFUSED|WARNING|verdict),|refused\()\s*"([a-z0-9-]+)"', sources)
+    )
+    table_of_reasons = (top / "docs/elf.md").read_text().split("## Reasons")[1].split("\n\n")[1]
+    assert set(re.findall(r"`([a-z0-9-]+)`", table_of_reasons)) == used

@@ -63,8 +63,8 @@ def said_version(path: Path) -> str:
     remedy = f"Run `{path} --version` by hand; install it again when it is broken."
     try:
         done = process.run([path, "--version"], timeout=SECONDS, what=what, remedy=remedy)
-    except OSError as why:  # a file for another machine, or no program at all
-        raise ToolNotFound(f"{path} does not run: {why.strerror}", remedy=remedy) from why
+    except ToolNotFound as why:  # a file for another machine, or no program at all
+        raise ToolNotFound(f"{path} does not run ({why.what})", remedy=remedy) from why
     return (done.stdout.strip() or done.stderr.strip()).partition("\n")[0]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,8 +55,10 @@ def archive_members(path: Path) -> Iterator[Member]:
                 stored = member.compress_type == zipfile.ZIP_STORED
                 name = "".join(c if c.isprintable() else "\ufffd" for c in member.filename)
                 yield Member(name, contents, _begin(path, member) if stored else None)
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError) as why:
-        raise _refused(path, str(why)) from why
+    except PackageError:
+        raise
+    except Exception as why:  # zipfile and the decompressors raise a dozen kinds for damaged archives
+        raise _refused(path, f"{type(why).__name__}: {why}") from why
 
 
 def _begin(path: Path, member: zipfile.ZipInfo) -> int:

@@ -135,7 +135,7 @@ def _glibc(facts: ElfFacts) -> Iterator[Finding]:
 def _search_paths(facts: ElfFacts, system: str, level: int) -> Iterator[Finding]:
     absolute = [part for part in facts.runpath.split(":") if part.startswith("/")]
     if absolute:
-        what = f"its RUNPATH names a directory of another machine: {':'.join(absolute)}"
+        what = f"its RUNPATH names an absolute directory, which the device may lack: {':'.join(absolute)}"
         remedy = "Link with -Wl,-rpath,'$ORIGIN' or none; in CMake, set CMAKE_INSTALL_RPATH."
         yield Finding(WARNING, "absolute-runpath", what, remedy)
     if system == ANDROID and facts.rpath and facts.rpath == facts.runpath:

@@ -85,6 +85,7 @@ def check_reach(binary: Binary, providers: Providers) -> Iterator[Finding]:
     """
     if not binary.facts.program:
         return
+    searched = set(map(str, providers.destination.directories))
     loaded, queue = {binary.filename}, deque([binary])
     while queue:
         asker = queue.popleft()
@@ -100,7 +101,7 @@ def check_reach(binary: Binary, providers: Providers) -> Iterator[Finding]:
                 continue
             loaded.add(name)
             queue.append(found)
-            if posixpath.normpath(found.directory) not in paths:
+            if posixpath.normpath(found.directory) not in paths | searched:
                 what = f"{asker.filename} needs {name}, and no RUNPATH of it leads to {found.name}"
                 remedy = "Start the program with LD_LIBRARY_PATH, or link with -Wl,-rpath,'$ORIGIN/…'."
                 yield Finding(WARNING, "unreachable", what, remedy)
