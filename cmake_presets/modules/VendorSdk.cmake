@@ -43,6 +43,9 @@ endfunction()
 function(adt_link_opencl root library)
   set(USE_OPENCL "${root}" CACHE STRING "" FORCE)
   set(OpenCL_LIBRARIES "${library}" CACHE FILEPATH "" FORCE)
+  # Linking a program, GNU ld looks for the libraries that the runtime needs, too.
+  get_filename_component(directory "${library}" DIRECTORY)
+  add_link_options("-Wl,-rpath-link,${directory}")
 endfunction()
 
 # Sets ADT_CLML_VERSION, empty without CLML.

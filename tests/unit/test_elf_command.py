@@ -56,7 +56,7 @@ def test_a_file_that_does_not(toolbox: Toolbox, tmp_path: Path) -> None:
     assert "1 of 1 files would not load" in done.stderr and "remedy: " in done.stderr
     assert "✗" in done.stdout and "! it asks for an executable stack" in done.stdout
     done = elf(tmp_path, bad, "--json")
-    document = json.loads(done.stdout.split("\n}\n")[0] + "\n}")
+    document = json.loads(done.stdout)
     assert done.returncode == 7 and document["verdict"] == "would not load"
     assert {finding["code"] for finding in document["files"][0]["findings"]} == {
         "executable-stack",

@@ -38,7 +38,7 @@ def elf(
         emit_json("elf", report_fields(report))
     else:
         typer.echo(table(report))
-    raise_unless_loadable(report)
+    raise_unless_loadable(report, as_json)
 
 
 def report_fields(report: ElfReport) -> dict[str, Any]:
@@ -85,12 +85,14 @@ def _file_fields(file: FileAudit) -> dict[str, Any]:
     }
 
 
-def raise_unless_loadable(report: ElfReport) -> None:
-    """End with BuildError's message and exit code when a file would not load."""
+def raise_unless_loadable(report: ElfReport, as_json: bool) -> None:
+    """End with BuildError's exit code, and its message unless JSON said it, when a file would not load."""
     from adt.errors import BuildError
 
-    if report.refused:
-        first = report.refused[0]
-        count = f"{len(report.refused)} of {len(report.files)} files would not load"
-        what = f"{count}; {first.name}: {first.reasons[0].what}"
-        raise BuildError(what, remedy=first.reasons[0].remedy)
+    if not report.refused:
+        return
+    if as_json:
+        raise typer.Exit(BuildError.exit_code)
+    first = report.refused[0]
+    count = f"{len(report.refused)} of {len(report.files)} files would not load"
+    raise BuildError(f"{count}; {first.name}: {first.reasons[0].what}", remedy=first.reasons[0].remedy)

@@ -24,6 +24,8 @@ SETTLE_SECONDS = 5.0
 
 RECONNECT_SECONDS = 5.0
 """Budget for connecting a virtual device again."""
+RECONNECT_PAUSES = (0.0, 0.3, 1.0)
+"""Seconds before each attempt to connect a local device again."""
 
 _HOST_PORT = re.compile(r"^(?P<host>[\w.-]+|\[[0-9A-Fa-f:]+\]):(?P<port>\d{1,5})$")
 _KEYS = re.compile(r"\s(usb|product|model|device|features|transport_id):(\S+)")
@@ -163,15 +165,23 @@ def select(serial: str | None = None) -> Device:
     origin = "--serial" if serial else "ANDROID_SERIAL"
     wanted = serial or os.environ.get("ANDROID_SERIAL") or ""
     devices = listing()
-    stale = {d.serial for d in devices if d.state == "offline" and wanted in ("", d.serial)}
-    if wanted and wanted not in {device.serial for device in devices}:
-        stale.add(wanted)
-    for address in filter(_is_local, stale if wanted or not any(d.ready for d in devices) else ()):
-        disconnect(address)  # the server takes an offline device for connected
-        try:
-            connect(address, seconds=RECONNECT_SECONDS)
-        except (NoDevice, DeviceError) as why:
-            log.debug("%s", why)
+    for pause in RECONNECT_PAUSES:
+        known = {device.serial for device in devices}
+        stale = {d.serial for d in devices if d.state == "offline" and wanted in ("", d.serial)}
+        if pause:  # once more only for what vanished: the server was still forgetting the old connection
+            stale.clear()
+        if wanted and wanted not in known:
+            stale.add(wanted)
+        addresses = [] if not wanted and any(d.ready for d in devices) else list(filter(_is_local, stale))
+        if not addresses:
+            break
+        time.sleep(pause)
+        for address in addresses:
+            disconnect(address)  # the server takes an offline device for connected
+            try:
+                connect(address, seconds=RECONNECT_SECONDS)
+            except (NoDevice, DeviceError) as why:
+                log.debug("%s", why)
         devices = listing()
     end = time.monotonic() + SETTLE_SECONDS
     while any(d.state in states.SETTLING and wanted in ("", d.serial) for d in devices):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -165,13 +166,33 @@ def explain_build(settings: Settings) -> tuple[str, ...]:
         reason = _stale(plan, _configuration(plan)[1])
         if reason:
             return (f"configure, and compile what follows from it ({reason})", "pack the bundle")
-        dry = run([ninja().path, "-n", "-C", plan.build_dir], error=BuildError, what="asking Ninja failed")
+        if changed := _newer_cmake_files(plan):
+            return (
+                f"configure again ({', '.join(changed)} changed), and compile what follows",
+                "pack the bundle",
+            )
+        # Ninja stops a dry run at the file lists that CMake checks first; under another name it goes on.
+        copy = plan.build_dir / "adt_explain.ninja"
+        shutil.copyfile(plan.build_dir / "build.ninja", copy)
+        dry = run(
+            [ninja().path, "-C", plan.build_dir, "-f", copy.name, "-n", "adt_bundle"],
+            error=BuildError,
+            what="asking Ninja failed",
+        )
         steps = re.findall(r"^\[\d+/\d+\] (.*)", dry.stdout, re.MULTILINE)
         if steps:
             return (f"run {len(steps)} build steps, first: {steps[0]}", "pack the bundle")
         if _existing(plan) is None:
             return ("compile nothing", "pack the bundle (it is absent, damaged or older than the build)")
     return ("nothing: the build and the bundle are up to date",)
+
+
+def _newer_cmake_files(plan: BuildPlan) -> tuple[str, ...]:
+    """CMake's own files that changed since it configured."""
+    since = (plan.build_dir / "build.ninja").stat().st_mtime_ns
+    source = plan.presets.parent
+    files = [*source.rglob("CMakeLists.txt"), *source.rglob("*.cmake")]
+    return tuple(sorted(f.relative_to(source).as_posix() for f in files if f.stat().st_mtime_ns > since))
 
 
 def _configure(plan: BuildPlan, progress: Callable[[str], None]) -> None:
