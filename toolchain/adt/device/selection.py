@@ -24,6 +24,8 @@ SETTLE_SECONDS = 5.0
 
 RECONNECT_SECONDS = 5.0
 """Budget for connecting a virtual device again."""
+HANDSHAKE_SECONDS = 3.0
+"""How long a device that was just connected may be offline."""
 RECONNECT_PAUSES = (0.0, 0.3, 1.0)
 """Seconds before each attempt to connect a local device again."""
 
@@ -182,7 +184,7 @@ def select(serial: str | None = None) -> Device:
                 connect(address, seconds=RECONNECT_SECONDS)
             except (NoDevice, DeviceError) as why:
                 log.debug("%s", why)
-        devices = listing()
+        devices = _handshaken(addresses)
     end = time.monotonic() + SETTLE_SECONDS
     while any(d.state in states.SETTLING and wanted in ("", d.serial) for d in devices):
         if time.monotonic() > end:
@@ -191,6 +193,17 @@ def select(serial: str | None = None) -> Device:
         devices = listing()
     chosen = choose(devices, wanted, origin=origin)
     return Device(chosen.serial)
+
+
+def _handshaken(addresses: Sequence[str]) -> tuple[DeviceInfo, ...]:
+    """The listing once *addresses* are no longer offline, as they are until they have shaken hands."""
+    end = time.monotonic() + HANDSHAKE_SECONDS
+    while True:
+        devices = listing()
+        waiting = any(d.serial in addresses and d.state == "offline" for d in devices)
+        if not waiting or time.monotonic() > end:
+            return devices
+        time.sleep(0.05)
 
 
 def _is_local(serial: str) -> bool:
