@@ -80,6 +80,11 @@ class FakeServer:
     def _handle(self, handler: Handler, peer: Peer) -> None:
         with contextlib.suppress(OSError, ValueError), peer.sock:
             handler(peer)
+            # Closing with unread bytes would reset the connection, and with it what was just sent.
+            peer.sock.shutdown(socket.SHUT_WR)
+            peer.sock.settimeout(5)
+            while peer.sock.recv(1 << 16):
+                pass
 
     def close(self) -> None:
         """Stop, and wait for the handlers."""
