@@ -33,5 +33,7 @@ say "unit tests"
 python -m pytest -q tests/unit
 if [ "$mode" != --fast ]; then
   say "integration tests"
-  python -m pytest -q "${marked[@]}" tests/integration
+  # Real servers and devices have moments: a test that fails is tried once more, and the summary names it (RERUN).
+  # What fails twice has failed.
+  python -m pytest -q --reruns 1 -rR "${marked[@]}" tests/integration
 fi
