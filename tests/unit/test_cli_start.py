@@ -105,6 +105,7 @@ def test_errors_as_json(tmp_path: Path) -> None:
 
 
 def test_verbs_are_functions_of_the_package() -> None:
+    assert sorted(adt.VERBS) == adt.__all__
     for verb in adt.VERBS:
         assert callable(getattr(adt, verb))
     with pytest.raises(AttributeError):

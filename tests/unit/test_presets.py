@@ -135,16 +135,16 @@ def test_the_page_has_every_preset_with_what_it_switches_on() -> None:
 
 
 def test_an_abi_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from adt import api
+    from adt.api import build
 
     def never(*_: object, **__: object) -> None:
         raise AssertionError("nothing is built")
 
-    monkeypatch.setattr(api, "build_bundle", never)
+    monkeypatch.setattr(build, "build_bundle", never)
     with pytest.raises(ConfigError, match="named twice"):
-        api.build_abis(["arm64-v8a", "arm64-v8a-cpu"])
+        build.build_abis(["arm64-v8a", "arm64-v8a-cpu"])
     with pytest.raises(ConfigError, match="Did you mean 'android-armeabi-v7a'"):
-        api.build_abis(["armeabi-v7"])
+        build.build_abis(["armeabi-v7"])
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adt.cli.app import Json, Serial, Verbose, app, emit_json
-from adt.cli.device import Bundle, Input, Package, Seed, Timeout
+from adt.cli.deploy import Bundle, Input, Package, Seed, Timeout
 
 if TYPE_CHECKING:
-    from adt.api import VerifyResult
+    from adt.api.verify import VerifyResult
 
 
 @app.command(epilog="Example: adt verify model-pkg --serial 127.0.0.1:5555")
@@ -31,10 +31,10 @@ def verify(
     verbose: Verbose = False,
 ) -> None:
     """Compare the device's outputs with onnxruntime's on the same inputs."""
-    from adt import api
+    import adt
     from adt.cli.arrays import load_npz
 
-    result = api.verify(
+    result = adt.verify(
         package,
         serial=serial,
         bundle=bundle,

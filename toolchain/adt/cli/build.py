@@ -11,6 +11,7 @@ from adt.cli.app import Json, Verbose, app, emit_json
 from adt.cli.progress import status_line
 
 if TYPE_CHECKING:
+    from adt.api.build import BuildFlags
     from adt.target.build import BuildResult
 
 Platform = Annotated[
@@ -59,9 +60,9 @@ def build_target(
     verbose: Verbose = False,
 ) -> None:
     """Build TVM's runtime, tvm_rpc and the runner for a device: a TargetBundle."""
-    from adt import api
+    import adt
 
-    flags: api.BuildFlags = {
+    flags: BuildFlags = {
         "platform": platform,
         "ndk": ndk,
         "tvm_source": tvm_source,
@@ -75,7 +76,7 @@ def build_target(
         "jobs": jobs,
     }
     if explain:
-        steps = api.explain_build(**flags)
+        steps = adt.explain_build(**flags)
         if as_json:
             emit_json("build-target-explain", {"steps": steps})
         else:
@@ -83,10 +84,10 @@ def build_target(
         return
     with status_line("build-target") as progress:
         if abi is None and layout == "bundle":
-            results: tuple[BuildResult, ...] = (api.build_target(out=out, progress=progress, **flags),)
+            results: tuple[BuildResult, ...] = (adt.build_target(out=out, progress=progress, **flags),)
         else:
             abis = abi.split(",") if abi else [(platform or "android-arm64-v8a").removeprefix("android-")]
-            results = api.build_abis(abis, out=out, layout=layout, progress=progress, **flags)
+            results = adt.build_abis(abis, out=out, layout=layout, progress=progress, **flags)
     if as_json:
         documents = [_fields(result, out) for result in results]
         emit_json("build-target", documents[0] if len(documents) == 1 else {"bundles": documents})
@@ -128,9 +129,9 @@ def source(
     verbose: Verbose = False,
 ) -> None:
     """Show the TVM source tree that a build takes, obtaining it if need be."""
-    from adt import api
+    import adt
 
-    found = api.source(tvm_source=tvm_source, provider=provider)
+    found = adt.source(tvm_source=tvm_source, provider=provider)
     if as_json:
         emit_json("source", vars(found))
         return

@@ -15,9 +15,9 @@ def config(as_json: Json = False, verbose: Verbose = False) -> None:
     """Show every setting, its value and where it came from."""
     import dataclasses
 
-    from adt import api
+    import adt
 
-    resolved = api.settings()
+    resolved = adt.settings()
     rows = {
         f"{section.name}.{field.name}": getattr(getattr(resolved.settings, section.name), field.name)
         for section in dataclasses.fields(resolved.settings)

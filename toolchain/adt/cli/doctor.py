@@ -11,7 +11,7 @@ import typer
 from adt.checkup.check import Area, Status
 from adt.cli.app import Json, Serial, Verbose, app, emit_json
 from adt.cli.build import Ndk
-from adt.cli.device import Bundle
+from adt.cli.deploy import Bundle
 
 if TYPE_CHECKING:
     from adt.checkup.check import Check
@@ -38,11 +38,11 @@ def doctor(
     verbose: Verbose = False,
 ) -> None:
     """Check this machine, the NDK, the devices and a package: what was found, and what mends it."""
-    from adt import api
+    import adt
     from adt.errors import DoctorFailed
 
     lines = _Lines()
-    result = api.doctor(
+    result = adt.doctor(
         *(areas or ()),
         fix=fix,
         serial=serial,

@@ -30,10 +30,10 @@ def elf(
     verbose: Verbose = False,
 ) -> None:
     """Say which libraries and programs would load on the device, why not, and what to send with them."""
-    from adt import api
+    import adt
     from adt.target.audit.table import table
 
-    report = api.elf(*paths, platform=platform, api_level=api_level, ndk=ndk, bundle=bundle)
+    report = adt.elf(*paths, platform=platform, api_level=api_level, ndk=ndk, bundle=bundle)
     if as_json:
         emit_json("elf", report_fields(report))
     else:

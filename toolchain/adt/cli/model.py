@@ -34,9 +34,9 @@ def compile_(
     verbose: Verbose = False,
 ) -> None:
     """Compile a model to a ModelPackage: mod.so, mod.json and mod.params."""
-    from adt import api
+    import adt
 
-    package = api.compile(
+    package = adt.compile(
         model,
         out=out,
         platform=platform,

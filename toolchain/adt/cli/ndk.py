@@ -16,9 +16,9 @@ app.add_typer(ndk, name="ndk", no_args_is_help=True)
 @ndk.command("list", epilog="Example: adt ndk list")
 def ndk_list(ndk_root: Ndk = None, as_json: Json = False, verbose: Verbose = False) -> None:
     """List every place that could hold an NDK, what is there, and which one is taken."""
-    from adt import api
+    import adt
 
-    found = api.ndk_list(ndk=ndk_root)
+    found = adt.ndk_list(ndk=ndk_root)
     if as_json:
         rows = [
             {
@@ -58,9 +58,9 @@ def ndk_env(
     """Print the variables with which other build tools use the same NDK."""
     import shlex
 
-    from adt import api
+    import adt
 
-    variables = api.ndk_env(ndk=ndk_root, platform=platform, api_level=api_level)
+    variables = adt.ndk_env(ndk=ndk_root, platform=platform, api_level=api_level)
     if as_json:
         emit_json("ndk-env", {"variables": variables})
         return

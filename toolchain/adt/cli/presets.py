@@ -11,9 +11,9 @@ from adt.cli.build import Clml, Ndk
 @app.command(epilog="Example: adt presets --ndk $NDK")
 def presets(ndk: Ndk = None, clml: Clml = None, as_json: Json = False, verbose: Verbose = False) -> None:
     """List the presets: what each of them switches on, and whether this machine can build it."""
-    from adt import api
+    import adt
 
-    found = api.presets(ndk=ndk, clml=clml)
+    found = adt.presets(ndk=ndk, clml=clml)
     if as_json:
         emit_json("presets", {"presets": [vars(preset) for preset in found]})
         return

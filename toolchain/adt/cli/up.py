@@ -10,12 +10,12 @@ import typer
 from adt.cli.app import Json, Serial, Verbose, app, emit_json
 from adt.cli.bench import raise_unless_passed, show_verification, verification_fields
 from adt.cli.build import Ndk, Platform
-from adt.cli.device import Input, Seed
+from adt.cli.deploy import Input, Seed
 from adt.cli.model import Shapes, Target
 from adt.cli.progress import status_line
 
 if TYPE_CHECKING:
-    from adt.api import Step, UpPlan
+    from adt.api.up import Step, UpPlan
 
 
 @app.command(epilog="Example: adt up model.onnx --shape input:1,3,224,224")
@@ -35,11 +35,11 @@ def up(
     verbose: Verbose = False,
 ) -> None:
     """Build, compile, deploy, run and verify a model; without a phone, on a virtual device."""
-    from adt import api
+    import adt
     from adt.cli.arrays import describe, load_npz, save_npz, summary
 
     with status_line("adt up") as progress:
-        result = api.up(
+        result = adt.up(
             model,
             platform=platform,
             serial=serial,

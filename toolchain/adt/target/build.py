@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from adt.config.settings import Settings
 from adt.errors import AdtError, BuildError, PackageError
 from adt.host import cache
 from adt.host.process import run
@@ -23,8 +22,7 @@ from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.host.tvm_source import TvmSource
 from adt.target.bundle import MANIFEST, TargetBundle, load_bundle
-from adt.target.pack import pack_bundle
-from adt.target.plan import BuildPlan, plan_build
+from adt.target.plan import BuildPlan
 
 log = logging.getLogger("adt.build")
 
@@ -46,15 +44,15 @@ class BuildResult:
     build_dir: Path
 
 
-def find_bundle(settings: Settings) -> TargetBundle | None:
+def find_bundle(plan: BuildPlan) -> TargetBundle | None:
     """The bundle that :func:`build_bundle` would return, if it was built before; builds nothing."""
     try:
-        return load_bundle(plan_build(settings).bundle_dir)
+        return load_bundle(plan.bundle_dir)
     except PackageError:
         return None
 
 
-def build_bundle(settings: Settings, *, progress: Callable[[str], None] = lambda _: None) -> BuildResult:
+def build_bundle(plan: BuildPlan, *, progress: Callable[[str], None] = lambda _: None) -> BuildResult:
     """Build what is missing and return the bundle.
 
     Args:
@@ -64,7 +62,6 @@ def build_bundle(settings: Settings, *, progress: Callable[[str], None] = lambda
         BuildError: CMake or Ninja failed, or a result would not load on the device.
     """
     began = time.monotonic()
-    plan = plan_build(settings)
     log.debug("TVM source: %s (%s: %s)", plan.source.path, plan.source.provider, plan.source.why)
     if plan.clml:
         log.info("CLML SDK %s, version %s (from %s)", plan.clml.path, plan.clml.version, plan.clml.origin)
@@ -74,6 +71,8 @@ def build_bundle(settings: Settings, *, progress: Callable[[str], None] = lambda
         compiled = _compile(plan, progress)
         bundle = _existing(plan)
         if bundle is None:
+            from adt.target.pack import pack_bundle  # with the whole ELF audit: only when there is work
+
             packed = pack_bundle(plan)
             return BuildResult(packed, plan.source, False, compiled, time.monotonic() - began, plan.build_dir)
     return BuildResult(bundle, plan.source, True, 0, time.monotonic() - began, plan.build_dir)
@@ -158,9 +157,8 @@ def _difference_to_last(plan: BuildPlan) -> str:
     return "; ".join(changed) or "the last configure step did not finish"
 
 
-def explain_build(settings: Settings) -> tuple[str, ...]:
+def explain_build(plan: BuildPlan) -> tuple[str, ...]:
     """What :func:`build_bundle` would do now, and why, a sentence each; compiles nothing."""
-    plan = plan_build(settings)
     with cache.lock(plan.build_dir):
         _stage(plan.presets.parent)
         reason = _stale(plan, _configuration(plan)[1])

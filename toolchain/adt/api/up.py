@@ -1,0 +1,234 @@
+"""All of it in one verb."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import adt
+from adt.api.build import Progress, quiet
+from adt.api.deploy import deploy_to
+from adt.api.device import emulator_start
+from adt.api.verify import VerifyResult, verify_deployed
+from adt.config.load import load_settings
+from adt.config.settings import Settings
+from adt.device import selection
+from adt.device.device import Device
+from adt.errors import MismatchError, PackageError
+from adt.host import cache
+from adt.host.ndk import find_ndk
+from adt.model import store
+from adt.model.package import ModelPackage, load_package
+from adt.target.build import build_bundle, find_bundle
+from adt.target.bundle import TargetBundle
+from adt.target.plan import plan_build
+from adt.target.platforms import platform_named
+
+if TYPE_CHECKING:
+    from adt.bench.reference import Array
+
+VIRTUAL_PLATFORM = "linux-aarch64"
+"""What the virtual device is."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One finished step of :func:`up`."""
+
+    name: str
+    note: str
+    """What it did, or that it reused what was there."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class UpPlan:
+    """What :func:`up` is going to do, resolved before it does it."""
+
+    model: Path
+    inputs: Mapping[str, list[int]]
+    """The fixed shape of each input; an open batch dimension is 1 unless ``shapes`` says otherwise."""
+    platform: str
+    target: str
+    device: str
+    """Serial of the device; empty: a virtual device will be started."""
+    why: str
+    """Why this device and this platform."""
+    tvm_source: str
+    """The TVM source tree that was asked for, or the providers that will be tried."""
+    max_abs: float
+    max_rel: float
+
+
+@dataclass(frozen=True)
+class UpResult:
+    """What :func:`up` did."""
+
+    plan: UpPlan
+    steps: tuple[Step, ...]
+    package: ModelPackage
+    verified: VerifyResult
+
+
+def up(
+    model: Path,
+    *,
+    platform: str | None = None,
+    serial: str | None = None,
+    target: str | None = None,
+    shapes: Sequence[str] | None = None,
+    ndk: str | None = None,
+    inputs: Mapping[str, Array] | None = None,
+    seed: int | None = None,
+    on_plan: Callable[[UpPlan], None] = lambda _: None,
+    on_step: Callable[[Step], None] = lambda _: None,
+    progress: Progress = quiet,
+) -> UpResult:
+    """Do all of it: build, compile, find or start a device, deploy, run there, verify.
+
+    Without *serial* and with no device connected, a virtual device is started
+    and left running. What was made before is reused.
+
+    Args:
+        on_plan: called once with the resolved plan, before anything is made.
+        on_step: called after each step.
+
+    Raises:
+        Whatever the verbs raise; a difference over the tolerance does not.
+    """
+    from adt.model.importer import fixed_inputs, import_onnx, parse_shapes, read_onnx
+
+    flags = {
+        "build.platform": platform,
+        "build.ndk": ndk,
+        "device.serial": serial,
+        "compile.target": target,
+        "compile.shapes": tuple(shapes) if shapes else None,
+        "verify.seed": seed,
+    }
+    given = load_settings(flags).settings
+    fixed = fixed_inputs(
+        read_onnx(model), parse_shapes(given.compile.shapes)
+    )  # fails here, not after a build
+    device = _device_for_up(given.device.serial or None)
+    found = device.platform if device else VIRTUAL_PLATFORM
+    resolved = load_settings(flags | {"build.platform": platform or found}).settings
+    if platform_named(resolved.build.platform).name != found:
+        raise MismatchError(
+            f"{device.serial if device else 'the virtual device'} is {found}, not {resolved.build.platform}",
+            remedy="Leave --for out, or choose another device with --serial.",
+        )
+    on_plan(plan := _up_plan(model, fixed, resolved, device))
+    steps: list[Step] = []
+
+    def done(name: str, note: str, began: float) -> None:
+        steps.append(Step(name, note, time.monotonic() - began))
+        on_step(steps[-1])
+
+    began = time.monotonic()
+    build_plan = plan_build(resolved)
+    tree = build_plan.source
+    done("source", f"TVM {tree.version} from {tree.provider}: {tree.why}", began)
+
+    if find_bundle(build_plan) is None:
+        began = time.monotonic()
+        imported = import_onnx(model, parse_shapes(resolved.compile.shapes))
+        done(
+            "import",
+            f"{len(imported.inputs)} inputs, {len(imported.outputs)} outputs: TVM can import it",
+            began,
+        )
+
+    began = time.monotonic()
+    built = build_bundle(build_plan, progress=progress)
+    what = "reused" if built.reused else f"compiled {built.compiled} translation units"
+    done("build-target", f"{what}: {built.bundle.path.name}", began)
+
+    began = time.monotonic()
+    package, reused = _package_for_up(model, resolved, built.bundle)
+    made = "reused" if reused else f"compiled {package.manifest.total} kernels"
+    done("compile", f"{made}: {package.path.name}", began)
+
+    began = time.monotonic()
+    if device is None:
+        started = emulator_start()
+        device = selection.select(started.serial)
+        done(
+            "emulator", f"started {started.serial}: arm64 Linux behind real ADB, not Android, no speed", began
+        )
+
+    began = time.monotonic()
+    deployed = deploy_to(device, package, built.bundle)
+    report = deployed.report
+    sent = (
+        f"sent {len(report.sent_files)} files, {report.sent_bytes:,} bytes" if report.sent_files else "reused"
+    )
+    done("deploy", f"{sent}: {device.serial}", began)
+
+    began = time.monotonic()
+    verified = verify_deployed(device, deployed, resolved, store.source_model(package), inputs)
+    done("verify", "passed" if verified.verification.passed else "FAILED", began)
+    return UpResult(plan, tuple(steps), package, verified)
+
+
+def _up_plan(
+    model: Path, fixed: Mapping[str, tuple[int, ...]], resolved: Settings, device: Device | None
+) -> UpPlan:
+    if device:
+        why = f"{device.serial} is connected and is {device.platform}"
+    else:
+        why = "no device is connected: a virtual device will be started and left running"
+    return UpPlan(
+        model,
+        {name: list(shape) for name, shape in fixed.items()},
+        resolved.build.platform,
+        resolved.compile.target,
+        device.serial if device else "",
+        why,
+        resolved.tvm.source or resolved.tvm.provider,
+        resolved.verify.max_abs,
+        resolved.verify.max_rel,
+    )
+
+
+def _device_for_up(serial: str | None) -> Device | None:
+    """The device that was asked for or is connected; None when there is none at all."""
+    if serial is None and not os.environ.get("ANDROID_SERIAL") and not selection.listing():
+        return None
+    return selection.select(serial)
+
+
+def _package_for_up(model: Path, resolved: Settings, bundle: TargetBundle) -> tuple[ModelPackage, bool]:
+    """The package of *model* in the cache, compiled when it is not there."""
+    from adt.model.compile import compile_model, package_name
+
+    platform = platform_named(resolved.build.platform)
+    identity = json.dumps(
+        [
+            adt.__version__,
+            store.model_sha256(model),
+            platform.name,
+            resolved.build.api_level,
+            [resolved.compile.target, resolved.compile.shapes, resolved.compile.opt_level],
+            {name: facts.sha256 for name, facts in bundle.manifest.files.items()},
+        ]
+    )
+    name = f"packages/{package_name(model)}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+    if path := cache.lookup(name):
+        return load_package(path), True
+    ndk = find_ndk(resolved.build.ndk) if platform.android else None
+
+    def make(directory: Path) -> None:
+        compile_model(model, directory, platform=platform, settings=resolved, ndk=ndk, bundle=bundle)
+
+    path, reused = cache.entry(name, make)
+    try:
+        return load_package(path), reused
+    except PackageError as why:
+        raise PackageError(why.what, remedy=f"Remove {path} and run this again.") from why
