@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import shutil
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -200,6 +199,8 @@ def _clone(tag: str, directory: Path) -> None:
 
 
 def _unpack_sdist(directory: Path) -> None:
+    import tarfile
+
     archive = registry.fetch(SDIST)
     log.info("unpacking the TVM part of %s", SDIST.filename)
     files = size = 0

@@ -7,16 +7,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adt.config.settings import BuildSettings, Settings
 from adt.host import cache
-from adt.host.clml import ClmlSdk, find_clml
 from adt.host.ndk import Ndk, find_ndk
-from adt.host.opencl_sdk import OpenClSdk, find_opencl_sdk
 from adt.host.tools import find_tool
 from adt.host.tvm_source import TvmSource, find_source
 from adt.target.platforms import Platform
 from adt.target.presets import Choice, choose_preset
+
+if TYPE_CHECKING:
+    from adt.host.clml import ClmlSdk
+    from adt.host.opencl_sdk import OpenClSdk
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,7 @@ def plan_build(settings: Settings) -> BuildPlan:
         compiler = ndk.compiler(platform.ndk_triple, settings.build.api_level)
     else:
         compiler = find_tool(platform.compiler, remedy=f"apt-get install {platform.packages}").path
-    clml = find_clml(settings.build.clml, platform.machine) if choice.clml else None
-    opencl_sdk = find_opencl_sdk(settings.build.opencl_sdk, platform.machine)
+    clml, opencl_sdk = _sdks(settings.build, choice)
     source = find_source(settings.tvm)
     definitions = _definitions(settings.build, choice, source, ndk, clml, opencl_sdk)
     stat = compiler.stat()
@@ -87,6 +89,20 @@ def plan_build(settings: Settings) -> BuildPlan:
         build_dir=root / "build" / key,
         bundle_dir=root / "bundles" / key,
     )
+
+
+def _sdks(options: BuildSettings, choice: Choice) -> tuple[ClmlSdk | None, OpenClSdk | None]:
+    """The SDKs that the build was asked to use; what reads them is imported only then."""
+    clml = opencl_sdk = None
+    if choice.clml:
+        from adt.host.clml import find_clml
+
+        clml = find_clml(options.clml, choice.platform.machine)
+    if options.opencl_sdk:
+        from adt.host.opencl_sdk import find_opencl_sdk
+
+        opencl_sdk = find_opencl_sdk(options.opencl_sdk, choice.platform.machine)
+    return clml, opencl_sdk
 
 
 def _definitions(

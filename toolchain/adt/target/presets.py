@@ -10,7 +10,6 @@ from typing import Any
 
 from adt.config.settings import BuildSettings, Settings
 from adt.errors import AdtError, ConfigError
-from adt.host.clml import find_clml
 from adt.host.ndk import find_ndk
 from adt.host.resources import resource
 from adt.host.tools import find_tool
@@ -116,6 +115,8 @@ def _described(name: str, settings: Settings) -> Preset:
     try:
         buildable, reason, remedy = True, _compiler(platform, settings), ""
         if clml:
+            from adt.host.clml import find_clml
+
             sdk = find_clml(settings.build.clml, platform.machine)
             reason += f"; CLML SDK {sdk.version} from {sdk.origin}"
     except AdtError as why:

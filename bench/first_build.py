@@ -1,0 +1,103 @@
+"""What adt's first build costs beside CMake and Ninja run by hand, and how much it leaves out.
+
+    python bench/first_build.py [--for PLATFORM] [--runs N]
+
+Times, in turn and in one run, from nothing but a TVM source tree: `adt build-target`
+with an empty cache, and `cmake --preset P && ninja` on the same preset. Prints medians
+and their ratio, and how many translation units each compiles beside upstream's own
+build, whose CMake only configures here (`ninja` with no target would build them all).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from adt.api.build import source
+from adt.host.resources import resource
+
+BIN = Path(sys.executable).parent
+NO_CACHE = {"CCACHE_DISABLE": "1", "SCCACHE_RECACHE": "1"}
+"""A compiler cache would hide what is measured."""
+
+
+def run(command: list[str | Path], cwd: Path | None = None, **environ: str) -> str:
+    """stdout of *command*, which must succeed."""
+    env = os.environ | NO_CACHE | environ
+    return subprocess.run(command, cwd=cwd, env=env, check=True, capture_output=True, text=True).stdout
+
+
+def by_hand(preset: str, tree: Path, build: Path) -> None:
+    """What a user of the presets types."""
+    run(
+        [BIN / "cmake", "--preset", preset, "-B", build, f"-DADT_TVM_SOURCE={tree}"],
+        resource("cmake_presets"),
+    )
+    run([BIN / "ninja", "-C", build])
+
+
+def units(build: Path) -> int:
+    """Translation units that Ninja would compile in *build*."""
+    return len(
+        re.findall(r"^build \S+\.o: C(?:XX)?_COMPILER", (build / "build.ninja").read_text(), re.MULTILINE)
+    )
+
+
+def upstream_units(tree: Path, build: Path) -> int:
+    """Translation units of TVM's own build with the runtime options that adt switches on, and no compiler."""
+    options = ["-DUSE_LLVM=OFF", "-DUSE_OPENCL=ON", "-DUSE_CPP_RPC=ON", "-DUSE_RPC=ON", "-DBUILD_TESTING=OFF"]
+    run([BIN / "cmake", "-G", "Ninja", "-S", tree, "-B", build, *options])
+    return units(build)
+
+
+def main() -> None:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--for", dest="platform", default="linux-aarch64")
+    parser.add_argument("--runs", type=int, default=1)
+    arguments = parser.parse_args()
+    tree = source().path
+    times: dict[str, list[float]] = {"adt build-target": [], "cmake && ninja": []}
+    with tempfile.TemporaryDirectory() as scratch:
+        for turn in range(arguments.runs):
+            here = Path(scratch, str(turn))
+            began = time.perf_counter()
+            command = [
+                BIN / "adt",
+                "build-target",
+                "--for",
+                arguments.platform,
+                "--tvm-source",
+                tree,
+                "--json",
+            ]
+            described = json.loads(run(command, ADT_CACHE_DIR=str(here / "cache")))
+            times["adt build-target"].append(time.perf_counter() - began)
+            began = time.perf_counter()
+            by_hand(described["bundle"]["preset"], tree, here / "by-hand")
+            times["cmake && ninja"].append(time.perf_counter() - began)
+            counts = {
+                "adt build-target": described["compiled"],
+                "cmake && ninja": units(here / "by-hand"),
+            }
+        counts["TVM's own build"] = upstream_units(tree, Path(scratch, "upstream"))
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    for name, count in counts.items():
+        took = f"{medians[name]:8.1f} s" if name in medians else "not built"
+        sys.stdout.write(f"{name:<18} {took:>10}  {count:>4} translation units\n")
+    ratio = medians["adt build-target"] / medians["cmake && ninja"]
+    sys.stdout.write(f"adt build-target / cmake && ninja: {ratio:.3f} in {arguments.runs} runs\n")
+
+
+if __name__ == "__main__":
+    main()
