@@ -12,6 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,9 +69,11 @@ def build_bundle(plan: BuildPlan, *, progress: Callable[[str], None] = lambda _:
     with cache.lock(plan.build_dir), cache.disk_errors(f"building in {plan.build_dir}"):
         _stage(plan.presets.parent)
         _configure(plan, progress)
-        compiled = _compile(plan, progress)
-        bundle = _existing(plan)
-        if bundle is None:
+        with ThreadPoolExecutor(max_workers=1) as beside:  # Ninja's look around takes as long as reading it
+            present = beside.submit(_present, plan)
+            compiled = _compile(plan, progress)
+        bundle = present.result()
+        if bundle is None or not _current(plan, bundle):
             from adt.target.pack import pack_bundle  # with the whole ELF audit: only when there is work
 
             packed = pack_bundle(plan)
@@ -180,7 +183,8 @@ def explain_build(plan: BuildPlan) -> tuple[str, ...]:
         steps = re.findall(r"^\[\d+/\d+\] (.*)", dry.stdout, re.MULTILINE)
         if steps:
             return (f"run {len(steps)} build steps, first: {steps[0]}", "pack the bundle")
-        if _existing(plan) is None:
+        bundle = _present(plan)
+        if bundle is None or not _current(plan, bundle):
             return ("compile nothing", "pack the bundle (it is absent, damaged or older than the build)")
     return ("nothing: the build and the bundle are up to date",)
 
@@ -232,15 +236,19 @@ def _compile(plan: BuildPlan, progress: Callable[[str], None]) -> int:
     return len(re.findall(r"\] Building C(?:XX)? object", done.stdout))
 
 
-def _existing(plan: BuildPlan) -> TargetBundle | None:
-    """The bundle, if it is whole and was packed after each of its files was last built."""
+def _present(plan: BuildPlan) -> TargetBundle | None:
+    """The bundle that is there, if it is whole."""
     if not (plan.bundle_dir / MANIFEST).is_file():
         return None
     try:
-        bundle = load_bundle(plan.bundle_dir)
+        return load_bundle(plan.bundle_dir)
     except AdtError as why:
         log.warning("%s; packing it again", why.what)
         return None
+
+
+def _current(plan: BuildPlan, bundle: TargetBundle) -> bool:
+    """Whether *bundle* was packed after each of its files was last built."""
     packed = (bundle.path / MANIFEST).stat().st_mtime_ns
     built = [file for name in bundle.manifest.files if (file := plan.build_dir / name).is_file()]
-    return bundle if all(file.stat().st_mtime_ns <= packed for file in built) else None
+    return all(file.stat().st_mtime_ns <= packed for file in built)
