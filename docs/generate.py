@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from messages import messages
 
 from adt.cli.main import app
 from adt.config import settings
@@ -76,7 +77,47 @@ def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
         yield from _commands(f"{path} {name}", child)
 
 
-PAGES = {"exit-codes.md": exit_codes, "configuration.md": configuration, "cli.md": command_line}
+AREAS = {
+    "api": "Verbs",
+    "bench": "Verify and measure",
+    "checkup": "The doctor",
+    "cli": "Command line",
+    "config": "Settings",
+    "device": "Devices, deployment, the virtual device",
+    "host": "This machine: programs, NDK, SDKs, the TVM source, files",
+    "model": "Models and packages",
+    "rpc": "Tracker and RPC",
+    "target": "Building for a device, bundles, the ELF audit",
+}
+"""What each package's messages are about."""
+
+
+def troubleshooting() -> str:
+    """The page as it is written by hand, then every message that the code has."""
+    written, mark, _ = (DOCS / "troubleshooting.md").read_text().partition("\n## Every message\n")
+    text = f"{written.rstrip()}\n{mark or chr(10) + '## Every message' + chr(10)}\n{NOTE}"
+    text += (
+        "`…` stands for what is only known when it happens; the remedy that adt prints has it filled in.\n"
+    )
+    everything = messages()
+    for area in sorted({message.area for message in everything}):
+        text += f"\n### {AREAS[area]}\n\n| message | code | remedy |\n| --- | ---: | --- |\n"
+        for message in everything:
+            if message.area == area:
+                text += f"| {_cell(message.what)} | {message.exit_code} | {_cell(message.remedy).strip("…") or "*as printed*"} |\n"
+    return text
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+PAGES = {
+    "exit-codes.md": exit_codes,
+    "configuration.md": configuration,
+    "cli.md": command_line,
+    "troubleshooting.md": troubleshooting,
+}
 
 
 def main() -> int:
