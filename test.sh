@@ -7,10 +7,10 @@
 #   ./test.sh -- ARGS    pytest with ARGS
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/setup.sh"
 mode=${1:-all}
-need_packages clang g++ g++-aarch64-linux-gnu qemu-user-static
+need_packages adb clang g++ g++-aarch64-linux-gnu iproute2 qemu-user-static
 marked=()
 if [ "$mode" = --all ]; then
-  need_packages g++-arm-linux-gnueabihf
+  need_packages g++-arm-linux-gnueabihf npm
   marked=(-m "")
 fi
 install_adt "[dev,demo]"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from messages import messages
+from messages import OPEN, messages
 
 from adt.cli.main import app
 from adt.config import settings
@@ -104,8 +104,13 @@ def troubleshooting() -> str:
         text += f"\n### {AREAS[area]}\n\n| message | code | remedy |\n| --- | ---: | --- |\n"
         for message in everything:
             if message.area == area:
-                text += f"| {_cell(message.what)} | {message.exit_code} | {_cell(message.remedy).strip("…") or "*as printed*"} |\n"
+                text += f"| {_cell(message.what)} | {message.exit_code} | {_remedy(message.remedy)} |\n"
     return text
+
+
+def _remedy(text: str) -> str:
+    """The remedy, unless it is put together only when the error happens."""
+    return _cell(text) if text.strip(OPEN) else "*it depends; adt prints it*"
 
 
 def _cell(text: str) -> str:

@@ -16,6 +16,7 @@ import pytest
 
 from adt.device.adb import find_adb
 from adt.host.cache import cache_dir
+from listeners import MARK, ListenerWatch
 
 
 def free_port() -> int:
@@ -25,7 +26,19 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def listeners() -> Iterator[ListenerWatch]:
+    """Nothing that the run starts may listen on anything but the loopback."""
+    watch = ListenerWatch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(MARK, watch.mark)
+        watch.start()
+        yield watch
+        watch.stop()
+    assert not watch.abroad, f"listened on more than the loopback: {watch.abroad}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_environment(listeners: ListenerWatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing of the user's is read or changed but the cache; no ADB server but our own."""
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:

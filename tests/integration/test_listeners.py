@@ -1,0 +1,51 @@
+"""The watch over listening sockets sees what it must see."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+
+from listeners import MARK, ListenerWatch, parse
+
+LISTEN = "import socket,sys; s=socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); sys.stdin.read()"
+
+
+def test_it_sees_this_process_and_what_carries_the_mark() -> None:
+    watch = ListenerWatch()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as own,
+        subprocess.Popen(
+            [sys.executable, "-c", LISTEN],
+            env={MARK: watch.mark},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            text=True,
+        ) as marked,
+        subprocess.Popen(
+            [sys.executable, "-c", LISTEN], env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as foreign,
+    ):
+        assert marked.stdout and foreign.stdout
+        ports = [own.getsockname()[1], int(marked.stdout.readline()), int(foreign.stdout.readline())]
+        watch.look()
+        marked.communicate("")
+        foreign.communicate("")
+    assert [f"127.0.0.1:{port}" in watch.seen for port in ports] == [True, True, False]
+    assert not watch.abroad
+
+
+def test_an_address_that_others_can_reach_is_abroad() -> None:
+    row = 'tcp LISTEN 0 128 {} 0.0.0.0:* users:(("adb",pid=7,fd=3))'
+    watch = ListenerWatch()
+    for address in ("0.0.0.0:5037", "*:9190", "[::]:80", "192.168.1.2:1", "127.0.0.1:5037", "[::1]:9190"):
+        assert parse(row.format(address)) == {(address, 7)}
+        watch.seen[address] = "adb"
+    assert sorted(watch.abroad) == ["*:9190", "0.0.0.0:5037", "192.168.1.2:1", "[::]:80"]
+
+
+def test_the_run_is_watched(listeners: ListenerWatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as own:
+        listeners.look()
+        assert f"127.0.0.1:{own.getsockname()[1]}" in listeners.seen

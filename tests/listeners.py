@@ -1,0 +1,79 @@
+"""Which processes of a test run listen, and where: nothing but the loopback may be opened.
+
+A thread asks `ss` twice a second. A process is ours when it, or whoever started
+it, was given the mark of this run in its environment; so servers that outlive
+their parent are seen, too. What listens inside a virtual device's own network
+namespace cannot be reached from anywhere and is not looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import subprocess
+import threading
+from pathlib import Path
+
+MARK = "ADT_TEST_RUN"
+"""Variable that every process of a run inherits."""
+LOOPBACK = ("127.", "[::1]", "[::ffff:127.")
+
+
+def parse(text: str) -> set[tuple[str, int]]:
+    """Local address with port, and pid, of each row that ``ss -Hltunp`` printed."""
+    found = set()
+    for line in text.splitlines():
+        columns = line.split()
+        address = columns[4]
+        found |= {(address, int(pid)) for pid in re.findall(r"pid=(\d+)", line)}
+    return found
+
+
+class ListenerWatch:
+    """Watches from ``start`` to ``stop``; then :attr:`seen` has every address that a process of ours listened on."""
+
+    def __init__(self) -> None:
+        self.mark = secrets.token_hex(8)
+        self.seen: dict[str, str] = {}
+        """Address with port, and the command line of the process."""
+        self.looks = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="listener watch", daemon=True)
+
+    @property
+    def abroad(self) -> dict[str, str]:
+        """Those of :attr:`seen` that are not the loopback."""
+        return {address: who for address, who in self.seen.items() if not address.startswith(LOOPBACK)}
+
+    def start(self) -> None:
+        """Begin; the caller puts :attr:`mark` into the environment."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look once more and end."""
+        self._ended.set()
+        self._thread.join()
+        self.look()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.5):
+            self.look()
+
+    def look(self) -> None:
+        """Ask `ss` once."""
+        done = subprocess.run(["ss", "-Hltunp"], capture_output=True, text=True, check=True)
+        self.looks += 1
+        for address, pid in parse(done.stdout):
+            if address not in self.seen and self._ours(pid):
+                self.seen[address] = _read(pid, "cmdline").replace("\0", " ").strip()
+
+    def _ours(self, pid: int) -> bool:
+        return pid == os.getpid() or f"{MARK}={self.mark}" in _read(pid, "environ").split("\0")
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text(errors="replace")
+    except OSError:  # it has ended
+        return ""
