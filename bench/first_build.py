@@ -18,7 +18,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from adt.api.build import source
@@ -67,11 +66,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1)
     arguments = parser.parse_args()
     tree = source().path
-    times: dict[str, list[float]] = {"adt build-target": [], "cmake && ninja": []}
+    times: dict[str, list[Took]] = {"adt build-target": [], "cmake && ninja": []}
+    counts: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as scratch:
         for turn in range(arguments.runs):
             here = Path(scratch, str(turn))
-            began = time.perf_counter()
             command = [
                 BIN / "adt",
                 "build-target",
@@ -81,22 +80,29 @@ def main() -> None:
                 tree,
                 "--json",
             ]
-            described = json.loads(run(command, ADT_CACHE_DIR=str(here / "cache")))
-            times["adt build-target"].append(time.perf_counter() - began)
-            began = time.perf_counter()
-            by_hand(described["bundle"]["preset"], tree, here / "by-hand")
-            times["cmake && ninja"].append(time.perf_counter() - began)
-            counts = {
-                "adt build-target": described["compiled"],
-                "cmake && ninja": units(here / "by-hand"),
-            }
+            with timed(times["adt build-target"]):
+                described = json.loads(run(command, ADT_CACHE_DIR=str(here / "cache")))
+            counts["adt build-target"] = described["compiled"]
+            with timed(times["cmake && ninja"]):
+                counts["cmake && ninja"] = by_hand(described["bundle"]["preset"], tree, here / "by-hand")
         counts["TVM's own build"] = upstream_units(tree, Path(scratch, "upstream"))
-    medians = {name: statistics.median(values) for name, values in times.items()}
     for name, count in counts.items():
-        took = f"{medians[name]:8.1f} s" if name in medians else "not built"
-        sys.stdout.write(f"{name:<18} {took:>10}  {count:>4} translation units\n")
-    ratio = medians["adt build-target"] / medians["cmake && ninja"]
-    sys.stdout.write(f"adt build-target / cmake && ninja: {ratio:.3f} in {arguments.runs} runs\n")
+        took = times.get(name, [])
+        spent = f"{_wall(took):8.1f} s {_cpu(took):8.1f} s of CPU" if took else "not built"
+        sys.stdout.write(f"{name:<18} {spent:>30} {count:>5} translation units\n")
+    ours, theirs = times.values()
+    sys.stdout.write(
+        f"adt build-target / cmake && ninja in {arguments.runs} runs: "
+        f"{_wall(ours) / _wall(theirs):.3f} of time, {_cpu(ours) / _cpu(theirs):.3f} of CPU\n"
+    )
+
+
+def _wall(took: list[Took]) -> float:
+    return statistics.median(one.wall for one in took)
+
+
+def _cpu(took: list[Took]) -> float:
+    return statistics.median(one.cpu for one in took)
 
 
 if __name__ == "__main__":
