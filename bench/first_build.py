@@ -11,6 +11,7 @@ build, whose CMake only configures here (`ninja` with no target would build them
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -18,7 +19,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 
 from adt.api.build import source
 from adt.host.resources import resource
@@ -34,20 +39,41 @@ def run(command: list[str | Path], cwd: Path | None = None, **environ: str) -> s
     return subprocess.run(command, cwd=cwd, env=env, check=True, capture_output=True, text=True).stdout
 
 
-def by_hand(preset: str, tree: Path, build: Path) -> None:
-    """What a user of the presets types."""
-    run(
-        [BIN / "cmake", "--preset", preset, "-B", build, f"-DADT_TVM_SOURCE={tree}"],
-        resource("cmake_presets"),
-    )
-    run([BIN / "ninja", "-C", build])
+@dataclass(frozen=True)
+class Took:
+    """What one build took."""
+
+    wall: float
+    """Seconds on the clock."""
+    cpu: float
+    """Seconds of all its processes together: hardly changed by what else the machine does."""
+
+
+@contextlib.contextmanager
+def timed(into: list[Took]) -> Iterator[None]:
+    """Add what the block took, with every process it started and waited for, to *into*."""
+    before, began = children_cpu(), time.perf_counter()
+    yield
+    into.append(Took(time.perf_counter() - began, children_cpu() - before))
+
+
+def children_cpu() -> float:
+    """CPU seconds of the processes that were started and waited for so far."""
+    used = getrusage(RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def by_hand(preset: str, tree: Path, build: Path) -> int:
+    """What a user of the presets types; returns how many translation units were compiled."""
+    configure = [BIN / "cmake", "--preset", preset, "-B", build, f"-DADT_TVM_SOURCE={tree}"]
+    run(configure, cwd=resource("cmake_presets"))
+    return len(re.findall(r"\] Building C(?:XX)? object", run([BIN / "ninja", "-C", build])))
 
 
 def units(build: Path) -> int:
-    """Translation units that Ninja would compile in *build*."""
-    return len(
-        re.findall(r"^build \S+\.o: C(?:XX)?_COMPILER", (build / "build.ninja").read_text(), re.MULTILINE)
-    )
+    """Translation units that `ninja` with no target would compile in *build*."""
+    rules = (build / "build.ninja").read_text()
+    return len(re.findall(r"^build \S+\.o: C(?:XX)?_COMPILER", rules, re.MULTILINE))
 
 
 def upstream_units(tree: Path, build: Path) -> int:
