@@ -10,7 +10,8 @@ mode=${1:-all}
 need_packages adb clang g++ g++-aarch64-linux-gnu iproute2 qemu-user-static
 marked=()
 if [ "$mode" = --all ]; then
-  need_packages g++-arm-linux-gnueabihf npm
+  need_packages g++-arm-linux-gnueabihf
+  command -v npm >/dev/null || need_packages npm
   marked=(-m "")
 fi
 install_adt "[dev,demo]"
