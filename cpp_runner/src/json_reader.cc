@@ -123,6 +123,8 @@ std::map<std::string, JsonReader> JsonReader::ObjectsByName(const std::string& k
 
 void JsonReader::AnyObject(const std::string& key) { Get<ffi::json::Object>(key, "an object"); }
 
+void JsonReader::Any(const std::string& key) { Get(key); }
+
 void JsonReader::Finish() const {
   for (const auto& [name, value] : object_) {
     const std::string key(name.cast<ffi::String>());

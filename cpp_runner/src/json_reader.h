@@ -29,6 +29,8 @@ class JsonReader {
   std::vector<std::pair<std::int64_t, std::string>> IntsOrStrings(const std::string& key);
   /// An object of any contents.
   void AnyObject(const std::string& key);
+  /// A value of any kind.
+  void Any(const std::string& key);
 
   /// Throw unless every field was read.
   void Finish() const;

@@ -121,6 +121,7 @@ Package ReadPackage(const std::string& directory) {
     if (name != "mod.so" && name != "mod.params") json.Fail("files", "lists " + name);
     package.files.emplace(name, ReadFile(file));
   }
+  if (json.Has("like")) json.Any("like");  // what the compiler knew of the device
   for (const char* name : {"mod.so", "mod.params"}) {
     if (package.files.count(name) == 0) json.Fail("files", std::string("does not list ") + name);
   }

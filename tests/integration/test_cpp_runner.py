@@ -129,7 +129,7 @@ def test_install_holds_the_bundle_and_nothing_else(built: Built) -> None:
     files = {p.relative_to(built.installed).as_posix() for p in built.installed.rglob("*") if p.is_file()}
     files.remove("bundle.json")
     assert files == {
-        "bin/rtvm", "bin/tvm_rpc", "lib/libadt_runner.so", "lib/libtvm_ffi.so", "lib/libtvm_runtime.so",
+        "bin/adt_probe", "bin/rtvm", "bin/tvm_rpc", "lib/libadt_runner.so", "lib/libtvm_ffi.so", "lib/libtvm_runtime.so",
     }  # fmt: skip
     info = json.loads((built.build / "adt_build_info.json").read_text())
     assert set(info["files"]) == files

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "adt/sha256.h"
-#include "rtvm/json_writer.h"
+#include "json_writer.h"
 
 namespace adt::rtvm {
 namespace {

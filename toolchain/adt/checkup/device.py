@@ -13,10 +13,14 @@ from adt.checkup.scope import Scope
 from adt.device import adb as program
 from adt.device import states
 from adt.device.device import SHORT, TEMP, Device, DeviceFacts
+from adt.device.probe.facts import OpenclReport
+from adt.device.probe.opencl import PLACES, PROGRAM
+from adt.device.probe.probing import probe
 from adt.device.room import parse_free, size_text
 from adt.device.selection import DeviceInfo, is_address
 from adt.device.virtual.state import Record, emulators_directory
 from adt.errors import AdtError
+from adt.target.built import newest_with
 from adt.target.platforms import PLATFORMS
 
 LITTLE = 100 << 20
@@ -161,8 +165,27 @@ def check_facts(serial: str, facts: DeviceFacts, api_level: int) -> Iterator[Che
         yield check("page size", Status.OK, f"{facts.page_size} bytes{note}", "getconf PAGESIZE")
 
 
-def check_survey(serial: str, facts: DeviceFacts, survey: dict[str, str]) -> Iterator[Check]:
-    """Judge what the survey found."""
+def _opencl(device: Device) -> tuple[OpenclReport | None, str]:
+    """What OpenCL answers on the device, or why it was not asked."""
+    try:
+        found = probe(device, newest_with(PROGRAM, device.facts.platforms))
+        return found.opencl, found.missing.get("opencl", "")
+    except AdtError as why:  # the other checks are worth having
+        return None, f"{why.what}: {why.remedy}"
+
+
+def check_survey(
+    serial: str,
+    facts: DeviceFacts,
+    survey: dict[str, str],
+    report: OpenclReport | None = None,
+    why_not: str = "",
+) -> Iterator[Check]:
+    """Judge what the survey found.
+
+    Args:
+        report, why_not: what OpenCL libraries answered, or why none was asked.
+    """
 
     def check(name: str, status: Status, found: str, origin: str, remedy: str = "") -> Check:
         return Check(Area.DEVICE, f"{serial}: {name}", status, found, origin, remedy)
@@ -178,7 +201,7 @@ def check_survey(serial: str, facts: DeviceFacts, survey: dict[str, str]) -> Ite
         yield check("free space", status, found, "df", clear if free < LITTLE else "")
     yield _executable(serial, survey["exec"])
     yield check("SELinux", Status.OK, survey["selinux"] or "not there", "getenforce")
-    yield from opencl.check(serial, facts, survey["opencl"], survey["public"])
+    yield from opencl.check(serial, facts, survey["opencl"], survey["public"], report, why_not)
     names = [line.rpartition("/")[2].removesuffix(".json") for line in survey["deployments"].splitlines()]
     size = survey["store"].split()
     used = f", {size_text(int(size[0]) * 1024)}" if size and size[0].isdigit() else ""
@@ -232,8 +255,8 @@ def questions(scope: Scope) -> Iterator[Question]:
     def offers(serial: str) -> Iterator[Check]:
         device = Device(serial)
         yield from check_facts(serial, device.facts, scope.settings.build.api_level)
-        survey = device.script(SURVEY, TEMP, *opencl.CANDIDATES, timeout=SHORT).out
-        yield from check_survey(serial, device.facts, parse_survey(survey))
+        survey = device.script(SURVEY, TEMP, *PLACES, timeout=SHORT).out
+        yield from check_survey(serial, device.facts, parse_survey(survey), *_opencl(device))
 
     yield Question(Area.DEVICE, "adb", program_)
     yield Question(Area.DEVICE, "adb server", server)

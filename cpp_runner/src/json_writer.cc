@@ -1,9 +1,9 @@
-#include "rtvm/json_writer.h"
+#include "json_writer.h"
 
 #include <array>
 #include <cstdio>
 
-namespace adt::rtvm {
+namespace adt {
 namespace {
 
 std::string Quote(std::string_view text) {
@@ -80,4 +80,13 @@ JsonWriter& JsonWriter::Strings(const std::vector<std::string>& items) {
   return EndArray();
 }
 
-}  // namespace adt::rtvm
+JsonWriter& JsonWriter::Document(std::string_view json) {
+  const std::string indent = "\n" + std::string(2 * filled_.size(), ' ');
+  std::string text;
+  for (char c : json.substr(0, json.find_last_not_of('\n') + 1)) {
+    c == '\n' ? text += indent : text += c;  // inside strings a line break is escaped
+  }
+  return Raw(text);
+}
+
+}  // namespace adt

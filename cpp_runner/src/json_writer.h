@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace adt::rtvm {
+namespace adt {
 
 /// Begin and end calls must pair; inside an object every value follows a Key.
 class JsonWriter {
@@ -25,6 +25,8 @@ class JsonWriter {
   JsonWriter& Bool(bool value);
   JsonWriter& Null();
   JsonWriter& Strings(const std::vector<std::string>& items);
+  /// Another writer's finished document as a value.
+  JsonWriter& Document(std::string_view json);
 
   /// The document, with a newline at its end.
   std::string Finish() const { return out_ + "\n"; }
@@ -41,4 +43,4 @@ class JsonWriter {
   bool after_key_ = false;
 };
 
-}  // namespace adt::rtvm
+}  // namespace adt

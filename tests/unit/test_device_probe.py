@@ -1,0 +1,486 @@
+"""The probe: what the script's output means, what is remembered, what is asked of a device, the page."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from probe_texts import ADRENO, BOARD, MALI, VIRTUAL
+
+from adt.cli.probe import rows
+from adt.device.device import Device, DeviceFacts
+from adt.device.payload import user_directory
+from adt.device.probe import opencl, probing, survey
+from adt.device.probe.cores import core_name
+from adt.device.probe.facts import Cpu, Gpu, Memory, OpenclReport, Probe, ThermalZone
+from adt.device.probe.like import like
+from adt.device.probe.remembered import BOOT_SCRIPT, remember, remembered
+from adt.device.shell import Completed
+from adt.errors import DeviceError, DeviceFull
+from adt.host.resources import resource
+from adt.target.built import newest_with
+from adt.target.bundle import TargetBundle
+from standin_payload import make_bundle
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def nvidia() -> OpenclReport:
+    """Recorded from adt_probe with NVIDIA's driver 580 on an H200 (a server's GPU, no phone's); shortened."""
+    return opencl.parse_report((GOLDEN / "adt_probe_nvidia.json").read_text())
+
+
+# ---- what the script prints -------------------------------------------------------------------
+
+
+def shape(cpu: Cpu | None) -> list[tuple[int, str, int | None]]:
+    assert cpu
+    return [(len(cluster.cpus), cluster.core, cluster.max_khz) for cluster in cpu.clusters]
+
+
+def test_a_phone_with_an_adreno() -> None:
+    found = survey.parse(ADRENO)
+    assert found.boot == "1e2d3c4b-0001-4000-8000-000000000001"  # the first process's start may not be read
+    assert (found.kernel, found.selinux) == ("5.10.149-android12-9", "Enforcing")
+    assert shape(found.cpu) == [
+        (4, "Cortex-A510", 1785600),
+        (3, "Cortex-A710", 2496000),
+        (1, "Cortex-X2", 2995200),
+    ]
+    assert found.cpu and found.cpu.clusters[0].part == "0x41/0xd46"
+    first = found.cpu.clusters[0]
+    assert (first.cpus, first.min_khz, first.current_khz, first.governor) == (
+        (0, 1, 2, 3),
+        300000,
+        1171200,
+        "walt",
+    )
+    assert {"asimddp", "fphp", "i8mm"} <= set(found.cpu.features)
+    assert found.memory == Memory(7602176 * 1024, 3145728 * 1024)
+    assert found.thermal
+    assert found.thermal.zones == (ThermalZone("cpu-0-0", 41.3), ThermalZone("gpuss-0", 38.25))
+    assert found.thermal.unreadable == 2  # not permitted, and a sensor that is off
+    assert found.gpu == Gpu("Adreno730v2", "/sys/class/kgsl/kgsl-3d0/gpu_model")
+    assert found.missing == {}
+
+
+def test_a_phone_with_a_mali() -> None:
+    found = survey.parse(MALI)
+    assert shape(found.cpu) == [
+        (4, "Cortex-A55", 1803000),
+        (2, "Cortex-A78", 2253000),
+        (2, "Cortex-X1", 2802000),
+    ]
+    assert found.gpu == Gpu("Mali-G78", "/sys/class/misc/mali0/device/gpuinfo")
+    assert found.thermal and (found.thermal.zones, found.thermal.unreadable) == ((), 2)
+
+
+def test_a_board() -> None:
+    found = survey.parse(BOARD)
+    assert shape(found.cpu) == [(4, "Cortex-A72", 1800000)]
+    assert found.cpu and "asimddp" not in found.cpu.features
+    assert (found.board, found.board_soc) == ("Raspberry Pi 4 Model B Rev 1.4", "brcm,bcm2711")
+    assert found.selinux is None and found.gpu is None
+    assert set(found.missing) == {"selinux", "gpu"}
+    assert found.missing["selinux"] == "getenforce: sh: 1: getenforce: not found"
+
+
+def test_the_virtual_device() -> None:
+    found = survey.parse(VIRTUAL)
+    assert found.boot == "47f755cd-39a1-449d-897a-4ea091806abc 1297422"
+    assert shape(found.cpu) == [(2, "Some CPU of the computer", None)]
+    assert found.cpu and found.cpu.features == ("fpu", "sse2")  # what every CPU has
+    assert set(found.missing) == {"selinux", "gpu", "thermal"}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "garbage\n==cpus==\nx y\n", "==memory==\nMemTotal: many kB\n==thermal==\n"]
+)
+def test_a_device_that_says_nothing(text: str) -> None:
+    found = survey.parse(text)
+    assert set(found.missing) == {"cpu", "gpu", "memory", "selinux", "thermal"}
+    assert all(found.missing.values())
+    assert (found.cpu, found.memory, found.thermal, found.gpu, found.selinux) == (None,) * 5
+
+
+@pytest.mark.parametrize("text", [ADRENO, MALI, BOARD, VIRTUAL])
+def test_an_answer_that_is_cut_off_is_read_as_far_as_it_goes(text: str) -> None:
+    for end in range(0, len(text), 5):
+        found = survey.parse(text[:end])
+        for part in ("cpu", "memory", "thermal", "gpu", "selinux"):
+            assert (getattr(found, part) is None) == (part in found.missing)
+
+
+def test_a_cpu_that_is_offline_joins_its_cluster() -> None:
+    """/proc/cpuinfo lists only what is online; an offline CPU may still tell its clock, or its register."""
+    text = re.sub(r"processor\t: 7\n.*?\n\n", "", MALI, flags=re.DOTALL)
+    assert shape(survey.parse(text).cpu)[2] == (2, "Cortex-X1", 2802000)
+    by_clock = text.replace("sched_pixel 0x00000000411fd440", "sched_pixel -")
+    assert shape(survey.parse(by_clock).cpu)[2] == (2, "Cortex-X1", 2802000)
+    by_kind = re.sub(r"^7 .*$", "7 - - - - 0x00000000411fd440", text, flags=re.MULTILINE)
+    assert shape(survey.parse(by_kind).cpu)[2] == (2, "Cortex-X1", 2802000)
+    unknown = re.sub(r"^7 .*$", "7 - - - - -", text, flags=re.MULTILINE)
+    assert shape(survey.parse(unknown).cpu)[0] == (1, "", None)  # could be of any: it stays alone
+
+
+def test_cores_have_names() -> None:
+    assert core_name(0x41, 0xD05) == "Cortex-A55"
+    assert core_name(0x51, 0x804) == "Kryo 4xx Gold"
+    assert core_name(0x41, 0x123) == core_name(0x99, 0xD05) == ""
+    unknown = survey.parse(MALI.replace("0xd44", "0xfff").replace("fd440", "ffff0")).cpu
+    assert unknown and (unknown.clusters[2].core, unknown.clusters[2].part) == ("", "0x41/0xfff")
+
+
+SHELLS = [shell for shell in ("sh", "dash", "bash", "mksh") if shutil.which(shell)]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_runs_here(shell: str) -> None:
+    """On this machine it finds at least its memory, its CPUs, its kernel and its boot."""
+    done = subprocess.run([shell, "-c", survey.SCRIPT], capture_output=True, text=True, check=True)
+    found = survey.parse(done.stdout)
+    assert found.memory and found.cpu and found.kernel == os.uname().release
+    assert done.stderr == ""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    start = Path("/proc/1/stat").read_text().rpartition(") ")[2].split()[19]
+    assert found.boot == f"{boot} {start}"
+    alone = subprocess.run([shell, "-c", BOOT_SCRIPT], capture_output=True, text=True, check=True)
+    assert alone.stdout.strip() == found.boot
+
+
+# ---- what adt_probe reports -------------------------------------------------------------------
+
+
+def test_a_report_is_read() -> None:
+    found = nvidia()
+    assert [c.outcome for c in found.candidates] == ["answered", "not-loaded", "unusable"]
+    assert found.chosen is found.candidates[0] and found.candidates[1].absent
+    assert found.device and found.device.name == "NVIDIA H200" and not found.device.fp16
+    assert found.device.refused_by_tvm == "" and found.platform and found.platform.name == "NVIDIA CUDA"
+
+
+def changed(**device: Any) -> OpenclReport:
+    """The report with other facts of its only device."""
+    report = nvidia()
+    first = report.candidates[0]
+    platform = first.platforms[0]
+    other = replace(platform, devices=(replace(platform.devices[0], **device),))
+    return replace(report, candidates=(replace(first, platforms=(other,)), *report.candidates[1:]))
+
+
+def test_what_tvms_runtime_would_compute_on() -> None:
+    assert changed(kind="cpu").device
+    assert changed(kind="accelerator").device is None
+    for version in ("OpenCL 1.1 x", "nonsense", None):
+        assert changed(version=version).device is None
+    refused = changed(image_pitch_alignment=None)
+    assert refused.device is None and refused.platform is None
+    (device,) = refused.candidates[0].platforms[0].devices
+    assert "CL_DEVICE_IMAGE_PITCH_ALIGNMENT" in device.refused_by_tvm
+    assert replace(nvidia(), taken=None).device is None
+
+
+def test_a_library_that_is_absent_in_androids_words() -> None:
+    said = 'dlopen failed: library "libOpenCL.so" not found'
+    assert replace(nvidia().candidates[1], library="libOpenCL.so", said=said).absent
+    hidden = (
+        'dlopen failed: library "/vendor/lib64/libOpenCL.so" is not accessible for the namespace "default"'
+    )
+    assert not replace(nvidia().candidates[1], library="/vendor/lib64/libOpenCL.so", said=hidden).absent
+    other = "libm.so.6: cannot open shared object file: No such file or directory"
+    assert not replace(nvidia().candidates[1], library="libOpenCL.so", said=other).absent
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"schema": "adt.opencl-probe", "schema_version": 2, "candidates": [], "taken": null}',
+        '{"schema": "adt.opencl-probe", "schema_version": 1}',
+        '{"schema": "adt.opencl-probe", "schema_version": 1, "candidates": [{}], "taken": null}',
+    ],
+)
+def test_another_document_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        opencl.parse_report(text)
+
+
+def test_places_are_those_of_the_word_size() -> None:
+    wide, narrow = opencl.places("android-arm64-v8a"), opencl.places("android-armeabi-v7a")
+    assert "/vendor/lib64/libOpenCL.so" in wide and "/vendor/lib/libOpenCL.so" not in wide
+    assert "/vendor/lib/libOpenCL.so" in narrow and "/vendor/lib64/libOpenCL.so" not in narrow
+    assert "/usr/lib/aarch64-linux-gnu/libOpenCL.so.1" in opencl.places("linux-aarch64")
+    assert len(set(opencl.PLACES)) == len(opencl.PLACES)
+
+
+def test_the_program_says_what_python_reads() -> None:
+    """Every key that the C++ code writes for a device is a field here, and the other way round."""
+    source = (resource("cpp_runner") / "src/probe/ask.cc").read_text()
+    body = source.partition("void WriteDevice(")[2].partition("\n}")[0]
+    written = re.findall(r'(?:Text|Words|Bool|Count<[^>]+>|Key)\("(\w+)"', body)
+    recorded = json.loads((GOLDEN / "adt_probe_nvidia.json").read_text())
+    assert written == list(recorded["candidates"][0]["platforms"][0]["devices"][0])
+    assert set(written) == set(nvidia().candidates[0].platforms[0].devices[0].__dataclass_fields__)
+
+
+# ---- asking a device --------------------------------------------------------------------------
+
+
+class FakeDevice:
+    """Answers the survey with a prepared text, and the program with a prepared report."""
+
+    serial = "S"
+
+    def __init__(self, text: str, report: str = "", **properties: str) -> None:
+        machine = "aarch64"
+        self.facts = DeviceFacts(
+            {key.replace("_", "."): value for key, value in properties.items()}, machine, 4096
+        )
+        self.text, self.report = text, report
+        self.calls: list[str] = []
+        self.failure: Exception | None = None
+
+    def script(self, text: str, *arguments: str, **_: object) -> Completed:
+        if text == survey.SCRIPT:
+            self.calls.append("survey")
+            return Completed("S", ("sh",), 0, self.text.encode(), b"")
+        self.calls.append("program")
+        assert arguments[0].endswith("/adt_probe") and "/vendor/lib64/libOpenCL.so" in arguments
+        return Completed("S", ("sh",), 0, self.report.encode(), b"")
+
+    def push(self, local: Path, remote: str, **_: object) -> int:
+        if self.failure:
+            raise self.failure
+        self.calls.append("push")
+        assert local.name == "adt_probe" and remote.startswith("/tmp-on-device/")
+        return 1
+
+
+@pytest.fixture(autouse=True)
+def places_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
+
+    @contextlib.contextmanager
+    def workspace(_device: Device, parent: str) -> Iterator[str]:
+        assert parent == f"{user_directory()}/tmp"
+        yield "/tmp-on-device"
+
+    monkeypatch.setattr(probing, "workspace", workspace)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> TargetBundle:
+    return make_bundle(tmp_path / "bundle", {opencl.PROGRAM: b"program"})
+
+
+def ask(device: FakeDevice, bundle: TargetBundle | None, *, fresh: bool = False) -> Probe:
+    return probing.probe(cast(Device, device), bundle, fresh=fresh)
+
+
+REPORT = (GOLDEN / "adt_probe_nvidia.json").read_text()
+
+
+def test_opencl_is_asked_once_per_boot(bundle: TargetBundle) -> None:
+    device = FakeDevice(ADRENO, REPORT)
+    first = ask(device, bundle)
+    assert device.calls == ["survey", "push", "program"] and first.opencl == nvidia()
+    second = ask(device, bundle)
+    assert device.calls[3:] == ["survey"] and second.opencl == first.opencl
+    ask(device, bundle, fresh=True)
+    assert device.calls[4:] == ["survey", "push", "program"]
+    device.text = ADRENO.replace("1e2d3c4b-0001", "1e2d3c4b-9999")
+    ask(device, bundle)
+    assert device.calls[7:] == ["survey", "push", "program"]  # the device was restarted
+    assert ask(device, None).opencl  # what is known needs no program
+    other = replace(bundle, manifest=replace(bundle.manifest, files={opencl.PROGRAM: replace(
+        bundle.manifest.files[opencl.PROGRAM], sha256="1" * 64)}))  # fmt: skip
+    ask(device, other)
+    assert device.calls[-1] == "program"  # another program may know more
+
+
+def test_clocks_and_temperatures_are_never_remembered(bundle: TargetBundle) -> None:
+    device = FakeDevice(ADRENO, REPORT)
+    ask(device, bundle)
+    device.text = ADRENO.replace("41300 cpu-0-0", "61300 cpu-0-0")
+    again = ask(device, bundle)
+    assert again.thermal and again.thermal.zones[0].celsius == 61.3
+
+
+def test_without_a_program_the_rest_is_there() -> None:
+    found = ask(FakeDevice(ADRENO, ro_product_cpu_abi="arm64-v8a"), None)
+    assert found.opencl is None and found.program == ""
+    assert found.missing == {
+        "opencl": "no bundle for android-arm64-v8a that brings adt_probe was built here: "
+        "adt build-target --for android-arm64-v8a"
+    }
+    assert found.android and found.android.abis == ("arm64-v8a",)
+
+
+def test_a_program_that_cannot_run_loses_only_its_part(bundle: TargetBundle) -> None:
+    device = FakeDevice(ADRENO, "not JSON")
+    assert "cannot be read" in ask(device, bundle).missing["opencl"]
+    device.failure = DeviceFull("device S is full", remedy="Remove something.")
+    assert ask(device, bundle).missing["opencl"] == "device S is full: Remove something."
+    wrong = replace(bundle, manifest=replace(bundle.manifest, platform="android-x86_64"))
+    assert "the bundle is for android-x86_64" in ask(device, wrong).missing["opencl"]
+    assert remembered("S", "1e2d3c4b-0001-4000-8000-000000000001")  # what was found
+
+
+def test_a_device_that_goes_away_is_an_error() -> None:
+    device = FakeDevice(ADRENO)
+
+    def gone(*_: object, **__: object) -> Completed:
+        raise DeviceError("gone", remedy="Plug it in.")
+
+    device.script = gone  # type: ignore[method-assign]
+    with pytest.raises(DeviceError):
+        ask(device, None)
+
+
+def test_names_from_properties_and_from_the_device_tree() -> None:
+    named = FakeDevice(
+        ADRENO,
+        ro_product_model="Phone",
+        ro_soc_manufacturer="QTI",
+        ro_soc_model="SM8450",
+        ro_board_platform="taro",
+    )
+    found = ask(named, None)
+    assert (found.model, found.soc) == ("Phone", "QTI SM8450")
+    assert ask(FakeDevice(MALI, ro_board_platform="gs201"), None).soc == "gs201"
+    board = ask(FakeDevice(BOARD), None)
+    assert (board.model, board.soc) == ("Raspberry Pi 4 Model B Rev 1.4", "brcm,bcm2711")
+    assert board.missing["android"] == "this is not Android" and board.platforms == ("linux-aarch64",)
+
+
+def test_the_gpu_is_named_by_opencl_where_the_kernel_does_not(bundle: TargetBundle) -> None:
+    assert ask(FakeDevice(BOARD, REPORT), bundle).gpu == Gpu("NVIDIA H200", "OpenCL")
+    assert ask(FakeDevice(BOARD.replace("0003", "0033"), ro_hardware_egl="powervr"), None).gpu == Gpu(
+        "powervr", "ro.hardware.egl"
+    )
+
+
+def test_an_emulators_cpu_is_not_shown_as_a_devices() -> None:
+    found = ask(FakeDevice(VIRTUAL, ro_adt_platform="linux-aarch64"), None)
+    assert found.virtual and found.cpu is None and "no CPU of its own" in found.missing["cpu"]
+
+
+# ---- remembered -------------------------------------------------------------------------------
+
+
+def test_what_is_remembered_belongs_to_one_boot_of_one_device(bundle: TargetBundle) -> None:
+    made = ask(FakeDevice(ADRENO, REPORT), bundle)
+    assert remembered("S", made.boot) == remembered("S", f"{made.boot}\n") == made
+    assert remembered("T", made.boot) is None
+    assert remembered("S", "another") is None and remembered("S", "") is None
+
+
+def test_damaged_memory_counts_as_none(bundle: TargetBundle) -> None:
+    made = ask(FakeDevice(ADRENO, REPORT), bundle)
+    (file,) = (Path(os.environ["ADT_CACHE_DIR"]) / "probes").iterdir()
+    for text in ("", "{}", file.read_text().replace('"schema_version": 1', '"schema_version": 9', 1)):
+        file.write_text(text)
+        assert remembered("S", made.boot) is None
+    remember(made)
+    assert remembered("S", made.boot) == made
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(bundle: TargetBundle) -> None:
+    Path(os.environ["ADT_CACHE_DIR"]).write_text("a file where a directory should be")
+    assert ask(FakeDevice(ADRENO, REPORT), bundle).opencl
+
+
+# ---- which bundle brings the program ----------------------------------------------------------
+
+
+def test_the_newest_fitting_bundle_brings_the_program() -> None:
+    root = Path(os.environ["ADT_CACHE_DIR"]) / "bundles"
+    assert newest_with(opencl.PROGRAM, ("linux-aarch64",)) is None
+    make_bundle(root / "without")
+    assert newest_with(opencl.PROGRAM, ("linux-aarch64",)) is None
+    old = make_bundle(root / "old", {opencl.PROGRAM: b"old"})
+    new = make_bundle(root / "new", {opencl.PROGRAM: b"new"})
+    os.utime(old.path / "bundle.json", (1, 1))
+    damaged = root / "damaged"
+    damaged.mkdir()
+    (damaged / "bundle.json").write_text("{")
+    found = newest_with(opencl.PROGRAM, ("android-arm64-v8a", "linux-aarch64"))
+    assert found and found.path == new.path
+    assert newest_with(opencl.PROGRAM, ("android-arm64-v8a",)) is None
+
+
+# ---- what compiling takes from it -------------------------------------------------------------
+
+
+def test_compiling_takes_only_what_every_cpu_has() -> None:
+    assert like(ask(FakeDevice(ADRENO), None), "AARCH64").cpu_features == (
+        "+dotprod",
+        "+fullfp16",
+        "+i8mm",
+        "+bf16",
+    )
+    mixed = re.sub(r"(processor\t: 7\n.*?)asimddp", r"\1", MALI, flags=re.DOTALL)
+    assert like(ask(FakeDevice(mixed), None), "AARCH64").cpu_features == ("+fullfp16",)
+    assert like(ask(FakeDevice(BOARD), None), "AARCH64").cpu_features == ()
+    assert like(ask(FakeDevice(ADRENO), None), "ARM").cpu_features == ()  # 32-bit code on the same device
+
+
+def test_compiling_takes_the_limits_of_the_gpu(bundle: TargetBundle) -> None:
+    found = like(ask(FakeDevice(ADRENO, REPORT), bundle), "AARCH64")
+    assert (found.gpu, found.opencl_driver, found.fp16) == ("Adreno730v2", "580.159.04", False)
+    assert found.opencl_limits["texture_spatial_limit"] == 32768
+    assert found.opencl_limits["max_num_threads"] == 1024
+    assert "image_base_address_alignment" not in found.opencl_limits  # 0: it makes no images from buffers
+    without = like(ask(FakeDevice(BOARD), None), "AARCH64")
+    assert (without.fp16, without.opencl_limits, without.opencl_extensions) == (None, {}, ())
+
+
+# ---- the page ---------------------------------------------------------------------------------
+
+
+def page(found: Probe) -> str:
+    return "\n".join(f"{name:<10} {text}".rstrip() for name, text in rows(found))
+
+
+def test_the_page_of_a_phone(bundle: TargetBundle) -> None:
+    device = FakeDevice(ADRENO, REPORT, ro_product_cpu_abi="arm64-v8a", ro_build_version_sdk="33")
+    device.facts = replace(
+        device.facts, properties={**device.facts.properties, "ro.build.version.release": "13"}
+    )
+    text = page(ask(device, replace(bundle, manifest=replace(bundle.manifest, platform="android-arm64-v8a"))))
+    assert "system     Android 13, API 33, Linux 5.10.149-android12-9, aarch64" in text
+    assert "CPU        4 × Cortex-A510, 300 to 1785 MHz, now 1171 MHz, governor walt (CPU 0, 1, 2, 3)" in text
+    assert "dot products (asimddp)" in text
+    assert "memory     7.2 GiB, 3.0 GiB available" in text
+    assert "thermal    hottest: cpu-0-0 41.3 °C, gpuss-0 38.2 °C; 2 zones read, 2 not readable" in text
+    assert "GPU        Adreno730v2 (from /sys/class/kgsl/kgsl-3d0/gpu_model)" in text
+    assert "OpenCL     libOpenCL.so (/lib/x86_64-linux-gnu/libOpenCL.so)" in text
+    assert "gpu NVIDIA H200, driver 580.159.04, 132 compute units" in text
+    assert "libnvidia-opencl.so.1: unusable: it lacks" in text
+    assert "not there: /usr/lib/libOpenCL.so" in text
+    assert "unknown  " not in text
+
+
+def test_the_page_of_a_device_that_says_little() -> None:
+    text = page(ask(FakeDevice("", ro_product_model="Thing"), None))
+    assert "device     S: Thing" in text
+    assert text.count("unknown    ") == len(ask(FakeDevice(""), None).missing) >= 6
+
+
+def test_the_page_says_why_a_device_is_not_taken(bundle: TargetBundle) -> None:
+    document = json.loads(REPORT)
+    document["candidates"][0]["platforms"][0]["devices"][0]["version"] = "OpenCL 1.1 old"
+    text = page(ask(FakeDevice(ADRENO, json.dumps(document)), bundle))
+    assert "TVM's runtime finds no device in it" in text
+    assert "NVIDIA H200: it has OpenCL 1.1 old, and TVM takes OpenCL 1.2 and later" in text

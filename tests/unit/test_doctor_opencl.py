@@ -1,0 +1,91 @@
+"""What the doctor says about OpenCL on a device, by what adt_probe reported (recorded on a server's GPU, changed)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from adt.checkup import opencl
+from adt.checkup.check import Check, Status
+from adt.device.device import DeviceFacts
+from adt.device.probe.facts import OpenclReport
+from adt.device.probe.opencl import parse_report
+
+PHONE = DeviceFacts({"ro.product.cpu.abi": "arm64-v8a"}, "aarch64", 4096)
+BOARD = DeviceFacts({}, "aarch64", 4096)
+VIRTUAL = DeviceFacts({"ro.adt.platform": "linux-aarch64"}, "aarch64", 4096)
+LISTED = "/vendor/lib64/libOpenCL.so /vendor/lib64/libOpenCL.so"
+REPORT = parse_report((Path(__file__).parents[1] / "golden/adt_probe_nvidia.json").read_text())
+TAKEN, ABSENT, UNUSABLE = REPORT.candidates
+
+
+def checks(
+    report: OpenclReport | None, facts: DeviceFacts = PHONE, listed: str = LISTED, why: str = ""
+) -> list[Check]:
+    return list(opencl.check("S", facts, listed, "libOpenCL.so\n", report, why))
+
+
+def with_device(**changes: Any) -> OpenclReport:
+    platform = TAKEN.platforms[0]
+    devices = (replace(platform.devices[0], **changes),)
+    taken = replace(TAKEN, platforms=(replace(platform, devices=devices),))
+    return replace(REPORT, candidates=(taken, ABSENT, UNUSABLE))
+
+
+def test_a_library_that_works_is_told_with_what_it_offers() -> None:
+    works, other, apps = checks(REPORT)
+    assert (works.status, works.name, works.origin) == (Status.OK, "S: OpenCL", "adt_probe on the device")
+    assert works.found == (
+        "libOpenCL.so: NVIDIA CUDA, gpu NVIDIA H200, driver 580.159.04, images up to 32768 × 32768, fp16 no"
+    )
+    assert other.name == "S: OpenCL library" and "libnvidia-opencl.so.1 unusable: it lacks" in other.found
+    assert apps.found == "apps may open libOpenCL.so"  # what is absent is not told
+    assert "no images" in checks(with_device(images=False))[0].found
+
+
+def test_a_library_that_loads_but_has_no_device_for_tvm() -> None:
+    old = checks(with_device(version="OpenCL 1.1 x"))[0]
+    assert old.status is Status.WARNING
+    assert "takes libOpenCL.so and finds no device: NVIDIA H200: it has OpenCL 1.1 x" in old.found
+    assert "--target cpu" in old.remedy
+    assert "no GPU and no CPU" in checks(with_device(kind="custom"))[0].found
+    crashed = replace(TAKEN, outcome="crashed", said="Aborted (signal 6) while loading it", platforms=())
+    broken = replace(REPORT, candidates=(crashed, ABSENT))
+    assert "finds no device: Aborted (signal 6)" in checks(broken)[0].found
+
+
+def test_a_library_that_works_but_is_not_opened_by_tvm() -> None:
+    path = "/odm/lib64/libOpenCL.so"
+    elsewhere = replace(TAKEN, library=path, tvm=False)
+    report = OpenclReport((ABSENT, elsewhere), None)
+    phone, board = checks(report)[0], checks(report, BOARD)[0]
+    assert phone.status is Status.WARNING and f"{path} would answer" in phone.found
+    assert "--target cpu" in phone.remedy
+    assert board.remedy.endswith(f"ln -s {path} /usr/local/lib/libOpenCL.so")
+
+
+def test_libraries_of_which_none_opens() -> None:
+    refused = replace(UNUSABLE, outcome="not-loaded", said="is not accessible for the namespace")
+    none, told, _ = checks(OpenclReport((refused, ABSENT), None))
+    assert none.status is Status.WARNING and "opens none of the libraries that are there" in none.found
+    assert "not accessible for the namespace" in told.found
+
+
+def test_nothing_there() -> None:
+    report = OpenclReport((ABSENT,), None)
+    (phone,) = checks(report, listed="")
+    assert phone.status is Status.WARNING and phone.origin == "adt_probe on the device"
+    (virtual,) = checks(report, VIRTUAL, "")
+    assert virtual.status is Status.OK
+    assert checks(None, listed="")[0].origin == "files on the device"
+
+
+def test_libraries_that_were_not_tried_are_listed_by_name() -> None:
+    listed = checks(None, why="no bundle was built here")[0]
+    assert listed.status is Status.OK and listed.origin == "files on the device"
+    assert listed.found == "/vendor/lib64/libOpenCL.so; loading was not tried: no bundle was built here"
+
+
+def test_a_library_with_another_name_counts_when_it_answers() -> None:
+    assert checks(REPORT, listed="")[0].status is Status.OK

@@ -1,0 +1,32 @@
+"""What a device is made of."""
+
+from __future__ import annotations
+
+from adt.config.load import load_settings
+from adt.device import selection
+from adt.device.device import Device
+from adt.device.probe import opencl, probing
+from adt.device.probe.facts import Probe
+from adt.target.built import newest_with
+
+
+def probe(*, serial: str | None = None, fresh: bool = False) -> Probe:
+    """Look at a device: CPU clusters, memory, temperatures, GPU, and what OpenCL offers.
+
+    The last part needs a bundle for the device that was built here, and is
+    remembered until the device restarts; nothing is left on the device.
+
+    Args:
+        fresh: ask for OpenCL again.
+
+    Raises:
+        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :mod:`adt.errors`. A part that
+            cannot be read does not raise: it is None, and ``probe.missing`` says why.
+    """
+    settings = load_settings({"device.serial": serial}).settings
+    return probe_device(selection.select(settings.device.serial or None), fresh=fresh)
+
+
+def probe_device(device: Device, *, fresh: bool = False) -> Probe:
+    """As :func:`probe`, for a device that was chosen already."""
+    return probing.probe(device, newest_with(opencl.PROGRAM, device.facts.platforms), fresh=fresh)
