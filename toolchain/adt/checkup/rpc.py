@@ -1,34 +1,29 @@
-"""The ports of TVM's RPC: which are free, who holds the others, and what the tracker knows."""
+"""TVM's RPC: which ports are free, who holds the others, what the tracker knows, and adt's own servers."""
 
 from __future__ import annotations
 
 import errno
-import json
 import socket
-import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
 
 from adt.checkup import sockets
 from adt.checkup.check import Area, Check, Question, Status
 from adt.checkup.sockets import Listener
-from adt.device.deadline import Deadline
-from adt.errors import AdtError, DeviceError
+from adt.errors import AdtError
+from adt.rpc import server, tracker, wire
+from adt.rpc.server import ServerStatus
+from adt.rpc.tracker import TrackerInfo
+from adt.rpc.wire import Summary
 
-PORTS = range(9190, 9200)
+PORTS = tracker.PORTS
 """Where TVM's tracker and servers listen unless they are told otherwise."""
-TRACKER_MAGIC = 0x2F271
-"""First word of a tracker's protocol, from each side."""
-SUMMARY = 6
-"""The request for what the tracker knows."""
 SECONDS = 2.0
 """Budget for asking what listens on one port."""
-MAX_ANSWER = 1 << 20
-PACKAGES = ("tornado", "psutil", "cloudpickle")
-"""What TVM's tracker and server import and its wheel does not ask for."""
+PACKAGES = ("psutil", "cloudpickle")
+"""What TVM's own programs and its tuner import and its wheel does not ask for; adt's tracker does not."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +37,8 @@ class Port:
     """Where it listens; empty when that cannot be seen."""
     exposed: bool
     """Other machines can reach it."""
-    tracker: Mapping[str, Any] | None
-    """A tracker's summary; None when something else listens."""
+    tracker: Summary | None
+    """What a tracker says of itself; None when something else listens."""
 
 
 def taken(port: int) -> bool:
@@ -59,34 +54,12 @@ def taken(port: int) -> bool:
     return False
 
 
-def tracker_summary(port: int) -> Mapping[str, Any] | None:
+def ask(port: int) -> Summary | None:
     """What the tracker on *port* says of its servers; None when it is no tracker or does not answer."""
-    deadline = Deadline(SECONDS, f"asking what listens on port {port}")
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=deadline.remaining()) as sock:
-            sock.sendall(struct.pack("<i", TRACKER_MAGIC))
-            if struct.unpack("<i", _exactly(sock, 4, deadline))[0] != TRACKER_MAGIC:
-                return None
-            question = json.dumps([SUMMARY]).encode()
-            sock.sendall(struct.pack("<i", len(question)) + question)
-            (length,) = struct.unpack("<i", _exactly(sock, 4, deadline))
-            if not 0 < length <= MAX_ANSWER:
-                return None
-            code, summary = json.loads(_exactly(sock, length, deadline))
-    except (OSError, AdtError, ValueError, TypeError):
+        return wire.summary(f"127.0.0.1:{port}", seconds=SECONDS)
+    except AdtError:
         return None
-    return summary if code == 0 and isinstance(summary, dict) else None
-
-
-def _exactly(sock: socket.socket, count: int, deadline: Deadline) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        sock.settimeout(deadline.remaining())
-        more = sock.recv(count - len(data))
-        if not more:
-            raise DeviceError("the other side hung up", remedy="")
-        data += more
-    return bytes(data)
 
 
 def look() -> list[Port]:
@@ -95,7 +68,7 @@ def look() -> list[Port]:
     if not numbers:
         return []
     with ThreadPoolExecutor(len(numbers)) as askers:
-        summaries = list(askers.map(tracker_summary, numbers))
+        summaries = list(askers.map(ask, numbers))
     heard = sockets.listeners(numbers)
     return [
         _described(number, summary, [one for one in heard if one.port == number])
@@ -103,7 +76,7 @@ def look() -> list[Port]:
     ]
 
 
-def _described(number: int, summary: Mapping[str, Any] | None, here: Sequence[Listener]) -> Port:
+def _described(number: int, summary: Summary | None, here: Sequence[Listener]) -> Port:
     exposed = [one for one in here if not one.loopback]
     shown = next(iter([*exposed, *here]), None)
     if shown is None:
@@ -125,11 +98,7 @@ def check_ports(found: Sequence[Port]) -> Iterator[Check]:
             f"{free} of {len(PORTS)} free; no tracker, but something listens on {held}",
             f"{span} on 127.0.0.1",
             "End what is no longer needed there"
-            + (
-                "."
-                if free
-                else ", or give tracker and servers other ports (a tracker above 9199 needs --port-end)."
-            ),
+            + ("." if free else ", or give tracker and servers other ports (--port, --port-end)."),
         )
     else:
         yield Check(Area.RPC, "ports", Status.OK, f"{free} of {len(PORTS)} free", f"{span} on 127.0.0.1")
@@ -150,49 +119,76 @@ def _exposed(port: Port) -> Check:
         Status.WARNING,
         f"listens on {port.address}: whoever reaches this machine can run code through TVM's RPC",
         port.holder,
-        "Start it with --host 127.0.0.1",
+        "Start it without --expose (adt's), or with --host 127.0.0.1 (TVM's)",
     )
 
 
 def check_tracker(port: Port) -> Check:
     """Say what a tracker knows: the servers that registered, by key, and how many are free."""
-    summary = port.tracker or {}
-    queues = {str(key): row for key, row in dict(summary.get("queue_info") or {}).items()}
-    servers = [row for row in summary.get("server_info") or () if isinstance(row, dict)]
+    summary = port.tracker
     name, origin = f"tracker on {port.number}", port.holder
-    if not servers:
+    if summary is None or not summary.servers:
         return Check(
             Area.RPC,
             name,
             Status.WARNING,
             "runs, but no server has registered with it",
             origin,
-            "Look at the server's own output: it must name this tracker's port, and reach it from the device "
-            f"through `adb reverse tcp:{port.number} tcp:{port.number}`.",
+            "adt rpc start --serial S --key K starts one. For a server of your own look at its output: it "
+            "must name this tracker's port, and reach it from the device through `adb reverse "
+            f"tcp:{port.number} tcp:{port.number}`.",
         )
-    rows = [f"{key}: {row.get('free')} free, {row.get('pending')} waiting" for key, row in queues.items()]
-    found = f"registered: {'; '.join(rows) or len(servers)}"
-    return Check(Area.RPC, name, Status.OK, found, origin)
+    rows = [f"{one.key}: {one.free} of {one.total} free, {one.pending} waiting" for one in summary.queues]
+    return Check(Area.RPC, name, Status.OK, f"registered: {'; '.join(rows) or len(summary.servers)}", origin)
+
+
+def check_own_tracker(found: TrackerInfo) -> Iterator[Check]:
+    """Judge the tracker that adt started; nothing when it started none, or all is well."""
+    if found.address and not found.running:
+        yield Check(
+            Area.RPC,
+            "adt's tracker",
+            Status.WARNING,
+            f"on {found.address}: {found.error}",
+            str(found.log or ""),
+            "adt tracker start",
+        )
+
+
+def check_server(one: ServerStatus) -> Check:
+    """Judge a server that adt started and that nobody stopped."""
+    name = f"server on {one.serial}"
+    if one.state == "ready":
+        again = f"; started again {one.restarts} times, last because {one.last_error}" if one.restarts else ""
+        return Check(Area.RPC, name, Status.OK, f"{one.key} on {one.address}{again}", str(one.log))
+    remedy = {
+        "waiting": f"Connect the device again: adb -s {one.serial} get-state; the server then comes back.",
+        "lost": f"adt rpc stop --serial {one.serial}",
+        "failed": f"Look at {one.log}; then adt rpc start --serial {one.serial} --key {one.key}",
+    }.get(one.state, "Wait a moment: adt rpc status")
+    return Check(Area.RPC, name, Status.WARNING, f"{one.state}: {one.last_error}", str(one.log), remedy)
 
 
 def check_packages(missing: Sequence[str]) -> Check:
-    """Judge whether TVM's Python tracker and server can start."""
+    """Judge whether TVM's own Python programs can start."""
     if missing:
         return Check(
             Area.RPC,
             "Python packages",
             Status.WARNING,
-            f"{', '.join(missing)} not installed; TVM's tracker needs it",
+            f"{', '.join(missing)} not installed; TVM's own rpc_server and its tuner need it",
             remedy=f"pip install {' '.join(missing)}",
         )
     return Check(Area.RPC, "Python packages", Status.OK, f"{', '.join(PACKAGES)} are installed")
 
 
 def questions() -> Iterator[Question]:
-    """Packages, then ports."""
+    """Packages, then ports, then what adt started."""
 
     def packages() -> Iterator[Check]:
         yield check_packages([name for name in PACKAGES if find_spec(name) is None])
 
     yield Question(Area.RPC, "Python packages", packages)
     yield Question(Area.RPC, "ports", lambda: check_ports(look()))
+    yield Question(Area.RPC, "adt's tracker", lambda: check_own_tracker(tracker.status()))
+    yield Question(Area.RPC, "servers", lambda: map(check_server, server.statuses()))

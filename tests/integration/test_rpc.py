@@ -1,0 +1,683 @@
+"""The flows of TVM's tutorials, over our tracker and servers on virtual devices; and everything that goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from device_fixtures import Rack, child, entries, processes, rack, wait_for  # noqa: F401
+from programs import ADT, adt_json
+from programs import adt as run_adt
+
+import adt
+from adt.checkup import sockets
+from adt.device import adb, selection
+from adt.device.deploy import user_directory
+from adt.device.device import Device
+from adt.device.virtual import emulator
+from adt.errors import AdtError, NoDevice, RpcError, TrackerError
+from adt.host import identity
+from adt.host.process import run
+from adt.model.link import linker_for
+from adt.rpc import cleaning, links, server, session, state, wire
+from adt.rpc.server import ServerStatus
+from adt.target.bundle import TargetBundle
+from adt.target.platforms import platform_named
+
+LENGTH = 1024
+SPAN = 12
+
+
+def free_span() -> int:
+    """The first of SPAN ports in a row that nothing listens on just now."""
+    for _ in range(100):
+        first = random.randrange(20000, 32000)
+        with contextlib.ExitStack() as plugs, contextlib.suppress(OSError):
+            for port in range(first, first + SPAN):
+                plugs.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
+    raise AssertionError("no free ports")
+
+
+@pytest.fixture(scope="module")
+def bundle() -> TargetBundle:
+    return adt.build_target(platform="linux-aarch64").bundle
+
+
+@pytest.fixture(scope="module")
+def library(bundle: TargetBundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``add_one``, compiled for aarch64 and linked as adt links models."""
+    import tvm
+    from tvm import te
+
+    a = te.placeholder((LENGTH,), "float32", name="A")
+    b = te.compute((LENGTH,), lambda i: a[i] + 1.0, name="B")
+    function = te.create_prim_func([a, b]).with_attr("global_symbol", "add_one")
+    platform = platform_named("linux-aarch64")
+    target = tvm.target.Target({"kind": "llvm", "mtriple": platform.llvm_triple(28)})
+    built = tvm.compile(tvm.IRModule({"add_one": function}), target=target)
+    linker = linker_for(platform, ndk=None, api_level=28, bundle=bundle)
+
+    def link(output: str, objects: list[str], **_: Any) -> None:
+        linker.link(Path(output), objects)
+
+    link.output_format = "so"  # type: ignore[attr-defined]
+    path = tmp_path_factory.mktemp("lib") / "add_one.so"
+    built.export_library(str(path), fcompile=link)
+    return path
+
+
+@dataclass(frozen=True)
+class Site:
+    """Two devices and ports of our own."""
+
+    one: Device
+    two: Device
+    bundle: Path
+
+    def start(self, device: Device, key: str = "phone", **options: Any) -> server.RpcServer:
+        return adt.rpc_start(serial=device.serial, key=key, bundle=self.bundle, **options)
+
+
+@pytest.fixture(scope="module")
+def racked(rack: Rack, bundle: TargetBundle) -> Iterator[Site]:  # noqa: F811
+    ports, tracker_ports = free_span(), free_span()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ADT_RPC_PORT", str(ports))
+        patch.setenv("ADT_RPC_PORT_END", str(ports + SPAN - 1))
+        patch.setenv("ADT_RPC_TRACKER_PORT", str(tracker_ports))
+        patch.setenv("ADT_RPC_TRACKER_PORT_END", str(tracker_ports + SPAN - 1))
+        yield Site(rack.start("one"), rack.start("two"), bundle.path)
+
+
+def ours() -> list[str]:
+    """Processes of this machine that belong to RPC, by what they were started with."""
+    found = []
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            line = (process / "cmdline").read_bytes() if process.name.isdigit() else b""
+            if str(state.rpc_directory()).encode() in line:
+                found.append(f"{process.name}: {line.decode()}")
+    return found
+
+
+def there(device: Device) -> list[str]:
+    """Servers, their guardians and directories on a device."""
+    running = [row for row in processes(device) if "tvm_rpc" in row or "guardian" in row]
+    return running + entries(device, f"{user_directory()}/rpc")
+
+
+@pytest.fixture
+def site(racked: Site) -> Iterator[Site]:
+    """What a test starts is stopped as a user would, and then nothing may be left."""
+    yield racked
+    adt.rpc_stop(everything=True)
+    adt.tracker_stop()
+    assert ours() == []
+    for device in (racked.one, racked.two):
+        assert there(device) == []
+        assert links.forwards(device.serial) == {}
+        assert links.reverses(device.serial) == {}
+    left = [path.name for path in state.rpc_directory().rglob("*") if path.is_file()]
+    assert [name for name in left if not name.endswith(".lock")] == []
+
+
+def add_one(remote: Any, library: Path) -> float:
+    """Upload, load, run, compare and time; returns seconds, which mean nothing under emulation."""
+    import tvm
+
+    remote.upload(str(library))
+    module = remote.load_module(library.name)
+    device = remote.cpu(0)
+    data = np.random.default_rng(0).random(LENGTH, dtype=np.float32)
+    a = tvm.runtime.tensor(data, device)
+    b = tvm.runtime.tensor(np.zeros(LENGTH, np.float32), device)
+    module["add_one"](a, b)
+    np.testing.assert_array_equal(b.numpy(), data + 1)
+    return float(module.time_evaluator("add_one", device, number=3, repeat=2)(a, b).mean)
+
+
+def status_of(device: Device) -> ServerStatus:
+    return next(one for one in adt.rpc_status().servers if one.serial == device.serial)
+
+
+def is_ready(device: Device, *, restarts: int) -> Callable[[], bool]:
+    def ask() -> bool:
+        found = status_of(device)
+        return (found.state, found.restarts) == ("ready", restarts)
+
+    return ask
+
+
+# the tutorials' flows -----------------------------------------------------------------------------
+
+
+def test_add_one_over_tracker_and_server(site: Site, library: Path) -> None:
+    done = run_adt("rpc", "start", "--serial", site.one.serial, "--key", "phone", "--bundle", site.bundle)
+    assert done.returncode == 0, done.stderr
+    words = dict(word.split("=") for word in done.stdout.removeprefix("ready: ").split())
+    assert words["key"] == "phone" and words["serial"] == site.one.serial
+    assert wire.summary(words["tracker"]).queue("phone") == wire.Queue("phone", 1, 1, 0)
+    with adt.rpc_session(key="phone", timeout=120) as remote:
+        assert add_one(remote, library) > 0
+        during = adt_json("rpc", "status")
+        assert during["tracker"]["queues"] == [{"key": "phone", "total": 1, "free": 0, "pending": 0}]
+        assert [(one["serial"], one["state"]) for one in during["servers"]] == [(site.one.serial, "ready")]
+    wait_for(lambda: wire.summary(words["tracker"]).queue("phone").free == 1, "the device is free again")
+    with adt.rpc_session(key="phone", tracker=words["tracker"]) as remote:
+        assert add_one(remote, library) > 0
+    table = run_adt("rpc", "status").stdout
+    assert "key    total  free  pending" in table and "phone  1" in table
+
+
+def test_add_one_over_a_direct_connection(site: Site, library: Path) -> None:
+    started = site.start(site.one, use_tracker=False)
+    assert started.tracker == "" and not adt.tracker_status().running
+    with adt.rpc_session(key="phone", address=started.address) as remote:
+        assert add_one(remote, library) > 0
+    with pytest.raises(RpcError, match="does not take a client with the key"):
+        adt.rpc_session(key="wrong-key", address=started.address).__enter__()
+
+
+def test_two_devices_under_one_key_serve_in_parallel(site: Site, library: Path) -> None:
+    started = [site.start(site.one), site.start(site.two)]
+    assert len({one.port for one in started}) == 2 and len({one.tracker for one in started}) == 1
+    assert adt.rpc_status().tracker.summary.queue("phone") == wire.Queue("phone", 2, 2, 0)
+    both, failures = threading.Barrier(2, timeout=60), []
+
+    def work() -> None:
+        try:
+            with adt.rpc_session(key="phone", timeout=120) as remote:
+                both.wait()  # only reached by two when both have a device at the same time
+                add_one(remote, library)
+                both.wait()
+        except BaseException as why:
+            failures.append(why)
+            both.abort()
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert failures == []
+
+
+def test_what_runs_already_stays(site: Site) -> None:
+    first = adt_json("tracker", "start")
+    assert not first["already"]
+    again = adt_json("tracker", "start")
+    assert again["already"] and (again["pid"], again["address"]) == (first["pid"], first["address"])
+    one = site.start(site.one)
+    assert one.tracker == first["address"]
+    two = site.start(site.one)
+    assert two.already and (two.pid, two.address) == (one.pid, one.address)
+    other = site.start(site.one, key="tablet")
+    assert not other.already and other.pid != one.pid
+    assert [queue.key for queue in wire.summary(other.tracker).queues] == ["tablet"]
+
+
+# faults -------------------------------------------------------------------------------------------
+
+
+def test_a_killed_server_comes_back_and_says_why_it_died(site: Site, library: Path) -> None:
+    site.start(site.one)
+    site.one.shell(["kill", "-9", str(status_of(site.one).device_pid)])
+    wait_for(is_ready(site.one, restarts=1), "it was started again", 60)
+    assert "SIGKILL" in status_of(site.one).last_error
+    assert len([row for row in there(site.one) if "tvm_rpc server" in row and "qemu" not in row]) <= 2
+    with adt.rpc_session(key="phone") as remote:
+        add_one(remote, library)
+
+
+def test_a_server_that_dies_in_a_session_is_an_error_that_says_so(site: Site, library: Path) -> None:
+    site.start(site.one)
+    with (
+        pytest.raises(RpcError, match=r"ended during the session: .*SIGKILL"),
+        adt.rpc_session(key="phone") as remote,
+    ):
+        add_one(remote, library)
+        kill_servers(site.one)
+        add_one(remote, library)
+    wait_for(is_ready(site.one, restarts=1), "it was started again", 60)
+    with adt.rpc_session(key="phone") as remote:
+        add_one(remote, library)
+
+
+def kill_servers(device: Device) -> None:
+    """Kill tvm_rpc with everything that it has forked."""
+    device.script(
+        'for p in /proc/[0-9]*; do case $(tr "\\0" " " <$p/cmdline 2>/dev/null) in '
+        '*"bin/tvm_rpc server"*"--work-dir"*) case $(tr "\\0" " " <$p/cmdline) in *guardian*) ;; '
+        "*) kill -9 ${p#/proc/};; esac;; esac; done",
+        check=False,
+    )
+
+
+def test_the_time_limit_of_a_session_is_named(site: Site, library: Path) -> None:
+    site.start(site.one)
+    with (
+        pytest.raises(RpcError, match="time limit of 2 s"),
+        adt.rpc_session(key="phone", timeout=2) as remote,
+    ):
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            add_one(remote, library)
+
+
+def test_an_error_of_the_program_in_a_session_is_its_own(site: Site) -> None:
+    site.start(site.one)
+    with pytest.raises(ValueError, match="mine"), adt.rpc_session(key="phone"):
+        raise ValueError("mine")
+    with pytest.raises(Exception, match=r"nothing\.so") as caught, adt.rpc_session(key="phone") as remote:
+        remote.load_module("nothing.so")
+    assert not isinstance(caught.value, RpcError)
+
+
+def test_stop_removes_what_a_killed_watchdog_left(site: Site) -> None:
+    started = site.start(site.one)
+    os.kill(started.pid, signal.SIGKILL)
+    wait_for(lambda: identity.start_time(started.pid) is None, "the watchdog is gone")
+    assert status_of(site.one).state == "lost"
+    assert started.port in links.forwards(site.one.serial)
+    assert adt.rpc_stop(serial=site.one.serial) == (site.one.serial,)
+    assert adt.rpc_stop(serial=site.one.serial) == ()
+    # the fixture looks for what is left
+
+
+def test_stop_works_through_the_adb_server_of_the_start(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = site.start(site.one)
+    os.kill(started.pid, signal.SIGKILL)
+    with monkeypatch.context() as patch:
+        with socket.create_server(("127.0.0.1", 0)) as plug:
+            patch.setenv("ANDROID_ADB_SERVER_PORT", str(plug.getsockname()[1]))
+        adt.rpc_stop(serial=site.one.serial)
+        assert not adb.server_listens()
+    assert links.forwards(site.one.serial) == {}
+
+
+def test_a_device_that_goes_is_waited_for(site: Site, rack: Rack, library: Path) -> None:  # noqa: F811
+    site.start(site.one)
+    info = rack.kill("one")
+    wait_for(lambda: status_of(site.one).state == "waiting", "status says that it is gone", 30)
+    assert status_of(site.one).last_error
+    with pytest.raises(TrackerError, match="no device with the key phone; no device has registered"):
+        adt.rpc_session(key="phone", wait=1).__enter__()
+    rack.boot("one", port=info.port)
+    wait_for(lambda: status_of(site.one).state == "ready", "it serves again", 90)
+    with adt.rpc_session(key="phone") as remote:
+        add_one(remote, library)
+    selection.select(site.one.serial)
+
+
+def test_ports_that_somebody_removed_come_back(site: Site, library: Path) -> None:
+    started = site.start(site.one)
+    (reverse,) = links.reverses(site.one.serial)
+    adb_program = adb.find_adb().path
+    for verb in ("forward", "reverse"):
+        run([adb_program, "-s", site.one.serial, verb, "--remove-all"])
+    wait_for(lambda: started.port in links.forwards(site.one.serial), "the forward is there again", 30)
+    wait_for(lambda: reverse in links.reverses(site.one.serial), "the reverse is there again", 30)
+    with adt.rpc_session(key="phone") as remote:
+        add_one(remote, library)
+    assert status_of(site.one).restarts == 0
+
+
+def test_a_registered_device_without_its_forward_is_unreachable(site: Site) -> None:
+    started = site.start(site.one)
+    os.kill(started.pid, signal.SIGSTOP)  # so that it cannot mend
+    try:
+        links.remove_forward(site.one.serial, started.port)
+        with pytest.raises(RpcError, match="cannot be reached there") as caught:
+            adt.rpc_session(key="phone").__enter__()
+        assert f"adt rpc start --serial {site.one.serial}" in caught.value.remedy
+    finally:
+        os.kill(started.pid, signal.SIGCONT)
+
+
+def test_a_taken_port_is_passed_over(site: Site) -> None:
+    first = int(os.environ["ADT_RPC_PORT"])
+    with socket.create_server(("127.0.0.1", first)):
+        assert site.start(site.one).port == first + 1
+        assert site.start(site.two).port == first + 2
+        with pytest.raises(RpcError, match="no port is free") as caught:
+            site.start(site.one, key="other", port=first, port_end=first)
+    assert "adt rpc start" in caught.value.remedy or "--port" in caught.value.remedy
+    assert [one.serial for one in adt.rpc_status().servers] == [site.two.serial]
+
+
+def test_a_port_taken_on_the_device_is_passed_over(site: Site) -> None:
+    first = int(os.environ["ADT_RPC_PORT"])
+    with site.one.start(["nc", "-l", "-s", "127.0.0.1", "-p", str(first)], keep_stdin=True) as listener:
+        threading.Thread(target=lambda: list(listener.output()), daemon=True).start()
+        wanted = f":{first:04X}"
+        wait_for(lambda: wanted in site.one.shell(["cat", "/proc/net/tcp"]).out, "it listens")
+        assert site.start(site.one).port == first + 1
+        assert list(links.forwards(site.one.serial)) == [first + 1]
+
+
+def test_taken_tracker_ports(site: Site) -> None:
+    first = int(os.environ["ADT_RPC_TRACKER_PORT"])
+    with socket.create_server(("127.0.0.1", first)):
+        with pytest.raises(TrackerError, match=f"port {first} is in use"):
+            adt.tracker_start(port=first, port_end=first)
+        assert adt.tracker_start().address == f"127.0.0.1:{first + 1}"
+
+
+def test_garbage_and_half_frames_do_not_stop_the_tracker(site: Site) -> None:
+    started = site.start(site.one)
+    address = wire.parse_address(started.tracker)
+    magic = struct.pack("<i", wire.MAGIC)
+    rng = random.Random(7)
+    held = []
+    for piece in (
+        b"\x00",
+        b"GET / HTTP/1.1\r\n\r\n",
+        magic[:2],
+        magic + struct.pack("<i", -1),
+        magic + struct.pack("<i", 1 << 30),
+        magic + struct.pack("<i", 100) + b"[6",
+        magic + struct.pack("<i", 4) + b"\xff\xfe\xfd\xfc",
+        magic + struct.pack("<i", 2) + b"{}",
+        magic + struct.pack("<i", 4) + b"[99]",
+        *(rng.randbytes(rng.randrange(1, 5000)) for _ in range(40)),
+    ):
+        sock = socket.create_connection(address, timeout=5)
+        sock.sendall(piece[:4])
+        time.sleep(0.01)  # as frames of their own
+        with contextlib.suppress(OSError):
+            sock.sendall(piece[4:])
+        held.append(sock)  # half of them stay open
+        if len(held) % 2:
+            sock.close()
+    assert wire.summary(started.tracker).queue("phone") == wire.Queue("phone", 1, 1, 0)
+    with adt.rpc_session(key="phone") as remote:
+        assert remote.cpu(0) is not None
+    for sock in held:
+        sock.close()
+
+
+def test_a_session_without_a_tracker_or_with_an_unknown_key(site: Site) -> None:
+    with pytest.raises(TrackerError, match="no tracker runs") as caught:
+        adt.rpc_session(key="phone").__enter__()
+    assert "adt rpc start" in caught.value.remedy
+    started = site.start(site.one, key="tablet")
+    with pytest.raises(TrackerError, match="no device with the key phone; it has tablet"):
+        adt.rpc_session(key="phone").__enter__()
+    with (
+        adt.rpc_session(key="tablet"),
+        pytest.raises(TrackerError, match="no device with the key tablet bec"),
+    ):
+        adt.rpc_session(key="tablet", wait=2).__enter__()
+    adt.tracker_stop()
+    with pytest.raises(TrackerError, match="no tracker runs at"):
+        adt.rpc_session(key="tablet", tracker=started.tracker).__enter__()
+
+
+def test_a_tracker_that_was_killed_can_be_started_again(site: Site, library: Path) -> None:
+    started = site.start(site.one)
+    tracker = adt.tracker_status()
+    os.kill(tracker.pid, signal.SIGKILL)
+    wait_for(lambda: not adt.tracker_status().running, "it is gone")
+    assert "died" in adt.tracker_status().error
+    assert adt.tracker_start(port=wire.parse_address(started.tracker)[1]).address == started.tracker
+    wait_for(lambda: wire.summary(started.tracker).queue("phone").free == 1, "the server registers again", 60)
+    with adt.rpc_session(key="phone") as remote:
+        add_one(remote, library)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("moment", [0.4, 0.9, 1.4])
+def test_a_start_that_is_ended_early_leaves_nothing(site: Site, number: int, moment: float) -> None:
+    adt.tracker_start()
+    words = ["rpc", "start", "--serial", site.one.serial, "--bundle", site.bundle]
+    starter = subprocess.Popen([ADT, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(moment)
+    starter.send_signal(number)
+    starter.wait(30)
+    if any(one.state == "ready" for one in adt.rpc_status().servers):
+        return  # it was done before; the fixture stops it
+    wait_for(lambda: [row for row in ours() if "watchdog" in row] == [], "the watchdog is gone", 30)
+    wait_for(lambda: there(site.one) == [], "nothing is on the device", 30)
+    assert links.forwards(site.one.serial) == {} and links.reverses(site.one.serial) == {}
+    assert adt.rpc_status().servers == ()
+
+
+def test_a_bundle_that_does_not_start_gives_its_last_words(site: Site, tmp_path: Path) -> None:
+    site.start(site.one)
+    deployment = state.read_server(state.server_home(site.one.serial)).deployment
+    adt.rpc_stop(everything=True)
+    program = f"{deployment}/bin/tvm_rpc"
+    script = f'real=$(readlink -f {program}) && rm {program} && printf "#!/bin/sh\\n%s\\n" "$1" >{program}'
+    site.one.script(
+        f'real=$(readlink {program}); {script}; chmod 755 {program}; ln -s "$real" {program}.real',
+        "echo CANNOT LINK EXECUTABLE >&2; exit 1",
+    )
+    try:
+        device = selection.select(site.one.serial)
+        from adt.device.deploy import Deployment
+
+        broken = Deployment(device.serial, "bundle", deployment.rpartition("/")[2], user_directory())
+        with pytest.raises(RpcError, match=r"did not start: tvm_rpc ended with exit code 1: CANNOT LINK"):
+            server.start(device, broken, key="phone")
+        assert adt.rpc_status().servers == ()
+    finally:
+        site.one.script(f"mv -f {program}.real {program}")
+
+
+def test_nothing_listens_on_any_address_but_the_loopback(site: Site) -> None:
+    site.start(site.one)
+    site.start(site.two)
+    pids = {int(row.partition(":")[0]) for row in ours()}
+    assert len(pids) == 3, "a tracker and two watchdogs"
+    inodes = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                inodes.add(str(link.readlink()))
+    everything = [
+        one
+        for name in ("tcp", "tcp6")
+        for one in sockets.parse_listeners(Path(f"/proc/net/{name}").read_text())
+    ]
+    mine = [one for one in everything if f"socket:[{one.inode}]" in inodes]
+    assert len(mine) == 1, "the tracker's own"
+    carried = {port for device in (site.one, site.two) for port in links.forwards(device.serial)}
+    assert len(carried) == 2
+    mine += [one for one in everything if one.port in carried]
+    assert len(mine) == 3 and all(one.loopback for one in mine)
+    for device in (site.one, site.two):
+        heard = sockets.parse_listeners(device.shell(["cat", "/proc/net/tcp"]).out)
+        assert heard and all(one.loopback for one in heard)
+
+
+def test_what_scripts_read(site: Site) -> None:
+    done = run_adt("rpc", "status", "--json")
+    assert done.returncode == 0
+    document = json.loads(done.stdout)
+    assert document["schema"] == "adt.rpc-status" and document["servers"] == []
+    assert not document["tracker"]["running"]
+    assert adt_json("rpc", "stop", "--all")["stopped"] == []
+    assert adt_json("tracker", "stop")["stopped"] is False
+    serve = adt_json("rpc", "serve", "--board", "pi@board", "--key", "rpi", "--bundle", site.bundle)
+    copy, start = serve["commands"]
+    assert copy.startswith("scp -r ") and "pi@board" in copy
+    assert "--host=127.0.0.1" in start and " -R " in start and not serve["exposed"]
+    with pytest.raises(NoDevice):
+        adt.rpc_start(serial="nobody", bundle=site.bundle)
+    with child("import adt, sys; print(adt.rpc_status().servers)") as process:
+        assert process.communicate(timeout=60)[0].strip() == "()"
+
+
+# at scale -----------------------------------------------------------------------------------------
+
+
+def test_ten_devices_at_once(site: Site, rack: Rack, library: Path) -> None:  # noqa: F811
+    """Ten servers registered under one key and ten sessions at the same time."""
+    names = [f"rack{number}" for number in range(8)]
+    devices = [site.one, site.two, *(rack.start(name) for name in names)]
+    try:
+        with ThreadPoolExecutor(len(devices)) as pool:
+            started = list(pool.map(lambda device: site.start(device, key="rack"), devices))
+            assert len({one.port for one in started}) == len({one.serial for one in started}) == 10
+            assert wire.summary(started[0].tracker).queue("rack") == wire.Queue("rack", 10, 10, 0)
+            together = threading.Barrier(10, timeout=240)
+
+            def work(_: Device) -> None:
+                with adt.rpc_session(key="rack", timeout=300) as remote:
+                    together.wait()  # passed only when all ten have a device
+                    add_one(remote, library)
+
+            list(pool.map(work, devices))
+        assert [(one.state, one.restarts) for one in adt.rpc_status().servers] == [("ready", 0)] * 10
+        assert set(adt.rpc_stop(everything=True)) == {device.serial for device in devices}
+        for device in devices:
+            assert there(device) == []
+    finally:
+        adt.rpc_stop(everything=True)
+        for name in names:
+            rack.stop(name)
+
+
+SESSION = """
+import sys
+import adt
+with adt.rpc_session(key="phone", timeout=60) as remote:
+    print("open", flush=True)
+    while True:
+        remote.upload(bytearray(100_000), "data")
+        remote.cpu(0).sync()
+        remote.remove("data")
+"""
+
+
+@pytest.mark.parametrize(
+    "kills", [6, pytest.param(100, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
+)
+def test_kills_at_random_moments_of_sessions(site: Site, library: Path, kills: int) -> None:
+    """Whoever is killed, and whenever: the next session works, and in the end nothing is left (the fixture counts)."""
+    rng = random.Random(20261121)
+    address = site.start(site.one).tracker
+    victims = ("client", "server", "watchdog", "guardian")
+    for victim in [*victims, *rng.choices(victims, k=kills - len(victims))]:
+        with child(SESSION) as client:
+            assert client.stdout is not None and client.stdout.readline() == "open\n"
+            time.sleep(rng.random())
+            found = status_of(site.one)
+            if victim == "client":
+                client.kill()
+            elif victim == "watchdog":
+                os.kill(found.pid, signal.SIGKILL)
+            elif victim == "server":
+                site.one.shell(["kill", "-9", str(found.device_pid)])
+            else:
+                record = state.read_server(state.server_home(site.one.serial))
+                assert record is not None
+                site.one.shell(["kill", "-9", str(record.there.pids[0])])
+            if victim == "guardian":  # nobody notices, and what it guarded goes on
+                client.kill()
+            client.wait(90)
+        if victim == "watchdog":
+            site.start(site.one)
+        wait_for(lambda: wire.summary(address).queue("phone").free == 1, f"ready after {victim}", 90)
+        with adt.rpc_session(key="phone") as remote:
+            add_one(remote, library)
+        left = there(site.one)
+        assert len([name for name in left if "-adt" in name and "/" not in name]) == 1, left
+    assert status_of(site.one).state == "ready"
+
+
+# a device that misbehaves ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def faulty(site: Site) -> Iterator[Callable[[str], None]]:
+    """Let the first device misbehave; it does no more before the fixture of the site counts what is left."""
+    yield lambda fault: emulator.set_faults("one", [fault])
+    emulator.set_faults("one", [])
+    settle(site.one)
+
+
+def settle(device: Device) -> None:
+    """Wait for a device whose link is cut and made anew."""
+    time.sleep(0.5)
+    wait_for(lambda: cleaning.usable(device.serial) is not None, "the device is usable", 30)
+
+
+def test_a_device_that_restarts(site: Site, faulty: Callable[[str], None], library: Path) -> None:
+    site.start(site.one)
+    faulty("reboot-after=0@once")
+    with contextlib.suppress(AdtError):
+        site.one.shell(["true"], timeout=5)
+    wait_for(is_ready(site.one, restarts=1), "it serves again", 60)
+    assert "connection" in status_of(site.one).last_error
+    with adt.rpc_session(key="phone") as remote:
+        add_one(remote, library)
+
+
+def test_a_link_that_is_cut_during_a_session(
+    site: Site, faulty: Callable[[str], None], library: Path
+) -> None:
+    site.start(site.one)
+    with pytest.raises(RpcError, match="ended during the session"), adt.rpc_session(key="phone") as remote:
+        add_one(remote, library)
+        faulty("drop-after=4k@once")
+        for _ in range(50):
+            add_one(remote, library)
+    wait_for(is_ready(site.one, restarts=1), "it serves again", 60)
+    with adt.rpc_session(key="phone") as remote:
+        add_one(remote, library)
+
+
+def test_a_device_that_hangs(
+    site: Site, faulty: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, library: Path
+) -> None:
+    monkeypatch.setattr(session, "CONNECT_SECONDS", 2.0)
+    site.start(site.one)
+    faulty("stall-after=0")
+    with pytest.raises(RpcError, match="did not answer within 2 s"):
+        adt.rpc_session(key="phone").__enter__()
+    wait_for(lambda: status_of(site.one).state == "waiting", "status says that it does not answer", 40)
+    emulator.set_faults("one", [])
+    wait_for(lambda: status_of(site.one).state == "ready", "it answers again", 60)
+    with adt.rpc_session(key="phone") as remote:
+        add_one(remote, library)
+    faulty("stall-after=0")
+    assert adt.rpc_stop(serial=site.one.serial) == (site.one.serial,)
+    assert ours() == [row for row in ours() if "tracker" in row]
+    assert links.forwards(site.one.serial) == {}
+    emulator.set_faults("one", [])
+    wait_for(lambda: there(site.one) == [], "the guardian has noticed", 30)
+    for port in links.reverses(site.one.serial):  # nobody could remove it while it hung
+        links.remove_reverse(site.one.serial, port)
+
+
+def test_a_device_without_shell_v2(site: Site, faulty: Callable[[str], None], library: Path) -> None:
+    faulty("no-shell-v2")
+    settle(site.one)
+    old = selection.select(site.one.serial)
+    assert "shell_v2" not in old.features
+    started = site.start(old)
+    with adt.rpc_session(key="phone") as remote:
+        add_one(remote, library)
+    kill_servers(old)
+    wait_for(is_ready(old, restarts=1), "it was started again", 60)
+    assert "SIGKILL" in status_of(old).last_error
+    os.kill(started.pid, signal.SIGKILL)
+    assert adt.rpc_stop(serial=old.serial) == (old.serial,)
+    wait_for(lambda: there(old) == [], "nothing is on the device", 30)

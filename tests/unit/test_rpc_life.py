@@ -1,0 +1,586 @@
+"""Records, back-off, reasons and command lines of RPC, without a device and without TVM."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adt.errors import ConfigError, MismatchError, RpcError, TrackerError
+from adt.rpc import board, guardian, launch, server, session, state, tracker, wire
+from adt.rpc.watchdog import Death, Plan, Watchdog
+from adt.target.bundle import BundleFile, BundleManifest, BundleOptions, BundleTvm, TargetBundle
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def record(**changes: Any) -> state.ServerRecord:
+    base = state.ServerRecord(
+        serial="phone:1",
+        key="android",
+        port=9090,
+        tracker="127.0.0.1:9190",
+        deployment="/data/d",
+        parent="/data/rpc",
+        tag="adt00",
+        adb_port=5037,
+        process=state.this_process(),
+        since=time.time(),
+        state="ready",
+        ready_since=time.time() - 5,
+        there=state.DeviceSide("/data/rpc/7-adt00", (7, 8), 40000),
+    )
+    return dataclasses.replace(base, **changes)
+
+
+# records ------------------------------------------------------------------------------------------
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    at = state.server_home("phone:1")
+    assert state.read_server(at) is None and state.server_homes() == []
+    state.write(record(), at)
+    found = state.read_server(at)
+    assert found is not None and dataclasses.replace(found, since=0) == record(
+        since=0, ready_since=found.ready_since
+    )
+    assert state.server_homes() == [at]
+    at.remove()
+    assert state.server_homes() == []
+
+
+def test_serials_that_look_alike_have_records_of_their_own() -> None:
+    homes = {state.server_home(serial).directory for serial in ("a:1", "a_1", "a/1", "../a", "a b", "")}
+    assert len(homes) == 6 and all(home.parent == state.rpc_directory() / "servers" for home in homes)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": "other"}'])
+def test_an_unreadable_record_is_removed_and_no_error(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    at = state.tracker_home()
+    at.directory.mkdir(parents=True)
+    at.record.write_text(text)
+    assert state.read_tracker(at) is None
+    assert not at.record.exists() and "unreadable" in caplog.text
+    assert not tracker.status().running
+
+
+def test_a_recycled_pid_is_another_process() -> None:
+    me = state.this_process()
+    assert me.alive
+    assert not dataclasses.replace(me, start_time=me.start_time + 1).alive
+    assert not dataclasses.replace(me, boot="another").alive
+    assert dataclasses.replace(me, boot="another").end(1), "of an earlier boot: it is gone, and we still live"
+
+
+def test_status_tells_ready_lost_and_failed_apart() -> None:
+    at = state.server_home("phone:1")
+    gone = dataclasses.replace(state.this_process(), start_time=1)
+    for changes, shown in (
+        ({}, ("ready", 8)),
+        ({"state": "restarting"}, ("restarting", 0)),
+        ({"process": gone}, ("lost", 0)),
+        ({"process": gone, "state": "failed", "last_error": "why"}, ("failed", 0)),
+    ):
+        state.write(record(**changes), at)
+        (found,) = server.statuses()
+        assert (found.state, found.device_pid) == shown
+        assert (found.uptime > 0) == (shown[0] == "ready")
+    assert found.last_error == "why"
+
+
+# the tracker --------------------------------------------------------------------------------------
+
+
+def test_the_tracker_binds_the_loopback_unless_exposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = []
+
+    def listen(ports: object, host: str) -> socket.socket:
+        bound.append(host)
+        raise TrackerError("enough", remedy="")
+
+    monkeypatch.setattr(tracker, "listen", listen)
+    for expose in (False, True):
+        with pytest.raises(TrackerError, match="enough"):
+            tracker.start(expose=expose)
+    assert bound == ["127.0.0.1", "0.0.0.0"]
+
+
+def test_exposing_warns(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(tracker, "listen", lambda *_: (_ for _ in ()).throw(TrackerError("x", remedy="")))
+    with pytest.raises(TrackerError):
+        tracker.start(expose=True)
+    assert "remote code execution" in caplog.text
+
+
+def test_the_next_free_port_is_taken_and_none_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as plug:
+        taken = plug.getsockname()[1]
+        with pytest.raises(TrackerError, match=f"port {taken} is in use"):
+            tracker.listen([taken], "127.0.0.1")
+    with tracker.listen(range(taken, taken + 1), "127.0.0.1") as listening:
+        assert listening.getsockname() == ("127.0.0.1", taken)
+
+
+@pytest.mark.parametrize("ports", [range(5), range(65530, 65540), range(5, 5), [-1]])
+def test_what_are_no_ports(ports: range) -> None:
+    with pytest.raises(ConfigError, match="is not a range of ports"):
+        tracker.check_ports(ports)
+
+
+def test_a_tracker_that_died_is_said_to_have_died() -> None:
+    at = state.tracker_home()
+    gone = dataclasses.replace(state.this_process(), start_time=1)
+    state.write(state.TrackerRecord("127.0.0.1", 9190, gone, 0.0), at)
+    found = tracker.status()
+    assert not found.running and "died" in found.error and found.address == "127.0.0.1:9190"
+    assert tracker.running() == ""
+    assert not tracker.stop().running and not at.directory.exists()
+
+
+# launching ----------------------------------------------------------------------------------------
+
+CHILD = """
+import os, signal, sys, time
+from pathlib import Path
+from adt.errors import RpcError
+from adt.rpc import launch
+at = Path(sys.argv[1])
+starter = launch.Starter()
+plan = starter.plan()
+def stop(*_):
+    (at / "ended").write_text("by SIGTERM")
+    os._exit(0)
+signal.signal(signal.SIGTERM, stop)
+starter.watch()
+print("chatter that must not be taken for an answer")
+(at / "pid").write_text(str(os.getpid()))
+if plan["what"] == "fail":
+    starter.failed(RpcError("it did not work", remedy="mend it", details="last words"))
+elif plan["what"] == "die":
+    print("the last words")
+    sys.exit(3)
+elif plan["what"] == "ready":
+    starter.ready(port=4711)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "launched_by_test.py").write_text(CHILD)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    return "launched_by_test"
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 15
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_launched_process_outlives_its_starter_once_committed(module: str) -> None:
+    at = state.Home(state.rpc_directory() / "x", "server")
+    assert launch.launch(module, {"what": "ready"}, at, seconds=20) == {"port": 4711}
+    pid = int((at.directory / "pid").read_text())
+    assert os.getpgid(pid) == pid, "of a session of its own: the terminal's end is not its end"
+    time.sleep(0.2)
+    assert not (at.directory / "ended").exists()
+    os.kill(pid, signal.SIGTERM)
+    eventually(lambda: (at.directory / "ended").exists())
+    assert "chatter" in at.log.read_text()
+
+
+def test_what_a_launched_process_reports_is_raised(module: str) -> None:
+    at = state.Home(state.rpc_directory() / "x", "server")
+    with pytest.raises(RpcError, match="it did not work") as caught:
+        launch.launch(module, {"what": "fail"}, at, seconds=20)
+    assert (caught.value.remedy, caught.value.details) == ("mend it", "last words")
+    assert (at.directory / "ended").exists(), "it was not committed, so it ended"
+
+
+def test_one_that_dies_gives_its_last_words(module: str) -> None:
+    at = state.Home(state.rpc_directory() / "x", "server")
+    with pytest.raises(RpcError, match="did not come up") as caught:
+        launch.launch(module, {"what": "die"}, at, seconds=20)
+    assert "the last words" in caught.value.details
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_without_its_starter_an_uncommitted_process_ends(module: str, number: int, tmp_path: Path) -> None:
+    directory = tmp_path / "at"
+    code = f"""
+from pathlib import Path
+from adt.rpc import launch, state
+launch.launch({module!r}, {{"what": "wait"}}, state.Home(Path({str(directory)!r}), "server"), seconds=60)
+"""
+    starter = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    eventually(lambda: (directory / "pid").exists() and (directory / "pid").read_text() != "")
+    starter.send_signal(number)
+    starter.wait(30)
+    eventually(lambda: (directory / "ended").exists())
+
+
+# the watchdog -------------------------------------------------------------------------------------
+
+
+class Starter:
+    def __init__(self) -> None:
+        self.said: list[dict[str, object]] = []
+
+    def ready(self, **facts: object) -> None:
+        self.said.append(facts)
+
+
+def watchdog(ports: tuple[int, ...] = (9090, 9091)) -> Watchdog:
+    plan = Plan("phone", "android", ports, "127.0.0.1:9190", "/data/d", "0" * 24, "/data/rpc", 5037)
+    return Watchdog(plan, state.server_home("phone"))
+
+
+def rehearse(
+    monkeypatch: pytest.MonkeyPatch, deaths: list[Death | Exception], ports: tuple[int, ...] = (9090, 9091)
+) -> tuple[Watchdog, list[float], list[int]]:
+    """Let one server after another die as *deaths* say (all but taken ports after having been ready)."""
+    dog, pauses, tried = watchdog(ports), [], []
+    lives = iter(deaths)
+
+    def live(self: Watchdog, _device: object, port: int, starter: Any) -> Death:
+        tried.append(port)
+        death = next(lives, None)
+        if death is None:
+            self.stop()
+            return Death("we stop here")
+        self._ready = not isinstance(death, Exception) and not death.port_taken and death.why != "unready"
+        if self._ready and starter:
+            starter.ready(port=port)
+        if isinstance(death, Exception):
+            raise death
+        return death
+
+    monkeypatch.setattr(Watchdog, "live", live)
+    monkeypatch.setattr(Watchdog, "_device", lambda *_, **__: None)
+    monkeypatch.setattr(Watchdog, "_drop_forward", lambda _: None)
+    monkeypatch.setattr(Watchdog, "_pause", lambda _, seconds: pauses.append(seconds))
+    return dog, pauses, tried
+
+
+def run(dog: Watchdog) -> Starter:
+    starter = Starter()
+    dog.run(starter)  # type: ignore[arg-type]
+    return starter
+
+
+def test_quick_deaths_double_the_pause_and_then_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    dog, pauses, tried = rehearse(monkeypatch, [Death("tvm_rpc was ended by SIGSEGV")] * 9)
+    starter = run(dog)
+    assert starter.said == [{"port": 9090}], "told once"
+    assert pauses == [1, 2, 4, 8] and len(tried) == 5
+    kept = state.read_server(state.server_home("phone"))
+    assert kept is not None and kept.state == "failed"
+    assert kept.last_error == "tvm_rpc was ended by SIGSEGV"
+
+
+def test_pauses_have_an_upper_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adt.rpc.watchdog.QUICK_DEATHS", 9)
+    dog, pauses, _ = rehearse(monkeypatch, [Death("x")] * 9)
+    run(dog)
+    assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_a_server_that_lived_long_starts_again_from_the_shortest_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("adt.rpc.watchdog.QUICK_SECONDS", 0.0)
+    dog, pauses, _ = rehearse(monkeypatch, [Death("x")] * 7)
+    run(dog)
+    assert pauses[:7] == [1] * 7
+    assert dog.record.restarts == 7
+
+
+def test_a_lost_device_is_waited_for_and_is_no_quick_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = Death("the connection to the device was lost", device_lost=True)
+    dog, pauses, tried = rehearse(monkeypatch, [*[gone] * 20])
+    run(dog)
+    assert len(tried) == 21 and max(pauses[:20]) <= 2 and dog.record.state != "failed"
+
+
+def test_taken_ports_are_passed_over_until_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = Death("port 9090 is in use on the device", port_taken=True)
+    dog, _, tried = rehearse(monkeypatch, [taken, Death("x")], ports=(9090, 9091, 9092))
+    run(dog)
+    assert tried[:3] == [9090, 9091, 9091]
+    dog, _, tried = rehearse(monkeypatch, [taken] * 3, ports=(9090, 9091, 9092))
+    with pytest.raises(RpcError, match="no port is free, 9090 to 9092") as caught:
+        run(dog)
+    assert tried == [9090, 9091, 9092] and "--port" in caught.value.remedy
+
+
+def test_a_first_server_that_never_gets_ready_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    dog, pauses, _ = rehearse(monkeypatch, [Death("unready")])
+    with pytest.raises(RpcError, match="did not start: unready"):
+        run(dog)
+    assert pauses == []
+
+
+def test_a_program_that_is_gone_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    dog, pauses, tried = rehearse(
+        monkeypatch, [Death("x"), Death("tvm_rpc is no longer there", hopeless=True)]
+    )
+    run(dog)
+    assert len(tried) == 2 and pauses == [1] and dog.record.state == "failed"
+
+
+def test_the_reason_leaves_the_chatter_out() -> None:
+    dog = watchdog()
+    for line in (
+        "[07:23:01] tvm/apps/cpp_rpc/main.cc:96: host        = 127.0.0.1",
+        "[07:23:02] tvm/apps/cpp_rpc/rpc_server.cc:302: Warning: Mismatch key from127.0.0.1:50046",
+        "terminate called after throwing an instance of 'tvm::ffi::Error'",
+        "[07:23:03] tvm/x.cc:3: InternalError: Check failed: code == kReturn",
+        "Killed",
+    ):
+        dog._heard(2, line.encode() + b"\n")
+    assert dog._reason(137) == (
+        "tvm_rpc was ended by SIGKILL: terminate called after throwing an instance of 'tvm::ffi::Error' | "
+        "[07:23:03] tvm/x.cc:3: InternalError: Check failed: code == kReturn"
+    )
+
+
+def test_what_the_server_says_is_read_in_pieces() -> None:
+    dog = watchdog()
+    for piece in (b"[07:23:01] x.cc:1: bind", b" to 127.0.0.1:90", b"90\n[07"):
+        dog._heard(2, piece)
+    dog._heard(1, b"guardian 85 103 /data/local/tmp/adt/me/rpc/85-adt00\n")
+    assert dog._bound == 9090
+    assert dog.record.there.pids == (85, 103)
+    assert dog.record.there.directory == "/data/local/tmp/adt/me/rpc/85-adt00"
+    dog._heard(2, b":1] y.cc:1: bind to 127.0.0.1:-1\n")
+    assert dog._bound == -1, "what TVM says when the port is taken"
+
+
+def test_when_a_server_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    dog = watchdog()
+    dog.record = dataclasses.replace(dog.record, port=9090)
+    mine = wire.Registered("android", "127.0.0.1:9090")
+
+    def doubtful(servers: tuple[wire.Registered, ...], free: int, looked: float) -> bool:
+        found = wire.Summary((wire.Queue("android", len(servers), free, 0),), servers)
+        monkeypatch.setattr(wire, "summary", lambda _: found)
+        dog._looked = time.monotonic() - looked
+        return dog._doubtful()
+
+    assert not doubtful((mine,), free=1, looked=999), "it offers itself: leave the device in peace"
+    assert not doubtful((mine,), free=0, looked=1)
+    assert doubtful((mine,), free=0, looked=999)
+    assert doubtful((), free=0, looked=1), "it has not registered"
+    dog.plan = dataclasses.replace(dog.plan, tracker="")
+    assert not doubtful((), free=0, looked=1)
+    assert doubtful((), free=0, looked=999), "nobody knows whether it is in use"
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "wanted"),
+    [
+        (None, None, range(9090, 9100)),
+        (9095, None, range(9095, 9105)),
+        (None, 9092, range(9090, 9093)),
+        (20000, 20000, range(20000, 20001)),
+        (65530, None, range(65530, 65536)),
+    ],
+)
+def test_which_ports_are_tried(first: int | None, last: int | None, wanted: range) -> None:
+    from adt.api.rpc import _span
+
+    assert _span(first, last, range(9090, 9100)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [(137, "SIGKILL"), (139, "SIGSEGV"), (1, "exit code 1"), (96, "no longer"), (200, "signal 72")],
+)
+def test_exit_codes_for_people(code: int, text: str) -> None:
+    assert text in guardian.explain_exit(code)
+
+
+def test_the_scripts_are_shell() -> None:
+    for script in (guardian.START, guardian.END):
+        done = subprocess.run(["sh", "-n", "-c", script], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_server_on_a_device_hears_its_own_loopback_only() -> None:
+    words = guardian.server_arguments(key="k", port=9090, tracker_port=41000)
+    assert words[:3] == ["--host=127.0.0.1", "--port=9090", "--port-end=9091"]
+    assert "--tracker=127.0.0.1:41000" in words and "--custom-addr=127.0.0.1" in words
+    assert not any("tracker" in word for word in guardian.server_arguments(key="k", port=1, tracker_port=0))
+
+
+@pytest.mark.parametrize("key", ["", "two words", 'quo"te', "a:b", "a\\b", "ä", "x" * 65, "a\nb", "$(id)"])
+def test_what_is_no_key(key: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be the key"):
+        server.check_key(key)
+
+
+# sessions -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "is_lost"),
+    [
+        ("Check failed: (code == RPCCode::kReturn) is false: code=kShutdown", True),
+        ("InternalError: Channel closes before we get needed bytes", True),
+        ("Socket SockChannel::Recv Error:Connection reset by peer", True),
+        ("SockChannel::Send Error:Broken pipe", True),
+        ("Error caught from RPC call: cannot find nothing.so", False),
+        ("shapes differ", False),
+    ],
+)
+def test_which_errors_mean_that_the_server_is_gone(text: str, is_lost: bool) -> None:
+    assert session.lost(RuntimeError(text)) is is_lost
+
+
+def test_an_end_at_the_time_limit_is_the_limits() -> None:
+    target = session.Target("127.0.0.1", 9090, "k:0.1", "k", "127.0.0.1:9190")
+    error = session._ended(target, 9.9, 10, RuntimeError("kShutdown"))
+    assert "time limit of 10 s" in error.what and "timeout=" in error.remedy
+
+
+def test_an_end_before_that_is_explained_by_the_watchdog() -> None:
+    state.write(
+        record(last_error="tvm_rpc was ended by SIGSEGV", ready_since=time.time()), state.server_home("p")
+    )
+    target = session.Target("127.0.0.1", 9090, "k:0.1", "android", "127.0.0.1:9190")
+    error = session._ended(target, 3, 10, RuntimeError("first\nkShutdown"))
+    assert "ended during the session: tvm_rpc was ended by SIGSEGV" in error.what
+    assert error.details == "kShutdown"
+
+
+def test_no_device_has_the_key() -> None:
+    found = wire.Summary((), (wire.Registered("tablet", "127.0.0.1:1"),))
+    error = session._no_such_key("127.0.0.1:9190", "phone", found)
+    assert "it has tablet" in error.what and "adt rpc start" in error.remedy
+    failed = record(key="phone", state="failed", process=dataclasses.replace(record().process, start_time=1))
+    state.write(dataclasses.replace(failed, last_error="SIGSEGV again"), state.server_home("p"))
+    assert "SIGSEGV again" in session._no_such_key("127.0.0.1:9190", "phone", wire.Summary((), ())).details
+
+
+# boards -------------------------------------------------------------------------------------------
+
+
+def bundle(path: Path, *, machine: str, files: tuple[str, ...] = (board.PROGRAM,)) -> TargetBundle:
+    """A bundle whose server is a shell script that shows its arguments and waits."""
+    for name in files:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(
+            '#!/bin/sh\npwd > "$ADT_TEST_SAID"\nprintf "%s\\n" "$LD_LIBRARY_PATH" "$@" >> "$ADT_TEST_SAID"\n'
+            'sleep 60 &\necho child $! >> "$ADT_TEST_SAID"\nwait\n'
+        )
+        (path / name).chmod(0o755)
+    manifest = BundleManifest(
+        adt_version="0",
+        preset="linux-aarch64",
+        platform="linux-aarch64",
+        abi="aarch64",
+        triple="aarch64-linux-gnu",
+        machine=machine,
+        api_level=None,
+        ndk_revision=None,
+        compiler="",
+        tvm=BundleTvm("0.25", "0.1", "", "path"),
+        context_symbols=(),
+        options=BundleOptions(opencl=False, clml=False, rpc=True, alignment=64, build_type="Release"),
+        page_alignment=4096,
+        files={name: BundleFile("", 0, ()) for name in files},
+    )
+    return TargetBundle(path, manifest)
+
+
+def test_a_board_is_reached_through_ssh_and_nothing_is_exposed(tmp_path: Path) -> None:
+    plan = board.plan(
+        bundle(tmp_path / "b b", machine="AARCH64"),
+        board="pi@board",
+        key="rpi",
+        port=9095,
+        tracker="127.0.0.1:9190",
+        expose=False,
+    )
+    copy, start = map(shlex.split, plan.commands)
+    assert copy == ["scp", "-r", str(tmp_path / "b b"), "pi@board:adt-rpc"]
+    assert start[:6] == ["ssh", "-L", "9095:127.0.0.1:9095", "-R", "9190:127.0.0.1:9190", "pi@board"]
+    there = shlex.split(start[6].replace("&&", ";").partition(";")[2])
+    assert there[0].startswith("LD_LIBRARY_PATH=") and there[1:4] == ["exec", "bin/tvm_rpc", "server"]
+    assert {"--host=127.0.0.1", "--tracker=127.0.0.1:9190", "--key=rpi", "--custom-addr=127.0.0.1"} <= set(
+        there
+    )
+    assert "0.0.0.0" not in " ".join(plan.commands) and plan.address == "127.0.0.1:9095"
+
+
+def test_an_exposed_board_listens_everywhere_and_needs_no_tunnel(tmp_path: Path) -> None:
+    plan = board.plan(
+        bundle(tmp_path, machine="AARCH64"),
+        board="pi@board",
+        key="rpi",
+        port=9095,
+        tracker="10.0.0.5:9190",
+        expose=True,
+    )
+    assert "--host=0.0.0.0" in plan.argv and "--tracker=10.0.0.5:9190" in plan.argv
+    assert not any(word.startswith("--custom-addr") for word in plan.argv)
+    assert "-L" not in plan.commands[1] and plan.address == "board:9095" and plan.exposed
+
+
+def test_a_bundle_without_a_server(tmp_path: Path) -> None:
+    empty = bundle(tmp_path, machine="AARCH64", files=("bin/rtvm",))
+    with pytest.raises(RpcError, match="has no tvm_rpc"):
+        board.plan(empty, board="b", key="k", port=1, tracker="", expose=False)
+
+
+def test_a_bundle_for_another_machine_is_not_run(tmp_path: Path) -> None:
+    with pytest.raises(MismatchError, match="this machine is"):
+        board.serve(bundle(tmp_path, machine="RISCV"), [])
+
+
+def test_serving_here_leaves_nothing_when_it_is_interrupted(tmp_path: Path) -> None:
+    here = bundle(tmp_path / "b", machine=board.MACHINES[platform.machine()])
+    said = tmp_path / "said"
+    (tmp_path / "bundle.json").write_text(json.dumps({"machine": here.manifest.machine}))
+    code = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+from test_rpc_life import bundle
+from adt.rpc import board
+board.serve(bundle(Path({str(here.path)!r}), machine={here.manifest.machine!r}), ["--host=127.0.0.1"])
+"""
+    path = os.pathsep.join(sys.path)
+    server_process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=os.environ | {"ADT_TEST_SAID": str(said), "PYTHONPATH": path},
+        stderr=subprocess.DEVNULL,
+    )
+    eventually(lambda: said.exists() and "child" in said.read_text())
+    directory, libraries, *words, child = said.read_text().splitlines()
+    assert libraries.split(os.pathsep)[0] == str(here.path / "lib")
+    assert words == ["server", "--host=127.0.0.1", f"--work-dir={directory}"]
+    server_process.send_signal(signal.SIGINT)
+    server_process.wait(30)
+    assert not Path(directory).exists()
+    pid = int(re.fullmatch(r"child (\d+)", child)[1])  # type: ignore[index]
+    eventually(lambda: not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text())

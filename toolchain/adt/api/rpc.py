@@ -1,0 +1,295 @@
+"""The RPC tracker, servers on devices, and sessions with them."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adt.api.deploy import SERVER, bundle_fitting
+from adt.config.load import load_settings
+from adt.config.settings import RpcSettings
+from adt.device import deploy as deploying
+from adt.device import selection
+from adt.device.deploy import Deployment
+from adt.device.device import Device
+from adt.errors import MismatchError, RpcError
+from adt.rpc import board, server, session
+from adt.rpc import tracker as tracking
+from adt.rpc.board import ServePlan
+from adt.rpc.server import RpcServer, ServerStatus
+from adt.rpc.tracker import TrackerInfo
+from adt.target.build import find_bundle
+from adt.target.bundle import TargetBundle, load_bundle
+from adt.target.plan import plan_build
+
+log = logging.getLogger("adt.rpc")
+
+
+@dataclass(frozen=True)
+class RpcStatus:
+    """Everything that is known of RPC on this machine."""
+
+    tracker: TrackerInfo
+    servers: tuple[ServerStatus, ...]
+    """By serial."""
+
+
+def _span(first: int | None, last: int | None, usual: range) -> range:
+    """The ports to try: *usual* as far as neither end is given; a first one alone takes as many."""
+    if last is None:
+        last = usual[-1] if first is None else min(65535, first + len(usual) - 1)
+    return range(usual[0] if first is None else first, last + 1)
+
+
+def _usual(first: int, last: int) -> range:
+    ports = range(first, last + 1)
+    tracking.check_ports(ports)
+    return ports
+
+
+def _tracker_ports(settings: RpcSettings) -> range:
+    return _usual(settings.tracker_port, settings.tracker_port_end)
+
+
+def _server_ports(settings: RpcSettings) -> range:
+    return _usual(settings.port, settings.port_end)
+
+
+def tracker_start(
+    *, port: int | None = None, port_end: int | None = None, expose: bool = False
+) -> TrackerInfo:
+    """Start TVM's tracker in the background, or return the one that runs (``already``).
+
+    Args:
+        port, port_end: first and last port to try.
+        expose: listen on every address of this machine: TVM's RPC is remote code execution by design.
+
+    Raises:
+        TrackerError: no port is free, or it does not come up.
+    """
+    settings = load_settings().settings.rpc
+    insist = port is not None or port_end is not None
+    ports = _span(port, port_end, _tracker_ports(settings))
+    return tracking.start(ports, expose=expose, insist=insist)
+
+
+def tracker_stop() -> TrackerInfo:
+    """Stop the tracker; ``running`` of the result tells whether it had run."""
+    return tracking.stop()
+
+
+def tracker_status(address: str = "") -> TrackerInfo:
+    """The tracker and what it says of its servers; one that does not run is no error.
+
+    Args:
+        address: ``host:port`` of another tracker than the one that adt started.
+    """
+    return tracking.status(address)
+
+
+def rpc_start(
+    *,
+    serial: str | None = None,
+    key: str = "",
+    bundle: Path | None = None,
+    tracker_address: str = "",
+    use_tracker: bool = True,
+    port: int | None = None,
+    port_end: int | None = None,
+) -> RpcServer:
+    """Deploy a bundle, start an RPC server from it on the device, and return when clients can use it.
+
+    Args:
+        key: what clients ask the tracker for; empty: rpc.key of the settings, else ``android`` or
+            the device's platform.
+        bundle: what to deploy; None: the newest one built here for the device.
+        tracker_address: ``host:port`` of a tracker on this machine; empty: adt's own, started when needed.
+        use_tracker: False for a server that clients connect to directly.
+        port, port_end: first and last port to try, each on this machine and on the device.
+
+    Raises:
+        RpcError, TrackerError: it does not become ready.
+        MismatchError: no bundle fits the device.
+        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
+    """
+    settings = load_settings({"device.serial": serial}).settings
+    device = selection.select(settings.device.serial or None)
+    report = deploying.deploy(device, bundle_fitting(device, bundle, SERVER), None)
+    log.debug("deployed %s", report.deployment.directory)
+    return server.start(
+        device,
+        report.deployment,
+        key=key or settings.rpc.key,
+        tracker_address=tracker_address,
+        use_tracker=use_tracker,
+        ports=_span(port, port_end, _server_ports(settings.rpc)),
+        insist=port is not None or port_end is not None,
+        tracker_ports=_tracker_ports(settings.rpc),
+    )
+
+
+def serve_deployed(device: Device, deployment: Deployment, *, key: str = "") -> RpcServer:
+    """Start an RPC server from *deployment* as the settings say, or return the one that runs from it."""
+    settings = load_settings().settings.rpc
+    return server.start(
+        device,
+        deployment,
+        key=key or settings.key,
+        ports=_server_ports(settings),
+        tracker_ports=_tracker_ports(settings),
+    )
+
+
+def rpc_stop(*, serial: str | None = None, everything: bool = False) -> tuple[str, ...]:
+    """End servers and remove every trace of them, here and on the devices; the tracker stays.
+
+    Args:
+        serial: the server's device; None: device.serial of the settings, else ANDROID_SERIAL, else the
+            only server.
+        everything: all servers.
+
+    Returns:
+        The serials of those that were stopped.
+
+    Raises:
+        RpcError: several servers run and none was named, or one does not end.
+    """
+    if everything:
+        return server.stop_all()
+    named = serial or load_settings().settings.device.serial or os.environ.get("ANDROID_SERIAL", "")
+    serials = [named] if named else [one.serial for one in server.statuses()]
+    if len(serials) > 1:
+        raise RpcError(
+            f"{len(serials)} servers run and none was chosen: {', '.join(serials)}",
+            remedy="Name one with --serial, or end them all: adt rpc stop --all",
+        )
+    return tuple(one for one in serials if server.stop(one))
+
+
+def rpc_status(tracker_address: str = "") -> RpcStatus:
+    """The tracker with its queues, and every server with its state; what does not run is no error."""
+    return RpcStatus(tracking.status(tracker_address), server.statuses())
+
+
+def rpc_serve(
+    *,
+    board_address: str = "USER@BOARD",
+    platform: str = "linux-aarch64",
+    key: str = "",
+    bundle: Path | None = None,
+    tracker_address: str = "",
+    use_tracker: bool = True,
+    port: int | None = None,
+    expose: bool = False,
+) -> ServePlan:
+    """The commands that serve RPC on a board without ADB; runs nothing.
+
+    Args:
+        board_address: what ssh takes.
+        platform: what the board is; its bundle must have been built here.
+        expose: the server listens on the board's network instead of being reached through ssh.
+
+    Raises:
+        MismatchError: no bundle for the platform was built here.
+        RpcError: the bundle has no tvm_rpc.
+    """
+    settings = load_settings().settings
+    opened = _local_bundle(platform, bundle)
+    found = tracker_address or tracking.running() or f"127.0.0.1:{settings.rpc.tracker_port}"
+    if expose:
+        log.warning(tracking.EXPOSED, "server")
+    return board.plan(
+        opened,
+        board=board_address,
+        key=server.check_key(key or settings.rpc.key or opened.manifest.platform),
+        port=port or settings.rpc.port,
+        tracker=found if use_tracker else "",
+        expose=expose,
+    )
+
+
+def rpc_serve_here(
+    *,
+    key: str = "",
+    bundle: Path | None = None,
+    tracker_address: str = "",
+    port: int | None = None,
+    expose: bool = False,
+) -> int:
+    """Serve RPC on this very machine, in the foreground, from its own bundle; returns tvm_rpc's exit code.
+
+    Args:
+        tracker_address: where to register; empty: clients connect directly.
+
+    Raises:
+        MismatchError: there is no bundle for this machine.
+        RpcError: the bundle has no tvm_rpc.
+    """
+    settings = load_settings().settings
+    opened = _local_bundle("host", bundle)
+    if expose:
+        log.warning(tracking.EXPOSED, "server")
+    words = board.arguments(
+        key=server.check_key(key or settings.rpc.key or "board"),
+        port=port or settings.rpc.port,
+        tracker=tracker_address,
+        expose=expose,
+        work="",
+        custom_address="" if expose else "127.0.0.1",
+    )[:-1]
+    return board.serve(opened, words)
+
+
+def _local_bundle(platform: str, explicit: Path | None) -> TargetBundle:
+    if explicit is not None:
+        return load_bundle(explicit)
+    found = find_bundle(plan_build(load_settings({"build.platform": platform}).settings))
+    if found is None:
+        raise MismatchError(
+            f"no bundle for {platform} was built here with the present settings",
+            remedy=f"adt build-target --for {platform}, or pass --bundle DIR",
+        )
+    return found
+
+
+@contextmanager
+def rpc_session(
+    *,
+    key: str = "",
+    tracker: str | None = None,
+    timeout: float | None = 600.0,
+    address: str | None = None,
+    wait: float = session.WAIT,
+) -> Iterator[Any]:
+    """A TVM RPC session with a device, for as long as the block runs.
+
+    ``with adt.rpc_session(key="android") as remote: remote.upload("lib.so")``
+
+    Args:
+        key: what the device is registered as; empty: rpc.key of the settings, else ``android``.
+        tracker: ``host:port``; None: adt's own.
+        timeout: seconds after which the server ends the session; None: never.
+        address: ``host:port`` of a server without a tracker, to connect to directly.
+        wait: seconds to wait until a device is free.
+
+    Yields:
+        ``tvm.rpc.RPCSession``.
+
+    Raises:
+        TrackerError: no tracker runs, none of its devices has the key, or all are in use.
+        RpcError: the server cannot be reached, ended during the session, or the time limit was over.
+    """
+    chosen = key or load_settings().settings.rpc.key or ("" if address else "android")
+    with session.session(
+        key=chosen,
+        tracker_address=tracker or "",
+        address=address or "",
+        timeout=timeout,
+        wait=wait,
+    ) as remote:
+        yield remote

@@ -1,0 +1,277 @@
+"""``adt tracker`` and ``adt rpc``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adt.cli.app import Commands, Json, Serial, Verbose, app, emit_json
+
+if TYPE_CHECKING:
+    from adt.rpc.server import ServerStatus
+    from adt.rpc.tracker import TrackerInfo
+    from adt.rpc.wire import Queue
+
+Port = Annotated[int | None, typer.Option(min=1, max=65535, help="First port to try.")]
+PortEnd = Annotated[int | None, typer.Option(min=1, max=65535, help="Last port to try.")]
+Expose = Annotated[
+    bool, typer.Option("--expose", help="Listen on the network: whoever reaches it can run programs here.")
+]
+Tracker = Annotated[
+    str, typer.Option("--tracker", help="Another tracker than adt's own.", metavar="HOST:PORT")
+]
+NoTracker = Annotated[bool, typer.Option("--no-tracker", help="Do not register: clients connect directly.")]
+Key = Annotated[str, typer.Option("--key", "-k", help="What clients ask the tracker for.")]
+Bundle = Annotated[Path | None, typer.Option(help="The bundle; else the one built here.", metavar="DIR")]
+
+tracker = typer.Typer(cls=Commands, help="TVM's tracker on this machine, in the background.")
+app.add_typer(tracker, name="tracker", no_args_is_help=True)
+rpc = typer.Typer(cls=Commands, help="RPC servers on devices, kept running in the background.")
+app.add_typer(rpc, name="rpc", no_args_is_help=True)
+
+
+@tracker.command("start", epilog="Example: adt tracker start --port 9190")
+def tracker_start(
+    port: Port = None,
+    port_end: PortEnd = None,
+    expose: Expose = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Start the tracker; one that runs already stays."""
+    import adt
+
+    info = adt.tracker_start(port=port, port_end=port_end, expose=expose)
+    if as_json:
+        emit_json("tracker-start", _tracker_fields(info))
+        return
+    already = " already" if info.already else ""
+    typer.echo(f"tracker{already} runs on {info.address} (pid {info.pid}, log {info.log})")
+
+
+@tracker.command("stop", epilog="Example: adt tracker stop")
+def tracker_stop(as_json: Json = False, verbose: Verbose = False) -> None:
+    """Stop the tracker; nothing of it is left."""
+    import adt
+
+    before = adt.tracker_stop()
+    if as_json:
+        emit_json("tracker-stop", {"stopped": before.running, "address": before.address or None})
+    elif before.running:
+        typer.echo(f"stopped the tracker on {before.address}")
+    else:
+        typer.echo("no tracker ran")
+
+
+@tracker.command("status", epilog="Example: adt tracker status")
+def tracker_status(
+    address: Tracker = "",
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show the tracker, its queues and its servers."""
+    import adt
+
+    info = adt.tracker_status(address)
+    if as_json:
+        emit_json("tracker-status", _tracker_fields(info))
+        return
+    _show_tracker(info)
+    if info.summary is not None:
+        for server in info.summary.servers:
+            typer.echo(f"server  {server.key:<20} {server.address}")
+
+
+@rpc.command("start", epilog="Example: adt rpc start --serial 127.0.0.1:5555 --key android")
+def rpc_start(
+    serial: Serial = None,
+    key: Key = "",
+    bundle: Bundle = None,
+    tracker_address: Tracker = "",
+    no_tracker: NoTracker = False,
+    port: Port = None,
+    port_end: PortEnd = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Deploy and start an RPC server on a device; returns when clients can use it."""
+    import adt
+
+    started = adt.rpc_start(
+        serial=serial,
+        key=key,
+        bundle=bundle,
+        tracker_address=tracker_address,
+        use_tracker=not no_tracker,
+        port=port,
+        port_end=port_end,
+    )
+    if as_json:
+        fields: dict[str, Any] = {
+            "serial": started.serial,
+            "key": started.key,
+            "address": started.address,
+            "tracker": started.tracker or None,
+            "pid": started.pid,
+            "log": started.log,
+            "already": started.already,
+        }
+        emit_json("rpc-start", fields)
+    else:
+        typer.echo(started.ready_line)
+
+
+@rpc.command("stop", epilog="Example: adt rpc stop --all")
+def rpc_stop(
+    serial: Serial = None,
+    everything: Annotated[bool, typer.Option("--all", help="The servers on all devices.")] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """End servers and remove every trace of them, here and on the devices."""
+    import adt
+
+    stopped = adt.rpc_stop(serial=serial, everything=everything)
+    if as_json:
+        emit_json("rpc-stop", {"stopped": stopped})
+        return
+    for one in stopped:
+        typer.echo(f"stopped the server on {one}")
+    if not stopped:
+        typer.echo("no server ran" + (f" on {serial}" if serial else ""))
+
+
+@rpc.command("status", epilog="Example: adt rpc status --json")
+def rpc_status(
+    address: Tracker = "",
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show the tracker's queues, and every server with its state."""
+    import adt
+
+    found = adt.rpc_status(address)
+    if as_json:
+        servers = [asdict(server) for server in found.servers]
+        emit_json("rpc-status", {"tracker": _tracker_fields(found.tracker), "servers": servers})
+        return
+    _show_tracker(found.tracker)
+    if not found.servers:
+        typer.echo("no server: adt rpc start --serial S --key K")
+        return
+    typer.echo("")
+    head = ("serial", "key", "state", "server", "pid", "uptime", "restarts")
+    _table([head, *map(_server_row, found.servers)])
+    for server in found.servers:
+        if server.last_error:
+            typer.echo(f"{server.serial}: {server.last_error} (log {server.log})")
+
+
+@rpc.command("serve", epilog="Example: adt rpc serve --board pi@board --key rpi")
+def rpc_serve(
+    board: Annotated[str, typer.Option(help="The board, as ssh takes it.")] = "USER@BOARD",
+    platform: Annotated[str, typer.Option("--for", help="What the board is.")] = "linux-aarch64",
+    key: Key = "",
+    bundle: Bundle = None,
+    tracker_address: Tracker = "",
+    no_tracker: NoTracker = False,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="The server's port.")] = None,
+    expose: Expose = False,
+    run: Annotated[bool, typer.Option("--run", help="This machine is the board: serve here, now.")] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Print what to run for a server on a board without ADB, or run it (--run)."""
+    import adt
+
+    if run:
+        code = adt.rpc_serve_here(
+            key=key, bundle=bundle, tracker_address=tracker_address, port=port, expose=expose
+        )
+        raise typer.Exit(code)
+    plan = adt.rpc_serve(
+        board_address=board,
+        platform=platform,
+        key=key,
+        bundle=bundle,
+        tracker_address=tracker_address,
+        use_tracker=not no_tracker,
+        port=port,
+        expose=expose,
+    )
+    if as_json:
+        fields: dict[str, Any] = {"commands": plan.commands, "bundle": plan.bundle}
+        emit_json("rpc-serve", fields | {"address": plan.address, "exposed": plan.exposed})
+        return
+    for command in plan.commands:
+        typer.echo(command)
+
+
+def _tracker_fields(info: TrackerInfo) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "running": info.running,
+        "address": info.address or None,
+        "exposed": info.exposed,
+        "pid": info.pid or None,
+        "uptime": info.uptime,
+        "log": info.log,
+        "already": info.already,
+        "error": info.error,
+    }
+    if info.summary is not None:
+        fields["queues"] = [asdict(queue) for queue in info.summary.queues]
+        fields["servers"] = [asdict(server) for server in info.summary.servers]
+    return fields
+
+
+def _show_tracker(info: TrackerInfo) -> None:
+    if info.running:
+        mine = f" (pid {info.pid}, up {duration(info.uptime)})" if info.pid else ""
+        warning = " EXPOSED to the network" if info.exposed else ""
+        typer.echo(f"tracker on {info.address}{mine}{warning}" + (f": {info.error}" if info.error else ""))
+    else:
+        typer.echo("no tracker" + (f" on {info.address}" if info.address else "") + f": {info.error}")
+    if info.summary is not None:
+        typer.echo("")
+        _show_queues(info.summary.queues)
+
+
+def _show_queues(queues: tuple[Queue, ...]) -> None:
+    _table(
+        [
+            ("key", "total", "free", "pending"),
+            *((queue.key, str(queue.total), str(queue.free), str(queue.pending)) for queue in queues),
+        ]
+    )
+
+
+def _server_row(server: ServerStatus) -> tuple[str, ...]:
+    return (
+        server.serial,
+        server.key,
+        server.state,
+        server.address or "-",
+        str(server.device_pid or "-"),
+        duration(server.uptime) if server.uptime else "-",
+        str(server.restarts),
+    )
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def duration(seconds: float) -> str:
+    """*seconds*, for people."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -1,0 +1,146 @@
+"""Servers on boards without ADB: what to run there, and running it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shlex
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.errors import MismatchError, RpcError
+from adt.host import process
+from adt.rpc import wire
+from adt.target.bundle import TargetBundle
+
+DIRECTORY = "adt-rpc"
+"""Where the bundle goes on the board, below the home directory."""
+PROGRAM = "bin/tvm_rpc"
+MACHINES = {"x86_64": "X86_64", "aarch64": "AARCH64", "armv7l": "ARM"}
+"""``uname -m`` and what ELF calls it."""
+
+
+@dataclass(frozen=True)
+class ServePlan:
+    """How a server is run on a board."""
+
+    bundle: Path
+    argv: tuple[str, ...]
+    """tvm_rpc and its arguments, relative to the bundle."""
+    commands: tuple[str, ...]
+    """What a person types on this machine, in order."""
+    address: str
+    """Where clients connect when there is no tracker; ``host:port``."""
+    exposed: bool
+
+
+def arguments(
+    *, key: str, port: int, tracker: str, expose: bool, work: str, custom_address: str = "127.0.0.1"
+) -> list[str]:
+    """What tvm_rpc is told: the loopback, unless it is to be exposed; one port; the tracker, if any.
+
+    Args:
+        custom_address: where the tracker sends clients; empty: where the server's connection comes from.
+    """
+    host = "0.0.0.0" if expose else "127.0.0.1"
+    words = [f"--host={host}", f"--port={port}", f"--port-end={port + 1}", f"--key={key}"]
+    if tracker:
+        words.append(f"--tracker={tracker}")
+        if custom_address:
+            words.append(f"--custom-addr={custom_address}")
+    return [*words, f"--work-dir={work}"]
+
+
+def plan(bundle: TargetBundle, *, board: str, key: str, port: int, tracker: str, expose: bool) -> ServePlan:
+    """The commands that bring *bundle* to *board* and serve there.
+
+    Without *expose* nothing listens on the network: ssh carries the ports, in
+    both directions, and everybody meets on 127.0.0.1.
+
+    Args:
+        board: what ssh takes, ``user@host``.
+        tracker: ``host:port``; as this machine reaches it, or, exposed, as the board does. Empty for none.
+
+    Raises:
+        RpcError: the bundle has no tvm_rpc.
+        ConfigError: *tracker* is no address.
+    """
+    _check(bundle)
+    ssh = ["ssh"]
+    if not expose:
+        ssh += ["-L", f"{port}:127.0.0.1:{port}"]
+        if tracker:
+            host, number = wire.parse_address(tracker)
+            ssh += ["-R", f"{number}:{host}:{number}"]
+            tracker = f"127.0.0.1:{number}"
+    custom = "" if expose else "127.0.0.1"
+    words = arguments(
+        key=key, port=port, tracker=tracker, expose=expose, work="rpc-work", custom_address=custom
+    )
+    argv = (PROGRAM, "server", *words)
+    there = f"cd {DIRECTORY} && LD_LIBRARY_PATH=$PWD/lib exec {shlex.join(argv)}"
+    commands = (
+        f"scp -r {shlex.quote(str(bundle.path))} {shlex.quote(board)}:{DIRECTORY}",
+        f"{shlex.join(ssh)} {shlex.quote(board)} {shlex.quote(there)}",
+    )
+    host = board.rpartition("@")[2] if expose else "127.0.0.1"
+    return ServePlan(bundle.path, argv, commands, f"{host}:{port}", expose)
+
+
+def serve(bundle: TargetBundle, words: Sequence[str]) -> int:
+    """Run tvm_rpc from *bundle* on this machine, in the foreground, until it ends or we are interrupted.
+
+    Args:
+        words: its arguments after ``server`` but for the working directory, which is a temporary one.
+
+    Returns:
+        Its exit code.
+
+    Raises:
+        MismatchError: the bundle is for another machine.
+        RpcError: the bundle has no tvm_rpc.
+        ToolNotFound: it cannot be started.
+    """
+    _check(bundle)
+    machine = platform.machine()
+    if bundle.manifest.machine != MACHINES.get(machine) or bundle.manifest.platform.startswith("android"):
+        raise MismatchError(
+            f"the bundle is for {bundle.manifest.platform} ({bundle.manifest.machine}), this machine is "
+            f"Linux on {machine}",
+            remedy="On the board itself: adt build-target --for host, then adt rpc serve --run.",
+        )
+    library_path = str(bundle.path / "lib")
+    if before := os.environ.get("LD_LIBRARY_PATH"):
+        library_path += os.pathsep + before
+    with tempfile.TemporaryDirectory(prefix="adt-rpc-") as work:
+        child = process.start(
+            [bundle.file(PROGRAM), "server", *words, f"--work-dir={work}"],
+            cwd=Path(work),
+            env={"LD_LIBRARY_PATH": library_path},
+            stdout=2,
+            stderr=2,
+        )
+        try:
+            return child.wait()
+        finally:
+            process.kill_group(child)
+            _end_group(child)
+
+
+def _end_group(child: subprocess.Popen[bytes]) -> None:
+    """What serves a session outlives the server that was ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+
+
+def _check(bundle: TargetBundle) -> None:
+    if PROGRAM not in bundle.manifest.files:
+        raise RpcError(
+            f"the bundle {bundle.path} has no tvm_rpc",
+            remedy=f"Build it with RPC: adt build-target --for {bundle.manifest.platform} --rpc",
+        )

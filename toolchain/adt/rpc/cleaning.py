@@ -1,0 +1,86 @@
+"""Remove what a server left: its forward, its reverse, its processes and its directory on the device.
+
+Also a program, ``python -m adt.rpc.cleaning DIRECTORY``, so that a server whose
+watchdog was killed is cleaned up through the adb server that it used, whatever
+the environment of the one who cleans says.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+from adt.device import adb, selection
+from adt.device.device import Device
+from adt.device.virtual.prerequisites import python_path
+from adt.errors import AdtError
+from adt.host import process
+from adt.rpc import guardian, links, state
+
+log = logging.getLogger("adt.rpc")
+
+SECONDS = 30.0
+"""For ending what is on the device."""
+
+
+def usable(serial: str) -> Device | None:
+    """The device, when it is connected and usable; starts no adb server and connects nothing."""
+    if not adb.server_listens():
+        return None
+    try:
+        ready = any(one.serial == serial and one.ready for one in selection.listing())
+    except AdtError:
+        return None
+    return Device(serial) if ready else None
+
+
+def clean(record: state.ServerRecord) -> bool:
+    """Remove what *record* speaks of; False when the device is out of reach.
+
+    Then nothing is left on this machine either, for adb's ports go with the
+    device; and on the device the guardian has seen the end of its connection.
+    """
+    if not adb.server_listens():
+        return False
+    serial = record.serial
+    try:
+        if record.port and links.forwards(serial).get(record.port) == f"tcp:{record.port}":
+            links.remove_forward(serial, record.port)
+        device = usable(serial)
+        if device is None:
+            return False
+        device.shell(["true"], timeout=links.SECONDS)  # one that hangs is not asked for more
+        if record.there.tracker_port and record.tracker:
+            wanted = f"tcp:{record.tracker.rpartition(':')[2]}"
+            if links.reverses(serial).get(record.there.tracker_port) == wanted:
+                links.remove_reverse(serial, record.there.tracker_port)
+        device.script(guardian.END, record.parent, record.tag, timeout=SECONDS, check=False)
+    except AdtError as why:
+        log.warning("cleaning up on %s: %s", serial, why.what)
+        return False
+    return True
+
+
+def clean_elsewhere(at: state.Home, record: state.ServerRecord) -> None:
+    """Run :func:`clean` in a process that talks to the adb server of the record."""
+    done = process.run(
+        [sys.executable, "-P", "-m", "adt.rpc.cleaning", at.directory],
+        env={**python_path(), "ADB_SERVER_SOCKET": f"tcp:{record.adb_port}"},
+        timeout=2 * SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        log.warning("%s is not reached; the server there ends by itself when it is", record.serial)
+        log.debug("%s", done.tail())
+
+
+def main() -> int:
+    """Clean up behind the server whose directory is named."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
+    record = state.read_server(state.Home(Path(sys.argv[1]), "server"))
+    return 0 if record is None or clean(record) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

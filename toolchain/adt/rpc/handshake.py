@@ -1,0 +1,90 @@
+"""The first words of TVM's RPC: does a server answer, and does it open a session?
+
+Client and server exchange a magic word and their keys. A server takes only the
+client whose key it expects and says "mismatch" to any other, which shows that it
+lives without taking it away from anybody. Then packets follow: length (8
+bytes), code (4 bytes), body, all little endian.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import secrets
+import socket
+import struct
+import time
+
+MAGIC = 0xFF271
+ACCEPTED, MISMATCH = MAGIC, MAGIC + 2
+SHUTDOWN, INIT_SERVER, RETURN = 1, 2, 4
+"""Codes of packets."""
+PROTOCOL_VERSION = b"0.8.0"
+"""What TVM 0.25 to 0.27 call the protocol of the packets."""
+MAX_TEXT = 1 << 16
+"""Bytes of a key or an answer that we are ready to read."""
+
+
+class Answer(enum.Enum):
+    """What is at the other end."""
+
+    SESSION = "session"
+    """A server; it opened a session and closed it again."""
+    MISMATCH = "mismatch"
+    """A server that expects another client."""
+    ABSENT = "absent"
+    """Nothing: the connection is refused, or carried to where nobody listens."""
+    OTHER = "other"
+    """Something that is not a TVM RPC server, or a server that is too busy to answer."""
+
+
+def try_server(host: str, port: int, *, key: str = "", seconds: float) -> Answer:
+    """Find out what listens at *host*:*port*, within *seconds*.
+
+    Args:
+        key: the server's match key, to open a session; empty to say hello only.
+    """
+    end = time.monotonic() + seconds
+    name = f"client:{key or 'adt-hello-' + secrets.token_hex(16)}".encode()
+    try:
+        with socket.create_connection((host, port), timeout=seconds) as sock:
+            sock.sendall(struct.pack("<ii", MAGIC, len(name)) + name)
+            (said,) = struct.unpack("<i", _exactly(sock, 4, end))
+            if said == MISMATCH:
+                return Answer.MISMATCH
+            if said != ACCEPTED:
+                return Answer.OTHER
+            (length,) = struct.unpack("<i", _exactly(sock, 4, end))
+            if not 0 <= length <= MAX_TEXT or not _exactly(sock, length, end).startswith(b"server:"):
+                return Answer.OTHER
+            return Answer.SESSION if _open_session(sock, end) else Answer.OTHER
+    except TimeoutError:
+        return Answer.OTHER
+    except OSError:  # refused, or closed at once by adb, which has nobody to connect to
+        return Answer.ABSENT
+
+
+def _open_session(sock: socket.socket, end: float) -> bool:
+    body = struct.pack("<iQ", INIT_SERVER, len(PROTOCOL_VERSION)) + PROTOCOL_VERSION + struct.pack("<i", 0)
+    sock.sendall(struct.pack("<Q", len(body)) + body)
+    (length,) = struct.unpack("<Q", _exactly(sock, 8, end))
+    if not 4 <= length <= MAX_TEXT:
+        return False
+    (code,) = struct.unpack_from("<i", _exactly(sock, length, end))
+    with contextlib.suppress(OSError):
+        sock.sendall(struct.pack("<Qi", 4, SHUTDOWN))
+    return bool(code == RETURN)
+
+
+def _exactly(sock: socket.socket, count: int, end: float) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        left = end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        sock.settimeout(left)
+        more = sock.recv(count - len(data))
+        if not more:
+            raise ConnectionResetError("it hung up")
+        data += more
+    return bytes(data)

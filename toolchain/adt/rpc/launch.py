@@ -1,0 +1,172 @@
+"""Start a process of ours that stays when we go, and know that it came up.
+
+The starter writes one JSON line to the new process's standard input and reads
+one from its standard output: ``{"ready": …}`` or ``{"error": …}``. Then it
+writes ``commit``. Until it has, the end of standard input (the starter was
+interrupted or killed) ends the process, which cleans up behind itself: nothing
+runs that nobody asked for to the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import logging.handlers
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adt import errors
+from adt.device.virtual.prerequisites import python_path
+from adt.errors import AdtError, RpcError
+from adt.host import cache, process
+from adt.rpc.state import Home, tail
+
+LOG_LIMIT = 4 << 20
+"""Bytes after which a log is begun anew; one older log is kept."""
+END_SECONDS = 20.0
+"""How long a process that is not wanted any more may take to clean up."""
+
+
+def launch(
+    module: str, plan: Mapping[str, Any], at: Home, *, seconds: float, pass_fds: Sequence[int] = ()
+) -> dict[str, Any]:
+    """Run *module* in the background with *plan*, and return what it reports when it is ready.
+
+    Args:
+        seconds: in which it must report.
+        pass_fds: descriptors that it inherits.
+
+    Raises:
+        AdtError: of the class and with the text that the process reports.
+        RpcError: it ended without a word, or took too long.
+        DiskError: its log cannot be written.
+    """
+    with cache.disk_errors(f"writing {at.log}"):
+        at.directory.mkdir(parents=True, exist_ok=True)
+        output = at.log.open("ab")
+    with output:
+        child = process.start(
+            [sys.executable, "-P", "-m", module, at.directory],
+            cwd=at.directory,
+            env=python_path(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=output.fileno(),
+            pass_fds=pass_fds,
+        )
+    assert child.stdin is not None and child.stdout is not None
+    wanted = False
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.write(json.dumps(plan).encode() + b"\n")
+            child.stdin.flush()
+        said = _read_line(child.stdout.fileno(), seconds)
+        if "error" in said:
+            raise _reported(said)
+        if "ready" not in said:
+            raise RpcError(
+                f"{module} did not come up",
+                remedy=f"Its last words are below and in {at.log}.",
+                details=tail(at.log),
+            )
+        child.stdin.write(b"commit\n")
+        child.stdin.flush()
+        wanted = True
+        ready: dict[str, Any] = said["ready"]
+        return ready
+    finally:
+        for pipe in (child.stdin, child.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()
+        if not wanted:
+            _wait(child)
+
+
+def _wait(child: subprocess.Popen[bytes]) -> None:
+    """Let the process, whose standard input has ended, clean up; then end it."""
+    try:
+        child.wait(timeout=END_SECONDS)
+    except BaseException as why:
+        process.kill_group(child)
+        if not isinstance(why, subprocess.TimeoutExpired):
+            raise
+
+
+def _read_line(fd: int, seconds: float) -> dict[str, Any]:
+    """One JSON object from *fd*; an empty one when none came in time."""
+    end, data = time.monotonic() + seconds, b""
+    while b"\n" not in data:
+        left = end - time.monotonic()
+        if left <= 0 or not select.select([fd], [], [], left)[0]:
+            return {}
+        more = os.read(fd, 1 << 16)
+        if not more:
+            return {}
+        data += more
+    said: dict[str, Any] = json.loads(data.partition(b"\n")[0])
+    return said
+
+
+def _reported(said: Mapping[str, Any]) -> AdtError:
+    kinds = {kind.__name__: kind for kind in errors.all_errors()}
+    kind = kinds.get(str(said.get("kind")), RpcError)
+    return kind(str(said["error"]), remedy=str(said["remedy"]), details=str(said.get("details", "")))
+
+
+class Starter:
+    """The process that started this one, as seen from here."""
+
+    def __init__(self) -> None:
+        self._out = os.dup(1)
+        os.dup2(2, 1)  # what anybody prints goes to the log
+        self._in = os.fdopen(os.dup(0), "rb", buffering=0)
+        with open(os.devnull) as nothing:  # noqa: PTH123 - a descriptor is wanted, not a path
+            os.dup2(nothing.fileno(), 0)
+
+    def plan(self) -> dict[str, Any]:
+        """What is to be done."""
+        plan: dict[str, Any] = json.loads(self._in.readline())
+        return plan
+
+    def watch(self) -> None:
+        """From now on, end this process (by SIGTERM) if the starter goes before it has said ``commit``."""
+
+        def wait() -> None:
+            if self._in.readline() != b"commit\n":
+                os.kill(os.getpid(), signal.SIGTERM)
+            self._in.close()
+
+        threading.Thread(target=wait, name="starter", daemon=True).start()
+
+    def ready(self, **facts: object) -> None:
+        """Report that all is well."""
+        self._say({"ready": facts})
+
+    def failed(self, why: AdtError) -> None:
+        """Report what went wrong."""
+        self._say(
+            {"error": why.what, "kind": type(why).__name__, "remedy": why.remedy, "details": why.details}
+        )
+
+    def _say(self, message: Mapping[str, object]) -> None:
+        with contextlib.suppress(OSError):  # nobody listens any more: `watch` deals with that
+            os.write(self._out, json.dumps(message).encode() + b"\n")
+        with contextlib.suppress(OSError):
+            os.close(self._out)
+
+
+def log_to(at: Home) -> None:
+    """Write what this process logs to its own log, which never grows beyond twice LOG_LIMIT."""
+    handler = logging.handlers.RotatingFileHandler(at.log, maxBytes=LOG_LIMIT, backupCount=1)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)

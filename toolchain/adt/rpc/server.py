@@ -1,0 +1,264 @@
+"""Servers on devices: start, stop, status.
+
+Each is kept by a watchdog in the background (:mod:`adt.rpc.watchdog`). A server
+listens on the loopback of its device; a forward with the same number leads to it
+from the loopback of this machine, because the tracker tells clients the port by
+which the server knows itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.device import adb
+from adt.device.deploy import Deployment
+from adt.device.device import Device
+from adt.errors import ConfigError, RpcError
+from adt.host import cache
+from adt.rpc import cleaning, launch, state, tracker, watchdog, wire
+
+log = logging.getLogger("adt.rpc")
+
+PORTS = range(9090, 9190)
+"""Tried in this order; one is used, on this machine and on the device."""
+START_SECONDS = 240.0
+STOP_SECONDS = 40.0
+"""What the watchdog may take to clean up."""
+LOCK_SECONDS = 300.0
+KEY = re.compile(r"[A-Za-z0-9._/+-]{1,64}")
+LOST = "the watchdog was killed; `adt rpc stop` removes what it left"
+
+
+@dataclass(frozen=True)
+class RpcServer:
+    """A server that is ready."""
+
+    serial: str
+    key: str
+    host: str
+    port: int
+    """The same on this machine and on the device."""
+    tracker: str
+    """``host:port``; empty for a server that is connected to directly."""
+    pid: int
+    """The watchdog."""
+    log: Path
+    already: bool = False
+    """It ran before `start` was asked for."""
+
+    @property
+    def address(self) -> str:
+        """Where this machine reaches it, ``host:port``."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def ready_line(self) -> str:
+        """What a person or a script waits for."""
+        where = f"tracker={self.tracker} " if self.tracker else ""
+        return f"ready: key={self.key} {where}server={self.address} serial={self.serial}"
+
+
+@dataclass(frozen=True)
+class ServerStatus:
+    """A server that adt started and that nobody stopped."""
+
+    serial: str
+    key: str
+    state: str
+    """``starting``, ``ready``, ``restarting``, ``waiting`` (for the device), ``failed`` or ``lost``."""
+    address: str
+    tracker: str
+    pid: int
+    """The watchdog; 0 when it is gone."""
+    device_pid: int
+    """tvm_rpc, as the device counts; 0 when it does not run."""
+    uptime: float
+    """Seconds for which the present tvm_rpc has been ready."""
+    restarts: int
+    last_error: str
+    """Why tvm_rpc ended last; empty as long as nothing happened."""
+    log: Path
+
+
+def default_key(device: Device) -> str:
+    """The key of a device that was given none: ``android``, or what its platform is called."""
+    return "android" if device.platform.startswith("android-") else device.platform
+
+
+def check_key(key: str) -> str:
+    """*key* if it can be one; TVM pastes it into JSON and splits it at spaces and colons.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if not KEY.fullmatch(key):
+        raise ConfigError(
+            f"{key!r} cannot be the key of a server",
+            remedy="Use up to 64 letters, digits and . _ / + - (no spaces, no colons).",
+        )
+    return key
+
+
+def start(
+    device: Device,
+    deployment: Deployment,
+    *,
+    key: str = "",
+    tracker_address: str = "",
+    use_tracker: bool = True,
+    ports: Sequence[int] = PORTS,
+    insist: bool = False,
+    tracker_ports: Sequence[int] = tracker.PORTS,
+) -> RpcServer:
+    """Start a server on *device* with what is deployed there, and return when a client could use it.
+
+    Ready means: it answered TVM's handshake through the forward, and the tracker
+    has it under its key. A server that runs already is returned; one that runs
+    with something else is replaced.
+
+    Args:
+        deployment: has ``bin/tvm_rpc`` and ``lib/``.
+        key: what clients ask the tracker for; empty: see :func:`default_key`.
+        tracker_address: of a tracker on this machine that runs already; empty: adt's own, started when
+            it does not run.
+        use_tracker: False for a server that clients connect to directly.
+        ports: candidates, each the same on this machine and on the device.
+        insist: somebody asked for just these ports; a server that runs on another is replaced.
+        tracker_ports: candidates for adt's own tracker.
+
+    Raises:
+        RpcError: it does not become ready; with its last words.
+        TrackerError: there is no tracker that answers.
+        NoDevice, DeviceNotReady, DeviceError: the device is gone or refuses.
+        Busy: another process has been starting or stopping it for very long.
+    """
+    key = check_key(key or default_key(device))
+    tracker.check_ports(ports)
+    if tracker_address and wire.parse_address(tracker_address)[0] not in adb.LOOPBACK:
+        raise ConfigError(
+            f"the tracker at {tracker_address} is on another machine; adb carries ports of this one only",
+            remedy="Bring its port here (`ssh -L 9190:127.0.0.1:9190 HOST`), or use adt's own tracker.",
+        )
+    at = state.server_home(device.serial)
+    with cache.lock(at.directory, timeout=LOCK_SECONDS):
+        wanted = tracker.ensure(tracker_address, ports=tracker_ports) if use_tracker else ""
+        record = state.read_server(at)
+        if record is not None:
+            same = (record.key, record.tracker, record.deployment) == (key, wanted, deployment.directory)
+            same &= record.port in ports or not insist
+            if same and record.process.alive and record.state == "ready":
+                return _running(record, at, already=True)
+            log.info("ending the server on %s that was there (key %s)", device.serial, record.key)
+            _end(at, record)
+        plan = watchdog.Plan(
+            serial=device.serial,
+            key=key,
+            ports=tuple(ports),
+            tracker=wanted,
+            deployment=deployment.directory,
+            digest=deployment.digest,
+            parent=f"{deployment.base}/rpc",
+            adb_port=adb.server_port(),
+        )
+        launch.launch("adt.rpc.watchdog", dataclasses.asdict(plan), at, seconds=START_SECONDS)
+        record = state.read_server(at)
+        if record is None:
+            raise RpcError(
+                f"the RPC server on {device.serial} ended right after its start",
+                remedy=f"Its last words are in {at.log}.",
+                details=state.tail(at.log),
+            )
+        return _running(record, at)
+
+
+def _running(record: state.ServerRecord, at: state.Home, *, already: bool = False) -> RpcServer:
+    return RpcServer(
+        serial=record.serial,
+        key=record.key,
+        host="127.0.0.1",
+        port=record.port,
+        tracker=record.tracker,
+        pid=record.process.pid,
+        log=at.log,
+        already=already,
+    )
+
+
+def stop(serial: str) -> bool:
+    """End the server on *serial* and remove every trace of it, here and there; False when there is none.
+
+    Also when its watchdog was killed. A device that is out of reach has ended the
+    server by itself.
+
+    Raises:
+        RpcError: the watchdog does not end.
+        Busy: another process has been starting or stopping it for very long.
+    """
+    return bool(_stop(state.server_home(serial)))
+
+
+def stop_all() -> tuple[str, ...]:
+    """End every server, as :func:`stop` does, and remove what failed starts left.
+
+    Returns:
+        The serials of those that ran.
+
+    Raises:
+        RpcError, Busy: see :func:`stop`.
+    """
+    return tuple(filter(None, map(_stop, state.server_homes())))
+
+
+def _stop(at: state.Home) -> str:
+    """End the server of *at*; its serial, empty when there is none."""
+    if not at.directory.is_dir():
+        return ""
+    with cache.lock(at.directory, timeout=LOCK_SECONDS):
+        record = state.read_server(at)
+        if record is not None:
+            _end(at, record)
+        at.remove()
+        return record.serial if record is not None else ""
+
+
+def _end(at: state.Home, record: state.ServerRecord) -> None:
+    if not record.process.end(STOP_SECONDS):
+        raise RpcError(
+            f"the watchdog of {record.serial} (pid {record.process.pid}) does not end",
+            remedy=f"As its user or root: kill -9 {record.process.pid}, then adt rpc stop again.",
+        )
+    left = state.read_server(at)  # as the watchdog wrote it last; gone when it has cleaned up
+    if left is not None:
+        cleaning.clean_elsewhere(at, left)
+        at.record.unlink(missing_ok=True)
+
+
+def statuses() -> tuple[ServerStatus, ...]:
+    """Every server that adt started and that nobody stopped, by serial."""
+    found = [_status(record, at) for at in state.server_homes() if (record := state.read_server(at))]
+    return tuple(sorted(found, key=lambda one: one.serial))
+
+
+def _status(record: state.ServerRecord, at: state.Home) -> ServerStatus:
+    alive = record.process.alive
+    ready = alive and record.state == "ready"
+    lost = not alive and record.state != "failed"
+    return ServerStatus(
+        serial=record.serial,
+        key=record.key,
+        state="lost" if lost else record.state,
+        address=record.address if record.port else "",
+        tracker=record.tracker,
+        pid=record.process.pid if alive else 0,
+        device_pid=record.there.pids[1] if ready and record.there.pids else 0,
+        uptime=max(0.0, time.time() - record.ready_since) if ready else 0.0,
+        restarts=record.restarts,
+        last_error=LOST if lost else record.last_error,
+        log=at.log,
+    )

@@ -1,0 +1,248 @@
+"""Sessions with servers: TVM's own, opened in bounded time, with errors that say what to do.
+
+TVM's client waits without end for a tracker that has no device and for a server
+that does not answer, and shows the end of a server as "kShutdown" or a check
+that failed. Here the tracker is asked by :mod:`adt.rpc.wire`, the connection is
+made in a thread that is not waited for longer than allowed, and what breaks a
+session is explained with what the watchdog knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import re
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from adt.errors import AdtError, RpcError, TrackerError
+from adt.rpc import server, tracker, wire
+
+log = logging.getLogger("adt.rpc")
+
+WAIT = 60.0
+"""Seconds to wait for a free device."""
+CONNECT_SECONDS = 30.0
+"""In which a server must answer that was given to us."""
+NOTICE_SECONDS = 3.0
+"""How long we give the watchdog to find out why a server ended."""
+
+_LOST = re.compile(
+    r"kShutdown|Channel closes before|previously closed|Connection reset|Broken pipe|Bad file descriptor"
+    r"|SockChannel::|code == RPCCode::k\w+|Connection refused",
+)
+"""What TVM says when the other side of a session is gone."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a session goes."""
+
+    host: str
+    port: int
+    match_key: str
+    key: str
+    """What was asked for."""
+    tracker: str
+    """Who gave it to us; empty for nobody."""
+
+    @property
+    def address(self) -> str:
+        """``host:port``."""
+        return f"{self.host}:{self.port}"
+
+
+@contextlib.contextmanager
+def session(
+    *, key: str = "", tracker_address: str = "", address: str = "", timeout: float | None, wait: float = WAIT
+) -> Iterator[Any]:
+    """A TVM RPC session, for as long as the block runs.
+
+    Args:
+        key: what the server registered with; with *address* what it was started with.
+        tracker_address: of the tracker; empty for adt's own.
+        address: ``host:port`` of a server without a tracker, to connect to directly.
+        timeout: seconds after which the server ends the session, whatever runs in it; None for never.
+        wait: seconds to wait for a free device.
+
+    Yields:
+        ``tvm.rpc.RPCSession``.
+
+    Raises:
+        TrackerError: no tracker, or none of its devices has the key, or all are in use for *wait* seconds.
+        RpcError: the server cannot be reached, or it ended, or *timeout* was over, before the block did.
+        ConfigError: an address that is none, or neither key nor address.
+    """
+    limit = 0 if timeout is None else max(1, math.ceil(timeout))
+    target = _direct(address, key) if address else _from_tracker(tracker_address, key, wait)
+    remote = _connect(target, limit)
+    began = time.monotonic()
+    try:
+        yield remote
+    except AdtError:
+        raise
+    except Exception as why:
+        if not lost(why):
+            raise
+        raise _ended(target, time.monotonic() - began, limit, why) from why
+    finally:
+        _close(remote)
+
+
+def lost(why: BaseException) -> bool:
+    """Whether *why*, as TVM raised it, means that the server at the other end is gone."""
+    return not isinstance(why, AdtError) and _LOST.search(str(why)) is not None
+
+
+def _direct(address: str, key: str) -> Target:
+    host, port = wire.parse_address(address)
+    return Target(host, port, key, key, "")
+
+
+def _from_tracker(address: str, key: str, wait: float) -> Target:
+    server.check_key(key)
+    where = address or tracker.running()
+    if not where:
+        raise TrackerError(
+            "no tracker runs that adt started",
+            remedy="adt rpc start starts one together with a server; or name yours: tracker='HOST:PORT'.",
+        )
+    end = time.monotonic() + wait
+    while True:
+        found = wire.summary(where)
+        queue = found.queue(key)
+        if queue.total:
+            break
+        coming = [
+            one for one in server.statuses() if one.key == key and one.state in ("restarting", "starting")
+        ]
+        if not coming or time.monotonic() > end:
+            raise _no_such_key(where, key, found)
+        time.sleep(0.3)
+    grant = wire.request(where, key, seconds=max(1.0, end - time.monotonic()))
+    if grant is None:
+        raise TrackerError(
+            f"no device with the key {key} became free within {wait:g} s (total {queue.total}, free "
+            f"{queue.free}, pending {queue.pending})",
+            remedy="Wait for the sessions that use them, or start another server: adt rpc start --serial S "
+            f"--key {key}; `adt rpc status` shows who is there.",
+        )
+    host = "127.0.0.1" if grant.host in ("localhost", "0.0.0.0") else grant.host
+    return Target(host, grant.port, grant.match_key, key, where)
+
+
+def _no_such_key(where: str, key: str, found: wire.Summary) -> TrackerError:
+    keys = sorted({one.key for one in found.servers})
+    there = f"it has {', '.join(keys)}" if keys else "no device has registered"
+    stuck = [one for one in server.statuses() if one.key == key]
+    details = "\n".join(f"{one.serial}: {one.state}: {one.last_error}" for one in stuck)
+    return TrackerError(
+        f"the tracker at {where} has no device with the key {key}; {there}",
+        remedy=f"Start a server for it: adt rpc start --serial S --key {key}; `adt rpc status` shows what "
+        "became of one that was started.",
+        details=details,
+    )
+
+
+def _connect(target: Target, limit: int) -> Any:
+    """Open TVM's session with the server; TVM knows no time limit, so a thread of ours does it.
+
+    Raises:
+        RpcError: it is not reached, does not want us, or does not answer.
+    """
+    from tvm import rpc
+
+    outcome: list[Any] = []
+
+    def connect() -> None:
+        try:
+            outcome.append(rpc.connect(target.host, target.port, target.match_key, session_timeout=limit))
+        except Exception as why:  # TVM's errors have many classes
+            outcome.append(why)
+
+    thread = threading.Thread(target=connect, name="tvm-rpc-connect", daemon=True)
+    thread.start()
+    thread.join(CONNECT_SECONDS)
+    if not outcome:
+        raise RpcError(
+            f"the server at {target.address} did not answer within {CONNECT_SECONDS:g} s",
+            remedy="It may be in use by another session (a server has one at a time), or hang: `adt rpc "
+            "status`, then adt rpc stop and adt rpc start.",
+        )
+    if isinstance(outcome[0], Exception):
+        raise _unreached(target, outcome[0]) from outcome[0]
+    return outcome[0]
+
+
+def _unreached(target: Target, why: Exception) -> RpcError:
+    said = _last_line(why)
+    if "cannot find server that matches key" in said:
+        return RpcError(
+            f"the server at {target.address} does not take a client with the key {target.key!r}",
+            remedy="Go through its tracker (leave address away): a registered server takes nobody else; "
+            "without a tracker the key must be the one that it was started with.",
+        )
+    if "is not TVM RPC server" in said:
+        return RpcError(
+            f"what listens at {target.address} is not a TVM RPC server",
+            remedy="Check the port: `adt rpc status` shows where servers listen.",
+        )
+    whose = [one for one in server.statuses() if one.address == target.address]
+    start_again = f"adt rpc start --serial {whose[0].serial if whose else 'S'} --key {target.key}"
+    if target.tracker:
+        return RpcError(
+            f"a device is registered as {target.key} at {target.address}, but cannot be reached there",
+            remedy=f"The forward to it may be missing (`adb forward --list`): {start_again}",
+            details=said,
+        )
+    return RpcError(
+        f"no server answers at {target.address}",
+        remedy=f"Is it running, and is the port forwarded? {start_again} --no-tracker, or `adt rpc serve` "
+        "for a board.",
+        details=said,
+    )
+
+
+def _ended(target: Target, lasted: float, limit: int, why: Exception) -> RpcError:
+    if limit and lasted >= 0.95 * limit:
+        return RpcError(
+            f"the session was ended after its time limit of {limit} s (it lasted {lasted:.1f} s)",
+            remedy="Allow more: adt.rpc_session(timeout=SECONDS).",
+            details=_last_line(why),
+        )
+    reason = _reason(target)
+    return RpcError(
+        f"the server at {target.address} ended during the session" + (f": {reason}" if reason else ""),
+        remedy="What ran last may have crashed it or used up the device's memory; `adt rpc status` and the "
+        "server's log tell more. The watchdog starts it again: open a new session.",
+        details=_last_line(why),
+    )
+
+
+def _reason(target: Target) -> str:
+    """What the watchdog says about the end of the server, once it knows."""
+    end = time.monotonic() + NOTICE_SECONDS
+    while True:
+        mine = [one for one in server.statuses() if one.address == target.address]
+        if not mine:
+            return ""
+        if mine[0].last_error and mine[0].uptime < 2 * NOTICE_SECONDS:
+            return mine[0].last_error
+        if time.monotonic() > end:
+            return "the process that served it died"
+        time.sleep(0.2)
+
+
+def _last_line(why: Exception) -> str:
+    lines = [line.strip() for line in str(why).splitlines() if line.strip()]
+    return lines[-1] if lines else type(why).__name__
+
+
+def _close(remote: Any) -> None:
+    """End the session now; else it would last as long as anybody holds a reference into it."""
+    with contextlib.suppress(Exception):  # it may have ended already
+        remote.get_function("CloseRPCConnection")()

@@ -1,0 +1,221 @@
+"""The records of tracker and servers on this machine.
+
+``$XDG_STATE_HOME/adt/rpc/`` (default ``~/.local/state``):
+
+``tracker/``         ``tracker.json``, ``tracker.log``
+``servers/SERIAL/``  ``server.json``, ``server.log``
+
+Each record is written by the process that it describes, before that process does
+anything which would have to be undone, and removed by it at its end. A record
+whose process is gone therefore says what is left to be cleaned up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from adt.errors import AdtError
+from adt.host import cache, identity, manifest
+
+log = logging.getLogger("adt.rpc")
+
+TRACKER, SERVER = "adt.rpc-tracker-record", "adt.rpc-server-record"
+REMEDY = "Remove it; `adt rpc stop --all` and `adt tracker stop` then clean up what they find."
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of this machine, and no other that gets its pid later."""
+
+    pid: int
+    start_time: int
+    """Clock ticks from boot to its start, from /proc."""
+    boot: str
+    """The kernel's boot_id."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self.boot == identity.boot_id() and identity.start_time(self.pid) == self.start_time
+
+    def end(self, grace: float) -> bool:
+        """End it, after *grace* seconds by force; True once it is gone."""
+        return self.boot != identity.boot_id() or identity.end(self.pid, self.start_time, grace)
+
+
+def this_process() -> Process:
+    """The process that asks."""
+    started = identity.start_time(os.getpid())
+    assert started is not None
+    return Process(os.getpid(), started, identity.boot_id())
+
+
+@dataclass(frozen=True)
+class TrackerRecord:
+    """A tracker that adt started."""
+
+    host: str
+    """What it is bound to: 127.0.0.1 unless it was exposed."""
+    port: int
+    process: Process
+    since: float
+    """When it started, seconds since the epoch."""
+    schema: str = TRACKER
+    schema_version: int = 1
+
+    @property
+    def address(self) -> str:
+        """Where this machine reaches it."""
+        host = "127.0.0.1" if self.host == "0.0.0.0" else self.host
+        return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class DeviceSide:
+    """What one life of a server has on its device."""
+
+    directory: str = ""
+    """Its working directory there; empty before it runs."""
+    pids: tuple[int, ...] = ()
+    """Its guardian and the server, as the device counts."""
+    tracker_port: int = 0
+    """The device's port that leads to the tracker; 0 for none."""
+
+
+@dataclass(frozen=True)
+class ServerRecord:
+    """A server on a device and the watchdog that keeps it."""
+
+    serial: str
+    key: str
+    port: int
+    """The same on this machine and on the device; 0 before one was found."""
+    tracker: str
+    """``host:port`` as this machine reaches it; empty for a server that is connected to directly."""
+    deployment: str
+    """Its directory on the device."""
+    parent: str
+    """The directory on the device that holds working directories of servers."""
+    tag: str
+    """Names this server among all on the device."""
+    adb_port: int
+    """The adb server through which the device is reached."""
+    process: Process
+    """The watchdog."""
+    since: float
+    """When the watchdog started, seconds since the epoch."""
+    state: str
+    """``starting``, ``ready``, ``restarting``, ``waiting`` (for the device) or ``failed``."""
+    ready_since: float = 0.0
+    """When the server that runs became ready; 0 while none is."""
+    restarts: int = 0
+    last_error: str = ""
+    """Why the server ended last, or what is missing; empty as long as nothing happened."""
+    there: DeviceSide = field(default_factory=DeviceSide)
+    schema: str = SERVER
+    schema_version: int = 1
+
+    @property
+    def address(self) -> str:
+        """Where this machine reaches the server."""
+        return f"127.0.0.1:{self.port}"
+
+
+Record = TypeVar("Record", TrackerRecord, ServerRecord)
+
+
+@dataclass(frozen=True)
+class Home:
+    """The directory of the tracker or of one server."""
+
+    directory: Path
+    name: str
+    """``tracker`` or ``server``."""
+
+    @property
+    def record(self) -> Path:
+        """The record."""
+        return self.directory / f"{self.name}.json"
+
+    @property
+    def log(self) -> Path:
+        """What the process says, and what its server says."""
+        return self.directory / f"{self.name}.log"
+
+    def remove(self) -> None:
+        """Remove all of it."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def rpc_directory() -> Path:
+    """The directory of everything that adt knows of running RPC."""
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(base).expanduser().absolute() / "adt" / "rpc"
+
+
+def tracker_home() -> Home:
+    """Where the tracker's record is."""
+    return Home(rpc_directory() / "tracker", "tracker")
+
+
+def server_home(serial: str) -> Home:
+    """Where the record of the server on *serial* is."""
+    name = re.sub(r"[^A-Za-z0-9.-]", "_", serial)
+    digest = hashlib.sha256(serial.encode()).hexdigest()[:8]  # two serials may look the same now
+    return Home(rpc_directory() / "servers" / f"{name}-{digest}", "server")
+
+
+def server_homes() -> list[Home]:
+    """The directory of each server, and of those whose start failed, which hold a log only."""
+    parent = rpc_directory() / "servers"
+    found = sorted(parent.iterdir()) if parent.is_dir() else []
+    return [Home(path, "server") for path in found if path.is_dir()]
+
+
+def write(record: TrackerRecord | ServerRecord, at: Home) -> None:
+    """Write *record*; it appears complete or not at all.
+
+    Raises:
+        DiskError: the disk is full or refuses access.
+    """
+    with cache.disk_errors(f"writing {at.record}"):
+        at.directory.mkdir(parents=True, exist_ok=True)
+        manifest.write(record, at.record)
+
+
+def _read(kind: type[Record], at: Home, schema: str) -> Record | None:
+    if not at.record.is_file():
+        return None
+    try:
+        return manifest.load(kind, at.record, schema=schema, version=1, remedy=REMEDY)
+    except AdtError as why:
+        if at.record.is_file():  # else it was removed just now
+            log.warning("%s is unreadable and is removed: %s", at.record, why.what)
+            at.record.unlink(missing_ok=True)
+        return None
+
+
+def read_tracker(at: Home) -> TrackerRecord | None:
+    """The tracker's record, whether it still runs or not; None when there is none."""
+    return _read(TrackerRecord, at, TRACKER)
+
+
+def read_server(at: Home) -> ServerRecord | None:
+    """A server's record, whether its watchdog still runs or not; None when there is none."""
+    return _read(ServerRecord, at, SERVER)
+
+
+def tail(path: Path, lines: int = 20) -> str:
+    """The last lines of a log; empty when there is none."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - (1 << 16)))
+        return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+    return ""

@@ -1,0 +1,230 @@
+"""The tracker on this machine: start, stop, status.
+
+It is TVM's own, in a background process with a record on disk. It survives the
+terminal, and listens on 127.0.0.1 unless it is to be exposed.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.errors import AdtError, ConfigError, TrackerError
+from adt.host import cache
+from adt.rpc import launch, state, wire
+from adt.rpc.wire import Summary
+
+log = logging.getLogger("adt.rpc")
+
+PORTS = range(9190, 9200)
+"""Tried in this order."""
+LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
+START_SECONDS = 60.0
+"""TVM is imported meanwhile."""
+STOP_SECONDS = 5.0
+LOCK_SECONDS = 120.0
+EXPOSED = (
+    "the %s listens on every address of this machine: TVM's RPC is remote code execution without a password. "
+    "Do this only in a network in which everybody may run programs as you."
+)
+
+
+@dataclass(frozen=True)
+class TrackerInfo:
+    """The tracker that adt started on this machine, as far as there is one."""
+
+    running: bool
+    address: str
+    """``host:port`` as this machine reaches it; empty when none was started."""
+    exposed: bool = False
+    """Other machines reach it too."""
+    pid: int = 0
+    uptime: float = 0.0
+    """Seconds."""
+    log: Path | None = None
+    already: bool = False
+    """It ran before `start` was asked for."""
+    summary: Summary | None = None
+    """What it says of its servers; None when it was not asked or does not answer."""
+    error: str = ""
+    """Why it does not run or does not answer."""
+
+
+def check_ports(ports: Sequence[int]) -> None:
+    """Check that *ports* can be listened on.
+
+    Raises:
+        ConfigError: they are none, or not ports.
+    """
+    if not ports or min(ports) < 1 or max(ports) > 65535:
+        named = f"{ports[0]} to {ports[-1]}" if ports else "an empty range"
+        raise ConfigError(
+            f"{named} is not a range of ports", remedy="Give the first and the last one, of 1 to 65535."
+        )
+
+
+def listen(ports: Sequence[int], host: str) -> socket.socket:
+    """A socket that listens on the first free port of *ports*.
+
+    Raises:
+        TrackerError: none is free.
+        ConfigError: *ports* are none.
+    """
+    check_ports(ports)
+    for port in ports:
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((host, port))
+            listening.listen(128)
+            return listening
+        except OSError as why:
+            listening.close()
+            if why.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise TrackerError(
+                    f"cannot listen on {host}:{port}: {why.strerror}", remedy="Choose other ports: --port."
+                ) from why
+            log.info("port %d is taken or not allowed; trying the next", port)
+    span = f"ports {ports[0]} to {ports[-1]} are" if len(ports) > 1 else f"port {ports[0]} is"
+    raise TrackerError(
+        f"{span} in use on {host}",
+        remedy="Give others with --port and --port-end; `adt doctor rpc` shows who holds them.",
+    )
+
+
+def start(ports: Sequence[int] = PORTS, *, expose: bool = False, insist: bool = False) -> TrackerInfo:
+    """Start the tracker, or return the one that runs.
+
+    Args:
+        ports: candidates for its port, in order.
+        expose: listen on every address, not only on 127.0.0.1.
+        insist: somebody asked for just these ports; that one runs on another is said.
+
+    Raises:
+        TrackerError: no port is free, or it does not come up.
+        Busy: another process has been starting or stopping it for very long.
+    """
+    at = state.tracker_home()
+    with cache.lock(at.directory, timeout=LOCK_SECONDS):
+        record = state.read_tracker(at)
+        if record is not None and record.process.alive:
+            if (insist and record.port not in ports) or expose != (record.host == EVERYWHERE):
+                log.warning("it keeps its address; `adt tracker stop` first to change it")
+            return _info(record, at, already=True)
+        if record is not None:
+            log.warning("the tracker at %s had died; starting a new one", record.address)
+            at.record.unlink(missing_ok=True)
+        if expose:
+            log.warning(EXPOSED, "tracker")
+        with listen(ports, EVERYWHERE if expose else LOOPBACK) as listening:
+            fd = listening.fileno()
+            launch.launch("adt.rpc.tracker_process", {"fd": fd}, at, seconds=START_SECONDS, pass_fds=(fd,))
+        record = state.read_tracker(at)
+        if record is None:
+            raise TrackerError(
+                "the tracker ended right after its start",
+                remedy=f"Its last words are in {at.log}.",
+                details=state.tail(at.log),
+            )
+        log.debug("the tracker listens on %s", record.address)
+        return _info(record, at)
+
+
+def running() -> str:
+    """The address of the tracker that adt started; empty when it does not run."""
+    record = state.read_tracker(state.tracker_home())
+    return record.address if record is not None and record.process.alive else ""
+
+
+def stop() -> TrackerInfo:
+    """Stop the tracker and remove every trace of it; ``running`` of the result tells whether it had run.
+
+    Raises:
+        TrackerError: it does not end.
+        Busy: another process has been starting or stopping it for very long.
+    """
+    at = state.tracker_home()
+    if not at.directory.is_dir():
+        return TrackerInfo(False, "")
+    with cache.lock(at.directory, timeout=LOCK_SECONDS):
+        record = state.read_tracker(at)
+        if record is None:
+            at.remove()
+            return TrackerInfo(False, "")
+        before = _info(record, at)
+        if not record.process.end(STOP_SECONDS):
+            raise TrackerError(
+                f"the tracker (pid {record.process.pid}) does not end",
+                remedy=f"As its user or root: kill -9 {record.process.pid}",
+            )
+        at.remove()
+        return before
+
+
+def status(address: str = "") -> TrackerInfo:
+    """What the tracker says of itself; it never raises for one that does not run or answer.
+
+    Args:
+        address: of another tracker than the one that adt started.
+
+    Raises:
+        ConfigError: not an address.
+    """
+    at = state.tracker_home()
+    record = state.read_tracker(at)
+    if address and (record is None or record.address != address):
+        try:
+            return TrackerInfo(True, address, summary=wire.summary(address))
+        except TrackerError as why:
+            return TrackerInfo(False, address, error=why.what)
+    if record is None:
+        return TrackerInfo(False, "", error="none was started: adt tracker start")
+    if not record.process.alive:
+        return _info(record, at, error="it has died; its last words are in its log")
+    try:
+        return _info(record, at, summary=wire.summary(record.address))
+    except TrackerError as why:
+        return _info(record, at, error=why.what)
+
+
+def ensure(address: str = "", *, ports: Sequence[int] = PORTS) -> str:
+    """The address of a tracker that answers: *address*, or adt's own, started when it does not run.
+
+    Raises:
+        TrackerError: it does not answer, or cannot be started.
+    """
+    found = address or start(ports).address
+    try:
+        wire.summary(found)
+    except AdtError as why:
+        if not address:
+            why.remedy = "adt tracker stop; adt tracker start"
+        raise
+    return found
+
+
+def _info(
+    record: state.TrackerRecord,
+    at: state.Home,
+    *,
+    already: bool = False,
+    summary: Summary | None = None,
+    error: str = "",
+) -> TrackerInfo:
+    alive = record.process.alive
+    return TrackerInfo(
+        running=alive,
+        address=record.address,
+        exposed=record.host == EVERYWHERE,
+        pid=record.process.pid,
+        uptime=max(0.0, time.time() - record.since) if alive else 0.0,
+        log=at.log,
+        already=already,
+        summary=summary,
+        error=error,
+    )

@@ -1,0 +1,265 @@
+"""The tracker's protocol, spoken so that no tracker, and nothing else that answers, can hang or flood us.
+
+After a magic word in each direction every message is its length (4 bytes,
+little endian) and that much JSON. The client asks, the tracker answers.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from adt.errors import ConfigError, TrackerError
+
+MAGIC = 0x2F271
+"""First word from each side."""
+SUCCESS = 0
+PUT, REQUEST, SUMMARY = 3, 4, 6
+"""Codes of the requests that adt makes (the tests also play a server, which PUTs itself)."""
+MAX_FRAME = 1 << 20
+"""Bytes of one answer; TVM's tracker takes no longer question either."""
+SECONDS = 5.0
+"""Budget for one question that a tracker answers at once."""
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What a tracker says of one key."""
+
+    key: str
+    total: int
+    """Servers that are registered."""
+    free: int
+    """Those that serve nobody just now."""
+    pending: int
+    """Clients that wait for one."""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A server as it registered."""
+
+    key: str
+    address: str
+    """Where clients are sent, ``host:port``."""
+
+    @property
+    def port(self) -> int:
+        """Its port; 0 when it said none."""
+        tail = self.address.rpartition(":")[2]
+        return int(tail) if tail.isdecimal() else 0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Everything that a tracker says of itself."""
+
+    queues: tuple[Queue, ...]
+    """By key; keys that nobody serves and nobody waits for are left out."""
+    servers: tuple[Registered, ...]
+
+    def queue(self, key: str) -> Queue:
+        """What it says of *key*; zeros when it does not know it."""
+        return next((queue for queue in self.queues if queue.key == key), Queue(key, 0, 0, 0))
+
+
+@dataclass(frozen=True)
+class Grant:
+    """A server that the tracker gave us; it waits some seconds for its client."""
+
+    host: str
+    port: int
+    match_key: str
+    """What the server expects its client to say."""
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """``HOST:PORT`` in its parts.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ConfigError(f"{text!r} is not HOST:PORT", remedy="Give an address such as 127.0.0.1:9190.")
+    return host, int(port)
+
+
+def parse_summary(raw: Any) -> Summary:
+    """Read a tracker's summary.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(raw, dict) or not isinstance(raw.get("queue_info"), dict):
+        raise ValueError("no queue_info")
+    servers = []
+    for row in raw.get("server_info") or ():
+        if not isinstance(row, dict) or not isinstance(row.get("addr"), list) or len(row["addr"]) != 2:
+            raise ValueError("a server without an address")
+        key = str(row.get("key", "")).removeprefix("server:")
+        servers.append(Registered(key, ":".join(map(str, row["addr"]))))
+    queues = []
+    for key, row in raw["queue_info"].items():
+        if not isinstance(row, dict):
+            raise ValueError("a queue that is none")
+        total = sum(server.key == key for server in servers)
+        queue = Queue(str(key), total, int(row.get("free", 0)), int(row.get("pending", 0)))
+        if total or queue.free or queue.pending:
+            queues.append(queue)
+    return Summary(
+        tuple(sorted(queues, key=lambda queue: queue.key)),
+        tuple(sorted(servers, key=lambda server: (server.key, server.address))),
+    )
+
+
+class Conversation:
+    """An open connection to a tracker; every answer must come before *end* (of :func:`time.monotonic`)."""
+
+    def __init__(self, sock: socket.socket, address: str, end: float) -> None:
+        self._sock, self._address, self._end = sock, address, end
+
+    def _left(self) -> float:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def _exactly(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            self._sock.settimeout(self._left())
+            more = self._sock.recv(count - len(data))
+            if not more:
+                raise ConnectionResetError("it hung up")
+            data += more
+        return bytes(data)
+
+    def greet(self) -> None:
+        """Exchange the magic words."""
+        self._sock.settimeout(self._left())
+        self._sock.sendall(struct.pack("<i", MAGIC))
+        said = self._exactly(4)
+        if struct.unpack("<i", said)[0] != MAGIC:
+            raise not_a_tracker(self._address, f"its first word is {said!r}")
+
+    def ask(self, question: object) -> Any:
+        """Send *question*, and give the answer as JSON has it."""
+        text = json.dumps(question).encode()
+        self._sock.settimeout(self._left())
+        self._sock.sendall(struct.pack("<i", len(text)) + text)
+        (length,) = struct.unpack("<i", self._exactly(4))
+        if not 0 < length <= MAX_FRAME:
+            raise not_a_tracker(self._address, f"it announced an answer of {length} bytes")
+        try:
+            return json.loads(self._exactly(length))
+        except (ValueError, RecursionError) as why:
+            raise not_a_tracker(self._address, f"its answer is no JSON: {why}") from why
+
+
+@contextmanager
+def conversation(address: str, *, seconds: float = SECONDS) -> Iterator[Conversation]:
+    """Talk to the tracker at ``HOST:PORT``, for *seconds* in total.
+
+    Raises:
+        TrackerError: nothing listens there, it is no tracker, or the time is over.
+        ConfigError: not an address.
+    """
+    host, port = parse_address(address)
+    end = time.monotonic() + seconds
+    try:
+        with socket.create_connection((host, port), timeout=seconds) as sock:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            talk = Conversation(sock, address, end)
+            talk.greet()
+            yield talk
+    except ConnectionRefusedError as why:
+        raise not_running(address) from why
+    except TimeoutError as why:
+        raise TrackerError(
+            f"the tracker at {address} did not answer within {seconds:g} s",
+            remedy="Look what listens there (`adt doctor rpc`); `adt tracker stop` and `adt tracker start` "
+            "give a fresh one.",
+        ) from why
+    except OSError as why:
+        raise TrackerError(
+            f"the connection to the tracker at {address} broke: {why}",
+            remedy="Is it a tracker, and does it still run? `adt tracker status`; `adt doctor rpc`.",
+        ) from why
+
+
+def not_running(address: str) -> TrackerError:
+    """The error for an address where nothing listens."""
+    return TrackerError(
+        f"no tracker runs at {address}",
+        remedy="adt tracker start; or name the one that runs: --tracker HOST:PORT.",
+    )
+
+
+def not_a_tracker(address: str, why: str) -> TrackerError:
+    """The error for something else that listens there."""
+    return TrackerError(
+        f"what listens at {address} is not a TVM tracker: {why}",
+        remedy="Give the tracker's own port (`adt tracker status` shows it), or run adt tracker start.",
+    )
+
+
+def summary(address: str, *, seconds: float = SECONDS) -> Summary:
+    """What the tracker at *address* knows.
+
+    Raises:
+        TrackerError, ConfigError: see :func:`conversation`.
+    """
+    with conversation(address, seconds=seconds) as talk:
+        answer = talk.ask([SUMMARY])
+    try:
+        code, raw = answer
+        if code != SUCCESS:
+            raise ValueError(f"code {code}")
+        return parse_summary(raw)
+    except (ValueError, TypeError, AttributeError) as why:
+        raise not_a_tracker(address, f"its summary is none ({why})") from why
+
+
+def request(address: str, key: str, *, priority: int = 1, seconds: float) -> Grant | None:
+    """Wait up to *seconds* for a free server with *key*; None when none became free.
+
+    A request that was given up stays in the tracker's count of pending ones
+    until a server is free; the tracker then passes it over.
+
+    Raises:
+        TrackerError, ConfigError: see :func:`conversation`.
+    """
+    with conversation(address, seconds=seconds) as talk:
+        try:
+            answer = talk.ask([REQUEST, key, "", priority])
+        except TimeoutError:
+            return None
+    return parse_grant(answer, address)
+
+
+def parse_grant(answer: object, address: str) -> Grant:
+    """Read the answer to a request.
+
+    Raises:
+        TrackerError: it is none.
+    """
+    if isinstance(answer, list) and len(answer) == 2 and answer[0] == SUCCESS:
+        given = answer[1]
+        if isinstance(given, list) and len(given) == 3 and str(given[1]).isdecimal():
+            return Grant(str(given[0]), int(given[1]), str(given[2]))
+    raise not_a_tracker(address, "its answer to a request is none")
+
+
+def as_json(found: Summary) -> Mapping[str, Any]:
+    """A summary for a ``--json`` document."""
+    return {
+        "queues": [vars(queue) for queue in found.queues],
+        "servers": [vars(server) for server in found.servers],
+    }
