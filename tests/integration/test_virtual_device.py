@@ -1,211 +1,41 @@
 """The virtual device with a real adb: what is promised to the device layer, and what must not stay behind."""
 
 import contextlib
-import hashlib
-import importlib.util
 import json
 import os
 import pty
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from virtual_fixtures import (
+    TMP,
+    Phone,
+    adb,
+    ask,
+    bundled_adb,
+    connect,
+    echo_server,
+    eventually,
+    free_port,
+    phone,
+    pid_namespace,
+    pids_in_namespace,
+    pids_inside,
+    places,
+    sha256,
+)
 
-from adt.device.virtual import emulator, faults, init, packages, prerequisites, properties, rootfs, state
-from adt.device.virtual.emulator import EmulatorInfo
+from adt.device.virtual import control, emulator, init, prerequisites, properties, rootfs, state
 from adt.errors import EmulatorError
-from adt.host import cache
 
-TMP = "/data/local/tmp"
-
-
-def bundled_adb() -> Path:
-    """The adb of the adbutils package; a distribution's older one must not be taken by chance."""
-    spec = importlib.util.find_spec("adbutils")
-    assert spec is not None and spec.origin is not None
-    return Path(spec.origin).parent / "binaries/adb"
-
-
-def free_port() -> int:
-    with socket.socket() as plug:
-        plug.bind(("127.0.0.1", 0))
-        return int(plug.getsockname()[1])
-
-
-@dataclass
-class Adb:
-    """A real adb with a server and a HOME of its own."""
-
-    home: Path
-    port: int = field(default_factory=free_port)
-
-    @property
-    def env(self) -> dict[str, str]:
-        clean = {key: value for key, value in os.environ.items() if not key.startswith(("ADB", "ANDROID"))}
-        return clean | {"HOME": str(self.home), "ANDROID_ADB_SERVER_PORT": str(self.port)}
-
-    def argv(self, *words: str | Path, serial: str = "") -> list[str]:
-        return [str(bundled_adb()), *(["-s", serial] if serial else []), *map(str, words)]
-
-    def __call__(
-        self,
-        *words: str | Path,
-        serial: str = "",
-        rc: int | None = 0,
-        text: str | None = None,
-        timeout: float = 60,
-    ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            self.argv(*words, serial=serial),
-            env=self.env,
-            input=text,
-            stdin=subprocess.DEVNULL if text is None else None,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
-        assert rc is None or done.returncode == rc, f"{words}: {done}"
-        return done
-
-
-@dataclass
-class Phone:
-    """A connected virtual device."""
-
-    adb: Adb
-    info: EmulatorInfo
-
-    def __call__(self, *words: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
-        return self.adb(*words, serial=self.info.serial, **options)  # type: ignore[arg-type]
-
-    def shell(self, command: str) -> str:
-        return self("shell", command).stdout
-
-
-@pytest.fixture(scope="module", autouse=True)
-def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Own HOME and state; the cache stays where it is, for the userland in it."""
-    base = tmp_path_factory.mktemp("virtual")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ADT_CACHE_DIR", str(cache.cache_dir()))
-        patch.setenv("XDG_STATE_HOME", str(base / "state"))
-        patch.setenv("HOME", str(base))
-        patch.delenv(faults.VARIABLE, raising=False)
-        yield base
-        for info in emulator.listing():
-            emulator.stop(info.name)
-
-
-@pytest.fixture(scope="module")
-def adb(places: Path) -> Iterator[Adb]:
-    own = Adb(places)
-    own("start-server")
-    yield own
-    own("kill-server")
-
-
-@pytest.fixture(scope="module")
-def connect(adb: Adb) -> Iterator[Callable[..., Phone]]:
-    """Start a device and connect to it."""
-    started: list[Phone] = []
-
-    def start(name: str, **options: object) -> Phone:
-        info = emulator.start(name, **options)  # type: ignore[arg-type]
-        assert "connected to" in adb("connect", info.serial).stdout
-        adb("wait-for-device", serial=info.serial)
-        started.append(Phone(adb, info))
-        return started[-1]
-
-    yield start
-    for phone in started:
-        adb("disconnect", phone.info.serial, rc=None)
-        with contextlib.suppress(EmulatorError):
-            emulator.stop(phone.info.name)
-
-
-@pytest.fixture(scope="module")
-def phone(connect: Callable[..., Phone]) -> Phone:
-    return connect("main")
-
-
-@pytest.fixture
-def faulty(monkeypatch: pytest.MonkeyPatch, adb: Adb) -> Iterator[Callable[[str], EmulatorInfo]]:
-    """Start a device that misbehaves."""
-
-    def start(fault: str) -> EmulatorInfo:
-        monkeypatch.setenv(faults.VARIABLE, fault)
-        return emulator.start("faulty")
-
-    yield start
-    adb("disconnect", f"127.0.0.1:{emulator.stop('faulty').port}", rc=None)
-
-
-def pids_inside(info: EmulatorInfo) -> list[int]:
-    """Every process of this machine in the pid namespace of the device."""
-    return pids_in_namespace(pid_namespace(info))
-
-
-def pid_namespace(info: EmulatorInfo) -> Path:
-    return Path(f"/proc/{info.pid}/ns/pid").readlink()
-
-
-def pids_in_namespace(space: Path) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if (entry / "ns/pid").readlink() == space:
-                    found.append(int(entry.name))
-    return found
-
-
-def eventually(condition: Callable[[], object], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)
-
-
-def sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-@contextlib.contextmanager
-def echo_server() -> Iterator[int]:
-    """A TCP server on this machine that answers ``echo:`` and what it got."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    plug, _ = server.accept()
-                    with plug:
-                        plug.sendall(b"echo:" + plug.recv(100))
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
-
-
-def ask(port: int, question: bytes, length: int) -> bytes:
-    """Send *question* to a port of this machine and read *length* bytes of the answer, or to its end."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as plug:
-        plug.sendall(question)
-        answer = b""
-        while len(answer) < length and (data := plug.recv(1 << 16)):
-            answer += data
-    return answer
+__all__ = ["adb", "connect", "phone", "places"]
 
 
 # what it is ------------------------------------------------------------------------------------
@@ -498,14 +328,19 @@ def test_starter_that_dies_leaves_nothing(places: Path) -> None:
     at = state.home("uncommitted")
     for directory in (at.data, at.mount_point):
         directory.mkdir(parents=True)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        control.listen(at.control) as controlling,
+    ):
         boot = init.Boot(
             name="uncommitted",
             userland=str(rootfs.ensure(machine.qemu)),
+            abi="arm64-v8a",
             data=str(at.data),
             data_size="",
             mount_point=str(at.mount_point),
             listening=listening.fileno(),
+            control=controlling.fileno(),
             log=str(at.log),
             user_namespace=machine.user_namespace,
             interpreter=str(machine.interpreter or ""),
@@ -515,7 +350,7 @@ def test_starter_that_dies_leaves_nothing(places: Path) -> None:
             env={**os.environ, **prerequisites.python_path()},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            pass_fds=(listening.fileno(),),
+            pass_fds=(listening.fileno(), controlling.fileno()),
         ) as launcher:
             assert launcher.stdin is not None and launcher.stdout is not None
             launcher.stdin.write(boot.to_json().encode() + b"\n")
@@ -537,94 +372,16 @@ def test_port_in_use(phone: Phone) -> None:
 def test_failed_start_says_why_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     real = prerequisites.require()
     broken = prerequisites.Machine(real.checks, "userns", tmp_path / "no-qemu")
-    monkeypatch.setattr(prerequisites, "require", lambda: broken)
+    monkeypatch.setattr(prerequisites, "require", lambda _: broken)
     tree = rootfs.ensure(real.qemu)
-    monkeypatch.setattr(rootfs, "ensure", lambda _: tree)
+    monkeypatch.setattr(rootfs, "ensure", lambda *_, **__: tree)
     with pytest.raises(EmulatorError, match=r"did not come up: .*No such file") as caught:
         emulator.start("broken")
     assert "adt.virtual" in caught.value.details and str(state.home("broken").log) in caught.value.remedy
     assert not state.home("broken").record.exists()
 
 
-# faults for the device layer's tests -----------------------------------------------------------
-
-
-def test_transport_cut_during_a_push(faulty: Callable[[str], EmulatorInfo], adb: Adb, tmp_path: Path) -> None:
-    device = Phone(adb, faulty("drop_after=1000000"))
-    adb("connect", device.info.serial)
-    (tmp_path / "big").write_bytes(bytes(5_000_000))
-    assert device("push", tmp_path / "big", f"{TMP}/big", rc=None).returncode != 0
-    eventually(lambda: not (state.home("faulty").data / "local/tmp/big").exists())
-
-
-def test_unauthorized(faulty: Callable[[str], EmulatorInfo], adb: Adb) -> None:
-    serial = faulty("reject").serial
-    adb("connect", serial, rc=None)
-    eventually(lambda: f"{serial}\tunauthorized" in adb("devices").stdout)
-    assert "unauthorized" in adb("shell", "true", serial=serial, rc=1).stderr
-
-
-def test_offline(faulty: Callable[[str], EmulatorInfo], adb: Adb) -> None:
-    serial = faulty("offline").serial
-    with subprocess.Popen(adb.argv("connect", serial), env=adb.env, stdout=subprocess.DEVNULL) as client:
-        eventually(lambda: f"{serial}\toffline" in adb("devices").stdout)
-        client.kill()
-
-
-# userlands -------------------------------------------------------------------------------------
-
-
-def test_second_start_needs_no_network(monkeypatch: pytest.MonkeyPatch, phone: Phone) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("apt was asked")
-
-    monkeypatch.setattr(packages, "PrivateApt", refuse)
-    emulator.start("offline-host")
-    emulator.stop("offline-host")
-
-
-def test_manifest_names_every_package(phone: Phone) -> None:
-    manifest = json.loads((phone.info.root.parent / rootfs.MANIFEST).read_text())
-    names = {package["name"]: package for package in manifest["packages"]}
-    assert names.keys() >= set(rootfs.WANTED)
-    assert all(len(package["sha256"]) == 64 and package["version"] for package in names.values())
-
-
-def test_damaged_userland_is_made_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, phone: Phone, caplog: pytest.LogCaptureFixture
-) -> None:
-    good = phone.info.root.parent
-    made: list[Path] = []
-
-    def make(into: Path, _: Path | None) -> None:
-        made.append(into)
-        shutil.copytree(good / "root", into / "root", symlinks=True)
-
-    monkeypatch.setattr(rootfs, "make", make)
-    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path))
-    tree = rootfs.ensure(None)
-    assert rootfs.ensure(None) == tree and len(made) == 1
-    (tree / "system/bin/sh").write_bytes(b"damaged")
-    rootfs.ensure(None)
-    assert len(made) == 2 and "damaged; making it again" in caplog.text
-    assert sha256(tree / "system/bin/sh") == sha256(good / "root/system/bin/sh")
-
-
-def test_own_userland(connect: Callable[..., Phone], phone: Phone, tmp_path: Path) -> None:
-    """A tree with no /dev, /proc, /data or /tmp in it, as Android images unpack."""
-    tree = tmp_path / "tree"
-    for part in ("system", "usr"):
-        shutil.copytree(phone.info.root / part, tree / part, symlinks=True)
-    (tree / "lib").symlink_to("usr/lib")
-    (tree / "system/build.prop").write_text("ro.own.tree=yes\n")
-    own = connect("own", rootfs=tree)
-    assert (
-        own.shell("uname -m; getprop ro.own.tree; touch /data/x && ls /data/x") == "aarch64\nyes\n/data/x\n"
-    )
-    assert own.info.root == tree
-    assert sorted(path.name for path in tree.iterdir()) == ["lib", "system", "usr"], (
-        "the tree stays as it was"
-    )
+# what it stands on -----------------------------------------------------------------------------
 
 
 def test_scripts_of_the_device_are_found_by_absolute_name(phone: Phone) -> None:

@@ -1,13 +1,10 @@
 """How shell requests are read, and the frames of protocol 2."""
 
 import struct
-from pathlib import Path
 
 import pytest
 
-from adt.device.virtual import faults, properties, shell, wire
-from adt.device.virtual.faults import Faults
-from adt.errors import ConfigError
+from adt.device.virtual import shell
 
 
 @pytest.mark.parametrize(
@@ -41,26 +38,3 @@ def test_window_size() -> None:
     assert shell.window_size(b"24x80") == struct.pack("HHHH", 24, 80, 0, 0)
     for bad in (b"", b"24", b"axb,1x1", b"99999999x1", b"\xff"):
         assert shell.window_size(bad) is None
-
-
-def test_faults() -> None:
-    assert faults.parse("") == Faults() and not Faults().any()
-    assert faults.parse("drop_after=4096, reject") == Faults(4096, True, False)
-    assert faults.parse("offline").any()
-    for bad in ("drop_after=", "drop_after=x", "late"):
-        with pytest.raises(ConfigError, match="unknown fault"):
-            faults.parse(bad)
-
-
-def test_properties_say_what_the_device_is(tmp_path: Path) -> None:
-    (tmp_path / "system/bin").mkdir(parents=True)
-    linux = properties.of_device("one", tmp_path)
-    assert linux["ro.adt.virtual"] == "1" and linux["ro.adt.platform"] == "linux-aarch64"
-    assert "not Android" in linux["ro.product.model"] and "no speed" in linux["ro.adt.notice"]
-    assert linux["ro.product.cpu.abi"] == "arm64-v8a" and linux["ro.build.version.sdk"].isdigit()
-    assert b"not Android" in wire.banner(linux, ())
-    (tmp_path / "system/bin/linker64").symlink_to("/apex/com.android.runtime/bin/linker64")
-    (tmp_path / "system/build.prop").write_text("# c\nro.build.version.sdk=30\nro.adt.platform=lie\n")
-    android = properties.of_device("two", tmp_path)
-    assert android["ro.adt.platform"] == "android-arm64-v8a" and android["ro.build.version.sdk"] == "30"
-    assert "no speed" in android["ro.adt.notice"]

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from adt.device.virtual import packages
-from adt.device.virtual.sources import Source, for_arm64, parse_deb822, parse_one_line, parse_os_release
+from adt.device.virtual.abis import ARM64
+from adt.device.virtual.sources import Source, for_device, parse_deb822, parse_one_line, parse_os_release
 from adt.errors import DownloadError
 
 DEBIAN = {"ID": "debian", "VERSION_CODENAME": "bookworm"}
@@ -57,14 +58,14 @@ Signed-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg
 
 def test_debian_keeps_its_own_archives_and_drops_third_parties() -> None:
     files = {"/a/debian.sources": DEBIAN_SOURCES, "/a/third.list": THIRD_PARTIES}
-    found = for_arm64(files, DEBIAN, host_is_arm64=False)
+    found = for_device(files, DEBIAN, native=False)
     assert [(source.uri, source.suite, source.components) for source in found] == [
         ("http://mirror.test/debian", "bookworm", ("main",)),
         ("http://mirror.test/debian", "bookworm-updates", ("main",)),
         ("http://mirror.test/debian-security", "bookworm-security", ("main",)),
     ]
     assert found[0].signed_by == "/usr/share/keyrings/debian-archive-keyring.gpg"
-    assert "Architectures: arm64\n" in found[2].stanza() and "amd64" not in found[2].stanza()
+    assert "Architectures: arm64\n" in found[2].stanza("arm64") and "amd64" not in found[2].stanza("arm64")
 
 
 def test_one_line_sources() -> None:
@@ -75,27 +76,27 @@ def test_one_line_sources() -> None:
     assert source == Source(
         "http://m.test/debian/", "bookworm", ("main", "non-free"), "/k.gpg", (("Trusted", "yes"),)
     )
-    assert "Trusted: yes\n" in source.stanza()
+    assert "Trusted: yes\n" in source.stanza("arm64")
 
 
 def test_dated_snapshot_of_the_archive_counts() -> None:
     line = "deb http://snap.test/archive/debian/20250520T000000Z bookworm main"
-    assert len(for_arm64({"x.list": line}, DEBIAN, host_is_arm64=False)) == 1
+    assert len(for_device({"x.list": line}, DEBIAN, native=False)) == 1
 
 
 def test_key_inside_a_stanza_is_kept() -> None:
     text = "Types: deb\nURIs: http://m.test/debian\nSuites: bookworm\nComponents: main\n"
     text += "Signed-By:\n -----BEGIN\n .\n abc\n"
     (source,) = parse_deb822(text)
-    assert "Signed-By: \n -----BEGIN\n .\n abc\n" in source.stanza()
+    assert "Signed-By: \n -----BEGIN\n .\n abc\n" in source.stanza("arm64")
 
 
 def test_ubuntu_goes_to_the_ports_archive() -> None:
-    found = for_arm64({"u.sources": UBUNTU_SOURCES}, UBUNTU, host_is_arm64=False)
+    found = for_device({"u.sources": UBUNTU_SOURCES}, UBUNTU, native=False)
     assert {source.uri for source in found} == {"http://ports.ubuntu.com/ubuntu-ports/"}
     assert [source.suite for source in found] == ["noble", "noble-updates", "noble-security"]
     assert found[0].components == ("main", "universe")
-    on_arm = for_arm64({"u.sources": UBUNTU_SOURCES}, UBUNTU, host_is_arm64=True)
+    on_arm = for_device({"u.sources": UBUNTU_SOURCES}, UBUNTU, native=True)
     assert on_arm[0].uri == "http://de.archive.ubuntu.com/ubuntu/"
 
 
@@ -109,7 +110,7 @@ def test_ubuntu_goes_to_the_ports_archive() -> None:
     ],
 )
 def test_ubuntu_mirrors(uri: str, twin: str) -> None:
-    (found,) = for_arm64({"u.list": f"deb {uri} noble main"}, UBUNTU, host_is_arm64=False)
+    (found,) = for_device({"u.list": f"deb {uri} noble main"}, UBUNTU, native=False)
     assert found.uri == twin
 
 
@@ -120,17 +121,17 @@ def test_os_release() -> None:
 
 def test_source_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(packages.VARIABLE, "deb http://m.test/debian trixie main")
-    assert [source.suite for source in packages.host_sources()] == ["trixie"]
+    assert [source.suite for source in packages.host_sources(ARM64)] == ["trixie"]
     monkeypatch.setenv(packages.VARIABLE, "http://m.test/debian")
     with pytest.raises(DownloadError, match="not a one-line deb source") as caught:
-        packages.host_sources()
+        packages.host_sources(ARM64)
     assert "deb [signed-by" in caught.value.remedy
 
 
 def fake_apt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[packages.PrivateApt, list[str]]:
     """A PrivateApt that runs nothing and offers two packages."""
     monkeypatch.setattr(packages.PrivateApt, "_configuration", lambda self: "")
-    apt = packages.PrivateApt(tmp_path / "apt", [])
+    apt = packages.PrivateApt(tmp_path / "apt", [], "arm64")
     ran: list[str] = []
     monkeypatch.setattr(apt, "_run", lambda *argv, what: ran.extend(argv))
     monkeypatch.setattr(apt, "offered", lambda names: {"libc6": ["2.41-1", "2.36-9"], "mksh": ["60"]})

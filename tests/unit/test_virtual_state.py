@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from adt.device.virtual import emulator, prerequisites, state
+from adt.device.virtual.abis import X86_64
 from adt.errors import ConfigError, EmulatorError
 from adt.host import manifest
 
@@ -109,13 +110,13 @@ def test_ports() -> None:
         emulator.start("one", port=70000)
 
 
-WORKS = {"namespaces": None, "mounts": None, "arm64": None}
+WORKS = {"namespaces": None, "mounts": None, "program": None}
 DENIED: dict[str, str | None] = {"namespaces": "[Errno 1] unshare: Operation not permitted"}
 OLD_KERNEL: dict[str, str | None] = {
     "namespaces": None,
     "mounts": None,
     "private_binfmt": "EPERM",
-    "arm64": "ENOEXEC",
+    "program": "ENOEXEC",
 }
 QEMU = Path("/usr/bin/qemu-aarch64-static")
 
@@ -131,7 +132,7 @@ QEMU = Path("/usr/bin/qemu-aarch64-static")
         (DENIED, None, 1000, False, QEMU, ""),
         (DENIED, WORKS, 0, False, QEMU, "root+host-binfmt"),
         (DENIED, WORKS, 0, True, None, "root+native"),
-        (DENIED, {"namespaces": None, "mounts": None, "arm64": "ENOEXEC"}, 0, False, QEMU, ""),
+        (DENIED, {"namespaces": None, "mounts": None, "program": "ENOEXEC"}, 0, False, QEMU, ""),
         (DENIED, DENIED, 0, False, QEMU, ""),
     ],
 )
@@ -145,7 +146,7 @@ def test_modes(
     mode: str,
 ) -> None:
     answers = {"userns": userns, "root": root}
-    monkeypatch.setattr(prerequisites, "run_trial", lambda which, _: answers[which])
+    monkeypatch.setattr(prerequisites, "run_trial", lambda which, *_: answers[which])
     monkeypatch.setattr(prerequisites.os, "geteuid", lambda: uid)
     found, namespaces, arm64 = prerequisites.choose_mode(native, qemu)
     assert found == mode
@@ -155,9 +156,9 @@ def test_modes(
 
 
 def test_require_says_what_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prerequisites, "run_trial", lambda which, _: DENIED)
+    monkeypatch.setattr(prerequisites, "run_trial", lambda which, *_: DENIED)
     monkeypatch.setattr(prerequisites.os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(prerequisites.rootfs, "runs_natively", lambda: False)
+    monkeypatch.setattr(prerequisites.platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(prerequisites, "setting", lambda path: "1" if "apparmor" in path else "")
     monkeypatch.setattr(prerequisites, "find_qemu", lambda: (None, "no qemu"))
     with pytest.raises(EmulatorError, match=r"user namespaces: .*; static qemu-aarch64: no qemu") as caught:
@@ -177,6 +178,25 @@ def test_dynamic_qemu_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert prerequisites.find_qemu()[0] is None, "a script is no interpreter either"
 
 
-def test_own_userland_must_look_like_one(tmp_path: Path) -> None:
-    with pytest.raises(EmulatorError, match="no system/bin/sh"):
-        emulator.rootfs.check_own(tmp_path)
+def test_x86_64_is_not_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prerequisites.platform, "machine", lambda: "aarch64")
+    with pytest.raises(EmulatorError, match="x86-64 is not emulated") as caught:
+        prerequisites.require(X86_64)
+    assert "--abi arm64-v8a" in caught.value.remedy
+
+
+def test_abi_and_rootfs_arguments(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"not an ABI .*Did you mean 'x86_64'"):
+        emulator.start("one", abi="x86-64")
+    with pytest.raises(ConfigError, match="--rootfs replaces"):
+        emulator.start("one", rootfs=tmp_path, opencl=True)
+
+
+def test_record_of_before_there_were_abis_is_read(sleeper: subprocess.Popen[bytes]) -> None:
+    started = state.start_time(sleeper.pid)
+    assert started is not None
+    at = write(record(sleeper.pid, started))
+    old = at.record.read_text()
+    at.record.write_text("".join(row for row in old.splitlines() if "abi" not in row).replace('"",}', '""}'))
+    (found,) = emulator.listing()
+    assert found.abi == "arm64-v8a"

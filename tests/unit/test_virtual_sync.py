@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from adt.device.virtual import sync
+from adt.device.virtual import answers, faults, sync
+from adt.device.virtual.injection import Injector
 from adt.device.virtual.stream import Closed, Stream
 
 
 class Talk:
     """A host that says everything at once, acknowledges at once, and then hangs up."""
 
-    def __init__(self, said: bytes) -> None:
-        self.said, self.heard = said, b""
+    def __init__(self, said: bytes, *faulty: str) -> None:
+        self.said, self.heard, self.injector = said, b"", Injector()
+        self.injector.replace(faults.parse(faulty))
 
     def run(self) -> bytes:
         """Everything the session answered."""
@@ -34,8 +36,9 @@ class Talk:
             await asyncio.sleep(0)
 
         stream = Stream(1, 2, 1 << 20, send, drain, lambda _: True)
+        stream.keep = self.injector.keep
         stream.on_write(self.said)
-        session = asyncio.ensure_future(sync.Session(stream, lambda count: None).run())
+        session = asyncio.ensure_future(sync.Session(stream, self.injector).run())
         await asyncio.wait({session}, timeout=0.3)
         stream.on_close()
         with contextlib.suppress(Closed):
@@ -58,9 +61,9 @@ QUIT = request(b"QUIT", b"")
 
 def test_golden_answers() -> None:
     status = os.stat_result((0o100644, 2, 3, 4, 5, 6, 0x1_0000_0007, 8, 9, 10))
-    assert sync.stat_v1(b"STAT", status).hex() == "53544154a48100000700000009000000"
-    assert sync.stat_v1(b"STAT", None) == b"STAT" + bytes(12)
-    assert sync.stat_v2(b"LST2", status).hex() == (
+    assert answers.stat_v1(b"STAT", status).hex() == "53544154a48100000700000009000000"
+    assert answers.stat_v1(b"STAT", None) == b"STAT" + bytes(12)
+    assert answers.stat_v2(b"LST2", status).hex() == (
         "4c535432"
         "00000000"
         "0300000000000000"
@@ -74,19 +77,19 @@ def test_golden_answers() -> None:
         "0900000000000000"
         "0a00000000000000"
     )
-    missing = sync.stat_v2(b"STA2", OSError(errno.ENOENT, ""))
+    missing = answers.stat_v2(b"STA2", OSError(errno.ENOENT, ""))
     assert missing == b"STA2" + struct.pack("<I", errno.ENOENT) + bytes(64)
-    assert sync.fail("no").hex() == "4641494c020000006e6f"
+    assert answers.fail("no").hex() == "4641494c020000006e6f"
 
 
 def test_listing(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"abc")
-    listed = sync.listing(str(tmp_path), version=1)
+    listed = answers.listing(str(tmp_path), version=1)
     assert listed.count(b"DENT") == 3 and listed.endswith(b"DONE" + bytes(16))
     assert struct.pack("<I", 1) + b"f" in listed
-    wide = sync.listing(str(tmp_path), version=2)
+    wide = answers.listing(str(tmp_path), version=2)
     assert wide.count(b"DNT2") == 3 and wide.endswith(b"DONE" + bytes(72))
-    assert sync.listing(str(tmp_path / "none"), version=1) == b"DONE" + bytes(16)
+    assert answers.listing(str(tmp_path / "none"), version=1) == b"DONE" + bytes(16)
 
 
 def test_push_and_pull(tmp_path: Path) -> None:
@@ -180,3 +183,44 @@ def test_dry_run_writes_nothing(tmp_path: Path) -> None:
     said += request(b"DATA", b"abc") + struct.pack("<4sI", b"DONE", 0)
     assert Talk(said + QUIT).run() == b"OKAY" + bytes(4)
     assert not (tmp_path / "x").exists()
+
+
+# injected faults -------------------------------------------------------------------------------
+
+
+def test_wrong_hash_changes_one_byte_of_one_file(tmp_path: Path) -> None:
+    said = push(tmp_path / "first", b"abc") + push(tmp_path / "second", b"abc") + QUIT
+    assert Talk(said, "wrong-hash@once").run() == (b"OKAY" + bytes(4)) * 2
+    assert (tmp_path / "first").read_bytes() == b"a\x9dc" and (tmp_path / "second").read_bytes() == b"abc"
+    assert Talk(push(tmp_path / "empty", b"") + QUIT, "wrong-hash").run() == b"OKAY" + bytes(4)
+    assert (tmp_path / "empty").read_bytes() == b"\xff"
+
+
+def test_no_space_after_so_many_bytes(tmp_path: Path) -> None:
+    said = push(tmp_path / "fits", bytes(1000)) + push(tmp_path / "big", bytes(1000)) + QUIT
+    failed = request(b"FAIL", b"write failed: No space left on device")
+    assert Talk(said, "enospc=1k").run() == b"OKAY" + bytes(4) + failed
+    assert (tmp_path / "fits").exists() and not (tmp_path / "big").exists()
+    talk = Talk(push(tmp_path / "one", b"x") + push(tmp_path / "two", b"x") + QUIT, "enospc@once")
+    assert talk.run() == failed + b"OKAY" + bytes(4)
+    assert talk.injector.armed() == ()
+
+
+def test_truncated_answer_ends_the_stream(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(bytes(100))
+    asked = request(b"STAT", bytes(tmp_path / "f"))
+    whole = Talk(asked + QUIT).run()
+    assert Talk(asked * 3 + QUIT, "truncate").run() == whole[:8]
+    assert Talk(asked * 3 + QUIT, "truncate=20").run() == whole + whole[:4]
+    assert Talk(asked * 3 + QUIT, "truncate=0@once").run() == b""
+
+
+def test_half_a_file_stays_when_the_device_goes_down(tmp_path: Path) -> None:
+    talk = Talk(push(tmp_path / "half", bytes(100_000), done=False))
+
+    async def run() -> None:
+        asyncio.get_running_loop().call_later(0.1, setattr, talk.injector, "boots", 2)
+        await talk._run()
+
+    asyncio.run(run())
+    assert (tmp_path / "half").stat().st_size > 0

@@ -1,15 +1,17 @@
 """The handshake and the life of streams on one connection, spoken by hand."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
-from adt.device.virtual import wire
-from adt.device.virtual.faults import Faults
+import pytest
+
+from adt.device.virtual import faults, wire
+from adt.device.virtual.injection import Injector
 from adt.device.virtual.services import Services, environment
 from adt.device.virtual.stream import Stream
 from adt.device.virtual.transport import Service, Transport
 
-NONE = Faults()
 OLD, NEW = wire.VERSION_CHECKSUM, wire.VERSION_SKIP
 
 
@@ -32,16 +34,27 @@ class Server:
         assert answer.payload == b"device::hello"
 
     async def is_cut_off(self) -> bool:
-        return await asyncio.wait_for(self.reader.read(1), 5) == b""
+        try:
+            return await asyncio.wait_for(self.reader.read(1), 5) == b""
+        except ConnectionResetError:
+            return True
 
 
-def talk(conversation: Callable[[Server], Awaitable[None]], faults: Faults = NONE) -> None:
+def talk(
+    conversation: Callable[[Server], Awaitable[None]],
+    *faulty: str,
+    told: Callable[[Injector], None] = lambda _: None,
+) -> Injector:
+    """Talk to a device with the faults *faulty*; *told* is given its injector before."""
+    injector = Injector()
+    told(injector)
+
     async def run() -> None:
         ended = asyncio.Event()
 
         def find(transport: Transport, destination: str) -> Service | None:
             if destination != "echo:":
-                return Services(environment("unit")).find(transport, destination)
+                return Services(environment("unit"), injector).find(transport, destination)
 
             async def echo(stream: Stream) -> None:
                 stream.accept()
@@ -51,7 +64,11 @@ def talk(conversation: Callable[[Server], Awaitable[None]], faults: Faults = NON
             return echo
 
         async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await Transport(reader, writer, b"device::hello", faults, find).run()
+            transport = Transport(reader, writer, lambda: b"device::hello", injector, find)
+            injector.on_change = transport.on_faults
+            injector.replace(faults.parse(faulty))
+            injector.on_new_handshake = transport.link.abort
+            await transport.run()
             ended.set()
 
         server = await asyncio.start_server(on_connection, "127.0.0.1", 0)
@@ -62,6 +79,7 @@ def talk(conversation: Callable[[Server], Awaitable[None]], faults: Faults = NON
         server.close()
 
     asyncio.run(run())
+    return injector
 
 
 def test_a_new_host_skips_checksums_and_large_writes_are_cut_to_its_size() -> None:
@@ -139,19 +157,138 @@ def test_write_to_a_closed_stream_is_answered_with_close() -> None:
     talk(conversation)
 
 
-def test_fault_reject_keeps_asking_for_a_key() -> None:
+# injected faults -------------------------------------------------------------------------------
+
+
+async def ask_for_entrance(host: Server) -> None:
+    """The handshake of a host with one key that the device does not know."""
+    host.say(wire.CNXN, NEW, 4096, b"host::")
+    tokens = set()
+    for _ in range(2):
+        asked = await host.hear()
+        assert (asked.command, asked.arg0, len(asked.payload)) == (wire.AUTH, wire.AUTH_TOKEN, 20)
+        tokens.add(asked.payload)
+        host.say(wire.AUTH, wire.AUTH_SIGNATURE, 0, bytes(256))
+    assert len(tokens) == 2
+    await host.hear()
+    host.say(wire.AUTH, wire.AUTH_PUBLIC_KEY, 0, b"QUFB me@host\0")
+
+
+async def echo(host: Server, data: bytes, *, number: int = 77) -> bytes:
+    """Open a stream, say *data* and give what comes back."""
+    host.say(wire.OPEN, number, 0, b"echo:\0", summed=False)
+    opened = await host.hear(summed=False)
+    assert (opened.command, opened.arg1) == (wire.OKAY, number)
+    host.say(wire.WRTE, number, opened.arg0, data, summed=False)
+    assert (await host.hear(summed=False)).command == wire.OKAY
+    answer = await host.hear(summed=False)
+    assert answer.command == wire.WRTE
+    host.say(wire.OKAY, number, opened.arg0, summed=False)
+    return answer.payload
+
+
+def test_unauthorized_keeps_asking_for_a_key() -> None:
     async def conversation(host: Server) -> None:
-        host.say(wire.CNXN, NEW, 4096, b"host::")
-        tokens = set()
-        for _ in range(2):
-            asked = await host.hear()
-            assert (asked.command, asked.arg0, len(asked.payload)) == (wire.AUTH, wire.AUTH_TOKEN, 20)
-            tokens.add(asked.payload)
-            host.say(wire.AUTH, wire.AUTH_SIGNATURE, 0, bytes(256))
-        assert len(tokens) == 2
-        await host.hear()
-        host.say(wire.AUTH, wire.AUTH_PUBLIC_KEY, 0, b"QUFB me@host\0")
+        await ask_for_entrance(host)
         host.say(wire.OPEN, 1, 0, b"shell:id\0")
         assert await host.is_cut_off(), "no service without a key"
 
-    talk(conversation, Faults(reject=True))
+    assert [str(fault) for fault in talk(conversation, "unauthorized").armed()] == ["unauthorized"]
+
+
+def test_unauthorized_is_accepted_in_the_end_and_remembered() -> None:
+    async def conversation(host: Server) -> None:
+        await ask_for_entrance(host)
+        assert (await host.hear()).command == wire.CNXN
+        assert await echo(host, b"hello") == b"hello"
+
+    assert talk(conversation, "unauthorized=0.05").armed() == ()
+
+
+@pytest.mark.parametrize("fault", ["unauthorized", "offline"])
+def test_cleared_fault_lets_a_waiting_host_in(fault: str) -> None:
+    injectors: list[Injector] = []
+
+    async def conversation(host: Server) -> None:
+        if fault == "unauthorized":
+            await ask_for_entrance(host)
+        else:
+            host.say(wire.CNXN, NEW, 4096, b"host::")
+        await asyncio.sleep(0.05)
+        injectors[0].replace(())
+        assert (await host.hear()).command == wire.CNXN
+
+    talk(conversation, fault, told=injectors.append)
+
+
+def test_fault_of_the_handshake_cuts_the_connections_there_are() -> None:
+    injectors: list[Injector] = []
+
+    async def conversation(host: Server) -> None:
+        await host.greet(NEW)
+        injectors[0].replace(faults.parse(["stall-after=9"]))
+        assert await echo(host, b"1234") == b"1234", "a fault of the link does not"
+        injectors[0].replace(faults.parse(["offline"]))
+        assert await host.is_cut_off()
+
+    talk(conversation, told=injectors.append)
+
+
+def test_drop_counts_both_directions() -> None:
+    async def conversation(host: Server) -> None:
+        await host.greet(NEW)
+        assert await echo(host, bytes(5)) == bytes(5)
+        host.say(wire.OPEN, 9, 0, b"echo:\0", summed=False)
+        opened = await host.hear(summed=False)
+        host.say(wire.WRTE, 9, opened.arg0, b"x", summed=False)
+        assert await host.is_cut_off()
+
+    assert talk(conversation, "drop-after=10@once").armed() == ()
+
+
+def test_stalled_device_says_nothing_and_goes_on_when_the_fault_is_cleared() -> None:
+    injectors: list[Injector] = []
+
+    async def conversation(host: Server) -> None:
+        await host.greet(NEW)
+        host.say(wire.OPEN, 5, 0, b"echo:\0", summed=False)
+        opened = await host.hear(summed=False)
+        host.say(wire.WRTE, 5, opened.arg0, b"12345", summed=False)
+        host.say(wire.OPEN, 6, 0, b"echo:\0", summed=False)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(host.reader.read(1), 0.1)
+        injectors[0].replace(())
+        heard = [await host.hear(summed=False) for _ in range(3)]
+        assert {(packet.command, packet.arg1) for packet in heard} == {
+            (wire.OKAY, 5),
+            (wire.OKAY, 6),
+            (wire.WRTE, 5),
+        }
+
+    talk(conversation, "stall-after=4", told=injectors.append)
+
+
+def test_slow_link_carries_everything() -> None:
+    async def conversation(host: Server) -> None:
+        await host.greet(NEW)
+        assert await echo(host, bytes(4000)) == bytes(4000)
+
+    talk(conversation, "bandwidth=100k")
+
+
+def test_reboot_is_asked_for_once_the_last_bytes_are_in() -> None:
+    restarted: list[bool] = []
+
+    async def conversation(host: Server) -> None:
+        await host.greet(NEW)
+        host.say(wire.OPEN, 5, 0, b"echo:\0", summed=False)
+        opened = await host.hear(summed=False)
+        host.say(wire.WRTE, 5, opened.arg0, b"12345", summed=False)
+        with contextlib.suppress(ConnectionResetError):
+            await host.reader.read()
+
+    def tell(injector: Injector) -> None:
+        injector.on_reboot = lambda: restarted.append(True)
+
+    talk(conversation, "reboot-after=4", told=tell)
+    assert restarted == [True]

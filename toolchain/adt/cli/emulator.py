@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from adt.device.virtual.emulator import EmulatorInfo
 
 emulator = typer.Typer(
-    cls=Commands, help="The virtual device: an arm64 Linux behind real ADB; not Android, no speed."
+    cls=Commands, help="The virtual device: a Linux (arm64) behind real ADB; not Android, no speed."
 )
 app.add_typer(emulator, name="emulator", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Its name; several can run.")]
@@ -27,14 +27,50 @@ def emulator_start(
         Path | None, typer.Option(help="Your own root file system, e.g. an Android /system tree.")
     ] = None,
     data_size: Annotated[str | None, typer.Option(help="Size of /data, e.g. 64M; else unlimited.")] = None,
+    abi: Annotated[
+        str | None, typer.Option(help="arm64-v8a, or x86_64 without emulation on such a machine.")
+    ] = None,
+    opencl: Annotated[
+        bool, typer.Option("--opencl", help="With OpenCL: PoCL, which computes on the processor.")
+    ] = False,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="For tests: what goes wrong on purpose, e.g. drop-after=1m@once; repeatable.", metavar="SPEC"
+        ),
+    ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Start a virtual device and connect adb to it."""
     import adt
 
-    info = adt.emulator_start(name, port=port, rootfs=rootfs, data_size=data_size)
+    info = adt.emulator_start(
+        name, port=port, rootfs=rootfs, data_size=data_size, abi=abi, opencl=opencl, fault=fault or ()
+    )
     _show_emulators("emulator-start", (info,), as_json)
+
+
+@emulator.command("fault", epilog="Example: adt emulator fault default stall-after=64k enospc@once")
+def emulator_fault(
+    name: Name = "default",
+    specifications: Annotated[
+        list[str] | None, typer.Argument(metavar="[SPEC]...", help="The faults in place of the present ones.")
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="No faults any more.")] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """For tests: show or change what goes wrong on purpose in a running virtual device."""
+    import adt
+
+    if clear and specifications:
+        raise typer.BadParameter("--clear takes no SPEC")
+    armed = adt.emulator_fault(name, [] if clear else specifications or None)
+    if as_json:
+        emit_json("emulator-fault", {"name": name, "faults": armed})
+        return
+    typer.echo("\n".join(armed) or "no faults")
 
 
 @emulator.command("stop", epilog="Example: adt emulator stop")
@@ -65,4 +101,4 @@ def _show_emulators(verb: str, found: tuple[EmulatorInfo, ...], as_json: bool) -
         typer.echo("no virtual device: adt emulator start")
     for info in found:
         state = f"running, pid {info.pid}" if info.running else "stopped"
-        typer.echo(f"{info.name:<12} {info.serial:<18} {state:<22} arm64 Linux, not Android, no speed")
+        typer.echo(f"{info.name:<12} {info.serial:<18} {state:<22} {info.abi}, virtual: no speed to quote")

@@ -1,4 +1,4 @@
-"""A virtual device: an arm64 Linux userland behind a daemon that speaks the real ADB transport protocol.
+"""A virtual device: a Linux userland behind a daemon that speaks the real ADB transport protocol.
 
 It is not Android and it has no speed: arm64 programs run one instruction at a
 time through qemu's user-mode translation, so no time measured on it says

@@ -1,41 +1,31 @@
 """Start, stop and list virtual devices.
 
-A virtual device is an arm64 Linux userland behind a daemon that speaks real ADB.
-It is not Android and it has no speed; nothing measured on it is a device's latency.
+A virtual device is a Linux userland (arm64, if nothing else is asked for) behind a daemon that
+speaks real ADB. It is not Android; nothing measured on it is a device's latency.
 Connecting an adb server to it (`adb connect SERIAL`) is the caller's.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
-import select
-import socket
-import subprocess
-import sys
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from adt.device.virtual import faults, prerequisites, properties, rootfs, state
+from adt.device.virtual import abis, control, faults, launch, own, prerequisites, properties, state
+from adt.device.virtual import rootfs as default
 from adt.device.virtual.init import Boot
+from adt.device.virtual.launch import LOOPBACK
 from adt.errors import ConfigError, EmulatorError
-from adt.host import cache, manifest, process
+from adt.host import cache
 
 log = logging.getLogger("adt.virtual")
 
-LOOPBACK = "127.0.0.1"
-START_TIMEOUT = 60.0
-"""Seconds in which a device must come up."""
 STOP_GRACE = 5.0
 """Seconds that PID 1 gets to end everything, before it is killed (and with it everything)."""
 SIZE = re.compile(r"[1-9][0-9]*[kmg]?", re.I)
-LOG_TAIL = 20
-"""Lines of the log in an error message."""
-LOG_LIMIT = 4 << 20
-"""Bytes above which a start begins a new log."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +39,7 @@ class EmulatorInfo:
     pid: int
     """PID 1 of the device, as this machine counts."""
     abi: str
-    """``arm64-v8a`` as in its properties; the platform is linux-aarch64, not Android."""
+    """``arm64-v8a`` or ``x86_64``, as in its properties; with the default userland it is not Android."""
     mode: str
     """How it is isolated and runs arm64 programs: see `prerequisites.Machine.mode`."""
     log: Path
@@ -65,7 +55,7 @@ def info(record: state.Record, at: state.Home, *, running: bool = True) -> Emula
         serial=f"{LOOPBACK}:{record.port}",
         port=record.port,
         pid=record.pid,
-        abi=properties.ABI,
+        abi=record.abi,
         mode=record.mode,
         log=at.log,
         root=Path(record.userland),
@@ -79,18 +69,25 @@ def start(
     port: int | None = None,
     rootfs: Path | None = None,
     data_size: str | None = None,
+    abi: str | None = None,
+    opencl: bool = False,
+    fault: Sequence[str] = (),
 ) -> EmulatorInfo:
     """Start the virtual device *name*, or return it when it already runs.
 
     Args:
         name: up to 32 of a-z, 0-9, - and _.
         port: TCP port on 127.0.0.1; None for a free one.
-        rootfs: an own arm64 tree (with system/bin/sh) in place of the default userland.
+        rootfs: an own tree (with system/bin/sh, or itself the system tree) in place of the default userland.
         data_size: gives /data a tmpfs of this size (``64m``, ``1g``), gone at the stop;
             None for a directory that stays from start to start.
+        abi: ``arm64-v8a``, or ``x86_64`` on such a machine, without emulation; None for that of *rootfs*, or
+            arm64.
+        opencl: the default userland has OpenCL (PoCL, which computes on the processor).
+        fault: what goes wrong on purpose, for tests: specifications as in :mod:`.faults`.
 
     Raises:
-        ConfigError: *name*, *port* or *data_size* is not one.
+        ConfigError: *name*, *port*, *data_size* or a *fault* is not one.
         EmulatorError: this machine cannot run it, or it did not come up.
         DownloadError: the userland is not in the cache and cannot be fetched.
         DiskError: the cache or the state directory cannot be written.
@@ -104,41 +101,59 @@ def start(
         )
     if port is not None and not 0 < port < 65536:
         raise ConfigError(f"{port} is not a TCP port", remedy="Use 1 to 65535, or none for a free one.")
-    injected = faults.from_environment()
+    if opencl and rootfs is not None:
+        raise ConfigError(
+            "--opencl adds to the default userland, and --rootfs replaces it",
+            remedy="Leave one of them away.",
+        )
+    wanted = None if abi is None else abis.named(abi)
+    injected = tuple(map(str, faults.parse(fault)))
     with cache.lock(at.directory):
         if record := state.read(at):
             log.info("virtual device %s already runs as %s:%d", name, LOOPBACK, record.port)
-            if port not in (None, record.port) or (data_size or "") != record.data_size:
+            given = (port, data_size, abi, None if rootfs is None else str(rootfs.expanduser().resolve()))
+            has = (record.port, record.data_size, record.abi, record.userland)
+            if any(one not in (None, other) for one, other in zip(given, has, strict=True)) or (
+                opencl and default.name(abis.named(record.abi), opencl=True) not in record.userland
+            ):
                 log.warning("it keeps its settings; `adt emulator stop %s` first to change them", name)
+            if injected:
+                control.ask(at.control, injected)
             return info(record, at)
-        machine = prerequisites.require()
-        userland = _userland(rootfs, machine)
+        if rootfs is not None:
+            userland, runs_on = own.check(rootfs, wanted)
+            machine = prerequisites.require(runs_on)
+        else:
+            runs_on = wanted or abis.ARM64
+            machine = prerequisites.require(runs_on)
+            userland = default.ensure(machine.emulator, runs_on, opencl=opencl)
         with cache.disk_errors(f"preparing virtual device {name}"):
             for directory in (at.data, at.mount_point):
                 directory.mkdir(parents=True, exist_ok=True)
         _check_executable(userland, "ADT_CACHE_DIR")
         if data_size is None:
             _check_executable(at.data, "XDG_STATE_HOME")
-        with _listen(port) as listening:
+        with launch.listen(port) as listening, control.listen(at.control) as controlling:
             boot = Boot(
                 name=name,
                 userland=str(userland),
+                abi=runs_on.name,
                 data=str(at.data),
                 data_size=data_size or "",
                 mount_point=str(at.mount_point),
                 listening=listening.fileno(),
+                control=controlling.fileno(),
                 log=str(at.log),
                 user_namespace=machine.user_namespace,
                 interpreter=str(machine.interpreter or ""),
                 debug=log.isEnabledFor(logging.DEBUG),
                 faults=injected,
             )
-            record = _boot(boot, listening, at, machine.mode)
-    if injected.any():
-        log.warning("virtual device %s misbehaves on purpose (%s): %s", name, faults.VARIABLE, injected)
-    log.info(
-        "virtual device %s is up as %s:%d (%s)", name, LOOPBACK, record.port, properties.notice(userland)
-    )
+            record = launch.boot_up(boot, listening, at, machine.mode)
+    if injected:
+        log.warning("virtual device %s misbehaves on purpose: %s", name, ", ".join(injected))
+    notice = properties.notice(userland, runs_on)
+    log.info("virtual device %s is up as %s:%d (%s)", name, LOOPBACK, record.port, notice)
     return info(record, at)
 
 
@@ -153,18 +168,62 @@ def stop(name: str = "default") -> EmulatorInfo:
     with cache.lock(at.directory):
         record = state.read(at)
         if record is None:
-            raise EmulatorError(
-                f"no virtual device {name!r} is running",
-                remedy="See `adt emulator list`; start one with `adt emulator start`.",
-            )
+            raise not_running(name)
         if not state.end(record.pid, record.start_time, STOP_GRACE):
             raise EmulatorError(
                 f"virtual device {name} (pid {record.pid}) does not end",
                 remedy=f"Look at {at.log}; as its user or root, `kill -9 {record.pid}` ends all of it.",
             )
-        at.record.unlink(missing_ok=True)
+        for path in (at.record, at.control):
+            path.unlink(missing_ok=True)
     log.info("virtual device %s is stopped", name)
     return info(record, at, running=False)
+
+
+def set_faults(name: str, specifications: Sequence[str]) -> tuple[str, ...]:
+    """Arm these faults in the running device *name* in place of what was armed; every count starts again.
+
+    Faults that only a new connection shows (unauthorized, offline, no-shell-v2) cut the ones there are. A
+    host that was kept waiting or stalled by a fault that is no longer named goes on.
+
+    Args:
+        name: the device.
+        specifications: as in :mod:`.faults`; none of them makes the device behave again.
+
+    Returns:
+        The armed faults.
+
+    Raises:
+        ConfigError: not a name, or not a fault.
+        EmulatorError: the device does not run, or cannot show the fault.
+    """
+    return control.ask(_running(name).control, tuple(map(str, faults.parse(specifications))))
+
+
+def armed_faults(name: str) -> tuple[str, ...]:
+    """The faults of the running device *name* that may still strike; one marked ``@once`` goes with that.
+
+    Raises:
+        ConfigError: not a name.
+        EmulatorError: the device does not run.
+    """
+    return control.ask(_running(name).control, None)
+
+
+def _running(name: str) -> state.Home:
+    at = state.home(name)
+    with cache.lock(at.directory):
+        if state.read(at) is None:
+            raise not_running(name)
+    return at
+
+
+def not_running(name: str) -> EmulatorError:
+    """Nobody started *name*, or it ended."""
+    return EmulatorError(
+        f"no virtual device {name!r} is running",
+        remedy="See `adt emulator list`; start one with `adt emulator start`.",
+    )
 
 
 def listing() -> tuple[EmulatorInfo, ...]:
@@ -183,142 +242,9 @@ def listing() -> tuple[EmulatorInfo, ...]:
     return tuple(found)
 
 
-def _userland(own: Path | None, machine: prerequisites.Machine) -> Path:
-    if own is not None:
-        return rootfs.check_own(own)
-    return rootfs.ensure(None if machine.mode.endswith("+native") else machine.qemu)
-
-
 def _check_executable(place: Path, variable: str) -> None:
     if os.statvfs(place).f_flag & os.ST_NOEXEC:
         raise EmulatorError(
             f"{place} is on a file system mounted noexec: no program of the virtual device could run there",
             remedy=f"Set {variable} to a directory on another file system.",
         )
-
-
-def _listen(port: int | None) -> socket.socket:
-    """A socket that listens on the loopback address only, made before the device's own network exists."""
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((LOOPBACK, port or 0))
-        listening.listen(16)
-    except OSError as why:
-        listening.close()
-        raise EmulatorError(
-            f"cannot listen on {LOOPBACK}:{port or 0}: {why.strerror}",
-            remedy="Choose another --port, or leave it away for a free one.",
-        ) from why
-    return listening
-
-
-def _boot(boot: Boot, listening: socket.socket, at: state.Home, mode: str) -> state.Record:
-    """Launch PID 1, wait until the device takes connections, and record it.
-
-    Whatever goes wrong, ctrl-C included, nothing stays behind: PID 1 ends when our
-    end of its standard input closes before it was told ``commit``.
-    """
-    with at.log.open("a") as file:
-        offset = file.tell()
-        if offset > LOG_LIMIT:
-            offset = file.truncate(0)
-        launcher = process.start(
-            ["env", "-i", *_environment(), sys.executable, "-P", "-m", "adt.device.virtual.init"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=file.fileno(),
-            pass_fds=(listening.fileno(),),
-        )
-    pid, started, ready, committed = 0, None, False, False
-    try:
-        assert launcher.stdin and launcher.stdout
-        launcher.stdin.write(boot.to_json().encode() + b"\n")
-        launcher.stdin.flush()
-        for message in _Messages(launcher.stdout.fileno(), START_TIMEOUT):
-            if "error" in message:
-                raise _failed(boot.name, str(message["error"]), at, offset)
-            if "pid" in message:
-                pid = int(str(message["pid"]))
-                started = state.start_time(pid)
-            ready |= "ready" in message
-            if ready and pid:
-                break
-        else:
-            raise _failed(boot.name, "it ended, or did not answer in time", at, offset)
-        if started is None:
-            raise _failed(boot.name, "it ended at once", at, offset)
-        record = state.Record(
-            schema=state.SCHEMA,
-            schema_version=1,
-            name=boot.name,
-            port=listening.getsockname()[1],
-            pid=pid,
-            start_time=started,
-            boot=state.boot_id(),
-            mode=mode,
-            userland=boot.userland,
-            data_size=boot.data_size,
-        )
-        with cache.disk_errors(f"recording virtual device {boot.name}"):
-            manifest.write(record, at.record)
-        launcher.stdin.write(b"commit\n")
-        launcher.stdin.flush()
-        committed = True
-        return record
-    except BrokenPipeError as why:
-        raise _failed(boot.name, "it ended", at, offset) from why
-    finally:
-        if not committed:
-            at.record.unlink(missing_ok=True)
-            process.kill_group(launcher)
-            if pid:
-                state.end(pid, started, grace=1.0)
-        for pipe in (launcher.stdin, launcher.stdout):
-            if pipe:
-                try:
-                    pipe.close()
-                except BrokenPipeError:  # closing flushes what a dead launcher did not read
-                    continue
-        launcher.wait()
-
-
-def _environment() -> list[str]:
-    """The launcher's whole environment: programs on the device can read PID 1's, so it holds no secrets."""
-    kept = ("LD_LIBRARY_PATH", "PYTHONHOME")
-    ours = {**prerequisites.python_path(), **{key: os.environ[key] for key in kept if key in os.environ}}
-    return [f"{key}={value}" for key, value in ours.items()]
-
-
-class _Messages:
-    """The JSON lines of a pipe, as they come, until its end or *timeout* seconds from now."""
-
-    def __init__(self, fd: int, timeout: float) -> None:
-        self._fd, self._deadline, self._rest = fd, time.monotonic() + timeout, b""
-
-    def __iter__(self) -> _Messages:
-        return self
-
-    def __next__(self) -> dict[str, object]:
-        while b"\n" not in self._rest:
-            left = self._deadline - time.monotonic()
-            if left <= 0 or not select.select([self._fd], [], [], left)[0]:
-                raise StopIteration
-            data = os.read(self._fd, 4096)
-            if not data:
-                raise StopIteration
-            self._rest += data
-        line, _, self._rest = self._rest.partition(b"\n")
-        message: dict[str, object] = json.loads(line)
-        return message
-
-
-def _failed(name: str, why: str, at: state.Home, offset: int) -> EmulatorError:
-    with at.log.open("rb") as file:
-        file.seek(offset)
-        said = file.read().decode(errors="replace").splitlines()[-LOG_TAIL:]
-    return EmulatorError(
-        f"virtual device {name} did not come up: {why}",
-        remedy=f"Look at {at.log}; `adt doctor` shows what this machine lacks.",
-        details="\n".join(said),
-    )

@@ -16,7 +16,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from adt.device.virtual import namespaces, properties
+from adt.device.virtual import namespaces, own, properties, reboot
+from adt.device.virtual.abis import Abi
 
 OWN = ("adt", "data", "dev", "proc", "sys", "tmp")
 """Top-level names that are the device's own even when the userland has them."""
@@ -28,6 +29,8 @@ LINKS = {
     "stdout": "/proc/self/fd/1",
     "stderr": "/proc/self/fd/2",
 }
+STANDARD_LINKS = {"sdcard": "/data/media/0", "bin": "/system/bin", "etc": "/system/etc"}
+"""Links that every device has at its root, unless the userland brings something of that name."""
 DATA_DIRECTORIES = ("local/tmp", "log", "media/0")
 
 
@@ -43,6 +46,8 @@ class Layout:
     """Instead of `data`: the size of a tmpfs, such as ``64m``; empty for none."""
     mount_point: Path
     """An empty directory of the host to mount the new root on."""
+    abi: Abi
+    """What its programs run on."""
 
 
 def build(layout: Layout, name: str, interpreter: Path | None) -> None:
@@ -60,23 +65,25 @@ def build(layout: Layout, name: str, interpreter: Path | None) -> None:
     namespaces.keep_mounts_private()
     root = layout.mount_point
     namespaces.mount("adt-root", root, "tmpfs", namespaces.MS_NOSUID, "mode=0755,size=16m")
-    for own in OWN:
-        (root / own).mkdir()
-    for part in sorted(layout.userland.iterdir()):
-        if part.name not in OWN:
-            show(part, root / part.name)
+    for directory in OWN:
+        (root / directory).mkdir()
+    for shown, source in own.parts(layout.userland).items():
+        if shown not in OWN:
+            show(source, root / shown)
+    for link, target in STANDARD_LINKS.items():
+        if not os.path.lexists(root / link):
+            (root / link).symlink_to(target)
     namespaces.mount("proc", root / "proc", "proc")
     if interpreter is not None:
         namespaces.register_interpreter(root / "proc/sys/fs/binfmt_misc", interpreter)
-    make_dev(root / "dev", name, layout.userland)
+    make_dev(root / "dev", properties.of_device(name, layout.userland, layout.abi))
+    show_boot_id(root)
     namespaces.mount("tmp", root / "tmp", "tmpfs", 0, "mode=1777")
     make_data(root, layout)
     make_sys(root / "sys")
     tools = root / properties.TOOLS.lstrip("/")
     tools.mkdir(parents=True)
     properties.install(tools)
-    if not os.path.lexists(root / "sdcard"):
-        (root / "sdcard").symlink_to("/data/media/0")
     namespaces.set_hostname(name)
     namespaces.bring_loopback_up()
     namespaces.become_root_directory(root)
@@ -101,7 +108,7 @@ def show(source: Path, target: Path) -> None:
         namespaces.bind(source, target, read_only=True)
 
 
-def make_dev(dev: Path, name: str, userland: Path) -> None:
+def make_dev(dev: Path, at_boot: dict[str, str]) -> None:
     """Fill ``/dev``: the host's harmless nodes, own terminals, shared memory, the properties.
 
     Raises:
@@ -119,7 +126,19 @@ def make_dev(dev: Path, name: str, userland: Path) -> None:
     (dev / "shm").chmod(0o1777)
     store = dev / Path(properties.STORE).relative_to("/dev")
     store.parent.mkdir()
-    store.write_text(properties.text(properties.of_device(name, userland)))
+    store.write_text(properties.text(at_boot))
+
+
+def show_boot_id(root: Path) -> None:
+    """Give the device a boot identifier of its own, where the kernel's is read.
+
+    Raises:
+        OSError: the mount is not allowed.
+    """
+    ours = root / reboot.BOOT_ID.lstrip("/")
+    reboot.new_boot_id(ours)
+    ours.chmod(0o444)
+    namespaces.bind(ours, root / reboot.KERNEL_BOOT_ID.lstrip("/"))
 
 
 def make_data(root: Path, layout: Layout) -> None:

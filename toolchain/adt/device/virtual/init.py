@@ -31,8 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from adt.device.virtual import daemon, filesystem, namespaces, properties
-from adt.device.virtual.faults import Faults
+from adt.device.virtual import abis, daemon, filesystem, namespaces, properties
 
 # Once the device's root is in place there is no Python library to import from:
 # everything that is ever needed must have been imported above.
@@ -50,7 +49,9 @@ class Boot:
 
     name: str
     userland: str
-    """Directory with the arm64 file system."""
+    """Directory with the device's file system."""
+    abi: str
+    """What its programs run on."""
     data: str
     """Directory that becomes /data."""
     data_size: str
@@ -59,6 +60,8 @@ class Boot:
     """An empty directory to build the root on."""
     listening: int
     """Descriptor of the listening socket."""
+    control: int
+    """Descriptor of the listening control socket."""
     log: str
     """File that takes the output."""
     user_namespace: bool
@@ -67,13 +70,13 @@ class Boot:
     """Static qemu-aarch64 to register for this device alone; empty when arm64 programs run already."""
     debug: bool = False
     """Whether the log is to hold everything."""
-    faults: Faults = dataclasses.field(default_factory=Faults)
+    faults: tuple[str, ...] = ()
+    """Specifications of the faults that are armed from the start."""
 
     @staticmethod
     def from_json(line: str) -> Boot:
         """The inverse of :meth:`to_json`."""
-        raw = json.loads(line)
-        return Boot(**{**raw, "faults": Faults(**raw["faults"])})
+        return Boot(**json.loads(line))
 
     def to_json(self) -> str:
         """One line."""
@@ -138,18 +141,22 @@ def run(boot: Boot, started: int) -> int:
         OSError: the root cannot be built.
     """
     os.setsid()
-    log.info("virtual device %s: %s", boot.name, properties.notice(Path(boot.userland)))
+    log.info("virtual device %s: %s", boot.name, properties.notice(Path(boot.userland), abis.named(boot.abi)))
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
-    layout = filesystem.Layout(Path(boot.userland), Path(boot.data), boot.data_size, Path(boot.mount_point))
+    layout = filesystem.Layout(
+        Path(boot.userland), Path(boot.data), boot.data_size, Path(boot.mount_point), abis.named(boot.abi)
+    )
     filesystem.build(layout, boot.name, Path(boot.interpreter) if boot.interpreter else None)
     os.umask(0o022)
-    listening = socket.socket(fileno=boot.listening)
+    listening, controlling = socket.socket(fileno=boot.listening), socket.socket(fileno=boot.control)
     listening.set_inheritable(False)
+    controlling.set_inheritable(False)
     os.set_inheritable(started, False)
     server = os.fork()
     if server == 0:
-        be_daemon(boot, listening, started)
+        be_daemon(boot, listening, controlling, started)
     listening.close()
+    controlling.close()
     os.close(started)
     if read_line(0) != "commit":
         log.warning("the starter is gone: ending")
@@ -168,7 +175,7 @@ def run(boot: Boot, started: int) -> int:
             return 1
 
 
-def be_daemon(boot: Boot, listening: socket.socket, started: int) -> NoReturn:
+def be_daemon(boot: Boot, listening: socket.socket, controlling: socket.socket, started: int) -> NoReturn:
     """Run the daemon in the forked child of PID 1; never returns."""
     code = 1
     try:
@@ -181,8 +188,11 @@ def be_daemon(boot: Boot, listening: socket.socket, started: int) -> NoReturn:
             report(started, ready=True)
             os.close(started)
 
-        daemon.serve(listening, boot.name, boot.faults, ready)
+        daemon.serve(listening, controlling, boot.name, boot.faults, ready)
         code = 0
+    except OSError as why:  # a fault that this device cannot show
+        log.error("the daemon cannot start: %s", why)
+        report(started, error=str(why))
     except BaseException:
         log.exception("the daemon failed")
     finally:

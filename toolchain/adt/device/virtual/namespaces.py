@@ -112,6 +112,15 @@ def bind(source: Path, target: Path, *, read_only: bool = False) -> None:
         mount("none", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY | kept)
 
 
+def unmount(target: Path) -> None:
+    """Take the topmost mount off *target*, also while it is in use.
+
+    Raises:
+        OSError: nothing is mounted there.
+    """
+    _check(_libc.umount2(os.fsencode(target), MNT_DETACH), f"umount {target}")
+
+
 def become_root_directory(new_root: Path) -> None:
     """Make the mount point *new_root* this mount namespace's ``/`` and let go of the old one.
 

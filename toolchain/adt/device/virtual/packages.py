@@ -1,4 +1,4 @@
-"""Fetch arm64 packages with a private apt: own configuration, own state, nothing of the system touched.
+"""Fetch a device's packages with a private apt: own configuration, own state, nothing of the system touched.
 
 apt checks every package against the signed index of its archive, so what arrives
 is what the distribution published. The system's list of architectures stays as it is.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.device.virtual import sources
+from adt.device.virtual.abis import Abi
 from adt.errors import DownloadError, ToolNotFound
 from adt.host import process
 from adt.host.cache import file_sha256
@@ -27,7 +27,7 @@ VARIABLE = "ADT_EMULATOR_APT_SOURCE"
 
 REMEDY = (
     f"Check the network and the machine's apt sources (`apt-get update` must work), set {VARIABLE} to a "
-    "one-line deb source that has arm64, or give an arm64 file system with --rootfs."
+    "one-line deb source that has the architecture, or give a file system of your own with --rootfs."
 )
 ACQUIRE = re.compile(
     r"^Acquire::(https?|ftp|socks|Retries|ForceIPv|Check-|Max-ValidTime|Proxy|By-Hash)", re.I
@@ -44,8 +44,8 @@ class Package:
     sha256: str
 
 
-def host_sources() -> tuple[sources.Source, ...]:
-    """The sources to use: the environment's, else derived from the host's own.
+def host_sources(abi: Abi) -> tuple[sources.Source, ...]:
+    """The sources of packages for *abi*: the environment's, else derived from the host's own.
 
     Raises:
         DownloadError: there are none.
@@ -61,7 +61,7 @@ def host_sources() -> tuple[sources.Source, ...]:
     etc = Path("/etc/apt")
     lists = [etc / "sources.list", *etc.glob("sources.list.d/*.list"), *etc.glob("sources.list.d/*.sources")]
     files = {str(path): path.read_text(errors="replace") for path in lists if path.is_file()}
-    chosen = sources.for_arm64(files, os_release(), host_is_arm64=platform.machine() == "aarch64")
+    chosen = sources.for_device(files, os_release(), native=abi.native)
     if not chosen:
         raise DownloadError("this machine's apt sources name no archive of its own release", remedy=REMEDY)
     return chosen
@@ -73,6 +73,12 @@ def os_release() -> dict[str, str]:
     return sources.parse_os_release(path.read_text()) if path.is_file() else {}
 
 
+def release() -> str:
+    """The host's release, such as ``debian bookworm``."""
+    fields = os_release()
+    return f"{fields.get('ID', 'unknown')} {fields.get('VERSION_CODENAME', 'unknown')}"
+
+
 class PrivateApt:
     """An apt of its own in an empty directory.
 
@@ -80,17 +86,17 @@ class PrivateApt:
         ToolNotFound: this machine has no apt.
     """
 
-    def __init__(self, directory: Path, chosen: Sequence[sources.Source]) -> None:
+    def __init__(self, directory: Path, chosen: Sequence[sources.Source], architecture: str) -> None:
         if not shutil.which("apt-get"):
             raise ToolNotFound(
                 "`apt-get` is not on this machine; the virtual device's userland is made of Debian packages",
-                remedy="Use a Debian or Ubuntu machine, or give an arm64 file system with --rootfs.",
+                remedy="Use a Debian or Ubuntu machine, or give a file system of your own with --rootfs.",
             )
-        self.directory = directory
+        self.directory, self.architecture = directory, architecture
         for part in ("parts", "preferences", "sources", "lists/partial", "archives/partial"):
             (directory / part).mkdir(parents=True)
         for number, source in enumerate(chosen):
-            (directory / f"sources/{number:02d}.sources").write_text(source.stanza())
+            (directory / f"sources/{number:02d}.sources").write_text(source.stanza(architecture))
         (directory / "status").touch()
         (directory / "empty").touch()
         (directory / "apt.conf").write_text(self._configuration())
@@ -108,8 +114,8 @@ class PrivateApt:
             f'Dir::Etc::sourceparts "{here}/sources";',
             f'Dir::Etc::preferences "{here}/empty";',
             f'Dir::Etc::preferencesparts "{here}/preferences";',
-            'APT::Architecture "arm64";',
-            'APT::Architectures { "arm64"; };',
+            f'APT::Architecture "{self.architecture}";',
+            f'APT::Architectures {{ "{self.architecture}"; }};',
             'APT::Install-Recommends "false";',
             # the unprivileged user _apt could not write into a directory of ours
             'APT::Sandbox::User "root";',
@@ -138,12 +144,16 @@ class PrivateApt:
         Raises:
             DownloadError: one cannot be read or its signature does not fit.
         """
-        done = self._run("apt-get", "update", "-q", what="the index of arm64 packages cannot be read")
+        done = self._run(
+            "apt-get", "update", "-q", what=f"the index of {self.architecture} packages cannot be read"
+        )
         # apt-get update ends with 0 when some archives fail; its warnings say so
         failed = [line for line in done.stderr.splitlines() if line.startswith(("E:", "W: Failed to fetch"))]
         if failed:
             raise DownloadError(
-                "the index of arm64 packages cannot be read", remedy=REMEDY, details="\n".join(failed)
+                f"the index of {self.architecture} packages cannot be read",
+                remedy=REMEDY,
+                details="\n".join(failed),
             )
 
     def offered(self, names: Sequence[str]) -> dict[str, list[str]]:
@@ -164,19 +174,18 @@ class PrivateApt:
         """
         versions = self.offered(sorted({*names, *known}))
         if missing := [name for name in names if name not in versions]:
-            raise DownloadError(f"the archives have no arm64 package {', '.join(missing)}", remedy=REMEDY)
+            raise DownloadError(
+                f"the archives have no {self.architecture} package {', '.join(missing)}", remedy=REMEDY
+            )
         wanted = []
         for name in dict.fromkeys([*names, *(name for name in known if name in versions)]):
             if known.get(name) in versions[name]:
                 wanted.append(f"{name}={known[name]}")
             elif name in names:
                 wanted.append(name)
-                log.info(
-                    "%s %s is taken: the archives do not have %s, the version adt was tried with",
-                    name,
-                    versions[name][0],
-                    known.get(name, "(none)"),
-                )
+                tried = known.get(name)
+                why = f"do not have {tried}, the version" if tried else "have no version that"
+                log.info("%s %s is taken: the archives %s adt was tried with", name, versions[name][0], why)
         self._run(
             "apt-get",
             "install",
@@ -185,7 +194,7 @@ class PrivateApt:
             "--download-only",
             "--allow-downgrades",
             *wanted,
-            what="the arm64 packages cannot be fetched",
+            what=f"the {self.architecture} packages cannot be fetched",
         )
         return sorted((self.directory / "archives").glob("*.deb"))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import adt
-from adt.device.virtual import rootfs
+from adt.device.virtual.abis import ARM64, Abi
 from adt.errors import EmulatorError
 from adt.host import process
 
@@ -45,6 +45,11 @@ class Machine:
     ``root+native``; empty when it cannot."""
     qemu: Path | None
     """A static qemu-aarch64."""
+
+    @property
+    def emulator(self) -> Path | None:
+        """The qemu that runs the device's programs; None when the processor does."""
+        return None if self.mode.endswith("+native") else self.qemu
 
     @property
     def user_namespace(self) -> bool:
@@ -108,8 +113,8 @@ def namespace_remedy() -> str:
     )
 
 
-def run_trial(mode: str, qemu: Path | None) -> dict[str, str | None]:
-    """Try namespaces, mounts and an arm64 program for real, in a process of its own.
+def run_trial(mode: str, qemu: Path | None, machine: str) -> dict[str, str | None]:
+    """Try namespaces, mounts and a program for *machine* for real, in a process of its own.
 
     Returns:
         Each step that was reached: None for "works", else the reason.
@@ -118,7 +123,7 @@ def run_trial(mode: str, qemu: Path | None) -> dict[str, str | None]:
         EmulatorError: the trial itself failed.
     """
     done = process.run(
-        [sys.executable, "-P", "-m", "adt.device.virtual.trial", mode, qemu or "-"],
+        [sys.executable, "-P", "-m", "adt.device.virtual.trial", mode, qemu or "-", machine],
         env=python_path(),
         timeout=60,
         error=EmulatorError,
@@ -135,8 +140,8 @@ def python_path() -> dict[str, str]:
     return {"PYTHONPATH": f"{ours}{os.pathsep}{rest}" if rest else ours}
 
 
-def survey() -> Machine:
-    """Look at this machine and try what it can do.
+def survey(abi: Abi = ARM64) -> Machine:
+    """Look at this machine and try whether it can run a device of *abi*.
 
     Raises:
         EmulatorError: the trial could not be run at all.
@@ -145,17 +150,23 @@ def survey() -> Machine:
         found = platform.system() or "unknown"
         remedy = "Use a Linux machine (or a Linux virtual machine) for the virtual device."
         return Machine((Check("Linux", False, found, remedy),), "", None)
-    native = rootfs.runs_natively()
-    qemu, qemu_found = (None, "not needed: an arm64 machine") if native else find_qemu()
+    native = abi.native
+    if not native and abi is not ARM64:
+        found = f"this machine is {platform.machine()}, and {abi.title} is not emulated"
+        remedy = f"Use --abi {ARM64.name}, or an {abi.title} machine."
+        return Machine((Check(f"{abi.title} programs", False, found, remedy),), "", None)
+    qemu, qemu_found = (None, f"not needed: an {abi.title} machine") if native else find_qemu()
     checks = [Check("Linux", True, platform.release(), "")]
     qemu_ok = native or qemu is not None
-    mode, namespaces, arm64 = choose_mode(native, qemu)
+    mode, namespaces, programs = choose_mode(native, qemu, abi)
     checks.append(namespaces)
-    if mode == "" or mode == "userns" or native:
+    if native and abi is not ARM64:
+        pass  # qemu is of no interest
+    elif mode == "" or mode == "userns" or native:
         checks.append(Check("static qemu-aarch64", qemu_ok, qemu_found, "" if qemu_ok else INSTALL_QEMU))
     else:
         checks.append(Check("static qemu-aarch64", True, f"{qemu_found}; the machine's own rule is used", ""))
-    checks.append(arm64)
+    checks.append(programs)
     for program in ("apt-get", "dpkg-deb"):
         where = shutil.which(program)
         checks.append(
@@ -165,21 +176,21 @@ def survey() -> Machine:
                 where or "not on PATH; only needed to make the default userland",
                 ""
                 if where
-                else "Use a Debian or Ubuntu machine, or give an arm64 file system with --rootfs.",
+                else "Use a Debian or Ubuntu machine, or give a file system of your own with --rootfs.",
             )
         )
     return Machine(tuple(checks), mode, qemu)
 
 
-def choose_mode(native: bool, qemu: Path | None) -> tuple[str, Check, Check]:
-    """The first way that works, with what was seen of namespaces and of arm64 programs."""
-    names = ("user namespaces", "arm64 programs")
-    tried = run_trial("userns", qemu)
+def choose_mode(native: bool, qemu: Path | None, abi: Abi = ARM64) -> tuple[str, Check, Check]:
+    """The first way that works, with what was seen of namespaces and of the ABI's programs."""
+    names = ("user namespaces", f"{abi.title} programs")
+    tried = run_trial("userns", qemu, abi.machine)
     if problem := broken(tried):
         if os.geteuid() != 0:
             unknown = Check(names[1], False, "not tried without namespaces", "")
             return "", Check(names[0], False, problem, namespace_remedy()), unknown
-        tried = run_trial("root", None)
+        tried = run_trial("root", None, abi.machine)
         if broken(tried):
             unknown = Check(names[1], False, "not tried without namespaces", "")
             return "", Check(names[0], False, broken(tried), namespace_remedy()), unknown
@@ -188,8 +199,8 @@ def choose_mode(native: bool, qemu: Path | None) -> tuple[str, Check, Check]:
     else:
         isolation = "userns"
         space = Check(names[0], True, "allowed", "")
-    if tried.get("arm64", "not tried") is not None:
-        why = tried.get("private_binfmt") or tried.get("arm64") or "not tried"
+    if tried.get("program", "not tried") is not None:
+        why = tried.get("private_binfmt") or tried.get("program") or "not tried"
         remedy = HOST_RULE if qemu is not None or isolation == "root" else INSTALL_QEMU
         return "", space, Check(names[1], False, why, remedy)
     if native:
@@ -213,13 +224,13 @@ def probe() -> list[Check]:
     return list(survey().checks)
 
 
-def require() -> Machine:
-    """This machine, able to run a virtual device. (apt and dpkg are needed only to make a userland.)
+def require(abi: Abi = ARM64) -> Machine:
+    """This machine, able to run a virtual device of *abi*. (apt and dpkg are needed only to make a userland.)
 
     Raises:
         EmulatorError: it is not able; the remedy says what to run.
     """
-    machine = survey()
+    machine = survey(abi)
     hard = [check for check in machine.checks if not check.ok and check.name not in ("apt-get", "dpkg-deb")]
     if machine.mode and not hard:
         return machine

@@ -2,19 +2,22 @@
 
 Tools of the Android world ask `getprop`; the answers here say truthfully what
 the device is. `getprop`, `setprop`, `log` and `logcat` are shell scripts, because
-Android's own need services that an arm64 Linux does not have.
+Android's own need services that a Linux does not have.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-NOTICE = "arm64 Linux behind real ADB: not Android, and emulated, so it has no speed"
-BIONIC_NOTICE = (
-    "your Android userland behind real ADB: none of Android's services, and emulated, so it has no speed"
+from adt.device.virtual import own
+from adt.device.virtual.abis import Abi
+
+IMAGES = ("product", "odm", "vendor", "system_ext", "system")
+"""Android's images, in the order in which they name the product."""
+PROPERTY_FILES = (
+    *("/system/build.prop", "/system_ext/etc/build.prop", "/vendor/build.prop", "/odm/etc/build.prop"),
+    *("/product/build.prop", "/product/etc/build.prop"),
 )
-ABI = "arm64-v8a"
 
 TOOLS = "/adt/bin"
 """Where the scripts lie on the device."""
@@ -24,46 +27,74 @@ LOG = "/data/log/main"
 """What `log` writes and `logcat` shows."""
 
 
-def is_bionic(userland: Path) -> bool:
-    """Whether an own userland is Android's: its programs are started by Android's loader."""
-    return os.path.lexists(userland / "system/bin/linker64")
+def linux_notice(abi: Abi) -> str:
+    """What a device with the default userland is, and is not."""
+    return f"{abi.title} Linux behind real ADB: not Android, and {abi.speed}"
 
 
-def notice(userland: Path) -> str:
+def notice(userland: Path, abi: Abi) -> str:
     """What a device with this userland is, and is not."""
-    return BIONIC_NOTICE if is_bionic(userland) else NOTICE
+    if own.is_bionic(userland):
+        return f"your Android userland behind real ADB: none of Android's services, and {abi.speed}"
+    return linux_notice(abi)
 
 
-def of_device(name: str, userland: Path) -> dict[str, str]:
+def of_device(name: str, userland: Path, abi: Abi) -> dict[str, str]:
     """Properties of the virtual device *name*: the userland's own, with what it is on top.
 
     ``ro.adt.virtual`` and ``ro.adt.platform`` are what adt itself relies on.
     ``ro.product.cpu.abi`` and the SDK level exist because many tools stop without
-    them; neither means that there is a bionic here.
+    them; without Android's userland neither means that there is a bionic here.
+    An Android userland says its own model, maker and SDK level; of its ABIs only
+    the one that runs here is left.
     """
-    bionic = is_bionic(userland)
-    level = {"ro.build.version.sdk": "33", "ro.build.version.release": "13"}
-    return {
-        **level,
-        **read(userland / "system/build.prop"),
-        "ro.adt.virtual": "1",
-        "ro.adt.platform": f"android-{ABI}" if bionic else "linux-aarch64",
-        "ro.adt.notice": notice(userland),
+    bionic = own.is_bionic(userland)
+    assumed = {
+        "ro.build.version.sdk": "33",
+        "ro.build.version.release": "13",
+        "ro.build.type": "userdebug",
         "ro.product.name": "adt_virtual_device",
-        "ro.product.model": "adt virtual device (arm64 Linux, not Android)"
+        "ro.product.model": f"adt virtual device ({abi.title} Linux, not Android)"
         if not bionic
-        else "adt virtual device (Android userland, emulated)",
-        "ro.product.device": "adt_virtual",
+        else "adt virtual device (Android userland)",
         "ro.product.manufacturer": "adt",
         "ro.product.brand": "adt",
-        "ro.product.cpu.abi": ABI,
-        "ro.product.cpu.abilist": ABI,
-        "ro.product.cpu.abilist64": ABI,
-        "ro.build.type": "userdebug",
-        "ro.hardware": "qemu-user",
+    }
+    said = images(userland)
+    if not bionic:
+        said = {key: value for key, value in said.items() if key not in assumed or ".version." in key}
+    return {
+        **assumed,
+        **said,
+        "ro.adt.virtual": "1",
+        "ro.adt.platform": f"android-{abi.name}" if bionic else abi.linux_platform,
+        "ro.adt.notice": notice(userland, abi),
+        "ro.product.device": "adt_virtual",
+        "ro.product.cpu.abi": abi.name,
+        "ro.product.cpu.abilist": abi.name,
+        "ro.product.cpu.abilist64": abi.name,
+        "ro.product.cpu.abilist32": "",
+        "ro.hardware": abi.hardware,
         "ro.serialno": f"adt-{name}",
         "sys.boot_completed": "1",
     }
+
+
+def images(userland: Path) -> dict[str, str]:
+    """What the build.prop files of a userland's images say; a later image's word counts more.
+
+    Newer Androids keep the product's names by image (``ro.product.vendor.model``); as
+    Android's init does, the names without one are taken from the first image that has them.
+    """
+    shown, said = own.parts(userland), {}
+    for path in PROPERTY_FILES:
+        if found := own.locate(shown, path):
+            said.update(read(found))
+    for name in ("brand", "manufacturer", "model", "name"):
+        values = (said.get(f"ro.product.{image}.{name}") for image in IMAGES)
+        if (value := next(filter(None, values), None)) and f"ro.product.{name}" not in said:
+            said[f"ro.product.{name}"] = value
+    return said
 
 
 def read(path: Path) -> dict[str, str]:

@@ -1,8 +1,9 @@
-"""The default arm64 userland: Debian's C and C++ libraries, mksh as Android's shell, toybox as its tools.
+"""The default userland: Debian's C and C++ libraries, mksh as Android's shell, toybox as its tools.
 
 The tree has Android's shape where scripts look (``/system/bin/sh``, ``/vendor``,
-``/sdcard``) and Debian's where programs link (``/lib/ld-linux-aarch64.so.1``). It is
-made once, kept in the cache and mounted read-only.
+``/sdcard``) and Debian's where programs link (``/lib/ld-linux-aarch64.so.1``). There is
+one for each processor, with OpenCL or without; each is made once, kept in the cache
+and mounted read-only.
 """
 
 from __future__ import annotations
@@ -11,26 +12,28 @@ import hashlib
 import json
 import logging
 import os
-import platform
-import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from adt.device.virtual import packages, properties
-from adt.errors import EmulatorError
-from adt.host import cache, manifest, process
+from adt.device.virtual import arrange, packages
+from adt.device.virtual.abis import ARM64, Abi
+from adt.host import cache, manifest
 
 log = logging.getLogger("adt.virtual.rootfs")
 
-FORMAT = 2
+FORMAT = 4
 """Raised whenever the tree that `make` builds from the same packages changes."""
 SCHEMA = "adt.userland"
 MANIFEST = "userland.json"
 TREE = "root"
+DOWNLOAD, OPENCL_DOWNLOAD = 20, 150
+"""Megabytes that are fetched, roughly."""
 
 WANTED = ("libc6", "libgcc-s1", "libstdc++6", "libgomp1", "mksh", "toybox", "busybox-static")
 """What is asked for; apt adds what they depend on."""
+OPENCL = ("ocl-icd-libopencl1", "pocl-opencl-icd")
+"""What is asked for besides to have OpenCL: the loader and PoCL, which computes on the processor."""
 
 KNOWN: dict[str, dict[str, str]] = {
     "bookworm": {
@@ -58,14 +61,18 @@ KNOWN: dict[str, dict[str, str]] = {
 }
 """The versions that were tried, by release of the distribution."""
 
-BUSYBOX_APPLETS = (
-    *("awk", "dd", "diff", "expr", "find", "getopt", "gzip", "hexdump", "ip", "less", "more"),
-    *("stty", "tr", "unzip", "vi", "which"),
-)
-"""Programs that Android has and Debian's toybox leaves out (where it has one, toybox's is taken)."""
-
-SHELLS = ("usr/lib/aarch64-linux-musl/bin/mksh", "usr/bin/mksh-static", "usr/bin/mksh")
-"""Where mksh lies, the static build first."""
+KNOWN_OPENCL: dict[str, dict[str, str]] = {
+    "bookworm": {
+        "clang-15": "1:15.0.6-4+b1",
+        "libclang-cpp15": "1:15.0.6-4+b1",
+        "libllvm15": "1:15.0.6-4+b1",
+        "libpocl2": "3.1-3+deb12u1",
+        "libpocl2-common": "3.1-3+deb12u1",
+        "ocl-icd-libopencl1": "2.3.1-1",
+        "pocl-opencl-icd": "3.1-3+deb12u1",
+    },
+}
+"""The same for what OpenCL needs besides."""
 
 
 @dataclass(frozen=True)
@@ -78,35 +85,43 @@ class Userland:
     packages: tuple[packages.Package, ...]
 
 
-def release() -> str:
-    """The host's release, such as ``debian bookworm``; part of the cache key."""
-    fields = packages.os_release()
-    return f"{fields.get('ID', 'unknown')} {fields.get('VERSION_CODENAME', 'unknown')}"
-
-
-def known_versions() -> dict[str, str]:
+def known_versions(*, opencl: bool) -> dict[str, str]:
     """The tried versions for this host's release; empty for a release that was not tried."""
-    return KNOWN.get(packages.os_release().get("VERSION_CODENAME", ""), {})
+    codename = packages.os_release().get("VERSION_CODENAME", "")
+    return KNOWN.get(codename, {}) | (KNOWN_OPENCL.get(codename, {}) if opencl else {})
 
 
-def key() -> str:
+def wanted(*, opencl: bool) -> tuple[str, ...]:
+    """The packages to ask for."""
+    return (*WANTED, *(OPENCL if opencl else ()))
+
+
+def key(abi: Abi, *, opencl: bool) -> str:
     """Everything that decides what the userland holds, as a short digest."""
     decided = [
         FORMAT,
-        WANTED,
-        BUSYBOX_APPLETS,
-        sorted(known_versions().items()),
-        release(),
+        abi.debian,
+        wanted(opencl=opencl),
+        arrange.BUSYBOX_APPLETS,
+        sorted(known_versions(opencl=opencl).items()),
+        packages.release(),
         os.environ.get(packages.VARIABLE, ""),
     ]
     return hashlib.sha256(json.dumps(decided).encode()).hexdigest()[:16]
 
 
-def ensure(interpreter: Path | None) -> Path:
+def name(abi: Abi, *, opencl: bool) -> str:
+    """The cache entry of a default userland."""
+    return f"virtual-device/userland-{abi.debian}{'-opencl' * opencl}-{key(abi, opencl=opencl)}"
+
+
+def ensure(interpreter: Path | None, abi: Abi = ARM64, *, opencl: bool = False) -> Path:
     """The default userland's tree, made when the cache has none or a damaged one.
 
     Args:
-        interpreter: static qemu-aarch64; None when this machine runs arm64 programs itself.
+        interpreter: static qemu-aarch64; None when this machine runs the programs itself.
+        abi: its processor.
+        opencl: whether it has OpenCL.
 
     Raises:
         DownloadError: the packages cannot be fetched.
@@ -114,133 +129,30 @@ def ensure(interpreter: Path | None) -> Path:
         EmulatorError: the packages do not hold what they should.
         DiskError: the cache cannot be written.
     """
-    entry, there = cache.entry(f"virtual-device/userland-{key()}", lambda into: make(into, interpreter))
+    entry, there = cache.entry(
+        name(abi, opencl=opencl), lambda into: make(into, interpreter, abi, opencl=opencl)
+    )
     if there:
-        log.debug("arm64 userland from the cache: %s", entry)
+        log.debug("%s userland from the cache: %s", abi.title, entry)
     return entry / TREE
 
 
-def make(into: Path, interpreter: Path | None) -> None:
+def make(into: Path, interpreter: Path | None, abi: Abi, *, opencl: bool) -> None:
     """Fetch the packages and build the tree and its manifest in the directory *into*."""
-    log.info("fetching the arm64 userland for the virtual device (about 20 MB, once)")
-    known = known_versions()
+    size = OPENCL_DOWNLOAD if opencl else DOWNLOAD
+    log.info("fetching the %s userland for the virtual device (about %d MB, once)", abi.title, size)
+    known = known_versions(opencl=opencl)
     if not known:
-        log.info("adt was not tried with the arm64 packages of %s; its newest ones are taken", release())
+        log.info("adt was not tried with the packages of %s; its newest ones are taken", packages.release())
     # mkdtemp makes the directory for us alone
     with tempfile.TemporaryDirectory(prefix=".apt-", dir=into.parent) as work:
-        apt = packages.PrivateApt(Path(work, "apt"), packages.host_sources())
+        apt = packages.PrivateApt(Path(work, "apt"), packages.host_sources(abi), abi.debian)
         apt.update()
-        archives = apt.download(WANTED, known)
+        archives = apt.download(wanted(opencl=opencl), known)
         unpacked = Path(work, "unpacked")
         for archive in archives:
             packages.unpack(archive, unpacked)
-        arrange(unpacked, into / TREE, interpreter)
+        arrange.arrange(unpacked, into / TREE, abi, interpreter, opencl=opencl)
         taken = tuple(packages.describe(archive) for archive in archives)
-    manifest.write(Userland(SCHEMA, 1, release(), taken), into / MANIFEST)
-    log.info("arm64 userland: %s", ", ".join(f"{package.name} {package.version}" for package in taken))
-
-
-def merge_usr(tree: Path) -> None:
-    """Move /bin, /sbin and /lib of packages from before the merge into /usr."""
-    for top in ("bin", "sbin", "lib"):
-        old = tree / top
-        if old.is_dir() and not old.is_symlink():
-            shutil.copytree(old, tree / "usr" / top, symlinks=True, dirs_exist_ok=True)
-            shutil.rmtree(old)
-
-
-def arrange(unpacked: Path, tree: Path, interpreter: Path | None) -> None:
-    """Build the device's tree from unpacked packages.
-
-    Raises:
-        EmulatorError: no shell, no toybox or no C library is among them.
-    """
-    merge_usr(unpacked)
-    programs, libraries = tree / "system/bin", tree / "usr/lib"
-    for directory in ("system/bin", "system/lib64", "system/etc", "vendor/bin", "vendor/lib64", "etc", "usr"):
-        (tree / directory).mkdir(parents=True)
-    multiarch = "aarch64-linux-gnu"
-    shutil.copytree(
-        unpacked / "usr/lib" / multiarch,
-        libraries / multiarch,
-        symlinks=True,
-        ignore=shutil.ignore_patterns("gconv", "audit", "pkgconfig", "*.py"),
-    )
-    loader = "ld-linux-aarch64.so.1"
-    (libraries / loader).symlink_to(f"{multiarch}/{loader}")
-    if not (libraries / multiarch / loader).is_file():
-        raise missing(loader)
-    shell = next((unpacked / path for path in SHELLS if (unpacked / path).is_file()), None)
-    if shell is None:
-        raise missing("mksh")
-    shutil.copy(shell, programs / "sh")
-    for program in ("toybox", "busybox"):
-        if not (unpacked / "usr/bin" / program).is_file():
-            raise missing(program)
-        shutil.copy(unpacked / "usr/bin" / program, programs / program)
-    (tree / "lib").symlink_to("usr/lib")
-    (tree / "bin").symlink_to("system/bin")
-    (tree / "usr/bin").symlink_to("../system/bin")
-    (tree / "sdcard").symlink_to("/data/media/0")
-    (tree / "etc/passwd").write_text("root:x:0:0:root:/data:/system/bin/sh\n")
-    (tree / "etc/group").write_text("root:x:0:\n")
-    (tree / "etc/hosts").write_text("127.0.0.1 localhost\n")
-    (tree / "system/build.prop").write_text(
-        properties.text({"ro.adt.virtual": "1", "ro.adt.notice": properties.NOTICE})
-    )
-    for script in properties.SCRIPTS:
-        (programs / script).symlink_to(f"{properties.TOOLS}/{script}")
-    link_applets(tree, programs, interpreter)
-
-
-def link_applets(tree: Path, programs: Path, interpreter: Path | None) -> None:
-    """Link every program that toybox says it is, and what busybox adds, unless the name is taken.
-
-    Raises:
-        EmulatorError: toybox does not run.
-    """
-    loader = tree / "usr/lib/ld-linux-aarch64.so.1"
-    libraries = tree / "usr/lib/aarch64-linux-gnu"
-    argv: list[str | Path] = [loader, "--library-path", libraries, programs / "toybox"]
-    if interpreter:
-        argv = [interpreter, "-L", tree, programs / "toybox"]
-    listed = process.run(
-        argv,
-        error=EmulatorError,
-        what="the arm64 toybox does not run",
-        remedy="Check `qemu-aarch64-static --version`; it must be 7.0 or newer.",
-    )
-    for applet in (*listed.stdout.split(), *BUSYBOX_APPLETS):
-        link = programs / applet
-        if not os.path.lexists(link):
-            link.symlink_to("toybox" if applet in listed.stdout.split() else "busybox")
-
-
-def missing(what: str) -> EmulatorError:
-    """The packages do not hold *what*."""
-    return EmulatorError(
-        f"the arm64 packages of {release()} hold no {what}",
-        remedy=f"Set {packages.VARIABLE} to a source of Debian 12 (bookworm), or give --rootfs DIR.",
-    )
-
-
-def check_own(tree: Path) -> Path:
-    """A userland that the user gives: the tree itself, once it is seen to have a shell.
-
-    Raises:
-        EmulatorError: it does not look like one.
-    """
-    tree = tree.expanduser().resolve()
-    shell = tree / "system/bin/sh"
-    if not os.path.lexists(shell):
-        raise EmulatorError(
-            f"{tree} is not an arm64 userland: it has no system/bin/sh",
-            remedy="Give the directory that holds Android's /system tree (and /apex where there is one), "
-            "or leave --rootfs away for the default userland.",
-        )
-    return tree
-
-
-def runs_natively() -> bool:
-    """Whether this machine's own processor runs arm64 programs."""
-    return platform.machine() == "aarch64"
+    manifest.write(Userland(SCHEMA, 1, packages.release(), taken), into / MANIFEST)
+    log.info("%s userland: %s", abi.title, ", ".join(f"{one.name} {one.version}" for one in taken))

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from adt.device.virtual import forwarding, properties, shell, sync
+from adt.device.virtual.injection import Injector
 from adt.device.virtual.stream import Stream
 from adt.device.virtual.transport import Service, Transport
 
@@ -36,6 +37,7 @@ class Services:
     """The services of one device."""
 
     environment: Mapping[str, str]
+    injector: Injector
 
     def find(self, transport: Transport, destination: str) -> Service | None:
         """The service for *destination*, or None to refuse it."""
@@ -45,7 +47,7 @@ class Services:
             request = shell.parse(destination)
             return lambda stream: shell.serve(stream, request, SHELL, self.environment)
         if name == "sync":
-            return lambda stream: sync.Session(stream, transport.count_pushed).run()
+            return lambda stream: sync.Session(stream, self.injector).run()
         if name in forwarding.KINDS and rest:
             return lambda stream: forwarding.forward(stream, destination)
         if name == "reverse":
@@ -55,7 +57,7 @@ class Services:
         if name == "unroot":
             return say("the virtual device has no other user than root\n")
         if name in NOT_OFFERED:
-            return say(f"{name} is not offered: this is {properties.NOTICE}\n")
+            return say(f"{name} is not offered by the virtual device: it is not Android\n")
         return None
 
 

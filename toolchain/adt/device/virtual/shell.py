@@ -204,9 +204,11 @@ async def serve(stream: Stream, request: Request, shell: str, environment: Mappi
     stream.accept()
     take = _input_frames if request.protocol == 2 else _input_bytes
     incoming: asyncio.Future[None] = asyncio.ensure_future(take(stream, child))
-    outgoing: asyncio.Future[list[None]] = asyncio.gather(
-        *(_output(stream, fd, identifier, request.protocol) for identifier, fd in child.outputs.items())
-    )
+    outputs = [
+        asyncio.ensure_future(_output(stream, fd, identifier, request.protocol))
+        for identifier, fd in child.outputs.items()
+    ]
+    outgoing = asyncio.gather(*outputs)
     try:
         await _first(incoming, outgoing)
         if not outgoing.done():
@@ -221,9 +223,12 @@ async def serve(stream: Stream, request: Request, shell: str, environment: Mappi
         if request.protocol == 2:
             await stream.write(frame(EXIT, bytes([exit_status(code)])))
     finally:
-        for pending in (incoming, outgoing):
+        # each by itself: a gather that failed leaves its other tasks running, and one that still waits on
+        # a descriptor when that is closed would wait on the next command's of the same number
+        outgoing.cancel()
+        for pending in (incoming, *outputs):
             pending.cancel()
-        await asyncio.gather(incoming, outgoing, return_exceptions=True)
+        await asyncio.gather(incoming, outgoing, *outputs, return_exceptions=True)
         child.close()
         if child.process.returncode is None and child.process.poll() is None:
             if request.protocol == 2:

@@ -1,4 +1,4 @@
-"""Where arm64 packages come from: this machine's own distribution sources, asked for arm64.
+"""Where a device's packages come from: this machine's own distribution sources, asked for its processor.
 
 The same release as the host's is wanted, because the cross compiler's C and C++
 libraries are of that release too. Sources of third parties are left out.
@@ -29,14 +29,14 @@ class Source:
     other: tuple[tuple[str, str], ...] = ()
     """Further deb822 fields that are kept, such as Trusted or Check-Valid-Until."""
 
-    def stanza(self) -> str:
-        """The source as a deb822 stanza for arm64."""
+    def stanza(self, architecture: str) -> str:
+        """The source as a deb822 stanza for Debian's *architecture*."""
         rows = [
             "Types: deb",
             f"URIs: {self.uri}",
             f"Suites: {self.suite}",
             f"Components: {' '.join(self.components)}",
-            "Architectures: arm64",
+            f"Architectures: {architecture}",
         ]
         if self.signed_by:
             rows.append(f"Signed-By: {self.signed_by}")
@@ -129,15 +129,15 @@ def ports_twin(source: Source) -> Source:
     return Source(uri, source.suite, source.components, source.signed_by, source.other)
 
 
-def for_arm64(
-    files: Mapping[str, str], os_release: Mapping[str, str], *, host_is_arm64: bool
+def for_device(
+    files: Mapping[str, str], os_release: Mapping[str, str], *, native: bool
 ) -> tuple[Source, ...]:
-    """The sources to ask for arm64 packages of this release.
+    """The sources to ask for a device's packages of this release.
 
     Args:
         files: name and text of the host's sources lists; ``.sources`` are deb822.
         os_release: the host's /etc/os-release.
-        host_is_arm64: then the host's own archive has them, on Ubuntu too.
+        native: the device's processor is the host's: then the host's own archive has them, on Ubuntu too.
 
     Returns:
         Each source once, only ``main`` of it; nothing when the host names none.
@@ -155,7 +155,7 @@ def for_arm64(
         # Ubuntu keeps half of what we take (mksh, toybox, busybox) in universe
         wanted = tuple(part for part in ("main", "universe") if part in source.components)
         taken = Source(source.uri, source.suite, wanted, source.signed_by, source.other)
-        if os_release.get("ID") == "ubuntu" and not host_is_arm64:
+        if os_release.get("ID") == "ubuntu" and not native:
             taken = ports_twin(taken)
         if taken not in chosen:
             chosen.append(taken)

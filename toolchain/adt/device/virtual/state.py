@@ -3,6 +3,7 @@
 ``$XDG_STATE_HOME/adt/emulators/NAME/`` (default ``~/.local/state``):
 
 ``emulator.json``  the record, there while the device runs
+``control``        a socket, while the device runs: see :mod:`adt.device.virtual.control`
 ``emulator.log``   what init and the daemon say; kept
 ``data/``          the device's /data; kept from one start to the next
 ``root/``          an empty directory to mount the device's root on
@@ -10,17 +11,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import re
-import select
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from adt.device.virtual.abis import ARM64
 from adt.errors import AdtError, ConfigError
 from adt.host import manifest
+from adt.host.identity import boot_id as boot_id
+from adt.host.identity import end as end
+from adt.host.identity import start_time as start_time
 
 log = logging.getLogger("adt.virtual")
 
@@ -44,6 +46,7 @@ class Record:
     mode: str
     userland: str
     data_size: str
+    abi: str = ARM64.name
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,11 @@ class Home:
     def record(self) -> Path:
         """Its record."""
         return self.directory / "emulator.json"
+
+    @property
+    def control(self) -> Path:
+        """The socket at which a running device takes faults."""
+        return self.directory / "control"
 
     @property
     def log(self) -> Path:
@@ -106,21 +114,6 @@ def homes() -> list[Home]:
     return [Home(path) for path in sorted(base.iterdir()) if path.is_dir() and NAME.fullmatch(path.name)]
 
 
-def boot_id() -> str:
-    """What tells this boot of the machine from every other."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def start_time(pid: int) -> int | None:
-    """When process *pid* started, in clock ticks after boot; None when there is none or it has ended."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()  # the name in parentheses may hold anything
-    return None if fields[0] in "ZX" else int(fields[19])
-
-
 def alive(record: Record) -> bool:
     """Whether the recorded process still runs; a recycled pid is another process."""
     return record.boot == boot_id() and start_time(record.pid) == record.start_time
@@ -146,26 +139,3 @@ def read(at: Home) -> Record | None:
     log.warning("virtual device %s is no longer running; its last words are in %s", at.name, at.log)
     at.record.unlink(missing_ok=True)
     return None
-
-
-def end(pid: int, started: int | None, grace: float) -> bool:
-    """End process *pid*: SIGTERM, after *grace* seconds SIGKILL; True once it is gone.
-
-    The process is held by a pidfd before its identity is looked at, so that no
-    other process can get the signal.
-    """
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        if started is None or start_time(pid) != started:
-            return True
-        for number, wait in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(fd, number)
-            if select.select([fd], [], [], wait)[0]:
-                return True
-        return False
-    finally:
-        os.close(fd)

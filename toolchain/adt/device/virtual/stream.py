@@ -47,6 +47,9 @@ class Stream:
         self._buffer, self._position, self._unacknowledged = bytearray(), 0, 0
         self._accepted = False
         self.ended = False
+        self.keep: Callable[[int, int], int | None] = lambda written, length: None
+        """Fault injection: see :meth:`adt.device.virtual.injection.Injector.keep`."""
+        self._written = 0
         self._readable, self._writable = asyncio.Event(), asyncio.Event()
         self.answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
@@ -108,9 +111,13 @@ class Stream:
         """Send *data* in WRTEs of at most `maxdata` bytes, each once the one before is acknowledged.
 
         Raises:
-            Closed: the host closed the stream.
+            Closed: the host closed the stream, or a fault did.
         """
         view = memoryview(data)
+        short = self.keep(self._written, len(view))
+        if short is not None:
+            view = view[:short]
+        self._written += len(view)
         for start in range(0, len(view), self.maxdata):
             while not self._writable.is_set() and not self.ended:
                 await self._writable.wait()
@@ -119,6 +126,9 @@ class Stream:
             self._writable.clear()
             self._send(wire.WRTE, self.local, self.remote, view[start : start + self.maxdata])
             await self._drain()
+        if short is not None:
+            self.close()
+            raise Closed
 
     def close(self) -> None:
         """End the stream; a stream that was never accepted is refused."""

@@ -6,7 +6,7 @@ carry 64-bit sizes and error numbers.
 """
 
 # Paths stay strings: a slash at the end means "what the link points to", and pathlib drops it.
-# ruff: noqa: PTH108, PTH116, PTH118, PTH208, PTH211
+# ruff: noqa: PTH108, PTH211
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ import errno
 import os
 import stat
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
+from adt.device.virtual.answers import WORD, fail, listing, look, stat_v1, stat_v2
+from adt.device.virtual.injection import Injector
 from adt.device.virtual.stream import Closed, Stream
 
-WORD = struct.Struct("<4sI")
-STAT_V1 = struct.Struct("<4sIII")
-STAT_V2 = struct.Struct("<4sIQQIIIIQqqq")
-ENTRY_V1 = struct.Struct("<4sIIII")
 SEND_V2 = struct.Struct("<4sII")
 RECEIVE_V2 = struct.Struct("<4sI")
 
@@ -41,65 +38,6 @@ class Refused(Exception):
 def refusal(doing: str, why: OSError) -> Refused:
     """The text of adbd for a failed system call."""
     return Refused(f"{doing}: {os.strerror(why.errno or 0)}")
-
-
-def fail(text: str) -> bytes:
-    """A FAIL answer."""
-    raw = text.encode()
-    return WORD.pack(b"FAIL", len(raw)) + raw
-
-
-def stat_v1(identifier: bytes, status: os.stat_result | None) -> bytes:
-    """Mode, size (32 bit) and time; all 0 when there is no such file."""
-    if status is None:
-        return STAT_V1.pack(identifier, 0, 0, 0)
-    return STAT_V1.pack(
-        identifier, status.st_mode, status.st_size & 0xFFFFFFFF, int(status.st_mtime) & 0xFFFFFFFF
-    )
-
-
-def stat_v2(identifier: bytes, status: os.stat_result | OSError) -> bytes:
-    """The whole status, or the error number and zeros."""
-    if isinstance(status, OSError):
-        return STAT_V2.pack(identifier, status.errno or 0, *[0] * 10)
-    return STAT_V2.pack(
-        identifier,
-        0,
-        status.st_dev,
-        status.st_ino,
-        status.st_mode,
-        status.st_nlink,
-        status.st_uid,
-        status.st_gid,
-        status.st_size,
-        int(status.st_atime),
-        int(status.st_mtime),
-        int(status.st_ctime),
-    )
-
-
-def look(path: str, *, follow: bool) -> os.stat_result | OSError:
-    """The status of *path*, or why there is none."""
-    try:
-        return os.stat(path, follow_symlinks=follow)
-    except OSError as why:
-        return why
-
-
-def listing(path: str, *, version: int) -> bytes:
-    """All entries of a directory, then DONE; just DONE when it cannot be read."""
-    try:
-        names = [".", "..", *sorted(os.listdir(path))]
-    except OSError:
-        names = []
-    answer = bytearray()
-    for name in names:
-        status, raw = look(os.path.join(path, name), follow=False), os.fsencode(name)
-        if version == 2:
-            answer += stat_v2(b"DNT2", status) + struct.pack("<I", len(raw)) + raw
-        elif not isinstance(status, OSError):
-            answer += stat_v1(b"DENT", status) + struct.pack("<I", len(raw)) + raw
-    return bytes(answer) + b"DONE" + bytes(72 if version == 2 else 16)
 
 
 def received_mode(mode: int) -> int:
@@ -124,7 +62,7 @@ def create(path: str) -> int:
             Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o775)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
-            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         return os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as why:
         raise refusal("couldn't create file", why) from why
@@ -144,15 +82,22 @@ def write_all(fd: int, data: bytes) -> None:
         raise refusal("write failed", why) from why
 
 
+def spoil(fd: int) -> None:
+    """Change the byte in the middle of an open file; an empty one gets a byte."""
+    middle = os.fstat(fd).st_size // 2
+    (old,) = os.pread(fd, 1, middle) or b"\0"
+    os.pwrite(fd, bytes([old ^ 0xFF]), middle)
+
+
 class Session:
     """One `sync:` stream: requests until QUIT or its end.
 
     Args:
-        count: is told of pushed bytes as they arrive (where tests inject faults).
+        injector: knows whether a push is to fail.
     """
 
-    def __init__(self, stream: Stream, count: Callable[[int], None]) -> None:
-        self.stream, self._count = stream, count
+    def __init__(self, stream: Stream, injector: Injector) -> None:
+        self.stream, self._injector = stream, injector
 
     async def run(self) -> None:
         """Serve the stream.
@@ -215,9 +160,7 @@ class Session:
         if identifier != b"DATA" or length > MAX_DATA:
             await self.stream.write(fail("invalid data message"))
             raise Closed
-        data = await self.stream.exactly(length)
-        self._count(length)
-        return data, 0
+        return await self.stream.exactly(length), 0
 
     async def _discard(self) -> None:
         """Read on to DONE: a host that only writes must not block on us."""
@@ -240,20 +183,25 @@ class Session:
         await self.stream.write(WORD.pack(b"OKAY", 0))
 
     async def _push_file(self, path: str, mode: int) -> None:
-        fd, complete = create(path), False
+        fd, complete, boots = create(path), False, self._injector.boots
         try:
             while True:
                 data, seconds = await self._data()
                 if data is None:
                     break
+                if not self._injector.take_room(len(data)):
+                    raise refusal("write failed", OSError(errno.ENOSPC, ""))
                 write_all(fd, data)
+            if stat.S_ISREG(os.fstat(fd).st_mode) and self._injector.strikes("wrong-hash"):
+                spoil(fd)
             with contextlib.suppress(OSError):  # a device node keeps its mode
                 os.fchmod(fd, received_mode(mode))
                 os.utime(fd, (seconds, seconds))
             complete = True
         finally:
             os.close(fd)
-            if not complete:  # cut off or refused: no half a file stays behind
+            # cut off or refused: no half a file stays behind, unless the device itself went down
+            if not complete and boots == self._injector.boots:
                 with contextlib.suppress(OSError):
                     if stat.S_ISREG(os.lstat(path).st_mode):
                         os.unlink(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import secrets
 import socket
@@ -11,7 +10,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from adt.device.virtual import wire
-from adt.device.virtual.faults import Faults
+from adt.device.virtual.faults import Fault
+from adt.device.virtual.injection import Injector
+from adt.device.virtual.link import Link
 from adt.device.virtual.stream import Closed, Stream
 
 log = logging.getLogger("adt.virtual.transport")
@@ -26,6 +27,9 @@ FEATURES = (
 )
 """What this daemon really does. Not listed and therefore not asked for: delayed_ack (other flow
 control), sendrecv_v2_brotli/lz4/zstd (compression), cmd and abb (Android's package manager)."""
+
+ANSWERS = ("sync:", "shell:", "shell,", "exec:")
+"""Services whose answers the fault `truncate` cuts short."""
 
 Service = Callable[[Stream], Awaitable[None]]
 
@@ -42,7 +46,7 @@ class Transport:
     """The state of one connection.
 
     Args:
-        banner: payload of our CNXN.
+        banner: gives the payload of our CNXN.
         find: gives the service for an OPEN's destination, or None to refuse it.
     """
 
@@ -50,34 +54,20 @@ class Transport:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        banner: bytes,
-        faults: Faults,
+        banner: Callable[[], bytes],
+        injector: Injector,
         find: Callable[[Transport, str], Service | None],
     ) -> None:
-        self._reader, self._writer = reader, writer
-        self._banner, self._faults, self._find = banner, faults, find
-        self._summed = True  # until both sides have said that they skip checksums
+        self._writer = writer
+        self.link = Link(reader, writer, injector, self._packet)
+        self._banner, self._injector, self._find = banner, injector, find
+        self._asked, self._unanswered = False, False  # for a key; CNXN, because of a fault
         self._host_version, self._maxdata = wire.VERSION_CHECKSUM, 4096
         self._online = False
         self._next = 1
         self._streams: dict[int, Stream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.listeners: dict[str, Listener] = {}
-        self.pushed = 0
-
-    # sending -----------------------------------------------------------------------------------
-
-    def send(self, command: int, arg0: int, arg1: int, payload: bytes | memoryview = b"") -> None:
-        """Put one packet into the connection's buffer."""
-        if self._writer.is_closing():
-            return
-        self._writer.write(wire.header(command, arg0, arg1, payload, summed=self._summed))
-        if payload:
-            self._writer.write(payload)
-
-    def abort(self) -> None:
-        """Cut the connection at once, as a pulled cable does."""
-        self._writer.transport.abort()
 
     # receiving ---------------------------------------------------------------------------------
 
@@ -87,7 +77,7 @@ class Transport:
         plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             while True:
-                self._packet(await wire.read_packet(self._reader, summed=self._summed and self._online))
+                self._packet(await self.link.receive(verified=self.link.summed and self._online))
         except (asyncio.IncompleteReadError, ConnectionError):
             log.debug("the adb server is gone")
         except wire.ProtocolError as why:
@@ -97,7 +87,7 @@ class Transport:
                 listener.server.close()
             for stream in list(self._streams.values()):
                 stream.on_close()
-            self._writer.close()
+            self.link.close()
             if self._tasks:  # services notice the end of their streams and clean up behind themselves
                 await asyncio.wait(set(self._tasks), timeout=2)
                 for task in set(self._tasks):
@@ -117,28 +107,53 @@ class Transport:
         else:
             self._on_stream(packet)
 
+    # handshake ---------------------------------------------------------------------------------
+
+    def on_faults(self) -> None:
+        """Other faults are armed; a host that was kept waiting may be let in now."""
+        self.link.on_faults()
+        offline, refused = self._injector.get("offline"), self._injector.get("unauthorized")
+        if self._online or offline or (self._asked and refused):
+            return
+        if self._asked or self._unanswered:
+            self._accept()
+
     def _on_connect(self, packet: wire.Packet) -> None:
         self._host_version = packet.arg0
         self._maxdata = max(1, min(packet.arg1, wire.MAX_PAYLOAD))
-        if self._faults.offline:
+        if self._injector.strikes("offline"):
             log.warning("fault injection: CNXN is not answered")
-        elif self._faults.reject:
+            self._unanswered = True
+        elif self._injector.get("unauthorized"):
+            self._asked = True
             self._ask_for_key()
         else:
-            # This reply still carries a checksum: the host learns only now that it may skip it.
-            self._summed = True
-            self.send(wire.CNXN, wire.VERSION_SKIP, wire.MAX_PAYLOAD, self._banner)
-            self._summed = min(self._host_version, wire.VERSION_SKIP) < wire.VERSION_SKIP
-            self._online = True
+            self._accept()
+
+    def _accept(self) -> None:
+        # This reply still carries a checksum: the host learns only now that it may skip it.
+        self.link.summed = True
+        self.link.send(wire.CNXN, wire.VERSION_SKIP, wire.MAX_PAYLOAD, self._banner())
+        self.link.summed = min(self._host_version, wire.VERSION_SKIP) < wire.VERSION_SKIP
+        self._online = True
 
     def _ask_for_key(self) -> None:
-        self.send(wire.AUTH, wire.AUTH_TOKEN, 0, secrets.token_bytes(20))
+        self.link.send(wire.AUTH, wire.AUTH_TOKEN, 0, secrets.token_bytes(20))
 
     def _on_auth(self, packet: wire.Packet) -> None:
         if packet.arg0 == wire.AUTH_SIGNATURE:
             self._ask_for_key()  # "I do not know this key": the host tries its next one
-        elif packet.arg0 == wire.AUTH_PUBLIC_KEY:
+        elif packet.arg0 == wire.AUTH_PUBLIC_KEY and (fault := self._injector.strikes("unauthorized")):
             log.warning("fault injection: the host's key is not accepted")
+            if fault.seconds is not None:
+                asyncio.get_running_loop().call_later(fault.seconds, self._accept_key, fault)
+
+    def _accept_key(self, fault: Fault) -> None:
+        """Somebody tapped "Allow": this host is let in, and known from now on."""
+        if self._injector.get("unauthorized") == fault:
+            self._injector.disarm("unauthorized")
+        if not self._online:
+            self._accept()
 
     def _on_open(self, packet: wire.Packet) -> None:
         destination = packet.payload.rstrip(b"\0").decode("utf-8", "surrogateescape")
@@ -146,9 +161,11 @@ class Transport:
         service = self._find(self, destination)
         if service is None:
             log.debug("refused: %s", destination[:200])
-            self.send(wire.CLSE, 0, packet.arg0)
+            self.link.send(wire.CLSE, 0, packet.arg0)
             return
         stream = self._new_stream(packet.arg0)
+        if destination.startswith(ANSWERS):
+            stream.keep = self._injector.keep
         task = asyncio.ensure_future(self._serve(stream, service, destination))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -157,7 +174,7 @@ class Transport:
         stream = self._streams.get(packet.arg1)
         if stream is None:
             if packet.command == wire.WRTE:  # a stream that we closed in the meantime
-                self.send(wire.CLSE, 0, packet.arg0)
+                self.link.send(wire.CLSE, 0, packet.arg0)
         elif packet.command == wire.OKAY:
             stream.on_okay(packet.arg0)
         elif packet.command == wire.WRTE:
@@ -174,7 +191,7 @@ class Transport:
         return self._streams.pop(local, None) is not None
 
     def _new_stream(self, remote: int) -> Stream:
-        stream = Stream(self._next, remote, self._maxdata, self.send, self._writer.drain, self._forget)
+        stream = Stream(self._next, remote, self._maxdata, self.link.send, self.link.drain, self._forget)
         self._next += 1
         self._streams[stream.local] = stream
         return stream
@@ -192,21 +209,8 @@ class Transport:
     async def open_on_host(self, destination: str) -> Stream | None:
         """Open a stream to *destination* (``tcp:PORT``...) on the host; None when it refuses."""
         stream = self._new_stream(0)
-        self.send(wire.OPEN, stream.local, 0, destination.encode() + b"\0")
+        self.link.send(wire.OPEN, stream.local, 0, destination.encode() + b"\0")
         if await stream.answered:
             return stream
         self._forget(stream.local)
         return None
-
-    def count_pushed(self, count: int) -> None:
-        """Note *count* pushed bytes; the injected fault `drop_after` cuts the connection here.
-
-        Raises:
-            Closed: the fault struck.
-        """
-        self.pushed += count
-        if self._faults.drop_after and self.pushed > self._faults.drop_after:
-            log.warning("fault injection: transport cut after %d pushed bytes", self.pushed)
-            with contextlib.suppress(OSError):
-                self.abort()
-            raise Closed

@@ -1,10 +1,11 @@
-"""Try, in a throw-away process, whether this machine can run an arm64 program in namespaces.
+"""Try, in a throw-away process, whether this machine can run a device's programs in namespaces.
 
-Run as ``python -m adt.device.virtual.trial MODE QEMU``; MODE is ``userns`` or
-``root``, QEMU a static interpreter or ``-``. (Without a user namespace a binfmt
-rule would be the whole machine's, so ``root`` never registers one.) Prints one JSON object; a value is
-null for "works" or the reason. Trying tells more than any list of versions and
-settings: kernels, security modules and containers all have a say.
+Run as ``python -m adt.device.virtual.trial MODE QEMU MACHINE``; MODE is ``userns`` or
+``root``, QEMU a static interpreter or ``-``, MACHINE the programs' processor.
+(Without a user namespace a binfmt rule would be the whole machine's, so ``root``
+never registers one.) Prints one JSON object; a value is null for "works" or the
+reason. Trying tells more than any list of versions and settings: kernels, security
+modules and containers all have a say.
 """
 
 from __future__ import annotations
@@ -19,18 +20,24 @@ from pathlib import Path
 from adt.device.virtual import namespaces
 
 EXIT_CODE = 42
-CODE = struct.pack("<III", 0xD2800540, 0xD2800BA8, 0xD4000001)
-"""mov x0, #42; mov x8, #93 (exit); svc #0"""
+PROGRAMS = {
+    # mov x0, #42; mov x8, #93 (exit); svc #0
+    "aarch64": (183, struct.pack("<III", 0xD2800540, 0xD2800BA8, 0xD4000001)),
+    # mov edi, 42; mov eax, 60 (exit); syscall
+    "x86_64": (62, b"\xbf\x2a\x00\x00\x00\xb8\x3c\x00\x00\x00\x0f\x05"),
+}
+"""ELF machine and code of a program that ends with EXIT_CODE."""
 BASE = 0x400000
 
 
-def program() -> bytes:
-    """A complete arm64 Linux executable whose only act is to exit with 42."""
+def program(machine: str) -> bytes:
+    """A complete Linux executable whose only act is to exit with 42."""
+    number, code = PROGRAMS[machine]
     header = struct.pack(
         "<16sHHIQQQIHHHHHH",
         b"\x7fELF\x02\x01\x01",  # 64 bit, little endian
         2,  # executable
-        183,  # AArch64
+        number,
         1,
         BASE + 120,  # entry: behind this header (64) and the program header (56)
         64,
@@ -43,9 +50,9 @@ def program() -> bytes:
         0,
         0,
     )
-    size = 120 + len(CODE)
+    size = 120 + len(code)
     segment = struct.pack("<IIQQQQQQ", 1, 5, 0, BASE, BASE, size, size, 0x1000)
-    return header + segment + CODE
+    return header + segment + code
 
 
 def attempt(result: dict[str, str | None], key: str, why: OSError | None) -> bool:
@@ -54,8 +61,8 @@ def attempt(result: dict[str, str | None], key: str, why: OSError | None) -> boo
     return why is None
 
 
-def inside(mount_point: Path, qemu: str) -> dict[str, str | None]:
-    """What PID 1 of the new namespaces finds: mounts, own binfmt_misc, an arm64 program in the new root."""
+def inside(mount_point: Path, qemu: str, machine: str) -> dict[str, str | None]:
+    """What PID 1 of the new namespaces finds: mounts, own binfmt_misc, a program in the new root."""
     result: dict[str, str | None] = {}
     try:
         namespaces.keep_mounts_private()
@@ -77,7 +84,7 @@ def inside(mount_point: Path, qemu: str) -> dict[str, str | None]:
             attempt(result, "private_binfmt", why)
     try:
         executable = mount_point / "trial"
-        executable.write_bytes(program())
+        executable.write_bytes(program(machine))
         executable.chmod(0o755)
         namespaces.become_root_directory(mount_point)
         pid = os.fork()
@@ -89,14 +96,14 @@ def inside(mount_point: Path, qemu: str) -> dict[str, str | None]:
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if code != EXIT_CODE:
             reason = os.strerror(code) if code > 0 else f"signal {-code}"
-            raise OSError(code, f"an arm64 program does not start: {reason}")
-        attempt(result, "arm64", None)
+            raise OSError(code, f"a program for {machine} does not start: {reason}")
+        attempt(result, "program", None)
     except OSError as why:
-        attempt(result, "arm64", why)
+        attempt(result, "program", why)
     return result
 
 
-def main(mode: str, qemu: str) -> dict[str, str | None]:
+def main(mode: str, qemu: str, machine: str) -> dict[str, str | None]:
     """Run the trial and give its result."""
     result: dict[str, str | None] = {}
     if mode != "userns":
@@ -106,7 +113,7 @@ def main(mode: str, qemu: str) -> dict[str, str | None]:
             read, write = os.pipe()
             launcher = os.fork()  # so that this process stays outside and can remove the directory
             if launcher == 0:
-                _launch(mode, qemu, Path(directory), write)
+                _launch(mode, qemu, machine, Path(directory), write)
             os.close(write)
             with os.fdopen(read) as answers:
                 for line in answers:
@@ -117,7 +124,7 @@ def main(mode: str, qemu: str) -> dict[str, str | None]:
     return result
 
 
-def _launch(mode: str, qemu: str, directory: Path, write: int) -> None:
+def _launch(mode: str, qemu: str, machine: str, directory: Path, write: int) -> None:
     result: dict[str, str | None] = {}
     try:
         namespaces.enter(user=mode == "userns")
@@ -125,7 +132,7 @@ def _launch(mode: str, qemu: str, directory: Path, write: int) -> None:
         os.write(write, json.dumps(result).encode() + b"\n")
         pid = os.fork()
         if pid == 0:
-            os.write(write, json.dumps(inside(directory, qemu)).encode() + b"\n")
+            os.write(write, json.dumps(inside(directory, qemu, machine)).encode() + b"\n")
         else:
             os.waitpid(pid, 0)
     except OSError as why:
@@ -136,4 +143,4 @@ def _launch(mode: str, qemu: str, directory: Path, write: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(sys.argv[1], sys.argv[2])) + "\n")
+    sys.stdout.write(json.dumps(main(*sys.argv[1:4])) + "\n")

@@ -1,0 +1,224 @@
+"""Each fault of the virtual device as a real adb meets it, injected while the device runs."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from virtual_fixtures import TMP, Adb, Phone, adb, connect, eventually, places, sha256
+
+from adt.device.virtual import emulator, prerequisites, state
+from adt.errors import EmulatorError
+
+__all__ = ["adb", "connect", "places"]
+
+
+@pytest.fixture(scope="module")
+def shared(connect: Callable[..., Phone]) -> Phone:
+    return connect("faulty")
+
+
+@pytest.fixture
+def device(shared: Phone) -> Iterator[Phone]:
+    """One device for all tests: what is injected can be taken back."""
+    yield shared
+    emulator.set_faults("faulty", ())
+    eventually(lambda: f"{shared.info.serial}\tdevice" in shared.adb("devices").stdout)
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("big") / "big"
+    path.write_bytes(bytes(range(256)) * 20_000)
+    return path
+
+
+def inject(*specifications: str) -> None:
+    assert emulator.set_faults("faulty", specifications) == specifications
+
+
+def words(done: subprocess.CompletedProcess[str]) -> str:
+    """What adb said: old ones print errors of transfers among the progress."""
+    return done.stdout + done.stderr
+
+
+def on_disk(name: str) -> Path:
+    return state.home("faulty").data / "local/tmp" / name
+
+
+def test_dropped_connection(device: Phone, big: Path) -> None:
+    inject("drop-after=1m@once")
+    assert device("push", big, f"{TMP}/dropped", rc=None).returncode != 0
+    assert emulator.armed_faults("faulty") == ()
+    eventually(lambda: not on_disk("dropped").exists())
+    device("wait-for-device")
+    device("push", big, f"{TMP}/dropped")
+    assert sha256(on_disk("dropped")) == sha256(big)
+
+
+def test_stalled_device_answers_again(device: Phone, big: Path) -> None:
+    inject("stall-after=1m")
+    push = subprocess.Popen(
+        device.adb.argv("push", big, f"{TMP}/stalled", serial=device.info.serial),
+        env=device.adb.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        eventually(lambda: "stalls after" in device.info.log.read_text())
+        time.sleep(0.3)
+        assert push.poll() is None
+        assert f"{device.info.serial}\tdevice" in device.adb("devices").stdout, "adb notices nothing"
+        emulator.set_faults("faulty", ())
+        assert push.wait(20) == 0
+    finally:
+        push.kill()
+        push.wait()
+    assert sha256(on_disk("stalled")) == sha256(big)
+
+
+def test_reboot(device: Phone, big: Path) -> None:
+    device.shell(f"echo kept > {TMP}/kept; echo gone > /tmp/gone; setprop debug.adt.gone yes")
+    device.shell("nohup sleep 1000 </dev/null >/dev/null 2>&1 &")
+    device("reverse", "tcp:7000", "tcp:7001")
+    ask = "cat /proc/sys/kernel/random/boot_id"
+    before = device.shell(ask)
+    assert before != Path("/proc/sys/kernel/random/boot_id").read_text()
+    inject("reboot-after=1m@once")
+    assert device("push", big, f"{TMP}/half", rc=None).returncode != 0
+    device("wait-for-device")
+    assert device.shell(ask) != before
+    assert "sleep" not in device.shell("ps -A -o COMM")
+    assert device("reverse", "--list").stdout.strip() == ""
+    assert device.shell(f"cat {TMP}/kept; ls /tmp; getprop debug.adt.gone") == "kept\n\n"
+    assert 0 < on_disk("half").stat().st_size <= 1 << 20, "a device that goes down cleans nothing up"
+
+
+def test_slow_link(device: Phone, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.write_bytes(bytes(300_000))
+    inject("bandwidth=600k")
+    device("push", data, f"{TMP}/slow")
+    device("pull", f"{TMP}/slow", tmp_path / "back")
+    assert sha256(tmp_path / "back") == sha256(data) == sha256(on_disk("slow"))
+
+
+def test_truncated_answers(device: Phone, tmp_path: Path, big: Path) -> None:
+    device("push", big, f"{TMP}/whole")
+    inject("truncate@once")
+    assert device("shell", "echo 0123456789", rc=None).stdout != "0123456789\n"
+    assert device.shell("echo 0123456789") == "0123456789\n", "only once"
+    inject("truncate=100000@once")
+    device("pull", f"{TMP}/whole", tmp_path / "pulled", rc=1)
+    for number in range(5):
+        assert device.shell(f"echo {number}; echo err >&2") == f"{number}\n", "later commands are whole"
+
+
+def test_no_space(device: Phone, big: Path) -> None:
+    inject("enospc=1m")
+    assert "No space left on device" in words(device("push", big, f"{TMP}/full", rc=1))
+    assert not on_disk("full").exists()
+
+
+def test_wrong_hash(device: Phone, big: Path) -> None:
+    inject("wrong-hash@once")
+    device("push", big, f"{TMP}/wrong")
+    assert on_disk("wrong").stat().st_size == big.stat().st_size
+    assert sha256(on_disk("wrong")) != sha256(big)
+    device("push", big, f"{TMP}/wrong")
+    assert sha256(on_disk("wrong")) == sha256(big)
+
+
+def test_read_only_directory(device: Phone, big: Path) -> None:
+    inject(f"readonly={TMP}")
+    assert "Read-only file system" in words(device("push", big, f"{TMP}/ro", rc=1))
+    assert "Read-only file system" in device("shell", f"echo x > {TMP}/ro", rc=1).stderr
+    device.shell("echo x > /data/elsewhere")
+    emulator.set_faults("faulty", ())
+    device.shell(f"echo x > {TMP}/ro")
+    with pytest.raises(EmulatorError, match="no directory /none"):
+        emulator.set_faults("faulty", ["readonly=/none"])
+
+
+def test_unauthorized_then_accepted(device: Phone) -> None:
+    def listed(how: str) -> bool:
+        return f"{device.info.serial}\t{how}" in device.adb("devices").stdout
+
+    inject("unauthorized")
+    eventually(lambda: listed("unauthorized"))
+    assert "unauthorized" in device("shell", "true", rc=1).stderr
+    emulator.set_faults("faulty", ())
+    eventually(lambda: listed("device"))
+    inject("unauthorized=0.5")
+    eventually(lambda: listed("unauthorized"))
+    eventually(lambda: listed("device"))
+    assert emulator.armed_faults("faulty") == (), "the key is remembered"
+
+
+def test_offline_then_online(device: Phone) -> None:
+    inject("offline")
+    eventually(lambda: f"{device.info.serial}\toffline" in device.adb("devices").stdout)
+    emulator.set_faults("faulty", ())
+    device("wait-for-device")
+    assert device.shell("echo back") == "back\n"
+
+
+def test_without_shell_v2(device: Phone) -> None:
+    inject("no-shell-v2")
+    offered: list[str] = []
+
+    def without() -> bool:
+        offered[:] = device("features", rc=None).stdout.split()
+        return "ls_v2" in offered and "shell_v2" not in offered
+
+    eventually(without)
+    device("shell", "exit 3", rc=0)
+    emulator.set_faults("faulty", ())
+    eventually(lambda: "shell_v2" in device("features", rc=None).stdout.split())
+    device("shell", "exit 3", rc=3)
+
+
+def test_from_the_start_and_by_the_command_line(adb: Adb, big: Path) -> None:
+    info = emulator.start("born", fault=("enospc", "offline"))
+    try:
+        with subprocess.Popen(
+            adb.argv("connect", info.serial), env=adb.env, stdout=subprocess.DEVNULL
+        ) as client:
+            eventually(lambda: f"{info.serial}\toffline" in adb("devices").stdout)
+            client.kill()
+        assert cli("emulator", "fault", "born") == {"name": "born", "faults": ["enospc", "offline"]}
+        assert cli("emulator", "fault", "born", "wrong-hash@once")["faults"] == ["wrong-hash@once"]
+        assert emulator.start("born", fault=["truncate"]).pid == info.pid
+        assert emulator.armed_faults("born") == ("truncate",), "of a device that runs they are changed"
+        assert cli("emulator", "fault", "born", "--clear")["faults"] == []
+    finally:
+        emulator.stop("born")
+        adb("disconnect", info.serial, rc=None)
+    assert not state.home("born").control.exists()
+    with pytest.raises(EmulatorError, match="no virtual device 'born' is running"):
+        emulator.set_faults("born", ["offline"])
+
+
+def test_fault_that_cannot_be_shown_ends_the_start() -> None:
+    with pytest.raises(EmulatorError, match="no directory /none/such") as caught:
+        emulator.start("unborn", fault=["readonly=/none/such"])
+    assert str(state.home("unborn").log) in caught.value.remedy
+    assert not state.home("unborn").record.exists()
+
+
+def cli(*words: str) -> dict[str, object]:
+    """What an adt command answers as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from adt.cli.main import main; main()", *words, "--json"],
+        env=os.environ | prerequisites.python_path(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    answer = json.loads(done.stdout)
+    return {key: answer[key] for key in ("name", "faults")}

@@ -1,0 +1,250 @@
+"""What a virtual device can run: the default userlands, with OpenCL, and those that a user brings.
+
+There is no bionic here. Where an Android image is asked for, a tree of its shape is made of Debian's
+programs: the shape is what is tested, and that adt takes the device for what the tree says.
+"""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from virtual_fixtures import TMP, Adb, Phone, adb, connect, phone, places, sha256
+
+from adt.device.device import parse_facts
+from adt.device.virtual import emulator, packages, rootfs, state
+from adt.device.virtual.abis import ABIS, ARM64, X86_64, Abi
+from adt.errors import EmulatorError
+
+NATIVE = next(abi for abi in ABIS.values() if abi.native)
+"""What runs here without emulation."""
+needs_x86_64 = pytest.mark.skipif(NATIVE is not X86_64, reason="x86-64 is not emulated")
+
+__all__ = ["adb", "connect", "phone", "places"]
+
+OPENCL_PROGRAM = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+
+typedef struct opaque *handle;
+
+int main(void) {
+  void *library = dlopen("libOpenCL.so", RTLD_NOW);  /* the name that TVM's runtime looks for first */
+  if (!library) return puts(dlerror()), 1;
+  int (*platforms)(unsigned, handle *, unsigned *) = dlsym(library, "clGetPlatformIDs");
+  int (*about)(handle, unsigned, unsigned long, void *, unsigned long *) = dlsym(library, "clGetPlatformInfo");
+  int (*devices)(handle, unsigned long, unsigned, handle *, unsigned *) = dlsym(library, "clGetDeviceIDs");
+  handle (*context_of)(void *, unsigned, handle *, void *, void *, int *) = dlsym(library, "clCreateContext");
+  handle (*program_of)(handle, unsigned, const char **, void *, int *) =
+      dlsym(library, "clCreateProgramWithSource");
+  int (*build)(handle, unsigned, handle *, const char *, void *, void *) = dlsym(library, "clBuildProgram");
+  handle (*kernel_of)(handle, const char *, int *) = dlsym(library, "clCreateKernel");
+  handle (*queue_of)(handle, handle, unsigned long, int *) = dlsym(library, "clCreateCommandQueue");
+  handle (*buffer_of)(handle, unsigned long, unsigned long, void *, int *) = dlsym(library, "clCreateBuffer");
+  int (*argument)(handle, unsigned, unsigned long, void *) = dlsym(library, "clSetKernelArg");
+  int (*run)(handle, handle, unsigned, void *, unsigned long *, void *, unsigned, void *, void *) =
+      dlsym(library, "clEnqueueNDRangeKernel");
+  int (*back)(handle, handle, unsigned, unsigned long, unsigned long, void *, unsigned, void *, void *) =
+      dlsym(library, "clEnqueueReadBuffer");
+
+  handle platform, device;
+  unsigned count;
+  if (platforms(1, &platform, &count)) return puts("no platform"), 2;
+  char name[200];
+  about(platform, 0x0902, sizeof name, name, 0);
+  puts(name);
+  if (devices(platform, 0xFFFFFFFF, 1, &device, &count)) return puts("no device"), 3;
+  int error;
+  handle context = context_of(0, 1, &device, 0, 0, &error);
+  const char *source = "kernel void add(global float *a) { a[get_global_id(0)] += 1.5f; }";
+  handle program = program_of(context, 1, &source, 0, &error);
+  if (build(program, 1, &device, "", 0, 0)) return puts("the kernel does not build"), 4;
+  handle kernel = kernel_of(program, "add", &error);
+  float values[] = {1, 2, 3};
+  handle buffer = buffer_of(context, 1 | 32, sizeof values, values, &error);
+  argument(kernel, 0, sizeof buffer, &buffer);
+  unsigned long size = 3;
+  handle queue = queue_of(context, device, 0, &error);
+  if (run(queue, kernel, 1, 0, &size, 0, 0, 0, 0)) return puts("the kernel does not run"), 5;
+  back(queue, buffer, 1, 0, sizeof values, values, 0, 0, 0);
+  printf("%g %g %g\n", values[0], values[1], values[2]);
+  return 0;
+}
+"""
+
+
+def test_second_start_needs_no_network(monkeypatch: pytest.MonkeyPatch, phone: Phone) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("apt was asked")
+
+    monkeypatch.setattr(packages, "PrivateApt", refuse)
+    emulator.start("offline-host")
+    emulator.stop("offline-host")
+
+
+def test_manifest_names_every_package(phone: Phone) -> None:
+    manifest = json.loads((phone.info.root.parent / rootfs.MANIFEST).read_text())
+    names = {package["name"]: package for package in manifest["packages"]}
+    assert names.keys() >= set(rootfs.WANTED)
+    assert all(len(package["sha256"]) == 64 and package["version"] for package in names.values())
+
+
+def test_damaged_userland_is_made_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, phone: Phone, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = phone.info.root.parent
+    made: list[Path] = []
+
+    def make(into: Path, *_: object, **__: object) -> None:
+        made.append(into)
+        shutil.copytree(good / "root", into / "root", symlinks=True)
+
+    monkeypatch.setattr(rootfs, "make", make)
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path))
+    tree = rootfs.ensure(None)
+    assert rootfs.ensure(None) == tree and len(made) == 1
+    (tree / "system/bin/sh").write_bytes(b"damaged")
+    rootfs.ensure(None)
+    assert len(made) == 2 and "damaged; making it again" in caplog.text
+    assert sha256(tree / "system/bin/sh") == sha256(good / "root/system/bin/sh")
+
+
+# userlands that the user brings ----------------------------------------------------------------
+
+
+def test_own_userland(connect: Callable[..., Phone], phone: Phone, tmp_path: Path) -> None:
+    """A tree with no /dev, /proc, /data or /tmp in it, as Android images unpack."""
+    tree = tmp_path / "tree"
+    for part in ("system", "usr"):
+        shutil.copytree(phone.info.root / part, tree / part, symlinks=True)
+    (tree / "lib").symlink_to("usr/lib")
+    (tree / "system/build.prop").write_text("ro.own.tree=yes\n")
+    own = connect("own", rootfs=tree)
+    assert (
+        own.shell("uname -m; getprop ro.own.tree; touch /data/x && ls /data/x") == "aarch64\nyes\n/data/x\n"
+    )
+    assert own.info.root == tree
+    assert sorted(path.name for path in tree.iterdir()) == ["lib", "system", "usr"], (
+        "the tree stays as it was"
+    )
+
+
+def make_android_shape(debian: Path, tree: Path) -> None:
+    """A system tree as Android's: programs started by /system/bin/linker64, libraries in /system/lib64.
+
+    The loader is glibc's under bionic's name; toybox has its PT_INTERP rewritten to that.
+    """
+    (tree / "bin").mkdir(parents=True)
+    (tree / "lib64").mkdir()
+    loader, ours = b"/lib/ld-linux-aarch64.so.1\0", b"/system/bin/linker64\0"
+    toybox = (debian / "system/bin/toybox").read_bytes()
+    assert toybox.count(loader) == 1
+    (tree / "bin/toybox").write_bytes(toybox.replace(loader, ours.ljust(len(loader), b"\0")))
+    (tree / "bin/toybox").chmod(0o755)
+    for entry in (debian / "system/bin").iterdir():
+        if entry.is_symlink() and str(entry.readlink()) == "toybox":
+            (tree / "bin" / entry.name).symlink_to("toybox")
+    shutil.copy(debian / "system/bin/sh", tree / "bin/sh")
+    (tree / "apex/com.android.runtime/bin").mkdir(parents=True)
+    shutil.copy(debian / "usr/lib/ld-linux-aarch64.so.1", tree / "apex/com.android.runtime/bin/linker64")
+    (tree / "bin/linker64").symlink_to("/apex/com.android.runtime/bin/linker64")
+    for library in ("libc.so.6", "libcrypt.so.1", "libm.so.6"):
+        shutil.copy(debian / "usr/lib/aarch64-linux-gnu" / library, tree / "lib64")
+    (tree / "build.prop").write_text(
+        "ro.build.version.sdk=30\nro.product.model=Test Phone\nro.product.cpu.abilist=arm64-v8a,armeabi-v7a\n"
+    )
+
+
+@pytest.mark.parametrize("rooted", [True, False], ids=["root", "system"])
+def test_tree_of_androids_shape(
+    connect: Callable[..., Phone], phone: Phone, tmp_path: Path, rooted: bool
+) -> None:
+    system = tmp_path / "image/system"
+    make_android_shape(phone.info.root, system)
+    before = sorted((path, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    device = connect(f"android-{rooted}".lower(), rootfs=system.parent if rooted else system)
+    run = "export LD_LIBRARY_PATH=/system/lib64; "  # bionic's loader looks there by itself
+    assert device.shell(run + "uname -m; ls -d /system") == "aarch64\n/system\n"
+    assert "/apex/com.android.runtime/bin/linker64" in device.shell(run + "cat /proc/self/maps")
+    facts = parse_facts(device.shell("getprop; echo ==uname==; echo aarch64; echo ==page=="))
+    assert facts.platforms == ("android-arm64-v8a",) and facts.virtual
+    assert facts.api_level == 30 and facts.abis == ("arm64-v8a",)
+    assert facts.properties["ro.product.model"] == "Test Phone"
+    assert "none of Android's services" in device.info.log.read_text()
+    assert device("shell", "echo x > /system/x", rc=1).stderr
+    (tmp_path / "file").write_bytes(b"pushed")
+    device("push", tmp_path / "file", f"{TMP}/file")
+    assert device.shell(run + f"cat {TMP}/file") == "pushed"
+    (tmp_path / "file").unlink()
+    assert before == sorted((path, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*"))
+
+
+def test_userland_that_cannot_start_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EmulatorError, match="neither system/bin/sh nor bin/sh"):
+        emulator.start("empty", rootfs=tmp_path)
+    assert not state.home("empty").directory.exists() or not state.home("empty").record.exists()
+
+
+# other processors, OpenCL, many at once --------------------------------------------------------
+
+
+@needs_x86_64
+def test_without_emulation(connect: Callable[..., Phone]) -> None:
+    device = connect("fast", abi="x86_64")
+    assert (device.info.abi, device.shell("uname -m")) == ("x86_64", "x86_64\n")
+    facts = parse_facts(device.shell("getprop; echo ==uname==; uname -m; echo ==page=="))
+    assert facts.platforms == ("host",) and facts.virtual
+    assert "not Android" in device.shell("getprop ro.product.model")
+    assert "no speed" not in device.info.log.read_text()
+    program = shutil.which("gcc")
+    assert program is not None
+    source = places_of(device) / "hello.c"
+    source.write_text('#include <stdio.h>\nint main(void) { puts("hello"); return 7; }\n')
+    subprocess.run([program, "-o", source.with_suffix(""), source], check=True)
+    device("push", source.with_suffix(""), f"{TMP}/hello")
+    assert device("shell", f"{TMP}/hello", rc=7).stdout == "hello\n"
+
+
+def test_ten_at_once(connect: Callable[..., Phone], adb: Adb) -> None:
+    devices = [connect(f"rack{number}", abi=NATIVE.name) for number in range(10)]
+    assert len({device.info.port for device in devices}) == 10
+    asked = [
+        subprocess.Popen(
+            adb.argv("shell", "hostname", serial=device.info.serial),
+            env=adb.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for device in devices
+    ]
+    assert [child.communicate(timeout=60)[0].strip() for child in asked] == [
+        f"rack{number}" for number in range(10)
+    ]
+    for device in devices:
+        emulator.stop(device.info.name)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "abi", [pytest.param(X86_64, marks=needs_x86_64, id="x86_64"), pytest.param(ARM64, id="arm64")]
+)
+def test_opencl(connect: Callable[..., Phone], abi: Abi) -> None:
+    """PoCL compiles and runs a kernel on the device, found by the name that TVM's wrapper opens."""
+    device = connect(f"opencl-{abi.debian}", abi=abi.name, opencl=True)
+    source = places_of(device) / "opencl.c"
+    source.write_text(OPENCL_PROGRAM)
+    compiler = "gcc" if abi.native else "aarch64-linux-gnu-gcc"
+    subprocess.run([compiler, "-o", source.with_suffix(""), source, "-ldl"], check=True)
+    device("push", source.with_suffix(""), f"{TMP}/opencl")
+    said = device("shell", f"{TMP}/opencl", timeout=300).stdout
+    assert said == "Portable Computing Language\n2.5 3.5 4.5\n"
+
+
+def places_of(device: Phone) -> Path:
+    """A directory of this machine for the device's test files."""
+    directory = device.adb.home / device.info.name
+    directory.mkdir(exist_ok=True)
+    return directory
