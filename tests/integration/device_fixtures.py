@@ -18,7 +18,7 @@ import pytest
 
 from adt.device import adb, selection
 from adt.device.device import Device
-from adt.device.virtual import emulator, faults
+from adt.device.virtual import emulator
 from adt.host.cache import cache_dir
 
 
@@ -36,19 +36,25 @@ class Rack:
     state: Path
     _names: list[str] = field(default_factory=list)
 
-    def start(self, name: str, *, data_size: str | None = None, fault: str = "") -> Device:
+    def start(
+        self, name: str, *, data_size: str | None = None, fault: str = "", abi: str | None = None
+    ) -> Device:
         """Start a virtual device (fresh unless it was started before) and connect it."""
-        info = self.boot(name, data_size=data_size, fault=fault)
+        info = self.boot(name, data_size=data_size, fault=fault, abi=abi)
         selection.connect(info.serial)
         return selection.select(info.serial)
 
     def boot(
-        self, name: str, *, data_size: str | None = None, fault: str = "", port: int | None = None
+        self,
+        name: str,
+        *,
+        data_size: str | None = None,
+        fault: str = "",
+        port: int | None = None,
+        abi: str | None = None,
     ) -> emulator.EmulatorInfo:
-        """Start a virtual device without connecting it."""
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(faults.VARIABLE, fault)
-            info = emulator.start(name, port=port, data_size=data_size)
+        """Start a virtual device without connecting it; *fault* holds specifications with spaces between."""
+        info = emulator.start(name, port=port, data_size=data_size, abi=abi, fault=fault.split())
         self._names.append(name)
         return info
 
@@ -73,7 +79,13 @@ class Rack:
 @pytest.fixture(scope="module")
 def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
     """An empty rack with an adb server, HOME and state directory of its own."""
-    home = tmp_path_factory.mktemp("home")
+    with open_rack(tmp_path_factory.mktemp("home")) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def open_rack(home: Path, *, program: Path | None = None) -> Iterator[Rack]:
+    """An empty rack; *program* is the adb to use, else the one that adt finds."""
     cache = cache_dir()  # downloads are shared with other runs; everything else is ours
     with pytest.MonkeyPatch.context() as patch:
         for name in ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_SERIAL", "ADB_VENDOR_KEYS"):
@@ -83,6 +95,8 @@ def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
         patch.setenv("XDG_STATE_HOME", str(home / "state"))
         patch.setenv("ANDROID_ADB_SERVER_PORT", str(free_port()))
         patch.setenv("ADB_MDNS", "0")
+        if program is not None:
+            patch.setenv("ADBUTILS_ADB_PATH", str(program))
         found = Rack(home / "state")
         try:
             yield found

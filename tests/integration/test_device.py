@@ -70,7 +70,7 @@ def test_a_local_device_is_found_again_after_the_server_was_restarted(phone: Dev
 
 
 def test_an_unauthorized_device_says_what_to_accept(rack: Rack) -> None:
-    info = rack.boot("locked", fault="reject")
+    info = rack.boot("locked", fault="unauthorized")
     try:
         with pytest.raises(NoDevice, match="failed to authenticate"):
             selection.connect(info.serial)
@@ -307,7 +307,7 @@ def test_a_workspace_is_gone_when_its_owner_is_killed(phone: Device, sig: signal
         owner.send_signal(sig)
         owner.wait(30)
     wait_for(lambda: entries(phone, "/data/local/tmp/w") == [], "the directory is removed")
-    assert not [line for line in processes(phone) if "adt" in line]
+    wait_for(lambda: not [line for line in processes(phone) if "adt" in line], "its guardian ends")
 
 
 def test_workspaces_of_the_living_stay_and_those_of_the_dead_go(phone: Device) -> None:

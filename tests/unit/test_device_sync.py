@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from device_fake_server import Peer, fake_server, text
 
-from adt.device.deadline import Deadline
+from adt.device.deadline import Cancelled, Deadline
 from adt.device.device import Device
-from adt.device.sync import CHUNK, Refused, SyncSession
-from adt.errors import DeviceError, DeviceFull, DeviceNotReady, NoDevice
+from adt.device.sync import BATCH, CHUNK, PushItem, Refused, SyncSession
+from adt.errors import DeviceError, DeviceFull, DeviceNotReady, DiskError, NoDevice
 
 
 def accept(peer: Peer) -> None:
@@ -142,7 +143,7 @@ def test_a_full_device_shows_what_is_left(monkeypatch: pytest.MonkeyPatch) -> No
         Device("S").push(b"x" * 100, "/d/f")
     assert "2.0 MiB free" in caught.value.what
     assert "/d/f" in caught.value.what
-    assert "rm -rf" in caught.value.remedy
+    assert "adt clean" in caught.value.remedy
 
 
 def test_pull_writes_the_file_complete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -261,3 +262,134 @@ def test_a_path_that_no_device_takes_is_refused_here(monkeypatch: pytest.MonkeyP
         for path in ("/" + "a" * 1024, "/a\0b"):
             with pytest.raises(Refused):
                 sync.stat(path)
+
+
+def okay() -> bytes:
+    return b"OKAY" + bytes(4)
+
+
+def test_files_are_sent_without_waiting_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon answers nothing until it has all of the files: waiting for each would hang here."""
+    items = [PushItem(b"%d" % n, f"/f{n}", mtime=1) for n in range(50)]
+
+    def handler(peer: Peer) -> None:
+        accept(peer)
+        for item in items:
+            peer.exactly(8 + len(f"{item.remote},33188") + 8 + len(item.source) + 8)
+        peer.send(okay() * len(items))
+        peer.drain()
+
+    with fake_server(monkeypatch, handler), session() as sync:
+        assert sync.push_many(items) == sum(len(item.source) for item in items)
+
+
+@pytest.mark.parametrize("failing", [0, 3, 6])
+def test_the_refused_file_among_many_is_named(monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
+    items = [PushItem(b"x", f"/f{n}", mtime=1) for n in range(7)]
+    answers = okay() * failing + fail("Permission denied")
+    with (
+        fake_server(monkeypatch, sync_to(answers)),
+        pytest.raises(Refused, match="Permission denied") as caught,
+        session() as sync,
+    ):
+        sync.push_many(items)
+    assert caught.value.path == f"/f{failing}"
+
+
+def test_an_answer_in_pieces_is_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler(peer: Peer) -> None:
+        accept(peer)
+        for byte in okay() + okay() + fail("No way"):
+            peer.send(bytes([byte]))
+        peer.drain()
+
+    with (
+        fake_server(monkeypatch, handler),
+        pytest.raises(Refused, match="No way") as caught,
+        session() as sync,
+    ):
+        sync.push_many([PushItem(b"", f"/f{n}", mtime=1) for n in range(3)])
+    assert caught.value.path == "/f2"
+
+
+def test_an_answer_that_nobody_waits_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        fake_server(monkeypatch, sync_to(okay() * 3)),
+        pytest.raises(DeviceError, match="does not speak adb"),
+        session() as sync,
+    ):
+        sync.push_many([PushItem(b"x" * BATCH, f"/f{n}", mtime=1) for n in range(3)])
+        sync.stat("/f0")
+
+
+def test_files_are_asked_for_ahead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The daemon sends nothing until several requests have come."""
+
+    def handler(peer: Peer) -> None:
+        accept(peer)
+        for n in range(10):
+            assert peer.exactly(8 + len(f"/f{n}")).endswith(f"/f{n}".encode())
+        for n in range(10):
+            peer.send(struct.pack("<4sI", b"DATA", 1) + b"%d" % n + b"DONE" + bytes(4))
+        peer.drain()
+
+    items = [(f"/f{n}", tmp_path / f"f{n}", 1) for n in range(10)]
+    with fake_server(monkeypatch, handler), session() as sync:
+        assert sync.pull_many(items) == 10
+    assert [(tmp_path / f"f{n}").read_text() for n in range(10)] == [str(n) for n in range(10)]
+
+
+def test_cancelling_ends_a_push_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    cancel = threading.Event()
+    threading.Timer(0.2, cancel.set).start()
+    with fake_server(monkeypatch, sync_to(b"")), pytest.raises(Cancelled):
+        Device("S").push(b"x", "/d/f", cancel=cancel)
+
+
+def test_a_missing_local_file_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with (
+        fake_server(monkeypatch, sync_to(b"")),
+        pytest.raises(DiskError, match="No such file"),
+        session() as sync,
+    ):
+        sync.push(tmp_path / "missing", "/d/f")
+
+
+def entry_v1(name: bytes, mode: int = 0o100644) -> bytes:
+    return struct.pack("<4sIIII", b"DENT", mode, 1, 2, len(name)) + name
+
+
+def test_listings_come_without_dots_and_with_any_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = entry_v1(b".") + entry_v1(b"..") + entry_v1(b"a b") + entry_v1(b"\xff") + b"DONE" + bytes(16)
+    with fake_server(monkeypatch, sync_to(answer + b"DONE" + bytes(16))), session() as sync:
+        first, second = sync.list_many(["/x", "/y"])
+    assert [os.fsencode(name) for name in first] == [b"a b", b"\xff"]
+    assert second == {}
+
+
+@pytest.mark.parametrize("name", [b"../x", b"/etc/passwd", b"a/b", b"", b"a\0b"])
+def test_names_that_lead_elsewhere_are_refused(monkeypatch: pytest.MonkeyPatch, name: bytes) -> None:
+    answer = entry_v1(name) + b"DONE" + bytes(16)
+    with (
+        fake_server(monkeypatch, sync_to(answer)),
+        pytest.raises(DeviceError, match="no file can be called"),
+        session() as sync,
+    ):
+        sync.list_many(["/x"])
+
+
+def test_nothing_is_sent_before_the_receiver_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def handler(peer: Peer) -> None:
+        accept(peer)
+        peer.send(okay())
+        peer.drain()
+
+    def before() -> None:
+        seen.append(len(server.peers[0].received))
+
+    with fake_server(monkeypatch, handler) as server, session() as sync:
+        seen.append(len(server.peers[0].received))
+        sync.push_many([PushItem(b"x" * (2 * BATCH), "/f", mtime=1)], before=before)
+    assert len(seen) == 2 and seen[0] == seen[1]

@@ -7,22 +7,26 @@ The ``adb`` program is only needed to start a server.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import re
+import select
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from adt.device import states
 from adt.device.deadline import Deadline
 from adt.errors import ConfigError, DeviceError, ToolNotFound
 from adt.host import process
+from adt.host.version import Version, parse_version
 
 log = logging.getLogger("adt.adb")
+
+T = TypeVar("T")
 
 DEFAULT_PORT = 5037
 LOOPBACK = frozenset({"127.0.0.1", "localhost"})
@@ -30,8 +34,14 @@ OLD = (30,)
 """Below this major version adb has no `pair`; everything adt itself does works from 29 on."""
 REQUEST_SECONDS = 20.0
 """Budget for one short question to the server."""
+QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)
+"""Linux only; it holds for what comes next, so it is set again and again."""
 MAX_REQUEST = 0xFFFF
 """Bytes: a request's length travels as four hex digits."""
+
+
+class ConnectionLost(DeviceError):
+    """The connection to the device or to the adb server broke: what may be done twice can be tried again."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,7 @@ class Adb:
     """One adb program on this machine."""
 
     path: Path
-    version: tuple[int, ...]
+    version: Version
     """Of the platform tools, e.g. ``(36, 0, 0)``; empty when it does not say."""
     origin: str
     """How it was found: ``ADBUTILS_ADB_PATH``, ``PATH`` or ``adbutils``."""
@@ -55,12 +65,6 @@ class Adb:
         number = ".".join(map(str, self.version)) or "of unknown version"
         note = "; old: no `adb pair`" if self.old else ""
         return f"{self.path} {number} (from {self.origin}{note})"
-
-
-def parse_version(text: str) -> tuple[int, ...]:
-    """The platform-tools version in the output of ``adb version``; empty when there is none."""
-    found = re.search(r"^Version (\d+(?:\.\d+)*)", text, re.MULTILINE)
-    return tuple(int(part) for part in found[1].split(".")) if found else ()
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
@@ -80,7 +84,7 @@ def _probe(origin: str, path: Path) -> Adb | None:
         done = process.run([path, "version"], timeout=10, check=False)
     except ToolNotFound:
         return None
-    return Adb(path, parse_version(done.stdout), origin) if done.returncode == 0 else None
+    return Adb(path, parse_version(done.stdout, after="Version"), origin) if done.returncode == 0 else None
 
 
 def find_adb() -> Adb:
@@ -160,21 +164,22 @@ class Wire:
         """Hang up; a service on the device then ends."""
         self.sock.close()
 
-    @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
-        self.sock.settimeout(self.deadline.remaining())
-        try:
-            yield
-        except TimeoutError as why:
-            raise self.deadline.expired() from why
-        except OSError as why:
-            raise self.lost() from why
+    def _patiently(self, call: Callable[[], T]) -> T:
+        """What *call*, one operation of the socket, returns, once it can be done."""
+        while True:
+            self.sock.settimeout(self.deadline.patience())
+            try:
+                return call()
+            except TimeoutError:
+                continue  # the deadline says whether that was all the time there is
+            except OSError as why:
+                raise self.lost() from why
 
-    def lost(self) -> DeviceError:
+    def lost(self) -> ConnectionLost:
         """The error for a connection that ended too early."""
         who = f"device {self.serial}" if self.serial else "the adb server"
         again = self.serial or "SERIAL"
-        return DeviceError(
+        return ConnectionLost(
             f"the connection to {who} broke while {self.deadline.doing}",
             remedy=f"Check the cable or network (`adb -s {again} get-state`), then run the same command "
             "again; what was complete on the device is still there.",
@@ -182,13 +187,44 @@ class Wire:
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
         """Send all of *data*."""
-        with self._guarded():
-            self.sock.sendall(data)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._patiently(partial(self.sock.send, rest)) :]
+
+    def send_some(self, data: memoryview) -> int:
+        """Send what fits without waiting; returns how much that was."""
+        try:
+            return self.sock.send(data, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as why:
+            raise self.lost() from why
+
+    def wait(self, *, write: bool) -> tuple[bool, bool]:
+        """Wait until there is something to read, or (with *write*) room to write: (readable, writable)."""
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN | (select.POLLOUT if write else 0))
+        while True:
+            patience = self.deadline.patience()
+            if events := poll.poll(None if patience is None else max(1, patience * 1000)):
+                mask = events[0][1]
+                return bool(mask & ~select.POLLOUT), bool(mask & select.POLLOUT)
+
+    def _recv(self, receive: Callable[[], T]) -> T:
+        """What *receive* returns, acknowledged at once."""
+        # The server's side of this socket holds a small piece back until the one before is acknowledged
+        # (Nagle), and the kernel here takes 40 ms to do that when we only listen.
+        if QUICKACK is not None:
+            self.sock.setsockopt(socket.IPPROTO_TCP, QUICKACK, 1)
+        return self._patiently(receive)
 
     def read_some(self, limit: int = 1 << 16) -> bytes:
         """At least one byte, or ``b""`` when the other side has hung up."""
-        with self._guarded():
-            return self.sock.recv(limit)
+        return self._recv(partial(self.sock.recv, limit))
+
+    def read_into(self, buffer: memoryview) -> int:
+        """Fill the start of *buffer*; returns how much of it, 0 when the other side has hung up."""
+        return self._recv(partial(self.sock.recv_into, buffer))
 
     def read_exactly(self, count: int) -> bytes:
         """Exactly *count* bytes."""
@@ -223,15 +259,23 @@ class Wire:
         Raises:
             NoDevice, DeviceNotReady, DeviceError: the server answered FAIL, with its text.
         """
-        head = self.read_exactly(4)
-        if head == b"FAIL":
+        if not self.outcome():
             raise states.refused(self.read_text(), serial=self.serial, doing=self.deadline.doing)
-        if head != b"OKAY":
+
+    def outcome(self) -> bool:
+        """Read OKAY (True) or FAIL (False, and a text follows)."""
+        head = self.read_exactly(4)
+        if head not in (b"OKAY", b"FAIL"):
             raise self.garbled(head)
+        return head == b"OKAY"
 
     def request(self, service: str) -> None:
         """Ask for *service* and read the server's OKAY."""
-        data = service.encode()
+        data = os.fsencode(service)  # names on a device are bytes
+        if b"\0" in data:
+            raise DeviceError(
+                "a command for a device has a zero byte in it", remedy="Send such data as a file."
+            )
         if len(data) > MAX_REQUEST:
             raise DeviceError(
                 f"a request of {len(data)} bytes is longer than adb allows ({MAX_REQUEST})",

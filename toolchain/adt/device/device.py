@@ -5,31 +5,38 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Unpack
+from weakref import WeakSet
 
-from adt.device import adb, shell, sync
+from adt.device import adb, shell, sync, tree
+from adt.device.deadline import SHORT as SHORT
 from adt.device.deadline import Deadline
+from adt.device.link import Forward as Forward
+from adt.device.link import Links
+from adt.device.logcat import Logcat
 from adt.device.room import no_room, parse_free
-from adt.device.shell import Completed, RemoteCommand, Sink
+from adt.device.shell import Completed, RemoteCommand, ShellOptions
 from adt.device.sync import Progress, SyncSession
+from adt.device.tree import TreeReport
 from adt.errors import AdtError
 
 log = logging.getLogger("adt.device")
 
-SHORT = 30.0
-"""Seconds: budget for a short command."""
 TEMP = "/data/local/tmp"
 """Where the shell user may write and execute."""
 
-_FACTS = """
+FACTS = """
 getprop 2>/dev/null
 echo "==uname=="; uname -m
 echo "==page=="; getconf PAGESIZE 2>/dev/null || getconf PAGE_SIZE 2>/dev/null
-exit 0
+:
 """
+"""A shell script that prints what :func:`parse_facts` reads."""
 
 
 @dataclass(frozen=True)
@@ -94,16 +101,6 @@ def parse_facts(text: str) -> DeviceFacts:
 
 
 @dataclass(frozen=True)
-class Forward:
-    """One TCP port that adb carries from one side to the other, both on 127.0.0.1."""
-
-    local: int
-    """Port on this machine."""
-    remote: int
-    """Port on the device."""
-
-
-@dataclass(frozen=True)
 class Device:
     """The device *serial*, reached through the adb server.
 
@@ -126,84 +123,62 @@ class Device:
     @cached_property
     def facts(self) -> DeviceFacts:
         """What the device says about itself, asked once."""
-        return parse_facts(self.script(_FACTS).out)
+        return parse_facts(self.script(FACTS).out)
 
     @property
     def platform(self) -> str:
         """The platform to build for: ``android-<abi>``, or what a virtual device says it is."""
         return self.facts.platforms[0]
 
-    def shell(
+    def shell(self, argv: Sequence[str], **options: Unpack[ShellOptions]) -> Completed:
+        """Run *argv* on the device; see :func:`adt.device.shell.run`."""
+        return shell.run(self.serial, argv, v2="shell_v2" in self.features, **options)
+
+    def script(self, text: str, *arguments: str, **options: Unpack[ShellOptions]) -> Completed:
+        """Run a shell script of ours; *arguments* are its ``$1``, ``$2``, …, never pasted into its text."""
+        named: ShellOptions = {
+            "doing": f"running a shell script on {self.serial}",
+            "what": f"a shell script failed on {self.serial}",
+            **options,
+        }
+        return self.shell(("sh", "-c", text, "sh", *arguments), **named)
+
+    def start(
         self,
         argv: Sequence[str],
         *,
-        timeout: float | None = SHORT,
-        check: bool = True,
-        doing: str = "",
-        what: str = "",
-        remedy: str = "",
-        on_stdout: Sink | None = None,
-        on_stderr: Sink | None = None,
-    ) -> Completed:
-        """Run *argv* on the device; see :func:`adt.device.shell.run`."""
-        return shell.run(
-            self.serial,
-            argv,
-            v2="shell_v2" in self.features,
-            timeout=timeout,
-            check=check,
-            doing=doing,
-            what=what,
-            remedy=remedy,
-            on_stdout=on_stdout,
-            on_stderr=on_stderr,
-        )
-
-    def script(
-        self,
-        text: str,
-        *arguments: str,
-        timeout: float | None = SHORT,
-        check: bool = True,
-        doing: str = "",
-        what: str = "",
-        remedy: str = "",
-        on_stdout: Sink | None = None,
-        on_stderr: Sink | None = None,
-    ) -> Completed:
-        """Run a shell script of ours; *arguments* are its ``$1``, ``$2``, …, never pasted into its text."""
-        return self.shell(
-            ("sh", "-c", text, "sh", *arguments),
-            timeout=timeout,
-            check=check,
-            doing=doing or f"running a shell script on {self.serial}",
-            what=what or f"a shell script failed on {self.serial}",
-            remedy=remedy,
-            on_stdout=on_stdout,
-            on_stderr=on_stderr,
-        )
-
-    def start(
-        self, argv: Sequence[str], *, timeout: float | None = None, keep_stdin: bool = False
+        timeout: float | None = None,
+        keep_stdin: bool = False,
+        inline: bool = False,
     ) -> RemoteCommand:
-        """Start *argv* and return it running; use the result as a context manager."""
-        return RemoteCommand(
+        """Start *argv* and return it running; use the result as a context manager.
+
+        Args:
+            inline: see :class:`~adt.device.shell.RemoteCommand`.
+        """
+        command = RemoteCommand(
             self.serial,
             argv,
             v2="shell_v2" in self.features,
             deadline=Deadline(timeout, f"running `{argv[0]}` on {self.serial}"),
             keep_stdin=keep_stdin,
+            inline=inline,
         )
+        self._started.add(command)
+        return command
 
     @contextlib.contextmanager
-    def sync(self, *, timeout: float | None, doing: str) -> Iterator[SyncSession]:
+    def sync(
+        self, *, timeout: float | None, doing: str, cancel: threading.Event | None = None
+    ) -> Iterator[SyncSession]:
         """A connection for files; what the device refuses becomes an error with a remedy.
 
         Raises:
             DeviceFull: there is no room (with what is left).
         """
         try:
-            with SyncSession(self.serial, deadline=Deadline(timeout, doing)) as session:
+            deadline = Deadline(timeout, doing, cancel=cancel)
+            with SyncSession(self.serial, deadline=deadline, features=lambda: self.features) as session:
                 yield session
         except sync.Refused as why:
             if why.full:
@@ -218,22 +193,68 @@ class Device:
         mode: int | None = None,
         timeout: float | None = None,
         progress: Progress | None = None,
+        cancel: threading.Event | None = None,
     ) -> int:
         """Write one file on the device, in place; returns the bytes sent.
 
-        An older *remote* is lost even when this fails: send to a temporary name to be safe.
+        An older *remote* is lost even when this fails (the daemon removes what it did not get whole):
+        send to a temporary name, or a directory with :meth:`push_tree`, to keep it.
         """
-        with self.sync(timeout=timeout, doing=f"pushing {remote}") as session:
+        with self.sync(timeout=timeout, doing=f"pushing {remote}", cancel=cancel) as session:
             if isinstance(local, bytes):
                 return session.push_bytes(local, remote, mode=0o644 if mode is None else mode)
             return session.push(local, remote, mode=mode, progress=progress)
 
     def pull(
-        self, remote: str, local: Path, *, timeout: float | None = None, progress: Progress | None = None
+        self,
+        remote: str,
+        local: Path,
+        *,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
     ) -> int:
         """Fetch one file; *local* appears complete or not at all. Returns the bytes received."""
-        with self.sync(timeout=timeout, doing=f"pulling {remote}") as session:
+        with self.sync(timeout=timeout, doing=f"pulling {remote}", cancel=cancel) as session:
             return session.pull(remote, local, progress=progress)
+
+    def push_tree(
+        self,
+        local: Path,
+        remote: str,
+        *,
+        exact_modes: bool = False,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> TreeReport:
+        """Copy the contents of a directory; see :func:`adt.device.tree.push_tree`."""
+        return tree.push_tree(
+            self, local, remote, exact_modes=exact_modes, timeout=timeout, progress=progress, cancel=cancel
+        )
+
+    def pull_tree(
+        self,
+        remote: str,
+        local: Path,
+        *,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> TreeReport:
+        """Fetch the contents of a directory; see :func:`adt.device.tree.pull_tree`."""
+        return tree.pull_tree(self, remote, local, timeout=timeout, progress=progress, cancel=cancel)
+
+    def logcat(
+        self,
+        filters: Sequence[str] = (),
+        *,
+        since: str | None = None,
+        pid: int | None = None,
+        dump: bool = False,
+    ) -> Logcat:
+        """The device's log, line by line; see :class:`adt.device.logcat.Logcat`."""
+        return Logcat(self, filters, since=since, pid=pid, dump=dump)
 
     def free_space(self, path: str = TEMP) -> int | None:
         """Bytes left on the device's file system at *path*; None when it cannot be asked or does not say."""
@@ -241,24 +262,19 @@ class Device:
             return parse_free(self.script('df -k "$1"', path, check=False).out)
         return None
 
+    @cached_property
+    def links(self) -> Links:
+        """The forwards and reverses of this device that are in force."""
+        return Links(self.serial)
+
     @contextlib.contextmanager
     def forward(self, remote: int) -> Iterator[Forward]:
         """While the block runs, a port of this machine (adb chooses) leads to the device's port *remote*."""
-        doing = f"forwarding a port to {self.serial}"
-        prefix = f"host-serial:{self.serial}"
-        with adb.open_wire(deadline=Deadline(SHORT, doing), serial=self.serial) as wire:
-            wire.request(f"{prefix}:forward:norebind:tcp:0;tcp:{remote}")
-            wire.status()  # the first OKAY took the request, the second one is its result
-            local = int(wire.read_text())
+        link = self.links.forward(remote)
         try:
-            yield Forward(local, remote)
+            yield link
         finally:
-            with (
-                self._already_gone("forward", local),
-                adb.open_wire(deadline=Deadline(SHORT, doing), serial=self.serial) as wire,
-            ):
-                wire.request(f"{prefix}:killforward:tcp:{local}")
-                wire.status()
+            self.links.remove(link)
 
     @contextlib.contextmanager
     def reverse(self, local: int, remote: int = 0) -> Iterator[Forward]:
@@ -270,25 +286,37 @@ class Device:
         Raises:
             DeviceError: the device's port is taken (it is never taken over).
         """
-        doing = f"reversing a port of {self.serial}"
-        with adb.open_device(self.serial, deadline=Deadline(SHORT, doing)) as wire:
-            wire.request(f"reverse:forward:norebind:tcp:{remote};tcp:{local}")
-            wire.status()
-            chosen = int(wire.read_text()) if remote == 0 else remote
+        link = self.links.reverse(local, remote)
         try:
-            yield Forward(local, chosen)
+            yield link
         finally:
-            with (
-                self._already_gone("reverse", chosen),
-                adb.open_device(self.serial, deadline=Deadline(SHORT, doing)) as wire,
-            ):
-                wire.request(f"reverse:killforward:tcp:{chosen}")
-                wire.status()
+            self.links.remove(link)
 
-    @contextlib.contextmanager
-    def _already_gone(self, kind: str, port: int) -> Iterator[None]:
-        """Forwards vanish with the device or the server; then there is nothing to remove."""
-        try:
-            yield
-        except AdtError as why:
-            log.debug("%s of port %d was already gone: %s", kind, port, why)
+    @cached_property
+    def _started(self) -> WeakSet[RemoteCommand]:
+        return WeakSet()
+
+    @classmethod
+    def open(cls, serial: str | None = None) -> Device:
+        """The device to work with: *serial* > ANDROID_SERIAL > the only usable one.
+
+        As a context manager it ends what was started with it: commands, forwards and reverses.
+
+        Raises:
+            NoDevice, AmbiguousDevice, DeviceNotReady: see :func:`adt.device.selection.select`.
+        """
+        from adt.device import selection
+
+        return selection.select(serial)
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every command, forward and reverse that was started with this object and still is there."""
+        for command in tuple(self._started):
+            command.close()
+        self.links.close()

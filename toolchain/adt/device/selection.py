@@ -121,10 +121,10 @@ def choose(devices: Sequence[DeviceInfo], wanted: str, *, origin: str) -> Device
                 return device
         near = difflib.get_close_matches(wanted, [d.serial for d in devices], n=1, cutoff=0.6)
         hint = f"Did you mean {near[0]}? " if near else ""
-        reach = f"`adb connect {wanted}`, or " if is_address(wanted) else ""
+        reach = f"`adt connect {wanted}`, or " if is_address(wanted) else ""
         raise NoDevice(
             f"no device has the serial {wanted} ({origin})",
-            remedy=f"{hint}{reach}use one of the list: `adb devices -l`; `adt emulator start` makes a "
+            remedy=f"{hint}{reach}use one of the list: `adt devices`; `adt emulator start` makes a "
             "virtual one.",
             details=table(devices) if devices else "No device is connected.",
         )
@@ -147,7 +147,7 @@ def choose(devices: Sequence[DeviceInfo], wanted: str, *, origin: str) -> Device
         raise first
     raise NoDevice(
         "no device is connected",
-        remedy="Plug a phone in and turn on USB debugging (Settings, Developer options), `adb connect "
+        remedy="Plug a phone in and turn on USB debugging (Settings, Developer options), `adt connect "
         "HOST:PORT` for one on the network, or `adt emulator start` for a virtual one.",
     )
 
@@ -184,7 +184,7 @@ def select(serial: str | None = None) -> Device:
                 connect(address, seconds=RECONNECT_SECONDS)
             except (NoDevice, DeviceError) as why:
                 log.debug("%s", why)
-        devices = _handshaken(addresses)
+        devices = handshaken(addresses)
     end = time.monotonic() + SETTLE_SECONDS
     while any(d.state in states.SETTLING and wanted in ("", d.serial) for d in devices):
         if time.monotonic() > end:
@@ -195,7 +195,7 @@ def select(serial: str | None = None) -> Device:
     return Device(chosen.serial)
 
 
-def _handshaken(addresses: Sequence[str]) -> tuple[DeviceInfo, ...]:
+def handshaken(addresses: Sequence[str]) -> tuple[DeviceInfo, ...]:
     """The listing once *addresses* are no longer offline, as they are until they have shaken hands."""
     end = time.monotonic() + HANDSHAKE_SECONDS
     while True:
@@ -225,7 +225,7 @@ def connect(serial: str, *, seconds: float | None = None) -> str:
         raise NoDevice(
             f"cannot connect to {serial}: {said or 'no answer'}",
             remedy="Check the address, that the device is in this network and that wireless debugging is "
-            "on (`adb tcpip 5555` over USB, or `adb pair`); `adt emulator list` shows virtual devices.",
+            "on (`adb tcpip 5555` over USB, or `adt pair`); `adt emulator list` shows virtual devices.",
         )
     return serial
 

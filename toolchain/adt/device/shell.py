@@ -14,9 +14,10 @@ import shlex
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 from adt.device import adb
-from adt.device.deadline import Deadline
+from adt.device.deadline import SHORT, Deadline
 from adt.errors import AdtError, DeviceError
 
 log = logging.getLogger("adt.device.shell")
@@ -37,6 +38,22 @@ exit 0
 
 Sink = Callable[[bytes], None]
 """Called with each piece of a command's output as it comes."""
+
+
+class ShellOptions(TypedDict, total=False):
+    """How a command on the device is run; every one may be left out."""
+
+    timeout: float | None
+    """Seconds in total, after which the command is ended; None for no limit, SHORT when left out."""
+    check: bool
+    """Raise when its exit code is not 0, with *what* and *remedy*; the default."""
+    doing: str
+    """Names it in the error for a timeout or a broken connection; else its first word does."""
+    what: str
+    remedy: str
+    on_stdout: Sink | None
+    """Sees each piece as it comes."""
+    on_stderr: Sink | None
 
 
 @dataclass(frozen=True)
@@ -85,14 +102,23 @@ class RemoteCommand:
     """
 
     def __init__(
-        self, serial: str, argv: Sequence[str], *, v2: bool, deadline: Deadline, keep_stdin: bool = False
+        self,
+        serial: str,
+        argv: Sequence[str],
+        *,
+        v2: bool,
+        deadline: Deadline,
+        keep_stdin: bool = False,
+        inline: bool = False,
     ) -> None:
         """Start *argv*.
 
         Args:
             v2: the device speaks shell protocol v2.
             deadline: for everything until the command has ended.
-            keep_stdin: leave its stdin open (no data) until :meth:`close_stdin`; else it reads EOF at once.
+            keep_stdin: leave its stdin open until :meth:`close_stdin`; else it reads EOF at once.
+            inline: *argv* is ``sh -c TEXT sh ARGUMENTS``; run TEXT in the shell that the daemon starts
+                anyway, and not in one more.
 
         Raises:
             NoDevice, DeviceNotReady, DeviceError: the device does not take it.
@@ -103,6 +129,7 @@ class RemoteCommand:
         """Process id on the device, once it has been reported; also its process group."""
         self.exit_code: int | None = None
         self._v2 = v2
+        self._closed = False
         self._marker = f"adt-{secrets.token_hex(8)}"
         self._held = b""  # start of the stream that carries the pid line, until that line is whole
         self._pid_pending = True
@@ -113,7 +140,8 @@ class RemoteCommand:
         self._wire = adb.open_device(serial, deadline=deadline)
         try:
             if v2:
-                self._wire.request(f"shell,v2,raw:echo {marker} $$ >&2; exec {line}")
+                run = f"set -- {shlex.join(self.argv[4:])}\n{self.argv[2]}" if inline else f"exec {line}"
+                self._wire.request(f"shell,v2,raw:echo {marker} $$ >&2; {run}")
                 if not keep_stdin:
                     self.close_stdin()
             else:  # exec: has neither a pty nor a separate stderr nor an exit code
@@ -127,6 +155,13 @@ class RemoteCommand:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the command unless it has ended, and hang up; nothing happens a second time."""
+        if self._closed:
+            return
+        self._closed = True
         try:
             if self.exit_code is None:
                 self.kill()
@@ -136,6 +171,10 @@ class RemoteCommand:
     def set_deadline(self, deadline: Deadline) -> None:
         """From now on *deadline* counts, for a command that outlives the question it was started for."""
         self._wire.deadline = deadline
+
+    def write(self, data: bytes) -> None:
+        """Give the command *data* to read; it was started with *keep_stdin*."""
+        self._wire.send(struct.pack("<BI", STDIN, len(data)) + data if self._v2 else data)
 
     def close_stdin(self) -> bool:
         """Let the command read end-of-file; False when the device cannot do that (without v2)."""
@@ -219,35 +258,21 @@ def _overlap(data: bytes, end: bytes) -> int:
     return next((at for at in range(start, len(data)) if end.startswith(data[at:])), len(data))
 
 
-def run(
-    serial: str,
-    argv: Sequence[str],
-    *,
-    v2: bool,
-    timeout: float | None,
-    check: bool = True,
-    doing: str = "",
-    what: str = "",
-    remedy: str = "",
-    on_stdout: Sink | None = None,
-    on_stderr: Sink | None = None,
-) -> Completed:
+def run(serial: str, argv: Sequence[str], *, v2: bool, **options: Unpack[ShellOptions]) -> Completed:
     """Run *argv* on the device to its end, with nothing to read on stdin.
 
     Args:
         v2: the device speaks shell protocol v2.
-        timeout: seconds in total, after which the command is ended.
-        check: raise when its exit code is not 0, with *what* and *remedy*.
-        doing: names it in the error for a timeout or a broken connection; empty for its first word.
-        on_stdout, on_stderr: see each piece as it comes.
 
     Raises:
         DeviceError: it failed, timed out, or the connection broke.
         NoDevice, DeviceNotReady: the device is absent or not usable.
     """
     streams = {STDOUT: bytearray(), STDERR: bytearray()}
-    sinks = {STDOUT: on_stdout, STDERR: on_stderr}
-    deadline = Deadline(timeout, doing or f"running `{argv[0]}` on {serial}")
+    sinks = {STDOUT: options.get("on_stdout"), STDERR: options.get("on_stderr")}
+    deadline = Deadline(
+        options.get("timeout", SHORT), options.get("doing") or f"running `{argv[0]}` on {serial}"
+    )
     with RemoteCommand(serial, argv, v2=v2, deadline=deadline) as command:
         for kind, data in command.output():
             streams[kind] += data
@@ -256,6 +281,6 @@ def run(
     code = command.exit_code
     assert code is not None
     done = Completed(serial, tuple(argv), code, bytes(streams[STDOUT]), bytes(streams[STDERR]))
-    if check and code != 0:
-        raise failure(done, what=what, remedy=remedy)
+    if options.get("check", True) and code != 0:
+        raise failure(done, what=options.get("what", ""), remedy=options.get("remedy", ""))
     return done

@@ -14,8 +14,7 @@ SETTLING = frozenset({"authorizing", "connecting"})
 
 _REMEDIES = {
     "offline": "Unplug the cable and plug it in again, or `adb -s SERIAL reconnect offline`; for a device "
-    "on the network `adb disconnect SERIAL` and `adb connect SERIAL`; for a virtual device `adt emulator "
-    "start`.",
+    "on the network `adt connect SERIAL`; for a virtual device `adt emulator start`.",
     "unauthorized": 'Unlock the phone and accept "Allow USB debugging"; if nothing is shown, '
     '"Revoke USB debugging authorizations" in the developer options, then plug it in again.',
     "authorizing": 'Unlock the phone and accept "Allow USB debugging", then run the same command again.',
@@ -33,7 +32,7 @@ _REMEDIES = {
 
 def remedy(state: str, serial: str) -> str:
     """What to do about a device in *state*."""
-    text = _REMEDIES.get(state, "Plug the device in again, or restart it; `adb devices -l` shows its state.")
+    text = _REMEDIES.get(state, "Plug the device in again, or restart it; `adt devices` shows its state.")
     return text.replace("SERIAL", serial)
 
 
@@ -48,11 +47,11 @@ def refused(text: str, *, serial: str, doing: str) -> AdtError:
     if re.search(r"^device '.*' not found|^no devices|^device not found|unknown device", said):
         return NoDevice(
             f"device {serial} is not connected",
-            remedy="Plug it in, `adb connect HOST:PORT` if it is on the network, or `adt emulator start`; "
-            "`adb devices -l` lists what is there.",
+            remedy="Plug it in, `adt connect HOST:PORT` if it is on the network, or `adt emulator start`; "
+            "`adt devices` lists what is there.",
         )
     for state in _REMEDIES:
-        if re.search(rf"\b(device )?(still )?{state}\b", said):
+        if re.search(rf"\bdevice (still )?{state}\b", said):
             return not_ready(serial, state)
     if "insufficient permissions" in said:
         return not_ready(serial, "no permissions")

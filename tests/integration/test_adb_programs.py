@@ -1,0 +1,151 @@
+"""What adt does first and most, behind each adb that people have: Debian's 29 and the 36 of adbutils."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from device_fixtures import Rack, open_rack, wait_for
+
+from adt.device import adb, network, overview, selection
+from adt.device.deploy import deploy
+from adt.device.device import Device
+from adt.errors import DeviceError, NoDevice
+from standin_payload import make_bundle, make_package
+
+DEBIAN = Path("/usr/bin/adb")
+
+
+def program(name: str) -> Path:
+    """The adb program called *name*; a missing one fails the tests, it is never skipped."""
+    if name == "debian":
+        if not DEBIAN.exists():
+            pytest.fail(f"{DEBIAN} is missing: apt-get install adb")
+        return DEBIAN
+    import adbutils
+
+    return Path(adbutils.__file__).parent / "binaries" / "adb"
+
+
+@pytest.fixture(scope="module", params=["debian", "adbutils"])
+def rack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
+    """A rack behind a server of that program, and of no other."""
+    with open_rack(tmp_path_factory.mktemp("home"), program=program(request.param)) as found:
+        chosen = adb.find_adb()
+        assert chosen.version[0] == (29 if request.param == "debian" else 36)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def phone(rack: Rack) -> Iterator[Device]:
+    """One virtual device."""
+    yield rack.start("phone")
+    rack.stop_all()
+
+
+def test_the_server_is_of_the_program_that_was_named(phone: Device) -> None:
+    """Both servers say the same version of the protocol; the one that runs is the program's own process."""
+    port = f":{adb.server_port():04X} "
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines() if port in row]
+    (inode,) = {row[9] for row in rows if row[3] == "0A" and row[1].endswith(port.strip())}
+    owners = {
+        str((process / "exe").resolve())
+        for process in Path("/proc").glob("[0-9]*")
+        if inode in _sockets(process)
+    }
+    assert owners == {str(adb.find_adb().path.resolve())}
+
+
+def _sockets(process: Path) -> set[str]:
+    """Inodes of the sockets of a process; none when it has ended or is not ours."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for entry in (process / "fd").iterdir():
+            found.add(str(entry.readlink()).removeprefix("socket:[").removesuffix("]"))
+    return found
+
+
+def test_devices_are_listed_and_described(phone: Device) -> None:
+    (found,) = overview.overview()
+    assert (found.serial, found.state, found.abis) == (phone.serial, "device", ("arm64-v8a",))
+    assert "shell_v2" in phone.features
+    assert selection.select().serial == phone.serial
+
+
+def test_commands_have_both_streams_and_their_exit_code(phone: Device) -> None:
+    done = phone.script('echo "$1"; echo err >&2; exit 3', "it's $(x)", check=False)
+    assert (done.out, done.err, done.exit_code) == ("it's $(x)\n", "err\n", 3)
+
+
+def test_trees_go_there_and_back(phone: Device, tmp_path: Path) -> None:
+    (tmp_path / "in/sub dir").mkdir(parents=True)
+    for n in range(60):
+        (tmp_path / "in/sub dir" / f"$(f) {n}\n").write_bytes(os.urandom(n * 500))
+    (tmp_path / "in/large").write_bytes(os.urandom(5_000_000))
+    for _ in range(2):
+        phone.push_tree(tmp_path / "in", "/data/local/tmp/trees")
+    assert phone.pull_tree("/data/local/tmp/trees", tmp_path / "out").files == 61
+    assert digest(tmp_path / "out") == digest(tmp_path / "in")
+
+
+def digest(top: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(top)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in top.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_ports_lead_both_ways(phone: Device) -> None:
+    listen = ["busybox", "nc", "-l", "-p", "7777", "-e", "echo", "hello"]
+    with phone.start(listen, timeout=30), phone.forward(7777) as forward:
+
+        def greeted() -> bool:
+            with socket.create_connection(("127.0.0.1", forward.local), timeout=5) as sock:
+                return sock.recv(100) == b"hello\n"
+
+        wait_for(greeted, "the program on the device answers")
+        assert phone.links.restore() == ()
+    with socket.create_server(("127.0.0.1", 0)) as server, phone.reverse(server.getsockname()[1]) as reverse:
+        answering = threading.Thread(target=lambda: server.accept()[0].sendall(b"from here\n"))
+        answering.start()
+        said = phone.script('sleep 2 | busybox nc 127.0.0.1 "$1"', str(reverse.remote)).out
+        answering.join(10)
+        assert said == "from here\n"
+        with pytest.raises(DeviceError, match="rebind"), phone.reverse(1, reverse.remote):
+            pass
+        assert phone.links.restore() == ()
+    assert phone.links.in_force == ()
+
+
+def test_a_dropped_device_gets_its_links_back(phone: Device) -> None:
+    with phone.forward(7701) as forward, phone.reverse(7702) as reverse:
+        selection.disconnect(phone.serial)
+        assert phone.links.restore() == (forward, reverse)
+
+
+def test_connecting_and_pairing_report_failures(phone: Device) -> None:
+    assert network.connect(phone.serial).already
+    with socket.create_server(("127.0.0.1", 0)) as plug:
+        closed = f"127.0.0.1:{plug.getsockname()[1]}"
+    with pytest.raises(NoDevice, match="refused"):
+        network.connect(closed)
+    old = adb.find_adb().old
+    with pytest.raises(DeviceError if old else NoDevice, match="too old to pair" if old else "pairing with"):
+        network.pair(closed, "123456")
+
+
+def test_a_deployment_is_sent_once(phone: Device, tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "bundle", {"lib/large one.so": b"large" * 100_000})
+    package = make_package(tmp_path / "package")
+    first = deploy(phone, bundle, package, user="programs")
+    assert first.sent_bytes > 500_000
+    second = deploy(phone, bundle, package, user="programs")
+    assert (second.sent_bytes, second.sent_files) == (0, ())
+    assert set(second.reused_files) >= set(first.sent_files)

@@ -1,0 +1,116 @@
+"""The verbs about devices: what they print and how they end."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+import adt
+from adt.cli import device as verbs
+from adt.cli import main  # noqa: F401  (registers every verb)
+from adt.cli.app import app
+from adt.device.network import Connection
+from adt.device.overview import DeviceOverview
+from adt.errors import DeviceNotReady, NoDevice
+
+PHONE = DeviceOverview(
+    serial="R58M123ABC",
+    state="device",
+    model="Pixel 8",
+    product="shiba",
+    transport="usb",
+    soc="Google Tensor G3",
+    gpu="mali",
+    api_level=34,
+    abis=("arm64-v8a", "armeabi-v7a"),
+    virtual=False,
+    problem="",
+    remedy="",
+)
+LOCKED = replace(
+    PHONE,
+    serial="x",
+    state="unauthorized",
+    model="",
+    soc="",
+    gpu="",
+    api_level=None,
+    abis=(),
+    problem="unauthorized",
+    remedy="Unlock the phone.",
+)
+
+
+def run(*arguments: str, stdin: str | None = None):
+    return CliRunner().invoke(app, list(arguments), input=stdin)
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, name: str, answer) -> list[tuple]:
+    """Let ``adt.NAME`` give *answer*, or raise it; what it was called with is returned."""
+    calls: list[tuple] = []
+
+    def verb(*arguments, **_):
+        calls.append(arguments)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(adt, name, verb, raising=False)
+    return calls
+
+
+def test_the_list_has_a_column_for_each_fact() -> None:
+    head, phone, locked = verbs.table([PHONE, LOCKED])
+    assert head.split() == ["SERIAL", "STATE", "VIA", "MODEL", "SOC", "GPU", "API", "ABIS"]
+    assert "Google Tensor G3" in phone and phone.endswith("34   arm64-v8a,armeabi-v7a")
+    assert locked.split() == ["x", "unauthorized", "usb", "-", "-", "-", "-", "-"]
+    assert phone.index("usb") == locked.index("usb") == head.index("VIA")
+
+
+def test_a_bad_state_is_followed_by_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, "devices", (PHONE, LOCKED))
+    done = run("devices")
+    assert done.exit_code == 0
+    assert "x: unauthorized\n  remedy: Unlock the phone." in done.stdout
+    assert done.stdout.count("remedy:") == 1
+
+
+def test_the_document_has_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, "devices", (PHONE,))
+    document = json.loads(run("devices", "--json").stdout)
+    assert document["schema"] == "adt.devices"
+    assert document["devices"] == [vars(PHONE) | {"abis": list(PHONE.abis)}]
+
+
+def test_no_device_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, "devices", ())
+    assert "adt emulator start" in run("devices").stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(NoDevice("x", remedy="y"), 13), (DeviceNotReady("x", remedy="y"), 15)]
+)
+def test_a_failed_connection_has_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
+) -> None:
+    offer(monkeypatch, "connect", error)
+    assert run("connect", "127.0.0.1:1").exit_code == code
+
+
+def test_a_connection_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, "connect", Connection("127.0.0.1:1", already=True))
+    assert "already" in run("connect", "127.0.0.1:1").stdout
+    assert json.loads(run("connect", "127.0.0.1:1", "--json").stdout)["already"] is True
+
+
+def test_the_code_is_asked_for_only_when_it_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = offer(monkeypatch, "pair", "Successfully paired")
+    assert run("pair", "127.0.0.1:1", "--code", "123456").exit_code == 0
+    assert run("pair", "127.0.0.1:1", stdin="654321\n").exit_code == 3  # no terminal
+    monkeypatch.setattr(verbs, "_is_terminal", lambda: True)
+    done = run("pair", "127.0.0.1:1", stdin=" 654321 \n")
+    assert done.exit_code == 0 and "Successfully paired" in done.stdout
+    assert calls == [("127.0.0.1:1", "123456"), ("127.0.0.1:1", "654321")]

@@ -1,0 +1,123 @@
+"""Every device that adb sees, with what each is, asked of all at once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from adt.device import selection, states
+from adt.device.device import FACTS, Device, parse_facts
+from adt.device.probe import probing
+from adt.device.probe.remembered import BOOT_SCRIPT, remembered
+from adt.device.selection import DeviceInfo
+from adt.errors import AdtError
+
+log = logging.getLogger("adt.device")
+
+ASK_SECONDS = 5.0
+"""How long one device may take to say what it is; another is not kept waiting by it."""
+AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class DeviceOverview:
+    """One device of the list."""
+
+    serial: str
+    state: str
+    """``device`` when it is usable, else ``offline``, ``unauthorized``, …"""
+    model: str
+    product: str
+    transport: str
+    """``usb``, ``tcp`` or ``emulator``."""
+    soc: str
+    """System on chip; empty when unknown."""
+    gpu: str
+    """Empty when unknown: a device that was probed since it started is known best (`adt probe`)."""
+    api_level: int | None
+    """Android's; None on a device that is not Android, or that could not be asked."""
+    abis: tuple[str, ...]
+    virtual: bool
+    problem: str
+    """Why it is not usable, or why it could not be asked; empty when all is well."""
+    remedy: str
+    """What to do about the problem."""
+
+    @property
+    def ready(self) -> bool:
+        """Commands and files go through."""
+        return self.state == states.READY
+
+
+def overview(*, seconds: float = ASK_SECONDS) -> tuple[DeviceOverview, ...]:
+    """Every device that the adb server knows, the usable ones asked what they are.
+
+    Args:
+        seconds: for each device; they are asked at the same time.
+
+    Raises:
+        ToolNotFound, DeviceError, ConfigError: there is no adb, or its server does not answer.
+    """
+    found: Sequence[DeviceInfo] = selection.listing()
+    if not found:
+        return ()
+    with ThreadPoolExecutor(min(AT_ONCE, len(found))) as pool:
+        return tuple(pool.map(lambda info: _look(info, seconds), found))
+
+
+def _look(info: DeviceInfo, seconds: float) -> DeviceOverview:
+    if not info.ready:
+        return _described(info, problem=info.state, remedy=states.remedy(info.state, info.serial))
+    try:
+        script = f"{FACTS}\necho ==boot==\n{BOOT_SCRIPT}"
+        said = Device(info.serial).script(
+            script, timeout=seconds, check=False, doing=f"asking {info.serial} what it is"
+        )
+    except AdtError as why:
+        return _described(info, problem=why.what, remedy=why.remedy)
+    text, _, boot = said.out.partition("==boot==\n")
+    facts = parse_facts(text)
+    probe = remembered(info.serial, boot)
+    properties = facts.properties
+    gpu = (probe.gpu.name if probe and probe.gpu else "") or next(
+        (properties[key] for key in ("ro.hardware.egl", "ro.hardware.vulkan") if properties.get(key)), ""
+    )
+    return _described(
+        info,
+        model=properties.get("ro.product.model", ""),
+        soc=(probe.soc if probe else "") or probing.soc(properties),
+        gpu=gpu,
+        api_level=facts.api_level,
+        abis=facts.abis,
+        virtual=facts.virtual,
+    )
+
+
+def _described(
+    info: DeviceInfo,
+    *,
+    model: str = "",
+    soc: str = "",
+    gpu: str = "",
+    api_level: int | None = None,
+    abis: tuple[str, ...] = (),
+    virtual: bool = False,
+    problem: str = "",
+    remedy: str = "",
+) -> DeviceOverview:
+    return DeviceOverview(
+        serial=info.serial,
+        state=info.state,
+        model=model or info.model,
+        product=info.product,
+        transport=info.transport,
+        soc=soc,
+        gpu=gpu,
+        api_level=api_level,
+        abis=abis,
+        virtual=virtual,
+        problem=problem,
+        remedy=remedy,
+    )
