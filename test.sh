@@ -7,7 +7,7 @@
 #   ./test.sh -- ARGS    pytest with ARGS
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/setup.sh"
 mode=${1:-all}
-need_packages adb clang g++ g++-aarch64-linux-gnu iproute2 qemu-user-static
+need_packages adb clang g++ g++-aarch64-linux-gnu iproute2 ocl-icd-libopencl1 pocl-opencl-icd qemu-user-static
 marked=()
 if [ "$mode" = --all ]; then
   need_packages g++-arm-linux-gnueabihf

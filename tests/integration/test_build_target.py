@@ -55,6 +55,7 @@ def test_a_bundle_is_complete_and_would_load(built: dict[str, Any]) -> None:
     bundle = load_bundle(Path(built["path"]))
     facts = bundle.manifest
     assert set(facts.files) >= {
+        "bin/adt_probe",
         "bin/rtvm",
         "bin/tvm_rpc",
         "lib/libadt_runner.so",

@@ -7,20 +7,28 @@ a real model's way is tested with the whole chain.
 from __future__ import annotations
 
 import signal
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from device_fixtures import Rack, child, entries, processes, rack, wait_for
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from adt.device import adb, selection
 from adt.device import deploy as deploying
-from adt.device import selection
-from adt.device.deploy import DeployReport, deploy
+from adt.device.deploy import DeployReport, deploy, payload_of
 from adt.device.device import Device
+from adt.device.private import copy_into_app
 from adt.device.runner import run_on_device
+from adt.device.virtual import emulator
+from adt.device.workspace import Agent
 from adt.errors import (
+    ConfigError,
     DeviceError,
     DeviceFull,
     DeviceNotReady,
@@ -32,6 +40,7 @@ from adt.errors import (
 )
 from adt.model.package import ModelPackage
 from adt.target.bundle import TargetBundle
+from remains import soon_nothing, wrong_files
 from standin_payload import make_bundle, make_package
 
 __all__ = ["rack"]
@@ -170,7 +179,9 @@ def test_a_file_that_changed_since_its_manifest_does_not_count(
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["seen before", "seen while sending"])
-def test_a_full_device_loses_nothing(rack: Rack, tmp_path: Path, told: bool) -> None:
+def test_a_full_device_loses_nothing(
+    rack: Rack, tmp_path: Path, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     device = rack.start("small", data_size="4m")
     try:
         bundle, package = make_bundle(tmp_path / "b"), make_package(tmp_path / "p")
@@ -180,11 +191,10 @@ def test_a_full_device_loses_nothing(rack: Rack, tmp_path: Path, told: bool) -> 
             if told:
                 put(device, large, package)
             else:
-                payload = deploying.payload_of(large, package)
-                todo = deploying.plan(payload, deploying.inspect(device, payload, BASE))
-                deploying.apply(device, replace(todo, free=None), BASE)
+                monkeypatch.setattr(deploying, "parse_free", lambda _text: None)
+                put(device, large, package)
         assert "free" in caught.value.what
-        assert "rm -rf" in caught.value.remedy
+        assert "adt clean --serial" in caught.value.remedy
         assert runs(device, old)
         assert entries(device, f"{BASE}/tmp") == []
         assert put(device, bundle, package).sent_bytes == 0
@@ -220,7 +230,7 @@ def test_a_device_that_dies_while_files_are_sent_keeps_the_old_deployment(rack: 
 
 def test_a_cable_pulled_while_files_are_sent_keeps_the_old_deployment(rack: Rack, tmp_path: Path) -> None:
     """The transport is cut (a fault of the virtual device), the device itself lives on."""
-    device = rack.start("loose", fault=f"drop_after={3 << 20}")
+    device = rack.start("loose", fault=f"drop-after={3 << 20}")
     try:
         bundle, package = make_bundle(tmp_path / "b"), make_package(tmp_path / "p")
         old = put(device, bundle, package)
@@ -352,3 +362,218 @@ def test_a_stopped_device_makes_a_run_fail(rack: Rack, bundle: TargetBundle, pac
     rack.stop("brief")
     with pytest.raises((NoDevice, DeviceNotReady, DeviceError)):
         run_on_device(device, deployment, inputs=X, timeout=30)
+
+
+def test_a_deploy_that_finds_all_there_takes_three_services_of_the_device(
+    phone: Device, bundle: TargetBundle, package: ModelPackage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(phone, bundle, package)
+    opened: list[str] = []
+    open_device = adb.open_device
+
+    def counting(serial: str, **options: Any) -> adb.Wire:
+        opened.append(serial)
+        return open_device(serial, **options)
+
+    monkeypatch.setattr(adb, "open_device", counting)
+    fresh = selection.select(phone.serial)
+    assert put(fresh, bundle, package).sent_bytes == 0
+    assert len(opened) <= 3, "one for the device's facts, one for the look"
+    opened.clear()
+    changed = make_package(package.path, params=b"other params")
+    many = {f"lib/small{n}.so": b"%d" % n * 100 for n in range(200)}
+    assert len(put(selection.select(phone.serial), make_bundle(bundle.path, many), changed).sent_files) == 202
+    assert len(opened) <= 4, "one more for all the files"
+
+
+def test_nothing_is_hashed_again_that_was_not_touched(
+    phone: Device, bundle: TargetBundle, package: ModelPackage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(phone, bundle, package)
+    asked: list[str] = []
+    ask = Agent.ask
+
+    def noting(self: Agent, *words: str, **options: Any) -> Any:
+        asked.append(words[0])
+        return ask(self, *words, **options)
+
+    monkeypatch.setattr(Agent, "ask", noting)
+    put(phone, bundle, package)
+    assert asked == ["look", "used"]
+    asked.clear()
+    phone.script('chmod 555 "$1"/store/*', BASE)  # the bytes are the same, but that must be looked at
+    assert put(phone, bundle, package).sent_bytes == 0
+    assert asked == ["look", "hash", "seal", "used"]
+    asked.clear()
+    deploy(phone, bundle, package, user="tester", full_hash=True)
+    assert "hash" in asked
+    phone.script('mv "$1"/sealed-* "$1"/sealed-of-the-last-boot', BASE)
+    asked.clear()
+    put(phone, bundle, package)
+    assert "hash" in asked
+    assert len([name for name in entries(phone, BASE) if name.startswith("sealed-")]) == 1
+
+
+def test_damage_that_keeps_size_and_modification_time_is_seen(
+    phone: Device, bundle: TargetBundle, package: ModelPackage
+) -> None:
+    put(phone, bundle, package)
+    entry = f"{BASE}/store/{bundle.manifest.files['lib/libone.so'].sha256}"
+    phone.script(
+        'cd "${1%/*}" && touch -r "$1" stamp && chmod 755 "$1" && '
+        'printf X | dd of="$1" conv=notrunc bs=1 2>/dev/null && touch -r stamp "$1" && chmod 555 "$1" && rm stamp',
+        entry,
+    )
+    assert put(phone, bundle, package).mended_files == ("lib/libone.so",)
+
+
+def test_a_dry_run_says_what_would_be_sent_and_sends_nothing(
+    phone: Device, bundle: TargetBundle, package: ModelPackage
+) -> None:
+    report = deploy(phone, bundle, package, user="tester", dry_run=True)
+    assert len(report.sent_files) == 6 and not report.applied and report.free
+    assert entries(phone, f"{BASE}/store") == entries(phone, f"{BASE}/deployments") == []
+    assert put(phone, bundle, package).sent_files == report.sent_files
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": "adt.deployment"}'])
+def test_a_stale_manifest_is_written_again(
+    phone: Device, bundle: TargetBundle, package: ModelPackage, text: str
+) -> None:
+    report = put(phone, bundle, package)
+    phone.push(text.encode(), report.deployment.manifest)
+    assert put(phone, bundle, package).sent_bytes == 0
+    assert wrong_files(phone, report.deployment.directory, report.deployment.manifest) == []
+
+
+def test_a_run_of_what_was_removed_says_so(
+    phone: Device, bundle: TargetBundle, package: ModelPackage
+) -> None:
+    report = put(phone, bundle, package)
+    phone.shell(["rm", report.deployment.manifest])
+    with pytest.raises(RunError, match="not on the device any more"):
+        runs(phone, report)
+
+
+FAULTS = {
+    "dropped while it looks": "drop-after=2k@once",
+    "dropped while it sends": "drop-after=300k@once",
+    "restarted while it sends": "reboot-after=300k@once",
+    "silent while it sends": "stall-after=300k@once",
+    "full while it sends": "enospc=200k",
+    "full at once": "enospc",
+    "not what was sent": "wrong-hash@once",
+    "cut-off answers": "truncate",
+    "read-only": "readonly=/data/local/tmp/adt",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_whatever_ends_a_deploy_early_harms_nothing(phone: Device, tmp_path: Path, fault: str) -> None:
+    bundle, package = make_bundle(tmp_path / "b"), make_package(tmp_path / "p")
+    old = put(phone, bundle, package)
+    larger = make_bundle(tmp_path / "b", {f"lib/part{n}.so": bytes([n]) * 200_000 for n in range(5)})
+    emulator.set_faults("phone", [fault])
+    try:
+        with pytest.raises((DeviceError, DeviceNotReady, NoDevice, DeviceFull)) as caught:
+            deploy(selection.select(phone.serial), larger, package, user="tester", timeout=4)
+        assert isinstance(caught.value, DeviceFull) == ("enospc" in fault)
+        assert caught.value.remedy
+    finally:
+        emulator.set_faults("phone", [])
+    wait_for(lambda: _usable(phone.serial), "the device is back", 40)
+    back = selection.select(phone.serial)
+    assert wrong_files(back, old.deployment.directory, old.deployment.manifest) == []
+    new = put(back, larger, package)
+    assert wrong_files(back, new.deployment.directory, new.deployment.manifest) == []
+    soon_nothing(back)
+
+
+def _usable(serial: str) -> bool:
+    try:
+        selection.select(serial).shell(["true"], timeout=5)
+    except (DeviceError, DeviceNotReady, NoDevice):
+        return False
+    return True
+
+
+PIECES = st.sampled_from(
+    [
+        "a",
+        "b c",
+        " lead",
+        "trail ",
+        "'",
+        '"',
+        "$(touch pwned)",
+        "`x`",
+        "\\",
+        "*",
+        "?",
+        "[a]",
+        "-rf",
+        "~",
+        "#",
+        ";",
+        "ü",
+        "…",
+        "&",
+        "|",
+    ]
+)
+
+
+@given(st.lists(st.lists(PIECES, min_size=1, max_size=3).map("".join), min_size=1, max_size=3).map("/".join))
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_name_that_a_file_can_have_arrives_as_it_is(phone: Device, tmp_path: Path, name: str) -> None:
+    with tempfile.TemporaryDirectory(dir=tmp_path) as made:
+        bundle = make_bundle(Path(made), {f"odd/{name}": name.encode()})
+        report = put(phone, bundle, None)
+        assert f"odd/{name}" in report.sent_files or f"odd/{name}" in report.reused_files
+        assert wrong_files(phone, report.deployment.directory, report.deployment.manifest) == []
+        assert put(phone, bundle, None).sent_bytes == 0
+        assert not [entry for entry in entries(phone, report.deployment.directory) if entry == "pwned"]
+
+
+# A stand-in for Android's run-as: one app is there and debuggable, and its directory is a plain one.
+RUN_AS = """#!/system/bin/sh
+case $1 in
+  com.example.good) shift; mkdir -p /data/standin/app; cd /data/standin/app && exec "$@";;
+  com.example.release) echo "run-as: package not debuggable: $1" >&2; exit 1;;
+  *) echo "run-as: unknown package: $1" >&2; exit 1;;
+esac
+"""
+
+
+def test_a_copy_in_an_apps_own_directory(
+    phone: Device, bundle: TargetBundle, package: ModelPackage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phone.push(RUN_AS.encode(), "/data/local/tmp/standin/run-as", mode=0o755)
+    shell = Device.shell
+
+    def with_standin(self: Device, argv: Any, **options: Any) -> Any:
+        return shell(
+            self, ["/data/local/tmp/standin/run-as", *argv[1:]] if argv[0] == "run-as" else argv, **options
+        )
+
+    with pytest.raises(DeviceError, match="no run-as"):
+        copy_into_app(
+            phone, put(phone, bundle, package).deployment, payload_of(bundle, package), "com.example.good"
+        )
+    monkeypatch.setattr(Device, "shell", with_standin)
+    report = put(phone, bundle, package)
+    payload = payload_of(bundle, package)
+    copy = copy_into_app(phone, report.deployment, payload, "com.example.good")
+    assert copy.copied and copy.directory == f"/data/standin/app/files/adt/{report.deployment.digest}"
+    assert wrong_files(phone, copy.directory, report.deployment.manifest) == []
+    assert not copy_into_app(phone, report.deployment, payload, "com.example.good").copied
+    phone.script(
+        'chmod 700 "$1"/lib/*; echo damage >"$1/lib/libone.so"; mkdir "$1/../.x.999999"', copy.directory
+    )
+    assert copy_into_app(phone, report.deployment, payload, "com.example.good").copied
+    assert wrong_files(phone, copy.directory, report.deployment.manifest) == []
+    assert phone.script('ls -A "$1/.."', copy.directory).out.split() == [report.deployment.digest]
+    for app, said in (("com.example.release", "not debuggable"), ("com.example.none", "no app")):
+        with pytest.raises(ConfigError, match=said):
+            copy_into_app(phone, report.deployment, payload, app)
+    soon_nothing(phone)

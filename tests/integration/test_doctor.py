@@ -249,7 +249,7 @@ def test_a_device_with_little_room(rack: Rack) -> None:
 
 
 def test_an_unauthorized_device(rack: Rack) -> None:
-    info = rack.boot("locked", fault="reject")
+    info = rack.boot("locked", fault="unauthorized")
     try:
         with pytest.raises(NoDevice):
             selection.connect(info.serial)

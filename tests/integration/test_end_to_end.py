@@ -57,7 +57,7 @@ def test_a_second_run_reuses_everything_and_says_so(first_up: dict[str, Any]) ->
 
 
 def test_a_second_deploy_sends_nothing(first_up: dict[str, Any]) -> None:
-    document = adt_json("deploy", first_up["package"])
+    document = adt_json("deploy", first_up["package"], "--no-rpc")
     assert (document["sent_bytes"], document["sent_files"]) == (0, [])
     assert len(document["reused_files"]) >= 8
 
@@ -65,7 +65,7 @@ def test_a_second_deploy_sends_nothing(first_up: dict[str, Any]) -> None:
 def test_another_package_sends_only_its_own_files(first_up: dict[str, Any], tmp_path: Path) -> None:
     model = small_model(tmp_path / "small.onnx")
     adt_json("compile", model, "--for", "linux-aarch64", "-o", tmp_path / "pkg")
-    document = adt_json("deploy", tmp_path / "pkg")
+    document = adt_json("deploy", tmp_path / "pkg", "--no-rpc")
     assert sorted(Path(name).name for name in document["sent_files"]) == ["mod.json", "mod.params", "mod.so"]
 
 
@@ -107,7 +107,7 @@ def test_a_package_for_another_platform_is_refused_before_anything_is_sent(
 ) -> None:
     adt_json("compile", small_model(tmp_path / "m.onnx"), "--for", "host", "-o", tmp_path / "pkg")
     assert adt("build-target", "--for", "host").returncode == 0
-    done = adt("deploy", tmp_path / "pkg")
+    done = adt("deploy", tmp_path / "pkg", "--no-rpc")
     assert done.returncode == 12 and "linux-aarch64" in done.stderr
 
 
@@ -127,6 +127,22 @@ def test_verify_needs_the_source_model(first_up: dict[str, Any], tmp_path: Path)
     done = adt("verify", first_up["package"], "--model", other)
     assert done.returncode == 8 and "is not the model" in done.stderr
     assert adt("verify", first_up["package"], "--model", MAGIKA).returncode == 0
+
+
+def test_a_deploy_alone_makes_a_server_ready_that_no_clean_takes_away(first_up: dict[str, Any]) -> None:
+    try:
+        done = adt("deploy", "--key", "e2e")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1].startswith("ready: key=e2e tracker=127.0.0.1:")
+        document = adt_json("deploy", first_up["package"], "--key", "e2e")
+        assert document["rpc"]["key"] == "e2e" and len(document["deployments"]) == 2
+        cleaned = adt_json("clean", "--keep", 0)
+        assert len(cleaned["in_use"]) == 1 and cleaned["in_use"][0].startswith("bundle-linux-aarch64")
+        assert document["rpc"] == adt_json("deploy", "--key", "e2e")["rpc"], "the same server goes on"
+    finally:
+        adt("rpc", "stop", "--all")
+        adt("tracker", "stop")
+    assert adt_json("clean", "--keep", 0)["in_use"] == []
 
 
 def test_without_the_virtual_device_nothing_runs(first_up: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ device; this is for answers that those do not give: refusals, cut streams, silen
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ class Peer:
 
     def request(self, answer: bytes = b"OKAY") -> str:
         """Read one smart-socket request and answer it."""
-        name = self.exactly(int(self.exactly(4), 16)).decode()
+        name = os.fsdecode(self.exactly(int(self.exactly(4), 16)))
         self.requests.append(name)
         self.send(answer)
         return name

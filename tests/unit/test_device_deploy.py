@@ -11,13 +11,11 @@ import pytest
 from adt.device import runner
 from adt.device.deploy import (
     Inventory,
-    Payload,
-    PayloadFile,
-    parse_inventory,
-    payload_of,
+    parse_look,
+    parse_sums,
     plan,
-    user_directory,
 )
+from adt.device.payload import Payload, PayloadFile, payload_of, user_directory
 from adt.device.shell import Completed
 from adt.errors import InputError, MismatchError, PackageError, RunError
 from standin_payload import make_bundle, make_package
@@ -29,10 +27,8 @@ FILES = (
     PayloadFile("model/mod.so", Path("mod.so"), C, 3),
 )
 PAYLOAD = Payload("toy", "linux-aarch64", FILES)
-EMPTY = Inventory("sha256sum", 1 << 30, {}, frozenset(), "")
+EMPTY = Inventory({}, frozenset(), "")
 FULL = Inventory(
-    "sha256sum",
-    1 << 30,
     {A: A, B: B, C: C},
     frozenset(file.name for file in FILES),
     PAYLOAD.manifest,
@@ -89,16 +85,27 @@ def test_the_digest_names_contents_and_names() -> None:
 
 
 def test_the_answer_of_the_device_is_read() -> None:
+    at_once, later = "3 77 2026-11-21 07:00:00.123456789 +0000", "3 78 2026-11-21 07:00:01.000000001 +0000"
     printed = (
-        "toybox sha256sum\n==df==\nFilesystem 1K-blocks Used Available Use% Mounted on\n/d 9 1 8 9% /\n"
-        f"==links==\n4\n0\n==hashes==\n{A}  {A}\n{C}  {B}\n==manifest==\n{{}}\n"
+        f"==links==\n2\n0\n==stats==\n{A} {at_once}\n{B} {at_once}\n{C} {later}\nstat: noise\n"
+        f"==sealed==\n{A} {at_once}\n{C} {at_once}\n==manifest==\n{{}}\n"
     )
-    found = parse_inventory(printed, PAYLOAD)
-    assert found.hasher == "toybox sha256sum"
-    assert found.free == 8192
+    found = parse_look(printed, PAYLOAD)
     assert found.linked == {"bin/rtvm", "model/mod.so"}
-    assert found.hashes == {A: A, B: C}
+    assert found.stats == {A: f"{A} {at_once}", B: f"{B} {at_once}", C: f"{C} {later}"}
+    assert found.doubtful == (B, C), "never hashed, and changed since it was"
     assert found.manifest == "{}\n"
+
+
+@pytest.mark.parametrize("facts", ["0 0 unknown", "3 77 2026-11-21 07:00:00 +0000"])
+def test_what_cannot_be_told_apart_by_its_times_is_always_hashed(facts: str) -> None:
+    line = f"{A} {facts}\n"
+    found = parse_look(f"==links==\n==stats==\n{line}==sealed==\n{line}==manifest==\n", PAYLOAD)
+    assert found.doubtful == (A,)
+
+
+def test_what_the_devices_sha256sum_prints_is_read() -> None:
+    assert parse_sums(f"{A}  {A}\n{C} *{B}\nsha256sum: {C}: Permission denied\n") == {A: A, B: C}
 
 
 def test_a_payload_holds_the_bundle_and_the_package_under_model(tmp_path: Path) -> None:
@@ -189,12 +196,15 @@ def test_without_a_message_the_output_is_shown() -> None:
     assert error.remedy
 
 
-@pytest.mark.parametrize(("code", "name"), [(139, "SIGSEGV"), (134, "SIGABRT"), (137, "SIGKILL")])
+@pytest.mark.parametrize(
+    ("code", "name"), [(139, "SIGSEGV"), (134, "SIGABRT"), (137, "SIGKILL"), (132, "SIGILL")]
+)
 def test_a_signal_is_named_and_leads_to_the_log(code: int, name: str) -> None:
     error = runner.explain(ended(code))
     assert name in error.what
     assert "logcat" in error.remedy
     assert ("memory" in error.remedy) == (name == "SIGKILL")
+    assert ("--like" in error.remedy) == (name == "SIGILL")
 
 
 @pytest.mark.parametrize(

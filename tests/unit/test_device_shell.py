@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import struct
 import subprocess
@@ -9,8 +10,11 @@ import threading
 
 import pytest
 from device_fake_server import Peer, fake_server, text
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from adt.device import shell
+from adt.device.deadline import Deadline
 from adt.device.device import parse_facts
 from adt.device.room import parse_free, size_text
 from adt.errors import DeviceError
@@ -52,6 +56,41 @@ def test_arguments_arrive_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     assert command != service
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     assert done.stdout == "|".join(HOSTILE) + "|"
+
+
+WORDS = st.binary(max_size=30).filter(lambda word: b"\0" not in word)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(WORDS, max_size=6))
+def test_any_bytes_arrive_as_they_are(words: list[bytes]) -> None:
+    """Names on a device are bytes; a real shell prints exactly those that were given."""
+    with pytest.MonkeyPatch.context() as patch, fake_server(patch, v2(packet(3, b"\0"))) as server:
+        shell.run("S", ["printf", "%s\\0", "x", *map(os.fsdecode, words)], v2=True, timeout=5)
+    command = bytes(server.peers[0].received).partition(b"shell,v2,raw:")[2]
+    command = command[: -len(packet(4, b""))]
+    done = subprocess.run([b"sh", b"-c", command], capture_output=True, check=True)
+    assert done.stdout == b"".join(word + b"\0" for word in (b"x", *words))
+
+
+def test_an_inline_script_has_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs in the shell that the daemon starts anyway: no second one, the same `$1`."""
+    text_ = 'printf "%s|" "$@"; exit 3'
+    argv = ("sh", "-c", text_, "sh", *HOSTILE)
+    with (
+        fake_server(monkeypatch, v2(packet(3, b"\x03"))) as server,
+        shell.RemoteCommand("S", argv, v2=True, deadline=Deadline(5, "x"), inline=True) as command,
+    ):
+        assert list(command.output()) == []
+    line = server.peers[0].requests[1].removeprefix("shell,v2,raw:")
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("|".join(HOSTILE) + "|", 3)
+    assert "exec" not in line
+
+
+def test_a_zero_byte_is_refused_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_server(monkeypatch, v2()), pytest.raises(DeviceError, match="zero byte"):
+        shell.run("S", ["echo", "a\0b"], v2=True, timeout=5)
 
 
 def test_the_two_streams_and_the_exit_code_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,25 +10,28 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from device_fake_server import Peer, fake_server, text
 
-from adt.checkup import adb, device, opencl, package, rpc, sockets
+from adt.checkup import adb, device, package, rpc, sockets
 from adt.checkup.adb import Client, Server
 from adt.checkup.check import Action, Area, Check, Fix, Status, answers
 from adt.checkup.rpc import Port
 from adt.checkup.scope import make_scope
 from adt.device.adb import Adb
 from adt.device.device import DeviceFacts
+from adt.device.probe.opencl import PLACES
 from adt.device.selection import DeviceInfo
 from adt.device.virtual.state import Record
+from adt.rpc import wire
+from adt.rpc.server import ServerStatus
+from adt.rpc.tracker import TrackerInfo
 from standin_payload import make_bundle, make_package
 
 PHONE = DeviceFacts(
@@ -296,8 +299,8 @@ def test_the_vendors_names_are_looked_for() -> None:
         "/vendor/lib64/libPVROCL.so",
         "/system/vendor/lib/libPVROCL.so",
     ):
-        assert path in opencl.CANDIDATES
-    assert len(opencl.CANDIDATES) == len(set(opencl.CANDIDATES))
+        assert path in PLACES
+    assert len(PLACES) == len(set(PLACES))
 
 
 def test_the_survey_is_a_shell_script_that_leaves_nothing(tmp_path: Path) -> None:
@@ -342,7 +345,7 @@ def test_proc_net_tcp_is_read() -> None:
     ]
 
 
-def port(number: int, tracker: Mapping[str, Any] | None = None, *, exposed: bool = False) -> Port:
+def port(number: int, tracker: wire.Summary | None = None, *, exposed: bool = False) -> Port:
     return Port(number, "/bin/x, pid 7", "0.0.0.0" if exposed else "127.0.0.1", exposed, tracker)
 
 
@@ -350,6 +353,9 @@ SUMMARY = {
     "server_info": [{"addr": ["127.0.0.1", 9191], "key": "server:phone"}],
     "queue_info": {"phone": {"free": 1, "pending": 0}},
 }
+
+
+KNOWN = wire.parse_summary(SUMMARY)
 
 
 def test_free_ports() -> None:
@@ -366,23 +372,46 @@ def test_ports_held_by_something_else() -> None:
 
 
 def test_a_tracker_with_and_without_servers() -> None:
-    ports, tracker = rpc.check_ports([port(9190, SUMMARY)])
+    ports, tracker = rpc.check_ports([port(9190, KNOWN)])
     assert ports.status is tracker.status is Status.OK
-    assert tracker.found == "registered: phone: 1 free, 0 waiting"
-    _, empty = rpc.check_ports([port(9190, {"server_info": [], "queue_info": {}})])
+    assert tracker.found == "registered: phone: 1 of 1 free, 0 waiting"
+    _, empty = rpc.check_ports([port(9190, wire.Summary((), ()))])
     assert empty.status is Status.WARNING and "adb reverse" in empty.remedy
 
 
 def test_a_tracker_that_other_machines_reach() -> None:
-    exposed = [one for one in rpc.check_ports([port(9190, SUMMARY, exposed=True)]) if "0.0.0.0" in one.found]
+    exposed = [one for one in rpc.check_ports([port(9190, KNOWN, exposed=True)]) if "0.0.0.0" in one.found]
     assert [one.status for one in exposed] == [Status.WARNING]
     assert "--host 127.0.0.1" in exposed[0].remedy
 
 
+@pytest.mark.parametrize(
+    ("state", "status", "remedy"),
+    [
+        ("ready", Status.OK, ""),
+        ("waiting", Status.WARNING, "get-state"),
+        ("lost", Status.WARNING, "adt rpc stop --serial s"),
+        ("failed", Status.WARNING, "adt rpc start --serial s --key k"),
+        ("restarting", Status.WARNING, "adt rpc status"),
+    ],
+)
+def test_servers_of_our_own(state: str, status: Status, remedy: str) -> None:
+    one = ServerStatus("s", "k", state, "127.0.0.1:9090", "", 1, 2, 3.0, 1, "SIGSEGV", Path("/log"))
+    check = rpc.check_server(one)
+    assert check.status is status and remedy in check.remedy and "SIGSEGV" in check.found
+
+
+def test_our_own_tracker_that_died() -> None:
+    assert list(rpc.check_own_tracker(TrackerInfo(False, ""))) == []
+    assert list(rpc.check_own_tracker(TrackerInfo(True, "127.0.0.1:9190"))) == []
+    (check,) = rpc.check_own_tracker(TrackerInfo(False, "127.0.0.1:9190", error="it has died"))
+    assert check.status is Status.WARNING and check.remedy == "adt tracker start"
+
+
 def test_packages_for_rpc() -> None:
     assert rpc.check_packages([]).status is Status.OK
-    check = rpc.check_packages(["tornado"])
-    assert (check.status, check.remedy) == (Status.WARNING, "pip install tornado")
+    check = rpc.check_packages(["psutil"])
+    assert (check.status, check.remedy) == (Status.WARNING, "pip install psutil")
 
 
 @contextlib.contextmanager
@@ -413,13 +442,13 @@ def frame(value: object) -> bytes:
     return struct.pack("<i", len(data)) + data
 
 
-MAGIC = struct.pack("<i", rpc.TRACKER_MAGIC)
+MAGIC = struct.pack("<i", wire.MAGIC)
 
 
 @pytest.mark.parametrize(
     ("answer", "summary"),
     [
-        (MAGIC + frame([0, SUMMARY]), SUMMARY),
+        (MAGIC + frame([0, SUMMARY]), KNOWN),
         (MAGIC + frame([-1, SUMMARY]), None),
         (MAGIC + frame("no list"), None),
         (MAGIC + struct.pack("<i", 1 << 30), None),
@@ -435,7 +464,7 @@ def test_what_listens_is_asked(
 ) -> None:
     monkeypatch.setattr(rpc, "SECONDS", 0.3)
     with listener(answer) as number:
-        assert rpc.tracker_summary(number) == summary
+        assert rpc.ask(number) == summary
 
 
 def test_taken_ports_are_found_with_their_holder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,56 +21,107 @@ if TYPE_CHECKING:  # the same names as in VERBS, for type checkers and editors
         settings,
         source,
     )
-    from adt.api.deploy import deploy, run
-    from adt.api.device import devices, emulator_list, emulator_start, emulator_stop
+    from adt.api.deploy import clean, clean_many, deploy, deploy_many, run
+    from adt.api.device import Device, connect, devices, disconnect, logcat, pair
+    from adt.api.emulator import emulator_fault, emulator_list, emulator_start, emulator_stop
     from adt.api.inspect import doctor, elf
     from adt.api.model import compile
+    from adt.api.probe import probe
+    from adt.api.rpc import (
+        rpc_serve,
+        rpc_serve_here,
+        rpc_session,
+        rpc_start,
+        rpc_status,
+        rpc_stop,
+        tracker_start,
+        tracker_status,
+        tracker_stop,
+    )
     from adt.api.up import up
     from adt.api.verify import verify
 
 __version__ = "0.1.0"
 
 VERBS = {
+    "Device": "device",
     "build_abis": "build",
     "build_target": "build",
+    "clean": "deploy",
+    "clean_many": "deploy",
     "compile": "model",
+    "connect": "device",
     "deploy": "deploy",
+    "deploy_many": "deploy",
     "devices": "device",
+    "disconnect": "device",
     "doctor": "inspect",
     "elf": "inspect",
-    "emulator_list": "device",
-    "emulator_start": "device",
-    "emulator_stop": "device",
+    "emulator_fault": "emulator",
+    "emulator_list": "emulator",
+    "emulator_start": "emulator",
+    "emulator_stop": "emulator",
     "explain_build": "build",
+    "logcat": "device",
     "ndk_env": "build",
     "ndk_list": "build",
+    "pair": "device",
     "presets": "build",
+    "probe": "probe",
+    "rpc_serve": "rpc",
+    "rpc_serve_here": "rpc",
+    "rpc_session": "rpc",
+    "rpc_start": "rpc",
+    "rpc_status": "rpc",
+    "rpc_stop": "rpc",
     "run": "deploy",
     "settings": "build",
     "source": "build",
+    "tracker_start": "rpc",
+    "tracker_status": "rpc",
+    "tracker_stop": "rpc",
     "up": "up",
     "verify": "verify",
 }
 """Each verb and the module of :mod:`adt.api` that has it."""
 
 __all__ = [
+    "Device",
     "build_abis",
     "build_target",
+    "clean",
+    "clean_many",
     "compile",
+    "connect",
     "deploy",
+    "deploy_many",
     "devices",
+    "disconnect",
     "doctor",
     "elf",
+    "emulator_fault",
     "emulator_list",
     "emulator_start",
     "emulator_stop",
     "explain_build",
+    "logcat",
     "ndk_env",
     "ndk_list",
+    "pair",
     "presets",
+    "probe",
+    "rpc_serve",
+    "rpc_serve_here",
+    "rpc_session",
+    "rpc_start",
+    "rpc_status",
+    "rpc_stop",
     "run",
     "settings",
     "source",
+    "tracker_start",
+    "tracker_status",
+    "tracker_stop",
     "up",
     "verify",
 ]

@@ -183,6 +183,18 @@ class SdkError(AdtError):
     exit_code = 27
 
 
+class TrackerError(AdtError):
+    """The RPC tracker cannot be started or reached, or has no device for the key."""
+
+    exit_code = 28
+
+
+class RpcError(AdtError):
+    """An RPC server cannot be started or reached, or its session ended too early."""
+
+    exit_code = 29
+
+
 def all_errors() -> Iterator[type[AdtError]]:
     """Yield every concrete error class, lowest exit code first."""
     yield from sorted(AdtError.__subclasses__(), key=lambda cls: cls.exit_code)

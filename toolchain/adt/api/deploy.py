@@ -1,50 +1,229 @@
-"""Put packages on a device and run them there."""
+"""Put packages on devices, run them there, and remove what is old."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.config.load import load_settings
+from adt.device import collect, fleet, private, selection
 from adt.device import deploy as deploying
-from adt.device import selection
-from adt.device.deploy import DeployReport
+from adt.device.collect import CleanReport
+from adt.device.deploy import DeployProgress, DeployReport
 from adt.device.device import Device
+from adt.device.fleet import Event, Outcomes
+from adt.device.payload import payload_of
+from adt.device.private import PrivateCopy
 from adt.device.runner import RunResult, run_on_device
-from adt.errors import MismatchError
+from adt.errors import ConfigError, MismatchError, RpcError
 from adt.model.package import ModelPackage, load_package
 from adt.target.build import find_bundle
+from adt.target.built import newest_with
 from adt.target.bundle import TargetBundle, load_bundle
 from adt.target.plan import plan_build
 from adt.target.platforms import platform_named
 
 if TYPE_CHECKING:
     from adt.bench.reference import Array
+    from adt.rpc.server import RpcServer
+
+log = logging.getLogger("adt.deploy")
+
+RUNNER, SERVER = "bin/rtvm", "bin/tvm_rpc"
+KEEP = 2
+"""How many deployments of each name :func:`clean` leaves."""
 
 
 @dataclass(frozen=True)
 class DeployResult:
-    """A package and a bundle on a device."""
+    """A bundle on a device, with a package or alone."""
 
     serial: str
-    package: ModelPackage
+    package: ModelPackage | None
     bundle: TargetBundle
     report: DeployReport
+    private: PrivateCopy | None = None
+    """Where it is in an app's own directory, when that was asked for."""
 
 
-def deploy(package: Path, *, serial: str | None = None, bundle: Path | None = None) -> DeployResult:
-    """Send what is missing of *package* and its bundle to the device; a second time sends nothing.
+@dataclass(frozen=True)
+class Deployed:
+    """All that one `deploy` put on one device."""
+
+    serial: str
+    results: tuple[DeployResult, ...]
+    """One for each package, in order; the bundle alone comes first, when it was deployed too."""
+    rpc: RpcServer | None
+    """The server that is ready there; None when none was asked for."""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What to deploy, whatever the device."""
+
+    packages: tuple[ModelPackage, ...]
+    bundle: Path | None
+    rpc: bool
+    key: str
+    run_as: str
+    dry_run: bool
+    full_hash: bool
+
+
+def _wanted(
+    packages: Path | Sequence[Path],
+    bundle: Path | None,
+    rpc: bool,
+    key: str,
+    run_as: str | None,
+    dry_run: bool,
+    full_hash: bool,
+) -> _Wanted:
+    paths = (packages,) if isinstance(packages, Path) else tuple(packages)
+    opened = tuple(load_package(path) for path in paths)
+    names = [package.manifest.name for package in opened]
+    if len({package.path.resolve() for package in opened}) < len(opened):
+        raise ConfigError(f"a package is named twice: {', '.join(names)}", remedy="Name each one once.")
+    if run_as is not None:
+        private.check_app(run_as)
+    return _Wanted(opened, bundle, rpc and not dry_run, key, run_as or "", dry_run, full_hash)
+
+
+def deploy(
+    packages: Path | Sequence[Path] = (),
+    *,
+    serial: str | None = None,
+    bundle: Path | None = None,
+    rpc: bool = True,
+    key: str = "",
+    run_as: str | None = None,
+    dry_run: bool = False,
+    full_hash: bool = False,
+    say: Callable[[str], None] = lambda _text: None,
+) -> Deployed:
+    """Send what is missing of *packages* and their bundle to a device, and start an RPC server there.
+
+    A second time sends nothing, and the server that runs stays.
+
+    Args:
+        packages: one, several, or none for the bundle alone.
+        bundle: None for the one built here: for a package by the present settings, else the newest one
+            for the device.
+        rpc: False only sends.
+        key: the server's; see :func:`adt.rpc_start`.
+        run_as: a debuggable app, into whose own directory each deployment is copied.
+        dry_run: send nothing; the reports say what would be sent.
+        full_hash: read every byte on the device again.
+        say: told in a few words what is being done.
 
     Raises:
-        MismatchError: package, bundle and device do not fit each other.
+        MismatchError: package, bundle and device do not fit each other, or no bundle was built.
+        RpcError, TrackerError: the server does not become ready; what was sent is complete.
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
-    resolved = load_settings({"device.serial": serial}).settings
-    opened = load_package(package)
-    device = selection.select(resolved.device.serial or None)
-    return deploy_to(device, opened, bundle_for(opened, bundle))
+    what = _wanted(packages, bundle, rpc, key, run_as, dry_run, full_hash)
+    device = selection.select(load_settings({"device.serial": serial}).settings.device.serial or None)
+    return _deploy_on(device, what, say)
+
+
+def deploy_many(
+    packages: Path | Sequence[Path] = (),
+    *,
+    serials: Sequence[str],
+    bundle: Path | None = None,
+    rpc: bool = True,
+    key: str = "",
+    run_as: str | None = None,
+    dry_run: bool = False,
+    full_hash: bool = False,
+    on_event: Callable[[Event], None] = lambda _event: None,
+) -> Outcomes[Deployed]:
+    """:func:`deploy` on several devices at once; what fails on one is in its outcome and stops no other.
+
+    Raises:
+        PackageError, ConfigError: what is to be deployed is no package; nothing was done.
+    """
+    what = _wanted(packages, bundle, rpc, key, run_as, dry_run, full_hash)
+    return fleet.for_each(serials, lambda device, say: _deploy_on(device, what, say), on_event=on_event)
+
+
+def _deploy_on(device: Device, what: _Wanted, say: Callable[[str], None]) -> Deployed:
+    jobs: list[tuple[TargetBundle, ModelPackage | None]] = []
+    if what.rpc or not what.packages:
+        # The server has a deployment of its own: it then runs on, whichever packages come and go.
+        jobs.append((bundle_fitting(device, what.bundle, SERVER if what.rpc else RUNNER), None))
+    jobs += [(bundle_for(package, what.bundle), package) for package in what.packages]
+    results = []
+    for bundle, package in jobs:
+        name = package.manifest.name if package else bundle.manifest.preset
+        say(f"deploying {name}")
+        results.append(
+            deploy_to(
+                device,
+                package,
+                bundle,
+                run_as=what.run_as,
+                dry_run=what.dry_run,
+                full_hash=what.full_hash,
+                progress=_percent(say),
+            )
+        )
+    if not what.rpc:
+        return Deployed(device.serial, tuple(results), None)
+    from adt.api.rpc import serve_deployed
+
+    say("starting the RPC server")
+    return Deployed(
+        device.serial,
+        tuple(results),
+        serve_deployed(device, results[0].report.deployment, key=what.key),
+    )
+
+
+def _percent(say: Callable[[str], None]) -> DeployProgress:
+    last = ""
+
+    def report(name: str, done: int, total: int) -> None:
+        nonlocal last
+        text = f"{100 * done // max(1, total):3d} %  {name}"
+        if text != last:
+            last = text
+            say(text)
+
+    return report
+
+
+def bundle_fitting(device: Device, explicit: Path | None, program: str) -> TargetBundle:
+    """The bundle to put on *device*: *explicit*, or the newest one built here that runs there.
+
+    Args:
+        program: what it must hold, e.g. ``bin/tvm_rpc``.
+
+    Raises:
+        MismatchError: none was built.
+        RpcError: *explicit* has no RPC server, which is what is needed.
+    """
+    platforms = device.facts.platforms
+    if explicit is None:
+        newest = newest_with(program, platforms)
+        if newest is None:
+            raise MismatchError(
+                f"no bundle with {program} for {' or '.join(platforms)} was built here; that is what "
+                f"{device.serial} runs",
+                remedy=f"adt build-target --for {platforms[0]}, or pass --bundle DIR",
+            )
+        explicit = newest.path
+    bundle = load_bundle(explicit)
+    if program == SERVER and SERVER not in bundle.manifest.files:
+        raise RpcError(
+            f"the bundle {bundle.path} has no tvm_rpc",
+            remedy=f"Build it with RPC: adt build-target --for {bundle.manifest.platform} --rpc; or only "
+            "push: --no-rpc.",
+        )
+    return bundle
 
 
 def bundle_for(package: ModelPackage, explicit: Path | None) -> TargetBundle:
@@ -64,9 +243,60 @@ def bundle_for(package: ModelPackage, explicit: Path | None) -> TargetBundle:
     return found
 
 
-def deploy_to(device: Device, package: ModelPackage, bundle: TargetBundle) -> DeployResult:
-    report = deploying.deploy(device, bundle, package)
-    return DeployResult(device.serial, package, bundle, report)
+def deploy_to(
+    device: Device,
+    package: ModelPackage | None,
+    bundle: TargetBundle,
+    *,
+    run_as: str = "",
+    dry_run: bool = False,
+    full_hash: bool = False,
+    progress: DeployProgress | None = None,
+) -> DeployResult:
+    report = deploying.deploy(
+        device, bundle, package, dry_run=dry_run, full_hash=full_hash, progress=progress
+    )
+    copy = None
+    if run_as and not dry_run:
+        copy = private.copy_into_app(device, report.deployment, payload_of(bundle, package), run_as)
+    return DeployResult(device.serial, package, bundle, report, copy)
+
+
+def clean(*, serial: str | None = None, keep: int = KEEP, dry_run: bool = False) -> CleanReport:
+    """Remove this user's old deployments from a device, and what only they needed; never one in use.
+
+    Args:
+        keep: how many of each name stay, those used last.
+        dry_run: remove nothing; the report says what would be.
+
+    Raises:
+        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :mod:`adt.errors`.
+    """
+    device = selection.select(load_settings({"device.serial": serial}).settings.device.serial or None)
+    return collect.clean(device, keep=_not_negative(keep), dry_run=dry_run)
+
+
+def clean_many(
+    *,
+    serials: Sequence[str],
+    keep: int = KEEP,
+    dry_run: bool = False,
+    on_event: Callable[[Event], None] = lambda _event: None,
+) -> Outcomes[CleanReport]:
+    """:func:`clean` on several devices at once."""
+    _not_negative(keep)
+
+    def work(device: Device, say: Callable[[str], None]) -> CleanReport:
+        say("cleaning")
+        return collect.clean(device, keep=keep, dry_run=dry_run)
+
+    return fleet.for_each(serials, work, on_event=on_event)
+
+
+def _not_negative(keep: int) -> int:
+    if keep < 0:
+        raise ConfigError(f"cannot keep {keep} deployments", remedy="Give 0 or more.")
+    return keep
 
 
 def run(

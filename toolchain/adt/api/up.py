@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import adt
 from adt.api.build import Progress, quiet
 from adt.api.deploy import deploy_to
-from adt.api.device import emulator_start
+from adt.api.emulator import emulator_start
 from adt.api.verify import VerifyResult, verify_deployed
 from adt.config.load import load_settings
 from adt.config.settings import Settings

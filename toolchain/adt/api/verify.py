@@ -80,7 +80,9 @@ def verify_deployed(
     from adt.bench.random_inputs import random_inputs
     from adt.bench.reference import run_reference
 
-    entry = deployed.package.manifest.entry()
+    package = deployed.package
+    assert package is not None, "a bundle alone has nothing to verify"
+    entry = package.manifest.entry()
     given = dict(inputs) if inputs is not None else random_inputs(entry.inputs, resolved.verify.seed)
     ran = run_on_device(
         device,
@@ -90,7 +92,7 @@ def verify_deployed(
         entry=entry.name,
         run_count=1,
         dry_run=0,
-        device_kind=deployed.package.manifest.target.device,
+        device_kind=package.manifest.target.device,
         timeout=resolved.device.timeout,
     )
     verification = compare(ran.outputs, run_reference(model, given), resolved.verify)

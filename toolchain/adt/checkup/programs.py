@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from adt.checkup.scope import Scope
 from adt.errors import AdtError, ToolNotFound
 from adt.host import process, tools
 from adt.host.tools import Tool
+from adt.host.version import Version, parse_version
 from adt.target.platforms import PLATFORMS, Platform
 
 SECONDS = 20.0
@@ -21,8 +21,6 @@ SECONDS = 20.0
 
 DEMO_PLATFORM = "linux-aarch64"
 """What `adt up` builds for when there is no phone: its compiler is worth installing unasked."""
-
-Version = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -40,12 +38,6 @@ REQUIRED = (
     Required("cmake", (3, 26), "tvm-ffi's build and the presets need it", tools.cmake),
     Required("ninja", (1, 11), "the superbuild's graph needs it", tools.ninja),
 )
-
-
-def parse_version(text: str) -> Version:
-    """The first dotted number in what a program printed; empty when there is none."""
-    found = re.search(r"\d+(?:\.\d+)+", text)
-    return tuple(map(int, found[0].split("."))) if found else ()
 
 
 def shown(version: Version) -> str:

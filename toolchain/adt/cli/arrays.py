@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
+from adt.host.npz import DamagedNpz, read_npz
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,16 +22,11 @@ def load_npz(path: Path) -> dict[str, Array]:
     Raises:
         InputError: it is missing or no .npz file.
     """
-    import zipfile
-
-    import numpy as np
-
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+        return read_npz(path)
     except FileNotFoundError as why:
         raise InputError(f"there is no input file {path}", remedy="Check --input.") from why
-    except (ValueError, OSError, zipfile.BadZipFile, AttributeError, EOFError) as why:
+    except DamagedNpz as why:
         raise InputError(
             f"{path} is not an .npz file of plain arrays: {why}",
             remedy="Write it with numpy.savez(path, input_name=array).",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from adt.cli.app import Json, Serial, Verbose, app, emit_json
+from adt.cli.progress import status_line
+
+if TYPE_CHECKING:
+    from adt.api.deploy import Deployed
 
 Package = Annotated[Path, typer.Argument(help="A package that `adt compile` made.")]
 Bundle = Annotated[Path | None, typer.Option(help="The bundle; else the one built here.", metavar="DIR")]
@@ -16,34 +20,125 @@ Timeout = Annotated[float | None, typer.Option(help="Seconds that the run on the
 Seed = Annotated[int | None, typer.Option(help="Seed of made-up inputs.")]
 
 
+Serials = Annotated[
+    str | None,
+    typer.Option(
+        "--serial", "-s", help="The device, or several: a,b. Else ANDROID_SERIAL, else the only one."
+    ),
+]
+All = Annotated[bool, typer.Option("--all", help="Every device that adb sees.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
+
+
 @app.command(epilog="Example: adt deploy model-pkg --serial 127.0.0.1:5555")
 def deploy(
-    package: Package,
-    serial: Serial = None,
+    packages: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Packages that `adt compile` made; none: the bundle alone.", metavar="[PACKAGE]..."
+        ),
+    ] = None,
+    serial: Serials = None,
+    everyone: All = False,
     bundle: Bundle = None,
+    rpc: Annotated[
+        bool, typer.Option("--rpc/--no-rpc", help="Start tracker and RPC server, or only push.")
+    ] = True,
+    key: Annotated[str, typer.Option("--key", "-k", help="What clients ask the tracker for.")] = "",
+    run_as: Annotated[
+        str | None, typer.Option(metavar="APP", help="Copy into this debuggable app's own directory, too.")
+    ] = None,
+    dry_run: DryRun = False,
+    full_hash: Annotated[
+        bool, typer.Option("--full-hash", help="Read every byte on the device again.")
+    ] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Send a package and its bundle to a device; what is there is not sent again."""
+    """Send a bundle, with packages or alone, and start an RPC server; what is there is not sent again."""
     import adt
+    from adt.cli.fleet import finish, live_table
+    from adt.device.fleet import wanted
 
-    result = adt.deploy(package, serial=serial, bundle=bundle)
-    report = result.report
-    if as_json:
-        fields: dict[str, Any] = {
-            "serial": result.serial,
-            "sent_files": report.sent_files,
-            "sent_bytes": report.sent_bytes,
-            "reused_files": report.reused_files,
-            "mended_files": report.mended_files,
-            "deployment": report.deployment.directory,
-        }
-        emit_json("deploy", fields)
+    paths = tuple(packages or ())
+    options: dict[str, Any] = {
+        "bundle": bundle,
+        "rpc": rpc,
+        "key": key,
+        "run_as": run_as,
+        "dry_run": dry_run,
+        "full_hash": full_hash,
+    }
+    serials = wanted(serial, everyone=everyone)
+    if len(serials) < 2 and not everyone:
+        with status_line("adt deploy") as say:
+            result = adt.deploy(paths, serial=serial, say=say, **options)
+        if as_json:
+            emit_json("deploy", _fields(result))
+        else:
+            _show(result)
         return
+    with live_table(serials, quiet=as_json) as on_event:
+        outcomes = adt.deploy_many(paths, serials=serials, on_event=on_event, **options)
+    finish("deploy", outcomes, _fields, _summary, as_json)
+
+
+def _fields(result: Deployed) -> dict[str, Any]:
+    reports = [one.report for one in result.results]
+    server = result.rpc
+    return {
+        "serial": result.serial,
+        "applied": reports[-1].applied,
+        "sent_files": [name for report in reports for name in report.sent_files],
+        "sent_bytes": sum(report.sent_bytes for report in reports),
+        "reused_files": [name for report in reports for name in report.reused_files],
+        "mended_files": [name for report in reports for name in report.mended_files],
+        "free_bytes": next((report.free for report in reports if report.free is not None), None),
+        "deployment": reports[-1].deployment.directory,
+        "deployments": [
+            {
+                "name": one.report.deployment.name,
+                "package": one.package.path if one.package else None,
+                "bundle": one.bundle.path,
+                "directory": one.report.deployment.directory,
+                "private_directory": one.private.directory if one.private else None,
+                "sent_bytes": one.report.sent_bytes,
+                "sent_files": one.report.sent_files,
+            }
+            for one in result.results
+        ],
+        "rpc": None
+        if server is None
+        else {"key": server.key, "address": server.address, "tracker": server.tracker or None},
+    }
+
+
+def _show(result: Deployed) -> None:
     typer.echo(f"device      {result.serial}")
-    typer.echo(f"sent        {len(report.sent_files)} files, {report.sent_bytes:,} bytes")
-    typer.echo(f"reused      {len(report.reused_files)} files")
-    typer.echo(f"deployment  {report.deployment.directory}")
+    for one in result.results:
+        report = one.report
+        sent, reused = ("sent", "reused") if report.applied else ("would send", "would reuse")
+        typer.echo(f"{sent:<11} {len(report.sent_files)} files, {report.sent_bytes:,} bytes")
+        if not report.applied:
+            for name in report.sent_files:
+                typer.echo(f"              {name}{' (damaged there)' * (name in report.mended_files)}")
+        typer.echo(f"{reused:<11} {len(report.reused_files)} files")
+        if not report.applied and report.free is not None:
+            typer.echo(f"free        {report.free:,} bytes")
+        typer.echo(f"deployment  {report.deployment.directory}")
+        if one.private:
+            note = "copied" if one.private.copied else "was there"
+            typer.echo(f"in the app  {one.private.directory} ({note})")
+    if result.rpc:
+        typer.echo(result.rpc.ready_line)
+
+
+def _summary(result: Deployed) -> str:
+    """One line of a table of devices."""
+    reports = [one.report for one in result.results]
+    count, size = sum(len(r.sent_files) for r in reports), sum(r.sent_bytes for r in reports)
+    said = f"{'sent' if reports[-1].applied else 'would send'} {count} files, {size:,} bytes"
+    return f"{said}; {result.rpc.ready_line}" if result.rpc else said
 
 
 @app.command(epilog="Example: adt run model-pkg --input in.npz --output out.npz")

@@ -8,6 +8,7 @@ from typing import NoReturn
 from adt.cli import (  # noqa: F401  (each registers its verbs)
     bench,
     build,
+    clean,
     configuration,
     deploy,
     device,
@@ -17,6 +18,8 @@ from adt.cli import (  # noqa: F401  (each registers its verbs)
     model,
     ndk,
     presets,
+    probe,
+    rpc,
     up,
 )
 from adt.cli.app import app

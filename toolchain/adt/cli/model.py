@@ -29,6 +29,10 @@ def compile_(
     ] = None,
     ndk: Ndk = None,
     api_level: Annotated[int | None, typer.Option(help="Lowest Android API level.")] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(help="Compile for this device: its platform, CPU features, limits.", metavar="SERIAL"),
+    ] = None,
     opt_level: Annotated[int | None, typer.Option(help="TVM's optimisation level, 0 to 3.")] = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -46,6 +50,7 @@ def compile_(
         ndk=ndk,
         api_level=api_level,
         opt_level=opt_level,
+        like=like,
     )
     facts = package.manifest
     if as_json:

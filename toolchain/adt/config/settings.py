@@ -75,6 +75,22 @@ class DeviceSettings:
 
 
 @dataclass(frozen=True)
+class RpcSettings:
+    """The RPC tracker on this machine and the servers on devices."""
+
+    key: str
+    """What clients ask the tracker for; empty: ``android``, or the device's platform."""
+    tracker_port: int
+    """First port that the tracker tries."""
+    tracker_port_end: int
+    """Last port that the tracker tries."""
+    port: int
+    """First port that a server tries; it is the same on this machine and on the device."""
+    port_end: int
+    """Last port that a server tries; each server needs one."""
+
+
+@dataclass(frozen=True)
 class VerifySettings:
     """What counts as right."""
 
@@ -94,6 +110,7 @@ class Settings:
     build: BuildSettings
     compile: CompileSettings
     device: DeviceSettings
+    rpc: RpcSettings
     verify: VerifySettings
 
 
@@ -102,6 +119,7 @@ SECTIONS: dict[str, type[Any]] = {
     "build": BuildSettings,
     "compile": CompileSettings,
     "device": DeviceSettings,
+    "rpc": RpcSettings,
     "verify": VerifySettings,
 }
 

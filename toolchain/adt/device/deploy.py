@@ -2,34 +2,42 @@
 
 Below ``/data/local/tmp/adt/<user>`` on the device::
 
-    store/<sha256>             the bytes of every file, once, read-only and executable
-    deployments/<digest>/      the files of one deployment under their names: links into the store
-    deployments/<name>.json    its manifest, written last: a deployment without one does not count
-    tmp/                       what is on its way; gone when the connection that sends it is
-    runs/                      working directories of runs
+    store/<sha256>                    the bytes of every file, once, read-only and executable
+    sealed-<boot id>                  which of them were hashed, and what ``stat`` said of them then
+    deployments/<digest>/             the files of one deployment under their names: links into the store
+    deployments/<name>.<digest>.json  its manifest, written last: a deployment without one does not count
+    tmp/                              what is on its way; gone when the connection that sends it is
+    runs/                             working directories of runs
 
-The links are symbolic: Android forbids its shell user hard links. What is
-there is found out by one command that hashes it, so damage is seen and mended.
+The links are symbolic: Android forbids its shell user hard links. One shell on
+the device does all that is done there, asked over one connection; files and
+links go over a second one.
+
+An entry of the store is hashed when it arrives. Later its inode, size and
+change time are compared with those at that time, and it is hashed again only
+if they differ: nothing can write to a file, or put another one in its place,
+and leave all three as they were. After a restart of the device everything is
+hashed once more, because a device that loses its power may lose data that it
+has listed already.
 """
 
 from __future__ import annotations
 
-import getpass
-import hashlib
-import json
+import contextlib
+import io
 import logging
-import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
 
-from adt.device import sync
-from adt.device.device import TEMP, Device
+from adt.device.device import Device
 from adt.device.fit import check_fit
+from adt.device.payload import Payload, PayloadFile, payload_of
+from adt.device.payload import user_directory as user_directory
 from adt.device.room import no_room, parse_free, size_text
-from adt.device.shell import Completed, failure
-from adt.device.workspace import workspace
+from adt.device.sync import PushItem
+from adt.device.workspace import Agent, Answer, serving
 from adt.errors import DeviceError, DeviceFull, PackageError
 from adt.host.cache import file_sha256
 from adt.model.package import ModelPackage
@@ -37,122 +45,121 @@ from adt.target.bundle import TargetBundle
 
 log = logging.getLogger("adt.deploy")
 
-SCHEMA = "adt.deployment"
-SCHEMA_VERSION = 1
-
 DeployProgress = Callable[[str, int, int], None]
 """Called with the file's name in the deployment, payload bytes sent so far, and how many there are in all."""
 
-_INSPECT = """
-base=$1 name=$2 view=$1/deployments/$3
-shift 3
-hasher=
-for h in sha256sum 'toybox sha256sum' 'busybox sha256sum'; do
-  case $($h </dev/null 2>/dev/null) in e3b0c44298fc1c14*) hasher=$h; break;; esac
-done
-echo "$hasher"
-echo ==df==
-df -k /data/local/tmp 2>/dev/null
-echo ==links==
-n=$#
-while [ $n -gt 0 ]; do
-  p=$1 s=$2
-  shift 2
-  n=$((n-2))
-  [ "$view/$p" -ef "$base/store/$s" ] && echo "$n"
-  [ -f "$base/store/$s" ] && set -- "$@" "$s"
-done
-echo ==hashes==
-[ -n "$hasher" ] && [ $# -gt 0 ] && cd "$base/store" && $hasher "$@"
-echo ==manifest==
-cat "$base/deployments/$name.json" 2>/dev/null
-exit 0
-"""
-
-_FINISH = """
-umask 022
-base=$1 from=$2 digest=$3 name=$4 hasher=$5
-shift 5
-mkdir -p "$base/store" "$base/deployments/$digest" || exit 1
-if [ -d "$from/store" ]; then
-  cd "$from/store" || exit 1
-  sums=$($hasher *) || exit 1
-  echo "$sums" | while read -r sum file; do
-    [ "$sum" = "${file#[*]}" ] || { echo "${file#[*]}"; exit 3; }
-  done || exit $?
-  chmod 555 * || exit 1
-  mv -f * "$base/store/" || exit 1
-fi
-while [ $# -gt 0 ]; do
-  link=$base/deployments/$digest/$1
-  if ! [ "$link" -ef "$base/store/$2" ]; then
-    [ -d "${link%/*}" ] || mkdir -p "${link%/*}" || exit 1
-    ln -sfn "$3" "$link" || exit 1
-  fi
-  shift 3
-done
-mv -f "$from/deployment.json" "$base/deployments/$name.json"
-"""
 DAMAGED = 3
-"""Exit code of _FINISH when a file arrived with other contents; its name is on stdout."""
+"""What ``finish`` returns when a file arrived with other contents; its sha256 follows ``damaged``."""
+NO_TAR = 5
+"""What ``finish`` returns when nothing on the device unpacks an archive."""
+NO_HASHER = 4
+"""What ``hash`` and ``ready`` return when nothing on the device computes sha256."""
 
-
-@dataclass(frozen=True)
-class PayloadFile:
-    """One file of a deployment."""
-
-    name: str
-    """Where it appears in the deployment, e.g. ``lib/libtvm_runtime.so``."""
-    source: Path
-    """Where it is on this machine."""
-    sha256: str
-    size: int
-    """Bytes."""
-
-
-@dataclass(frozen=True)
-class Payload:
-    """What a deployment consists of, before it meets a device."""
-
-    name: str
-    """Name of the deployment, from the package."""
-    platform: str
-    files: tuple[PayloadFile, ...]
-
-    @property
-    def digest(self) -> str:
-        """Names the exact set of files: equal payloads are one directory on the device."""
-        rows = sorted(f"{file.sha256} {file.name}" for file in self.files)
-        return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:24]
-
-    @property
-    def manifest(self) -> str:
-        """The deployment's manifest; the same for the same payload."""
-        return (
-            json.dumps(
-                {
-                    "schema": SCHEMA,
-                    "schema_version": SCHEMA_VERSION,
-                    "name": self.name,
-                    "platform": self.platform,
-                    "digest": self.digest,
-                    "files": {file.name: {"sha256": file.sha256, "size": file.size} for file in self.files},
-                },
-                indent=1,
-                sort_keys=True,
-            )
-            + "\n"
-        )
+# busybox first: where both are, toybox is mostly one without a cryptographic library, many times slower
+_ATTEND = """
+hasher= boot=
+{ read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
+facts='%n %s %i %z'
+pick() {
+  [ "$hasher" ] && return
+  for h in 'busybox sha256sum' sha256sum 'toybox sha256sum'; do
+    case $($h </dev/null 2>/dev/null) in e3b0c44298fc1c14*) hasher=$h; return 0;; esac
+  done
+  return 1
+}
+seal() {
+  [ "$boot" ] || { cat >/dev/null; return 0; }
+  for f in "$base"/sealed-*; do
+    [ "$f" = "$base/sealed-$boot" ] || rm -f "$f"
+  done
+  cat >>"$base/sealed-$boot"
+}
+do_look() {
+  base=$1 name=$2 digest=$3 n=$4
+  view=$base/deployments/$digest
+  manifest=$base/deployments/$name.$digest.json
+  set --
+  echo ==links==
+  while [ $n -gt 0 ]; do
+    IFS= read -r row <&3 || return 1
+    n=$((n-1)) s=${row%% *}
+    [ -f "$base/store/$s" ] || continue
+    set -- "$@" "$s"
+    [ "$view/${row#* }" -ef "$base/store/$s" ] && echo "$n"
+  done
+  echo ==stats==
+  if [ $# -gt 0 ]; then
+    said=$(cd "$base/store" && stat -c "$facts" "$@" 2>/dev/null) || said=
+    # a stat that does not know the format: hash everything, every time
+    if [ "$said" ]; then echo "$said"; else boot=; for s; do echo "$s 0 0 unknown"; done; fi
+  fi
+  echo ==sealed==
+  [ -f "$base/sealed-$boot" ] && cat "$base/sealed-$boot"
+  echo ==manifest==
+  [ -f "$manifest" ] && cat "$manifest"
+  return 0
+}
+do_hash() {
+  n=$1
+  set --
+  while [ $n -gt 0 ]; do read -r row <&3 || return 1; n=$((n-1)); set -- "$@" "$row"; done
+  pick || return 4
+  (cd "$base/store" && $hasher "$@")
+  return 0
+}
+do_seal() {
+  n=$1
+  while [ $n -gt 0 ]; do read -r row <&3 || return 1; n=$((n-1)); echo "$row"; done | seal
+}
+do_used() { touch -c "$manifest"; }
+do_ready() {
+  df -k "$base" 2>/dev/null
+  pick || return 4
+}
+do_finish() {
+  [ -d "$base/store" ] && [ -d "$base/deployments" ] || mkdir -p "$base/store" "$base/deployments" || return 1
+  if [ $1 -gt 0 ]; then
+    (
+      cd "$dir/store" || exit 1
+      wanted=$1
+      set -- *
+      [ $# -eq $wanted ] || exit 1
+      sums=$($hasher "$@") || exit 1
+      echo "$sums" | while read -r sum file; do
+        [ "$sum" = "${file#[*]}" ] || { echo "damaged ${file#[*]}"; exit 3; }
+      done || exit $?
+      mv -f "$@" "$base/store/" || exit 1
+      cd "$base/store" && stat -c "$facts" "$@" | seal
+      exit 0
+    ) || return $?
+  fi
+  touch "$dir/manifest" || return 1 # by the device's own clock: it tells what was used last
+  deaf # a few moves, all of them or none
+  put_in_place
+  code=$?
+  hear
+  return $code
+}
+put_in_place() {
+  if [ -f "$dir/links.tar" ]; then
+    mkdir "$dir/links" || return 1
+    for tar in 'busybox tar' tar 'toybox tar' none; do
+      [ "$tar" != none ] || return 5
+      (cd "$dir/links" && $tar -xf ../links.tar) && break
+    done
+    if [ -d "$view" ]; then mv "$view" "$dir/old" || return 1; fi
+    mv "$dir/links" "$view" || return 1
+  fi
+  mv -f "$dir/manifest" "$manifest"
+}
+serve() { task=$1; shift; "do_$task" "$@"; }
+"""
 
 
 @dataclass(frozen=True)
 class Inventory:
     """What of a payload is on a device already."""
 
-    hasher: str
-    """The device's command that prints sha256 sums."""
-    free: int | None
-    """Bytes left; None when the device does not say."""
     hashes: Mapping[str, str]
     """Entries of the store that the payload needs: name and the sha256 of what is really in it."""
     linked: frozenset[str]
@@ -172,10 +179,10 @@ class Plan:
     """On the device already, intact."""
     damaged: tuple[PayloadFile, ...]
     """Those of *send* that are on the device with wrong contents."""
+    relink: bool
+    """Links are missing or lead elsewhere."""
     complete: bool
     """There is nothing to do at all."""
-    hasher: str
-    free: int | None
 
     @property
     def send_bytes(self) -> int:
@@ -198,10 +205,15 @@ class Deployment:
         """The directory with ``bin/``, ``lib/`` and ``model/``."""
         return f"{self.base}/deployments/{self.digest}"
 
+    @property
+    def manifest(self) -> str:
+        """Path of its manifest on the device."""
+        return f"{self.base}/deployments/{self.name}.{self.digest}.json"
+
 
 @dataclass(frozen=True)
 class DeployReport:
-    """What a deploy did."""
+    """What a deploy did, or with ``applied=False`` would do."""
 
     deployment: Deployment
     sent_bytes: int
@@ -211,62 +223,9 @@ class DeployReport:
     """Files that were on the device already."""
     mended_files: tuple[str, ...]
     """Those of *sent_files* whose copy on the device was damaged."""
-
-
-def user_directory(user: str | None = None) -> str:
-    """Our directory on a device; users who share a device keep apart.
-
-    Args:
-        user: None for the user who runs adt.
-    """
-    if user is None:
-        try:
-            user = getpass.getuser()
-        except (KeyError, OSError):  # no USER in the environment and no entry in the user database
-            user = f"uid{os.getuid()}"
-    safe = re.sub(r"[^A-Za-z0-9_-]", "_", user) or "user"
-    return f"{TEMP}/adt/{safe}"
-
-
-def _safe_name(name: str) -> str:
-    """*name* if it is a plain relative path.
-
-    Raises:
-        PackageError: it would leave the deployment's directory.
-    """
-    path = PurePosixPath(name)
-    if (
-        path.is_absolute()
-        or ".." in path.parts
-        or str(path) != name
-        or not name
-        or re.search(r"[\0-\x1f]", name)
-    ):
-        raise PackageError(
-            f"a manifest names the file {name!r}, which is not a plain relative path",
-            remedy="Do not use this bundle or package; make it again.",
-        )
-    return name
-
-
-def payload_of(bundle: TargetBundle, package: ModelPackage | None) -> Payload:
-    """The files of a deployment: the bundle's under their names, the package's under ``model/``.
-
-    Raises:
-        PackageError: a manifest names a file outside its directory.
-    """
-    files = [
-        PayloadFile(_safe_name(name), bundle.file(name), facts.sha256, facts.size)
-        for name, facts in sorted(bundle.manifest.files.items())
-    ]
-    name = f"bundle-{bundle.manifest.preset}"
-    if package is not None:
-        name = package.manifest.name
-        for file in package.files:
-            facts = package.manifest.files.get(file.name)  # mod.json cannot describe itself
-            sha256, size = (facts.sha256, facts.size) if facts else (file_sha256(file), file.stat().st_size)
-            files.append(PayloadFile(f"model/{file.name}", file, sha256, size))
-    return Payload(re.sub(r"[^A-Za-z0-9_-]", "_", name) or "model", bundle.manifest.platform, tuple(files))
+    free: int | None
+    """Bytes that were left on the device before; None when it did not say, or nothing had to be sent."""
+    applied: bool = True
 
 
 def plan(payload: Payload, inventory: Inventory) -> Plan:
@@ -274,62 +233,100 @@ def plan(payload: Payload, inventory: Inventory) -> Plan:
     by_content = {file.sha256: file for file in payload.files}
     send = tuple(file for key, file in by_content.items() if inventory.hashes.get(key) != key)
     sent = {file.sha256 for file in send}
-    reuse = tuple(file for file in payload.files if file.sha256 not in sent)
+    relink = not inventory.linked >= {file.name for file in payload.files}
     return Plan(
         payload=payload,
         send=send,
-        reuse=reuse,
+        reuse=tuple(file for file in payload.files if file.sha256 not in sent),
         damaged=tuple(file for file in send if file.sha256 in inventory.hashes),
-        complete=not send
-        and inventory.manifest == payload.manifest
-        and inventory.linked >= {file.name for file in payload.files},
-        hasher=inventory.hasher,
-        free=inventory.free,
+        relink=relink,
+        complete=not send and not relink and inventory.manifest == payload.manifest,
     )
 
 
-def parse_inventory(text: str, payload: Payload) -> Inventory:
-    """Read what the inspecting command printed about *payload*."""
-    hasher, _, rest = text.partition("==df==\n")
-    df, _, rest = rest.partition("==links==\n")
-    links, _, rest = rest.partition("==hashes==\n")
-    sums, _, manifest = rest.partition("==manifest==\n")
-    count = len(payload.files)  # the command counts down by two for each file
-    linked = (payload.files[count - 1 - int(left) // 2].name for left in links.split())
-    found = re.findall(r"^([0-9a-f]{64}) [ *]([0-9a-f]{64})\r?$", sums, re.MULTILINE)
-    return Inventory(
-        hasher=hasher.strip(),
-        free=parse_free(df),
-        hashes={name: actual for actual, name in found},
-        linked=frozenset(linked),
+@dataclass(frozen=True)
+class Look:
+    """What the device said at first sight, before anything is hashed."""
+
+    linked: frozenset[str]
+    stats: Mapping[str, str]
+    """Entries of the store that the payload needs: name and what ``stat`` says of them."""
+    sealed: frozenset[str]
+    """What ``stat`` said of entries when they were hashed and right."""
+    manifest: str
+
+    @property
+    def doubtful(self) -> tuple[str, ...]:
+        """Entries that are not, to fractions of a second, as they were when they were last hashed."""
+        return tuple(
+            name for name, facts in self.stats.items() if "." not in facts or facts not in self.sealed
+        )
+
+
+def parse_look(text: str, payload: Payload) -> Look:
+    """Read the answer to ``look`` about *payload*."""
+    links, _, rest = text.partition("==links==\n")[2].partition("==stats==\n")
+    stats, _, rest = rest.partition("==sealed==\n")
+    sealed, _, manifest = rest.partition("==manifest==\n")
+    count = len(payload.files)  # the shell counts down to 0
+    found = re.findall(r"^(([0-9a-f]{64}) \d+ \d+ .+?)\r?$", stats, re.MULTILINE)
+    return Look(
+        linked=frozenset(payload.files[count - 1 - int(left)].name for left in links.split()),
+        stats={name: facts for facts, name in found},
+        sealed=frozenset(sealed.splitlines()),
         manifest=manifest,
     )
 
 
-def inspect(device: Device, payload: Payload, base: str, *, timeout: float | None = None) -> Inventory:
-    """Ask the device what of *payload* it has, in one command.
+def parse_sums(text: str) -> dict[str, str]:
+    """Name and sha256 of each store entry, from what the device's sha256sum printed."""
+    found = re.findall(r"^([0-9a-f]{64}) [ *]([0-9a-f]{64})\r?$", text, re.MULTILINE)
+    return {name: actual for actual, name in found}
+
+
+@contextlib.contextmanager
+def attending(device: Device, payload: Payload, base: str) -> Iterator[Agent]:
+    """A shell on *device* for :func:`inspect` and :func:`apply`; while it lives nothing is cleaned away.
+
+    Raises:
+        DeviceFull, DeviceError: see :func:`adt.device.workspace.workspace`.
+    """
+    with serving(device, f"{base}/tmp", _ATTEND, uses=payload.digest) as agent:
+        yield agent
+
+
+def inspect(
+    agent: Agent, payload: Payload, base: str, *, full_hash: bool = False, timeout: float | None = None
+) -> Inventory:
+    """Ask the device what of *payload* it has.
+
+    Args:
+        full_hash: read every byte again, whatever ``stat`` says.
 
     Raises:
         DeviceError: it has no program that computes sha256.
     """
-    pairs = [word for file in payload.files for word in (file.name, file.sha256)]
-    done = device.script(
-        _INSPECT,
-        base,
-        payload.name,
-        payload.digest,
-        *pairs,
-        timeout=timeout or _budget(payload.files),
-        doing=f"hashing what is on {device.serial}",
-        what=f"looking what is on {device.serial} failed",
-    )
-    found = parse_inventory(done.out, payload)
-    if not found.hasher:
-        raise DeviceError(
-            f"device {device.serial} has no sha256sum, not in toybox or busybox either",
-            remedy="Put a busybox for the device's ABI on its PATH; adt verifies everything it deploys.",
+    serial = agent.device.serial
+    rows = [f"{file.sha256} {file.name}" for file in payload.files]
+    doing = f"looking what is on {serial}"
+    answer = agent.ask("look", base, payload.name, payload.digest, lines=rows, doing=doing)
+    if answer.code != 0:
+        raise _unexpected(serial, doing, answer)
+    look = parse_look(answer.text, payload)
+    doubtful = tuple(look.stats) if full_hash else look.doubtful
+    hashes = {name: name for name in look.stats if name not in doubtful}
+    if doubtful:
+        files = [file for file in payload.files if file.sha256 in doubtful]
+        answer = agent.ask(
+            "hash", lines=doubtful, timeout=timeout or _budget(files), doing=f"hashing what is on {serial}"
         )
-    return found
+        if answer.code == NO_HASHER:
+            raise _no_hasher(serial)
+        found = parse_sums(answer.text)
+        hashes |= {name: found.get(name, "") for name in doubtful}
+        right = [look.stats[name] for name in doubtful if found.get(name) == name]
+        agent.ask("seal", lines=[facts for facts in right if facts not in look.sealed])
+    return Inventory(hashes, look.linked, look.manifest)
 
 
 def _budget(files: Iterable[PayloadFile]) -> float:
@@ -337,93 +334,140 @@ def _budget(files: Iterable[PayloadFile]) -> float:
     return 120.0 + sum(file.size for file in files) / 500e3
 
 
+def _no_hasher(serial: str) -> DeviceError:
+    return DeviceError(
+        f"device {serial} has no sha256sum, not in toybox or busybox either",
+        remedy="Put a busybox for the device's ABI on its PATH; adt verifies everything it deploys.",
+    )
+
+
+def _unexpected(serial: str, doing: str, answer: Answer) -> DeviceError:
+    return DeviceError(
+        f"{doing} failed on {serial} (exit code {answer.code})",
+        remedy="Read the device's own message above; run again with -v to see every step.",
+        details=answer.text[-2000:].strip(),
+    )
+
+
 def apply(
-    device: Device,
+    agent: Agent,
     todo: Plan,
     base: str,
     *,
     progress: DeployProgress | None = None,
+    dry_run: bool = False,
     timeout: float | None = None,
 ) -> DeployReport:
     """Send what *todo* says, have it hashed on the device, and only then let it count.
 
     A failure or a kill at any moment leaves every earlier deployment as it was.
 
+    Args:
+        dry_run: do nothing but ask how much room there is.
+
     Raises:
         DeviceFull: it does not fit; nothing that was there is lost.
         DeviceError: the connection broke, or a file arrived damaged.
         PackageError: a file on this machine is not what its manifest says.
     """
-    payload = todo.payload
-    deployment = Deployment(device.serial, payload.name, payload.digest, base)
+    payload, serial = todo.payload, agent.device.serial
+    free: int | None = None
     for file in todo.damaged:
-        log.warning("%s on %s is damaged; sending it again", file.name, device.serial)
+        log.warning("%s on %s is damaged; sending it again", file.name, serial)
     if not todo.complete:
-        if todo.free is not None and todo.free < todo.send_bytes:
-            raise _full(device.serial, todo)
-        with workspace(device, f"{base}/tmp") as there:
-            _send(device, todo, there, progress, timeout)
-            _finish(device, todo, base, there, timeout)
+        free = _ready(agent)
+        if free is not None and free < todo.send_bytes and not dry_run:
+            raise _full(serial, todo, free)
+        if not dry_run:
+            _send(agent, todo, progress, timeout)
+            _finish(agent, todo, timeout)
+    elif not dry_run:
+        agent.ask("used")
     return DeployReport(
-        deployment=deployment,
+        deployment=Deployment(serial, payload.name, payload.digest, base),
         sent_bytes=todo.send_bytes,
         sent_files=tuple(file.name for file in todo.send),
         reused_files=tuple(file.name for file in todo.reuse),
         mended_files=tuple(file.name for file in todo.damaged),
+        free=free,
+        applied=not dry_run,
     )
 
 
-def _full(serial: str, todo: Plan) -> DeviceFull:
-    return no_room(serial, f"{todo.payload.name} needs {size_text(todo.send_bytes)} more", free=todo.free)
+def _ready(agent: Agent) -> int | None:
+    """Bytes left on the device, once it is known that it can check what it gets."""
+    answer = agent.ask("ready")
+    if answer.code == NO_HASHER:
+        raise _no_hasher(agent.device.serial)
+    return parse_free(answer.text)
 
 
-def _send(
-    device: Device, todo: Plan, there: str, progress: DeployProgress | None, timeout: float | None
-) -> None:
-    total, before = todo.send_bytes, 0
+def _full(serial: str, todo: Plan, free: int | None) -> DeviceFull:
+    return no_room(serial, f"{todo.payload.name} needs {size_text(todo.send_bytes)} more", free=free)
+
+
+def _send(agent: Agent, todo: Plan, progress: DeployProgress | None, timeout: float | None) -> None:
+    payload, device, there = todo.payload, agent.device, agent.path
+    starts: dict[str, tuple[str, int]] = {}
+    items = []
+    before = 0
+    for file in todo.send:
+        remote = f"{there}/store/{file.sha256}"
+        log.debug("push %s (%s)", file.name, size_text(file.size))
+        items.append(PushItem(file.source, remote, mode=0o555))
+        starts[remote] = (file.name, before)
+        before += file.size
+    if todo.relink:
+        items.append(PushItem(links_archive(payload), f"{there}/links.tar"))
+    items.append(PushItem(payload.manifest.encode(), f"{there}/manifest"))
+
+    def report(remote: str, done: int, _size: int) -> None:
+        if progress is not None and remote in starts:
+            name, start = starts[remote]
+            progress(name, start + done, todo.send_bytes)
+
     budget = timeout or _budget(todo.send)
-    with device.sync(timeout=budget, doing=f"deploying {todo.payload.name} to {device.serial}") as session:
-        for file in todo.send:
-            report: sync.Progress | None = None
-            if progress is not None:
-                # bound now: the loop variables change before the last call
-                def report(_: str, done: int, __: int, name: str = file.name, start: int = before) -> None:
-                    progress(name, start + done, total)
-
-            log.debug("push %s (%s)", file.name, size_text(file.size))
-            session.push(file.source, f"{there}/store/{file.sha256}", mode=0o644, progress=report)
-            before += file.size
-        session.push_bytes(todo.payload.manifest.encode(), f"{there}/deployment.json")
+    with device.sync(timeout=budget, doing=f"deploying {payload.name} to {device.serial}") as session:
+        session.push_many(items, progress=report)
 
 
-def _finish(device: Device, todo: Plan, base: str, there: str, timeout: float | None) -> None:
-    payload = todo.payload
-    triples: list[str] = []
-    for file in payload.files:
-        up = "../" * (2 + file.name.count("/"))
-        triples += [file.name, file.sha256, f"{up}store/{file.sha256}"]
-    done = device.script(
-        _FINISH,
-        base,
-        there,
-        payload.digest,
-        payload.name,
-        todo.hasher,
-        *triples,
-        timeout=timeout or _budget(payload.files),
-        check=False,
-        doing=f"deploying {payload.name} to {device.serial}",
+def links_archive(payload: Payload) -> bytes:
+    """The links of the deployment as a tar archive: one program on the device makes all of them.
+
+    The shell unpacks it, because SELinux lets the shell make links and, on many phones, not the daemon.
+    """
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.GNU_FORMAT, errors="surrogateescape") as archive:
+        for file in payload.files:
+            link = tarfile.TarInfo(file.name)
+            link.type, link.mode = tarfile.SYMTYPE, 0o777
+            link.linkname = f"{'../' * (2 + file.name.count('/'))}store/{file.sha256}"
+            archive.addfile(link)
+    return made.getvalue()
+
+
+def _finish(agent: Agent, todo: Plan, timeout: float | None) -> None:
+    serial, doing = agent.device.serial, f"deploying {todo.payload.name}"
+    answer = agent.ask(
+        "finish", str(len(todo.send)), timeout=timeout or _budget(todo.send), doing=f"{doing} to {serial}"
     )
-    if done.exit_code == DAMAGED:
-        raise _arrived_damaged(device.serial, todo, done)
-    if done.exit_code != 0:
-        if "No space left" in done.err:
-            raise _full(device.serial, todo)
-        raise failure(done, what=f"deploying {payload.name} to {device.serial} failed")
+    if answer.code == DAMAGED:
+        raise _arrived_damaged(serial, todo, answer)
+    if answer.code == NO_TAR and "No space left" not in answer.text:
+        raise DeviceError(
+            f"no program on {serial} unpacks the links of the deployment",
+            remedy="Put a busybox for the device's ABI on its PATH; it brings tar.",
+            details=answer.text[-2000:].strip(),
+        )
+    if answer.code != 0:
+        if "No space left" in answer.text:
+            raise _full(serial, todo, agent.device.free_space())
+        raise _unexpected(serial, doing, answer)
 
 
-def _arrived_damaged(serial: str, todo: Plan, done: Completed) -> DeviceError | PackageError:
-    file = next(file for file in todo.send if file.sha256 == done.out.strip())
+def _arrived_damaged(serial: str, todo: Plan, answer: Answer) -> DeviceError | PackageError:
+    named = re.search(r"^damaged ([0-9a-f]{64})$", answer.text, re.MULTILINE)
+    file = next((file for file in todo.send if named and file.sha256 == named[1]), todo.send[0])
     if file_sha256(file.source) != file.sha256:
         return PackageError(
             f"{file.source} is not the file that its manifest describes",
@@ -443,12 +487,16 @@ def deploy(
     *,
     user: str | None = None,
     progress: DeployProgress | None = None,
+    dry_run: bool = False,
+    full_hash: bool = False,
     timeout: float | None = None,
 ) -> DeployReport:
     """Bring *bundle* and *package* onto *device*, sending only what is not there.
 
     Args:
         user: whose directory on the device; None for the user who runs adt.
+        dry_run: only say what would be done.
+        full_hash: read every byte on the device again, whatever ``stat`` says of the files.
         timeout: seconds for each step; None for a generous budget by size.
 
     Raises:
@@ -459,5 +507,6 @@ def deploy(
         bundle.manifest, package.manifest if package is not None else None, device.facts, serial=device.serial
     )
     payload, base = payload_of(bundle, package), user_directory(user)
-    todo = plan(payload, inspect(device, payload, base, timeout=timeout))
-    return apply(device, todo, base, progress=progress, timeout=timeout)
+    with attending(device, payload, base) as agent:
+        todo = plan(payload, inspect(agent, payload, base, full_hash=full_hash, timeout=timeout))
+        return apply(agent, todo, base, progress=progress, dry_run=dry_run, timeout=timeout)

@@ -20,6 +20,7 @@ from adt.device.device import Device
 from adt.device.shell import Completed
 from adt.device.workspace import workspace
 from adt.errors import AdtError, InputError, MismatchError, RunError
+from adt.host.npz import DamagedNpz, read_npz
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,9 +35,14 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127
 # and Android looks for what mod.so needs from where mod.so is.
 _RUN = """
 cd "$1" || exit 5
-LD_LIBRARY_PATH=$2${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+if ! touch -c "$2" || ! [ -f "$2" ]; then
+  echo "error: the deployment is not on the device any more" >&2
+  echo "remedy: run the same command again: it is sent again" >&2
+  exit 5
+fi
+LD_LIBRARY_PATH=$3${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
-shift 2
+shift 3
 exec "$@"
 """
 
@@ -90,11 +96,18 @@ def run_on_device(
     argv += ["--entry", entry, "--seed", str(seed), "--dry-run", str(dry_run), "--run-count", str(run_count)]
     argv += ["--input", "in.npz"] if data is not None else []
     argv += ["--output", "out.npz", "--json"]
-    with workspace(device, f"{deployment.base}/runs") as there:
+    with workspace(device, f"{deployment.base}/runs", uses=deployment.digest) as there:
         if data is not None:
             device.push(data, f"{there}/in.npz", timeout=timeout)
         done = device.script(
-            _RUN, there, f"{home}/lib", *argv, timeout=timeout, check=False, doing=f"rtvm on {device.serial}"
+            _RUN,
+            there,
+            deployment.manifest,
+            f"{home}/lib",
+            *argv,
+            timeout=timeout,
+            check=False,
+            doing=f"rtvm on {device.serial}",
         )
         if done.err.strip():
             log.debug("rtvm: %s", done.err.strip())
@@ -133,17 +146,14 @@ def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def load_npz(path: Path) -> dict[str, np.ndarray]:
-    """Every array of an npz file.
+    """Every array of the file that rtvm wrote.
 
     Raises:
         RunError: it is damaged.
     """
-    import numpy as np
-
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as why:
+        return read_npz(path)
+    except (DamagedNpz, FileNotFoundError) as why:
         raise RunError(
             f"the outputs that came back from the device cannot be read: {why}",
             remedy="Run again; if it stays so, rebuild the bundle: its rtvm does not fit this adt.",
@@ -167,6 +177,14 @@ def parse_report(done: Completed) -> dict[str, Any]:
     )
 
 
+_MEANINGS = {
+    "SIGKILL": "; SIGKILL mostly means that memory ran out.",
+    "SIGILL": "; the package may use CPU features that this device lacks: compile it without --like, or "
+    "like this device.",
+}
+"""What some signals mostly mean."""
+
+
 def explain(done: Completed) -> AdtError:
     """The error for a failed run: rtvm's own message and remedy, of the class its exit code means."""
     said, code = done.err or done.out, done.exit_code
@@ -175,7 +193,7 @@ def explain(done: Completed) -> AdtError:
         return RunError(
             f"rtvm was ended by {name} on {serial}",
             remedy=f"Look at the device's crash log: adb -s {serial} logcat -d -b crash"
-            + ("; SIGKILL mostly means that memory ran out." if name == "SIGKILL" else "."),
+            + _MEANINGS.get(name, "."),
             details=done.tail(),
         )
     if (

@@ -4,6 +4,12 @@ Each one has a guardian: a shell on the device that waits on its stdin and
 removes the directory when that ends, be it because we are done or because adt
 was killed. Directories whose guardian is gone too (the device restarted) are
 removed by whoever makes the next one. Two users of one device never share one.
+
+While it lives the directory is also a mark that others see. One below
+``clean/`` says that things are being removed: every other guardian waits, once
+its own mark is set, until that is over. One whose name ends in a deployment's
+digest says that this deployment is in use. As each side sets its own mark
+before it looks for the other's, at least one of two sees the other.
 """
 
 from __future__ import annotations
@@ -11,42 +17,152 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from adt.device.deadline import Deadline
-from adt.device.device import SHORT, Device
+from adt.device.deadline import SHORT, Deadline
+from adt.device.device import Device
 from adt.device.room import no_room
-from adt.device.shell import STDERR, STDOUT
+from adt.device.shell import STDERR, STDOUT, RemoteCommand
 from adt.errors import AdtError, DeviceError, DeviceFull
 
 log = logging.getLogger("adt.device.workspace")
 
+CLEANING = "clean"
+"""Name of the directory, beside those of other workspaces, for the workspaces of what removes things."""
+
 _GUARDIAN = """
 umask 022
 parent=$1 tag=$2
-mkdir -p "$parent" || exit 1
-for d in "$parent"/*-adt*; do
-  [ -d "$d" ] || continue
-  n=${d##*/}
+shift 2
+alive() {
+  n=${1##*/}
   # tr, because toybox's grep stops at the zero bytes between a process's arguments
   case $({ tr '\\0' ' ' <"/proc/${n%%-*}/cmdline"; } 2>/dev/null) in
-    *"${n#*-}"*) ;;
-    *) rm -rf "$d";;
+    *"${n#*-}"*) return 0;;
   esac
+  return 1
+}
+[ -d "$parent" ] || mkdir -p "$parent" || exit 1
+for d in "$parent"/*-adt*; do
+  [ -d "$d" ] && ! alive "$d" && rm -rf "$d"
 done
 dir=$parent/$$-$tag
-trap 'rm -rf "$dir"' EXIT
-trap 'exit 1' HUP INT TERM
+bye=
+deaf() { trap '' HUP INT TERM; } # a signal in the midst of cleaning up would end that
+hear() { trap 'deaf; exit 1' HUP INT TERM; }
+cleanup() {
+  deaf
+  [ "$bye" ] || settle
+  rm -rf "$dir"
+}
+# Cut off, we are ahead of the daemon: it may still be writing what is under way, and makes any
+# directory that it misses. So wait until nothing changes any more.
+settle() {
+  now=$(ls -lnR "$dir" 2>/dev/null) last=
+  while [ "$now" != "$last" ]; do
+    last=$now
+    sleep 1
+    now=$(ls -lnR "$dir" 2>/dev/null)
+  done
+}
+trap cleanup EXIT
+hear
 mkdir "$dir" || exit 1
+if [ "${parent##*/}" != clean ]; then
+  for d in "${parent%/*}"/clean/*-adt*; do
+    while [ -d "$d" ] && alive "$d"; do sleep 0.1 || sleep 1; done
+  done
+fi
+"""
+
+_WAIT = """
 echo "$dir"
-read -r line
+read -r line && deaf && bye=1
+exit 0
+"""
+
+# Both streams on stdout: so what a request printed is all before the line that ends its answer.
+_SERVE = """
+exec 3<&0 </dev/null 2>&1
+echo "$dir"
+while read -r line <&3; do
+  [ "$line" = bye ] && deaf && bye=1 && break
+  serve $line
+  echo "$tag $?"
+done
 exit 0
 """
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What the device said to one request."""
+
+    code: int
+    """What the request's function returned; 0 is success."""
+    text: str
+    """All that it printed, on either stream."""
+
+
+class Agent:
+    """A workspace whose guardian also answers requests; see :func:`serving`."""
+
+    def __init__(
+        self,
+        device: Device,
+        path: str,
+        tag: str,
+        guardian: RemoteCommand,
+        events: Iterator[tuple[int, bytes]],
+    ) -> None:
+        self.device = device
+        self.path = path
+        """The workspace's directory on the device."""
+        self._tag = tag
+        self._guardian = guardian
+        self._events = events
+
+    def ask(
+        self, *words: str, lines: Sequence[str] = (), timeout: float | None = SHORT, doing: str = ""
+    ) -> Answer:
+        """Have the script's function ``serve`` called with *words*, and return what it says.
+
+        Args:
+            words: names without spaces or special characters.
+            lines: read by the function from descriptor 3, one line each, with their number as its last word.
+
+        Raises:
+            DeviceError: the connection or the guardian broke.
+        """
+        request = " ".join((*words, str(len(lines))))
+        self._guardian.set_deadline(Deadline(timeout, doing or f"asking {self.device.serial}"))
+        data = "".join(f"{line}\n" for line in (request, *lines)).encode(errors="surrogateescape")
+        for at in range(0, len(data), 1 << 15):
+            self._guardian.write(data[at : at + (1 << 15)])
+        end = f"{self._tag} ".encode()
+        said = bytearray()
+        while True:
+            head, found, tail = bytes(said).rpartition(end)
+            if found and tail.endswith(b"\n") and tail.strip().isdigit():
+                return Answer(int(tail), head.decode(errors="surrogateescape"))
+            event = next(self._events, None)
+            if event is None:
+                raise DeviceError(
+                    f"the shell on {self.device.serial} ended while {doing or 'it was asked'}",
+                    remedy="Run the same command again; what was complete on the device is still there.",
+                    details=said.decode(errors="replace")[-2000:],
+                )
+            said += event[1]
+
+
 @contextlib.contextmanager
-def workspace(device: Device, parent: str) -> Iterator[str]:
+def workspace(device: Device, parent: str, *, uses: str = "") -> Iterator[str]:
     """Make a fresh directory below *parent* on the device, for as long as the block runs.
+
+    Args:
+        uses: digest of a deployment that must not be removed meanwhile; it is protected from the moment
+            on at which this returns, if it is there then.
 
     Yields:
         Its absolute path there.
@@ -55,27 +171,56 @@ def workspace(device: Device, parent: str) -> Iterator[str]:
         DeviceFull: there is no room for it.
         DeviceError: it cannot be made, or the connection broke.
     """
-    argv = ("sh", "-c", _GUARDIAN, "sh", parent, f"adt{secrets.token_hex(8)}")
+    with _guarded(device, parent, _WAIT, uses) as agent:
+        yield agent.path
+
+
+@contextlib.contextmanager
+def serving(device: Device, parent: str, script: str, *, uses: str = "") -> Iterator[Agent]:
+    """The same, with a guardian that answers requests: one connection for all that a task needs.
+
+    Args:
+        script: defines the shell function ``serve``, which finds the workspace in ``$dir`` and must not
+            change the working directory other than in a subshell.
+
+    Raises:
+        DeviceFull, DeviceError: see :func:`workspace`.
+    """
+    with _guarded(device, parent, f"{script}\n{_SERVE}", uses) as agent:
+        yield agent
+
+
+@contextlib.contextmanager
+def _guarded(device: Device, parent: str, script: str, uses: str) -> Iterator[Agent]:
+    tag = f"adt{secrets.token_hex(8)}{'.' * bool(uses)}{uses}"
+    argv = ("sh", "-c", f"{_GUARDIAN}{script}", "sh", parent, tag)
     with device.start(argv, timeout=SHORT, keep_stdin=True) as guardian:
-        said = {STDOUT: b"", STDERR: b""}
         events = guardian.output()
-        while b"\n" not in said[STDOUT]:
-            event = next(events, None)
-            if event is None:
-                raise _not_made(device, parent, said[STDERR].decode(errors="replace").strip())
-            said[event[0]] += event[1]
-        path = said[STDOUT].decode().rstrip("\n")
+        farewell = b""
         try:
-            yield path
+            path = _first_line(device, parent, events)
+            yield Agent(device, path, tag, guardian, events)
+            farewell = b"bye\n"
         finally:
-            with contextlib.suppress(
-                AdtError
-            ):  # the device is gone: so is the directory, at the latest next time
-                guardian.set_deadline(Deadline(SHORT, f"removing {path}"))
-                if not guardian.close_stdin():
+            # the device is gone: so is the directory, at the latest next time
+            with contextlib.suppress(AdtError):
+                guardian.set_deadline(Deadline(SHORT, f"removing a directory below {parent}"))
+                if farewell:
+                    guardian.write(farewell)
+                elif not guardian.close_stdin():
                     guardian.kill()
                 for _ in events:
                     pass
+
+
+def _first_line(device: Device, parent: str, events: Iterator[tuple[int, bytes]]) -> str:
+    said = {STDOUT: b"", STDERR: b""}
+    while b"\n" not in said[STDOUT]:
+        event = next(events, None)
+        if event is None:
+            raise _not_made(device, parent, said[STDERR].decode(errors="replace").strip())
+        said[event[0]] += event[1]
+    return said[STDOUT].decode().rstrip("\n")
 
 
 def _not_made(device: Device, parent: str, said: str) -> DeviceError | DeviceFull:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from adt.errors import Busy, DiskError
+from adt.errors import Busy, DiskError, PackageError
 
 log = logging.getLogger("adt.cache")
 
@@ -143,6 +143,26 @@ def fresh_dir(final: Path) -> Iterator[Path]:
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
+
+
+def leave_alone(final: Path, ours: Callable[[Path], bool], kind: str) -> None:
+    """Refuse to write to *final* if something is there that we did not put there.
+
+    Args:
+        ours: tells whether a directory with something in it is of our making.
+        kind: what it would have to be, with its article: "a bundle".
+
+    Raises:
+        PackageError: it is a file, or a directory of somebody else.
+    """
+    if final.is_dir():
+        if any(final.iterdir()) and not ours(final):
+            raise PackageError(
+                f"{final} exists and is not {kind}; it was left alone",
+                remedy="Choose another -o directory, or remove this one.",
+            )
+    elif final.exists():
+        raise PackageError(f"{final} is a file", remedy="Choose another -o directory.")
 
 
 def lookup(name: str) -> Path | None:

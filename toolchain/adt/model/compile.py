@@ -12,9 +12,9 @@ from typing import Any
 
 import adt
 from adt.config.settings import Settings
-from adt.errors import AdtError, CompileError, PackageError
+from adt.errors import AdtError, CompileError
 from adt.host import manifest
-from adt.host.cache import file_sha256, fresh_dir
+from adt.host.cache import file_sha256, fresh_dir, leave_alone
 from adt.host.elf import ElfFacts, read_elf
 from adt.host.ndk import Ndk
 from adt.model import store
@@ -29,6 +29,7 @@ from adt.model.package import (
     Kernel,
     ModelPackage,
     PackageFile,
+    PackageLike,
     PackageManifest,
     PackageTarget,
     PackageTvm,
@@ -52,25 +53,24 @@ def compile_model(
     settings: Settings,
     ndk: Ndk | None = None,
     bundle: TargetBundle | None = None,
+    like: PackageLike | None = None,
 ) -> ModelPackage:
     """Compile the model file for *platform* into the directory *out*, which appears complete or not at all.
 
     Args:
         bundle: the bundle that the package will run with; needed for Android. Its
             alignment is what the generated code may assume.
+        like: the device to compile for in particular; None: any one of the platform.
 
     Raises:
         ModelError, UnsupportedOp: the model cannot be imported.
         CompileError: TVM or the linker failed.
         PackageError: *out* exists and is no package.
     """
-    if out.exists() and not (out / MANIFEST).is_file() and any(out.iterdir()):
-        raise PackageError(
-            f"{out} exists and is not a package; it was left alone",
-            remedy="Choose another -o directory, or remove this one.",
-        )
+    leave_alone(out, lambda there: (there / MANIFEST).is_file(), "a package")
     linker = linker_for(platform, ndk=ndk, api_level=settings.build.api_level, bundle=bundle)
-    target = model_target(settings.compile.target, platform, settings.build.api_level)
+    features = like.cpu_features if like else ()
+    target = model_target(settings.compile.target, platform, settings.build.api_level, features)
     alignment = bundle.manifest.options.alignment if bundle else settings.build.alignment
     alignment = alignment or platform.alignment
     log.info("importing %s", model.name)
@@ -89,7 +89,7 @@ def compile_model(
                 bundle=bundle.path,
             )
         _save_params(imported, directory / PARAMS)
-        described = _describe(imported, directory, target, platform, settings, alignment)
+        described = _describe(imported, directory, target, platform, settings, alignment, like)
         manifest.write(described, directory / MANIFEST)
     return ModelPackage(out, described)
 
@@ -156,6 +156,7 @@ def _describe(
     platform: Platform,
     settings: Settings,
     alignment: int,
+    like: PackageLike | None,
 ) -> PackageManifest:
     import tvm
     import tvm_ffi
@@ -192,6 +193,7 @@ def _describe(
             LIBRARY: PackageFile(*_facts(directory / LIBRARY), needed=elf.needed),
             PARAMS: PackageFile(*_facts(directory / PARAMS)),
         },
+        like=like,
     )
 
 

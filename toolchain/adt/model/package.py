@@ -93,6 +93,26 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class PackageLike:
+    """The device that the package was compiled for in particular (``adt compile --like``)."""
+
+    device: str
+    """What it is, for people."""
+    soc: str
+    gpu: str
+    """Empty where the device does not say."""
+    opencl_driver: str
+    """Driver version of the OpenCL device; empty without one."""
+    fp16: bool | None
+    """OpenCL kernels may compute in half precision; None without an OpenCL device."""
+    opencl_extensions: tuple[str, ...]
+    opencl_limits: dict[str, int]
+    """The device's limits, as attributes of TVM's opencl target."""
+    cpu_features: tuple[str, ...]
+    """LLVM features that every CPU has; code that uses them ends with SIGILL on a CPU without."""
+
+
+@dataclass(frozen=True)
 class PackageFile:
     """One of the other two files."""
 
@@ -127,6 +147,8 @@ class PackageManifest:
     """… of how many."""
     files: dict[str, PackageFile] = field(default_factory=dict)
     """``mod.so`` and ``mod.params``."""
+    like: PackageLike | None = None
+    """The device it was compiled for; None: any device of its platform."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
 

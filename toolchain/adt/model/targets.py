@@ -26,8 +26,13 @@ class ModelTarget:
     """Device of each of the VM's virtual devices."""
 
 
-def model_target(name: str, platform: Platform, api_level: int) -> ModelTarget:
+def model_target(
+    name: str, platform: Platform, api_level: int, extra_features: tuple[str, ...] = ()
+) -> ModelTarget:
     """The target *name* on *platform*.
+
+    Args:
+        extra_features: LLVM features that the CPU has on top of the platform's (``+dotprod``).
 
     Raises:
         ConfigError: there is no such target.
@@ -38,8 +43,8 @@ def model_target(name: str, platform: Platform, api_level: int) -> ModelTarget:
             remedy=f"Choose one of: {', '.join(TARGETS)}.",
         )
     spec: dict[str, Any] = {"kind": "llvm", "mtriple": platform.llvm_triple(api_level)}
-    if platform.cpu_features:
-        spec["mattr"] = list(platform.cpu_features)
+    if features := (*platform.cpu_features, *extra_features):
+        spec["mattr"] = list(features)
     if platform.float_abi:
         spec["mfloat-abi"] = platform.float_abi
     return ModelTarget(name, "cpu", spec, ("cpu",))

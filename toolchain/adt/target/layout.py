@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from adt.errors import ConfigError, PackageError
+from adt.errors import ConfigError
 from adt.host import cache
 from adt.target.bundle import MANIFEST, TargetBundle
 
@@ -34,13 +34,7 @@ def export(bundles: Sequence[TargetBundle], out: Path, layout: str) -> None:
         PackageError: *out* exists and was not written by this function; it is left alone.
     """
     check_layout(layout)
-    if out.is_dir() and any(out.iterdir()) and not _ours(out):
-        raise PackageError(
-            f"{out} exists and is not a bundle; it was left alone",
-            remedy="Choose another -o directory, or remove this one.",
-        )
-    if out.exists() and not out.is_dir():
-        raise PackageError(f"{out} is a file", remedy="Choose another -o directory.")
+    cache.leave_alone(out, _ours, "a bundle")
     with cache.fresh_dir(out) as directory:
         for bundle in bundles:
             abi = bundle.manifest.abi

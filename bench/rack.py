@@ -1,0 +1,138 @@
+"""A rack of virtual devices on this machine: deploy, servers, sessions; what it takes in time and memory.
+
+    python bench/rack.py [--devices N] [--json]
+
+Starts N virtual devices, deploys to all of them at once with an RPC server on each
+under one key, opens N sessions that are all held at the same time, sends numbers there
+and back, and takes everything away again. It has state and an adb server of its own.
+The times are those of this machine with emulated devices, and no phone's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+import adt
+from adt.device import adb
+from adt.errors import AdtError
+
+KEY = "rack"
+
+
+@contextlib.contextmanager
+def own_place() -> Iterator[Path]:
+    """A state directory and an adb server that nobody else uses."""
+    with tempfile.TemporaryDirectory() as home:
+        with socket.create_server(("127.0.0.1", 0)) as plug:
+            port = plug.getsockname()[1]
+        os.environ |= {"XDG_STATE_HOME": home, "ANDROID_ADB_SERVER_PORT": str(port), "ADB_MDNS": "0"}
+        os.environ.pop("ANDROID_SERIAL", None)
+        try:
+            yield Path(home)
+        finally:
+            subprocess.run([adb.find_adb().path, "kill-server"], check=False, capture_output=True)
+
+
+@contextlib.contextmanager
+def phase(name: str, times: dict[str, float]) -> Iterator[None]:
+    """Add the seconds that the block took to *times*."""
+    sys.stderr.write(f"{name} …\n")
+    began = time.perf_counter()
+    yield
+    times[name] = time.perf_counter() - began
+
+
+def processes(home: Path) -> dict[int, int]:
+    """Each process whose state is in *home*, or that such a one started, and its share of memory in bytes."""
+    found: dict[int, int] = {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid != os.getpid() and process.environ().get("XDG_STATE_HOME") == str(home):
+                for one in (process, *process.children(recursive=True)):
+                    with contextlib.suppress(psutil.Error):
+                        found[one.pid] = one.memory_full_info().pss
+    return found
+
+
+def serve(together: threading.Barrier) -> bool:
+    """Open a session, wait until all are open, send numbers there and back."""
+    from tvm import runtime
+
+    with adt.rpc_session(key=KEY, timeout=600, wait=120) as remote:
+        together.wait(timeout=300)
+        sent = np.random.default_rng(threading.get_ident()).random(10_000, dtype=np.float32)
+        there = runtime.tensor(sent, remote.cpu())
+        return bool((there.numpy() == sent).all())
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--devices", type=int, default=10)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    count: int = arguments.devices
+    times: dict[str, float] = {}
+    with own_place() as home:
+        names = [f"rack-{number}" for number in range(count)]
+        try:
+            with phase("start the devices", times), ThreadPoolExecutor(4) as pool:
+                serials = [info.serial for info in pool.map(adt.emulator_start, names)]
+            with phase("deploy and start the servers", times):
+                outcomes = adt.deploy_many(serials=serials, key=KEY)
+            for outcome in outcomes.failed:
+                sys.stderr.write(f"{outcome.serial}: {outcome.error}\n")
+            status = adt.rpc_status()
+            queues = status.tracker.summary.queues if status.tracker.summary else ()
+            registered = sum(queue.total for queue in queues if queue.key == KEY)
+            with phase("hold all sessions at once", times), ThreadPoolExecutor(count) as pool:
+                together = threading.Barrier(count)
+                served = sum(pool.map(lambda _: serve(together), range(count)))
+            memory = sum(processes(home).values())
+        finally:
+            with phase("take everything away", times):
+                adt.rpc_stop(everything=True)
+                adt.tracker_stop()
+                for name in names:
+                    with contextlib.suppress(AdtError):
+                        adt.emulator_stop(name)
+        subprocess.run([adb.find_adb().path, "kill-server"], check=False, capture_output=True)
+        left = len(processes(home))
+    report = {
+        "devices": count,
+        "deployed": count - len(outcomes.failed),
+        "registered": registered,
+        "served": served,
+        "processes_left": left,
+        "memory_bytes": memory,
+        "seconds": times,
+    }
+    if arguments.json:
+        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+    else:
+        for name, took in times.items():
+            sys.stdout.write(f"{name:<30} {took:6.1f} s\n")
+        sys.stdout.write(f"{registered} registered, {served} served at once, {left} processes left\n")
+        sys.stdout.write(f"{memory / count / 2**20:.0f} MiB per device, server and watchdog included\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Deploying to several virtual devices at once, with one that fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from device_fixtures import Rack, entries, rack, wait_for
+from programs import adt
+
+import adt as api
+from adt.device.device import Device
+from adt.device.fleet import Event
+from adt.device.virtual import emulator
+from adt.errors import ConfigError
+from remains import soon_nothing, wrong_files
+from standin_payload import make_bundle, make_package
+
+__all__ = ["rack"]
+
+NAMES = ("one", "two", "three")
+
+
+@pytest.fixture
+def phones(rack: Rack) -> Iterator[dict[str, Device]]:
+    """Three virtual devices with nothing of ours on them."""
+    devices = {name: rack.start(name) for name in NAMES}
+    for device in devices.values():
+        device.shell(["rm", "-rf", "/data/local/tmp/adt"])
+    yield devices
+    for name in NAMES:
+        emulator.set_faults(name, [])
+    rack.stop_all()
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> tuple[Path, Path]:
+    """A bundle and a package."""
+    bundle = make_bundle(tmp_path / "bundle", {"lib/large.so": b"large" * 1_000_000})
+    return bundle.path, make_package(tmp_path / "package").path
+
+
+def test_all_of_them_get_everything(phones: dict[str, Device], made: tuple[Path, Path]) -> None:
+    bundle, package = made
+    serials = [device.serial for device in phones.values()]
+    events: list[Event] = []
+    outcomes = api.deploy_many(package, serials=serials, bundle=bundle, rpc=False, on_event=events.append)
+    assert outcomes.exit_code == 0 and [outcome.serial for outcome in outcomes.all] == serials
+    for device, outcome in zip(phones.values(), outcomes.all, strict=True):
+        assert outcome.value is not None
+        deployment = outcome.value.results[-1].report.deployment
+        assert wrong_files(device, deployment.directory, deployment.manifest) == []
+    assert {event.serial for event in events if event.done} == set(serials)
+    assert any("%" in event.text and "lib/large.so" in event.text for event in events)
+
+
+def test_one_that_fails_stops_no_other(phones: dict[str, Device], made: tuple[Path, Path]) -> None:
+    bundle, package = made
+    emulator.set_faults("two", ["enospc=100k"])
+    done = adt("deploy", package, "--bundle", bundle, "--all", "--no-rpc", "--json")
+    assert done.returncode == 17, done.stderr
+    rows = {row["serial"]: row for row in json.loads(done.stdout)["devices"]}
+    assert len(rows) == 3
+    failed = rows[phones["two"].serial]
+    assert (failed["error"], failed["exit_code"]) == ("DeviceFull", 17)
+    assert "adt clean" in failed["remedy"]
+    assert {rows[phones[name].serial]["error"] for name in ("one", "three")} == {None}
+    assert entries(phones["two"], "/data/local/tmp/adt/root/deployments") == []
+
+    emulator.set_faults("two", [])
+    again = adt("deploy", package, "--bundle", bundle, "--all", "--no-rpc")
+    assert again.returncode == 0, again.stderr
+    lines = {line.split()[0]: line for line in again.stdout.splitlines()}
+    assert "sent 0 files" in lines[phones["one"].serial]
+    assert "sent 6 files" in lines[phones["two"].serial]
+
+
+def test_the_summary_names_who_failed(phones: dict[str, Device], made: tuple[Path, Path]) -> None:
+    bundle, package = made
+    named = f"{phones['one'].serial},127.0.0.1:1"
+    done = adt("deploy", package, "--bundle", bundle, "--serial", named, "--no-rpc")
+    assert done.returncode == 13
+    assert f"{phones['one'].serial}  sent 6 files" in done.stdout
+    assert "127.0.0.1:1" in done.stdout and "1 of 2 devices failed" in done.stderr
+    assert "remedy" in done.stderr
+
+
+def test_nothing_is_done_for_what_is_no_package(phones: dict[str, Device], tmp_path: Path) -> None:
+    done = adt("deploy", tmp_path, "--all", "--no-rpc")
+    assert done.returncode == 11
+    with pytest.raises(ConfigError):
+        api.deploy_many(serials=["a"], run_as="no app")
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_interrupted_it_leaves_nothing_anywhere(
+    phones: dict[str, Device], made: tuple[Path, Path], sig: signal.Signals
+) -> None:
+    bundle, package = made
+    for name in NAMES:
+        emulator.set_faults(name, ["bandwidth=400k"])
+    running = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "from adt.cli.main import main; main()",
+            "deploy",
+            str(package),
+            "--bundle",
+            str(bundle),
+            "--all",
+            "--no-rpc",
+        ],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        where = "/data/local/tmp/adt/root/tmp"
+        seen: set[str] = set()  # the slow link is shared with our own questions: not all at the same moment
+
+        def begun() -> bool:
+            seen.update(name for name, device in phones.items() if entries(device, where))
+            return len(seen) == len(phones)
+
+        wait_for(begun, "all have begun", 30)
+        running.send_signal(sig)
+        said = running.communicate(timeout=30)[1]
+    finally:
+        running.kill()
+        running.wait()
+    if sig != signal.SIGKILL:
+        assert running.returncode == 130 and "interrupted" in said and "Traceback" not in said, said
+    for name, device in phones.items():
+        emulator.set_faults(name, [])
+        soon_nothing(device)

@@ -1,0 +1,31 @@
+"""Ten virtual devices at once: deployed to, served by ten servers, ten sessions held together, nothing left."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import adt
+
+BENCH = Path(__file__).parents[2] / "bench/rack.py"
+COUNT = 10
+
+
+def test_ten_devices_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    adt.build_target(platform="linux-aarch64")
+    done = subprocess.run(
+        [sys.executable, BENCH, "--devices", str(COUNT), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{COUNT} devices: {report['memory_bytes'] >> 20} MiB, {report['seconds']}\n")
+    assert {report[name] for name in ("devices", "deployed", "registered", "served")} == {COUNT}, done.stderr
+    assert report["processes_left"] == 0

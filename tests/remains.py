@@ -1,0 +1,65 @@
+"""What adt left on a device: for tests that kill it and then count.
+
+Nothing here goes by adt's own idea of what it made: the device's processes,
+files and forwards are listed as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+from adt.device import adb
+from adt.device.deadline import Deadline
+from adt.device.device import Device
+
+OURS = "/data/local/tmp/adt"
+
+_FILES = """
+cd "$1" 2>/dev/null || exit 0
+for d in */tmp/* */runs/* */clean/* */rpc/* */tmp/.[!.]* */deployments/.[!.]*; do
+  [ -e "$d" ] && echo "temporary $d"
+done
+for d in */deployments/*; do
+  [ -d "$d" ] || continue
+  set -- "${d%/*}"/*."${d##*/}".json
+  [ -f "$1" ] || echo "deployment without manifest $d"
+done
+exit 0
+"""
+
+_SUMS = """
+cd "$1" || exit 1
+shift
+busybox sha256sum "$@"
+"""
+
+
+def remains(device: Device) -> list[str]:
+    """Everything of ours on *device* that should not outlive an adt: one sentence each."""
+    found = [line for line in device.script(_FILES, OURS).out.splitlines() if line]
+    rows = device.shell(["ps", "-A", "-o", "PID,ARGS"]).out.splitlines()[1:]
+    found += [f"process {row.strip()}" for row in rows if OURS in row and " -o PID,ARGS" not in row]
+    forwards = adb.query("host:list-forward", doing="listing forwards")
+    found += [f"forward {line}" for line in forwards.splitlines() if line.startswith(f"{device.serial} ")]
+    with adb.open_device(device.serial, deadline=Deadline(20, "listing reverses")) as wire:
+        wire.request("reverse:list-forward")
+        found += [f"reverse {line}" for line in wire.read_text().splitlines() if line]
+    return found
+
+
+def soon_nothing(device: Device, seconds: float = 20.0, *, after: str = "") -> None:
+    """Assert that nothing remains, once what was ended has had time to clean up after itself."""
+    end = time.monotonic() + seconds
+    while found := remains(device):
+        assert time.monotonic() < end, "\n".join([after, *found])
+        time.sleep(0.1)
+
+
+def wrong_files(device: Device, directory: str, manifest: str) -> list[str]:
+    """Names of a deployment whose contents, read through its links, are not what its manifest says."""
+    read = json.loads(device.shell(["cat", manifest]).out)["files"]
+    names = sorted(read)
+    lines = device.script(_SUMS, directory, *names, check=False, timeout=120).out.splitlines()
+    sums = {line[66:]: line[:64] for line in lines}
+    return [name for name in names if sums.get(name) != read[name]["sha256"]]

@@ -1,0 +1,117 @@
+"""Work on several devices at once, with work that needs no device."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+
+import pytest
+
+from adt.device import fleet, selection
+from adt.device.deadline import Deadline
+from adt.device.device import Device
+from adt.device.fleet import Event, Say, for_each
+from adt.errors import ConfigError, DeviceError, NoDevice
+
+
+@pytest.fixture(autouse=True)
+def every_device_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "select", Device)
+
+
+def test_one_that_fails_stops_no_other() -> None:
+    def work(device: Device, say: Say) -> str:
+        say("working")
+        if device.serial == "b":
+            raise DeviceError("no luck", remedy="none")
+        return device.serial.upper()
+
+    events: list[Event] = []
+    outcomes = for_each(["a", "b", "c"], work, on_event=events.append)
+    assert [outcome.value for outcome in outcomes.all] == ["A", None, "C"]
+    assert [outcome.serial for outcome in outcomes.failed] == ["b"]
+    assert outcomes.exit_code == DeviceError.exit_code
+    assert {(e.serial, e.failed) for e in events if e.done} == {("a", False), ("b", True), ("c", False)}
+    assert Event("a", "working") in events
+
+
+def test_the_first_failure_in_the_order_of_the_devices_gives_the_exit_code() -> None:
+    second_failed = threading.Event()
+
+    def work(device: Device, _say: Say) -> None:
+        if device.serial == "a":
+            assert second_failed.wait(10)
+            raise NoDevice("gone", remedy="none")
+        second_failed.set()
+        raise DeviceError("broke", remedy="none")
+
+    assert for_each(["a", "b"], work).exit_code == NoDevice.exit_code
+
+
+def test_no_more_at_once_than_allowed() -> None:
+    running, most, lock = 0, 0, threading.Lock()
+
+    def work(_device: Device, _say: Say) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        threading.Event().wait(0.02)
+        with lock:
+            running -= 1
+
+    for_each([str(n) for n in range(12)], work, workers=3)
+    assert most == 3
+
+
+def test_interrupted_it_ends_what_is_under_way_and_starts_nothing_more() -> None:
+    started: list[str] = []
+    cleaned: list[str] = []
+    began = threading.Barrier(2)
+
+    def work(device: Device, say: Say) -> None:
+        started.append(device.serial)
+        deadline = Deadline(None, "waiting for ever")
+        if device.serial in "ab":
+            began.wait(10)
+        if device.serial == "a":
+            _thread.interrupt_main()
+        try:
+            while True:
+                deadline.remaining()
+                threading.Event().wait(0.01)
+        finally:
+            Deadline(5, "cleaning up").remaining()  # begun after the interruption: it may run
+            cleaned.append(device.serial)
+
+    with pytest.raises(KeyboardInterrupt):
+        for_each(["a", "b", "c", "d"], work, workers=2)
+    assert sorted(started) == sorted(cleaned) == ["a", "b"]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("adt-device")]
+
+
+def test_a_bug_is_not_hidden() -> None:
+    def work(_device: Device, _say: Say) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        for_each(["a"], work)
+
+
+@pytest.mark.parametrize(
+    ("given", "serials"), [(None, ()), ("", ()), ("a", ("a",)), ("a,b", ("a", "b")), (" a , b,", ("a", "b"))]
+)
+def test_the_devices_that_are_meant(given: str | None, serials: tuple[str, ...]) -> None:
+    assert fleet.wanted(given, everyone=False) == serials
+
+
+def test_contradictions_are_refused() -> None:
+    for given, everyone in (("a", True), ("a,a", False)):
+        with pytest.raises(ConfigError):
+            fleet.wanted(given, everyone=everyone)
+
+
+def test_all_of_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "listing", tuple)
+    with pytest.raises(NoDevice):
+        fleet.wanted(None, everyone=True)

@@ -1,0 +1,102 @@
+"""Several devices at once: what is shown while it goes on, and at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from adt.cli.app import emit_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from adt.device.fleet import Event, Outcomes
+
+T = TypeVar("T")
+RULED = {True: ("failed", "red"), False: ("done", "green")}
+
+
+@contextmanager
+def live_table(serials: Sequence[str], *, quiet: bool) -> Iterator[Callable[[Event], None]]:
+    """Yield a function that takes what happens: a table that changes in place on a terminal, else lines.
+
+    Piped, only the end of each device is a line; *quiet* shows nothing.
+    """
+    if quiet:
+        yield lambda _event: None
+        return
+    if not sys.stderr.isatty():
+
+        def tell(event: Event) -> None:
+            if event.done:
+                typer.echo(f"{event.serial}: {'failed: ' * event.failed}{event.text}", err=True)
+
+        yield tell
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    rows: dict[str, tuple[str, str, str]] = dict.fromkeys(serials, ("waiting", "dim", ""))
+    with Live(_table(rows), console=Console(stderr=True), refresh_per_second=8, transient=True) as live:
+
+        def show(event: Event) -> None:
+            state, style = RULED[event.failed] if event.done else ("working", "cyan")
+            rows[event.serial] = (state, style, event.text)
+            live.update(_table(rows))
+
+        yield show
+
+
+def _table(rows: dict[str, tuple[str, str, str]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("device", "state", "what"):
+        table.add_column(heading, no_wrap=heading != "what", overflow="ellipsis")
+    for serial, (state, style, text) in rows.items():
+        table.add_row(Text(serial), Text(state, style=style), Text(text))
+    return table
+
+
+def finish(
+    verb: str,
+    outcomes: Outcomes[T],
+    fields: Callable[[T], dict[str, Any]],
+    summary: Callable[[T], str],
+    as_json: bool,
+) -> None:
+    """Show what came of each device, and exit with the code of the first one that failed, if any."""
+    if as_json:
+        emit_json(verb, {"devices": [_document(outcome, fields) for outcome in outcomes.all]})
+    else:
+        width = max(len(outcome.serial) for outcome in outcomes.all)
+        for outcome in outcomes.all:
+            text = f"error: {outcome.error.what}" if outcome.error else summary(_value(outcome.value))
+            typer.echo(f"{outcome.serial:<{width}}  {text}")
+        for outcome in outcomes.failed:
+            assert outcome.error is not None
+            if outcome.error.details:
+                typer.echo(outcome.error.details.rstrip(), err=True)
+            typer.echo(f"{outcome.serial}: remedy: {outcome.error.remedy}", err=True)
+        if outcomes.failed:
+            typer.echo(f"{len(outcomes.failed)} of {len(outcomes.all)} devices failed", err=True)
+    if outcomes.exit_code:
+        raise typer.Exit(outcomes.exit_code)
+
+
+def _document(outcome: Any, fields: Callable[[T], dict[str, Any]]) -> dict[str, Any]:
+    error = outcome.error
+    if error is None:
+        return {"error": None, "seconds": outcome.seconds} | fields(outcome.value)
+    told = {"error": type(error).__name__, "exit_code": error.exit_code, "what": error.what}
+    return {"serial": outcome.serial, "seconds": outcome.seconds, "remedy": error.remedy} | told
+
+
+def _value(value: T | None) -> T:
+    assert value is not None
+    return value

@@ -1,0 +1,251 @@
+"""Remove from a device what is no longer needed: decide (pure), then do it.
+
+What is in use is never removed. A run or a server names its deployment in the
+name of its workspace or in a file there, and a process may name it on its
+command line. While anything is being deployed the store stays as it is: that
+deploy may count on any of its entries. And while this goes on, whoever comes
+anew waits (see :mod:`adt.device.workspace`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from adt.device.device import Device
+from adt.device.payload import SCHEMA, user_directory
+from adt.device.workspace import CLEANING, Agent, serving
+from adt.errors import DeviceError
+
+BATCH = 200
+"""Paths that one `rm` on the device gets."""
+SLOW = 300.0
+"""Seconds for listing or removing."""
+
+# First the marks of the living, then what they may use: what is marked later waits for us.
+_COLLECT = """
+base=${parent%/*}
+do_list() {
+  echo ==spaces==
+  for d in "$base"/tmp/*-adt* "$base"/runs/*-adt*; do
+    [ -d "$d" ] || continue
+    if alive "$d"; then echo "alive ${d#"$base"/}"; else echo "dead ${d#"$base"/}"; fi
+  done
+  echo ==used==
+  cat "$base"/rpc/*/deployment 2>/dev/null
+  echo
+  cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep "^$base/deployments/"
+  echo ==manifests==
+  [ -d "$base/deployments" ] && cd "$base/deployments" && for f in *; do
+    [ -d "$f" ] && echo "directory $f"
+    [ -f "$f" ] && echo "file $(stat -c '%Y %y' "$f") $f" && cat "$f" && echo && echo ==end==
+  done
+  echo ==store==
+  [ -d "$base/store" ] && cd "$base/store" && ls -ln
+  cd /
+}
+do_remove() {
+  n=$1
+  set --
+  while [ $n -gt 0 ]; do IFS= read -r row <&3 || return 1; n=$((n-1)); set -- "$@" "$base/$row"; done
+  rm -rf "$@"
+}
+serve() { task=$1; shift; "do_$task" "$@"; }
+"""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One manifest on the device."""
+
+    file: str
+    """Its name below ``deployments/``."""
+    name: str
+    """Of the deployment; empty when the manifest cannot be read."""
+    digest: str
+    contents: frozenset[str]
+    """sha256 of its files."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What is in a user's directory on a device."""
+
+    records: tuple[Record, ...]
+    """The deployment that was used last comes first."""
+    directories: frozenset[str]
+    """Digests of the deployments that have one."""
+    store: Mapping[str, int]
+    """Bytes of each entry, by name."""
+    used: frozenset[str]
+    """Digests of deployments that something alive uses or is making."""
+    deploying: int
+    """How many deploys are under way."""
+    dead: tuple[str, ...]
+    """Workspaces whose guardian is gone, relative to the user's directory."""
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What is to be removed."""
+
+    records: tuple[Record, ...]
+    """Deployments."""
+    directories: tuple[str, ...]
+    """Digests of directories that no manifest names any more."""
+    store: tuple[str, ...]
+    """Entries that no deployment needs."""
+    size: int
+    """Bytes of these entries."""
+    dead: tuple[str, ...]
+    spared: tuple[Record, ...]
+    """Deployments that would go, too, if they were not in use."""
+
+    @property
+    def empty(self) -> bool:
+        """There is nothing to remove."""
+        return not (self.records or self.directories or self.store or self.dead)
+
+
+@dataclass(frozen=True)
+class CleanReport:
+    """What was removed, or with ``applied=False`` would be."""
+
+    serial: str
+    removed: tuple[str, ...]
+    """Deployments, as ``name.digest``."""
+    kept: tuple[str, ...]
+    in_use: tuple[str, ...]
+    """Those of *kept* that would have gone, had they not been in use."""
+    files: int
+    """Entries of the store."""
+    size: int
+    """Bytes of these."""
+    leftovers: int
+    """Workspaces of what was ended with the device."""
+    deploying: int
+    """Deploys under way; while there are any, the store stays as it is."""
+    applied: bool
+
+
+def parse_contents(text: str) -> Contents:
+    """Read what the device listed."""
+    spaces, _, rest = text.partition("==spaces==\n")[2].partition("==used==\n")
+    used, _, rest = rest.partition("==manifests==\n")
+    manifests, _, store = rest.rpartition("==store==\n")
+    alive = re.findall(r"^alive (\S+)$", spaces, re.MULTILINE)
+    marks = {found[1] for space in alive if (found := re.search(r"\.([0-9a-f]{24})$", space))}
+    named = re.findall(r"(?:^|/deployments/)([0-9a-f]{24})(?=/|\s|$)", used, re.MULTILINE)
+    records = []
+    for said, file, body in re.findall(
+        r"^file ([^\n]*) ([^\s/]+)\n(.*?)\n==end==$", manifests, re.MULTILINE | re.DOTALL
+    ):
+        # seconds, then the same moment in words, which has the fraction
+        when = re.match(r"(\d+)(?:.*?\.(\d{9}))?", said)
+        records.append((int(when[1]) if when else 0, when[2] or "" if when else "", _record(file, body)))
+    records.sort(key=lambda row: row[:2], reverse=True)
+    sizes = re.findall(r"^-\S+\s+\d+\s+\d+\s+\d+\s+(\d+)\s.*\s([0-9a-f]{64})\r?$", store, re.MULTILINE)
+    return Contents(
+        records=tuple(record for *_, record in records),
+        directories=frozenset(re.findall(r"^directory ([0-9a-f]{24})$", manifests, re.MULTILINE)),
+        store={name: int(size) for size, name in sizes},
+        used=frozenset(marks | set(named)),
+        deploying=sum(space.startswith("tmp/") for space in alive),
+        dead=tuple(re.findall(r"^dead (\S+)$", spaces, re.MULTILINE)),
+    )
+
+
+def _record(file: str, body: str) -> Record:
+    try:
+        read = json.loads(body)
+        if read["schema"] == SCHEMA and re.fullmatch(r"[0-9a-f]{24}", read["digest"]):
+            contents = frozenset(str(facts["sha256"]) for facts in read["files"].values())
+            return Record(file, str(read["name"]), read["digest"], contents)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return Record(file, "", "", frozenset())
+
+
+def choose(found: Contents, keep: int) -> Removal:
+    """Decide what goes (pure): all but the *keep* deployments of each name that were used last.
+
+    A manifest that cannot be read, or whose directory is gone, goes in any case: it is no deployment.
+    """
+    seen: dict[str, int] = {}
+    remove, stay, spared = [], [], []
+    for record in found.records:
+        whole = record.digest in found.directories
+        if whole and record.digest in found.used:
+            if seen.get(record.name, 0) >= keep:
+                spared.append(record)
+            stay.append(record)
+        elif whole and seen.get(record.name, 0) < keep:
+            stay.append(record)
+        else:
+            remove.append(record)
+            continue
+        seen[record.name] = seen.get(record.name, 0) + 1
+    digests = {record.digest for record in stay} | found.used
+    wanted = frozenset[str]().union(*(record.contents for record in stay))
+    store = () if found.deploying else tuple(sorted(name for name in found.store if name not in wanted))
+    return Removal(
+        records=tuple(remove),
+        directories=tuple(sorted(found.directories - digests)),
+        store=store,
+        size=sum(found.store[name] for name in store),
+        dead=found.dead,
+        spared=tuple(spared),
+    )
+
+
+def clean(device: Device, *, keep: int, user: str | None = None, dry_run: bool = False) -> CleanReport:
+    """Remove old deployments of one user from *device*, and what only they needed.
+
+    Ended at any moment it leaves every deployment that still has its manifest whole.
+
+    Args:
+        keep: how many of each name stay, those used last.
+        user: whose directory; None for the user who runs adt.
+        dry_run: only say what would be removed.
+
+    Raises:
+        DeviceError: the connection broke, or something cannot be removed.
+    """
+    base = user_directory(user)
+    with serving(device, f"{base}/{CLEANING}", _COLLECT) as agent:
+        answer = agent.ask("list", timeout=SLOW, doing=f"looking what is on {device.serial}")
+        found = parse_contents(answer.text)
+        removal = choose(found, keep)
+        if not dry_run:
+            # what names comes before what is named, so that no deployment is ever there in part
+            _remove(agent, [f"deployments/{record.file}" for record in removal.records])
+            _remove(agent, [f"deployments/{digest}" for digest in removal.directories])
+            _remove(agent, [f"store/{name}" for name in removal.store])
+            _remove(agent, removal.dead)
+    gone = set(removal.records)
+    return CleanReport(
+        serial=device.serial,
+        removed=tuple(record.file.removesuffix(".json") for record in removal.records),
+        kept=tuple(r.file.removesuffix(".json") for r in found.records if r not in gone),
+        in_use=tuple(record.file.removesuffix(".json") for record in removal.spared),
+        files=len(removal.store),
+        size=removal.size,
+        leftovers=len(removal.dead),
+        deploying=found.deploying,
+        applied=not dry_run,
+    )
+
+
+def _remove(agent: Agent, paths: Sequence[str]) -> None:
+    for at in range(0, len(paths), BATCH):
+        answer = agent.ask(
+            "remove", lines=paths[at : at + BATCH], timeout=SLOW, doing=f"cleaning {agent.device.serial}"
+        )
+        if answer.code != 0:
+            raise DeviceError(
+                f"not everything could be removed from {agent.device.serial}",
+                remedy="Look at the permissions of /data/local/tmp/adt on the device (`adb shell ls -lR`).",
+                details=answer.text[-2000:].strip(),
+            )

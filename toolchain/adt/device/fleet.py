@@ -1,0 +1,155 @@
+"""The same work on several devices at once: one that fails does not stop the others.
+
+Each device has a thread. Ctrl-C sets an event that ends every operation under
+way on any of them (see :func:`adt.device.deadline.cancelling`); each thread then
+cleans up as it would alone, and all of them are waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from adt.device import selection
+from adt.device.deadline import Cancelled, cancelling
+from adt.device.device import Device
+from adt.errors import AdtError, ConfigError
+
+log = logging.getLogger("adt.fleet")
+
+WORKERS = 8
+"""Devices that are worked on at once; the others wait for their turn."""
+POLL = 0.2
+"""Seconds between two looks for ctrl-C."""
+
+T = TypeVar("T")
+Say = Callable[[str], None]
+"""Told by the work what it is doing now, in a few words."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened on one device."""
+
+    serial: str
+    text: str
+    """What it is doing, in a few words; how it ended when *done*."""
+    done: bool = False
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """What came of the work on one device: a value or an error."""
+
+    serial: str
+    seconds: float
+    value: T | None = None
+    error: AdtError | None = None
+
+
+@dataclass(frozen=True)
+class Outcomes(Generic[T]):
+    """What came of the work on all devices, in the order in which they were named."""
+
+    all: tuple[Outcome[T], ...]
+
+    @property
+    def failed(self) -> tuple[Outcome[T], ...]:
+        """Those that did not succeed."""
+        return tuple(outcome for outcome in self.all if outcome.error is not None)
+
+    @property
+    def exit_code(self) -> int:
+        """0, or the code of the first one that failed."""
+        return next((outcome.error.exit_code for outcome in self.all if outcome.error is not None), 0)
+
+
+def _ignore(_event: Event) -> None:
+    """The default for *on_event*."""
+
+
+def wanted(serials: str | None, *, everyone: bool) -> tuple[str, ...]:
+    """The devices that ``--serial a,b`` or ``--all`` mean; empty for "the one that is meant without them".
+
+    Raises:
+        ConfigError: both are given, or one device is named twice.
+        NoDevice: all are meant and there is none.
+    """
+    named = tuple(serial.strip() for serial in (serials or "").split(",") if serial.strip())
+    if everyone and named:
+        raise ConfigError("--serial and --all contradict each other", remedy="Give one of them.")
+    if len(set(named)) < len(named):
+        raise ConfigError(f"--serial {serials} names a device twice", remedy="Name each device once.")
+    if not everyone:
+        return named
+    found = selection.listing()
+    if not found:
+        selection.choose(found, "", origin="--all")  # raises: there is none
+    return tuple(device.serial for device in found)
+
+
+def for_each(
+    serials: Sequence[str],
+    work: Callable[[Device, Say], T],
+    *,
+    on_event: Callable[[Event], None] = _ignore,
+    workers: int = WORKERS,
+) -> Outcomes[T]:
+    """Do *work* on every device of *serials*, at most *workers* at a time.
+
+    Args:
+        work: gets the device and a function to say what it is doing.
+        on_event: called in the caller's thread.
+
+    Raises:
+        KeyboardInterrupt: as it came; by then every thread has cleaned up and ended.
+        Exception: a bug in *work*, once all have ended.
+    """
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    cancel = threading.Event()
+
+    def one(serial: str) -> Outcome[T]:
+        began = time.monotonic()
+
+        def outcome(value: T | None, error: AdtError | None, text: str) -> Outcome[T]:
+            events.put(Event(serial, text, done=True, failed=error is not None))
+            return Outcome(serial, time.monotonic() - began, value, error)
+
+        def say(text: str) -> None:
+            if cancel.is_set():
+                raise Cancelled(f"work on {serial} was cancelled", remedy="Run the same command again.")
+            events.put(Event(serial, text))
+
+        try:
+            with cancelling(cancel):
+                say("connecting")
+                return outcome(work(selection.select(serial), say), None, "done")
+        except AdtError as why:
+            return outcome(None, why, why.what)
+        except BaseException as bug:
+            events.put(Event(serial, f"{type(bug).__name__}: {bug}", done=True, failed=True))
+            raise
+
+    pool = ThreadPoolExecutor(max_workers=max(1, min(workers, len(serials))), thread_name_prefix="adt-device")
+    futures = [pool.submit(one, serial) for serial in serials]
+    left = len(futures)
+    try:
+        while left:
+            with contextlib.suppress(queue.Empty):
+                event = events.get(timeout=POLL)
+                left -= event.done
+                on_event(event)
+    finally:
+        cancel.set()  # of no effect when all are done
+        for future in futures:
+            future.cancel()
+        pool.shutdown(wait=True)
+    return Outcomes(tuple(future.result() for future in futures))

@@ -1,0 +1,150 @@
+"""What a deployment consists of, before it meets a device."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from adt.device.device import TEMP
+from adt.errors import PackageError
+from adt.host.cache import file_sha256
+from adt.model.package import ModelPackage
+from adt.target.bundle import TargetBundle
+
+SCHEMA = "adt.deployment"
+SCHEMA_VERSION = 1
+MAX_NAME = 100
+"""Characters of a deployment's name: with its digest it is a file name."""
+
+
+@dataclass(frozen=True)
+class PayloadFile:
+    """One file of a deployment."""
+
+    name: str
+    """Where it appears in the deployment, e.g. ``lib/libtvm_runtime.so``."""
+    source: Path
+    """Where it is on this machine."""
+    sha256: str
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What a deployment consists of."""
+
+    name: str
+    """Name of the deployment, from the package: letters, digits, ``_`` and ``-``."""
+    platform: str
+    files: tuple[PayloadFile, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """Names the exact set of files: equal payloads are one directory on the device."""
+        rows = sorted(f"{file.sha256} {file.name}" for file in self.files)
+        return hashlib.sha256("\n".join(rows).encode(errors="surrogateescape")).hexdigest()[:24]
+
+    @cached_property
+    def manifest(self) -> str:
+        """The deployment's manifest; the same for the same payload."""
+        return (
+            json.dumps(
+                {
+                    "schema": SCHEMA,
+                    "schema_version": SCHEMA_VERSION,
+                    "name": self.name,
+                    "platform": self.platform,
+                    "digest": self.digest,
+                    "files": {file.name: {"sha256": file.sha256, "size": file.size} for file in self.files},
+                },
+                indent=1,
+                sort_keys=True,
+            )
+            + "\n"
+        )
+
+
+def user_directory(user: str | None = None) -> str:
+    """Our directory on a device; users who share a device keep apart.
+
+    Args:
+        user: None for the user who runs adt.
+    """
+    if user is None:
+        try:
+            user = getpass.getuser()
+        except (KeyError, OSError):  # no USER in the environment and no entry in the user database
+            user = f"uid{os.getuid()}"
+    return f"{TEMP}/adt/{_plain(user) or 'user'}"
+
+
+def _plain(name: str) -> str:
+    """*name* as one file name that no shell and no path takes for anything else."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+def _safe_name(name: str) -> str:
+    """*name* if it is a plain relative path.
+
+    Raises:
+        PackageError: it would leave the deployment's directory.
+    """
+    path = PurePosixPath(name)
+    if (
+        path.is_absolute()
+        or ".." in path.parts
+        or str(path) != name
+        or name in ("", ".")
+        or re.search(r"[\0-\x1f\x7f\ud800-\udfff]", name)
+    ):
+        raise _refused(f"names the file {name!r}, which is not a plain relative path")
+    return name
+
+
+def _refused(why: str) -> PackageError:
+    return PackageError(f"a manifest {why}", remedy="Do not use this bundle or package; make it again.")
+
+
+def _checked(payload: Payload) -> Payload:
+    """*payload* if each of its files has a place of its own and is named by a sha256.
+
+    Raises:
+        PackageError: a file would be where a directory must be, twice there, or elsewhere in the store.
+    """
+    names = {file.name for file in payload.files}
+    directories = {str(parent) for name in names for parent in PurePosixPath(name).parents}
+    for file in payload.files:
+        if file.name in directories:
+            raise _refused(f"names {file.name!r} as a file and as a directory")
+        if not re.fullmatch(r"[0-9a-f]{64}", file.sha256):
+            raise _refused(f"gives {file.name!r} the sha256 {file.sha256!r}")
+    if len(names) != len(payload.files):
+        raise _refused("names a file of the bundle that is the package's: below model/")
+    return payload
+
+
+def payload_of(bundle: TargetBundle, package: ModelPackage | None) -> Payload:
+    """The files of a deployment: the bundle's under their names, the package's under ``model/``.
+
+    Raises:
+        PackageError: a manifest names a file that cannot be put where it says.
+    """
+    files = [
+        PayloadFile(_safe_name(name), bundle.file(name), facts.sha256, facts.size)
+        for name, facts in sorted(bundle.manifest.files.items())
+    ]
+    name = f"bundle-{bundle.manifest.preset}"
+    if package is not None:
+        name = package.manifest.name
+        for file in package.files:
+            facts = package.manifest.files.get(file.name)  # mod.json cannot describe itself
+            sha256, size = (facts.sha256, facts.size) if facts else (file_sha256(file), file.stat().st_size)
+            files.append(PayloadFile(f"model/{file.name}", file, sha256, size))
+    return _checked(Payload(_plain(name)[:MAX_NAME] or "model", bundle.manifest.platform, tuple(files)))
