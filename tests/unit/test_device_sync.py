@@ -314,7 +314,7 @@ def test_an_answer_in_pieces_is_put_together(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_an_answer_that_nobody_waits_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
-        fake_server(monkeypatch, sync_to(okay() * 3)),
+        fake_server(monkeypatch, sync_to(okay() * 9)),
         pytest.raises(DeviceError, match="does not speak adb"),
         session() as sync,
     ):

@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -139,9 +139,11 @@ def for_each(
             raise
 
     pool = ThreadPoolExecutor(max_workers=max(1, min(workers, len(serials))), thread_name_prefix="adt-device")
-    futures = [pool.submit(one, serial) for serial in serials]
-    left = len(futures)
+    futures: list[Future[Outcome[T]]] = []
     try:
+        for serial in serials:
+            futures.append(pool.submit(one, serial))
+        left = len(futures)
         while left:
             with contextlib.suppress(queue.Empty):
                 event = events.get(timeout=POLL)
@@ -149,7 +151,5 @@ def for_each(
                 on_event(event)
     finally:
         cancel.set()  # of no effect when all are done
-        for future in futures:
-            future.cancel()
-        pool.shutdown(wait=True)
+        pool.shutdown(wait=True, cancel_futures=True)
     return Outcomes(tuple(future.result() for future in futures))
