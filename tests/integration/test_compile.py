@@ -56,8 +56,8 @@ def test_code_assumes_the_alignment_of_its_runtime_and_no_more(tmp_path: Path, a
 
     import tvm
 
-    from adt.model.alignment import tir_pipeline
     from adt.model.importer import import_onnx
+    from adt.model.lowering import tir_pipeline
 
     imported = import_onnx(small_model(tmp_path / "m.onnx"), {})
     target = tvm.target.Target({"kind": "llvm", "mtriple": "aarch64-linux-gnu"})

@@ -38,6 +38,6 @@ def init(
     verbose: Verbose = False,
 ) -> None:
     """Write an adt.toml with every setting, its meaning and its default."""
-    from adt.config.initial import write_initial
+    from adt.host.initial import write_initial
 
     typer.echo(f"wrote {write_initial(directory, platform)}")

@@ -14,7 +14,7 @@ Shapes = Annotated[
     list[str] | None,
     typer.Option("--shape", help="Fix an input's shape; repeat for each.", metavar="NAME:1,3,224,224"),
 ]
-Target = Annotated[str | None, typer.Option(help="What computes: cpu.")]
+Target = Annotated[str | None, typer.Option(help="What computes: cpu or opencl.")]
 
 
 @app.command("compile", epilog="Example: adt compile model.onnx --for linux-aarch64 -o model-pkg")

@@ -57,7 +57,7 @@ class CompileSettings:
     """How a model is compiled."""
 
     target: str
-    """What computes: ``cpu``."""
+    """What computes: ``cpu``, or ``opencl`` (kernels in buffers)."""
     shapes: tuple[str, ...]
     """Fixed input shapes, each ``name:1,3,224,224``."""
     opt_level: int

@@ -18,9 +18,9 @@ from adt.host.cache import file_sha256, fresh_dir, leave_alone
 from adt.host.elf import ElfFacts, read_elf
 from adt.host.ndk import Ndk
 from adt.model import store
-from adt.model.alignment import tir_pipeline
 from adt.model.importer import ImportedModel, import_onnx, parse_shapes
 from adt.model.link import Linker, linker_for
+from adt.model.lowering import tir_pipeline
 from adt.model.package import (
     LIBRARY,
     MANIFEST,
@@ -34,6 +34,7 @@ from adt.model.package import (
     PackageTarget,
     PackageTvm,
 )
+from adt.model.schedules import relax_pipeline
 from adt.model.targets import ModelTarget, model_target
 from adt.target.audit.gate import audit_made
 from adt.target.bundle import TargetBundle
@@ -69,8 +70,8 @@ def compile_model(
     """
     leave_alone(out, lambda there: (there / MANIFEST).is_file(), "a package")
     linker = linker_for(platform, ndk=ndk, api_level=settings.build.api_level, bundle=bundle)
-    features = like.cpu_features if like else ()
-    target = model_target(settings.compile.target, platform, settings.build.api_level, features)
+    features, limits = (like.cpu_features, like.opencl_limits) if like else ((), None)
+    target = model_target(settings.compile.target, platform, settings.build.api_level, features, limits)
     alignment = bundle.manifest.options.alignment if bundle else settings.build.alignment
     alignment = alignment or platform.alignment
     log.info("importing %s", model.name)
@@ -110,9 +111,13 @@ def _build(
     link.output_format = "so"  # type: ignore[attr-defined]  # how export_library asks for the kind
     with _tvm_errors(), tempfile.TemporaryDirectory(prefix="adt-link-") as scratch:
         pass_context = tvm.transform.PassContext(opt_level=opt_level)
-        with pass_context:
+        wanted = tvm.target.Target(target.spec)
+        with pass_context, wanted:
             built = tvm.compile(
-                imported.module, tvm.target.Target(target.spec), tir_pipeline=tir_pipeline(alignment)
+                imported.module,
+                wanted,
+                relax_pipeline=relax_pipeline(target.device),
+                tir_pipeline=tir_pipeline(alignment),
             )
         built.export_library(str(library), fcompile=link, workspace_dir=scratch)
 

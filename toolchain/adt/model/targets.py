@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from adt.config.load import did_you_mean
 from adt.errors import ConfigError
 from adt.target.platforms import Platform
 
-TARGETS = ("cpu",)
+TARGETS = ("cpu", "opencl")
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class ModelTarget:
     name: str
     """adt's name."""
     device: str
-    """Device of the entry's tensors: ``cpu``."""
+    """Device of the entry's tensors: ``cpu`` or ``opencl``."""
     spec: dict[str, Any]
     """TVM's dictionary."""
     vdevices: tuple[str, ...]
@@ -27,12 +28,17 @@ class ModelTarget:
 
 
 def model_target(
-    name: str, platform: Platform, api_level: int, extra_features: tuple[str, ...] = ()
+    name: str,
+    platform: Platform,
+    api_level: int,
+    extra_features: tuple[str, ...] = (),
+    opencl_limits: Mapping[str, int] | None = None,
 ) -> ModelTarget:
     """The target *name* on *platform*.
 
     Args:
         extra_features: LLVM features that the CPU has on top of the platform's (``+dotprod``).
+        opencl_limits: a certain device's, as attributes of TVM's opencl target; None: TVM's defaults.
 
     Raises:
         ConfigError: there is no such target.
@@ -42,9 +48,11 @@ def model_target(
             f"unknown target {name!r}.{did_you_mean(name, TARGETS)}",
             remedy=f"Choose one of: {', '.join(TARGETS)}.",
         )
-    spec: dict[str, Any] = {"kind": "llvm", "mtriple": platform.llvm_triple(api_level)}
+    host: dict[str, Any] = {"kind": "llvm", "mtriple": platform.llvm_triple(api_level)}
     if features := (*platform.cpu_features, *extra_features):
-        spec["mattr"] = list(features)
+        host["mattr"] = list(features)
     if platform.float_abi:
-        spec["mfloat-abi"] = platform.float_abi
-    return ModelTarget(name, "cpu", spec, ("cpu",))
+        host["mfloat-abi"] = platform.float_abi
+    if name == "cpu":
+        return ModelTarget(name, "cpu", host, ("cpu",))
+    return ModelTarget(name, "opencl", {"kind": "opencl", "host": host, **(opencl_limits or {})}, ("opencl",))

@@ -6,6 +6,7 @@ import json
 import tomllib
 from pathlib import Path
 
+from adt.config import settings
 from adt.config.settings import SECTIONS, field_docs
 from adt.errors import ConfigError
 from adt.host.resources import resource
@@ -22,7 +23,7 @@ def write_initial(directory: Path, platform: str) -> Path:
     path = directory / "adt.toml"
     if path.exists():
         raise ConfigError(f"{path} exists; it was left alone", remedy="Edit it, or remove it first.")
-    defaults = tomllib.loads(Path(__file__).with_name("defaults.toml").read_text())
+    defaults = tomllib.loads(Path(settings.__file__).with_name("defaults.toml").read_text())
     sections = [
         {
             "name": name,

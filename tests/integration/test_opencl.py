@@ -1,0 +1,97 @@
+"""Models as OpenCL kernels, end to end on a virtual device with PoCL: right numbers count, its time does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from device_fixtures import Rack, rack  # noqa: F401
+from onnx import TensorProto, helper, numpy_helper
+
+import adt
+from adt.api.verify import VerifyResult
+from adt.device import selection
+from adt.errors import MismatchError
+from models import MAGIKA
+
+
+@dataclass(frozen=True)
+class Place:
+    """A virtual device and what is compiled for it."""
+
+    serial: str
+    platform: str
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("x86_64", "host"), id="x86_64"),
+        pytest.param(("arm64-v8a", "linux-aarch64"), id="arm64", marks=pytest.mark.nightly),
+    ],
+)
+def place(request: pytest.FixtureRequest, rack: Rack) -> Iterator[Place]:  # noqa: F811
+    abi, platform = request.param
+    adt.build_target(platform=platform)
+    info = adt.emulator_start(f"opencl-{platform}", abi=abi, opencl=True)
+    yield Place(info.serial, platform)
+    adt.emulator_stop(info.name)
+
+
+def verified(model: Path, out: Path, place: Place) -> VerifyResult:
+    package = adt.compile(model, out=out, platform=place.platform, target="opencl")
+    assert package.manifest.target.device == "opencl"
+    result = adt.verify(package.path, serial=place.serial, timeout=500)
+    assert result.verification.passed
+    return result
+
+
+@pytest.mark.timeout(900)
+def test_a_real_model(place: Place, tmp_path: Path) -> None:
+    """Its tensors have names with slashes, which are no identifiers of OpenCL C."""
+    result = verified(MAGIKA, tmp_path / "magika", place)
+    assert result.outputs["target_label"].shape == (1, 214)
+
+
+def matrix_vector(path: Path) -> Path:
+    """``y = relu(x @ w + b)``: what TVM schedules as a matrix-vector product with a fused epilogue."""
+    rng = np.random.default_rng(0)
+    weights = [
+        numpy_helper.from_array(rng.standard_normal((256, 64), dtype=np.float32), "dense/w:0"),
+        numpy_helper.from_array(rng.standard_normal(64, dtype=np.float32), "1 b"),
+    ]
+    nodes = [
+        helper.make_node("MatMul", ["in put", "dense/w:0"], ["h"]),
+        helper.make_node("Add", ["h", "1 b"], ["s"]),
+        helper.make_node("Relu", ["s"], ["out-put"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "dense",
+        [helper.make_tensor_value_info("in put", TensorProto.FLOAT, (1, 256))],
+        [helper.make_tensor_value_info("out-put", TensorProto.FLOAT, (1, 64))],
+        weights,
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.timeout(900)
+def test_odd_names_and_a_matrix_vector_product(place: Place, tmp_path: Path) -> None:
+    verified(matrix_vector(tmp_path / "dense.onnx"), tmp_path / "dense", place)
+
+
+def test_without_opencl_the_run_says_so(rack: Rack, tmp_path: Path) -> None:  # noqa: F811
+    adt.build_target(platform="host")
+    package = adt.compile(
+        matrix_vector(tmp_path / "dense.onnx"), out=tmp_path / "dense", platform="host", target="opencl"
+    )
+    device = rack.start("plain", abi="x86_64")
+    with pytest.raises(MismatchError, match="opencl cannot be used"):
+        adt.run(package.path, serial=device.serial)
+    rack.stop("plain")
+    assert device.serial not in {found.serial for found in selection.listing()}
