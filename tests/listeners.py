@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -38,6 +39,8 @@ class ListenerWatch:
         self.seen: dict[str, str] = {}
         """Address with port, and the command line of the process."""
         self.looks = 0
+        self._ss = shutil.which("ss")
+        assert self._ss, "the tests need ss: apt-get install iproute2"
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="listener watch", daemon=True)
 
@@ -53,6 +56,7 @@ class ListenerWatch:
     def stop(self) -> None:
         """Look once more and end."""
         self._ended.set()
+        assert self._thread.is_alive(), "the watch ended early: nobody knows what listened"
         self._thread.join()
         self.look()
 
@@ -62,7 +66,7 @@ class ListenerWatch:
 
     def look(self) -> None:
         """Ask `ss` once."""
-        done = subprocess.run(["ss", "-Hltunp"], capture_output=True, text=True, check=True)
+        done = subprocess.run([str(self._ss), "-Hltunp"], capture_output=True, text=True, check=True)
         self.looks += 1
         for address, pid in parse(done.stdout):
             if address not in self.seen and self._ours(pid):

@@ -270,7 +270,7 @@ def test_a_survey_with_empty_sections_is_read() -> None:
 def test_room_on_the_device() -> None:
     assert surveyed(free=50_000)["free space"].status is Status.WARNING
     assert surveyed(free=5_000)["free space"].status is Status.FAILED
-    assert "rm -rf" in surveyed(free=5_000)["free space"].remedy
+    assert "adt clean" in surveyed(free=5_000)["free space"].remedy
     assert surveyed(df="df: nothing")["free space"].status is Status.WARNING
 
 

@@ -195,7 +195,7 @@ def check_survey(
         said = survey["df"][-200:] or "df says nothing"
         yield check("free space", Status.WARNING, f"unknown: {said}", "df")
     else:
-        clear = f"adb -s {serial} shell rm -rf {TEMP}/adt   (adt sends again what it needs)"
+        clear = f"adt clean --serial {serial} --keep 0   (what is needed again is sent again)"
         status = Status.FAILED if free < TOO_LITTLE else Status.WARNING if free < LITTLE else Status.OK
         found = f"{size_text(free)} in {TEMP}"
         yield check("free space", status, found, "df", clear if free < LITTLE else "")
