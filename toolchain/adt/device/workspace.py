@@ -194,7 +194,7 @@ def serving(device: Device, parent: str, script: str, *, uses: str = "") -> Iter
 def _guarded(device: Device, parent: str, script: str, uses: str) -> Iterator[Agent]:
     tag = f"adt{secrets.token_hex(8)}{'.' * bool(uses)}{uses}"
     argv = ("sh", "-c", f"{_GUARDIAN}{script}", "sh", parent, tag)
-    with device.start(argv, timeout=SHORT, keep_stdin=True) as guardian:
+    with device.start(argv, timeout=SHORT, keep_stdin=True, inline=True) as guardian:
         events = guardian.output()
         farewell = b""
         try:
