@@ -120,6 +120,28 @@ def test_the_pid_line_may_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
         assert shell.run("S", ["x"], v2=True, timeout=5).stderr == b"rest"
 
 
+@pytest.mark.parametrize("speaks_v2", [True, False], ids=["v2", "marked"])
+def test_a_linker_that_warns_first_hides_no_pid(monkeypatch: pytest.MonkeyPatch, speaks_v2: bool) -> None:
+    """Else a command that has to be ended would go on."""
+    warning = b"WARNING: linker: failed to find /linkerconfig/ld.config.txt\n"
+
+    def handler(peer: Peer) -> None:
+        peer.request()
+        mark = marker(peer.request())
+        if speaks_v2:
+            peer.send(packet(2, warning) + packet(2, f"{mark} 4711\nrest".encode()) + packet(3, b"\0"))
+        else:
+            peer.send(warning + f"{mark} 4711\nrest{mark} 0\n".encode())
+
+    deadline = Deadline(5, "running x")
+    with (
+        fake_server(monkeypatch, handler),
+        shell.RemoteCommand("S", ["x"], v2=speaks_v2, deadline=deadline) as command,
+    ):
+        said = b"".join(data for _, data in command.output())
+    assert (command.pid, command.exit_code, said) == (4711, 0, warning + b"rest")
+
+
 def test_a_failed_command_shows_itself_and_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         fake_server(monkeypatch, v2(packet(2, b"no such thing\n"), packet(3, b"\x01"))),

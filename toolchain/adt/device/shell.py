@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import secrets
 import shlex
 import struct
@@ -24,6 +25,9 @@ log = logging.getLogger("adt.device.shell")
 
 STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN = range(5)
 """Packet kinds of shell protocol v2; a packet is kind (1 byte), length (4, little endian), data."""
+
+PID_WITHIN = 64 << 10
+"""Bytes at the start of a command's output among which its process id is looked for."""
 
 KILL_SECONDS = 5.0
 """Budget for ending a remote command."""
@@ -220,20 +224,21 @@ class RemoteCommand:
         self.exit_code = int(code)
 
     def _take_pid(self, data: bytes) -> bytes:
-        """Cut the line with the process id off the start of the stream."""
+        """Cut the line with the process id out of the start of the stream.
+
+        It is the first thing that the shell prints, but not always the first that is printed: Android's
+        dynamic linker may warn before the shell runs.
+        """
         if not self._pid_pending:
             return data
         self._held += data
-        line, newline, rest = self._held.partition(b"\n")
-        if not newline:
+        found = re.search(rb"^%s (\d+)\r?\n" % self._marker.encode(), self._held, re.MULTILINE)
+        if found:
+            self.pid = int(found[1])
+        elif len(self._held) < PID_WITHIN:
             return b""
-        self._pid_pending = False
-        held, self._held = self._held, b""
-        words = line.split()
-        if len(words) == 2 and words[0] == self._marker.encode() and words[1].isdigit():
-            self.pid = int(words[1])
-            return rest
-        return held
+        held, self._held, self._pid_pending = self._held, b"", False
+        return held[: found.start()] + held[found.end() :] if found else held
 
     def kill(self) -> None:
         """End the command and everything in its process group; no error when it has ended already."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ log = logging.getLogger("adt.device.workspace")
 
 CLEANING = "clean"
 """Name of the directory, beside those of other workspaces, for the workspaces of what removes things."""
+
+LINKER = re.compile(rb"^WARNING: linker: .*\n", re.MULTILINE)
+"""What Android's dynamic linker may say at each start of a program, such as that it has no configuration."""
 
 _GUARDIAN = """
 umask 022
@@ -145,7 +149,8 @@ class Agent:
         while True:
             head, found, tail = bytes(said).rpartition(end)
             if found and tail.endswith(b"\n") and tail.strip().isdigit():
-                return Answer(int(tail), head.decode(errors="surrogateescape"))
+                text = LINKER.sub(b"", head).decode(errors="surrogateescape")
+                return Answer(int(tail), text)
             event = next(self._events, None)
             if event is None:
                 raise DeviceError(
