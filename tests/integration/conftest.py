@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,7 +35,17 @@ def listeners() -> Iterator[ListenerWatch]:
         watch.start()
         yield watch
         watch.stop()
-    assert not watch.abroad, f"listened on more than the loopback: {watch.abroad}"
+    LISTENED_ABROAD.update(watch.abroad)
+
+
+LISTENED_ABROAD: dict[str, str] = {}
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the run, not its last test, which would be tried again."""
+    if LISTENED_ABROAD:
+        sys.stderr.write(f"\nerror: listened on more than the loopback: {LISTENED_ABROAD}\n")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -47,6 +58,7 @@ def own_environment(listeners: ListenerWatch, tmp_path_factory: pytest.TempPathF
         patch.setenv("XDG_STATE_HOME", str(home / "state"))
         patch.setenv("ANDROID_ADB_SERVER_PORT", str(free_port()))
         patch.setenv("ADT_TVM_PROVIDER", "registry")
+        patch.setenv("ADB_MDNS", "0")  # for adb that a test starts itself
         for name in list(os.environ):
             if name.startswith(("ANDROID_NDK", "ANDROID_SDK", "ANDROID_HOME", "ANDROID_SERIAL", "TVM_HOME")):
                 patch.delenv(name)

@@ -55,7 +55,8 @@ class Rack:
     ) -> emulator.EmulatorInfo:
         """Start a virtual device without connecting it; *fault* holds specifications with spaces between."""
         info = emulator.start(name, port=port, data_size=data_size, abi=abi, fault=fault.split())
-        self._names.append(name)
+        if name not in self._names:
+            self._names.append(name)
         return info
 
     def stop(self, name: str) -> None:

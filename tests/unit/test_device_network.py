@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
+
 import pytest
 from device_fake_server import Handler, Peer, fake_server, text
 
-from adt.device import network
+from adt.device import adb, network
 from adt.device.network import Connection
 from adt.errors import AdtError, ConfigError, DeviceError, DeviceNotReady, NoDevice
 
@@ -121,3 +124,25 @@ def test_disconnecting_what_is_not_there_is_an_error(monkeypatch: pytest.MonkeyP
         network.disconnect(ADDRESS)
     with fake_server(monkeypatch, *says(b"", okay(f"disconnected {ADDRESS}"))):
         network.disconnect(ADDRESS)
+
+
+@pytest.mark.parametrize(("given", "passed"), [(None, "0"), ("1", "1")])
+def test_a_server_of_ours_does_not_listen_for_announcements(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str | None, passed: str
+) -> None:
+    """A stand-in for the adb program notes what it was started with, and starts nothing."""
+    program, note = tmp_path / "adb", tmp_path / "note"
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = version ] && echo "Version 36.0.0" && exit\necho "$ADB_MDNS" >{note}\nexit 1\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("ADBUTILS_ADB_PATH", str(program))
+    monkeypatch.delenv("ADB_SERVER_SOCKET", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as plug:
+        monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(plug.getsockname()[1]))
+    monkeypatch.delenv("ADB_MDNS", raising=False)
+    if given is not None:
+        monkeypatch.setenv("ADB_MDNS", given)
+    with pytest.raises(DeviceError, match="did not start"):
+        adb.start_server()
+    assert note.read_text().strip() == passed

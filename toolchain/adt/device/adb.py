@@ -295,9 +295,9 @@ def start_server() -> Adb:
     adb, port = find_adb(), server_port()
     log.info("starting the adb server on 127.0.0.1:%d with %s", port, adb.label)
     # Our own spelling of the address, so that adb binds the loopback whatever else the environment says.
-    started = process.run(
-        [adb.path, "start-server"], env={"ADB_SERVER_SOCKET": f"tcp:{port}"}, timeout=30, check=False
-    )
+    # Without ADB_MDNS=0 it also listens for announcements of wireless devices, on every address.
+    environment = {"ADB_SERVER_SOCKET": f"tcp:{port}", "ADB_MDNS": os.environ.get("ADB_MDNS", "0")}
+    started = process.run([adb.path, "start-server"], env=environment, timeout=30, check=False)
     # Of two that start it at once, one fails: what counts is that a server listens.
     if started.returncode != 0 and not server_listens():
         raise process.failure(

@@ -53,11 +53,15 @@ dest=$1
 if [ -d "$dest" ]; then stage=$dest/$2; else stage=${dest%/*}/$2; fi
 state=receiving
 cleanup() {
+  trap '' HUP INT TERM # a signal in the midst of this would end it
   [ $state = moved ] && return
   rm -rf "$stage" "$stage.sh"
   [ $state = complete ] && return
-  sleep 0.5 || sleep 1 # the daemon may still be writing what had reached it when we were cut off
-  rm -rf "$stage" "$stage.sh"
+  left=60 # the daemon may still be writing what had reached it when we were cut off
+  while sleep 1; { [ -e "$stage" ] || [ -e "$stage.sh" ]; } && [ $left -gt 0 ]; do
+    left=$((left-1))
+    rm -rf "$stage" "$stage.sh"
+  done
 }
 trap cleanup EXIT
 trap 'exit 1' HUP INT TERM

@@ -59,6 +59,12 @@ cleanup() {
   deaf
   [ "$bye" ] || settle
   rm -rf "$dir"
+  [ "$bye" ] && return
+  left=60 # on a busy device the daemon may have paused for longer than we looked
+  while sleep 1; [ -e "$dir" ] && [ $left -gt 0 ]; do
+    left=$((left-1))
+    rm -rf "$dir"
+  done
 }
 # Cut off, we are ahead of the daemon: it may still be writing what is under way, and makes any
 # directory that it misses. So wait until nothing changes any more.
