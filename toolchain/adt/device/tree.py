@@ -64,7 +64,8 @@ cleanup() {
   done
 }
 trap cleanup EXIT
-trap 'exit 1' HUP INT TERM
+trap '' HUP PIPE # the end of stdin tells us all; a second exit, or dying of these, would skip the cleanup
+trap 'exit 1' INT TERM
 echo armed
 # What is left of others that died with the device: no process has their name among its arguments.
 for old in "${stage%/*}"/.adt-push-*; do

@@ -54,7 +54,9 @@ done
 dir=$parent/$$-$tag
 bye=
 deaf() { trap '' HUP INT TERM; } # a signal in the midst of cleaning up would end that
-hear() { trap 'deaf; exit 1' HUP INT TERM; }
+# The end of stdin tells us all. Not HUP, which comes at the same time: a second `exit` during the first skips
+# the cleanup. Not PIPE: nobody may read our answer any more, and dying of that skips it, too.
+hear() { trap '' HUP PIPE; trap 'deaf; exit 1' INT TERM; }
 cleanup() {
   deaf
   [ "$bye" ] || settle
