@@ -7,7 +7,6 @@ userland) goes to the cache that `adt` itself uses, so that a second run is shor
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,12 +17,7 @@ import pytest
 from adt.device.adb import find_adb
 from adt.host.cache import cache_dir
 from listeners import MARK, ListenerWatch
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from ports import free_port
 
 
 @pytest.fixture(scope="session", autouse=True)

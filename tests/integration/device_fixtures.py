@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -20,13 +19,7 @@ from adt.device import adb, selection
 from adt.device.device import Device
 from adt.device.virtual import emulator
 from adt.host.cache import cache_dir
-
-
-def free_port() -> int:
-    """A TCP port that nothing listens on just now."""
-    with socket.create_server(("127.0.0.1", 0)) as plug:
-        port: int = plug.getsockname()[1]
-        return port
+from ports import free_port
 
 
 @dataclass

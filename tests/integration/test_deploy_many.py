@@ -17,6 +17,7 @@ from programs import adt
 import adt as api
 from adt.device.device import Device
 from adt.device.fleet import Event
+from adt.device.payload import user_directory
 from adt.device.virtual import emulator
 from adt.errors import ConfigError
 from remains import soon_nothing, wrong_files
@@ -71,7 +72,7 @@ def test_one_that_fails_stops_no_other(phones: dict[str, Device], made: tuple[Pa
     assert (failed["error"], failed["exit_code"]) == ("DeviceFull", 17)
     assert "adt clean" in failed["remedy"]
     assert {rows[phones[name].serial]["error"] for name in ("one", "three")} == {None}
-    assert entries(phones["two"], "/data/local/tmp/adt/root/deployments") == []
+    assert entries(phones["two"], f"{user_directory()}/deployments") == []
 
     emulator.set_faults("two", [])
     again = adt("deploy", package, "--bundle", bundle, "--all", "--no-rpc")
@@ -124,7 +125,7 @@ def test_interrupted_it_leaves_nothing_anywhere(
         start_new_session=True,
     )
     try:
-        where = "/data/local/tmp/adt/root/tmp"
+        where = f"{user_directory()}/tmp"
         seen: set[str] = set()  # the slow link is shared with our own questions: not all at the same moment
 
         def begun() -> bool:

@@ -10,10 +10,11 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from device_fixtures import Rack, free_port, rack
+from device_fixtures import Rack, rack
 
 from adt.device import network, selection
 from adt.errors import DeviceError, DeviceNotReady, NoDevice
+from ports import free_port
 
 __all__ = ["rack"]
 

@@ -23,7 +23,6 @@ from virtual_fixtures import (
     connect,
     echo_server,
     eventually,
-    free_port,
     phone,
     pid_namespace,
     pids_in_namespace,
@@ -34,6 +33,7 @@ from virtual_fixtures import (
 
 from adt.device.virtual import control, emulator, init, prerequisites, properties, rootfs, state
 from adt.errors import EmulatorError
+from ports import free_port
 
 __all__ = ["adb", "connect", "phone", "places"]
 

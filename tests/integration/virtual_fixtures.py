@@ -23,6 +23,7 @@ from adt.device.virtual import emulator
 from adt.device.virtual.emulator import EmulatorInfo
 from adt.errors import EmulatorError
 from adt.host import cache
+from ports import free_port
 
 TMP = "/data/local/tmp"
 
@@ -32,12 +33,6 @@ def bundled_adb() -> Path:
     spec = importlib.util.find_spec("adbutils")
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).parent / "binaries/adb"
-
-
-def free_port() -> int:
-    with socket.socket() as plug:
-        plug.bind(("127.0.0.1", 0))
-        return int(plug.getsockname()[1])
 
 
 @dataclass
