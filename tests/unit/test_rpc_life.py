@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from adt.errors import ConfigError, MismatchError, RpcError, TrackerError
+from adt.host import identity
 from adt.rpc import board, guardian, launch, server, session, state, tracker, wire
 from adt.rpc.watchdog import Death, Plan, Watchdog
 from adt.target.bundle import BundleFile, BundleManifest, BundleOptions, BundleTvm, TargetBundle
@@ -423,6 +424,32 @@ def test_the_scripts_are_shell() -> None:
     for script in (guardian.START, guardian.END):
         done = subprocess.run(["sh", "-n", "-c", script], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("sig", [signal.SIGHUP, signal.SIGTERM, None], ids=["HUP", "TERM", "end of stdin"])
+def test_a_second_signal_does_not_keep_a_guardian_from_cleaning_up(
+    tmp_path: Path, sig: signal.Signals | None
+) -> None:
+    program = tmp_path / "home/bin/tvm_rpc"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    script = guardian.START.replace("leave() {\n", "leave() {\n  kill -TERM $$\n")
+    assert script != guardian.START
+    argv = ["sh", "-c", script, "sh", str(tmp_path / "rpc"), "adt00", str(tmp_path / "home"), "1", "d"]
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as running:
+        assert running.stdin is not None and running.stdout is not None
+        server = int(running.stdout.readline().split()[2])
+        running.stdout.close()  # as when the connection is cut: what it says now finds a closed pipe
+        if sig is None:
+            running.stdin.close()
+        else:
+            running.send_signal(sig)
+        assert running.wait(30) == 143
+    assert list((tmp_path / "rpc").iterdir()) == []
+    eventually(lambda: identity.start_time(server) is None)
 
 
 def test_a_server_on_a_device_hears_its_own_loopback_only() -> None:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from adt.device.deadline import Deadline
 from adt.device.room import no_room
 from adt.device.shell import STDERR, STDOUT, Completed, RemoteCommand, failure
+from adt.device.shell_functions import ENDING
 from adt.device.sync import MAX_PATH, Progress, PushItem, Stat, SyncSession
 from adt.errors import DeviceError, DiskError
 from adt.host.cache import disk_errors
@@ -48,24 +49,20 @@ DEPTH = 128
 ARMED = b"armed\n"
 """What the shell on the device says when it is ready to clean up."""
 
-_RECEIVE = """
+_RECEIVE = (
+    ENDING
+    + """
 dest=$1
 if [ -d "$dest" ]; then stage=$dest/$2; else stage=${dest%/*}/$2; fi
 state=receiving
 cleanup() {
-  trap '' HUP INT TERM # a signal in the midst of this would end it
+  deaf
   [ $state = moved ] && return
+  [ $state = receiving ] && settle "$stage" "$stage.sh"
   rm -rf "$stage" "$stage.sh"
-  [ $state = complete ] && return
-  left=60 # the daemon may still be writing what had reached it when we were cut off
-  while sleep 1; { [ -e "$stage" ] || [ -e "$stage.sh" ]; } && [ $left -gt 0 ]; do
-    left=$((left-1))
-    rm -rf "$stage" "$stage.sh"
-  done
 }
 trap cleanup EXIT
-trap '' HUP PIPE # the end of stdin tells us all; a second exit, or dying of these, would skip the cleanup
-trap 'exit 1' INT TERM
+hear
 echo armed
 # What is left of others that died with the device: no process has their name among its arguments.
 for old in "${stage%/*}"/.adt-push-*; do
@@ -101,7 +98,7 @@ merge() {
     fi
   done
 }
-read -r word || exit 1
+read -r word || { deaf; exit 1; }
 case $word in move|prepare) ;; *) exit 1;; esac
 state=complete
 [ -d "$stage" ] || mkdir -p "$stage" || exit 1
@@ -115,6 +112,7 @@ else
 fi
 state=moved
 """
+)
 
 
 @dataclass(frozen=True)

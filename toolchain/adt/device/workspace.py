@@ -25,6 +25,7 @@ from adt.device.deadline import SHORT, Deadline
 from adt.device.device import Device
 from adt.device.room import no_room
 from adt.device.shell import STDERR, STDOUT, RemoteCommand
+from adt.device.shell_functions import ENDING
 from adt.errors import AdtError, DeviceError, DeviceFull
 
 log = logging.getLogger("adt.device.workspace")
@@ -35,7 +36,9 @@ CLEANING = "clean"
 LINKER = re.compile(rb"^WARNING: linker: .*\n", re.MULTILINE)
 """What Android's dynamic linker may say at each start of a program, such as that it has no configuration."""
 
-_GUARDIAN = """
+_GUARDIAN = (
+    ENDING
+    + """
 umask 022
 parent=$1 tag=$2
 shift 2
@@ -53,30 +56,10 @@ for d in "$parent"/*-adt*; do
 done
 dir=$parent/$$-$tag
 bye=
-deaf() { trap '' HUP INT TERM; } # a signal in the midst of cleaning up would end that
-# The end of stdin tells us all. Not HUP, which comes at the same time: a second `exit` during the first skips
-# the cleanup. Not PIPE: nobody may read our answer any more, and dying of that skips it, too.
-hear() { trap '' HUP PIPE; trap 'deaf; exit 1' INT TERM; }
 cleanup() {
   deaf
-  [ "$bye" ] || settle
+  [ "$bye" ] || settle "$dir"
   rm -rf "$dir"
-  [ "$bye" ] && return
-  left=60 # on a busy device the daemon may have paused for longer than we looked
-  while sleep 1; [ -e "$dir" ] && [ $left -gt 0 ]; do
-    left=$((left-1))
-    rm -rf "$dir"
-  done
-}
-# Cut off, we are ahead of the daemon: it may still be writing what is under way, and makes any
-# directory that it misses. So wait until nothing changes any more.
-settle() {
-  now=$(ls -lnR "$dir" 2>/dev/null) last=
-  while [ "$now" != "$last" ]; do
-    last=$now
-    sleep 1
-    now=$(ls -lnR "$dir" 2>/dev/null)
-  done
 }
 trap cleanup EXIT
 hear
@@ -87,10 +70,12 @@ if [ "${parent##*/}" != clean ]; then
   done
 fi
 """
+)
 
 _WAIT = """
 echo "$dir"
-read -r line && deaf && bye=1
+read -r line && bye=1
+deaf
 exit 0
 """
 
@@ -99,10 +84,11 @@ _SERVE = """
 exec 3<&0 </dev/null 2>&1
 echo "$dir"
 while read -r line <&3; do
-  [ "$line" = bye ] && deaf && bye=1 && break
+  [ "$line" = bye ] && bye=1 && break
   serve $line
   echo "$tag $?"
 done
+deaf
 exit 0
 """
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import signal
 
+from adt.device.shell_functions import ENDING
+
 PORT_TAKEN = 98
 """Exit code of START when the port is in use on the device."""
 NOT_MADE = 97
@@ -65,7 +67,8 @@ sweep() {
 """
 
 START = (
-    _LIBRARY
+    ENDING
+    + _LIBRARY
     + r"""
 umask 022
 parent=$1 tag=$2 home=$3 port=$4 digest=$5
@@ -78,7 +81,7 @@ grep -qi "^ *[0-9]*: [0-9a-f]*:$(printf %04x "$port") " /proc/net/tcp /proc/net/
 dir=$parent/$$-$tag
 group=$(group_of $$)
 leave() {
-  trap '' HUP INT TERM
+  deaf
   case $group in
     $$|$PPID) end_all $(members "$group" $$ $PPID) ;;
     *) end_all $server $reader ;;
@@ -87,7 +90,7 @@ leave() {
   rm -rf "$dir"
 }
 trap leave EXIT
-trap 'exit 143' HUP INT TERM
+trap 'deaf; exit 143' HUP INT TERM
 mkdir "$dir" && mkdir "$dir/work" && cd "$dir" || exit 97
 echo "$digest" >deployment
 exec 3<&0
@@ -108,9 +111,11 @@ echo "$server $born" >server
   fi
 } >/dev/null 2>&1 &
 reader=$!
+trap '' PIPE  # dying of it skips the trap on EXIT; not before, for what we start would inherit it
 echo "guardian $$ $server $dir"
 wait $server
 code=$?
+deaf
 exit $code
 """
 )

@@ -1,0 +1,74 @@
+"""The shell functions that our scripts for a device share, in this machine's own shell."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from adt.device.shell_functions import ENDING
+
+LIVES_ON_STDIN = (
+    ENDING
+    + """
+cleanup() { kill -TERM $$; kill -INT $$; echo cleaned >"$1"; }
+trap 'cleanup "$1"' EXIT
+hear
+echo ready
+read -r line
+deaf
+exit 0
+"""
+)
+"""Two more signals come in the midst of its cleaning up."""
+
+
+def shell(script: str, *arguments: str, path: str = os.defpath) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["/bin/sh", "-c", script, "sh", *arguments],
+        env={"PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("sig", [None, signal.SIGTERM, signal.SIGINT], ids=["end of stdin", "TERM", "INT"])
+@pytest.mark.parametrize("before", [None, signal.SIGHUP, signal.SIGPIPE], ids=["", "HUP", "PIPE"])
+def test_whatever_ends_a_script_it_cleans_up(
+    tmp_path: Path, sig: signal.Signals | None, before: signal.Signals | None
+) -> None:
+    done = tmp_path / "done"
+    argv = ["sh", "-c", LIVES_ON_STDIN, "sh", str(done)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None and running.stdin is not None
+        assert running.stdout.readline() == b"ready\n"
+        if before is not None:
+            running.send_signal(before)
+        if sig is None:
+            running.stdin.close()
+        else:
+            running.send_signal(sig)
+        assert running.wait(30) == (0 if sig is None else 1)
+    assert done.read_text() == "cleaned\n"
+
+
+def test_settle_waits_until_nothing_changes_even_when_nothing_is_there_yet(tmp_path: Path) -> None:
+    late = tmp_path / "late"
+    sleep = tmp_path / "sleep"  # in place of time that passes: the first two times something is written
+    sleep.write_text(
+        "#!/bin/sh\n"
+        f'cd "{tmp_path}"; echo "$*" >>slept\n'
+        "case $(wc -l <slept) in 1) mkdir late;; 2) echo x >late/file;; esac\n"
+    )
+    sleep.chmod(0o755)
+    done = shell(
+        f'{ENDING}\nsettle "$@"\n', str(late), str(tmp_path / "never"), path=f"{tmp_path}:{os.defpath}"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "slept").read_text().split() == ["1"] * 3
+    assert (late / "file").exists()
