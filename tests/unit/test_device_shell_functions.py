@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adt.device.shell_functions import ENDING
+from adt.device.shell_functions import ENDING, HASHER
 
 LIVES_ON_STDIN = (
     ENDING
@@ -72,3 +72,20 @@ def test_settle_waits_until_nothing_changes_even_when_nothing_is_there_yet(tmp_p
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "slept").read_text().split() == ["1"] * 3
     assert (late / "file").exists()
+
+
+def test_pick_takes_the_first_that_computes_sha256(tmp_path: Path) -> None:
+    asking = f'{HASHER}\npick || exit 4\necho "$hasher"\npick && printf abc | $hasher'
+    broken, works = tmp_path / "busybox", tmp_path / "toybox"
+    (tmp_path / "sha256sum").write_text("#!/bin/sh\necho 'not supported' >&2\nexit 1\n")
+    broken.write_text("#!/bin/sh\necho 0123456789abcdef\n")
+    for program in (broken, tmp_path / "sha256sum"):
+        program.chmod(0o755)
+    assert shell(asking, path=str(tmp_path)).returncode == 4
+    works.write_text('#!/bin/sh\n[ "$1" = sha256sum ] && exec /usr/bin/sha256sum\n')
+    works.chmod(0o755)
+    done = shell(asking, path=str(tmp_path))
+    assert done.stdout.splitlines() == [
+        "toybox sha256sum",
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  -",
+    ]

@@ -36,6 +36,7 @@ from adt.device.fit import check_fit
 from adt.device.payload import Payload, PayloadFile, payload_of
 from adt.device.payload import user_directory as user_directory
 from adt.device.room import no_room, parse_free, size_text
+from adt.device.shell_functions import HASHER
 from adt.device.sync import PushItem
 from adt.device.workspace import Agent, Answer, serving
 from adt.errors import DeviceError, DeviceFull, PackageError
@@ -55,18 +56,12 @@ NO_TAR = 5
 NO_HASHER = 4
 """What ``hash`` and ``ready`` return when nothing on the device computes sha256."""
 
-# busybox first: where both are, toybox is mostly one without a cryptographic library, many times slower
-_ATTEND = """
-hasher= boot=
+_ATTEND = (
+    HASHER
+    + """
+boot=
 { read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
 facts='%n %s %i %z'
-pick() {
-  [ "$hasher" ] && return
-  for h in 'busybox sha256sum' sha256sum 'toybox sha256sum'; do
-    case $($h </dev/null 2>/dev/null) in e3b0c44298fc1c14*) hasher=$h; return 0;; esac
-  done
-  return 1
-}
 seal() {
   [ "$boot" ] || { cat >/dev/null; return 0; }
   for f in "$base"/sealed-*; do
@@ -154,6 +149,7 @@ put_in_place() {
 }
 serve() { task=$1; shift; "do_$task" "$@"; }
 """
+)
 
 
 @dataclass(frozen=True)

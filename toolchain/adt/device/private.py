@@ -14,6 +14,7 @@ from adt.device.deploy import Deployment
 from adt.device.device import Device
 from adt.device.payload import Payload
 from adt.device.shell import Completed
+from adt.device.shell_functions import HASHER
 from adt.device.workspace import workspace
 from adt.errors import ConfigError, DeviceError, DeviceFull
 
@@ -24,16 +25,14 @@ DAMAGED = 3
 """Exit code of the script when a copy has other contents than it should; its name is on stdout."""
 
 # In the app's directory, as the app. stdin: "sha256 name" lines.
-_COPY = """
+_COPY = (
+    HASHER
+    + """
 umask 077
 from=$1 digest=$2
 shift 2
 home=$PWD/files/adt into=$PWD/files/adt/$digest
-hasher=
-for h in 'busybox sha256sum' sha256sum 'toybox sha256sum'; do
-  case $($h </dev/null 2>/dev/null) in e3b0c44298fc1c14*) hasher=$h; break;; esac
-done
-[ "$hasher" ] || { echo "no sha256sum" >&2; exit 1; }
+pick || { echo "no sha256sum" >&2; exit 1; }
 wrong() { # prints the first name whose contents in $1 are not right, and succeeds
   at=$1
   shift
@@ -62,6 +61,7 @@ if wrong "$into" "$@" >/dev/null; then
 fi
 echo "at $into"
 """
+)
 
 
 @dataclass(frozen=True)
