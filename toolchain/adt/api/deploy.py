@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from adt.api.chosen import chosen_device
 from adt.config.load import load_settings
+from adt.config.settings import Settings
 from adt.device import collect, fleet, private, selection
 from adt.device import deploy as deploying
 from adt.device.collect import CleanReport
@@ -125,8 +127,7 @@ def deploy(
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
     what = _wanted(packages, bundle, rpc, key, run_as, dry_run, full_hash)
-    device = selection.select(load_settings({"device.serial": serial}).settings.device.serial or None)
-    return _deploy_on(device, what, say)
+    return _deploy_on(chosen_device(serial), what, say)
 
 
 def deploy_many(
@@ -227,14 +228,29 @@ def bundle_fitting(device: Device, explicit: Path | None, program: str) -> Targe
 
 
 def bundle_for(package: ModelPackage, explicit: Path | None) -> TargetBundle:
-    """The bundle to run *package* with: *explicit*, or the one built here for its platform."""
+    """The bundle to run *package* with: *explicit*, or the one built here for its platform.
+
+    Raises:
+        MismatchError: none was built.
+        PackageError: *explicit* is no bundle.
+    """
     if explicit:
         return load_bundle(explicit)
     platform = package.manifest.target.platform
     present = load_settings().settings
     if platform_named(present.build.platform).name != platform:  # a variant of the same platform stays
         present = load_settings({"build.platform": platform}).settings
-    found = find_bundle(plan_build(present))
+    return built_bundle(platform, present)
+
+
+def built_bundle(platform: str, settings: Settings) -> TargetBundle:
+    """The bundle for *platform* that was built here with *settings*.
+
+    Raises:
+        MismatchError: there is none.
+        ConfigError, ToolNotFound, NdkError, SourceError, SdkError: what such a build would need is missing.
+    """
+    found = find_bundle(plan_build(settings))
     if found is None:
         raise MismatchError(
             f"no bundle for {platform} was built here with the present settings",
@@ -253,6 +269,19 @@ def deploy_to(
     full_hash: bool = False,
     progress: DeployProgress | None = None,
 ) -> DeployResult:
+    """Send what is missing of *package* and *bundle* to *device*.
+
+    Args:
+        package: None for the bundle alone.
+        run_as: a debuggable app, into whose own directory the deployment is copied; empty: none.
+        dry_run, full_hash: see :func:`deploy`.
+        progress: see :data:`adt.device.deploy.DeployProgress`.
+
+    Raises:
+        MismatchError, PackageError: package, bundle and device do not fit each other, or are damaged.
+        ConfigError: *run_as* is no debuggable app of the device.
+        DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
+    """
     report = deploying.deploy(
         device, bundle, package, dry_run=dry_run, full_hash=full_hash, progress=progress
     )
@@ -272,8 +301,7 @@ def clean(*, serial: str | None = None, keep: int = KEEP, dry_run: bool = False)
     Raises:
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :mod:`adt.errors`.
     """
-    device = selection.select(load_settings({"device.serial": serial}).settings.device.serial or None)
-    return collect.clean(device, keep=_not_negative(keep), dry_run=dry_run)
+    return collect.clean(chosen_device(serial), keep=_not_negative(keep), dry_run=dry_run)
 
 
 def clean_many(
@@ -324,7 +352,7 @@ def run(
         {"device.serial": serial, "verify.seed": seed, "device.timeout": timeout}
     ).settings
     opened = load_package(package)
-    device = selection.select(resolved.device.serial or None)
+    device = selection.select(resolved.device.serial)
     deployed = deploy_to(device, opened, bundle_for(opened, bundle))
     return run_on_device(
         device,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adt.config.load import load_settings
-from adt.device import network, selection
+from adt.api.chosen import chosen_device
+from adt.device import network
 from adt.device.device import Device as Device
 from adt.device.logcat import Logcat
 from adt.device.network import Connection
@@ -70,6 +70,4 @@ def logcat(
         ConfigError: a filter or *since* cannot be read.
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :mod:`adt.errors`.
     """
-    settings = load_settings({"device.serial": serial}).settings
-    device = selection.select(settings.device.serial or None)
-    return device.logcat(filters, since=since, pid=pid, dump=dump)
+    return chosen_device(serial).logcat(filters, since=since, pid=pid, dump=dump)

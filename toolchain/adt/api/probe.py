@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from adt.config.load import load_settings
-from adt.device import selection
+from adt.api.chosen import chosen_device
 from adt.device.device import Device
 from adt.device.probe import opencl, probing
 from adt.device.probe.facts import Probe
@@ -23,8 +22,7 @@ def probe(*, serial: str | None = None, fresh: bool = False) -> Probe:
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :mod:`adt.errors`. A part that
             cannot be read does not raise: it is None, and ``probe.missing`` says why.
     """
-    settings = load_settings({"device.serial": serial}).settings
-    return probe_device(selection.select(settings.device.serial or None), fresh=fresh)
+    return probe_device(chosen_device(serial), fresh=fresh)
 
 
 def probe_device(device: Device, *, fresh: bool = False) -> Probe:

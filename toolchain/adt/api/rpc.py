@@ -10,22 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adt.api.deploy import SERVER, bundle_fitting
+from adt.api.chosen import chosen_device
+from adt.api.deploy import SERVER, built_bundle, bundle_fitting
 from adt.config.load import load_settings
 from adt.config.settings import RpcSettings
 from adt.device import deploy as deploying
-from adt.device import selection
 from adt.device.deploy import Deployment
 from adt.device.device import Device
-from adt.errors import MismatchError, RpcError
+from adt.errors import RpcError
 from adt.rpc import board, server, session
 from adt.rpc import tracker as tracking
 from adt.rpc.board import ServePlan
 from adt.rpc.server import RpcServer, ServerStatus
 from adt.rpc.tracker import TrackerInfo
-from adt.target.build import find_bundle
 from adt.target.bundle import TargetBundle, load_bundle
-from adt.target.plan import plan_build
 
 log = logging.getLogger("adt.rpc")
 
@@ -117,19 +115,19 @@ def rpc_start(
         MismatchError: no bundle fits the device.
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
-    settings = load_settings({"device.serial": serial}).settings
-    device = selection.select(settings.device.serial or None)
+    settings = load_settings().settings.rpc
+    device = chosen_device(serial)
     report = deploying.deploy(device, bundle_fitting(device, bundle, SERVER), None)
     log.debug("deployed %s", report.deployment.directory)
     return server.start(
         device,
         report.deployment,
-        key=key or settings.rpc.key,
+        key=key or settings.key,
         tracker_address=tracker_address,
         use_tracker=use_tracker,
-        ports=_span(port, port_end, _server_ports(settings.rpc)),
+        ports=_span(port, port_end, _server_ports(settings)),
         insist=port is not None or port_end is not None,
-        tracker_ports=_tracker_ports(settings.rpc),
+        tracker_ports=_tracker_ports(settings),
     )
 
 
@@ -248,13 +246,7 @@ def rpc_serve_here(
 def _local_bundle(platform: str, explicit: Path | None) -> TargetBundle:
     if explicit is not None:
         return load_bundle(explicit)
-    found = find_bundle(plan_build(load_settings({"build.platform": platform}).settings))
-    if found is None:
-        raise MismatchError(
-            f"no bundle for {platform} was built here with the present settings",
-            remedy=f"adt build-target --for {platform}, or pass --bundle DIR",
-        )
-    return found
+    return built_bundle(platform, load_settings({"build.platform": platform}).settings)
 
 
 @contextmanager

@@ -116,7 +116,7 @@ def up(
     fixed = fixed_inputs(
         read_onnx(model), parse_shapes(given.compile.shapes)
     )  # fails here, not after a build
-    device = _device_for_up(given.device.serial or None)
+    device = _device_for_up(given.device.serial)
     found = device.platform if device else VIRTUAL_PLATFORM
     resolved = load_settings(flags | {"build.platform": platform or found}).settings
     if platform_named(resolved.build.platform).name != found:
@@ -197,9 +197,9 @@ def _up_plan(
     )
 
 
-def _device_for_up(serial: str | None) -> Device | None:
-    """The device that was asked for or is connected; None when there is none at all."""
-    if serial is None and not os.environ.get("ANDROID_SERIAL") and not selection.listing():
+def _device_for_up(serial: str) -> Device | None:
+    """The device that was asked for (empty: none was) or is connected; None when there is none at all."""
+    if not serial and not os.environ.get("ANDROID_SERIAL") and not selection.listing():
         return None
     return selection.select(serial)
 

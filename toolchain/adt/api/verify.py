@@ -65,7 +65,7 @@ def verify(
         }
     ).settings
     opened = load_package(package)
-    device = selection.select(resolved.device.serial or None)
+    device = selection.select(resolved.device.serial)
     deployed = deploy_to(device, opened, bundle_for(opened, bundle))
     return verify_deployed(device, deployed, resolved, store.source_model(opened, model), inputs)
 
@@ -77,6 +77,17 @@ def verify_deployed(
     model: Path,
     inputs: Mapping[str, Array] | None,
 ) -> VerifyResult:
+    """Run a deployed package and its source model on the same inputs, and compare.
+
+    Args:
+        deployed: with a package; its program runs once.
+        resolved: seed, tolerances and time limit are taken from it.
+        model: the source model, for onnxruntime.
+        inputs: name to array; made up from the seed when None.
+
+    Raises:
+        RunError, InputError, ModelError, …: see :mod:`adt.errors`. A difference over the tolerance does not.
+    """
     from adt.bench.random_inputs import random_inputs
     from adt.bench.reference import run_reference
 
