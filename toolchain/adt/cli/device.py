@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adt.cli.app import Json, Serial, Verbose, app, emit_json
+from adt.host.columns import aligned
 
 if TYPE_CHECKING:
     from adt.device.overview import DeviceOverview
@@ -37,14 +38,12 @@ def devices(as_json: Json = False, verbose: Verbose = False) -> None:
 
 def table(found: Sequence[DeviceOverview]) -> list[str]:
     """The devices, one aligned line each; ``-`` for what is not known."""
-    head = ("SERIAL", "STATE", "VIA", "MODEL", "SOC", "GPU", "API", "ABIS")
-    rows: list[tuple[str, ...]] = [head]
+    rows: list[tuple[str, ...]] = [("SERIAL", "STATE", "VIA", "MODEL", "SOC", "GPU", "API", "ABIS")]
     for device in found:
         level = "" if device.api_level is None else str(device.api_level)
         texts = (device.serial, device.state, device.transport, device.model, device.soc, device.gpu)
         rows.append((*(text or "-" for text in texts), level or "-", ",".join(device.abis) or "-"))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return aligned(rows)
 
 
 @app.command(epilog="Example: adt connect 192.168.1.20:5555")

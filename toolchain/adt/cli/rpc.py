@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adt.cli.app import Commands, Json, Serial, Verbose, app, emit_json
+from adt.host.columns import aligned
 
 if TYPE_CHECKING:
     from adt.rpc.server import ServerStatus
@@ -165,7 +165,7 @@ def rpc_status(
         return
     typer.echo("")
     head = ("serial", "key", "state", "server", "pid", "uptime", "restarts")
-    _table([head, *map(_server_row, found.servers)])
+    typer.echo("\n".join(aligned([head, *map(_server_row, found.servers)])))
     for server in found.servers:
         if server.last_error:
             typer.echo(f"{server.serial}: {server.last_error} (log {server.log})")
@@ -241,12 +241,8 @@ def _show_tracker(info: TrackerInfo) -> None:
 
 
 def _show_queues(queues: tuple[Queue, ...]) -> None:
-    _table(
-        [
-            ("key", "total", "free", "pending"),
-            *((queue.key, str(queue.total), str(queue.free), str(queue.pending)) for queue in queues),
-        ]
-    )
+    rows = [(queue.key, str(queue.total), str(queue.free), str(queue.pending)) for queue in queues]
+    typer.echo("\n".join(aligned([("key", "total", "free", "pending"), *rows])))
 
 
 def _server_row(server: ServerStatus) -> tuple[str, ...]:
@@ -259,12 +255,6 @@ def _server_row(server: ServerStatus) -> tuple[str, ...]:
         duration(server.uptime) if server.uptime else "-",
         str(server.restarts),
     )
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def duration(seconds: float) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from adt.device import adb, states
 from adt.errors import AmbiguousDevice, DeviceError, NoDevice
+from adt.host.columns import aligned
 
 if TYPE_CHECKING:
     from adt.device.device import Device
@@ -95,10 +96,8 @@ def listing() -> tuple[DeviceInfo, ...]:
 
 def table(devices: Sequence[DeviceInfo]) -> str:
     """The devices, one aligned line each, for an error's details."""
-    rows = [("SERIAL", "STATE", "MODEL", "TRANSPORT")]
-    rows += [(d.serial, d.state, d.model or "-", d.transport) for d in devices]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+    rows = [(d.serial, d.state, d.model or "-", d.transport) for d in devices]
+    return "\n".join(aligned([("SERIAL", "STATE", "MODEL", "TRANSPORT"), *rows]))
 
 
 def choose(devices: Sequence[DeviceInfo], wanted: str, *, origin: str) -> DeviceInfo:

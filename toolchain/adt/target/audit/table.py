@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from adt.host.columns import aligned
 from adt.target.audit.checks import may_have_large_pages
 from adt.target.audit.pages import LARGE_PAGES
 from adt.target.audit.report import OK, REFUSED, ElfReport, FileAudit
@@ -14,14 +15,11 @@ HEAD = ("", "file", "machine", "API", "NDK", "p_align", "16 KB", "stripped", "ve
 
 def table(report: ElfReport) -> str:
     """The audit for people: a row for each file, then reasons, then what else to send."""
-    rows = [HEAD, *(_row(file) for file in report.files)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    lines: list[str] = []
-    for row, file in zip(rows, (None, *report.files), strict=True):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append("  ".join(cells).rstrip())
-        if file is not None:
-            lines.extend(f"     {line}" for line in _reasons(file))
+    head, *rows = aligned([HEAD, *map(_row, report.files)])
+    lines = [head]
+    for row, file in zip(rows, report.files, strict=True):
+        lines.append(row)
+        lines.extend(f"     {line}" for line in _reasons(file))
     lines.extend(_deploy(report))
     if report.system_symbols:
         lines.append(f"symbols of the system's libraries: {report.system_symbols}")
