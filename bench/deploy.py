@@ -13,26 +13,22 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import random
-import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from own_place import own_device, own_place
+
 from adt.device import adb, selection
 from adt.device.deploy import apply, attending, inspect, plan
 from adt.device.device import Device
 from adt.device.payload import Payload, PayloadFile, user_directory
-from adt.device.virtual import emulator
-
-NAME = "bench-deploy"
 
 
 def payload_of(directory: Path, name: str) -> Payload:
@@ -142,18 +138,9 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=5_000_000, help="bytes of each file")
     parser.add_argument("--bandwidth", default="", help="bytes a second that the link carries, e.g. 40m")
     arguments = parser.parse_args()
-    with socket.create_server(("127.0.0.1", 0)) as plug:
-        os.environ["ANDROID_ADB_SERVER_PORT"] = str(plug.getsockname()[1])
     faults = [f"bandwidth={arguments.bandwidth}"] if arguments.bandwidth else []
-    with tempfile.TemporaryDirectory() as scratch:
-        os.environ["XDG_STATE_HOME"] = f"{scratch}/state"
-        info = emulator.start(NAME, fault=faults)
-        try:
-            selection.connect(info.serial)
-            measure(selection.select(info.serial), Path(scratch), arguments)
-        finally:
-            emulator.stop(NAME)
-            subprocess.run([adb.find_adb().path, "kill-server"], check=False, capture_output=True)
+    with own_place() as scratch, own_device("bench-deploy", faults=faults) as device:
+        measure(device, scratch, arguments)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,7 @@ import argparse
 import contextlib
 import json
 import os
-import socket
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -26,26 +23,12 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+from own_place import end_server, own_place
 
 import adt
-from adt.device import adb
 from adt.errors import AdtError
 
 KEY = "rack"
-
-
-@contextlib.contextmanager
-def own_place() -> Iterator[Path]:
-    """A state directory and an adb server that nobody else uses."""
-    with tempfile.TemporaryDirectory() as home:
-        with socket.create_server(("127.0.0.1", 0)) as plug:
-            port = plug.getsockname()[1]
-        os.environ |= {"XDG_STATE_HOME": home, "ANDROID_ADB_SERVER_PORT": str(port), "ADB_MDNS": "0"}
-        os.environ.pop("ANDROID_SERIAL", None)
-        try:
-            yield Path(home)
-        finally:
-            subprocess.run([adb.find_adb().path, "kill-server"], check=False, capture_output=True)
 
 
 @contextlib.contextmanager
@@ -57,12 +40,12 @@ def phase(name: str, times: dict[str, float]) -> Iterator[None]:
     times[name] = time.perf_counter() - began
 
 
-def processes(home: Path) -> dict[int, int]:
-    """Each process whose state is in *home*, or that such a one started, and its share of memory in bytes."""
+def processes(state: Path) -> dict[int, int]:
+    """Each process whose state is in *state*, or that such a one started, and its share of memory (bytes)."""
     found: dict[int, int] = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and process.environ().get("XDG_STATE_HOME") == str(home):
+            if process.pid != os.getpid() and process.environ().get("XDG_STATE_HOME") == str(state):
                 for one in (process, *process.children(recursive=True)):
                     with contextlib.suppress(psutil.Error):
                         found[one.pid] = one.memory_full_info().pss
@@ -105,7 +88,7 @@ def main() -> int:
             with phase("hold all sessions at once", times), ThreadPoolExecutor(count) as pool:
                 together = threading.Barrier(count)
                 served = sum(pool.map(lambda _: serve(together), range(count)))
-            memory = sum(processes(home).values())
+            memory = sum(processes(home / "state").values())
         finally:
             with phase("take everything away", times):
                 adt.rpc_stop(everything=True)
@@ -113,8 +96,8 @@ def main() -> int:
                 for name in names:
                     with contextlib.suppress(AdtError):
                         adt.emulator_stop(name)
-        subprocess.run([adb.find_adb().path, "kill-server"], check=False, capture_output=True)
-        left = len(processes(home))
+        end_server()
+        left = len(processes(home / "state"))
     report = {
         "devices": count,
         "deployed": count - len(outcomes.failed),

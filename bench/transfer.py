@@ -15,7 +15,6 @@ import argparse
 import contextlib
 import os
 import random
-import socket
 import statistics
 import subprocess
 import sys
@@ -24,10 +23,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from own_place import own_device, own_place
+
 from adt.device import selection
 from adt.device.adb import server_port
 from adt.device.device import Device
-from adt.device.virtual import emulator
 
 THERE = "/data/local/tmp/adt-bench"
 
@@ -40,24 +40,14 @@ def bundled_adb() -> str:
 
 
 @contextlib.contextmanager
-def device(serial: str | None, here: Path) -> Iterator[Device]:
+def device(serial: str | None) -> Iterator[Device]:
     """The device *serial*, or a virtual one that is gone afterwards."""
     if serial:
         yield selection.select(serial)
         return
-    with socket.create_server(("127.0.0.1", 0)) as plug:
-        port = plug.getsockname()[1]
-    for name in ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_SERIAL"):
-        os.environ.pop(name, None)
-    own = {"ANDROID_ADB_SERVER_PORT": str(port), "HOME": str(here), "XDG_STATE_HOME": str(here / "state")}
-    os.environ.update(own | {"ADBUTILS_ADB_PATH": bundled_adb(), "ADB_MDNS": "0"})
-    info = emulator.start("bench-transfer")
-    try:
-        selection.connect(info.serial)
-        yield selection.select(info.serial)
-    finally:
-        emulator.stop("bench-transfer")
-        subprocess.run([bundled_adb(), "kill-server"], check=False, capture_output=True)
+    os.environ["ADBUTILS_ADB_PATH"] = bundled_adb()
+    with own_place(), own_device("bench-transfer") as found:
+        yield found
 
 
 def inputs(here: Path, size: int, files: int) -> tuple[Path, Path]:
@@ -127,7 +117,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="adt-bench-") as scratch:
         here = Path(scratch)
         large, small = inputs(here, arguments.size, arguments.files)
-        with device(arguments.serial, here) as found:
+        with device(arguments.serial) as found:
             sys.stdout.write(f"{found.facts.label}\n")
             found.shell(["mkdir", "-p", THERE])
             try:

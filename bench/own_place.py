@@ -1,0 +1,57 @@
+"""A place of its own for a benchmark: state, adb's keys and an adb server that nobody else uses."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from adt.device import adb, selection
+from adt.device.device import Device
+from adt.device.virtual import emulator
+from adt.host.cache import cache_dir
+
+
+@contextlib.contextmanager
+def own_place() -> Iterator[Path]:
+    """A scratch directory that is HOME for this process and holds its state; what was built is the user's.
+
+    The adb server is ended afterwards. The environment stays changed: a benchmark ends then.
+    """
+    cache = cache_dir()
+    for name in ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_SERIAL"):
+        os.environ.pop(name, None)
+    with tempfile.TemporaryDirectory(prefix="adt-bench-") as scratch:
+        with socket.create_server(("127.0.0.1", 0)) as plug:
+            port = plug.getsockname()[1]
+        os.environ |= {
+            "ADT_CACHE_DIR": str(cache),
+            "HOME": scratch,
+            "XDG_STATE_HOME": f"{scratch}/state",
+            "ANDROID_ADB_SERVER_PORT": str(port),
+            "ADB_MDNS": "0",
+        }
+        try:
+            yield Path(scratch)
+        finally:
+            end_server()
+
+
+def end_server() -> None:
+    """End the adb server, if it runs."""
+    subprocess.run([adb.find_adb().path, "kill-server"], check=False, capture_output=True)
+
+
+@contextlib.contextmanager
+def own_device(name: str, *, faults: Sequence[str] = ()) -> Iterator[Device]:
+    """A virtual device that is gone afterwards, connected; in a place of its own."""
+    info = emulator.start(name, fault=faults)
+    try:
+        selection.connect(info.serial)
+        yield selection.select(info.serial)
+    finally:
+        emulator.stop(name)
