@@ -26,15 +26,16 @@ from programs import adt as run_adt
 
 import adt
 from adt.checkup import sockets
-from adt.device import adb, selection
+from adt.device import adb, forwards, selection
 from adt.device.deploy import user_directory
 from adt.device.device import Device
+from adt.device.forwards import Forward
 from adt.device.virtual import emulator
 from adt.errors import AdtError, NoDevice, RpcError, TrackerError
 from adt.host import identity
 from adt.host.process import run
 from adt.model.link import linker_for
-from adt.rpc import cleaning, links, server, session, state, wire
+from adt.rpc import cleaning, server, session, state, wire
 from adt.rpc.server import ServerStatus
 from adt.target.bundle import TargetBundle
 from adt.target.platforms import platform_named
@@ -131,8 +132,8 @@ def site(racked: Site) -> Iterator[Site]:
     assert ours() == []
     for device in (racked.one, racked.two):
         assert there(device) == []
-        assert links.forwards(device.serial) == {}
-        assert links.reverses(device.serial) == {}
+        assert forwards.listed(device.serial) == {}
+        assert forwards.listed(device.serial, reverse=True) == {}
     left = [path.name for path in state.rpc_directory().rglob("*") if path.is_file()]
     assert [name for name in left if not name.endswith(".lock")] == []
 
@@ -294,7 +295,7 @@ def test_stop_removes_what_a_killed_watchdog_left(site: Site) -> None:
     os.kill(started.pid, signal.SIGKILL)
     wait_for(lambda: identity.start_time(started.pid) is None, "the watchdog is gone")
     assert status_of(site.one).state == "lost"
-    assert started.port in links.forwards(site.one.serial)
+    assert started.port in forwards.listed(site.one.serial)
     assert adt.rpc_stop(serial=site.one.serial) == (site.one.serial,)
     assert adt.rpc_stop(serial=site.one.serial) == ()
     # the fixture looks for what is left
@@ -308,7 +309,7 @@ def test_stop_works_through_the_adb_server_of_the_start(site: Site, monkeypatch:
             patch.setenv("ANDROID_ADB_SERVER_PORT", str(plug.getsockname()[1]))
         adt.rpc_stop(serial=site.one.serial)
         assert not adb.server_listens()
-    assert links.forwards(site.one.serial) == {}
+    assert forwards.listed(site.one.serial) == {}
 
 
 def test_a_device_that_goes_is_waited_for(site: Site, rack: Rack, library: Path) -> None:  # noqa: F811
@@ -327,12 +328,14 @@ def test_a_device_that_goes_is_waited_for(site: Site, rack: Rack, library: Path)
 
 def test_ports_that_somebody_removed_come_back(site: Site, library: Path) -> None:
     started = site.start(site.one)
-    (reverse,) = links.reverses(site.one.serial)
+    (reverse,) = forwards.listed(site.one.serial, reverse=True)
     adb_program = adb.find_adb().path
     for verb in ("forward", "reverse"):
         run([adb_program, "-s", site.one.serial, verb, "--remove-all"])
-    wait_for(lambda: started.port in links.forwards(site.one.serial), "the forward is there again", 30)
-    wait_for(lambda: reverse in links.reverses(site.one.serial), "the reverse is there again", 30)
+    wait_for(lambda: started.port in forwards.listed(site.one.serial), "the forward is there again", 30)
+    wait_for(
+        lambda: reverse in forwards.listed(site.one.serial, reverse=True), "the reverse is there again", 30
+    )
     with adt.rpc_session(key="phone") as remote:
         add_one(remote, library)
     assert status_of(site.one).restarts == 0
@@ -342,7 +345,7 @@ def test_a_registered_device_without_its_forward_is_unreachable(site: Site) -> N
     started = site.start(site.one)
     os.kill(started.pid, signal.SIGSTOP)  # so that it cannot mend
     try:
-        links.remove_forward(site.one.serial, started.port)
+        forwards.end(site.one.serial, Forward(started.port, started.port))
         with pytest.raises(RpcError, match="cannot be reached there") as caught:
             adt.rpc_session(key="phone").__enter__()
         assert f"adt rpc start --serial {site.one.serial}" in caught.value.remedy
@@ -368,7 +371,7 @@ def test_a_port_taken_on_the_device_is_passed_over(site: Site) -> None:
         wanted = f":{first:04X}"
         wait_for(lambda: wanted in site.one.shell(["cat", "/proc/net/tcp"]).out, "it listens")
         assert site.start(site.one).port == first + 1
-        assert list(links.forwards(site.one.serial)) == [first + 1]
+        assert list(forwards.listed(site.one.serial)) == [first + 1]
 
 
 def test_taken_tracker_ports(site: Site) -> None:
@@ -454,7 +457,7 @@ def test_a_start_that_is_ended_early_leaves_nothing(site: Site, number: int, mom
         return  # it was done before; the fixture stops it
     wait_for(lambda: [row for row in ours() if "watchdog" in row] == [], "the watchdog is gone", 30)
     wait_for(lambda: there(site.one) == [], "nothing is on the device", 30)
-    assert links.forwards(site.one.serial) == {} and links.reverses(site.one.serial) == {}
+    assert forwards.listed(site.one.serial) == {} and forwards.listed(site.one.serial, reverse=True) == {}
     assert adt.rpc_status().servers == ()
 
 
@@ -497,7 +500,7 @@ def test_nothing_listens_on_any_address_but_the_loopback(site: Site) -> None:
     ]
     mine = [one for one in everything if f"socket:[{one.inode}]" in inodes]
     assert len(mine) == 1, "the tracker's own"
-    carried = {port for device in (site.one, site.two) for port in links.forwards(device.serial)}
+    carried = {port for device in (site.one, site.two) for port in forwards.listed(device.serial)}
     assert len(carried) == 2
     mine += [one for one in everything if one.port in carried]
     assert len(mine) == 3 and all(one.loopback for one in mine)
@@ -660,11 +663,11 @@ def test_a_device_that_hangs(
     faulty("stall-after=0")
     assert adt.rpc_stop(serial=site.one.serial) == (site.one.serial,)
     assert ours() == [row for row in ours() if "tracker" in row]
-    assert links.forwards(site.one.serial) == {}
+    assert forwards.listed(site.one.serial) == {}
     emulator.set_faults("one", [])
     wait_for(lambda: there(site.one) == [], "the guardian has noticed", 30)
-    for port in links.reverses(site.one.serial):  # nobody could remove it while it hung
-        links.remove_reverse(site.one.serial, port)
+    for port in forwards.listed(site.one.serial, reverse=True):  # nobody could remove it while it hung
+        forwards.end(site.one.serial, Forward(0, port, reverse=True))
 
 
 def test_a_device_without_shell_v2(site: Site, faulty: Callable[[str], None], library: Path) -> None:

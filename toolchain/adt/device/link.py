@@ -11,13 +11,12 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from adt.device import adb, selection, states
+from adt.device import forwards, selection, states
 from adt.device.adb import ConnectionLost
-from adt.device.deadline import SHORT, Deadline
+from adt.device.forwards import Forward as Forward
 from adt.errors import AdtError, DeviceNotReady, NoDevice
 
 if TYPE_CHECKING:
@@ -33,22 +32,6 @@ RETURN_SECONDS = 30.0
 """How long we wait for a device to come back."""
 CONNECT_SECONDS = 5.0
 """Budget for one attempt to connect a device on the network again."""
-
-
-@dataclass(frozen=True)
-class Forward:
-    """One TCP port that adb carries from one side to the other, both on 127.0.0.1."""
-
-    local: int
-    """Port on this machine."""
-    remote: int
-    """Port on the device."""
-    reverse: bool = False
-    """Connections are made on the device, not here."""
-
-    def __str__(self) -> str:
-        arrow = "<-" if self.reverse else "->"
-        return f"127.0.0.1:{self.local} {arrow} device's {self.remote}"
 
 
 class Links:
@@ -70,7 +53,10 @@ class Links:
         return self._add(Forward(0, remote))
 
     def reverse(self, local: int, remote: int = 0) -> Forward:
-        """Let the device's port *remote* (0: the device chooses) lead to port *local* of this machine.
+        """Let the device's port *remote* lead to port *local* of this machine.
+
+        Args:
+            remote: 0 lets the device choose; one that is too old for that takes the number of *local*.
 
         Raises:
             DeviceError: the device's port is taken (it is never taken over).
@@ -82,12 +68,7 @@ class Links:
         with self._lock:
             if link in self._links:
                 self._links.remove(link)
-        listening = link.remote if link.reverse else link.local
-        try:
-            with self._service(link, f"killforward:tcp:{listening}") as wire:
-                wire.status()
-        except AdtError as why:
-            log.debug("%s was already gone: %s", link, why)
+        forwards.end(self.serial, link)
 
     def close(self) -> None:
         """End all of them."""
@@ -106,53 +87,18 @@ class Links:
         """
         wait_ready(self.serial, timeout=timeout)
         wanted = self.in_force
-        there = self._there(reverse=False) | self._there(reverse=True) if wanted else set()
-        missing = tuple(link for link in wanted if link not in there)
+        there = {back: forwards.listed(self.serial, reverse=back) for back in (False, True)} if wanted else {}
+        missing = tuple(link for link in wanted if there[link.reverse].get(link.listening) != link.leads)
         for link in missing:
-            self._make(link)
+            forwards.make(self.serial, link)
             log.info("made again: %s (%s)", link, self.serial)
         return missing
 
     def _add(self, wanted: Forward) -> Forward:
-        made = self._make(wanted)
+        made = forwards.make(self.serial, wanted)
         with self._lock:
             self._links.append(made)
         return made
-
-    def _make(self, link: Forward) -> Forward:
-        """Make *link*; a port that is 0 in it is filled in."""
-        ends = (link.remote, link.local) if link.reverse else (link.local, link.remote)
-        with self._service(link, "forward:norebind:tcp:{};tcp:{}".format(*ends)) as wire:
-            wire.status()  # the OKAY before took the request, this one is its result
-            if ends[0] != 0:
-                return link
-            chosen = int(wire.read_text())
-        return replace(link, remote=chosen) if link.reverse else replace(link, local=chosen)
-
-    def _there(self, *, reverse: bool) -> set[Forward]:
-        """What adb has now, of this device."""
-        with self._service(Forward(0, 0, reverse), "list-forward") as wire:
-            rows = [line.split() for line in wire.read_text().splitlines()]
-        found = set()
-        for owner, here, leads in (row for row in rows if len(row) == 3):
-            if here.startswith("tcp:") and leads.startswith("tcp:") and (reverse or owner == self.serial):
-                ends = int(here[4:]), int(leads[4:])
-                found.add(Forward(ends[1], ends[0], True) if reverse else Forward(*ends))
-        return found
-
-    @contextlib.contextmanager
-    def _service(self, link: Forward, request: str) -> Iterator[adb.Wire]:
-        doing = f"{'reversing' if link.reverse else 'forwarding'} a port of {self.serial}"
-        deadline = Deadline(SHORT, doing)
-        if link.reverse:  # the device's daemon answers
-            with adb.open_device(self.serial, deadline=deadline) as wire:
-                wire.request(f"reverse:{request}")
-                yield wire
-        else:
-            prefix = "host" if request == "list-forward" else f"host-serial:{self.serial}"
-            with adb.open_wire(deadline=deadline, serial=self.serial) as wire:
-                wire.request(f"{prefix}:{request}")
-                yield wire
 
 
 def wait_ready(serial: str, *, timeout: float = RETURN_SECONDS) -> None:

@@ -11,17 +11,20 @@ import logging
 import sys
 from pathlib import Path
 
-from adt.device import adb, selection
+from adt.device import adb, forwards, selection
 from adt.device.device import Device
+from adt.device.forwards import Forward
 from adt.device.virtual.prerequisites import python_path
 from adt.errors import AdtError
 from adt.host import process
-from adt.rpc import guardian, links, state
+from adt.rpc import guardian, state
 
 log = logging.getLogger("adt.rpc")
 
 SECONDS = 30.0
 """For ending what is on the device."""
+ANSWER_SECONDS = 10.0
+"""For one short request; a device that takes longer does not answer."""
 
 
 def usable(serial: str) -> Device | None:
@@ -45,21 +48,27 @@ def clean(record: state.ServerRecord) -> bool:
         return False
     serial = record.serial
     try:
-        if record.port and links.forwards(serial).get(record.port) == f"tcp:{record.port}":
-            links.remove_forward(serial, record.port)
+        if record.port:
+            _end(serial, Forward(record.port, record.port))
         device = usable(serial)
         if device is None:
             return False
-        device.shell(["true"], timeout=links.SECONDS)  # one that hangs is not asked for more
+        device.shell(["true"], timeout=ANSWER_SECONDS)  # one that hangs is not asked for more
         if record.there.tracker_port and record.tracker:
-            wanted = f"tcp:{record.tracker.rpartition(':')[2]}"
-            if links.reverses(serial).get(record.there.tracker_port) == wanted:
-                links.remove_reverse(serial, record.there.tracker_port)
+            local = int(record.tracker.rpartition(":")[2])
+            _end(serial, Forward(local, record.there.tracker_port, reverse=True))
         device.script(guardian.END, record.parent, record.tag, timeout=SECONDS, check=False)
     except AdtError as why:
         log.warning("cleaning up on %s: %s", serial, why.what)
         return False
     return True
+
+
+def _end(serial: str, link: Forward) -> None:
+    """End *link* unless its port leads elsewhere by now: then it is somebody else's."""
+    there = forwards.listed(serial, reverse=link.reverse, seconds=ANSWER_SECONDS)
+    if there.get(link.listening) == link.leads:
+        forwards.end(serial, link, seconds=ANSWER_SECONDS)
 
 
 def clean_elsewhere(at: state.Home, record: state.ServerRecord) -> None:

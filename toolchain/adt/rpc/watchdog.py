@@ -25,11 +25,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adt.device import adb, selection
+from adt.device import adb, forwards, selection
 from adt.device.device import Device
+from adt.device.forwards import Forward
 from adt.device.shell import STDERR, STDOUT, RemoteCommand
-from adt.errors import AdtError, DeviceNotReady, NoDevice, RpcError, TrackerError
-from adt.rpc import cleaning, guardian, handshake, launch, links, state, wire
+from adt.errors import AdtError, DeviceError, DeviceNotReady, NoDevice, RpcError, TrackerError
+from adt.rpc import cleaning, guardian, handshake, launch, state, wire
+from adt.rpc.cleaning import ANSWER_SECONDS
 from adt.rpc.handshake import Answer
 
 log = logging.getLogger("adt.rpc.watchdog")
@@ -160,14 +162,13 @@ class Watchdog:
             _Stopped: we were asked to end; the server has ended.
             NoDevice, DeviceNotReady, DeviceError: the device is gone or refuses.
         """
-        serial = self.plan.serial
         self._ready, self._verified, self._offered, self._bound = False, False, 0.0, None
         self._last.clear()
         events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._events = events
         if self._stopping:  # asked before there was this queue
             raise _Stopped
-        if links.forwards(serial).get(port) != f"tcp:{port}" and not links.add_forward(serial, port, port):
+        if self._listed().get(port) != f"tcp:{port}" and not self._forward(port):
             return Death(f"port {port} of this machine is in use", port_taken=True)
         # on record before anything else is done, so that it can be undone
         self._note(port=port, there=dataclasses.replace(self.record.there, directory="", pids=()))
@@ -192,16 +193,33 @@ class Watchdog:
         self._note(ready_since=0.0)
         return death
 
+    def _listed(self, *, reverse: bool = False) -> dict[int, str]:
+        return forwards.listed(self.plan.serial, reverse=reverse, seconds=ANSWER_SECONDS)
+
+    def _forward(self, port: int) -> bool:
+        """Let *port* of this machine lead to the same one of the device; False when it is taken."""
+        try:
+            forwards.make(self.plan.serial, Forward(port, port), seconds=ANSWER_SECONDS)
+        except DeviceError as why:
+            if forwards.taken(why):
+                return False
+            raise
+        return True
+
     def _reverse(self) -> int:
         """The device's port that leads to the tracker, made when it is not there; 0 without a tracker."""
         if not self.plan.tracker:
             return 0
-        serial, local = self.plan.serial, int(self.plan.tracker.rpartition(":")[2])
+        wanted = self._to_tracker()
         there = self.record.there.tracker_port
-        if not there or links.reverses(serial).get(there) != f"tcp:{local}":
-            there = links.add_reverse(serial, local)
+        if not there or self._listed(reverse=True).get(there) != wanted.leads:
+            there = forwards.make(self.plan.serial, wanted, seconds=ANSWER_SECONDS).remote
             self._note(there=dataclasses.replace(self.record.there, tracker_port=there))
         return there
+
+    def _to_tracker(self, there: int = 0) -> Forward:
+        """What leads from the device's port *there* to the tracker."""
+        return Forward(int(self.plan.tracker.rpartition(":")[2]), there, reverse=True)
 
     def _await_ready(self, port: int) -> Death | None:
         end = time.monotonic() + READY_SECONDS
@@ -307,18 +325,18 @@ class Watchdog:
 
     def _mend(self) -> None:
         """Make forward and reverse again when somebody removed them."""
-        serial, port = self.plan.serial, self.record.port
+        port = self.record.port
         if not adb.server_listens():
             return  # the end of our connection says so too
         try:
-            if port not in links.forwards(serial):
+            if port not in self._listed():
                 log.warning("the forward of port %d was removed; making it again", port)
-                if not links.add_forward(serial, port, port):
+                if not self._forward(port):
                     self._note(last_error=f"the forward of port {port} was removed and the port is in use")
             there = self.record.there.tracker_port
-            if there and there not in links.reverses(serial):
+            if there and there not in self._listed(reverse=True):
                 log.warning("the reverse to the tracker was removed; making it again")
-                links.add_reverse(serial, int(self.plan.tracker.rpartition(":")[2]), there)
+                forwards.make(self.plan.serial, self._to_tracker(there), seconds=ANSWER_SECONDS)
             if self.record.state == "waiting":
                 self._note(state="ready")
         except AdtError as why:  # it is there, but does not answer
@@ -356,7 +374,7 @@ class Watchdog:
         if device is None or not pids:
             return False
         try:
-            asked = device.shell(["kill", "-0", str(pids[1])], timeout=links.SECONDS, check=False)
+            asked = device.shell(["kill", "-0", str(pids[1])], timeout=ANSWER_SECONDS, check=False)
             return asked.exit_code != 0
         except AdtError:
             return False
@@ -472,8 +490,9 @@ class Watchdog:
         return Device(self.plan.serial)
 
     def _drop_forward(self) -> None:
-        if self.record.port and adb.server_listens():
-            links.remove_forward(self.plan.serial, self.record.port)
+        port = self.record.port
+        if port and adb.server_listens():
+            forwards.end(self.plan.serial, Forward(port, port), seconds=ANSWER_SECONDS)
 
 
 def main() -> int:

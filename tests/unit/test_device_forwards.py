@@ -1,0 +1,79 @@
+"""What adb is asked for when it carries ports, and how its answers are read."""
+
+from __future__ import annotations
+
+import pytest
+from device_fake_server import Peer, fake_server, text
+
+from adt.device import forwards
+from adt.device.forwards import Forward
+from adt.errors import DeviceError, NoDevice
+
+ROWS = "S tcp:1001 tcp:1\nT tcp:1002 tcp:2\nS tcp:1003 localabstract:x\nS localabstract:y tcp:3\n\n"
+
+
+def test_forwards_are_those_of_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler(peer: Peer) -> None:
+        peer.request()
+        peer.send(text(ROWS))
+
+    with fake_server(monkeypatch, handler) as server:
+        assert forwards.listed("S") == {1001: "tcp:1", 1003: "localabstract:x"}
+        assert forwards.listed("other") == {}
+        assert server.peers[0].requests == ["host:list-forward"]
+
+
+@pytest.mark.parametrize("first", ["(reverse) ", "UsbFfs ", ""], ids=["", "another word", "no word"])
+def test_reverses_are_read_whatever_stands_before(monkeypatch: pytest.MonkeyPatch, first: str) -> None:
+    def handler(peer: Peer) -> None:
+        peer.request()
+        peer.request()
+        peer.send(text(f"{first}tcp:5 tcp:6\n{first}tcp:7 localfilesystem:/x\n"))
+
+    with fake_server(monkeypatch, handler) as server:
+        assert forwards.listed("S", reverse=True) == {5: "tcp:6", 7: "localfilesystem:/x"}
+        assert server.peers[0].requests == ["host:transport:S", "reverse:list-forward"]
+
+
+@pytest.mark.parametrize("new", [True, False], ids=["new", "old"])
+def test_a_device_that_cannot_choose_a_port_takes_ours(monkeypatch: pytest.MonkeyPatch, new: bool) -> None:
+    asked: list[str] = []
+
+    def server(peer: Peer) -> None:
+        peer.request()
+        asked.append(peer.request())
+        if "tcp:0;" not in asked[-1]:
+            peer.send(b"OKAY")
+        else:
+            peer.send(b"OKAY" + text("41000") if new else b"FAIL" + text("cannot bind tcp:0"))
+
+    with fake_server(monkeypatch, server):
+        made = forwards.make("S", Forward(9190, 0, reverse=True))
+    assert made == Forward(9190, 41000 if new else 9190, reverse=True)
+    assert asked[1:] == ([] if new else ["reverse:forward:norebind:tcp:9190;tcp:9190"])
+
+
+@pytest.mark.parametrize("reverse", [True, False])
+@pytest.mark.parametrize(
+    ("said", "kind", "taken"),
+    [
+        ("cannot bind listener: Address already in use", DeviceError, True),
+        ("cannot rebind existing socket", DeviceError, True),
+        ("closed", DeviceError, False),
+        ("device 'S' not found", NoDevice, False),
+    ],
+)
+def test_why_a_port_is_not_carried(
+    monkeypatch: pytest.MonkeyPatch, reverse: bool, said: str, kind: type[Exception], taken: bool
+) -> None:
+    def server(peer: Peer) -> None:
+        if peer.request() == "host:transport:S":
+            peer.request()
+        peer.send(b"FAIL" + text(said))
+
+    with fake_server(monkeypatch, server):
+        with pytest.raises(kind) as caught:
+            forwards.make("S", Forward(9090, 9090, reverse))
+        forwards.end("S", Forward(9090, 9090, reverse))  # that it is gone is no error
+    if isinstance(caught.value, DeviceError):
+        assert forwards.taken(caught.value) == taken

@@ -1,0 +1,119 @@
+"""TCP ports that adb carries between this machine and a device: what is asked of it, one at a time.
+
+Forwards and reverses vanish with the device's connection and with the adb server, and may be removed by
+anybody; whoever needs one looks after it (see :mod:`adt.device.link` and :mod:`adt.rpc.watchdog`).
+A port that is in use is never taken over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from adt.device import adb
+from adt.device.deadline import SHORT, Deadline
+from adt.errors import AdtError, DeviceError
+
+log = logging.getLogger("adt.device.forwards")
+
+
+@dataclass(frozen=True)
+class Forward:
+    """One TCP port that adb carries from one side to the other, both on 127.0.0.1."""
+
+    local: int
+    """Port on this machine."""
+    remote: int
+    """Port on the device."""
+    reverse: bool = False
+    """Connections are made on the device, not here."""
+
+    @property
+    def listening(self) -> int:
+        """The port that connections are made to; 0: whoever listens there chooses."""
+        return self.remote if self.reverse else self.local
+
+    @property
+    def leads(self) -> str:
+        """Where it leads to, as adb says it: ``tcp:9090``."""
+        return f"tcp:{self.local if self.reverse else self.remote}"
+
+    def __str__(self) -> str:
+        arrow = "<-" if self.reverse else "->"
+        return f"127.0.0.1:{self.local} {arrow} device's {self.remote}"
+
+
+def make(serial: str, link: Forward, *, seconds: float = SHORT) -> Forward:
+    """Have adb carry *link*; returns it with its number where its listening port was 0.
+
+    A device that is too old to choose a port takes the same number as here.
+
+    Raises:
+        NoDevice, DeviceNotReady: the device is not usable.
+        DeviceError: the port is :func:`taken`, or the connection broke.
+    """
+    doing = f"{'reversing' if link.reverse else 'forwarding'} a port of {serial}"
+    request = f"forward:norebind:tcp:{link.listening};{link.leads}"
+    with _service(serial, link.reverse, request, Deadline(seconds, doing)) as wire:
+        try:
+            wire.status()  # the OKAY before took the request, this one is its result
+            if link.listening != 0:
+                return link
+            chosen = int(wire.read_text())
+        except DeviceError:
+            if not link.reverse or link.remote != 0:
+                raise
+            chosen = 0
+    if chosen == 0:
+        return make(serial, replace(link, remote=link.local), seconds=seconds)
+    return replace(link, remote=chosen) if link.reverse else replace(link, local=chosen)
+
+
+def taken(why: DeviceError) -> bool:
+    """Whether :func:`make` failed because something else has the port."""
+    return re.search(r"cannot (re)?bind|in use", why.what) is not None
+
+
+def end(serial: str, link: Forward, *, seconds: float = SHORT) -> None:
+    """Let adb carry *link* no more; no error when it vanished with the device or the server."""
+    deadline = Deadline(seconds, f"removing {link} ({serial})")
+    try:
+        with _service(serial, link.reverse, f"killforward:tcp:{link.listening}", deadline) as wire:
+            wire.status()
+    except AdtError as why:
+        log.debug("%s was already gone: %s", link, why)
+
+
+def listed(serial: str, *, reverse: bool = False, seconds: float = SHORT) -> dict[int, str]:
+    """The TCP ports that adb listens on for *serial* now, and where each leads (``tcp:9090``).
+
+    Args:
+        reverse: those of the device that lead here, instead of those of this machine that lead there.
+
+    Raises:
+        NoDevice, DeviceNotReady, DeviceError: the device or the adb server does not answer.
+    """
+    deadline = Deadline(seconds, f"listing the {'reverses' if reverse else 'forwards'} of {serial}")
+    with _service(serial, reverse, "list-forward", deadline) as wire:
+        rows = [line.split() for line in wire.read_text().splitlines()]
+    if not reverse:  # of all devices, and the owner comes first
+        rows = [row for row in rows if len(row) == 3 and row[0] == serial]
+    ends = [row[-2:] for row in rows if len(row) >= 2]
+    return {int(port[4:]): leads for port, leads in ends if re.fullmatch(r"tcp:\d+", port)}
+
+
+@contextlib.contextmanager
+def _service(serial: str, reverse: bool, request: str, deadline: Deadline) -> Iterator[adb.Wire]:
+    """A connection on which *request* was taken: by the device's daemon (*reverse*) or the adb server."""
+    if reverse:
+        with adb.open_device(serial, deadline=deadline) as wire:
+            wire.request(f"reverse:{request}")
+            yield wire
+    else:
+        prefix = "host" if request == "list-forward" else f"host-serial:{serial}"
+        with adb.open_wire(deadline=deadline, serial=serial) as wire:
+            wire.request(f"{prefix}:{request}")
+            yield wire
