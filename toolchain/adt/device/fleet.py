@@ -115,6 +115,8 @@ def for_each(
     """
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     cancel = threading.Event()
+    # A thread whose start is interrupted is not waited for: so none does anything before all are started.
+    started = threading.Event()
 
     def one(serial: str) -> Outcome[T]:
         began = time.monotonic()
@@ -128,6 +130,7 @@ def for_each(
                 raise Cancelled(f"work on {serial} was cancelled", remedy="Run the same command again.")
             events.put(Event(serial, text))
 
+        started.wait()
         try:
             with cancelling(cancel):
                 say("connecting")
@@ -143,6 +146,7 @@ def for_each(
     try:
         for serial in serials:
             futures.append(pool.submit(one, serial))
+        started.set()
         left = len(futures)
         while left:
             with contextlib.suppress(queue.Empty):
@@ -151,5 +155,6 @@ def for_each(
                 on_event(event)
     finally:
         cancel.set()  # of no effect when all are done
+        started.set()
         pool.shutdown(wait=True, cancel_futures=True)
     return Outcomes(tuple(future.result() for future in futures))
