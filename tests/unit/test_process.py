@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
@@ -71,6 +74,34 @@ def test_interrupt_ends_the_whole_group(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(argv, on_line=interrupt)
     assert wait_gone(int(pid_file.read_text()))
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_in_the_midst_of_a_start_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, sig: signal.Signals
+) -> None:
+    started: list[int] = []
+    popen = subprocess.Popen
+
+    def interrupted(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        child = popen(*arguments, **options)
+        started.append(child.pid)
+        os.kill(os.getpid(), sig)
+        return child
+
+    def terminated(_number: int, _frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(sig, terminated)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(subprocess, "Popen", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                start(["sleep", "60"])
+        assert wait_gone(started[0])
+        assert signal.getsignal(sig) is terminated
+    finally:
+        signal.signal(sig, before)
 
 
 def test_kill_group_uses_force_when_term_is_ignored() -> None:

@@ -12,7 +12,8 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -137,22 +138,52 @@ def start(
         ToolNotFound: the program does not exist or may not be executed.
     """
     words = [os.fspath(word) for word in argv]
+    child = None
     try:
-        return subprocess.Popen(
-            words,
-            cwd=cwd,
-            env=environment(env),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            pass_fds=tuple(pass_fds),
-            start_new_session=True,
-        )
+        with _interrupts_put_off():
+            child = subprocess.Popen(
+                words,
+                cwd=cwd,
+                env=environment(env),
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=tuple(pass_fds),
+                start_new_session=True,
+            )
     except OSError as why:  # absent, not executable, or a program for another machine
         raise ToolNotFound(
             f"cannot start `{words[0]}`: {why.strerror}",
             remedy=f"Install {Path(words[0]).name} or put it on PATH; `adt doctor` lists what is needed.",
         ) from why
+    except BaseException:  # what was put off
+        if child is not None:
+            kill_group(child)
+        raise
+    return child
+
+
+@contextlib.contextmanager
+def _interrupts_put_off() -> Iterator[None]:
+    """Let ctrl-C and TERM come when the block ends: in the midst of a start nobody knows the child yet."""
+    if threading.current_thread() is not threading.main_thread():  # they interrupt the main one alone
+        yield
+        return
+    came: list[int] = []
+    before = {
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if callable(handler := signal.getsignal(number))
+    }
+    try:
+        for number in before:
+            signal.signal(number, lambda which, _frame: came.append(which))
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for which in came:
+            signal.raise_signal(which)
 
 
 def kill_group(child: subprocess.Popen[bytes], grace: float = 2.0) -> None:
