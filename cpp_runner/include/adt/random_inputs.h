@@ -10,7 +10,7 @@
 
 namespace adt {
 
-/// Arrays for *specs* by the generator "adt-splitmix64-v1". Python's adt.bench.random_inputs gives
+/// Arrays for *specs* by the generator "adt-splitmix64-v1". Python's adt.model.random_inputs gives
 /// the same bits.
 ///
 /// All arithmetic is on unsigned 64-bit integers, modulo 2^64:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from adt.config.settings import VerifySettings
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 TINY = 1e-12
 """Reference magnitudes below this do not make a relative error."""
+
+TOLERANCES = {"float32": (1e-4, 1e-4), "float16_acc32": (2e-3, 1e-2), "float16": (1e-2, 5e-2)}
+"""Precision → what passes, absolute and relative, where nothing is given (docs/precision.md has figures)."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,16 @@ class Verification:
     def passed(self) -> bool:
         """Whether every output passed (and there was one)."""
         return bool(self.outputs) and all(output.passed for output in self.outputs)
+
+
+def limits_for(precision: str, given: VerifySettings) -> VerifySettings:
+    """*given*, with the tolerances of a package's *precision* in place of negative ones."""
+    max_abs, max_rel = TOLERANCES[precision]
+    return replace(
+        given,
+        max_abs=given.max_abs if given.max_abs >= 0 else max_abs,
+        max_rel=given.max_rel if given.max_rel >= 0 else max_rel,
+    )
 
 
 def compare(got: Mapping[str, Array], reference: Mapping[str, Array], limits: VerifySettings) -> Verification:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 
 from adt.errors import ModelError
 from adt.host import cache
+from adt.model.importers import formats
+from adt.model.importers.onnx.file import external_data
 from adt.model.package import ModelPackage
 
 
@@ -14,26 +17,24 @@ def _entry(sha256: str) -> str:
     return f"models/{sha256}"
 
 
-def keep(model: Path, sha256: str) -> None:
-    """Copy the ONNX file *model* and the external data that it names into the cache."""
+def keep(model: Path, sha256: str) -> Path:
+    """Copy the model file *model*, and the data files that it names, into the cache; return the copy.
+
+    Raises:
+        ModelError: it is of no format that adt reads.
+    """
+    found = formats.format_of(model)
+    suffix = ".h5" if found == formats.KERAS and model.suffix != ".keras" else formats.EXTENSIONS[found]
+    name = f"model{suffix}"
 
     def copy(directory: Path) -> None:
-        shutil.copyfile(model, directory / "model.onnx")
-        for name in external_data(model):
-            destination = directory / name
+        shutil.copyfile(model, directory / name)
+        for other in external_data(model) if found == formats.ONNX else ():
+            destination = directory / other
             destination.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(model.parent / name, destination)
+            shutil.copyfile(model.parent / other, destination)
 
-    cache.entry(_entry(sha256), copy)
-
-
-def external_data(model: Path) -> tuple[str, ...]:
-    """Relative paths of the data files that an ONNX file keeps outside itself."""
-    import onnx
-    from onnx.external_data_helper import ExternalDataInfo, uses_external_data
-
-    graph = onnx.load(str(model), load_external_data=False).graph
-    return tuple(sorted({ExternalDataInfo(t).location for t in graph.initializer if uses_external_data(t)}))
+    return cache.entry(_entry(sha256), copy)[0] / name
 
 
 def source_model(package: ModelPackage, explicit: Path | None = None) -> Path:
@@ -53,7 +54,7 @@ def source_model(package: ModelPackage, explicit: Path | None = None) -> Path:
             )
         return explicit
     if kept := cache.lookup(_entry(source.sha256)):
-        return kept / "model.onnx"
+        return next(kept.glob("model.*"))
     raise ModelError(
         f"the model {source.file} that {package.path} was compiled from is not in this machine's cache",
         remedy="Name it with --model FILE, or compile it here once more.",
@@ -61,9 +62,15 @@ def source_model(package: ModelPackage, explicit: Path | None = None) -> Path:
 
 
 def model_sha256(model: Path) -> str:
-    """One sha256 of an ONNX file and of the external data that it names."""
-    import hashlib
+    """One sha256 of a model file and of the data files that it names.
 
+    Raises:
+        ModelError: it is of no format that adt reads.
+    """
     parts = [cache.file_sha256(model)]
-    parts += [cache.file_sha256(model.parent / name) for name in external_data(model)]
+    if formats.format_of(model) == formats.ONNX:
+        try:
+            parts += [cache.file_sha256(model.parent / name) for name in external_data(model)]
+        except Exception:  # no ONNX file after all, or data missing: the importer says what is wrong
+            return parts[0]
     return parts[0] if len(parts) == 1 else hashlib.sha256("".join(parts).encode()).hexdigest()

@@ -48,7 +48,10 @@ def random_inputs(specs: Sequence[TensorSpec], seed: int) -> dict[str, NDArray[n
     Raises:
         InputError: a shape is symbolic, or an element type is none of the above.
     """
-    return {spec.name: _array(spec, seed) for spec in specs}
+    import numpy as np
+
+    # Of a shape without dimensions numpy's operators make scalars, which runtimes refuse.
+    return {spec.name: np.asarray(_array(spec, seed)) for spec in specs}
 
 
 def _array(spec: TensorSpec, seed: int) -> NDArray[np.generic]:

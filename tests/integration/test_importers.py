@@ -1,0 +1,299 @@
+"""Importing: what TVM compiles from an import computes what the model's own runtime does."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from programs import adt, adt_json
+
+from adt.bench.reference import run_reference
+from adt.model import store
+from adt.model.importers.any import explain_model, import_model
+from adt.model.importers.imported import ImportedModel
+from adt.model.importers.onnx.compare import Runner
+from adt.model.package import load_package
+from adt.model.random_inputs import random_inputs
+from onnx_graphs import GRAPHS, f32, graph_of, node, tiny, write
+from real_models import REAL_MODELS, RealModel, named
+
+QUICK = ("mtcnn-rnet", "aecmos", "face-full-range-sparse", "wake-embedding")
+"""Real models that are quick to compile: PRelu, GRU; sparse half-precision weights; layout of TFLite."""
+NOT_IMPORTED = {"voicefilter-embedder": "com.microsoft::DynamicQuantizeLSTM"}
+"""Real models that fail, and what names the reason."""
+
+
+def run_imported(imported: ImportedModel, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Compile an imported model for this machine's CPU and run it in TVM's virtual machine."""
+    import tvm
+
+    built = tvm.compile(imported.module, tvm.target.Target({"kind": "llvm"}))
+    machine = tvm.relax.VirtualMachine(built, tvm.cpu())
+    given = [tvm.runtime.tensor(np.asarray(inputs[spec.name])) for spec in imported.inputs]
+    out = machine["main"](*given, *imported.params.values())
+    values = [out] if isinstance(out, tvm.runtime.Tensor) else list(out)
+    return {spec.name: value.numpy() for spec, value in zip(imported.outputs, values, strict=True)}
+
+
+def tvm_outputs(path: Path, inputs: Mapping[str, Any]) -> list[Any]:
+    return list(run_imported(import_model(path, {}), inputs).values())
+
+
+def check_real(model: RealModel) -> None:
+    """Import, compile and run a real model, and compare with its own runtime."""
+    imported = import_model(model.path(), model.shapes)
+    inputs = {name: np.asarray(value) for name, value in random_inputs(imported.inputs, 1).items()}
+    for name, value in model.given.items():
+        inputs[name] = np.full_like(inputs[name], value)
+    wanted = run_reference(model.path(), inputs)
+    got = run_imported(imported, inputs)
+    assert list(got) == list(wanted)
+    for name, value in got.items():
+        assert value.dtype == wanted[name].dtype and value.shape == wanted[name].shape
+        assert np.isfinite(wanted[name]).all(), "the inputs make sense to the model"
+        worst, scale = np.abs(value - wanted[name]).max(), np.abs(wanted[name]).max()
+        assert worst <= max(2e-4 * scale, 1e-6), f"{name}: off by {worst:.3g} of {scale:.3g}"
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_real_models(name: str) -> None:
+    check_real(named(name))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("model", REAL_MODELS, ids=[model.name for model in REAL_MODELS])
+def test_all_real_models(model: RealModel) -> None:
+    if model.name in NOT_IMPORTED:
+        done = adt("compile", model.path(), "--for", "host", "--explain")
+        assert done.returncode == 9 and NOT_IMPORTED[model.name] in done.stdout
+        return
+    check_real(model)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_what_is_rewritten_computes_the_same_in_tvm(name: str, tmp_path: Path) -> None:
+    model = GRAPHS[name][1]()
+    runner = Runner(model)
+    got = tvm_outputs(write(model, tmp_path / "m.onnx"), runner.inputs)
+    for value, (out, wanted) in zip(got, runner.expected.items(), strict=True):
+        allowed = 1 if wanted.dtype == np.uint8 else 1e-5
+        assert value.shape == wanted.shape, out
+        assert np.abs(value.astype(np.float64) - wanted).max() <= allowed, out
+
+
+def test_operators_that_onnx_defines_by_others_are_written_out(tmp_path: Path) -> None:
+    path = write(tiny("Celu", (2, 30), alpha=0.7), tmp_path / "celu.onnx")
+    (row,) = [row for row in explain_model(path, {}).ops if row.op == "Celu"]
+    assert row.status == "rewritten" and "its definition" in row.note
+    x = f32(2, 30)
+    wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": x})[0]
+    assert np.abs(tvm_outputs(path, {"x": x})[0] - wanted).max() <= 1e-6
+
+
+def test_old_opsets_are_upgraded(tmp_path: Path) -> None:
+    path = write(tiny("Slice", (4, 5), opset=9, starts=[1], ends=[3], axes=[0]), tmp_path / "old.onnx")
+    x = f32(4, 5)
+    assert np.array_equal(tvm_outputs(path, {"x": x})[0], x[1:3])
+
+
+def test_a_branch_is_rewritten_like_the_main_graph(tmp_path: Path) -> None:
+    def branch(name: str, limit: float) -> onnx.GraphProto:
+        inner = [
+            node("Constant", [], [f"{name}_l"], value_float=limit),
+            node("Clip", ["x", f"{name}_l"], [f"{name}_y"]),
+        ]
+        out = onnx.helper.make_tensor_value_info(f"{name}_y", 1, (2, 3))
+        return onnx.helper.make_graph(inner, name, [], [out])
+
+    nodes = [
+        node("ReduceSum", ["x"], ["s"], keepdims=0),
+        node("Greater", ["s", "zero"], ["c"]),
+        node("If", ["c"], ["y"], then_branch=branch("t", 0.25), else_branch=branch("e", 0.5)),
+    ]
+    path = write(graph_of(nodes, {"x": (2, 3)}, ["y"], {"zero": np.float32(0)}), tmp_path / "if.onnx")
+    for sign, limit in ((1, 0.25), (-1, 0.5)):
+        x = (sign * np.abs(f32(2, 3))).astype(np.float32)
+        assert np.allclose(tvm_outputs(path, {"x": x})[0], np.maximum(x, limit))
+
+
+@pytest.mark.parametrize("op", ["Max", "Min", "Sum", "Mean"])
+def test_operators_of_many_inputs_are_chains(op: str, tmp_path: Path) -> None:
+    """TVM's own converters stack their inputs, and take the wrong maximum of two constants."""
+    nodes = [
+        node("Constant", [], ["k"], value_floats=[0.5, -0.5, 0.1]),
+        node(op, ["k", "w"], ["kw"]),
+        node(op, ["x", "kw", "w"], ["y"]),
+    ]
+    path = write(graph_of(nodes, {"x": (2, 3)}, ["y"], {"w": f32(1, 3)}), tmp_path / "many.onnx")
+    assert "stack" not in import_model(path, {}).module.script()
+    x = f32(2, 3)
+    wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": x})[0]
+    assert np.abs(tvm_outputs(path, {"x": x})[0] - wanted).max() <= 1e-6
+
+
+def test_weights_whose_names_the_importer_would_cut_stay_apart(tmp_path: Path) -> None:
+    """TVM strips the letters "onx:" from both ends: these two would become one."""
+    weights = {"onnx::no": f32(8, 8), "x": f32(8, 8), "onnx::MatMul_7": f32(8, 8)}
+    nodes = [node("MatMul", ["in", "onnx::no"], ["a"]), node("MatMul", ["a", "x"], ["b"]), node("MatMul", ["b", "onnx::MatMul_7"], ["y"])]  # fmt: skip
+    path = write(graph_of(nodes, {"in": (2, 8)}, ["y"], weights), tmp_path / "names.onnx")
+    imported = import_model(path, {})
+    assert len(imported.params) == 3 and "MatMul_7" in imported.params
+    x = f32(2, 8)
+    wanted = onnxruntime.InferenceSession(str(path)).run(None, {"in": x})[0]
+    assert np.abs(tvm_outputs(path, {"in": x})[0] - wanted).max() <= 1e-5
+
+
+def test_a_tflite_model_compiles_runs_and_has_a_reference(tmp_path: Path) -> None:
+    model = named("wake-hey-jarvis")
+    package = adt_json("compile", model.path(), "--for", "host", "-o", tmp_path / "pkg")["package"]
+    assert package["source"]["format"] == "tflite" and package["source"]["file"] == "hey_jarvis.tflite"
+    assert package["files"]["mod.params"]["size"] > 1_000_000, "the weights are apart from the code"
+    entry = load_package(tmp_path / "pkg").manifest.entry()
+    given = random_inputs(entry.inputs, 5)
+    np.savez(tmp_path / "in.npz", **given)
+    rtvm = Path(adt_json("build-target", "--for", "host")["path"]) / "bin/rtvm"
+    words = [
+        rtvm,
+        "--model",
+        tmp_path / "pkg",
+        "--input",
+        tmp_path / "in.npz",
+        "--output",
+        tmp_path / "out.npz",
+    ]
+    subprocess.run(words, check=True, capture_output=True)
+    wanted = run_reference(store.source_model(load_package(tmp_path / "pkg")), given)
+    with np.load(tmp_path / "out.npz") as got:
+        assert set(got.files) == set(wanted)
+        for name, value in wanted.items():
+            assert np.abs(got[name] - value).max() <= 1e-6
+
+
+def test_other_shapes_of_a_tflite_model(tmp_path: Path) -> None:
+    """The file's tensors have shapes for one input size; the interpreter tells those for another."""
+    model = named("wake-melspectrogram")
+    imported = import_model(model.path(), {"serving_default_input:0": (2, 1760)})
+    assert imported.inputs[0].shape == (2, 1760) and imported.outputs[0].shape[0] == 2
+    inputs = random_inputs(imported.inputs, 1)
+    wanted = run_reference(model.path(), inputs)["PartitionedCall:0"]
+    got = run_imported(imported, inputs)["PartitionedCall:0"]
+    assert np.ptp(wanted) > 1, "the output depends on the input"
+    assert np.abs(got - wanted).max() <= 1e-4 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.9])
+def test_truncated_tflite_files(tmp_path: Path, share: float) -> None:
+    whole = named("wake-hey-jarvis").path().read_bytes()
+    (tmp_path / "cut.tflite").write_bytes(whole[: int(len(whole) * share)])
+    done = adt("compile", tmp_path / "cut.tflite", "--for", "host", "-o", tmp_path / "pkg")
+    assert done.returncode == 8 and "truncated or damaged" in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr and not (tmp_path / "pkg").exists()
+
+
+def test_explain_on_the_command_line(tmp_path: Path) -> None:
+    path = write(tiny("Clip", (2, 3), weights={"lo": np.float32(-0.2)}), tmp_path / "m.onnx")
+    document = adt_json("compile", path, "--explain")
+    assert document["problem"] == "" and document["format"] == "onnx"
+    assert [(row["op"], row["count"], row["status"]) for row in document["ops"]] == [("Clip", 1, "rewritten")]
+    done = adt("compile", path, "--explain")
+    assert done.stdout.splitlines()[0].split()[:3] == ["rewritten", "1", "Clip"]
+    assert not list(Path.cwd().glob("m-*")), "nothing was compiled"
+
+
+CALLABLES = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = torch.nn.Conv2d(3, 64, 3, padding=1), torch.nn.BatchNorm2d(64)
+        self.dense, self.memory = torch.nn.Linear(64, 5), torch.nn.GRU(5, 6, batch_first=True)
+
+    def forward(self, image, hints):
+        features = torch.nn.functional.hardswish(self.norm(self.conv(image))).mean((2, 3))
+        return self.dense(features), self.memory(hints)[0]
+
+def make():
+    torch.manual_seed(1)
+    return Net(), (torch.randn(1, 3, 8, 8), torch.randn(1, 4, 5))
+
+def exported():
+    net, inputs = make()
+    batch = torch.export.Dim("batch")
+    return torch.export.export(net.eval(), (torch.randn(2, 3, 8, 8), inputs[1]), dynamic_shapes=({0: batch}, None))
+
+def number():
+    return 3
+
+def failing():
+    return 1 / 0
+
+def determinant():
+    class Det(torch.nn.Module):
+        def forward(self, x):
+            return torch.linalg.det(x)
+    return Det(), (torch.eye(3),)
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("function", ["make", "exported"])
+def test_callables_that_make_pytorch_models(
+    function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also from the .pt2 file that the import leaves as the reference."""
+    (tmp_path / "nets.py").write_text(CALLABLES)
+    monkeypatch.chdir(tmp_path)
+    shapes = {"image": (2, 3, 8, 8)} if function == "exported" else {}
+    imported = import_model(f"nets:{function}", shapes)
+    assert [spec.name for spec in imported.inputs] == ["image", "hints"]
+    assert imported.source.format == "torch" and imported.file.suffix == ".pt2"
+    inputs = random_inputs(imported.inputs, 1)
+    wanted, got = run_reference(imported.file, inputs), run_imported(imported, inputs)
+    again = run_imported(import_model(imported.file, shapes), inputs)
+    assert len(wanted) == 2
+    for name, value in wanted.items():
+        assert np.abs(got[name] - value).max() <= 1e-5 and np.array_equal(got[name], again[name])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("function", "code", "said"),
+    [
+        ("number", 8, "returned int, not a model"),
+        ("failing", 8, "division by zero"),
+        ("absent", 8, "has no function 'absent'"),
+        ("determinant", 9, "_linalg_det"),
+    ],
+)
+def test_callables_that_do_not(function: str, code: int, said: str, tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(CALLABLES)
+    done = adt("compile", f"nets:{function}", "--for", "host", "-o", tmp_path / "pkg", cwd=tmp_path)
+    assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("suffix", [".keras", ".h5"])
+def test_keras_models(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    import keras
+
+    image = keras.Input((16, 16, 3), name="image")
+    x = keras.layers.Conv2D(8, 3, padding="same", activation="relu")(image)
+    x = keras.layers.DepthwiseConv2D(3, strides=2)(x)
+    x = keras.layers.GlobalAveragePooling2D()(keras.layers.BatchNormalization()(x))
+    scores = keras.layers.Dense(4, activation="softmax", name="scores")(x)
+    path = tmp_path / f"net{suffix}"
+    keras.Model(image, scores).save(path)
+    imported = import_model(path, {})
+    assert [(spec.name, spec.shape) for spec in imported.inputs] == [("image", (1, 16, 16, 3))]
+    inputs = random_inputs(imported.inputs, 1)
+    wanted, got = run_reference(path, inputs), run_imported(imported, inputs)
+    assert list(wanted) == list(got) == ["scores"]
+    assert np.abs(got["scores"] - wanted["scores"]).max() <= 1e-6

@@ -1,0 +1,163 @@
+"""Tiny ONNX graphs for the importer's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+FLOAT, INT64, UINT8, INT8 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.UINT8, TensorProto.INT8
+
+
+def graph_of(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, Sequence[int | str]],
+    outputs: Sequence[str],
+    weights: Mapping[str, Any] | None = None,
+    *,
+    opset: int = 17,
+    kind: int = FLOAT,
+    output_kind: int = FLOAT,
+    domain: str = "",
+) -> onnx.ModelProto:
+    """A model of *nodes*; the shapes of its outputs are left to inference."""
+    graph = helper.make_graph(
+        list(nodes),
+        "tiny",
+        [helper.make_tensor_value_info(name, kind, list(shape)) for name, shape in inputs.items()],
+        [helper.make_tensor_value_info(name, output_kind, None) for name in outputs],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in (weights or {}).items()],
+    )
+    opsets = [helper.make_opsetid("", opset)]
+    if domain:
+        opsets.append(helper.make_opsetid(domain, 1))
+    model = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets, ir_version=8))
+    del model.graph.value_info[:]
+    for value in model.graph.output:
+        if not value.type.tensor_type.HasField("shape"):  # of another domain: as the first input
+            value.type.tensor_type.shape.CopyFrom(model.graph.input[0].type.tensor_type.shape)
+    return model
+
+
+def write(model: onnx.ModelProto, path: Path) -> Path:
+    """Write *model* to *path*."""
+    onnx.save(model, path)
+    return path
+
+
+node = helper.make_node
+
+
+RNG = np.random.default_rng(3)
+H = 3
+"""Hidden size of the recurrent ones."""
+
+
+def f32(*shape: int) -> np.ndarray[Any, Any]:
+    """Random floats in [-1, 1)."""
+    return RNG.uniform(-1, 1, shape).astype(np.float32)
+
+
+def recurrent(op: str, gates: int, *, direction: str = "forward", **more: Any) -> onnx.ModelProto:
+    directions = 2 if direction == "bidirectional" else 1
+    weights = {
+        "w": f32(directions, gates * H, 4),
+        "r": f32(directions, gates * H, H),
+        "b": f32(directions, 2 * gates * H),
+        "h0": f32(directions, 2, H),
+    }
+    inputs = ["x", "w", "r", "b", "", "h0"]
+    outputs = ["y", "h"]
+    if op == "LSTM":
+        weights["c0"] = f32(directions, 2, H)
+        inputs.append("c0")
+        outputs.append("c")
+    nodes = [node(op, inputs, outputs, hidden_size=H, direction=direction, name="recurrent", **more)]
+    return graph_of(nodes, {"x": (5, 2, 4)}, outputs, weights)
+
+
+def _qlinear_conv() -> onnx.ModelProto:
+    names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"]
+    weights = {
+        "xs": np.float32(0.02), "xz": np.uint8(3), "ws": np.array([0.1, 0.2], np.float32), "wz": np.zeros(2, np.int8),
+        "w": RNG.integers(-9, 9, (2, 3, 3, 3)).astype(np.int8), "ys": np.float32(0.5), "yz": np.uint8(100),
+        "b": np.array([50, -60], np.int32),
+    }  # fmt: skip
+    nodes = [node("QLinearConv", names, ["y"], name="q", pads=[1, 1, 1, 1])]
+    return graph_of(nodes, {"x": (1, 3, 5, 5)}, ["y"], weights, kind=UINT8, output_kind=UINT8)
+
+
+def _qlinear_matmul() -> onnx.ModelProto:
+    names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"]
+    weights = {
+        "xs": np.float32(0.02), "xz": np.uint8(3), "ws": np.float32(0.1), "wz": np.int8(1),
+        "w": RNG.integers(-9, 9, (4, 6)).astype(np.int8), "ys": np.float32(0.1), "yz": np.uint8(100),
+    }  # fmt: skip
+    nodes = [node("QLinearMatMul", names, ["y"], name="q")]
+    return graph_of(nodes, {"x": (2, 4)}, ["y"], weights, kind=UINT8, output_kind=UINT8)
+
+
+def _conv_integer() -> onnx.ModelProto:
+    weights = {"w": RNG.integers(0, 9, (2, 3, 3, 3)).astype(np.uint8), "xz": np.uint8(7)}
+    nodes = [node("ConvInteger", ["x", "w", "xz"], ["q"]), node("Cast", ["q"], ["y"], to=1)]
+    return graph_of(nodes, {"x": (1, 3, 5, 5)}, ["y"], weights, kind=UINT8)
+
+
+def tiny(
+    op: str, shape: tuple[int, ...], *, opset: int = 17, weights: Any = None, **more: Any
+) -> onnx.ModelProto:
+    nodes = [node(op, ["x", *(weights or {})], ["y"], name="the_one", **more)]
+    return graph_of(nodes, {"x": shape}, ["y"], weights, opset=opset)
+
+
+GRAPHS: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
+    "clip": ("Clip", lambda: tiny("Clip", (2, 3), weights={"lo": np.float32(-0.2), "hi": np.float32(0.3)})),
+    "clip, attributes": ("Clip", lambda: tiny("Clip", (2, 3), opset=10, min=-0.1, max=0.2)),
+    "hard sigmoid": ("HardSigmoid", lambda: tiny("HardSigmoid", (2, 3), alpha=1.5, beta=0.4)),
+    "hard swish": ("HardSwish", lambda: tiny("HardSwish", (2, 30))),
+    "prelu, no batch axis": ("PRelu", lambda: tiny("PRelu", (1, 4, 3, 3), weights={"s": f32(4, 1, 1)})),
+    "prelu, two axes": ("PRelu", lambda: tiny("PRelu", (1, 4, 3, 3), weights={"s": f32(4, 3, 1)})),
+    "prelu, scalar": ("PRelu", lambda: tiny("PRelu", (1, 4, 3, 3), weights={"s": f32(1)})),
+    "squeeze": ("Squeeze", lambda: tiny("Squeeze", (1, 2, 1, 3), opset=11, axes=[2])),
+    "pad, axes": (
+        "Pad",
+        lambda: graph_of(
+            [node("Pad", ["x", "p", "", "a"], ["y"])],
+            {"x": (1, 2, 3, 4)}, ["y"], {"p": np.array([1, 0, 2, 1]), "a": np.array([-1, 1])}, opset=18,
+        ),
+    ),
+    "shape, a part": (
+        "Shape",
+        lambda: graph_of(
+            [
+                node("Shape", ["x"], ["s"], start=-2),
+                node("Cast", ["s"], ["f"], to=1),
+                node("ReduceSum", ["x"], ["t"], keepdims=0),
+                node("Add", ["f", "t"], ["y"]),
+            ],
+            {"x": (2, 3, 4)}, ["y"],
+        ),
+    ),
+    "constant, floats": (
+        "Constant",
+        lambda: graph_of(
+            [node("Constant", [], ["c"], value_floats=[1.0, 2.0]), node("Mul", ["x", "c"], ["y"])],
+            {"x": (3, 2)}, ["y"],
+        ),
+    ),
+    "dropout": ("Dropout", lambda: tiny("Dropout", (3, 2))),
+    "lstm": ("LSTM", lambda: recurrent("LSTM", 4)),
+    "lstm, both ways": ("LSTM", lambda: recurrent("LSTM", 4, direction="bidirectional")),
+    "gru": ("GRU", lambda: recurrent("GRU", 3, direction="reverse")),
+    "gru, linear before reset": ("GRU", lambda: recurrent("GRU", 3, linear_before_reset=1)),
+    "rnn": ("RNN", lambda: recurrent("RNN", 1)),
+    "quantized conv": ("QLinearConv", _qlinear_conv),
+    "quantized matmul": ("QLinearMatMul", _qlinear_matmul),
+    "integer conv": ("ConvInteger", _conv_integer),
+}  # fmt: skip
+"""Name to the operator that is rewritten, and a model with it."""
+"""Name to an operator that is rewritten, and a model with it."""

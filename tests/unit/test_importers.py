@@ -1,0 +1,224 @@
+"""Importing: shapes, formats, the op table, and each rewriting against onnxruntime and in TVM."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from adt.errors import ModelError, ToolNotFound, UnsupportedOp
+from adt.model.importers import extras, formats
+from adt.model.importers.any import explain_model, import_model
+from adt.model.importers.onnx import prepare as preparing
+from adt.model.importers.onnx.compare import Runner
+from adt.model.importers.onnx.prepare import prepare
+from adt.model.importers.onnx.rewrites import REWRITES, Rewrite
+from adt.model.importers.shapes import fixed_shapes
+from adt.model.package import TensorSpec
+from adt.model.random_inputs import random_inputs
+from onnx_graphs import GRAPHS, INT8, graph_of, node, recurrent, write
+
+
+def ops(model: onnx.ModelProto) -> set[str]:
+    return {n.op_type for n in model.graph.node}
+
+
+# Shapes
+
+
+def test_a_symbol_that_is_given_once_holds_everywhere() -> None:
+    declared = {"x": ("batch", "time", 4), "state": (2, "batch", 8), "rate": ()}
+    assert fixed_shapes(declared, {"x": (3, 7, 4)}) == {"x": (3, 7, 4), "state": (2, 3, 8), "rate": ()}
+
+
+def test_one_symbol_of_two_extents_is_refused() -> None:
+    with pytest.raises(ModelError, match="makes n 5, another input 4"):
+        fixed_shapes({"a": ("n",), "b": ("n",)}, {"a": (4,), "b": (5,)})
+
+
+def test_dimensions_without_a_symbol_are_each_their_own() -> None:
+    assert fixed_shapes({"x": (1, "", "")}, {"x": (1, 48, 192)}) == {"x": (1, 48, 192)}
+
+
+def test_random_inputs_without_dimensions_are_arrays() -> None:
+    """A sample rate is int64[]: onnxruntime refuses numpy's scalars."""
+    made = random_inputs([TensorSpec("sr", (), "int64"), TensorSpec("g", (), "float32")], 1)
+    assert all(isinstance(value, np.ndarray) and value.shape == () for value in made.values())
+
+
+# Formats
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.onnx", b"", "is empty"),
+        ("a.tflite", b"hello, this is a text" * 9, "is no tflite model"),
+        ("a.bin", b"\x00" * 99, "of a format that adt does not read"),
+        ("a.pt", b"\x80\x02\x8a\nl\xfc\x9c", "pickled Python objects"),
+        ("a.keras", b"PK\x03\x04 and then nothing", "truncated or damaged"),
+        ("a.h5", b"nothing of the kind" * 9, "is no keras model"),
+    ],
+)
+def test_what_is_no_model_is_refused(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ModelError, match=said):
+        formats.format_of(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        (("config.json", "metadata.json", "model.weights.h5"), formats.KERAS),
+        (("m/models/model.json", "m/data/weights/weight_0"), formats.TORCH),
+        (("m/data.pkl", "m/version"), None),
+    ],
+)
+def test_archives_are_told_apart_by_their_members(
+    tmp_path: Path, members: tuple[str, ...], expected: str | None
+) -> None:
+    path = tmp_path / "some.file"
+    with zipfile.ZipFile(path, "w") as archive:
+        for member in members:
+            archive.writestr(member, "x")
+    if expected is None:
+        with pytest.raises(ModelError, match="TorchScript or pickled weights"):
+            formats.format_of(path)
+    else:
+        assert formats.format_of(path) == expected
+
+
+def test_content_counts_more_than_the_suffix(tmp_path: Path) -> None:
+    path = write(graph_of([node("Relu", ["x"], ["y"])], {"x": (1, 2)}, ["y"]), tmp_path / "model.bin")
+    assert formats.format_of(path) == formats.ONNX
+    (tmp_path / "other.onnx").write_bytes(b"\x1c\x00\x00\x00TFL3" + bytes(60))
+    assert formats.format_of(tmp_path / "other.onnx") == formats.TFLITE
+
+
+def test_callables_are_told_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert formats.is_callable(Path("package.module:make"))
+    assert not formats.is_callable("model.onnx") and not formats.is_callable("a b:c")
+    Path("here:it").touch()
+    assert not formats.is_callable("here:it")
+
+
+def test_a_missing_extra_is_asked_for_by_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(extras.EXTRAS, "torch", ("no_such_module_of_torch",))
+    with pytest.raises(ToolNotFound, match="needs the Python package no-such-module-of-torch") as raised:
+        extras.need("torch", "reading a .pt2 file")
+    assert raised.value.remedy.endswith('-m pip install "adt[torch]"')
+
+
+# Rewrites
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_what_is_rewritten_computes_the_same(name: str) -> None:
+    op, make = GRAPHS[name]
+    model = make()
+    onnx.checker.check_model(model)
+    alone, done = preparing._apply(model, {op})
+    assert op in done, "this graph needs the rewriting"
+    onnx.checker.check_model(alone)
+    assert Runner(model).difference(alone, preparing._observed(model, done)) == ""
+
+
+def test_every_rewriting_has_a_graph_here() -> None:
+    assert set(REWRITES) == {op for op, _ in GRAPHS.values()}
+
+
+def test_a_wrong_rewriting_is_dropped_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others stay."""
+
+    def wrong(found: onnx.NodeProto, graph: Any) -> list[onnx.NodeProto]:
+        return [node("Neg", [found.input[0]], list(found.output))]
+
+    monkeypatch.setitem(REWRITES, "HardSwish", Rewrite("HardSwish", "Neg", "a mistake", wrong))
+    nodes = [node("HardSwish", ["x"], ["a"]), node("HardSigmoid", ["a"], ["y"])]
+    prepared = prepare(graph_of(nodes, {"x": (2, 30)}, ["y"]), "m.onnx")
+    assert "HardSwish" in ops(prepared.model) and "HardSigmoid" not in ops(prepared.model)
+    assert set(prepared.rewritten) == {"HardSigmoid"}
+    assert "the rewriting of HardSwish is not used" in caplog.text
+
+
+def test_a_wrong_simplification_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import onnxslim
+
+    def wrong(model: onnx.ModelProto) -> onnx.ModelProto:
+        model.graph.node[0].op_type = "Neg"
+        return model
+
+    monkeypatch.setattr(onnxslim, "slim", wrong)
+    prepared = prepare(graph_of([node("Relu", ["x"], ["y"])], {"x": (2, 3)}, ["y"]), "m.onnx")
+    assert ops(prepared.model) == {"Relu"}
+    assert "what onnxslim made of m.onnx is not used: y: differs" in caplog.text
+
+
+def test_what_rewriting_leaves_over_is_no_parameter(tmp_path: Path) -> None:
+    path = write(recurrent("LSTM", 4), tmp_path / "lstm.onnx")
+    used = import_model(path, {}).module.script()
+    assert all(f"{name}:" in used for name in import_model(path, {}).params)
+    assert not {"w", "r", "b"} & set(import_model(path, {}).params)
+
+
+# What cannot be imported
+
+
+def test_the_table_says_what_is_unsupported_and_where(tmp_path: Path) -> None:
+    nodes = [node("Det", ["x"], ["d"], name="the_determinant"), node("Relu", ["d"], ["y"])]
+    path = write(graph_of(nodes, {"x": (1, 3, 3)}, ["y"]), tmp_path / "det.onnx")
+    found = explain_model(path, {})
+    assert [(row.op, row.count, row.status) for row in found.ops] == [
+        ("Det", 1, "unsupported"),
+        ("Relu", 1, "supported"),
+    ]
+    assert "the_determinant" in found.ops[0].note and found.exit_code == 9
+    with pytest.raises(UnsupportedOp, match="Det"):
+        import_model(path, {})
+
+
+def test_another_domains_operator_is_not_taken_for_onnxs(tmp_path: Path) -> None:
+    nodes = [node("Relu", ["x"], ["y"], domain="acme", name="theirs")]
+    path = write(graph_of(nodes, {"x": (1, 3)}, ["y"], domain="acme"), tmp_path / "acme.onnx")
+    assert [(row.op, row.status) for row in explain_model(path, {}).ops] == [("acme::Relu", "unsupported")]
+
+
+def test_an_lstm_that_is_not_covered_says_what_is(tmp_path: Path) -> None:
+    path = write(recurrent("LSTM", 4, clip=3.0), tmp_path / "clipped.onnx")
+    (row,) = [row for row in explain_model(path, {}).ops if row.op == "LSTM"]
+    assert row.status == "unsupported" and "no clipping" in row.note and "recurrent" in row.note
+
+
+def test_open_dimensions_are_explained_with_the_table(tmp_path: Path) -> None:
+    path = write(graph_of([node("Relu", ["x"], ["y"])], {"x": (1, "n")}, ["y"]), tmp_path / "open.onnx")
+    found = explain_model(path, {})
+    assert "open dimensions" in found.problem and "--shape x:1,224" in found.remedy
+    assert [row.op for row in found.ops] == ["Relu"] and found.exit_code == 8
+
+
+def test_a_converter_that_fails_is_named_with_its_node(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [node("Relu", ["x"], ["r"]), node("Pad", ["r", "p"], ["y"], name="around", mode="wrap")]
+    weights = {"p": np.array([0, 1, 0, 1])}
+    path = write(graph_of(nodes, {"x": (2, 8)}, ["y"], weights, opset=19), tmp_path / "wrap.onnx")
+    found = explain_model(path, {})
+    assert "around (Pad)" in found.problem and "wrap" in found.problem
+    assert {row.op for row in found.ops} == {"Relu", "Pad"} and found.exit_code == 8
+    assert capfd.readouterr().out == "", "what TVM prints is no output of ours"
+
+
+def test_an_int8_input_of_the_graph_is_described(tmp_path: Path) -> None:
+    nodes = [node("Cast", ["x"], ["y"], to=1)]
+    path = write(graph_of(nodes, {"x": (2, 3)}, ["y"], kind=INT8), tmp_path / "int8.onnx")
+    (spec,) = import_model(path, {}).inputs
+    assert (spec.name, spec.shape, spec.dtype) == ("x", (2, 3), "int8")

@@ -1,0 +1,84 @@
+"""ImportedModel: what every importer makes, and how a Relax module becomes one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adt.errors import ModelError
+from adt.model.importers.op_table import OpRow
+from adt.model.package import SourceModel, TensorSpec
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """A model in Relax, with its parameters detached."""
+
+    module: Any
+    """``tvm.IRModule`` with the entry ``main(inputs…, params…)``."""
+    params: Mapping[str, Any]
+    """Name to ``tvm.runtime.Tensor``, in the order in which they follow the inputs."""
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    source: SourceModel
+    file: Path
+    """The file that was read; for a callable, the program that was exported from it, in the cache."""
+    ops: tuple[OpRow, ...] = ()
+    """What became of each operator."""
+
+
+def imported_model(
+    module: Any,
+    *,
+    inputs: Sequence[TensorSpec],
+    output_names: Sequence[str],
+    source: SourceModel,
+    file: Path,
+    ops: tuple[OpRow, ...],
+) -> ImportedModel:
+    """Describe *module*, whose ``main`` has ``num_input`` inputs and carries its parameters' values.
+
+    Args:
+        inputs: in the order of ``main``'s parameters, or (by name) in any.
+
+    Raises:
+        ModelError: an output is no tensor, or its shape depends on the data.
+    """
+    from tvm.relax.frontend import detach_params
+
+    module, detached = detach_params(module)
+    main = module["main"]
+    names = [str(parameter.name_hint) for parameter in main.params]
+    first = int(main.attrs["num_input"])
+    params = dict(zip(names[first:], detached.get("main", []), strict=True))
+    by_name = {spec.name: spec for spec in inputs}
+    ordered = tuple(by_name.get(name, inputs[index]) for index, name in enumerate(names[:first]))
+    returned = main.ret_struct_info
+    fields = list(returned.fields) if hasattr(returned, "fields") else [returned]
+    outputs = tuple(_output(name, info, file.name) for name, info in zip(output_names, fields, strict=True))
+    return ImportedModel(module, params, ordered, outputs, source, file, ops)
+
+
+def _output(name: str, info: Any, model: str) -> TensorSpec:
+    extents = getattr(getattr(info, "shape", None), "values", None)
+    if extents is None:
+        raise ModelError(
+            f"the shape of output {name!r} of {model} depends on the input's values",
+            remedy="Cut the model before the operator that makes it so (NonZero, NonMaxSuppression, …).",
+        )
+    return TensorSpec(name, tuple(_extent(extent) for extent in extents), str(info.dtype))
+
+
+def _extent(extent: Any) -> int | str:
+    try:
+        return int(extent)
+    except (TypeError, ValueError):
+        return str(extent)
+
+
+def last_line(why: BaseException) -> str:
+    """The last line of an exception's message that says something."""
+    lines = [line for line in str(why).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else type(why).__name__

@@ -1,0 +1,151 @@
+"""Import a Keras model (``.keras``, ``.h5``): Keras itself writes it as ONNX.
+
+TVM has no importer of Keras. Keras 3 runs on any of its backends; adt's extra takes
+torch, so that TensorFlow is not needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adt.errors import ModelError
+from adt.model.importers.extras import load, need
+from adt.model.importers.imported import ImportedModel, last_line
+from adt.model.importers.shapes import Declared, Shape, fixed_shapes
+from adt.model.package import SourceModel
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+
+def import_keras(path: Path, shapes: Mapping[str, Shape], source: SourceModel) -> ImportedModel:
+    """Import a Keras model through ONNX.
+
+    Raises:
+        ModelError: the file is damaged, Keras cannot export it, or its ONNX form cannot be imported.
+        UnsupportedOp: there is no converter for an operator.
+        ToolNotFound: the extra is missing.
+    """
+    import dataclasses
+
+    from adt.model.importers.onnx.importer import import_onnx
+
+    model = load_keras(path)
+    declared: dict[str, Declared] = {
+        name: tuple("" if extent is None else int(extent) for extent in tensor.shape)
+        for name, tensor in zip(_input_names(model), model.inputs, strict=True)
+    }
+    fixed = fixed_shapes(declared, shapes)
+    with tempfile.TemporaryDirectory(prefix="adt-keras-") as directory:
+        written = Path(directory) / f"{path.stem}.onnx"
+        _export(model, fixed, written, path)
+        imported = import_onnx(written, {}, source)
+    inputs = tuple(
+        dataclasses.replace(spec, name=name) for spec, name in zip(imported.inputs, declared, strict=True)
+    )
+    outputs = tuple(
+        dataclasses.replace(spec, name=name)
+        for spec, name in zip(imported.outputs, _output_names(model), strict=True)
+    )
+    return dataclasses.replace(imported, inputs=inputs, outputs=outputs, file=path)
+
+
+def load_keras(path: Path) -> Any:
+    """The model in a ``.keras`` or ``.h5`` file; code in it (Lambda layers) is not run.
+
+    Raises:
+        ModelError: it is damaged, or has layers that only its author's code knows.
+        ToolNotFound: the extra is missing.
+    """
+    os.environ.setdefault("KERAS_BACKEND", "torch")
+    need("keras", "reading a Keras model")
+    keras = load("keras", "keras", "reading a Keras model")
+    try:
+        with _quiet():
+            model = keras.saving.load_model(str(path), compile=False, safe_mode=True)
+    except Exception as why:  # Keras raises what its layers and h5py meet
+        raise ModelError(
+            f"Keras cannot load {path}: {last_line(why)}",
+            remedy="Save it with model.save('model.keras') by Keras 3, without Lambda layers.",
+        ) from why
+    return model
+
+
+def run_keras(model: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Outputs of a loaded model, by name."""
+    import numpy as np
+
+    given = [inputs[name] for name in _input_names(model)]
+    with _quiet():
+        result = model(given if len(given) > 1 else given[0], training=False)
+    results = result if isinstance(result, (list, tuple)) else [result]
+    if isinstance(result, dict):
+        results = list(result.values())
+    arrays = [np.asarray(value.detach().cpu() if hasattr(value, "detach") else value) for value in results]
+    return dict(zip(_output_names(model), arrays, strict=True))
+
+
+def _input_names(model: Any) -> list[str]:
+    """Names of the input layers; tensors' own names differ with every load."""
+    return _distinct(tensor._keras_history.operation.name for tensor in model.inputs)
+
+
+def _output_names(model: Any) -> list[str]:
+    """Names of the layers that give the outputs."""
+    return _distinct(tensor._keras_history.operation.name for tensor in model.outputs)
+
+
+def _distinct(names: Iterable[str]) -> list[str]:
+    result: list[str] = []
+    for name in names:
+        text, number = name, 1
+        while text in result:
+            number += 1
+            text = f"{name}_{number}"
+        result.append(text)
+    return result
+
+
+def _export(model: Any, fixed: Mapping[str, Shape], out: Path, path: Path) -> None:
+    import keras
+
+    signature = [
+        keras.InputSpec(shape=fixed[name], dtype=tensor.dtype, name=name)
+        for name, tensor in zip(_input_names(model), model.inputs, strict=True)
+    ]
+    try:
+        with _quiet():
+            model.export(str(out), format="onnx", verbose=False, input_signature=signature)
+    except Exception as why:  # Keras, torch and onnxscript raise what they meet
+        raise ModelError(
+            f"Keras cannot write {path.name} as ONNX: {type(why).__name__}: {last_line(why)}",
+            remedy="Convert it to ONNX or TFLite where it was trained.",
+        ) from why
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what Keras, torch and the exporter print."""
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        warnings.simplefilter("ignore")
+        before = logging.root.manager.disable
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(before)

@@ -1,0 +1,99 @@
+"""Read an ONNX file and the inputs that its graph declares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adt.errors import ModelError
+from adt.model.importers.shapes import Declared, Shape
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def read_onnx(path: Path) -> onnx.ModelProto:
+    """Load an ONNX file with its external data and check that it is one.
+
+    Raises:
+        ModelError: it is missing, empty, truncated, of another format, or not a valid graph.
+    """
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    if not path.is_file():
+        raise ModelError(f"there is no model file {path}", remedy="Check the path.")
+    not_onnx = f"{path} is not an ONNX model, or is truncated"
+    remedy = "Export or download it again."
+    try:
+        model = onnx.load(str(path))
+    except (DecodeError, RuntimeError, ValueError) as why:
+        raise ModelError(not_onnx, remedy=remedy, details=str(why)) from why
+    except OSError as why:  # external data beside the model
+        raise ModelError(
+            f"a data file of {path.name} cannot be read: {why}",
+            remedy="Keep the model's external data files beside it.",
+        ) from why
+    except onnx.checker.ValidationError as why:  # external data outside the model's directory, or missing
+        raise ModelError(
+            f"a data file of {path.name} cannot be read",
+            remedy="Keep the model's external data files beside it.",
+            details=str(why),
+        ) from why
+    if not model.graph.node and not model.graph.output:
+        raise ModelError(not_onnx, remedy=remedy)
+    try:
+        onnx.checker.check_model(str(path))
+    except onnx.checker.ValidationError as why:
+        raise ModelError(f"{path} is not a valid ONNX graph", remedy=remedy, details=str(why)) from why
+    return model
+
+
+def external_data(path: Path) -> tuple[str, ...]:
+    """Relative paths of the data files that an ONNX file keeps outside itself."""
+    import onnx
+    from onnx.external_data_helper import ExternalDataInfo, uses_external_data
+
+    graph = onnx.load(str(path), load_external_data=False).graph
+    return tuple(sorted({ExternalDataInfo(t).location for t in graph.initializer if uses_external_data(t)}))
+
+
+def declared_inputs(model: onnx.ModelProto) -> dict[str, Declared]:
+    """Inputs of the graph that are no initializers, with their extents and symbols."""
+    initializers = {tensor.name for tensor in model.graph.initializer}
+    return {
+        value.name: tuple(
+            dim.dim_value if dim.dim_value > 0 else dim.dim_param.strip("?")
+            for dim in value.type.tensor_type.shape.dim
+        )
+        for value in model.graph.input
+        if value.name not in initializers
+    }
+
+
+def with_fixed_shapes(model: onnx.ModelProto, fixed: dict[str, Shape]) -> onnx.ModelProto:
+    """*model* with static input shapes, and without the stale shapes of everything else."""
+    import onnx
+
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    for value in result.graph.input:
+        if value.name in fixed:
+            dims = value.type.tensor_type.shape.dim
+            del dims[:]
+            for extent in fixed[value.name]:
+                dims.add().dim_value = extent
+    del result.graph.value_info[:]
+    for value in result.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    return result
+
+
+def input_dtypes(model: onnx.ModelProto) -> dict[str, str]:
+    """numpy's name of the element type of each input of the graph."""
+    import onnx
+
+    return {
+        value.name: onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type).name
+        for value in model.graph.input
+    }

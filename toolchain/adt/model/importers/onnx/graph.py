@@ -1,0 +1,160 @@
+"""An ONNX graph while it is rewritten: shapes, constants, fresh names, nodes replaced by others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+
+class Graph:
+    """A model, or a branch of an If in it, with what shape inference and constants tell of its tensors."""
+
+    def __init__(self, model: onnx.ModelProto, graph: onnx.GraphProto, outer: Graph | None = None) -> None:
+        self.model = model
+        self.graph = graph
+        self.outer = outer
+        self._types: dict[str, onnx.TypeProto.Tensor] = {
+            value.name: value.type.tensor_type for value in (*graph.input, *graph.value_info, *graph.output)
+        }
+        self._constants: dict[str, Array] | None = None
+        self._taken: set[str] = outer._taken if outer else set(all_names(model.graph))
+
+    @property
+    def opset(self) -> int:
+        """Version of ONNX's own operators."""
+        return opset(self.model)
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """Static shape of the tensor *name*; None when it is not known."""
+        constant = self.constant(name)
+        if constant is not None:
+            return tuple(constant.shape)
+        found = self._types.get(name)
+        if found is None:
+            return self.outer.shape(name) if self.outer else None
+        if not found.HasField("shape"):
+            return None
+        dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in found.shape.dim]
+        return None if any(dim < 0 for dim in dims) else tuple(dims)
+
+    def dtype(self, name: str) -> str | None:
+        """numpy's name of the element type of *name*; None when it is not known."""
+        import onnx
+
+        constant = self.constant(name)
+        if constant is not None:
+            return str(constant.dtype)
+        found = self._types.get(name)
+        if found is None or not found.elem_type:
+            return self.outer.dtype(name) if found is None and self.outer else None
+        return str(onnx.helper.tensor_dtype_to_np_dtype(found.elem_type))
+
+    def constant(self, name: str) -> Array | None:
+        """Value of *name* when it is an initializer or a Constant node's; None otherwise."""
+        from onnx import numpy_helper
+
+        if self._constants is None:
+            self._constants = {t.name: numpy_helper.to_array(t) for t in self.graph.initializer}
+            for node in self.graph.node:
+                if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+                    self._constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+        if name in self._constants:
+            return self._constants[name]
+        return self.outer.constant(name) if self.outer else None
+
+    def fresh(self, stem: str) -> str:
+        """A tensor or node name that nothing has yet."""
+        name, number = stem, 0
+        while name in self._taken:
+            number += 1
+            name = f"{stem}_{number}"
+        self._taken.add(name)
+        return name
+
+    def add_constant(self, stem: str, value: Array) -> str:
+        """Add *value* as an initializer and return its name."""
+        from onnx import numpy_helper
+
+        name = self.fresh(stem)
+        self.graph.initializer.append(numpy_helper.from_array(value, name))
+        if self._constants is not None:
+            self._constants[name] = value
+        return name
+
+
+class Builder:
+    """The nodes that take the place of one node."""
+
+    def __init__(self, graph: Graph, node: onnx.NodeProto) -> None:
+        self.graph = graph
+        self.stem = node.name or node.output[0]
+        self.nodes: list[onnx.NodeProto] = []
+
+    def constant(self, value: Any, dtype: str) -> str:
+        """Name of a new constant with *value*."""
+        import numpy as np
+
+        return self.graph.add_constant(f"{self.stem}_c", np.asarray(value, dtype))
+
+    def add(self, op: str, *inputs: str, out: str | None = None, **attributes: Any) -> str:
+        """Append a node with one output (*out*, or a fresh name) and return that."""
+        return self.add_many(op, *inputs, outs=[out or self.graph.fresh(f"{self.stem}_{op}")], **attributes)[
+            0
+        ]
+
+    def add_many(self, op: str, *inputs: str, outs: list[str], **attributes: Any) -> list[str]:
+        """Append a node with the outputs *outs* and return those."""
+        from onnx import helper
+
+        name = self.graph.fresh(f"{self.stem}_{op}_{len(self.nodes)}")
+        self.nodes.append(helper.make_node(op, list(inputs), outs, name=name, **attributes))
+        return outs
+
+
+def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
+    """The value of a node's attribute, or *default*; byte strings as text."""
+    from onnx import helper
+
+    for found in node.attribute:
+        if found.name == name:
+            value = helper.get_attribute_value(found)
+            return value.decode() if isinstance(value, bytes) else value
+    return default
+
+
+def opset(model: onnx.ModelProto) -> int:
+    """Version of ONNX's own operators that *model* asks for."""
+    return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs in a node's attributes (branches of an If, bodies of a Loop)."""
+    for found in node.attribute:
+        if found.HasField("g"):
+            yield found.g
+        yield from found.graphs
+
+
+def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Every node of *graph* and of the graphs in it."""
+    for node in graph.node:
+        yield node
+        for inner in subgraphs(node):
+            yield from all_nodes(inner)
+
+
+def all_names(graph: onnx.GraphProto) -> Iterator[str]:
+    """Every name of a tensor or node in *graph* and the graphs in it."""
+    yield from (value.name for value in (*graph.input, *graph.output, *graph.initializer))
+    for node in graph.node:
+        yield node.name
+        yield from node.output
+        for inner in subgraphs(node):
+            yield from all_names(inner)

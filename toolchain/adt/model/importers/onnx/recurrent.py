@@ -1,0 +1,221 @@
+"""LSTM, GRU and RNN of a fixed length, unrolled step by step.
+
+TVM has no loop operator that an OpenCL target could run well, and the sequences of
+models for devices are short. What all steps share, the product of the inputs with the
+input weights, is computed for the whole sequence at once; each step adds the product
+of the state with the recurrent weights and applies the gates.
+
+Symbols as in ONNX's documents: X[steps, batch, size], W[directions, gates·H, size],
+R[directions, gates·H, H], B[directions, 2·gates·H], state h (and c)[directions, batch, H].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from adt.model.importers.onnx.graph import Builder, Graph, attribute
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+    from numpy.typing import NDArray
+
+MOST_STEPS = 512
+"""Longer sequences are not unrolled: each step becomes a dozen operators that are compiled one by one."""
+_DEFAULTS = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
+_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
+def rewrite_lstm(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
+    """The nodes for an LSTM; None when it has what is not covered (peepholes, clipping, lengths)."""
+    return _Unrolled(node, graph).nodes() if _covered(node, graph) else None
+
+
+def rewrite_gru(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
+    """The same for a GRU."""
+    return _Unrolled(node, graph).nodes() if _covered(node, graph) else None
+
+
+def rewrite_rnn(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
+    """The same for a plain RNN."""
+    return _Unrolled(node, graph).nodes() if _covered(node, graph) else None
+
+
+def _input(node: onnx.NodeProto, position: int) -> str:
+    return node.input[position] if len(node.input) > position else ""
+
+
+def _covered(node: onnx.NodeProto, graph: Graph) -> bool:
+    """Whether every part that the node has is one that the unrolling computes."""
+    shape = graph.shape(node.input[0])
+    weights = [graph.constant(node.input[1]), graph.constant(node.input[2])]
+    bias = _input(node, 3)
+    activations = [name.decode() for name in attribute(node, "activations", [])]
+    defaults = _DEFAULTS[node.op_type]
+    directions = 2 if attribute(node, "direction", "forward") == "bidirectional" else 1
+    plain = not activations or [name.lower() for name in activations] == [*defaults] * directions
+    return (
+        shape is not None
+        and len(shape) == 3
+        and shape[attribute(node, "layout", 0)] <= MOST_STEPS
+        and all(weight is not None for weight in weights)
+        and (not bias or graph.constant(bias) is not None)
+        and not _input(node, 4)
+        and not _input(node, 7)
+        and plain
+        and attribute(node, "clip") is None
+        and not attribute(node, "input_forget", 0)
+    )
+
+
+class _Unrolled:
+    """One recurrent node and the nodes in its place."""
+
+    def __init__(self, node: onnx.NodeProto, graph: Graph) -> None:
+        shape = graph.shape(node.input[0])
+        assert shape is not None
+        self.node, self.graph, self.build = node, graph, Builder(graph, node)
+        self.batch_first = bool(attribute(node, "layout", 0))
+        self.steps, self.batch = (shape[1], shape[0]) if self.batch_first else (shape[0], shape[1])
+        self.direction = attribute(node, "direction", "forward")
+        self.w = self._value(1)
+        self.r = self._value(2)
+        self.gates = _GATES[node.op_type]
+        self.hidden = self.r.shape[-1]
+        self.dtype = str(self.w.dtype)
+
+    def _value(self, position: int) -> NDArray[np.generic]:
+        value = self.graph.constant(self.node.input[position])
+        assert value is not None
+        return value
+
+    def nodes(self) -> list[onnx.NodeProto]:
+        """All directions, joined as ONNX orders them."""
+        build, node = self.build, self.node
+        data = node.input[0]
+        if self.batch_first:
+            data = build.add("Transpose", data, perm=[1, 0, 2])
+        reversals = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[self.direction]
+        runs = [self._direction(index, data, backwards) for index, backwards in enumerate(reversals)]
+        outs = [*node.output, "", "", ""][:3]
+        if outs[0]:  # Y[steps, directions, batch, H]
+            rows = [self._join([outputs[step] for outputs, _ in runs], 1) for step in range(self.steps)]
+            self._finish(self._join(rows, 0), outs[0], [2, 0, 1, 3])
+        if outs[1]:  # Y_h[directions, batch, H]
+            self._finish(self._join([last[0] for _, last in runs], 0), outs[1], [1, 0, 2], squeeze=True)
+        if outs[2]:
+            self._finish(self._join([last[1] for _, last in runs], 0), outs[2], [1, 0, 2], squeeze=True)
+        return build.nodes
+
+    def _finish(self, name: str, out: str, batch_first: list[int], *, squeeze: bool = False) -> None:
+        """Give *name*, whose rows are [1, 1, batch, H], the shape and the name that ONNX asks for."""
+        build = self.build
+        if squeeze:
+            directions = 2 if self.direction == "bidirectional" else 1
+            shape = build.constant([directions, self.batch, self.hidden], "int64")
+            name = build.add("Reshape", name, shape)
+        if self.batch_first:
+            build.add("Transpose", name, out=out, perm=batch_first)
+        else:
+            build.add("Identity", name, out=out)
+
+    def _join(self, names: Sequence[str], axis: int) -> str:
+        return names[0] if len(names) == 1 else self.build.add("Concat", *names, axis=axis)
+
+    def _direction(self, index: int, data: str, backwards: bool) -> tuple[list[str], tuple[str, ...]]:
+        """Outputs [1, 1, batch, H] of every step, in the order of the input, and of the last state."""
+        import numpy as np
+
+        build, size = self.build, self.gates * self.hidden
+        bias = self._value(3)[index] if _input(self.node, 3) else np.zeros(2 * size, self.dtype)
+        of_input, of_state = bias[:size], bias[size:]
+        if self.node.op_type != "GRU":  # both are added to the same sum
+            of_input, of_state = of_input + of_state, np.zeros_like(of_state)
+        flat = build.add("Reshape", data, build.constant([self.steps * self.batch, -1], "int64"))
+        product = build.add("MatMul", flat, build.constant(self.w[index].T, self.dtype))
+        summed = build.add("Add", product, build.constant(of_input, self.dtype))
+        shaped = build.add("Reshape", summed, build.constant([self.steps, self.batch, size], "int64"))
+        rows = self._split(shaped, 0, [1] * self.steps)
+        flat_shape = build.constant([self.batch, size], "int64")
+        out_shape = build.constant([1, 1, self.batch, self.hidden], "int64")
+        weights = build.constant(self.r[index].T, self.dtype)
+        state_bias = build.constant(of_state, self.dtype) if of_state.any() else ""
+        state = [
+            self._initial(position, index) for position in ((5, 6) if self.node.op_type == "LSTM" else (5,))
+        ]
+        outputs = [""] * self.steps
+        for step in reversed(range(self.steps)) if backwards else range(self.steps):
+            row = build.add("Reshape", rows[step], flat_shape)
+            state = self._step(row, state, weights, state_bias, index)
+            outputs[step] = build.add("Reshape", state[0], out_shape)
+        return outputs, tuple(build.add("Reshape", value, out_shape) for value in state)
+
+    def _initial(self, position: int, index: int) -> str:
+        """The state [batch, H] before the first step."""
+        import numpy as np
+
+        build, name = self.build, _input(self.node, position)
+        if not name:
+            return build.constant(np.zeros((self.batch, self.hidden)), self.dtype)
+        if self.batch_first:
+            name = build.add("Transpose", name, perm=[1, 0, 2])
+        if self.direction == "bidirectional":
+            name = self._split(name, 0, [1, 1])[index]
+        return build.add("Reshape", name, build.constant([self.batch, self.hidden], "int64"))
+
+    def _split(self, name: str, axis: int, sizes: list[int]) -> list[str]:
+        """Pieces of *name* along *axis*, by Slice: Split's form differs between opsets."""
+        if len(sizes) == 1:
+            return [name]
+        build, start, pieces = self.build, 0, []
+        along = build.constant([axis], "int64")
+        for size in sizes:
+            ends = (build.constant([start], "int64"), build.constant([start + size], "int64"))
+            if self.graph.opset >= 10:
+                pieces.append(build.add("Slice", name, *ends, along))
+            else:
+                pieces.append(build.add("Slice", name, axes=[axis], starts=[start], ends=[start + size]))
+            start += size
+        return pieces
+
+    def _step(self, row: str, state: list[str], weights: str, state_bias: str, index: int) -> list[str]:
+        kind = self.node.op_type
+        if kind == "GRU":
+            return [self._gru_step(row, state[0], weights, state_bias, index)]
+        build = self.build
+        total = build.add("Add", row, build.add("MatMul", state[0], weights))
+        if kind == "RNN":
+            return [build.add("Tanh", total)]
+        i, o, f, c = self._split(total, 1, [self.hidden] * 4)
+        kept = build.add("Mul", build.add("Sigmoid", f), state[1])
+        new = build.add("Mul", build.add("Sigmoid", i), build.add("Tanh", c))
+        cell = build.add("Add", kept, new)
+        return [build.add("Mul", build.add("Sigmoid", o), build.add("Tanh", cell)), cell]
+
+    def _gru_step(self, row: str, h: str, weights: str, state_bias: str, index: int) -> str:
+        build, size = self.build, self.hidden
+        z_x, r_x, n_x = self._split(row, 1, [size] * 3)
+        if attribute(self.node, "linear_before_reset", 0):
+            of_state = build.add("MatMul", h, weights)
+            if state_bias:
+                of_state = build.add("Add", of_state, state_bias)
+            z_h, r_h, n_h = self._split(of_state, 1, [size] * 3)
+            r = build.add("Sigmoid", build.add("Add", r_x, r_h))
+            n = build.add("Tanh", build.add("Add", n_x, build.add("Mul", r, n_h)))
+        else:
+            both = build.constant(self.r[index][: 2 * size].T, self.dtype)
+            of_state = build.add("MatMul", h, both)
+            if state_bias:
+                first, last = self._split(state_bias, 0, [2 * size, size])
+                of_state = build.add("Add", of_state, first)
+            z_h, r_h = self._split(of_state, 1, [size] * 2)
+            r = build.add("Sigmoid", build.add("Add", r_x, r_h))
+            reset = build.add("Mul", r, h)
+            n_h = build.add("MatMul", reset, build.constant(self.r[index][2 * size :].T, self.dtype))
+            if state_bias:
+                n_h = build.add("Add", n_h, last)
+            n = build.add("Tanh", build.add("Add", n_x, n_h))
+        z = build.add("Sigmoid", build.add("Add", z_x, z_h))
+        # (1 - z)·n + z·h
+        return build.add("Add", n, build.add("Mul", z, build.add("Sub", h, n)))

@@ -1,0 +1,61 @@
+"""What an import makes of each operator of a model: supported, rewritten, or unsupported and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+SUPPORTED = "supported"
+REWRITTEN = "rewritten"
+UNSUPPORTED = "unsupported"
+
+MOST_NAMES = 3
+"""Nodes that a note names; the others are counted."""
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """One operator of a model."""
+
+    op: str
+    """As its format spells it; with its domain where that is not the format's own."""
+    count: int
+    """Nodes with it."""
+    status: str
+    """``supported``, ``rewritten`` (before TVM converts it) or ``unsupported``."""
+    note: str = ""
+    """Into what and why it is rewritten, or why it is unsupported; with the names of its nodes."""
+
+
+def op_rows(
+    ops: Iterable[str],
+    rewritten: Mapping[str, str],
+    unsupported: Mapping[str, str],
+    supported: Mapping[str, str],
+) -> tuple[OpRow, ...]:
+    """The table of *ops* (one for each node): what fails first, then what is rewritten, each by count.
+
+    Args:
+        rewritten: operator to note.
+        unsupported: operator to note; wins over *rewritten*.
+        supported: notes on some of the others.
+    """
+    order = (UNSUPPORTED, REWRITTEN, SUPPORTED)
+    rows = []
+    for op, count in Counter(ops).items():
+        if op in unsupported:
+            rows.append(OpRow(op, count, UNSUPPORTED, unsupported[op]))
+        elif op in rewritten:
+            rows.append(OpRow(op, count, REWRITTEN, rewritten[op]))
+        else:
+            rows.append(OpRow(op, count, SUPPORTED, supported.get(op, "")))
+    return tuple(sorted(rows, key=lambda row: (order.index(row.status), -row.count, row.op)))
+
+
+def named_nodes(names: Iterable[str]) -> str:
+    """``node a, b, c and 4 more``; a node without a name is ``(unnamed)``."""
+    listed = [name or "(unnamed)" for name in names]
+    shown = ", ".join(listed[:MOST_NAMES])
+    more = f" and {len(listed) - MOST_NAMES} more" if len(listed) > MOST_NAMES else ""
+    return f"{'node' if len(listed) == 1 else 'nodes'} {shown}{more}" if listed else ""

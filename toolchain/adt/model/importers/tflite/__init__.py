@@ -1,0 +1,1 @@
+"""TFLite: read the flatbuffer, fix its shapes, convert it with TVM's importer and mended converters."""

@@ -1,0 +1,147 @@
+"""Read a .tflite file, tell its inputs, and give its tensors other shapes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adt.errors import ModelError
+from adt.model.importers.extras import load, need
+from adt.model.importers.shapes import Declared, Shape, fixed_shapes
+
+DAMAGED = (
+    AssertionError, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, struct.error,
+)  # fmt: skip
+"""What reading a damaged flatbuffer raises."""
+
+
+@dataclass(frozen=True)
+class TensorFacts:
+    """One input or output of the file's main subgraph."""
+
+    name: str
+    index: int
+    shape: Shape
+    declared: Declared
+    """With open dimensions where the file allows resizing."""
+    dtype: str
+
+
+def read_tflite(path: Path) -> bytes:
+    """The bytes of a .tflite file that has a subgraph with outputs.
+
+    Raises:
+        ModelError: it is truncated or damaged.
+        ToolNotFound: the extra is missing.
+    """
+    need("tflite", "importing a .tflite file")
+    data = path.read_bytes()
+    tensors(data, path, outputs=True)
+    return data
+
+
+def model_of(data: bytes) -> Any:
+    """The file as the schema's ``Model``."""
+    import tflite
+
+    return tflite.Model.GetRootAsModel(data, 0)
+
+
+def tensors(data: bytes, path: Path, *, outputs: bool = False) -> tuple[TensorFacts, ...]:
+    """The inputs (or outputs) of the main subgraph, in order.
+
+    Raises:
+        ModelError: the file is truncated or damaged.
+    """
+    from tvm.relax.frontend.tflite.tflite_frontend import _decode_type
+
+    found = []
+    try:
+        subgraph = model_of(data).Subgraphs(0)
+        count = subgraph.OutputsLength() if outputs else subgraph.InputsLength()
+        if outputs and not count:
+            raise ValueError("no outputs")
+        for position in range(count):
+            index = int(subgraph.Outputs(position) if outputs else subgraph.Inputs(position))
+            tensor = subgraph.Tensors(index)
+            shape = tuple(int(tensor.Shape(i)) for i in range(tensor.ShapeLength()))
+            signature = [int(tensor.ShapeSignature(i)) for i in range(tensor.ShapeSignatureLength())]
+            declared = tuple(extent if extent > 0 else "" for extent in signature) or shape
+            name = tensor.Name().decode()
+            found.append(TensorFacts(name, index, shape, declared, _decode_type(tensor.Type())))
+    except DAMAGED as why:
+        raise ModelError(
+            f"{path} is truncated or damaged: no graph can be read from it",
+            remedy="Export or download it again.",
+            details=f"{type(why).__name__}: {why}",
+        ) from why
+    return tuple(found)
+
+
+def fixed_inputs(data: bytes, path: Path, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Shapes of the inputs: the file's own when *shapes* is empty, else as given and what follows from that.
+
+    Raises:
+        ModelError: a shape does not fit.
+    """
+    inputs = tensors(data, path)
+    if not shapes:
+        return {tensor.name: tensor.shape for tensor in inputs}
+    return fixed_shapes({tensor.name: tensor.declared for tensor in inputs}, shapes)
+
+
+def with_shapes(data: bytes, path: Path, fixed: Mapping[str, Shape]) -> bytes:
+    """*data* with the shapes that its tensors have for inputs of other shapes than the file's.
+
+    The interpreter tells the shapes; they are written over the file's, in place.
+
+    Raises:
+        ModelError: the graph does not take these shapes, or changes the rank of a tensor.
+        ToolNotFound: the interpreter is not installed.
+    """
+    inputs = tensors(data, path)
+    if all(tensor.shape == tuple(fixed[tensor.name]) for tensor in inputs):
+        return data
+    import numpy as np
+
+    litert = load("ai_edge_litert.interpreter", "tflite", "giving a .tflite file other shapes")
+    interpreter = litert.Interpreter(model_content=data, experimental_op_resolver_type=_plain(litert))
+    try:
+        for tensor in inputs:
+            interpreter.resize_tensor_input(tensor.index, list(fixed[tensor.name]), strict=True)
+        interpreter.allocate_tensors()
+        for detail in interpreter.get_input_details():
+            interpreter.set_tensor(detail["index"], np.zeros(detail["shape"], detail["dtype"]))
+        interpreter.invoke()  # some shapes are known only then
+    except (RuntimeError, ValueError) as why:
+        raise ModelError(
+            f"{path.name} does not take these input shapes: {str(why).splitlines()[0]}",
+            remedy="Keep the extents that the file fixes.",
+        ) from why
+    shapes = {detail["index"]: detail["shape"].tolist() for detail in interpreter.get_tensor_details()}
+    result = bytearray(data)
+    subgraph = model_of(data).Subgraphs(0)
+    written: dict[int, list[int]] = {}
+    for index in range(subgraph.TensorsLength()):
+        tensor = subgraph.Tensors(index)
+        rank = tensor.ShapeLength()
+        wanted = shapes.get(index, [])
+        if not rank or len(wanted) != rank:
+            continue
+        table = tensor._tab
+        start = table.Vector(table.Offset(4))  # field 0 of Tensor: shape
+        if written.setdefault(start, wanted) != wanted:
+            raise ModelError(
+                f"two tensors of {path.name} share a shape that these input shapes make different",
+                remedy="Convert the model again with these input shapes.",
+            )
+        struct.pack_into(f"<{rank}i", result, start, *wanted)
+    return bytes(result)
+
+
+def _plain(litert: Any) -> Any:
+    """The interpreter's own kernels: delegates refuse some shapes and hide tensors."""
+    return litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES

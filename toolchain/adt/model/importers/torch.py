@@ -1,0 +1,249 @@
+"""Import a PyTorch program: a ``.pt2`` file, or what a Python callable returns.
+
+The callable, ``module:function``, takes no arguments and returns either a
+``torch.export.ExportedProgram``, or ``(module, example_inputs)``: an ``nn.Module`` and
+the tuple of tensors to call it with. It is looked up as ``python -m`` looks up modules:
+in the current directory first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from adt.errors import AdtError, ModelError, UnsupportedOp
+from adt.model.importers.extras import load
+from adt.model.importers.imported import ImportedModel, imported_model, last_line
+from adt.model.importers.op_table import UNSUPPORTED, OpRow, named_nodes, op_rows
+from adt.model.importers.shapes import Declared, Shape, fixed_shapes
+from adt.model.importers.weights import lift_weights
+from adt.model.package import SourceModel, TensorSpec
+
+CONTRACT = (
+    "It takes no arguments and returns (module, example_inputs): an nn.Module and a tuple of tensors,"
+    " or a torch.export.ExportedProgram."
+)
+
+
+def import_torch(path: Path, shapes: Mapping[str, Shape], source: SourceModel) -> ImportedModel:
+    """Import a program that ``torch.export.save`` wrote.
+
+    Raises:
+        ModelError: the file is damaged, a shape is wrong, or TVM's importer failed.
+        UnsupportedOp: there is no converter for an operator.
+        ToolNotFound: the extra is missing.
+    """
+    program = load_program(path)
+    specs = program_inputs(program)
+    declared: dict[str, Declared] = {spec.name: spec.shape for spec in specs}
+    fixed = fixed_shapes(declared, shapes)
+    output_names = program_outputs(program)
+    with _quiet():
+        program = program.run_decompositions()
+    rows = _op_table(program)
+    if missing := [row for row in rows if row.status == UNSUPPORTED]:
+        raise UnsupportedOp(
+            f"{source.file} uses operators that cannot be imported: {', '.join(row.op for row in missing)}",
+            remedy="Rewrite the model without them, or import its ONNX form (torch.onnx.export).",
+            details="\n".join(f"{row.op}: {row.note}" for row in missing),
+        )
+    module = _to_relax(program, source.file)
+    symbols = {
+        symbol: extent
+        for name, dims in declared.items()
+        for symbol, extent in zip(dims, fixed[name], strict=True)
+        if isinstance(symbol, str)
+    }
+    return imported_model(
+        lift_weights(_specialised(module, symbols, source.file)),
+        inputs=[TensorSpec(spec.name, fixed[spec.name], spec.dtype) for spec in specs],
+        output_names=output_names,
+        source=source,
+        file=path,
+        ops=rows,
+    )
+
+
+def explain_torch(path: Path) -> tuple[OpRow, ...]:
+    """The table of the core ATen operators that a program decomposes into.
+
+    Raises:
+        ModelError: the file is damaged.
+        ToolNotFound: the extra is missing.
+    """
+    with _quiet():
+        return _op_table(load_program(path).run_decompositions())
+
+
+def load_program(path: Path) -> Any:
+    """The ``ExportedProgram`` in a file.
+
+    Raises:
+        ModelError: it is damaged, or of a version that this torch does not read.
+        ToolNotFound: the extra is missing.
+    """
+    torch = load("torch", "torch", "reading a .pt2 file")
+    try:
+        with _quiet():
+            return torch.export.load(str(path))
+    except Exception as why:  # zip, JSON and torch's own errors
+        raise ModelError(
+            f"{path} cannot be read as an exported PyTorch program",
+            remedy="Write it with torch.export.save(torch.export.export(model, inputs), 'model.pt2'),"
+            f" with the torch that reads it here ({torch.__version__}).",
+            details=last_line(why),
+        ) from why
+
+
+def program_inputs(program: Any) -> tuple[TensorSpec, ...]:
+    """The inputs that a caller gives, in order; open dimensions are strings.
+
+    Raises:
+        ModelError: an input is no tensor.
+    """
+    wanted = set(program.graph_signature.user_inputs)
+    specs = []
+    for node in program.graph.nodes:
+        if node.op != "placeholder" or node.name not in wanted:
+            continue
+        value = node.meta["val"]
+        if not hasattr(value, "shape"):
+            raise ModelError(
+                f"input {node.name!r} of the program is a {type(value).__name__}, not a tensor",
+                remedy="Export a wrapper module whose inputs are tensors only.",
+            )
+        shape = tuple(extent if isinstance(extent, int) else str(extent) for extent in value.shape)
+        specs.append(TensorSpec(node.name, shape, str(value.dtype).removeprefix("torch.")))
+    return tuple(specs)
+
+
+def program_outputs(program: Any) -> list[str]:
+    """Names of what the program returns, in order, each of its own."""
+    names: list[str] = []
+    for name in program.graph_signature.user_outputs:
+        text, number = str(name), 1
+        while text in names:  # the same value returned twice
+            number += 1
+            text = f"{name}_{number}"
+        names.append(text)
+    return names
+
+
+@contextlib.contextmanager
+def exported_by(text: str) -> Iterator[Path]:
+    """The program that the callable ``module:function`` makes, in a temporary ``.pt2`` file.
+
+    Raises:
+        ModelError: there is no such callable, it fails, or torch cannot export what it returns.
+        ToolNotFound: the extra is missing.
+    """
+    torch = load("torch", "torch", "importing a Python callable")
+    made = _call(text)
+    if not isinstance(made, torch.export.ExportedProgram):
+        if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module)):
+            raise ModelError(f"{text} returned {type(made).__name__}, not a model", remedy=CONTRACT)
+        model, example = made
+        inputs = tuple(example) if isinstance(example, (tuple, list)) else (example,)
+        try:
+            with _quiet():
+                made = torch.export.export(model.eval(), inputs)
+        except Exception as why:  # torch raises many kinds while it traces
+            raise ModelError(
+                f"torch cannot export what {text} returns: {type(why).__name__}",
+                remedy="See torch.export's documents for what a program may contain.",
+                details="\n".join(str(why).splitlines()[:10]),
+            ) from why
+    with tempfile.TemporaryDirectory(prefix="adt-export-") as directory:
+        path = Path(directory) / f"{text.rpartition(':')[2]}.pt2"
+        with _quiet():
+            torch.export.save(made, str(path))
+        yield path
+
+
+def _call(text: str) -> Any:
+    """What the callable ``module:function`` returns."""
+    name, _, function = text.partition(":")
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        called = getattr(importlib.import_module(name), function, None)
+        if callable(called):
+            return called()
+    except ImportError as why:
+        raise ModelError(
+            f"{text} cannot be imported: {why}",
+            remedy=f"Run adt where {name}.py is, or set PYTHONPATH.",
+        ) from why
+    except AdtError:
+        raise
+    except Exception as why:  # the user's own code
+        raise ModelError(
+            f"{text} failed: {type(why).__name__}: {last_line(why)}",
+            remedy="Mend it; it can be called alone in Python.",
+        ) from why
+    finally:
+        sys.path.remove(here)
+    raise ModelError(f"the module {name} has no function {function!r}", remedy=CONTRACT)
+
+
+def _op_table(program: Any) -> tuple[OpRow, ...]:
+    from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+    known = ExportedProgramImporter().create_convert_map()
+    names: dict[str, list[str]] = {}
+    for node in program.graph.nodes:
+        if node.op == "call_function" and node.target.__name__ != "getitem":
+            names.setdefault(node.target.__name__, []).append(node.name)
+    missing = {
+        op: f"no converter in this TVM; {named_nodes(nodes)}"
+        for op, nodes in names.items()
+        if op not in known
+    }
+    return op_rows([op for op, nodes in names.items() for _ in nodes], {}, missing, {})
+
+
+def _to_relax(program: Any, name: str) -> Any:
+    from tvm.relax.frontend.torch import from_exported_program
+
+    try:
+        with _quiet():
+            return from_exported_program(
+                program,
+                keep_params_as_input=True,
+                unwrap_unit_return_tuple=True,
+                run_ep_decomposition=False,
+            )
+    except Exception as why:  # the importer asserts and raises plain Python errors
+        raise ModelError(
+            f"TVM's PyTorch importer failed on {name}: {type(why).__name__}: {last_line(why)}",
+            remedy="Rewrite the model without what it names, or import its ONNX form (torch.onnx.export).",
+        ) from why
+
+
+def _specialised(module: Any, symbols: Mapping[str, int], name: str) -> Any:
+    """*module* with its open dimensions fixed."""
+    if not symbols:
+        return module
+    from tvm import relax
+
+    try:
+        return relax.transform.BindSymbolicVars(dict(symbols), "main")(module)
+    except Exception as why:  # TVM's check of the names
+        raise ModelError(
+            f"the open dimensions of {name} cannot be fixed: {last_line(why)}",
+            remedy="Export the program without dynamic_shapes.",
+        ) from why
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch's warnings about its own internals."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
