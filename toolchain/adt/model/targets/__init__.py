@@ -1,0 +1,9 @@
+"""What models are compiled for: target names, processors, and TVM's own spellings of both."""
+
+from __future__ import annotations
+
+from adt.model.targets.asked import NAMES
+from adt.model.targets.placing import place
+from adt.model.targets.target import ModelTarget, model_target
+
+__all__ = ["NAMES", "ModelTarget", "model_target", "place"]

@@ -1,0 +1,49 @@
+"""What the LLVM in the TVM wheel knows: cores, features, and this machine's processor."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+
+def _target(triple: str, core: str = "", features: tuple[str, ...] = ()) -> Any:
+    import tvm
+
+    described: dict[str, Any] = {"kind": "llvm", "mtriple": triple}
+    if core:
+        described["mcpu"] = core
+    if features:
+        described["mattr"] = list(features)
+    return tvm.target.Target(described)
+
+
+@functools.cache
+def cores(triple: str) -> frozenset[str]:
+    """The cores that code for *triple* can be generated for, as LLVM names them."""
+    from tvm.target import codegen
+
+    return frozenset(str(name) for name in codegen.llvm_get_cpu_archlist(_target(triple)))
+
+
+@functools.cache
+def core_features(triple: str, core: str, features: tuple[str, ...] = ()) -> frozenset[str]:
+    """What *core* has, with *features* (``+name``, ``-name``) added and removed."""
+    from tvm.target import codegen
+
+    return frozenset(str(name) for name in codegen.llvm_get_cpu_features(_target(triple, core, features)))
+
+
+@functools.cache
+def features(triple: str) -> frozenset[str]:
+    """Every feature that some core of *triple* has; LLVM has no list of them all."""
+    return frozenset().union(*(core_features(triple, core) for core in cores(triple)))
+
+
+def native() -> tuple[str, Mapping[str, bool]]:
+    """This machine's core, and for each feature that LLVM asks the processor for whether it is there."""
+    import tvm
+    from tvm.target import codegen
+
+    found = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")() or {}
+    return str(codegen.llvm_get_system_cpu()), {str(name): bool(there) for name, there in found.items()}

@@ -1,0 +1,43 @@
+"""The settings and the platform of a compile, with what the target's own words say of the platform."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from adt.config.load import load_settings
+from adt.config.settings import Settings
+from adt.model.targets.cpu import warn_of_sve
+from adt.model.targets.reading import read_target
+from adt.target.platforms import Platform, platform_named
+
+log = logging.getLogger("adt.compile")
+
+
+def place(flags: Mapping[str, object]) -> tuple[Settings, Platform]:
+    """Resolve the settings and the platform, and say what a target in TVM's words is read as.
+
+    A target that names its platform (``host``, or a triple) chooses it where nobody else did.
+
+    Args:
+        flags: ``section.key`` to value; None values are "not given".
+
+    Raises:
+        ConfigError: a setting, the target or the platform is unknown.
+    """
+    found = load_settings(flags)
+    settings = found.settings
+    asked = read_target(settings.compile.target)
+    if asked.platform and found.origins["build.platform"] == "default":
+        settings = replace(settings, build=replace(settings.build, platform=asked.platform))
+    platform = platform_named(settings.build.platform)
+    if not asked.plain:
+        words = asked.words
+        if asked.platform:
+            words = words.replace(f"--for {asked.platform}", f"--for {platform.name}")
+        left_out = f" (without meaning here: {', '.join(asked.left_out)})" if asked.left_out else ""
+        log.info("target %s is read as: %s%s", settings.compile.target, words, left_out)
+    if cpu := settings.compile.cpu or asked.cpu:
+        warn_of_sve(cpu, platform, settings.build.api_level)
+    return settings, platform

@@ -1,0 +1,114 @@
+"""What a model is compiled for: adt's target, processor and platform as TVM's dictionary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adt.errors import ConfigError
+from adt.model.targets.asked import Asked
+from adt.model.targets.cpu import NATIVE, cpu_choice, kernel_features
+from adt.model.targets.reading import read_target
+from adt.target.platforms import PLATFORMS, Platform
+
+_GPUS: dict[str, dict[str, Any]] = {
+    "opencl": {},
+    "adreno": {"device": "adreno", "keys": ["adreno", "opencl", "gpu", "texture"]},
+    "adreno-buffer": {"device": "adreno", "keys": ["adreno", "opencl", "gpu"]},
+    "mali": {"device": "mali", "keys": ["mali", "opencl", "gpu"]},
+}
+"""What tells TVM's schedule rules which GPU it is."""
+
+
+@dataclass(frozen=True)
+class ModelTarget:
+    """What a model is compiled for."""
+
+    name: str
+    """adt's name, of :data:`adt.model.targets.asked.NAMES`."""
+    device: str
+    """Device of the entry's tensors: ``cpu`` or ``opencl``."""
+    spec: dict[str, Any]
+    """TVM's dictionary."""
+    vdevices: tuple[str, ...]
+    """Device of each of the VM's virtual devices."""
+    textures: bool = False
+    """Tensors may lie in OpenCL images."""
+    cpu_features: tuple[str, ...] = ()
+    """What the code may use on top of the platform's processors, as Arm's kernels name it (``asimddp``)."""
+
+
+def model_target(
+    text: str,
+    platform: Platform,
+    api_level: int,
+    extra_features: tuple[str, ...] = (),
+    opencl_limits: Mapping[str, int] | None = None,
+    *,
+    cpu: str = "",
+) -> ModelTarget:
+    """The target *text* on *platform*.
+
+    Args:
+        text: one of adt's names, or TVM's string, tag or dictionary (JSON).
+        extra_features: LLVM features that the CPU has on top of the platform's (``+dotprod``).
+        opencl_limits: a certain device's, as attributes of TVM's opencl target; None: TVM's defaults.
+        cpu: the processor, see :func:`adt.model.targets.cpu.cpu_choice`.
+
+    Raises:
+        ConfigError: there is no such target or processor, or they contradict the platform.
+    """
+    asked = read_target(text)
+    _check_platform(asked, text, platform, api_level)
+    if cpu and asked.cpu and cpu != asked.cpu:
+        raise ConfigError(
+            f"the target {text!r} names the processor {asked.cpu}, --cpu names {cpu}",
+            remedy=f"Give one of them: --target {asked.name} --cpu {cpu}",
+        )
+    host: dict[str, Any] = {"kind": "llvm", "mtriple": platform.llvm_triple(api_level)}
+    choice = cpu_choice(cpu or asked.cpu or (NATIVE if asked.name == "host" else ""), platform, api_level)
+    if choice.core:
+        host["mcpu"] = choice.core
+    if features := (*platform.cpu_features, *extra_features, *choice.features):
+        host["mattr"] = list({word[1:]: word for word in features}.values())  # of two, the later
+    demands = kernel_features(choice.core, features, platform, api_level)
+    if platform.float_abi:
+        host["mfloat-abi"] = platform.float_abi
+    host |= asked.llvm
+    if asked.name not in _GPUS:
+        return ModelTarget(asked.name, "cpu", host, ("cpu",), cpu_features=demands)
+    textures = asked.name == "adreno"
+    limits = {**(opencl_limits or {}), **asked.gpu}
+    if textures and opencl_limits is not None and "texture_spatial_limit" not in limits:
+        raise ConfigError(
+            "the device to compile for reports no images in OpenCL, and textures are images",
+            remedy="Keep tensors in buffers: --target adreno-buffer",
+        )
+    spec = {"kind": "opencl", **_GPUS[asked.name], "host": host, **limits}
+    # Tensors in images have a virtual device of their own, the same GPU once more.
+    vdevices = ("opencl",) * (2 if textures else 1)
+    return ModelTarget(asked.name, "opencl", spec, vdevices, textures, demands)
+
+
+def _check_platform(asked: Asked, text: str, platform: Platform, api_level: int) -> None:
+    """Refuse a target whose own words contradict the platform."""
+    if not asked.platform or asked.platform == platform.name:
+        level = re.search(r"android(?:eabi)?(\d+)$", asked.triple)
+        if level and int(level[1]) != api_level:
+            raise ConfigError(
+                f"the target {text!r} is for API level {level[1]}, the package for {api_level}",
+                remedy=f"Give --api-level {level[1]}, or leave the number out of the triple.",
+            )
+        return
+    # The GNU triple for Android's machine is how TVM's guides for phones wrote it.
+    theirs = PLATFORMS[asked.platform]
+    if asked.triple and platform.android and not theirs.android and theirs.machine == platform.machine:
+        return
+    said = f"{asked.triple}, that is {asked.platform}" if asked.triple else "this machine's processor"
+    raise ConfigError(
+        f"the target {text!r} is for {said}, and the platform is {platform.name}",
+        remedy=f"Give --for {asked.platform}, or the target without it: --target "
+        + ("cpu" if asked.name == "host" else asked.name),
+    )
