@@ -78,6 +78,7 @@ function(adt_write_build_info file)
   adt_json_array(symbols ${ADT_CONTEXT_SYMBOLS})
   adt_json_bool(opencl "${USE_OPENCL}")
   adt_json_bool(clml "${USE_CLML_GRAPH_EXECUTOR}")
+  adt_json_bool(nnapi "${USE_NNAPI_RUNTIME}")
   adt_json_bool(rpc "${USE_CPP_RPC}")
   adt_json_bool(opencl_linked "${OpenCL_LIBRARIES}")
   set(clml_sdk "null")
@@ -105,6 +106,7 @@ function(adt_write_build_info file)
   \"opencl_linked\": ${opencl_linked},
   \"clml\": ${clml},
   \"clml_sdk\": ${clml_sdk},
+  \"nnapi\": ${nnapi},
   \"rpc\": ${rpc},
   \"system_name\": ${CMAKE_SYSTEM_NAME_JSON},
   \"system_processor\": ${CMAKE_SYSTEM_PROCESSOR_JSON},

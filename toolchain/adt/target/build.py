@@ -91,7 +91,7 @@ def _stage(destination: Path) -> None:
         file.relative_to(top.parent): file
         for top in (resource("cmake_presets"), resource("cpp_runner"))
         for file in top.rglob("*")
-        if file.is_file() and not {"build", "__pycache__"} & set(file.relative_to(top).parts)
+        if file.is_file() and not {"build", "plugins", "__pycache__"} & set(file.relative_to(top).parts)
     }
     for name, file in wanted.items():
         copy, contents = destination / name, file.read_bytes()

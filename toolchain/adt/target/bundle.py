@@ -46,6 +46,8 @@ class BundleOptions:
     """Major version of the CLML SDK's operators; None without CLML."""
     opencl_linked: bool = False
     """libOpenCL.so is linked: nothing of the bundle starts on a device that has none."""
+    nnapi: bool = False
+    """The runtime for Android's NNAPI is inside."""
 
 
 @dataclass(frozen=True)

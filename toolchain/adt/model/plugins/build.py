@@ -1,0 +1,175 @@
+"""Build a plugin for the installed TVM wheel: once, then from the cache.
+
+A plugin belongs to one build of the wheel (its libraries are what it links) and to
+one source tree; both are part of its place in the cache. The recipe is the CMake
+project ``cmake_presets/plugins/``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import logging
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.config.load import load_settings
+from adt.config.settings import TvmSettings
+from adt.errors import SourceError, ToolNotFound
+from adt.host import cache
+from adt.host.process import run
+from adt.host.resources import resource
+from adt.host.tools import Tool, cmake, find_tool, ninja
+from adt.host.tvm_source import TvmSource, find_source, wheel_version
+
+log = logging.getLogger("adt.plugins")
+
+PROJECT = "plugins"
+"""Directory below cmake_presets/."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One library that adds to the wheel."""
+
+    name: str
+    """As the CMake project calls it."""
+    library: str
+    """File that it builds."""
+    what: str
+    """What it gives TVM, for people."""
+
+
+OPENCL = Plugin("opencl", "libtvm_runtime_opencl.so", "TVM's OpenCL runtime")
+CLML = Plugin("clml", "libadt_codegen_clml.so", "TVM's code generator for CLML")
+NNAPI = Plugin("nnapi", "libadt_codegen_nnapi.so", "TVM's code generator for NNAPI")
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """The installed TVM."""
+
+    version: str
+    tvm: Path
+    """Directory of the Python package tvm."""
+    ffi: Path
+    """Directory of the Python package tvm_ffi."""
+    digest: str
+    """sha256 that names the libraries of both."""
+
+
+def opencl_runtime(settings: TvmSettings | None = None) -> Path:
+    """TVM's OpenCL runtime for this process; see :func:`build`."""
+    return build(OPENCL, settings)
+
+
+def clml_codegen(settings: TvmSettings | None = None) -> Path:
+    """TVM's code generator for CLML; see :func:`build`."""
+    return build(CLML, settings)
+
+
+def nnapi_codegen(settings: TvmSettings | None = None) -> Path:
+    """TVM's code generator for NNAPI; see :func:`build`."""
+    return build(NNAPI, settings)
+
+
+def build(plugin: Plugin, settings: TvmSettings | None = None) -> Path:
+    """The library of *plugin*, built now (10 to 30 s) if it was not before; others wait for the first caller.
+
+    Args:
+        settings: where TVM's source comes from; None: as configured.
+
+    Raises:
+        ToolNotFound: there is no C++ compiler.
+        SourceError: there is no TVM source tree, or it does not fit the wheel.
+        DownloadError: the tree could not be fetched.
+    """
+    wheel = installed_wheel()
+    source = find_source(settings or load_settings().settings.tvm)
+    compiler = _compiler(plugin)
+    project = resource("cmake_presets")
+    name = f"plugins/{plugin.name}-{wheel.version}-{_key(wheel, source, compiler, project)}"
+    path, _ = cache.entry(name, lambda directory: _build(plugin, wheel, source, compiler, project, directory))
+    return path / plugin.library
+
+
+def installed_wheel() -> Wheel:
+    """The TVM that ``import tvm`` gives, without importing it.
+
+    Raises:
+        SourceError: it is not installed.
+    """
+    version = wheel_version()
+    directories: dict[str, Path] = {}
+    lines = []
+    for package, distribution in (("tvm", "apache-tvm"), ("tvm_ffi", "apache-tvm-ffi")):
+        spec = importlib.util.find_spec(package)
+        if spec is None or spec.origin is None:
+            raise SourceError(
+                f"the Python package {package} is not installed", remedy=f"pip install {distribution}"
+            )
+        directory = directories[package] = Path(spec.origin).parent
+        recorded = _recorded_digests(distribution)
+        for library in sorted((directory / "lib").glob("*.so")):
+            stat = library.stat()
+            known = recorded.get(f"{package}/lib/{library.name}") or str(stat.st_mtime_ns)
+            lines.append(f"{package} {library.name} {stat.st_size} {known}")
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return Wheel(version, directories["tvm"], directories["tvm_ffi"], digest)
+
+
+def _recorded_digests(distribution: str) -> dict[str, str]:
+    """sha256 of each file as the installer recorded it: hashing 230 MB would take as long as linking."""
+    try:
+        files = importlib.metadata.files(distribution) or []
+    except importlib.metadata.PackageNotFoundError:
+        return {}
+    return {str(file): file.hash.value for file in files if file.hash is not None}
+
+
+def _compiler(plugin: Plugin) -> Tool:
+    remedy = f"apt-get install g++   (or set CXX): {plugin.what} is compiled once"
+    if named := os.environ.get("CXX"):
+        return find_tool(named, remedy=remedy)
+    for name in ("c++", "g++", "clang++"):
+        if shutil.which(name):
+            return find_tool(name, remedy=remedy)
+    raise ToolNotFound("there is no C++ compiler on PATH (c++, g++ or clang++)", remedy=remedy)
+
+
+def _key(wheel: Wheel, source: TvmSource, compiler: Tool, project: Path) -> str:
+    """Digest of everything that decides what is built."""
+    stat = compiler.path.stat()
+    made_of = [wheel.digest, source.digest, f"{compiler.path} {stat.st_size} {stat.st_mtime_ns}"]
+    made_of += [cache.file_sha256(file) for file in sorted((project / PROJECT).rglob("*")) if file.is_file()]
+    return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:12]
+
+
+def _build(
+    plugin: Plugin, wheel: Wheel, source: TvmSource, compiler: Tool, project: Path, directory: Path
+) -> None:
+    log.info("building %s for the installed TVM %s (once)", plugin.what, wheel.version)
+    remedy = (
+        f"The tree {source.path} ({source.version}) must be the source of the installed TVM {wheel.version}; "
+        "see --tvm-source, TVM_HOME and the tvm.provider setting."
+    )
+    with tempfile.TemporaryDirectory(prefix="adt-plugin-") as scratch:
+        configure: list[str | Path] = [
+            cmake().path,
+            *("-S", str(project / PROJECT), "-B", scratch, "-G", "Ninja"),
+            f"-DCMAKE_MAKE_PROGRAM={ninja().path}",
+            f"-DCMAKE_CXX_COMPILER={compiler.path}",
+            f"-DADT_PLUGIN={plugin.name}",
+            f"-DADT_TVM_SOURCE={source.path}",
+            f"-DADT_TVM_WHEEL={wheel.tvm}",
+            f"-DADT_FFI_WHEEL={wheel.ffi}",
+        ]
+        what = f"building {plugin.what} for TVM {wheel.version} failed"
+        run(configure, error=SourceError, what=what, remedy=remedy)
+        run([ninja().path, "-C", scratch], error=SourceError, what=what, remedy=remedy)
+        shutil.copy2(Path(scratch) / plugin.library, directory / plugin.library)
