@@ -1,0 +1,238 @@
+"""Half precision computed: small networks, real models, a driver that does and one that does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from programs import adt, adt_json
+
+import intel_opencl
+from adt.bench.verify import TOLERANCES
+from adt.errors import MismatchError
+from adt.model.package import load_package
+from models import MAGIKA, small_model
+
+RNG = np.random.default_rng(0)
+
+
+def model(
+    path: Path, nodes: list[onnx.NodeProto], weights: dict[str, Any], shape: tuple[int, ...] = (1, 8, 14, 14)
+) -> Path:
+    """An ONNX model of *nodes*, from ``x`` of *shape* to ``y``."""
+    values = [numpy_helper.from_array(np.asarray(data, np.float32), name) for name, data in weights.items()]
+    graph = helper.make_graph(
+        nodes,
+        path.stem,
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        values,
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(onnx.shape_inference.infer_shapes(made), path)
+    return path
+
+
+def conv(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
+
+
+def mobile(path: Path) -> Path:
+    """What MobileNet-v3 and PP-OCR are made of: hard swish, ReLU6, depthwise, squeeze and excite, a classifier."""
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w0", "b0"], ["c0"], pads=[1, 1, 1, 1]),
+        node("HardSwish", ["c0"], ["s0"]),
+        node("Conv", ["s0", "w1"], ["c1"], pads=[1, 1, 1, 1], group=16),
+        node("Clip", ["c1", "zero", "six"], ["s1"]),
+        node("GlobalAveragePool", ["s1"], ["p"]),
+        node("Conv", ["p", "w2"], ["e0"]),
+        node("HardSigmoid", ["e0"], ["e1"], alpha=1 / 6, beta=0.5),
+        node("Mul", ["s1", "e1"], ["m"]),
+        node("Add", ["m", "s0"], ["a"]),
+        node("MaxPool", ["a"], ["q"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("AveragePool", ["q"], ["r"], kernel_shape=[2, 2], strides=[1, 1]),
+        node("Resize", ["r", "", "scales"], ["u"], mode="linear"),
+        node("Conv", ["u", "w3"], ["c3"]),
+        node("PRelu", ["c3", "slope"], ["s3"]),
+        node("Erf", ["s3"], ["g"]),
+        node("GlobalAveragePool", ["g"], ["gp"]),
+        node("Flatten", ["gp"], ["f"]),
+        node("Gemm", ["f", "w4", "b4"], ["z"], transB=1),
+        node("Softmax", ["z"], ["y"], axis=1),
+    ]
+    weights = {
+        "w0": conv(16, 8, 3, 3),
+        "b0": RNG.standard_normal(16),
+        "w1": conv(16, 1, 3, 3),
+        "zero": np.float32(0),
+        "six": np.float32(6),
+        "w2": conv(16, 16, 1, 1),
+        "scales": [1, 1, 2, 2],
+        "w3": conv(32, 16, 1, 1),
+        "slope": np.full((32, 1, 1), 0.1),
+        "w4": conv(10, 32),
+        "b4": RNG.standard_normal(10),
+    }
+    return model(path, nodes, weights)
+
+
+@pytest.mark.parametrize("precision", ["float16_acc32", "float16"])
+def test_a_mobile_network(tmp_path: Path, precision: str) -> None:
+    """Plain TVM cannot convert its clips; the package runs in the C++ runner on halves of the weights."""
+    source = mobile(tmp_path / "mobile.onnx")
+    sizes = {}
+    for name in ("float32", precision):
+        out = tmp_path / name
+        package = adt_json("compile", source, "--for", "host", "--precision", name, "-o", out)["package"]
+        sizes[name] = package["files"]["mod.params"]["size"]
+    assert package["precision"] == precision
+    (found,) = package["made"]["accuracy"]["outputs"]
+    assert found["top1"] == 1 and 0 < found["max_rel"] <= TOLERANCES[precision][1] and found["cosine"] > 0.999
+    assert sizes[precision] < 0.7 * sizes["float32"], "small tensors have as much header as data"
+    assert ran_against_onnxruntime(out, source, tmp_path) <= TOLERANCES[precision][1]
+
+
+def ran_against_onnxruntime(package: Path, source: Path, scratch: Path) -> float:
+    """The package in rtvm on this machine: largest error over the largest magnitude."""
+    import subprocess
+
+    import onnxruntime
+
+    rtvm = Path(adt_json("build-target", "--for", "host")["path"]) / "bin/rtvm"
+    spec = load_package(package).manifest.entry().inputs[0]
+    given = np.random.default_rng(1).random(tuple(map(int, spec.shape)), dtype=np.float32)
+    np.savez(scratch / "in.npz", **{spec.name: given})
+    words = [rtvm, "--model", package, "--input", scratch / "in.npz", "--output", scratch / "out.npz"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (wanted,) = onnxruntime.InferenceSession(str(source)).run(None, {spec.name: given})
+    with np.load(scratch / "out.npz") as got:
+        (output,) = got.values()
+    assert output.dtype == np.float32
+    return float(np.abs(output - wanted).max() / np.abs(wanted).max())
+
+
+def test_a_real_model_halves_its_weights(tmp_path: Path) -> None:
+    words = ["compile", MAGIKA, "--for", "linux-aarch64", "--precision", "float16_acc32"]
+    package = adt_json(*words, "-o", tmp_path / "pkg")["package"]
+    assert package["files"]["mod.params"]["size"] < 1_600_000 < 3_100_000
+    (found,) = package["made"]["accuracy"]["outputs"]
+    assert found["name"] == "target_label" and found["max_abs"] < 1e-3
+    assert [i["dtype"] for i in package["entries"][0]["inputs"]] == ["int32"]
+    again = adt(*words, "--cpu", "cortex-a76", "-o", tmp_path / "again")
+    assert again.returncode == 0 and "float16_acc32 against float32 on random, seed 0" in again.stdout
+    assert "without half arithmetic" not in again.stderr
+
+
+def overflowing(path: Path) -> Path:
+    """A network whose second product passes 65504 before the third brings it back."""
+    node = helper.make_node
+    nodes = [
+        node("MatMul", ["x", "a"], ["h0"]),
+        node("MatMul", ["h0", "b"], ["h1"]),
+        node("Relu", ["h1"], ["h2"]),
+        node("MatMul", ["h2", "c"], ["y"]),
+    ]
+    eye = np.eye(8) + 0.1
+    return model(path, nodes, {"a": eye * 50, "b": eye * 5e3, "c": eye * 1e-3}, (1, 8))
+
+
+def test_an_overflow_is_named_and_what_is_advised_cures_it(tmp_path: Path) -> None:
+    source = overflowing(tmp_path / "big.onnx")
+    words = ["compile", source, "--for", "host", "--precision", "float16_acc32"]
+    done = adt(*words, "-o", tmp_path / "pkg")
+    assert done.returncode == 0, done.stderr
+    assert "NaN or infinite" in done.stderr and "values pass 65504" in done.stderr, done.stderr
+    report = load_package(tmp_path / "pkg").manifest.made.accuracy
+    assert report is not None and report.bad
+    assert {item.op for item in report.overflows} >= {"matmul", "nn.relu"}
+    assert "--keep-float32 " + ",".join(report.keep) in done.stderr
+    cured = adt(*words, "--keep-float32", ",".join(report.keep), "-o", tmp_path / "cured")
+    assert cured.returncode == 0 and "warning" not in cured.stderr, cured.stderr
+    report = load_package(tmp_path / "cured").manifest.made.accuracy
+    assert report is not None and not report.bad and report.outputs[0].max_rel < 1e-2
+    cached = adt(*words, "-o", tmp_path / "pkg")
+    assert "from the cache" in cached.stdout and "values pass 65504" in cached.stderr
+
+
+def test_on_inputs_of_ones_own(tmp_path: Path) -> None:
+    source = small_model(tmp_path / "m.onnx")
+    for number in range(2):
+        np.savez(tmp_path / f"{number}.npz", x=RNG.random((1, 4), dtype=np.float32))
+    words = ["compile", source, "--for", "host", "--precision", "float16", "-o", tmp_path / "pkg"]
+    given = ["--accuracy-inputs", tmp_path / "0.npz", "--accuracy-inputs", tmp_path / "1.npz"]
+    report = adt_json(*words, *given)["package"]["made"]["accuracy"]
+    assert (report["inputs"], report["samples"]) == ("0.npz, 1.npz", 2)
+    assert adt_json(*words, "--no-accuracy")["package"]["made"]["accuracy"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--precision", "half"], 3, "unknown precision"),
+        (["--precision", "float16", "--keep-float32", "nn.sofmax"], 3, "Did you mean 'nn.softmax'"),
+        (["--keep-float32", "exp"], 3, "the precision is float32"),
+        (["--precision", "float16", "--accuracy-inputs", "absent.npz"], 19, "absent.npz"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, words: list[str], code: int, said: str) -> None:
+    done = adt("compile", small_model(tmp_path / "m.onnx"), "--for", "host", "-o", tmp_path / "pkg", *words)
+    assert done.returncode == code and said in done.stderr and "remedy:" in done.stderr, done.stderr
+    assert not (tmp_path / "pkg").exists()
+
+
+def test_compiling_again_gives_the_same_bytes(tmp_path: Path) -> None:
+    source = small_model(tmp_path / "m.onnx")
+    words = ["compile", source, "--for", "linux-aarch64", "--precision", "float16_acc32", "--no-cache"]
+    for name in "ab":
+        adt_json(*words, "-o", tmp_path / name)
+    for file in ("mod.so", "mod.params", "mod.json"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("target", "precision"),
+    [
+        ("adreno", "float16_acc32"),
+        pytest.param("opencl", "float16_acc32", marks=pytest.mark.nightly),
+        pytest.param("opencl", "float16", marks=pytest.mark.nightly),
+        pytest.param("adreno", "float16", marks=pytest.mark.nightly),
+    ],
+)
+def test_half_kernels_on_a_driver_that_computes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, precision: str
+) -> None:
+    from adt.model.host_run import run_package
+
+    source = mobile(tmp_path / "mobile.onnx")
+    words = ["compile", source, "--for", "host", "--target", target, "--precision", precision]
+    adt_json(*words, "--no-check", "-o", tmp_path / "pkg")
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(intel_opencl.vendors()))
+    given = {"x": np.random.default_rng(1).random((1, 8, 14, 14), dtype=np.float32)}
+    (got,) = run_package(tmp_path / "pkg", given, timeout=500).values()
+    import onnxruntime
+
+    (wanted,) = onnxruntime.InferenceSession(str(source)).run(None, given)
+    assert float(np.abs(got - wanted).max() / np.abs(wanted).max()) <= TOLERANCES[precision][1]
+
+
+def test_a_device_without_half_precision_is_not_compiled_for(tmp_path: Path) -> None:
+    from adt.config.load import load_settings
+    from adt.model.importers.any import import_model
+    from adt.model.package import PackageLike
+    from adt.model.reduced import reduced
+    from adt.model.targets import model_target
+    from adt.target.platforms import PLATFORMS
+
+    like = PackageLike("a phone", "", "Old GPU", "1", False, (), {}, ())
+    wanted = load_settings({"compile.precision": "float16", "compile.target": "opencl"}).settings.compile
+    target = model_target("opencl", PLATFORMS["linux-aarch64"], 28)
+    imported = import_model(small_model(tmp_path / "m.onnx"), {})
+    with pytest.raises(MismatchError, match="Old GPU does not compute in half precision"):
+        reduced(imported, wanted, target, like)

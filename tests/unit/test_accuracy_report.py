@@ -1,0 +1,126 @@
+"""The accuracy report: what counts as far off, and what is said then."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adt.bench.verify import TOLERANCES, limits_for
+from adt.config.settings import VerifySettings
+from adt.errors import InputError
+from adt.model.accuracy import _compare, samples, warn
+from adt.model.accuracy_report import Accuracy, OutputAccuracy, Overflow, far_off
+from adt.model.package import TensorSpec
+
+SPEC = TensorSpec("y", (2, 3), "float32")
+EXACT = np.array([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]], np.float32)
+
+
+def one(got: np.ndarray, exact: np.ndarray = EXACT) -> OutputAccuracy:
+    return _compare(SPEC, [got], [exact])
+
+
+def test_equal_outputs() -> None:
+    found = one(EXACT)
+    assert (found.max_abs, found.max_rel, found.mean_abs, found.cosine) == (0, 0, 0, 1)
+    assert found.top1 == 1 and found.finite and not far_off(found)
+
+
+def test_figures_have_three_digits() -> None:
+    found = one(EXACT + np.array([[0.012345, 0, 0], [0, 0, 0]], np.float32))
+    assert found.max_abs == 0.0123 and found.max_rel == 0.0154 and found.magnitude == 0.8
+    assert found.mean_abs == 0.00206
+
+
+def test_classes_that_change_place_are_counted() -> None:
+    assert one(EXACT[:, ::-1].copy()).top1 == 0.5
+    assert one(EXACT * 7, EXACT * 7).top1 is None, "no probabilities"
+
+
+def test_samples_count_together() -> None:
+    found = _compare(SPEC, [EXACT, EXACT + 1], [EXACT, EXACT])
+    assert found.max_abs == 1 and found.mean_abs == 0.5 and found.cosine < 1
+
+
+def test_infinity_is_far_off_unless_it_was_there_before() -> None:
+    broken = EXACT.copy()
+    broken[0, 0] = np.inf
+    assert far_off(one(broken)) and not one(broken).finite
+    assert one(broken).max_abs == 0, "what is no number does not count"
+    assert not far_off(one(broken, broken))
+
+
+def test_nan_and_noise_are_far_off() -> None:
+    assert far_off(one(np.full_like(EXACT, np.nan)))
+    assert far_off(one(EXACT[:, ::-1].copy()))
+    assert not far_off(one(EXACT * np.float32(1.001)))
+    assert not far_off(one(np.zeros_like(EXACT), np.zeros_like(EXACT)))
+    assert far_off(one(EXACT, np.zeros_like(EXACT)))
+
+
+def report(output: OutputAccuracy, precision: str = "float16", *overflows: Overflow) -> Accuracy:
+    return Accuracy(precision, "random, seed 0", 1, (output,), overflows, tuple(o.name for o in overflows))
+
+
+def test_the_warning_names_what_overflows(caplog: pytest.LogCaptureFixture) -> None:
+    big = tuple(Overflow(f"lv{n}", "nn.conv2d", 1e5 + n) for n in range(7))
+    warn(report(one(np.full_like(EXACT, np.inf)), "float16", *big))
+    assert "y in float16 is NaN or infinite" in caplog.text
+    assert "nn.conv2d lv0 (1e+05)" in caplog.text and "and 2 more" in caplog.text
+    assert "--keep-float32 lv0,lv1,lv2,lv3,lv4,lv5,lv6" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("precision", "said"), [("float16", "float16_acc32"), ("float16_acc32", "real inputs")]
+)
+def test_the_warning_without_an_overflow(caplog: pytest.LogCaptureFixture, precision: str, said: str) -> None:
+    warn(report(one(EXACT[:, ::-1].copy()), precision))
+    assert "far from float32" in caplog.text and said in caplog.text
+
+
+def test_nothing_is_said_when_all_is_well(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    warn(report(one(EXACT)))
+    assert not caplog.text
+
+
+def test_samples_from_files(tmp_path: Path) -> None:
+    specs = (TensorSpec("x", (2,), "float32"),)
+    for name in "ab":
+        np.savez(tmp_path / f"{name}.npz", x=np.array([1, 2], np.float32), more=np.zeros(3))
+    found = samples(specs, [tmp_path / "a.npz", tmp_path / "b.npz"])
+    assert found.what == "a.npz, b.npz" and [list(s) for s in found.inputs] == [["x"], ["x"]]
+    assert samples(specs, []).what == "random, seed 0"
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"xx": np.zeros(2, np.float32)}, "has no input x"),
+        ({"x": np.zeros(3, np.float32)}, r"is float32\[3\]"),
+        ({"x": np.zeros(2, np.float64)}, r"is float64\[2\]"),
+    ],
+)
+def test_samples_that_do_not_fit(tmp_path: Path, arrays: dict[str, np.ndarray], said: str) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=said):
+        samples((TensorSpec("x", (2,), "float32"),), [tmp_path / "a.npz"])
+
+
+def test_a_sample_that_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "a.npz").write_text("x")
+    for name in ("a.npz", "b.npz"):
+        with pytest.raises(InputError, match="is not an"):
+            samples((TensorSpec("x", (2,), "float32"),), [tmp_path / name])
+
+
+def test_tolerances_follow_the_precision_unless_they_are_given() -> None:
+    given = VerifySettings(seed=0, max_abs=-1, max_rel=-1)
+    for precision, (max_abs, max_rel) in TOLERANCES.items():
+        found = limits_for(precision, given)
+        assert (found.max_abs, found.max_rel) == (max_abs, max_rel)
+    found = limits_for("float16", VerifySettings(seed=0, max_abs=0.0, max_rel=-1))
+    assert (found.max_abs, found.max_rel) == (0.0, TOLERANCES["float16"][1])

@@ -1,0 +1,226 @@
+"""How far a model in reduced precision is from float32: both are computed here, on the CPU, and compared.
+
+TVM computes half precision on any processor: every operation is rounded to half where
+the processor has none. A device's own half units round the same way; it may add in
+another order.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adt.config.load import did_you_mean
+from adt.errors import InputError
+from adt.model.accuracy_report import Accuracy, OutputAccuracy, Overflow, far_off
+from adt.model.package import TensorSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+log = logging.getLogger("adt.compile")
+
+DIGITS = 3
+"""Significant digits of a figure: what is stored must not differ between machines."""
+SUMS_TO_ONE = 1e-3
+"""How far a row of probabilities may be from a sum of 1."""
+MOST_NAMED = 5
+"""Overflowing values that the warning names."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What is computed on."""
+
+    what: str
+    """For people."""
+    inputs: tuple[Mapping[str, Array], ...]
+    """Arrays by input name, for each sample."""
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """A model in float32 and in reduced precision."""
+
+    precision: str
+    module: Any
+    """float32."""
+    params: Mapping[str, Any]
+    reduced_module: Any
+    reduced_params: Mapping[str, Any]
+
+
+def samples(specs: Sequence[TensorSpec], files: Sequence[Path]) -> Samples:
+    """The samples in *files* (.npz, one sample each), or a random one.
+
+    Raises:
+        InputError: a file does not hold the model's inputs, or an input cannot be made up.
+    """
+    from adt.model.random_inputs import random_inputs
+
+    if not files:
+        return Samples("random, seed 0", (random_inputs(specs, 0),))
+    return Samples(", ".join(file.name for file in files), tuple(_read(file, specs) for file in files))
+
+
+def _read(file: Path, specs: Sequence[TensorSpec]) -> Mapping[str, Array]:
+    from adt.host.npz import DamagedNpz, read_npz
+
+    try:
+        arrays = read_npz(file)
+    except (FileNotFoundError, DamagedNpz) as why:
+        raise InputError(
+            f"{file} is not an .npz file of plain arrays: {why}",
+            remedy="Write it with numpy.savez(path, input_name=array).",
+        ) from why
+    wanted = {spec.name: spec for spec in specs}
+    for name in wanted.keys() - arrays.keys():
+        raise InputError(
+            f"{file} has no input {name}.{did_you_mean(name, arrays)}",
+            remedy=f"The model's inputs: {', '.join(wanted)}.",
+        )
+    for name, spec in wanted.items():
+        array = arrays[name]
+        if array.dtype.name != spec.dtype or array.shape != spec.shape:
+            raise InputError(
+                f"input {name} in {file} is {array.dtype.name}{list(array.shape)}",
+                remedy=f"The model takes {spec.dtype}{list(spec.shape)}.",
+            )
+    return {name: arrays[name] for name in wanted}
+
+
+def measure(
+    model: Reduced, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], given: Samples
+) -> Accuracy:
+    """Compute both modules on *given*, and compare their outputs.
+
+    When an output is far off, the values that half precision cannot hold are looked for.
+
+    Raises:
+        Exception: whatever TVM raises when it compiles or runs a module.
+    """
+    from adt.model import ranges
+
+    exact = [*zip(*_run(model.module, model.params, inputs, given), strict=True)]
+    got = [*zip(*_run(model.reduced_module, model.reduced_params, inputs, given), strict=True)]
+    rows = tuple(_compare(spec, list(a), list(b)) for spec, a, b in zip(outputs, got, exact, strict=True))
+    overflows: tuple[Overflow, ...] = ()
+    if any(far_off(row) for row in rows):
+        overflows = ranges.overflows(model.module, model.params, inputs, given.inputs)
+    keep = tuple(ranges.to_keep(model.reduced_module, overflows))
+    return Accuracy(model.precision, given.what, len(given.inputs), rows, overflows, keep)
+
+
+def warn(found: Accuracy) -> None:
+    """Say loudly when *found* is bad, and what to do."""
+    for output in found.outputs:
+        if far_off(output):
+            how = f"max abs {output.max_abs:.3g} of {output.magnitude:.3g}, cosine {output.cosine:.4g}"
+            log.warning(
+                "%s in %s is %s (on %s)",
+                output.name,
+                found.precision,
+                f"far from float32: {how}" if output.finite else "NaN or infinite where float32 is not",
+                found.inputs,
+            )
+    if not found.bad:
+        return
+    if found.overflows:
+        shown = ", ".join(
+            f"{item.op} {item.name} ({item.magnitude:.3g})" for item in found.overflows[:MOST_NAMED]
+        )
+        more = len(found.overflows) - MOST_NAMED
+        log.warning(
+            "values pass 65504, the largest of half precision, first in: %s%s; try --keep-float32 %s",
+            shown,
+            f" and {more} more" if more > 0 else "",
+            ",".join(found.keep),
+        )
+    elif found.precision == "float16":
+        log.warning("no result passes 65504, but sums may on the way: try --precision float16_acc32")
+    else:
+        log.warning("no result passes 65504; measure on real inputs, too: --accuracy-inputs FILE.npz")
+
+
+def host_target() -> Any:
+    """TVM's target for this machine's CPU: as portable as numbers need it, with conversions from half."""
+    import tvm
+
+    from adt.model.targets import llvm
+    from adt.target.platforms import PLATFORMS
+
+    spec: dict[str, Any] = {"kind": "llvm"}
+    if PLATFORMS["host"].machine == "X86_64":
+        has = llvm.native()[1]
+        # No FMA: it rounds once where others round twice, and the report would depend on the machine.
+        features = [f"+{name}" for name in ("avx2", "f16c") if has.get(name)]
+        if features:
+            spec["mattr"] = features
+    return tvm.target.Target(spec)
+
+
+def _run(
+    module: Any, params: Mapping[str, Any], inputs: Sequence[TensorSpec], given: Samples
+) -> list[list[Array]]:
+    """The outputs of *module* for each sample."""
+    import tvm
+    from tvm import relax
+
+    machine = relax.VirtualMachine(tvm.compile(module, host_target()), tvm.cpu())
+    rows = []
+    for sample in given.inputs:
+        arrays = [tvm.runtime.tensor(sample[spec.name]) for spec in inputs]
+        made = machine["main"](*arrays, *params.values())
+        made = [made] if hasattr(made, "numpy") else list(made)
+        rows.append([tensor.numpy() for tensor in made])
+    return rows
+
+
+def _compare(spec: TensorSpec, got: Sequence[Array], exact: Sequence[Array]) -> OutputAccuracy:
+    import numpy as np
+
+    cosines, largest, magnitude, total, count, finite = [1.0], 0.0, 0.0, 0.0, 0, True
+    same_rows, rows = 0, 0
+    for a, b in zip(got, exact, strict=True):
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        both = np.isfinite(x) & np.isfinite(y)
+        finite = finite and bool(np.all(both | ~np.isfinite(y)))
+        errors = np.abs(x[both] - y[both])
+        largest = max(largest, float(np.max(errors, initial=0.0)))
+        magnitude = max(magnitude, float(np.max(np.abs(y[both]), initial=0.0)))
+        total, count = total + float(errors.sum()), count + errors.size
+        norms = float(np.linalg.norm(x[both]) * np.linalg.norm(y[both]))
+        cosines.append(float(x[both] @ y[both]) / norms if norms else float(not errors.any()))
+        if _scores(b):
+            same_rows += int(np.sum(np.argmax(x, axis=-1) == np.argmax(y, axis=-1)))
+            rows += b.shape[0]
+    return OutputAccuracy(
+        name=spec.name,
+        dtype=spec.dtype,
+        finite=finite,
+        magnitude=_rounded(magnitude),
+        max_abs=_rounded(largest),
+        max_rel=_rounded(largest / magnitude) if magnitude else float(largest > 0),
+        mean_abs=_rounded(total / count) if count else 0.0,
+        cosine=1 - _rounded(1 - min(cosines)),
+        top1=same_rows / rows if rows else None,
+    )
+
+
+def _scores(array: Any) -> bool:
+    """Whether *array* is one row of probabilities of classes for each element of a batch."""
+    import numpy as np
+
+    rows = array.dtype.kind == "f" and array.ndim == 2 and array.shape[1] > 1
+    return rows and bool(np.all(array >= 0) and np.all(np.abs(array.sum(axis=1) - 1) < SUMS_TO_ONE))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else value
