@@ -1,7 +1,10 @@
-"""ModelPackage: ``mod.so``, ``mod.params`` and ``mod.json`` in one directory.
+"""ModelPackage: ``mod.so``, ``mod.params`` and ``mod.json`` in one directory, or in one ``.tar`` of it.
 
-``mod.json`` is read here and, on the device, by ``cpp_runner/``; a change of
-its schema changes both and raises SCHEMA_VERSION.
+``mod.json`` is read here and, on the device, by ``cpp_runner/``. A field that a
+runner must understand changes both and raises SCHEMA_VERSION. What only people
+and adt want to know goes into :class:`PackageMade` or ``inspect/``, which a
+runner passes over; new fields there have a default and raise nothing.
+``schemas/mod.schema.json`` is generated from these classes (docs/generate.py).
 """
 
 from __future__ import annotations
@@ -13,12 +16,19 @@ from typing import Any
 from adt.errors import PackageError
 from adt.host import manifest
 from adt.host.cache import file_sha256
+from adt.model.accuracy_report import Accuracy
+from adt.model.archive import unpacked
+from adt.model.checked import Checked, Unchecked
+from adt.model.files import ARCHIVE
+from adt.model.files import INSPECT as INSPECT
+from adt.model.files import LIBRARY as LIBRARY
+from adt.model.files import MANIFEST as MANIFEST
+from adt.model.files import PARAMS as PARAMS
+from adt.model.offload_report import OffloadReport
+from adt.model.texture.report import TextureReport
 
 SCHEMA = "adt.model-package"
-SCHEMA_VERSION = 1
-MANIFEST = "mod.json"
-LIBRARY = "mod.so"
-PARAMS = "mod.params"
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -71,6 +81,8 @@ class PackageTarget:
     """TVM's target dictionary."""
     vdevices: tuple[str, ...]
     """Device of each virtual device of the VM, in order; the VM takes one device for each."""
+    cpu_features: tuple[str, ...] = ()
+    """What every CPU must offer on top of the platform, as Arm's kernels name it (``asimddp``)."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +102,8 @@ class Kernel:
     name: str
     device: str
     tuned: bool
+    textures: int = 0
+    """How many of its arguments are images (OpenCL textures)."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +127,22 @@ class PackageLike:
 
 
 @dataclass(frozen=True)
+class PackageMade:
+    """How the package was made: what no runner needs to know."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    """The [compile] settings it was compiled with."""
+    textures: TextureReport | None = None
+    """What is in textures, and why the rest is not; None: the target has none."""
+    accuracy: Accuracy | None = None
+    """Reduced precision against float32; None: it is float32, or was not measured."""
+    offload: OffloadReport | None = None
+    """What was handed to a vendor's library; None: nothing was to be."""
+
+
+@dataclass(frozen=True)
 class PackageFile:
-    """One of the other two files."""
+    """One of the other files."""
 
     sha256: str
     size: int
@@ -149,6 +177,9 @@ class PackageManifest:
     """``mod.so`` and ``mod.params``."""
     like: PackageLike | None = None
     """The device it was compiled for; None: any device of its platform."""
+    made: PackageMade = field(default_factory=PackageMade)
+    inspection: dict[str, PackageFile] = field(default_factory=dict)
+    """Files below ``inspect/``, for `adt inspect`; a package without them works, and no device gets them."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
 
@@ -170,21 +201,38 @@ class ModelPackage:
     """A package on disk."""
 
     path: Path
+    """Its directory."""
     manifest: PackageManifest
+    archive: Path | None = None
+    """The .tar it came from, whose contents *path* has."""
+    cached: bool = False
+    """Compiling took it from the cache."""
+    checked: Checked | Unchecked | None = None
+    """Whether compiling ran its kernels on this machine; None: it was not asked to, or did not compile."""
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The three files, mod.json last."""
+        """The three files that go to a device, mod.json last."""
         return (self.path / LIBRARY, self.path / PARAMS, self.path / MANIFEST)
+
+    @property
+    def place(self) -> Path:
+        """Where the user has it: the .tar or the directory."""
+        return self.archive or self.path
 
 
 def load_package(path: Path, *, check_hashes: bool = True) -> ModelPackage:
-    """Open the package in the directory *path*.
+    """Open the package in the directory or .tar archive *path*.
+
+    Files below ``inspect/`` may be absent; `adt package verify` checks those that are there.
 
     Raises:
         PackageError: it is no package, of another schema, or a file was changed.
     """
     remedy = f"Compile the model again: adt compile MODEL -o {path}"
+    archive = None
+    if path.suffix == ARCHIVE and not path.is_dir():
+        archive, path = path, unpacked(path)
     found = manifest.load(
         PackageManifest, path / MANIFEST, schema=SCHEMA, version=SCHEMA_VERSION, remedy=remedy
     )
@@ -193,7 +241,12 @@ def load_package(path: Path, *, check_hashes: bool = True) -> ModelPackage:
         if name not in found.files:
             raise PackageError(f"{path / MANIFEST} does not describe {name}", remedy=remedy)
         if not file.is_file():
-            raise PackageError(f"the package {path} lacks {name}", remedy=remedy)
+            raise PackageError(
+                f"the package {archive or path} lacks {name}",
+                remedy=f"If its parameters were split off: adt package merge {path} PARAMS -o DIR. {remedy}"
+                if name == PARAMS
+                else remedy,
+            )
         if check_hashes and file_sha256(file) != found.files[name].sha256:
             raise PackageError(f"{file} is not the file that mod.json describes", remedy=remedy)
-    return ModelPackage(path, found)
+    return ModelPackage(path, found, archive)

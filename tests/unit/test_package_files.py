@@ -1,0 +1,239 @@
+"""Packages as files: archives that are refused, parts that come together again, the schema of mod.json."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from adt.errors import PackageError
+from adt.host import cache
+from adt.host.resources import resource
+from adt.model import archive, compiled, parts
+from adt.model.files import INSPECT, MANIFEST
+from adt.model.package import load_package
+from standin_payload import make_package
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    directory = make_package(tmp_path / "pkg").path
+    (directory / INSPECT / "opencl").mkdir(parents=True)
+    (directory / INSPECT / "opencl/a_kernel.cl").write_text("__kernel void a_kernel() {}\n")
+    return directory
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    files = (path for path in directory.rglob("*") if path.is_file() and path.name != cache.STAMP)
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
+
+
+def test_an_archive_gives_back_the_same_bytes(package: Path, tmp_path: Path) -> None:
+    written = compiled.write(load_package(package), tmp_path / "x.tar")
+    assert written.place == tmp_path / "x.tar"
+    assert contents(load_package(tmp_path / "x.tar").path) == contents(package)
+
+
+def test_archives_do_not_depend_on_times_modes_and_order(package: Path, tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere/other"
+    for name, data in sorted(contents(package).items(), reverse=True):
+        (other / name).parent.mkdir(parents=True, exist_ok=True)
+        (other / name).write_bytes(data)
+        (other / name).chmod(0o600)
+    sums = []
+    for place in (package, other):
+        archive.pack(place, tmp_path / "x.tar")
+        sums.append(hashlib.sha256((tmp_path / "x.tar").read_bytes()).hexdigest())
+    assert sums[0] == sums[1]
+
+
+def test_an_archive_made_with_tar_is_read_too(package: Path, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        tar.add(package, "./")
+    assert contents(load_package(tmp_path / "x.tar").path) == contents(package)
+
+
+Add = Callable[[tarfile.TarFile], None]
+
+
+def member(name: str, data: bytes = b"x", **facts: object) -> Add:
+    def add(tar: tarfile.TarFile) -> None:
+        info = tarfile.TarInfo(name)
+        info.size = len(data)
+        for key, value in facts.items():
+            setattr(info, key, value)
+        tar.addfile(info, io.BytesIO(data))
+
+    return add
+
+
+def links(kind: bytes, target: str) -> Add:
+    return member("inspect/link", b"", type=kind, linkname=target)
+
+
+HOSTILE: dict[str, tuple[Add, ...]] = {
+    "absolute": (member("/etc/adt-owned"),),
+    "upwards": (member("inspect/../../owned"),),
+    "upwards at once": (member("../owned"),),
+    "symbolic link": (links(tarfile.SYMTYPE, "/etc/passwd"),),
+    "hard link": (links(tarfile.LNKTYPE, "mod.json"),),
+    "a link, then a file through it": (links(tarfile.SYMTYPE, ".."), member("inspect/link/owned")),
+    "device": (member("inspect/null", b"", type=tarfile.CHRTYPE),),
+    "pipe": (member("inspect/pipe", b"", type=tarfile.FIFOTYPE),),
+    "twice": (member("inspect/a"), member("inspect/a")),
+    "twice, spelt in two ways": (member("inspect/a"), member("./inspect/a")),
+    "a file that is a directory, too": (member("inspect/a"), member("inspect/a/b")),
+    "of no package": (member("surprise.sh"),),
+    "hidden": (member("inspect/.hidden"),),
+    "control character": (member("inspect/a\nb"),),
+    "backslash": (member("inspect\\..\\owned"),),
+}
+
+
+@pytest.mark.parametrize("entries", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_archives(package: Path, tmp_path: Path, entries: tuple[Add, ...]) -> None:
+    before = set(tmp_path.rglob("*"))
+    hostile = tmp_path / "hostile.tar"
+    with tarfile.open(hostile, "w") as tar:
+        for name in ("mod.json", "mod.so", "mod.params"):
+            tar.add(package / name, name)
+        for entry in entries:
+            entry(tar)
+    with pytest.raises(PackageError, match="nothing of it was used") as refused:
+        load_package(hostile)
+    assert str(hostile) in refused.value.what and refused.value.remedy
+    left = {p for p in tmp_path.rglob("*") if "cache" not in p.relative_to(tmp_path).parts}
+    assert left == before | {hostile}
+    assert not [p for p in (tmp_path / "cache").rglob("*") if p.is_file() and p.suffix != ".lock"]
+
+
+def test_too_many_and_too_large(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive.pack(package, tmp_path / "x.tar")
+    monkeypatch.setattr(archive, "MOST_FILES", 3)
+    with pytest.raises(PackageError, match="more than 3 entries"):
+        load_package(tmp_path / "x.tar")
+    monkeypatch.setattr(archive, "MOST_FILES", 100)
+    monkeypatch.setattr(archive, "MOST_BYTES", 20)
+    with pytest.raises(PackageError, match="would unpack to more than"):
+        load_package(tmp_path / "x.tar")
+
+
+def test_a_bomb_of_holes(tmp_path: Path) -> None:
+    """A sparse entry claims a terabyte that is not in the archive."""
+    info = tarfile.TarInfo("mod.params")
+    info.pax_headers = {"GNU.sparse.size": str(1 << 40), "GNU.sparse.numblocks": "0", "GNU.sparse.map": ""}
+    with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(info)
+    with pytest.raises(PackageError):
+        load_package(tmp_path / "x.tar")
+
+
+def test_a_header_that_asks_for_memory(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("pax")
+    info.type, info.size = tarfile.XHDTYPE, 3 << 30
+    (tmp_path / "x.tar").write_bytes(info.tobuf(tarfile.USTAR_FORMAT) + b"\0" * 10_240)
+    with pytest.raises(PackageError, match="header has 3221225472 bytes"):
+        load_package(tmp_path / "x.tar")
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"not a tar" * 200, b"\x1f\x8b\x08" + b"\0" * 600], ids=["empty", "text", "compressed"]
+)
+def test_what_is_no_archive(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "x.tar").write_bytes(data)
+    with pytest.raises(PackageError):
+        load_package(tmp_path / "x.tar")
+
+
+def test_cut_short(package: Path, tmp_path: Path) -> None:
+    archive.pack(package, tmp_path / "x.tar")
+    whole = (tmp_path / "x.tar").read_bytes()
+    for length in (100, 512, 700, 2000):
+        (tmp_path / "cut.tar").write_bytes(whole[:length])
+        with pytest.raises(PackageError):
+            load_package(tmp_path / "cut.tar")
+
+
+def test_what_is_not_a_package_is_not_written_over(package: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.tar").write_text("precious")
+    with pytest.raises(PackageError, match="left alone"):
+        compiled.write(load_package(package), tmp_path / "notes.tar")
+    assert (tmp_path / "notes.tar").read_text() == "precious"
+    compiled.write(load_package(package), tmp_path / "x.tar")
+    compiled.write(load_package(package), tmp_path / "x.tar")
+
+
+def test_split_and_merge(package: Path, tmp_path: Path) -> None:
+    split = parts.split_params(load_package(package), tmp_path / "parts")
+    assert sorted(contents(split.params)) == ["mod.params"]
+    assert "mod.params" not in contents(split.code) and "inspect/opencl/a_kernel.cl" in contents(split.code)
+    with pytest.raises(PackageError, match=r"lacks mod\.params") as alone:
+        load_package(split.code)
+    assert "adt package merge" in alone.value.remedy
+    for number, params in enumerate((split.params, split.params / "mod.params")):
+        parts.merged(split.code, params, tmp_path / f"merged{number}")
+        assert contents(tmp_path / f"merged{number}") == contents(package)
+    parts.merged(tmp_path / "parts", split.params, tmp_path / "merged")
+    assert contents(tmp_path / "merged") == contents(package)
+
+
+def test_parts_of_different_packages(package: Path, tmp_path: Path) -> None:
+    split = parts.split_params(load_package(package), tmp_path / "parts")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/mod.params").write_bytes(b"others")
+    with pytest.raises(PackageError, match="does not have the parameters of toy"):
+        parts.merged(split.code, tmp_path / "other", tmp_path / "merged")
+    with pytest.raises(PackageError, match="no parameter file"):
+        parts.merged(split.code, tmp_path / "absent", tmp_path / "merged")
+    with pytest.raises(PackageError, match=r"does not exist"):
+        parts.merged(split.params, split.params, tmp_path / "merged")
+
+
+def test_a_package_of_schema_1_says_compile_again(package: Path) -> None:
+    document = json.loads((package / MANIFEST).read_text())
+    (package / MANIFEST).write_text(json.dumps(document | {"schema_version": 1}))
+    with pytest.raises(PackageError, match=r"schema version 1; this adt reads 2") as old:
+        load_package(package)
+    assert "Make it again" in old.value.remedy
+
+
+@pytest.fixture(scope="module")
+def schema() -> jsonschema.Draft202012Validator:
+    path = resource("cpp_runner").parent / "toolchain/adt/model/schemas/mod.schema.json"
+    if not path.is_file():  # installed
+        path = Path(archive.__file__).parent / "schemas/mod.schema.json"
+    content = json.loads(path.read_text())
+    jsonschema.Draft202012Validator.check_schema(content)
+    return jsonschema.Draft202012Validator(content)
+
+
+def test_the_schema_fits(package: Path, schema: jsonschema.Draft202012Validator) -> None:
+    document = json.loads((package / MANIFEST).read_text())
+    schema.validate(document)
+    for wrong in (
+        document | {"surprise": 1},
+        document | {"schema_version": 1},
+        document | {"alignment": "64"},
+        {key: value for key, value in document.items() if key != "entries"},
+        document | {"kernels": [{"name": "k", "device": "cpu", "tuned": 0}]},
+    ):
+        assert not schema.is_valid(wrong)
+
+
+def test_the_manifest_and_the_schema_have_the_same_fields(
+    package: Path, schema: jsonschema.Draft202012Validator
+) -> None:
+    fields = asdict(load_package(package).manifest)
+    assert set(fields) == set(schema.schema["properties"])

@@ -1,0 +1,255 @@
+"""``adt inspect``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adt.cli.app import Json, Verbose, app, emit_json
+from adt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from adt.model.inspection.diff import PackageDiff
+    from adt.model.inspection.params import Param
+    from adt.model.inspection.read import Inspection
+
+TEXTS = ("relax", "tir", "llvm", "asm")
+
+
+@app.command(epilog="Example: adt inspect model-pkg --html model.html")
+def inspect(
+    package: Annotated[Path, typer.Argument(help="A package: its directory, or x.tar.")],
+    opencl: Annotated[bool, typer.Option("--opencl", help="The source of the OpenCL kernels.")] = False,
+    kernel: Annotated[
+        str | None, typer.Option(help="Only this kernel, with --opencl.", metavar="NAME")
+    ] = None,
+    clml: Annotated[bool, typer.Option("--clml", help="The subgraphs that CLML computes, as JSON.")] = False,
+    relax: Annotated[bool, typer.Option("--relax", help="main after the last Relax pass.")] = False,
+    tir: Annotated[bool, typer.Option("--tir", help="The scheduled kernels.")] = False,
+    llvm: Annotated[bool, typer.Option("--llvm", help="LLVM IR of the host's code.")] = False,
+    asm: Annotated[bool, typer.Option("--asm", help="Assembly of the host's code.")] = False,
+    params: Annotated[
+        bool, typer.Option("--params", help="Name, shape, size and range of each one.")
+    ] = False,
+    diff: Annotated[
+        Path | None, typer.Option(help="What differs between this package and PKG2.", metavar="PKG2")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page for the browser.", metavar="FILE")] = None,
+    profile: Annotated[
+        Path | None, typer.Option(help="Times of the calls, for --html.", metavar="FILE")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="With --opencl, --clml: a file for each, here.", metavar="DIR"),
+    ] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show what is in a package: kernels, textures, memory, code, parameters; or a page with the graph."""
+    import adt
+    from adt.host.manifest import fields_of
+
+    shown = [name for name, on in (
+        ("opencl", opencl), ("clml", clml), ("relax", relax), ("tir", tir), ("llvm", llvm), ("asm", asm),
+        ("params", params), ("diff", diff is not None), ("html", html is not None),
+    ) if on]  # fmt: skip
+    _check_options(shown, kernel, profile, out)
+    found = adt.inspect(package)
+    what = shown[0] if shown else ""
+    fields: dict[str, Any] = {}
+    if what in TEXTS:
+        text = {"relax": found.relax, "tir": found.tir, "llvm": found.llvm, "asm": found.assembly}[what]()
+        fields = {what: text}
+    elif what == "opencl":
+        fields = {"opencl": _sources(found, kernel, out)}
+    elif what == "clml":
+        fields = {"clml": _subgraphs(found, out)}
+    elif what == "params":
+        rows = found.params()
+        fields = {"params": [vars(row) for row in rows]}
+    elif what == "diff":
+        assert diff is not None
+        difference = adt.inspect_diff(package, diff)
+        fields = {"diff": _diff_fields(difference)}
+    elif what == "html":
+        assert html is not None
+        adt.inspect_html(package, html, profile=profile)
+        fields = {"html": html}
+    if as_json:
+        summary = {} if what else {"package": fields_of(found.package.manifest), **_summary_fields(found)}
+        emit_json("inspect", {"path": found.package.place, **summary, **fields})
+    elif not what:
+        _show_summary(found)
+    elif what in TEXTS:
+        typer.echo(fields[what], nl=False)
+    elif what == "params":
+        _show_params(rows)
+    elif what == "diff":
+        _show_diff(difference)
+    elif what == "html":
+        typer.echo(f"wrote {html}")
+    elif out is not None:
+        typer.echo(f"wrote {len(fields[what])} files to {out}")
+    elif what == "opencl":
+        typer.echo("\n".join(row["source"] for row in fields["opencl"]), nl=False)
+    else:
+        import json
+
+        typer.echo(json.dumps(fields["clml"], indent=2))
+
+
+def _check_options(shown: list[str], kernel: str | None, profile: Path | None, out: Path | None) -> None:
+    if len(shown) > 1:
+        raise ConfigError(
+            f"--{shown[0]} and --{shown[1]} cannot be shown at once", remedy="Choose one; run adt again."
+        )
+    for option, value, where in (
+        ("--kernel", kernel, ["opencl"]),
+        ("--profile", profile, ["html"]),
+        ("--out", out, ["opencl", "clml"]),
+    ):
+        if value is not None and not set(shown) & set(where):
+            raise ConfigError(
+                f"{option} goes with {' or '.join(f'--{name}' for name in where)}",
+                remedy="Add it, or leave this out.",
+            )
+
+
+def _sources(found: Inspection, kernel: str | None, out: Path | None) -> list[dict[str, Any]]:
+    from adt.api.inspect import named_kernels, write_texts
+
+    facts = {one.name: one for one in found.graph.kernels}
+    texts = named_kernels(found, kernel)
+    if out is not None:
+        write_texts({f"{Path(facts[name].file).stem}.cl": text for name, text in texts.items()}, out)
+    return [
+        {
+            "name": name,
+            "function": facts[name].function,
+            "textures": facts[name].textures,
+            "buffers": facts[name].buffers,
+            "work_groups": facts[name].grid,
+            "work_items": facts[name].block,
+            "source": text,
+        }
+        for name, text in texts.items()
+    ]
+
+
+def _subgraphs(found: Inspection, out: Path | None) -> dict[str, Any]:
+    import json
+
+    from adt.api.inspect import write_texts
+
+    graphs = found.clml()
+    if out is not None:
+        write_texts(
+            {f"{name}.json": json.dumps(graph, indent=2) + "\n" for name, graph in graphs.items()}, out
+        )
+    return graphs
+
+
+def _summary_fields(found: Inspection) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "recorded": found.recorded,
+        "kernels": found.package.manifest.total,
+        "textured": found.textured,
+        "tuned": found.package.manifest.tuned,
+        "sizes": found.sizes(),
+    }
+    if found.recorded:
+        graph = found.graph
+        fields["calls"] = len(graph.calls)
+        fields["memory"] = {
+            "storages": len(graph.storages),
+            "total": graph.total,
+            "peak": graph.peak,
+            "unplanned": graph.unplanned,
+            "by_scope": graph.by_scope(),
+        }
+        fields["device_kernels"] = [
+            {"name": k.name, "textures": k.textures, "work_groups": k.grid, "work_items": k.block}
+            for k in graph.kernels
+        ]
+    return fields
+
+
+def _show_summary(found: Inspection) -> None:
+    facts = found.package.manifest
+    target = facts.target
+    typer.echo(f"model       {facts.name}, from {facts.source.file}")
+    typer.echo(f"target      {target.name} on {target.platform} ({target.triple})")
+    for entry in facts.entries:
+        for kind, specs in (("input", entry.inputs), ("output", entry.outputs)):
+            for spec in specs:
+                typer.echo(f"{kind:<11} {spec.name}: {spec.dtype}[{', '.join(map(str, spec.shape))}]")
+    typer.echo(
+        f"precision   {facts.precision}, offload {facts.offload}, tensors aligned to {facts.alignment} bytes"
+    )
+    textures = f", {found.textured} of them with textures" if target.device == "opencl" else ""
+    typer.echo(
+        f"kernels     {facts.total} on {target.device}{textures}; {facts.tuned} of {facts.total} tuned"
+    )
+    if found.recorded:
+        graph = found.graph
+        scopes = ", ".join(f"{scope} {size:,}" for scope, size in graph.by_scope().items())
+        typer.echo(f"calls       {len(graph.calls)}")
+        typer.echo(
+            f"memory      {graph.total:,} bytes in {len(graph.storages)} storages"
+            f" ({graph.unplanned:,} without sharing); at once at most {graph.peak:,}"
+        )
+        if len(graph.by_scope()) > 1:
+            typer.echo(f"            {scopes}")
+    else:
+        typer.echo("memory      not recorded: inspect/ was left out; adt compile records it")
+    sizes = ", ".join(f"{name} {size:,}" for name, size in found.sizes().items())
+    typer.echo(f"bytes       {sizes}")
+    typer.echo(
+        f"made by     adt {facts.adt_version}, TVM {facts.tvm.version}, tvm-ffi {facts.tvm.ffi_version}"
+    )
+
+
+def _show_params(rows: tuple[Param, ...]) -> None:
+    wide = max((len(row.name) for row in rows), default=4)
+    typer.echo(f"{'name':<{wide}}  {'type':<28} {'bytes':>12} {'min':>12} {'max':>12} {'mean':>12}")
+    for row in rows:
+        kind = f"{row.dtype}[{', '.join(map(str, row.shape))}]"
+        numbers = " ".join("-".rjust(12) if v is None else f"{v:12.5g}" for v in (row.min, row.max, row.mean))
+        odd = f"  {row.not_finite} not finite" if row.not_finite else ""
+        typer.echo(f"{row.name:<{wide}}  {kind:<28} {row.bytes:>12,} {numbers}{odd}")
+    typer.echo(f"{len(rows)} parameters, {sum(row.bytes for row in rows):,} bytes")
+
+
+def _diff_fields(difference: PackageDiff) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(difference)
+
+
+def _show_diff(difference: PackageDiff) -> None:
+    if difference.empty:
+        typer.echo("the packages are the same")
+        return
+    for row in difference.fields:
+        typer.echo(f"{row.name}: {_plain(row.before)} → {_plain(row.after)}")
+    for title, names in (("kernel", difference.kernels), ("parameter", difference.params)):
+        for sign, group in (("+", names.added), ("-", names.removed)):
+            for name in group:
+                typer.echo(f"{sign} {title} {name}")
+    for name in difference.kernels.changed:
+        typer.echo(f"~ kernel {name}")
+    for change in difference.changed_params:
+        how = f"differs by at most {change.max_abs:g}" if change.max_abs is not None else f"is {change.after}"
+        typer.echo(f"~ parameter {change.name}: {change.before} {how}")
+    for row in (*difference.sizes, *difference.memory):
+        typer.echo(f"{row.name}: {_count(row.before)} → {_count(row.after)}")
+
+
+def _plain(value: Any) -> str:
+    return "nothing" if value is None else str(value)
+
+
+def _count(value: Any) -> str:
+    return "nothing" if value is None else f"{value:,}"

@@ -1,0 +1,167 @@
+"""A ModelPackage as one ``.tar``: the same bytes for the same package, and unpacked without trust.
+
+Only what a package consists of may be in one: ``mod.json``, ``mod.so``,
+``mod.params`` and files below ``inspect/``, each once, each a plain file. The
+archive is looked through to its end before anything is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import secrets
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from adt.errors import PackageError
+from adt.host import cache
+from adt.model.files import ARCHIVE, INSPECT, LIBRARY, MANIFEST, PARAMS
+
+MOST_FILES = 20_000
+"""Entries of an archive; a package has one for each kernel and a few more."""
+MOST_BYTES = 64 << 30
+"""Bytes that an archive may unpack to."""
+MOST_AT_ONCE = 16 << 20
+"""Bytes that are read at once: an archive's header cannot ask for more memory than this."""
+
+_INSPECT = re.compile(INSPECT + r"(/[A-Za-z0-9_][A-Za-z0-9._+-]*)+")
+_REMEDY = "Do not use this archive; get the package again, or compile the model: adt compile MODEL -o x.tar"
+
+
+def is_archive(path: Path) -> bool:
+    """Whether *path* is named as a package in one file is."""
+    return path.suffix == ARCHIVE
+
+
+def names(directory: Path) -> tuple[str, ...]:
+    """What of *directory* belongs to the package in it, ``mod.json`` first, then sorted."""
+    inside = [path for path in (directory / INSPECT).rglob("*") if path.is_file()]
+    recorded = sorted(path.relative_to(directory).as_posix() for path in inside)
+    return (*(name for name in (MANIFEST, LIBRARY, PARAMS) if (directory / name).is_file()), *recorded)
+
+
+def copy(directory: Path, to: Path, *, without: str = "") -> None:
+    """Copy the package in *directory* into the directory *to*, but for the file *without*."""
+    for name in names(directory):
+        if name != without:
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(directory / name, to / name)
+
+
+def pack(directory: Path, archive: Path) -> None:
+    """Write the package in *directory* to *archive*, which appears complete or not at all.
+
+    Names are sorted, ``mod.json`` first; times, owners and modes are the same for everybody.
+    """
+    with fresh_file(archive) as temporary, tarfile.open(temporary, "w", format=tarfile.PAX_FORMAT) as tar:
+        for name in names(directory):
+            member = tarfile.TarInfo(name)
+            member.size = (directory / name).stat().st_size
+            member.mode = 0o644
+            with (directory / name).open("rb") as file:
+                tar.addfile(member, file)
+
+
+@contextlib.contextmanager
+def fresh_file(final: Path) -> Iterator[Path]:
+    """Yield a temporary path beside *final* that takes its place when the block succeeds."""
+    with cache.disk_errors(f"writing {final}"):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        temporary = final.with_name(f".{final.name}.{secrets.token_hex(6)}.tmp")
+        try:
+            yield temporary
+            temporary.replace(final)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def leave_alone(final: Path) -> None:
+    """Refuse to write to *final* if it is there and no archive of a package.
+
+    Raises:
+        PackageError: it is something else.
+    """
+    if not final.exists():
+        return
+    try:
+        with tarfile.open(final, "r:") as tar:
+            first = tar.next()
+    except (tarfile.TarError, OSError, ValueError):
+        first = None
+    if first is None or first.name.removeprefix("./") not in ("", ".", MANIFEST, LIBRARY, PARAMS, INSPECT):
+        raise PackageError(
+            f"{final} exists and is not a package; it was left alone", remedy="Choose another -o."
+        )
+
+
+def unpacked(archive: Path) -> Path:
+    """The directory with the contents of *archive*: an entry of the cache, made on first use.
+
+    Raises:
+        PackageError: it is no archive of a package, or holds what no package has.
+    """
+    if not archive.is_file():
+        raise PackageError(f"there is no package {archive}", remedy="Check the path.")
+    directory, _ = cache.entry(
+        f"unpacked/{cache.file_sha256(archive)}", lambda directory: unpack(archive, directory)
+    )
+    return directory
+
+
+def unpack(archive: Path, directory: Path) -> None:
+    """Unpack *archive* into the empty *directory*.
+
+    Raises:
+        PackageError: it is no archive, or has an entry that no package has; nothing was written.
+    """
+    try:
+        with _Bounded(io.FileIO(archive)) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+            members = list(_checked(tar, archive))
+            for name, member in members:
+                tar.extract(member.replace(name=name, mode=0o644, deep=False), directory, filter="data")
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError, EOFError) as why:
+        raise PackageError(f"{archive} is not a .tar archive, or is damaged: {why}", remedy=_REMEDY) from why
+
+
+class _Bounded(io.BufferedReader):
+    """A file of which only so much is read at once."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        """At most :data:`MOST_AT_ONCE` bytes, which is more than any entry's header has."""
+        if size is None or not 0 <= size <= MOST_AT_ONCE:
+            raise tarfile.ReadError(f"an entry's header has {size} bytes")
+        return super().read(size)
+
+
+def _checked(tar: tarfile.TarFile, archive: Path) -> Iterator[tuple[str, tarfile.TarInfo]]:
+    """Every file of *tar* under the name it gets.
+
+    Raises:
+        PackageError: one of them is none that a package has.
+    """
+    seen: set[str] = set()
+    total = 0
+    for count, member in enumerate(tar):
+        name = re.sub(r"^(\./)+", "", member.name)
+        total += member.size
+        if count >= MOST_FILES:
+            raise _refused(archive, f"has more than {MOST_FILES} entries")
+        if total > MOST_BYTES:
+            raise _refused(archive, f"would unpack to more than {MOST_BYTES >> 30} GiB")
+        if member.isdir() and (name in ("", ".", INSPECT) or _INSPECT.fullmatch(name)):
+            continue
+        if not member.isreg() or member.issparse():
+            raise _refused(archive, f"has the entry {member.name!r}, which is no plain file")
+        if name not in (MANIFEST, LIBRARY, PARAMS) and not _INSPECT.fullmatch(name):
+            raise _refused(archive, f"has the entry {member.name!r}, which is not part of a package")
+        if name in seen or any(name.startswith(f"{other}/") for other in seen):
+            raise _refused(archive, f"has the entry {member.name!r} twice")
+        seen.add(name)
+        yield name, member
+
+
+def _refused(archive: Path, why: str) -> PackageError:
+    return PackageError(f"{archive} {why}; nothing of it was used", remedy=_REMEDY)

@@ -1,0 +1,9 @@
+"""What went into a package: written below ``inspect/`` while it is compiled, read by `adt inspect`.
+
+``graph.json``   calls, tensors, storages and device kernels (:mod:`adt.model.inspection.graph`)
+``relax.py``     the function ``main`` after all Relax passes, as TVMScript
+``tir.py``       the scheduled kernels, as TVMScript
+``opencl/*.cl``  the source of each OpenCL kernel
+``host.ll.gz``   LLVM IR of the host code, gzip; the assembly is generated from it
+``clml/*.json``  subgraphs that CLML computes
+"""

@@ -1,0 +1,164 @@
+"""``inspect/graph.json``: what a package computes, call by call, and where its tensors lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+GRAPH = "graph.json"
+SCHEMA = "adt.inspection-graph"
+SCHEMA_VERSION = 1
+
+KERNEL, BUILTIN, EXTERN, FUNCTION = "kernel", "builtin", "extern", "function"
+"""Kinds of a call: a generated kernel, one of the VM's own, something a library computes (CLML,
+NNAPI, cuBLAS), or another Relax function of the module."""
+
+GLOBAL = "global"
+"""The memory scope of plain buffers; textures have one that starts with ``global.texture``."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One value that calls read and write."""
+
+    name: str
+    """As in the Relax text; for inputs and parameters the name they have in ``main``."""
+    kind: str
+    """``input``, ``param``, ``constant``, ``value``, or ``view`` (a reshape of a value, in its memory)."""
+    shape: tuple[int | str, ...]
+    """Extents; a string is symbolic."""
+    dtype: str
+    bytes: int | None
+    """Bytes of its elements; None when an extent is symbolic."""
+    storage: int | None = None
+    """Which of the storages it lies in; None for what the caller or a builtin provides."""
+    scope: str = GLOBAL
+    """Memory scope: ``global``, ``global.texture-nhwc``, …"""
+
+    @property
+    def texture(self) -> bool:
+        """It lies in an image."""
+        return "texture" in self.scope
+
+
+@dataclass(frozen=True)
+class Call:
+    """One step of ``main``, in the order of execution."""
+
+    name: str
+    """The kernel's function, the builtin, or the library function."""
+    kind: str
+    """See :data:`KERNEL` and its neighbours."""
+    inputs: tuple[int, ...]
+    """Indices of tensors."""
+    outputs: tuple[int, ...]
+    """Indices of tensors."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Memory that ``main`` allocates, shared by tensors that do not live at the same time."""
+
+    bytes: int | None
+    """None when it depends on a symbolic extent."""
+    scope: str
+    vdevice: int
+    """Index of the virtual device that it is on."""
+    first: int
+    """Index of the first call that can use it …"""
+    last: int
+    """… and of the last."""
+
+
+@dataclass(frozen=True)
+class DeviceKernel:
+    """One kernel of the device's program; a function may launch several."""
+
+    name: str
+    """As in the source."""
+    function: str
+    """The function of the module that launches it."""
+    textures: tuple[str, ...]
+    """Arguments that are images, with their access: ``read_only x``."""
+    buffers: tuple[str, ...]
+    """Arguments that are pointers."""
+    grid: tuple[int | str, ...]
+    """Work-groups along x, y, z; empty when unknown. A string is symbolic."""
+    block: tuple[int | str, ...]
+    """Work-items of a group along x, y, z."""
+    file: str
+    """Its source, below ``inspect/``."""
+    lines: int
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A subgraph that a vendor's library computes."""
+
+    name: str
+    """The library function's, as in the call."""
+    sha256: str
+    """Of its description in ``inspect/``, without the newline at the end."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """All of it."""
+
+    tensors: tuple[Tensor, ...]
+    calls: tuple[Call, ...]
+    storages: tuple[Storage, ...]
+    outputs: tuple[int, ...]
+    """Tensors that ``main`` returns."""
+    kernels: tuple[DeviceKernel, ...] = ()
+    """Kernels of the OpenCL program; none for the CPU."""
+    handed: tuple[Handed, ...] = ()
+    """Subgraphs of CLML or NNAPI."""
+    schema: str = SCHEMA
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def total(self) -> int:
+        """Bytes of all storages together."""
+        return sum(storage.bytes or 0 for storage in self.storages)
+
+    @property
+    def peak(self) -> int:
+        """Bytes of the storages that live at the same time, at the worst call."""
+        if not self.storages:
+            return 0
+        return max(
+            sum(s.bytes or 0 for s in self.storages if s.first <= at <= s.last)
+            for at in range(max(1, len(self.calls)))
+        )
+
+    @property
+    def unplanned(self) -> int:
+        """Bytes that the values would take if each had memory of its own."""
+        return sum(t.bytes or 0 for t in self.tensors if t.kind == "value" and t.storage is not None)
+
+    def by_scope(self) -> dict[str, int]:
+        """Bytes of the storages in each memory scope."""
+        found: dict[str, int] = {}
+        for storage in self.storages:
+            found[storage.scope] = found.get(storage.scope, 0) + (storage.bytes or 0)
+        return found
+
+    def textures_of(self, function: str) -> int:
+        """How many image arguments the kernels of *function* have."""
+        return sum(len(kernel.textures) for kernel in self.kernels if kernel.function == function)
+
+
+def size_of(shape: Iterable[int | str], dtype: str) -> int | None:
+    """Bytes of a dense tensor; None when an extent is symbolic or the type has no fixed size."""
+    digits = "".join(c for c in dtype.partition("x")[0] if c.isdigit())
+    if dtype != "bool" and not digits:
+        return None
+    bits = 8 if dtype == "bool" else int(digits)
+    lanes = int(dtype.partition("x")[2] or 1) if "x" in dtype else 1
+    count = 1
+    for extent in shape:
+        if isinstance(extent, str):
+            return None
+        count *= extent
+    return (count * bits * lanes + 7) // 8

@@ -1,0 +1,189 @@
+"""One self-contained HTML page of a package: its graph, kernels, memory and, with a profile, times."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from pathlib import Path
+from typing import Any
+
+from adt.errors import AdtError
+from adt.model.inspection.graph import BUILTIN, EXTERN, Graph, Tensor
+from adt.model.inspection.layout import HEIGHT, WIDTH, place
+from adt.model.inspection.profile import Profile
+from adt.model.inspection.read import Inspection
+
+MOST_SOURCE = 200_000
+"""Characters of one kernel's text that the page carries."""
+INPUTS, OUTPUTS = "inputs", "outputs"
+"""Kinds of the nodes that stand for the caller."""
+
+
+def render(inspection: Inspection, profile: Profile | None = None) -> str:
+    """The page as HTML, UTF-8.
+
+    Everything that comes from the model is in one JSON element and reaches the page as
+    text; the page's policy lets no other script, style or address in.
+
+    Raises:
+        PackageError: the package has no ``inspect/``.
+    """
+    here = Path(__file__).parent
+    style, script = (here / "page.css").read_text(), (here / "page.js").read_text()
+    data = json.dumps(page_data(inspection, profile), ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":  # nothing in a string may end the element
+        data = data.replace(character, f"\\u{ord(character):04x}")
+    data = data.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    policy = (
+        f"default-src 'none'; style-src '{_source(style)}'; script-src '{_source(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    name = html.escape(inspection.package.manifest.name)
+    return (
+        "<!DOCTYPE html>\n"
+        '<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{name} · adt inspect</title>\n"
+        f"<style>{style}</style></head>\n"
+        "<body><noscript>This page draws itself with JavaScript, from data that it carries.</noscript>\n"
+        f'<script type="application/json" id="data">{data}</script>\n'
+        f"<script>{script}</script></body></html>\n"
+    )
+
+
+def _source(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def page_data(inspection: Inspection, profile: Profile | None) -> dict[str, Any]:
+    """What the page shows."""
+    graph, facts = inspection.graph, inspection.package.manifest
+    nodes, edges = _nodes_and_edges(graph)
+    layout = place(len(nodes), [(start, end) for start, end, _ in edges])
+    times = {call.index: call for call in profile.calls} if profile else {}
+    for node, (x, y) in zip(nodes, layout.places, strict=True):
+        node |= {"x": round(x, 1), "y": round(y, 1)}
+        if (time := times.get(node["call"])) is not None and time.name == node["name"]:
+            node["us"] = [time.mean_us, time.min_us, time.max_us]
+    return {
+        "name": facts.name,
+        "target": facts.target.name,
+        "platform": facts.target.platform,
+        "offload": "" if facts.offload == "none" else facts.offload.upper(),
+        "facts": _facts(inspection),
+        "entry": {
+            "inputs": [vars(spec) for spec in facts.entry().inputs],
+            "outputs": [vars(spec) for spec in facts.entry().outputs],
+        },
+        "box": [WIDTH, HEIGHT],
+        "size": [round(layout.width, 1), round(layout.height, 1)],
+        "nodes": nodes,
+        "edges": [
+            [start, end, tensor, [[round(x, 1), round(y, 1)] for x, y in layout.paths[start, end]]]
+            for start, end, tensor in edges
+        ],
+        "tensors": [_tensor(tensor) for tensor in graph.tensors],
+        "storages": [vars(storage) for storage in graph.storages],
+        "memory": {"total": graph.total, "peak": graph.peak, "unplanned": graph.unplanned},
+        "kernels": [vars(kernel) for kernel in graph.kernels],
+        "sources": _sources(inspection),
+        "profile": _profile(profile),
+    }
+
+
+def _tensor(tensor: Tensor) -> dict[str, Any]:
+    return vars(tensor) | {"texture": tensor.texture}
+
+
+def _nodes_and_edges(graph: Graph) -> tuple[list[dict[str, Any]], list[tuple[int, int, int]]]:
+    """A node for the inputs, one for each call, one for the outputs; an edge for each tensor between two."""
+    device = {kernel.function: "opencl" for kernel in graph.kernels}
+    nodes: list[dict[str, Any]] = [{"name": INPUTS, "kind": INPUTS, "call": -1, "in": [], "out": []}]
+    made: dict[int, int] = {}
+    nodes[0]["out"] = [i for i, tensor in enumerate(graph.tensors) if tensor.kind == "input"]
+    edges: list[tuple[int, int, int]] = []
+    for index in nodes[0]["out"]:
+        made[index] = 0
+    for index, call in enumerate(graph.calls):
+        touched = [graph.tensors[i] for i in (*call.inputs, *call.outputs)]
+        textured = any(t.texture for t in touched) or graph.textures_of(call.name) > 0
+        where = "library" if call.kind == EXTERN else device.get(call.name, "cpu")
+        nodes.append(
+            {
+                "name": call.name,
+                "kind": call.kind,
+                "call": index,
+                "in": list(call.inputs),
+                "out": list(call.outputs),
+                "device": "vm" if call.kind == BUILTIN else where,
+                "texture": textured,
+            }
+        )
+        edges += [(made[i], len(nodes) - 1, i) for i in call.inputs if i in made]
+        for output in call.outputs:
+            made[output] = len(nodes) - 1
+    nodes.append({"name": OUTPUTS, "kind": OUTPUTS, "call": -1, "in": list(graph.outputs), "out": []})
+    edges += [(made[i], len(nodes) - 1, i) for i in graph.outputs if i in made]
+    first: dict[tuple[int, int], tuple[int, int, int]] = {}
+    for edge in edges:
+        first.setdefault(edge[:2], edge)
+    return nodes, list(first.values())
+
+
+def _sources(inspection: Inspection) -> dict[str, dict[str, str]]:
+    """Texts of each function: kernels' OpenCL by their names, and its TIR."""
+    found: dict[str, dict[str, str]] = {}
+    try:
+        for name, text in inspection.tir_functions().items():
+            found[name] = {"TIR": text[:MOST_SOURCE]}
+        for kernel in inspection.graph.kernels:
+            text = (inspection.package.path / "inspect" / kernel.file).read_text(errors="replace")
+            own = found.setdefault(kernel.function, {})
+            found[kernel.function] = {kernel.name: text[:MOST_SOURCE]} | own
+    except (AdtError, OSError):  # left out: the page has fewer texts
+        pass
+    for kind in ("clml", "nnapi"):
+        for name, graph in inspection.handed(kind).items():
+            found[name] = {kind.upper(): json.dumps(graph, indent=1)[:MOST_SOURCE]}
+    return found
+
+
+def _facts(inspection: Inspection) -> list[list[str]]:
+    facts = inspection.package.manifest
+    rows = [
+        ["model", f"{facts.source.file} ({facts.source.format})"],
+        ["target", f"{facts.target.name} on {facts.target.platform} ({facts.target.triple})"],
+        ["precision", facts.precision],
+        ["offload", facts.offload],
+        ["alignment", f"{facts.alignment} bytes"],
+        ["kernels", f"{facts.total}, {facts.tuned} tuned"],
+    ]
+    if facts.target.device == "opencl":
+        rows.append(["with textures", f"{inspection.textured} of {facts.total} kernels"])
+    if facts.like:
+        rows.append(["for the device", facts.like.device])
+    rows += [[name, _bytes(size)] for name, size in inspection.sizes().items()]
+    rows += [
+        ["TVM", f"{facts.tvm.version}, tvm-ffi {facts.tvm.ffi_version}"],
+        ["adt", facts.adt_version],
+        ["source sha256", facts.source.sha256],
+    ]
+    return rows
+
+
+def _bytes(size: int) -> str:
+    return f"{size:,} bytes"
+
+
+def _profile(profile: Profile | None) -> dict[str, Any] | None:
+    if profile is None:
+        return None
+    return {
+        "device": profile.device,
+        "emulated": profile.emulated,
+        "runs": profile.runs,
+        "total_us": profile.total_us,
+    }

@@ -1,0 +1,217 @@
+"""Write down what a compile made, while it is still there to be looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from adt.host import manifest
+from adt.host.cache import file_sha256
+from adt.model.files import INSPECT
+from adt.model.inspection import opencl
+from adt.model.inspection.capture import Capture
+from adt.model.inspection.graph import GRAPH, DeviceKernel, Handed
+from adt.model.inspection.lowered import read_main
+from adt.model.package import PackageFile
+
+log = logging.getLogger("adt.compile")
+
+MOST_NAME = 120
+"""Characters of a kernel's name in its file's; fused kernels can have very long ones."""
+KERNELS = ("llvm", "opencl")
+"""Kinds of modules with generated code."""
+THREADS = ("x", "y", "z")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What mod.json says about kernels, from the record."""
+
+    textures: Mapping[str, int] = field(default_factory=dict)
+    """Function → how many image arguments its kernels have."""
+
+
+def record(package: Path, capture: Capture, executable: Any) -> Recorded:
+    """Write ``inspect/`` into the directory *package*.
+
+    A part that this TVM cannot show is left out with a warning; the package is none the worse.
+
+    Args:
+        capture: ran in the compile's Relax pipeline.
+        executable: what ``tvm.compile`` returned.
+    """
+    directory = package / INSPECT
+    directory.mkdir(exist_ok=True)
+    kernels: tuple[DeviceKernel, ...] = ()
+    functions = dict(_primitive(capture.lowered))
+    with _part("the OpenCL source"):
+        kernels = tuple(_kernels(executable, functions, directory))
+    with _part("the graph"):
+        graph = replace(read_main(capture.lowered), kernels=kernels, handed=tuple(_handed(executable)))
+        manifest.write(graph, directory / GRAPH)
+    with _part("Relax and TIR"):
+        _write_scripts(capture.lowered, functions, directory)
+    with _part("LLVM IR"):
+        texts = [module.inspect_source("ll") for module in _modules(executable) if module.kind == "llvm"]
+        # Its assembly is generated from it when somebody asks: that takes as long as the compile did.
+        text = _without_addresses("\n".join(texts))
+        (directory / "host.ll.gz").write_bytes(gzip.compress(text.encode(), 6, mtime=0))
+    textures: dict[str, int] = {}
+    for kernel in kernels:
+        textures[kernel.function] = textures.get(kernel.function, 0) + len(kernel.textures)
+    return Recorded(textures)
+
+
+def recorded_files(package: Path) -> dict[str, PackageFile]:
+    """Every file below ``inspect/`` of the directory *package*, for mod.json."""
+    return {
+        path.relative_to(package).as_posix(): PackageFile(file_sha256(path), path.stat().st_size)
+        for path in sorted((package / INSPECT).rglob("*"))
+        if path.is_file()
+    }
+
+
+@contextlib.contextmanager
+def _part(what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as why:  # TVM raises InternalError, TypeError, …; the model itself is compiled
+        log.warning("%s could not be recorded for `adt inspect`: %s", what, _last(why))
+        log.debug("why", exc_info=True)
+
+
+def _without_addresses(text: str) -> str:
+    """LLVM IR in which alias sets are numbered; TVM names them by addresses in the compiler's memory."""
+    numbers: dict[str, str] = {}
+    return re.sub(
+        r'(?<=!")0x[0-9a-f]+', lambda found: numbers.setdefault(found[0], f"buffer{len(numbers)}"), text
+    )
+
+
+def _last(why: Exception) -> str:
+    lines = [line for line in str(why).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else type(why).__name__
+
+
+def _primitive(module: Any) -> Iterator[tuple[str, Any]]:
+    import tvm
+
+    for variable, function in module.functions_items():
+        if isinstance(function, tvm.tirx.PrimFunc):
+            yield str(variable.name_hint), function
+
+
+def _modules(executable: Any) -> Iterator[Any]:
+    """Every runtime module of the executable, each once."""
+    pending: list[Any] = [executable.mod]
+    seen: list[Any] = []
+    while pending:
+        module = pending.pop(0)
+        if not any(module == other for other in seen):
+            seen.append(module)
+            pending += list(module.imports)
+            yield module
+
+
+def _handed(executable: Any) -> Iterator[Handed]:
+    """The subgraphs of libraries that the executable carries."""
+    for module in _modules(executable):
+        if module.kind in KERNELS:  # asked for a function, an OpenCL module wants a runtime
+            continue
+        if module.implements_function("get_symbol", query_imports=False):
+            text = str(module.inspect_source("json"))
+            if text:
+                yield Handed(str(module["get_symbol"]()), hashlib.sha256(text.encode()).hexdigest())
+
+
+def _kernels(executable: Any, functions: Mapping[str, Any], directory: Path) -> Iterator[DeviceKernel]:
+    sources = [
+        kernel
+        for module in _modules(executable)
+        if module.kind == "opencl"
+        for kernel in opencl.split(module.inspect_source())
+    ]
+    if sources:
+        (directory / "opencl").mkdir(exist_ok=True)
+    place: dict[str, int] = {}
+    for source in sources:
+        at = place[source.function] = place.get(source.function, -1) + 1
+        launches = _launches(functions[source.function]) if source.function in functions else ()
+        of_function = sum(s.function == source.function for s in sources)
+        grid, block = launches[at] if len(launches) == of_function else ((), ())
+        file = f"opencl/{_file_name(source.name)}.cl"
+        (directory / file).write_text(source.text)
+        yield DeviceKernel(
+            source.name,
+            source.function,
+            source.textures,
+            source.buffers,
+            grid,
+            block,
+            file,
+            source.text.count("\n"),
+        )
+
+
+def _file_name(name: str) -> str:
+    if len(name) <= MOST_NAME:
+        return name
+    return f"{name[:MOST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+Extents = tuple[int | str, ...]
+
+
+def _launches(function: Any) -> tuple[tuple[Extents, Extents], ...]:
+    """Grid and block of each kernel that a scheduled function launches, in order."""
+    return tuple(_extents(nest) for nest in _nests(function.body))
+
+
+def _nests(statement: Any) -> Iterable[Any]:
+    """The outermost statements of a scheduled function that are each a kernel."""
+    inner = statement
+    while True:
+        if type(inner).__name__ == "SeqStmt":
+            return [nest for part in inner.seq for nest in _nests(part)]
+        if hasattr(inner, "block"):  # a realised block
+            inner = inner.block
+        elif type(inner).__name__ in ("SBlock", "Block", "DeclBuffer", "Allocate", "LetStmt"):
+            inner = inner.body
+        else:
+            return [inner]
+
+
+def _extents(nest: Any) -> tuple[Extents, Extents]:
+    from tvm.tirx import stmt_functor
+
+    found: dict[str, int | str] = {}
+
+    def visit(node: Any) -> None:
+        binding = getattr(node, "thread_binding", None)
+        if binding is not None:
+            extent = node.extent
+            found[str(binding.thread_tag)] = int(extent) if hasattr(extent, "value") else str(extent)
+
+    stmt_functor.post_order_visit(nest, visit)
+    if not found:
+        return (), ()
+    return (
+        tuple(found.get(f"blockIdx.{axis}", 1) for axis in THREADS),
+        tuple(found.get(f"threadIdx.{axis}", 1) for axis in THREADS),
+    )
+
+
+def _write_scripts(module: Any, functions: Mapping[str, Any], directory: Path) -> None:
+    import tvm
+
+    relax = {v: f for v, f in module.functions_items() if str(v.name_hint) not in functions}
+    (directory / "relax.py").write_text(tvm.IRModule(relax).script(show_meta=False) + "\n")
+    kernels = {v: f for v, f in module.functions_items() if str(v.name_hint) in functions}
+    (directory / "tir.py").write_text(tvm.IRModule(kernels).script(show_meta=False) + "\n")
