@@ -8,13 +8,16 @@
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/setup.sh"
 mode=${1:-all}
 need_packages adb clang g++ g++-aarch64-linux-gnu iproute2 ocl-icd-libopencl1 pocl-opencl-icd qemu-user-static
+command -v chromium-headless-shell chromium google-chrome >/dev/null || need_packages chromium-headless-shell
 marked=()
+formats=tflite
 if [ "$mode" = --all ]; then
+  formats=tflite,torch,keras
   need_packages g++-arm-linux-gnueabihf
   command -v npm >/dev/null || need_packages npm
   marked=(-m "")
 fi
-install_adt "[dev,demo]"
+install_adt "[dev,demo,$formats]"
 cd "$root"
 export PATH="$venv/bin:$PATH"
 
@@ -26,7 +29,7 @@ fi
 say "style and types"
 ruff check toolchain tests docs examples bench
 ruff format --check toolchain tests docs examples bench
-find cpp_runner \( -name '*.cc' -o -name '*.h' \) -print0 | xargs -0 clang-format --dry-run --Werror
+find cpp_runner cmake_presets \( -name '*.cc' -o -name '*.h' \) -print0 | xargs -0 clang-format --dry-run --Werror
 mypy
 python docs/generate.py --check
 

@@ -7,7 +7,7 @@ namespace adt {
 namespace {
 
 constexpr const char* kSchema = "adt.model-package";
-constexpr std::int64_t kSchemaVersion = 1;
+constexpr std::int64_t kSchemaVersion = 2;
 
 TensorSpec ReadTensorSpec(JsonReader json) {
   TensorSpec spec;
@@ -49,6 +49,7 @@ PackageTarget ReadTarget(JsonReader json) {
   target.machine = json.String("machine");
   json.AnyObject("spec");  // TVM's target, for the compiler's eyes
   target.vdevices = json.Strings("vdevices");
+  if (json.Has("cpu_features")) json.Any("cpu_features");  // adt compares them before it sends
   json.Finish();
   return target;
 }
@@ -67,6 +68,7 @@ Kernel ReadKernel(JsonReader json) {
   kernel.name = json.String("name");
   kernel.device = json.String("device");
   kernel.tuned = json.Bool("tuned");
+  if (json.Has("textures")) kernel.textures = json.Int("textures");
   json.Finish();
   return kernel;
 }
@@ -121,7 +123,9 @@ Package ReadPackage(const std::string& directory) {
     if (name != "mod.so" && name != "mod.params") json.Fail("files", "lists " + name);
     package.files.emplace(name, ReadFile(file));
   }
-  if (json.Has("like")) json.Any("like");  // what the compiler knew of the device
+  for (const char* name : {"like", "made", "inspection"}) {  // for people and adt, not for a runner
+    if (json.Has(name)) json.Any(name);
+  }
   for (const char* name : {"mod.so", "mod.params"}) {
     if (package.files.count(name) == 0) json.Fail("files", std::string("does not list ") + name);
   }

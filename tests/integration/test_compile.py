@@ -28,7 +28,7 @@ def test_the_manifest_describes_the_package(host_package: Path) -> None:
     entry = facts.entry()
     assert [(i.name, i.shape, i.dtype) for i in entry.inputs] == [("bytes", (1, 2048), "int32")]
     assert [(o.name, o.shape, o.dtype) for o in entry.outputs] == [("target_label", (1, 214), "float32")]
-    assert facts.total == len(facts.kernels) > 20
+    assert facts.total == len(facts.kernels) > 10
     assert facts.alignment == 64
     assert (facts.target.platform, facts.target.device, facts.tvm.version) == ("host", "cpu", "0.25.0.post1")
     assert facts.files["mod.params"].size > 1_000_000, "the weights are apart from the code"
@@ -56,10 +56,10 @@ def test_code_assumes_the_alignment_of_its_runtime_and_no_more(tmp_path: Path, a
 
     import tvm
 
-    from adt.model.importer import import_onnx
+    from adt.model.importers.any import import_model
     from adt.model.lowering import tir_pipeline
 
-    imported = import_onnx(small_model(tmp_path / "m.onnx"), {})
+    imported = import_model(small_model(tmp_path / "m.onnx"), {})
     target = tvm.target.Target({"kind": "llvm", "mtriple": "aarch64-linux-gnu"})
     built = tvm.compile(imported.module, target, tir_pipeline=tir_pipeline(alignment))
     code = built.mod.imports[0].inspect_source("ll")
@@ -167,7 +167,7 @@ def test_compiling_again_gives_the_same_bytes(tmp_path: Path) -> None:
     model = small_model(tmp_path / "m.onnx")
     sums = []
     for name in ("a", "b"):
-        adt_json("compile", model, "--for", "linux-aarch64", "-o", tmp_path / name)
+        adt_json("compile", model, "--for", "linux-aarch64", "--no-cache", "-o", tmp_path / name)
         sums.append(json.loads((tmp_path / name / "mod.json").read_text())["files"])
     assert sums[0] == sums[1]
 

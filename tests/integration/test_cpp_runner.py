@@ -24,7 +24,6 @@ import numpy as np
 import pytest
 
 import adt
-from adt.bench.random_inputs import random_inputs
 from adt.host import manifest
 from adt.host.cache import file_sha256
 from adt.host.elf import read_elf
@@ -42,6 +41,7 @@ from adt.model.package import (
     SourceModel,
     TensorSpec,
 )
+from adt.model.random_inputs import random_inputs
 
 USAGE, PACKAGE, INPUT, RUN = 2, 3, 4, 5
 DTYPES = (
@@ -498,8 +498,8 @@ def test_no_package(built: Built, tmp_path: Path) -> None:
 
 
 def test_another_schema_version(built: Built, mixed: Package, tmp_path: Path) -> None:
-    package = mixed.changed(tmp_path / "p", schema_version=2)
-    built.run("--model", package.path).refused(PACKAGE, "schema version 2", "reads 1", "adt build-target")
+    package = mixed.changed(tmp_path / "p", schema_version=1)
+    built.run("--model", package.path).refused(PACKAGE, "schema version 1", "reads 2", "adt build-target")
 
 
 @pytest.mark.parametrize(

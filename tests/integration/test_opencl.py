@@ -85,6 +85,16 @@ def test_odd_names_and_a_matrix_vector_product(place: Place, tmp_path: Path) -> 
     verified(matrix_vector(tmp_path / "dense.onnx"), tmp_path / "dense", place)
 
 
+def test_half_precision_is_refused_where_opencl_lacks_it(place: Place, tmp_path: Path) -> None:
+    """PoCL 3.1 has no cl_khr_fp16: it would refuse the kernels one by one, while the model loads."""
+    model = matrix_vector(tmp_path / "dense.onnx")
+    package = adt.compile(
+        model, out=tmp_path / "pkg", platform=place.platform, target="opencl", precision="float16_acc32"
+    )
+    with pytest.raises(MismatchError, match="its OpenCL lacks cl_khr_fp16"):
+        adt.run(package.path, serial=place.serial)
+
+
 def test_without_opencl_the_run_says_so(rack: Rack, tmp_path: Path) -> None:  # noqa: F811
     adt.build_target(platform="host")
     package = adt.compile(

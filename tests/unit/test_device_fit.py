@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
-from adt.device.device import DeviceFacts
-from adt.device.fit import check_fit
+from adt.device.device import DeviceFacts, parse_facts
+from adt.device.fit import check_fit, check_half
+from adt.device.probe.facts import OpenclDevice
 from adt.errors import MismatchError
 from standin_payload import bundle_manifest, package_manifest
 
@@ -68,7 +69,43 @@ def test_an_opencl_package_on_a_bundle_without_opencl() -> None:
 
 
 def test_a_clml_package_on_a_bundle_without_clml() -> None:
-    assert "CLML" in refused(BUNDLE, replace(PACKAGE, offload="clml"), LINUX).what
+    error = refused(BUNDLE, replace(PACKAGE, offload="clml"), LINUX)
+    assert "CLML" in error.what
+    assert "adt build-target --for linux-aarch64 --clml SDK" in error.remedy
+    assert "--offload none" in error.remedy
+    able = replace(BUNDLE, options=replace(BUNDLE.options, clml=True))
+    check_fit(able, replace(PACKAGE, offload="clml"), LINUX, serial="S")
+
+
+def test_an_nnapi_package_on_a_bundle_without_nnapi() -> None:
+    package = replace(package_manifest("android-arm64-v8a"), offload="nnapi")
+    error = refused(ANDROID, package, PHONE)
+    assert "NNAPI" in error.what
+    assert "adt build-target --for android-arm64-v8a --nnapi --api-level 29" in error.remedy
+    check_fit(replace(ANDROID, options=replace(ANDROID.options, nnapi=True)), package, PHONE, serial="S")
+
+
+def test_code_for_other_processors_than_the_devices() -> None:
+    package = replace(PACKAGE, target=replace(PACKAGE.target, cpu_features=("asimddp", "i8mm")))
+    old = replace(LINUX, cpu_features=frozenset({"asimd", "asimdhp", "asimddp"}))
+    error = refused(BUNDLE, package, old)
+    assert "CPUs with i8mm, which those of device S lack" in error.what
+    assert "--like S" in error.remedy and "without --cpu" in error.remedy
+    check_fit(BUNDLE, package, replace(old, cpu_features=old.cpu_features | {"i8mm"}), serial="S")
+    check_fit(BUNDLE, package, LINUX, serial="S")  # a device that does not say, such as a virtual one
+    check_fit(BUNDLE, PACKAGE, old, serial="S")
+
+
+def test_what_every_cpu_of_a_device_offers() -> None:
+    """The kernel lists each CPU; those of one chip may differ."""
+    text = (
+        "[ro.x]: [y]\n==uname==\naarch64\n==page==\n4096\n==cpu==\n"
+        "Features\t: fp asimd asimdhp asimddp\nFeatures\t: fp asimd asimdhp\n"
+    )
+    facts = parse_facts(text)
+    assert facts.cpu_features == {"fp", "asimd", "asimdhp"}
+    assert (facts.machine, facts.page_size, facts.properties) == ("aarch64", 4096, {"ro.x": "y"})
+    assert parse_facts("==uname==\nx86_64\n==page==\n4096\n==cpu==\n").cpu_features == frozenset()
 
 
 def test_a_linux_bundle_on_a_phone() -> None:
@@ -89,3 +126,21 @@ def test_an_api_level_that_the_device_does_not_reach() -> None:
 def test_pages_of_the_device_that_are_larger_than_the_files_alignment() -> None:
     error = refused(replace(ANDROID, page_alignment=4096), None, PHONE)
     assert "16384" in error.what
+
+
+def opencl_device(*extensions: str) -> OpenclDevice:
+    """An OpenCL device of which nothing is known but its name and *extensions*."""
+    known = {"name": "Adreno 330", "extensions": extensions}
+    return OpenclDevice(**{field.name: known.get(field.name) for field in fields(OpenclDevice)})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("precision", ["float16", "float16_acc32"])
+def test_half_kernels_on_an_opencl_without_half_precision(precision: str) -> None:
+    target = replace(PACKAGE.target, name="opencl", device="opencl")
+    package = replace(PACKAGE, precision=precision, target=target)
+    with pytest.raises(MismatchError, match="Adreno 330 of device S does not") as caught:
+        check_half(package, opencl_device("cl_khr_fp64"), "S")
+    assert "--target opencl --precision float32" in caught.value.remedy
+    check_half(package, opencl_device("cl_khr_fp16"), "S")
+    check_half(replace(package, precision="float32"), opencl_device(), "S")
+    check_half(replace(PACKAGE, precision=precision), opencl_device(), "S")  # on the CPU it always runs

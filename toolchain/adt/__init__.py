@@ -24,8 +24,10 @@ if TYPE_CHECKING:  # the same names as in VERBS, for type checkers and editors
     from adt.api.deploy import clean, clean_many, deploy, deploy_many, run
     from adt.api.device import Device, connect, devices, disconnect, logcat, pair
     from adt.api.emulator import emulator_fault, emulator_list, emulator_start, emulator_stop
-    from adt.api.inspect import doctor, elf
-    from adt.api.model import compile
+    from adt.api.inspect import doctor, elf, inspect, inspect_diff, inspect_html
+    from adt.api.kernel import compile_kernel
+    from adt.api.model import compile, explain
+    from adt.api.package import package_merge, package_split_params, package_verify
     from adt.api.probe import probe
     from adt.api.rpc import (
         rpc_serve,
@@ -50,6 +52,7 @@ VERBS = {
     "clean": "deploy",
     "clean_many": "deploy",
     "compile": "model",
+    "compile_kernel": "kernel",
     "connect": "device",
     "deploy": "deploy",
     "deploy_many": "deploy",
@@ -61,10 +64,17 @@ VERBS = {
     "emulator_list": "emulator",
     "emulator_start": "emulator",
     "emulator_stop": "emulator",
+    "explain": "model",
     "explain_build": "build",
+    "inspect": "inspect",
+    "inspect_diff": "inspect",
+    "inspect_html": "inspect",
     "logcat": "device",
     "ndk_env": "build",
     "ndk_list": "build",
+    "package_merge": "package",
+    "package_split_params": "package",
+    "package_verify": "package",
     "pair": "device",
     "presets": "build",
     "probe": "probe",
@@ -92,6 +102,7 @@ __all__ = [
     "clean",
     "clean_many",
     "compile",
+    "compile_kernel",
     "connect",
     "deploy",
     "deploy_many",
@@ -103,10 +114,17 @@ __all__ = [
     "emulator_list",
     "emulator_start",
     "emulator_stop",
+    "explain",
     "explain_build",
+    "inspect",
+    "inspect_diff",
+    "inspect_html",
     "logcat",
     "ndk_env",
     "ndk_list",
+    "package_merge",
+    "package_split_params",
+    "package_verify",
     "pair",
     "presets",
     "probe",

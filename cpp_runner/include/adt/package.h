@@ -66,6 +66,8 @@ struct Kernel {
   std::string name;
   std::string device;
   bool tuned = false;
+  /// How many of its arguments are images.
+  std::int64_t textures = 0;
 };
 
 struct PackageFile {

@@ -83,6 +83,8 @@ class BuildFlags(TypedDict, total=False):
     """An OpenCL SDK to link against, instead of opening the device's libOpenCL at run time."""
     clml: str | None
     """A CLML SDK, whose runtime is built in."""
+    nnapi: bool | None
+    """Build the runtime for Android's NNAPI in."""
     rpc: bool | None
     """Build tvm_rpc."""
     build_type: str | None

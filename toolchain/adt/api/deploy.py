@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.api.chosen import chosen_device
+from adt.api.probe import probe_device
 from adt.config.load import load_settings
 from adt.config.settings import Settings
 from adt.device import collect, fleet, private, selection
@@ -16,6 +17,7 @@ from adt.device import deploy as deploying
 from adt.device.collect import CleanReport
 from adt.device.deploy import DeployProgress, DeployReport
 from adt.device.device import Device
+from adt.device.fit import check_half, needs_half
 from adt.device.fleet import Event, Outcomes
 from adt.device.payload import payload_of
 from adt.device.private import PrivateCopy
@@ -282,6 +284,10 @@ def deploy_to(
         ConfigError: *run_as* is no debuggable app of the device.
         DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
+    if package is not None and needs_half(package.manifest) and not dry_run:
+        opencl = probe_device(device).opencl
+        if opencl is not None and opencl.device is not None:  # else the run says what is the matter
+            check_half(package.manifest, opencl.device, device.serial)
     report = deploying.deploy(
         device, bundle, package, dry_run=dry_run, full_hash=full_hash, progress=progress
     )

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adt.config.load import load_settings
 from adt.errors import MismatchError
 from adt.host.ndk import find_ndk
 from adt.model.package import ModelPackage, PackageLike
+from adt.model.targets import place
+from adt.model.versions import require_tvm
 from adt.target.build import find_bundle
 from adt.target.bundle import load_bundle
 from adt.target.plan import plan_build
 from adt.target.platforms import platform_named
+
+if TYPE_CHECKING:
+    from adt.model.importers.any import Explanation
 
 
 def compile(  # the verb's name; Python's own compile() is not used here
@@ -21,55 +27,114 @@ def compile(  # the verb's name; Python's own compile() is not used here
     out: Path | None = None,
     platform: str | None = None,
     target: str | None = None,
+    cpu: str | None = None,
     shapes: Sequence[str] | None = None,
     bundle: Path | None = None,
     ndk: str | None = None,
     api_level: int | None = None,
     opt_level: int | None = None,
     like: str | None = None,
+    precision: str | None = None,
+    keep_float32: Sequence[str] | None = None,
+    accuracy: bool | None = None,
+    accuracy_inputs: Sequence[Path] = (),
+    offload: str | None = None,
+    check: bool | None = None,
+    use_cache: bool = True,
 ) -> ModelPackage:
-    """Compile an ONNX model to a ModelPackage for *platform*.
+    """Compile a model to a ModelPackage for *platform*.
 
     Args:
-        out: directory of the package; by default ``<model>-<platform>`` here.
+        model: an .onnx, .tflite, .pt2, .keras or .h5 file, or ``Path("module:function")``, a Python
+            callable that makes a PyTorch model.
+        out: directory of the package, or a name that ends in ``.tar`` for one file; by default
+            ``<model>-<platform>`` here.
+        target: one of :data:`adt.model.targets.NAMES`, or TVM's own string, tag or dictionary (JSON).
+        cpu: the processor: a core, a system on chip, ``native``, features (``cortex-a76,+dotprod,+fp16``).
         shapes: ``name:1,3,224,224`` texts for inputs with open dimensions.
         bundle: directory of the bundle it will run with; by default the one that
             ``build_target`` built here for the platform, if there is one. Android needs one.
         like: serial of a device to compile for in particular: its platform, the features that all
             of its CPUs have, and the limits of its OpenCL, which mod.json records.
+        precision: ``float32``, ``float16`` or ``float16_acc32``; inputs and outputs stay float32.
+        keep_float32: operators (``nn.softmax``) or variables of the imported module (``lv12``) that stay
+            float32 in half precision; ``-NAME`` frees one that does by default.
+        accuracy: compare half precision with float32 (True), or not (False); None does for models that
+            do not take long. mod.json has the figures.
+        accuracy_inputs: .npz files, one sample each, to compare on; random inputs without.
+        offload: ``clml`` or ``nnapi``: hand operators to the vendor's library; needs a bundle that has it.
+        check: run the OpenCL kernels on this machine at once and compare them with the CPU; True: it is an
+            error when that cannot be done; None: as configured, by default where it can (``.checked`` of
+            the result says what came of it).
+        use_cache: take the package from the cache if it was compiled before with all the same
+            (``.cached`` of the result says so); False compiles again.
 
     Raises:
         NoDevice, DeviceNotReady, DeviceError: with *like*, the device is absent or not usable.
+        ToolNotFound: TVM is not installed, or in versions that are known to break.
+        ConfigError: no such target or processor, or it contradicts the platform.
+        VerifyFailed: the OpenCL kernels compute wrong numbers.
         ModelError, UnsupportedOp, CompileError, MismatchError: see :mod:`adt.errors`.
     """
-    from adt.model.compile import compile_model, package_name
+    from adt.model.accuracy import warn
+    from adt.model.assemble import package_name
+    from adt.model.compiled import Job, compile_to
 
+    require_tvm()
     model_like = None
     if like is not None:
         platform, model_like = _like(like, platform)
-    resolved = load_settings(
+    resolved, chosen = place(
         {
             "build.platform": platform,
             "build.ndk": ndk,
             "build.api_level": api_level,
             "compile.target": target,
+            "compile.cpu": cpu,
             "compile.shapes": tuple(shapes) if shapes else None,
             "compile.opt_level": opt_level,
+            "compile.precision": precision,
+            "compile.keep_float32": tuple(keep_float32) if keep_float32 else None,
+            "compile.accuracy": None if accuracy is None else ("on" if accuracy else "off"),
+            "compile.offload": offload,
+            "compile.check": None if check is None else "on" if check else "off",
         }
-    ).settings
-    chosen = platform_named(resolved.build.platform)
+    )
     linked = load_bundle(bundle) if bundle else None
     if linked is None and chosen.android:
         linked = find_bundle(plan_build(resolved))
-    return compile_model(
+    job = Job(
         model,
-        out or Path(f"{package_name(model)}-{chosen.name}"),
         platform=chosen,
         settings=resolved,
         ndk=find_ndk(resolved.build.ndk) if chosen.android else None,
         bundle=linked,
         like=model_like,
+        accuracy_inputs=tuple(accuracy_inputs),
     )
+    package = compile_to(job, out or Path(f"{package_name(model)}-{chosen.name}"), use_cache=use_cache)
+    if package.manifest.made.accuracy:
+        warn(package.manifest.made.accuracy)  # also of a package from the cache
+    return package
+
+
+def explain(model: Path, *, shapes: Sequence[str] | None = None) -> Explanation:
+    """Say what importing a model does with each of its operators, and why it fails if it does.
+
+    Args:
+        model: as :func:`compile` takes it.
+        shapes: ``name:1,3,224,224`` texts for inputs with open dimensions.
+
+    Raises:
+        ModelError: the file is missing or of no format that adt reads.
+        ToolNotFound: TVM, or what the model's format needs, is not installed.
+    """
+    from adt.model.importers.any import explain_model
+    from adt.model.importers.shapes import parse_shapes
+
+    require_tvm()
+    resolved = load_settings({"compile.shapes": tuple(shapes) if shapes else None}).settings
+    return explain_model(model, parse_shapes(resolved.compile.shapes))
 
 
 def _like(serial: str, platform: str | None) -> tuple[str, PackageLike]:

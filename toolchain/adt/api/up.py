@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,20 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import adt
 from adt.api.build import Progress, quiet
 from adt.api.deploy import deploy_to
 from adt.api.emulator import emulator_start
 from adt.api.verify import VerifyResult, verify_deployed
+from adt.bench.verify import limits_for
 from adt.config.load import load_settings
 from adt.config.settings import Settings
 from adt.device import selection
 from adt.device.device import Device
-from adt.errors import MismatchError, PackageError
-from adt.host import cache
+from adt.errors import MismatchError
 from adt.host.ndk import find_ndk
 from adt.model import store
-from adt.model.package import ModelPackage, load_package
+from adt.model.package import ModelPackage
 from adt.target.build import build_bundle, find_bundle
 from adt.target.bundle import TargetBundle
 from adt.target.plan import plan_build
@@ -102,7 +99,8 @@ def up(
     Raises:
         Whatever the verbs raise; a difference over the tolerance does not.
     """
-    from adt.model.importer import fixed_inputs, import_onnx, parse_shapes, read_onnx
+    from adt.model.importers.any import declared_inputs, import_model
+    from adt.model.importers.shapes import parse_shapes
 
     flags = {
         "build.platform": platform,
@@ -113,9 +111,8 @@ def up(
         "verify.seed": seed,
     }
     given = load_settings(flags).settings
-    fixed = fixed_inputs(
-        read_onnx(model), parse_shapes(given.compile.shapes)
-    )  # fails here, not after a build
+    # What is wrong with the model is said here, not after a build.
+    fixed = declared_inputs(model, parse_shapes(given.compile.shapes))
     device = _device_for_up(given.device.serial)
     found = device.platform if device else VIRTUAL_PLATFORM
     resolved = load_settings(flags | {"build.platform": platform or found}).settings
@@ -138,7 +135,7 @@ def up(
 
     if find_bundle(build_plan) is None:
         began = time.monotonic()
-        imported = import_onnx(model, parse_shapes(resolved.compile.shapes))
+        imported = import_model(model, parse_shapes(resolved.compile.shapes))
         done(
             "import",
             f"{len(imported.inputs)} inputs, {len(imported.outputs)} outputs: TVM can import it",
@@ -151,8 +148,8 @@ def up(
     done("build-target", f"{what}: {built.bundle.path.name}", began)
 
     began = time.monotonic()
-    package, reused = _package_for_up(model, resolved, built.bundle)
-    made = "reused" if reused else f"compiled {package.manifest.total} kernels"
+    package = _package_for_up(model, resolved, built.bundle)
+    made = "reused" if package.cached else f"compiled {package.manifest.total} kernels"
     done("compile", f"{made}: {package.path.name}", began)
 
     began = time.monotonic()
@@ -184,6 +181,7 @@ def _up_plan(
         why = f"{device.serial} is connected and is {device.platform}"
     else:
         why = "no device is connected: a virtual device will be started and left running"
+    limits = limits_for(resolved.compile.precision, resolved.verify)
     return UpPlan(
         model,
         {name: list(shape) for name, shape in fixed.items()},
@@ -192,8 +190,8 @@ def _up_plan(
         device.serial if device else "",
         why,
         resolved.tvm.source or resolved.tvm.provider,
-        resolved.verify.max_abs,
-        resolved.verify.max_rel,
+        limits.max_abs,
+        limits.max_rel,
     )
 
 
@@ -204,31 +202,10 @@ def _device_for_up(serial: str) -> Device | None:
     return selection.select(serial)
 
 
-def _package_for_up(model: Path, resolved: Settings, bundle: TargetBundle) -> tuple[ModelPackage, bool]:
+def _package_for_up(model: Path, resolved: Settings, bundle: TargetBundle) -> ModelPackage:
     """The package of *model* in the cache, compiled when it is not there."""
-    from adt.model.compile import compile_model, package_name
+    from adt.model.compiled import Job, cached_package
 
     platform = platform_named(resolved.build.platform)
-    identity = json.dumps(
-        [
-            adt.__version__,
-            store.model_sha256(model),
-            platform.name,
-            resolved.build.api_level,
-            [resolved.compile.target, resolved.compile.shapes, resolved.compile.opt_level],
-            {name: facts.sha256 for name, facts in bundle.manifest.files.items()},
-        ]
-    )
-    name = f"packages/{package_name(model)}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
-    if path := cache.lookup(name):
-        return load_package(path), True
     ndk = find_ndk(resolved.build.ndk) if platform.android else None
-
-    def make(directory: Path) -> None:
-        compile_model(model, directory, platform=platform, settings=resolved, ndk=ndk, bundle=bundle)
-
-    path, reused = cache.entry(name, make)
-    try:
-        return load_package(path), reused
-    except PackageError as why:
-        raise PackageError(why.what, remedy=f"Remove {path} and run this again.") from why
+    return cached_package(Job(model, platform=platform, settings=resolved, ndk=ndk, bundle=bundle))

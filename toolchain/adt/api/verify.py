@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.api.deploy import DeployResult, bundle_for, deploy_to
-from adt.bench.verify import Verification, compare
+from adt.bench.verify import Verification, compare, limits_for
 from adt.config.load import load_settings
 from adt.config.settings import Settings
 from adt.device import selection
@@ -88,8 +88,8 @@ def verify_deployed(
     Raises:
         RunError, InputError, ModelError, …: see :mod:`adt.errors`. A difference over the tolerance does not.
     """
-    from adt.bench.random_inputs import random_inputs
     from adt.bench.reference import run_reference
+    from adt.model.random_inputs import random_inputs
 
     package = deployed.package
     assert package is not None, "a bundle alone has nothing to verify"
@@ -106,5 +106,6 @@ def verify_deployed(
         device_kind=package.manifest.target.device,
         timeout=resolved.device.timeout,
     )
-    verification = compare(ran.outputs, run_reference(model, given), resolved.verify)
+    limits = limits_for(package.manifest.precision, resolved.verify)
+    verification = compare(ran.outputs, run_reference(model, given), limits)
     return VerifyResult(device.serial, verification, ran.outputs, device.facts.virtual)

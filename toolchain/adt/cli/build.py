@@ -47,6 +47,7 @@ def build_target(
         str | None, typer.Option(help="Link libOpenCL from this SDK.", metavar="DIR")
     ] = None,
     clml: Clml = None,
+    nnapi: Annotated[bool | None, typer.Option(help="Build the runtime for Android's NNAPI in.")] = None,
     rpc: Annotated[bool | None, typer.Option(help="Build tvm_rpc.")] = None,
     build_type: Annotated[str | None, typer.Option(help="CMake's build type.")] = None,
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Parallel compiler processes.")] = None,
@@ -71,6 +72,7 @@ def build_target(
         "opencl": opencl,
         "opencl_sdk": opencl_sdk,
         "clml": clml,
+        "nnapi": nnapi,
         "rpc": rpc,
         "build_type": build_type,
         "jobs": jobs,

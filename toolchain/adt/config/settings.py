@@ -44,6 +44,8 @@ class BuildSettings:
     clml: str
     """Build the CLML graph runtime in, with the SDK in this directory; empty: only for a ``-clml``
     preset, with the SDK that ADRENO_OPENCL or CLML_SDK names."""
+    nnapi: bool
+    """Build the runtime for Android's NNAPI in, from API level 29; libneuralnetworks.so is linked then."""
     rpc: bool
     """Build tvm_rpc."""
     build_type: str
@@ -57,11 +59,29 @@ class CompileSettings:
     """How a model is compiled."""
 
     target: str
-    """What computes: ``cpu``, or ``opencl`` (kernels in buffers)."""
+    """What computes: ``cpu``, ``opencl`` (buffers), ``adreno`` (textures), ``adreno-buffer``, ``mali``,
+    ``host`` (this machine), or TVM's own string, tag or dictionary for one of them."""
+    cpu: str
+    """The processor: a core (``cortex-a76``), a system on chip (``snapdragon-865``), ``native``, and
+    features: ``cortex-a76,+dotprod,+fp16``; empty: any of the platform."""
     shapes: tuple[str, ...]
     """Fixed input shapes, each ``name:1,3,224,224``."""
     opt_level: int
     """TVM's optimisation level, 0 to 3."""
+    precision: str
+    """``float32``; ``float16`` (computes in half precision); or ``float16_acc32`` (does, but convolutions and
+    matrix products add up in float32)."""
+    keep_float32: tuple[str, ...]
+    """Operators that stay float32 in half precision besides the delicate ones, as Relax calls them
+    (``nn.softmax``), or variables of the imported module (``lv12``); ``-NAME`` frees a delicate one."""
+    accuracy: str
+    """Compare half precision with float32 on this machine, and keep the figures in mod.json: ``on``,
+    ``off``, or ``auto`` (for models that do not take long)."""
+    offload: str
+    """Hand operators to a vendor's library: ``clml`` (Adreno GPUs), ``nnapi`` (Android), or ``none``."""
+    check: str
+    """Run OpenCL kernels on this machine at once and compare them with the CPU: ``auto`` (where it has an
+    OpenCL device that can), ``on`` (or it is an error) or ``off``."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +117,11 @@ class VerifySettings:
     seed: int
     """Seed of the inputs that are made up when none are given."""
     max_abs: float
-    """Largest absolute difference to the reference that passes."""
+    """Largest absolute difference to the reference that passes; negative: as the package's precision
+    allows."""
     max_rel: float
-    """A larger one passes too if it is at most this times the reference's largest magnitude."""
+    """A larger one passes too if it is at most this times the reference's largest magnitude; negative: as
+    the package's precision allows."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ FACTS = """
 getprop 2>/dev/null
 echo "==uname=="; uname -m
 echo "==page=="; getconf PAGESIZE 2>/dev/null || getconf PAGE_SIZE 2>/dev/null
+echo "==cpu=="; grep ^Features /proc/cpuinfo 2>/dev/null
 :
 """
 """A shell script that prints what :func:`parse_facts` reads."""
@@ -49,6 +50,8 @@ class DeviceFacts:
     """``uname -m``."""
     page_size: int | None
     """Bytes; None when the device does not say."""
+    cpu_features: frozenset[str] = frozenset()
+    """What every CPU offers, as Arm's kernels name it (``asimddp``); empty when the device does not say."""
 
     @property
     def abis(self) -> tuple[str, ...]:
@@ -91,13 +94,20 @@ class DeviceFacts:
 
 
 def parse_facts(text: str) -> DeviceFacts:
-    """Read what the device printed: ``[key]: [value]`` lines, the machine, the page size."""
+    """Read what the device printed: ``[key]: [value]`` lines, the machine, the page size, CPU features."""
     properties_text, _, rest = text.partition("==uname==")
-    machine, _, page = rest.partition("==page==")
+    machine, _, rest = rest.partition("==page==")
+    page, _, cpus = rest.partition("==cpu==")
     # a value may have line breaks in it; it ends at a "]" that ends a line
     found = re.findall(r"^\[([^\]\n]+)\]: \[(.*?)\]\r?$", properties_text, re.MULTILINE | re.DOTALL)
     size = page.strip()
-    return DeviceFacts(dict(found), machine.strip(), int(size) if size.isdigit() else None)
+    offers = [frozenset(words.split()) for words in re.findall(r"^Features\s*:(.*)$", cpus, re.MULTILINE)]
+    return DeviceFacts(
+        dict(found),
+        machine.strip(),
+        int(size) if size.isdigit() else None,
+        frozenset.intersection(*offers) if offers else frozenset(),
+    )
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from adt.device.device import DeviceFacts
+from adt.device.probe.facts import OpenclDevice
 from adt.errors import MismatchError
 from adt.model.package import PackageManifest
 from adt.target.bundle import BundleManifest
+from adt.target.platforms import NNAPI_API_LEVEL
 
 
 def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
@@ -47,8 +49,15 @@ def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
         )
     if package.offload == "clml" and not bundle.options.clml:
         raise MismatchError(
-            f"the package {name} hands layers to CLML, the bundle has no CLML runtime",
-            remedy=f"Compile without it: {recompile} --target opencl; or build a bundle with the CLML SDK.",
+            f"the package {name} hands operators to CLML, the bundle has no CLML runtime",
+            remedy=f"Build the bundle with it: {rebuild} --clml SDK (Qualcomm's; docs/clml.md); or compile "
+            f"without: {recompile} --target {target.name} --offload none",
+        )
+    if package.offload == "nnapi" and not bundle.options.nnapi:
+        raise MismatchError(
+            f"the package {name} hands operators to NNAPI, the bundle has no NNAPI runtime",
+            remedy=f"Build the bundle with it: {rebuild} --nnapi --api-level {NNAPI_API_LEVEL}; or compile "
+            f"without: {recompile} --offload none",
         )
 
 
@@ -81,14 +90,52 @@ def check_device(bundle: BundleManifest, facts: DeviceFacts, serial: str) -> Non
         )
 
 
+def check_cpu(package: PackageManifest, facts: DeviceFacts, serial: str) -> None:
+    """Check that the CPUs of the device that says *facts* have what the package's code uses.
+
+    Raises:
+        MismatchError: they do not: the code would end with SIGILL.
+    """
+    missing = sorted(set(package.target.cpu_features) - facts.cpu_features)
+    if facts.cpu_features and missing:
+        raise MismatchError(
+            f"the package {package.name} is compiled for CPUs with {', '.join(missing)}, which those of"
+            f" device {serial} lack",
+            remedy=f"Compile it for the device: adt compile {package.source.file} --like {serial}; or for"
+            f" any CPU of the platform: adt compile {package.source.file} --for {package.target.platform} "
+            "without --cpu",
+        )
+
+
+def needs_half(package: PackageManifest) -> bool:
+    """Whether the package's kernels need an OpenCL device that computes in half precision."""
+    return package.target.device == "opencl" and package.precision != "float32"
+
+
+def check_half(package: PackageManifest, opencl: OpenclDevice, serial: str) -> None:
+    """Check that the OpenCL of device *serial* computes in half precision, if the package does.
+
+    Raises:
+        MismatchError: it does not: its driver would refuse the kernels.
+    """
+    if needs_half(package) and not opencl.fp16:
+        raise MismatchError(
+            f"the package {package.name} computes in half precision ({package.precision}), which "
+            f"{opencl.name} of device {serial} does not: its OpenCL lacks cl_khr_fp16",
+            remedy=f"Compile it in float32: adt compile {package.source.file} --for "
+            f"{package.target.platform} --target {package.target.name} --precision float32",
+        )
+
+
 def check_fit(
     bundle: BundleManifest, package: PackageManifest | None, facts: DeviceFacts, *, serial: str
 ) -> None:
     """Check all three against each other.
 
     Raises:
-        MismatchError: see :func:`check_pair` and :func:`check_device`.
+        MismatchError: see :func:`check_pair`, :func:`check_device` and :func:`check_cpu`.
     """
     check_device(bundle, facts, serial)
     if package is not None:
         check_pair(bundle, package)
+        check_cpu(package, facts, serial)

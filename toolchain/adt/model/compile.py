@@ -1,49 +1,31 @@
-"""Compile an imported model to a ModelPackage."""
+"""Compile a model file to a ModelPackage."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import re
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import adt
 from adt.config.settings import Settings
-from adt.errors import AdtError, CompileError
-from adt.host import manifest
-from adt.host.cache import file_sha256, fresh_dir, leave_alone
-from adt.host.elf import ElfFacts, read_elf
+from adt.errors import CompileError
+from adt.host.cache import fresh_dir, leave_alone
 from adt.host.ndk import Ndk
 from adt.model import store
-from adt.model.importer import ImportedModel, import_onnx, parse_shapes
-from adt.model.link import Linker, linker_for
-from adt.model.lowering import tir_pipeline
-from adt.model.package import (
-    LIBRARY,
-    MANIFEST,
-    PARAMS,
-    Entry,
-    Kernel,
-    ModelPackage,
-    PackageFile,
-    PackageLike,
-    PackageManifest,
-    PackageTarget,
-    PackageTvm,
-)
-from adt.model.schedules import relax_pipeline
+from adt.model.assemble import Making, assemble
+from adt.model.check import check
+from adt.model.importers.any import import_model
+from adt.model.importers.shapes import parse_shapes
+from adt.model.link import linker_for
+from adt.model.offload import check_combination
+from adt.model.package import LIBRARY, MANIFEST, ModelPackage, PackageLike
+from adt.model.reduced import reduced
 from adt.model.targets import ModelTarget, model_target
+from adt.model.versions import OURS, install, require_tvm, texture_codegen_trusted
 from adt.target.audit.gate import audit_made
 from adt.target.bundle import TargetBundle
 from adt.target.platforms import Platform
 
 log = logging.getLogger("adt.compile")
-
-KERNEL_PREFIX = "__tvm_ffi_"
-"""How the code generator names the functions that a module exports."""
 
 
 def compile_model(
@@ -55,6 +37,7 @@ def compile_model(
     ndk: Ndk | None = None,
     bundle: TargetBundle | None = None,
     like: PackageLike | None = None,
+    accuracy_inputs: Sequence[Path] = (),
 ) -> ModelPackage:
     """Compile the model file for *platform* into the directory *out*, which appears complete or not at all.
 
@@ -62,24 +45,28 @@ def compile_model(
         bundle: the bundle that the package will run with; needed for Android. Its
             alignment is what the generated code may assume.
         like: the device to compile for in particular; None: any one of the platform.
+        accuracy_inputs: .npz files, one sample each, on which reduced precision is measured.
 
     Raises:
         ModelError, UnsupportedOp: the model cannot be imported.
+        ConfigError, MismatchError, InputError: see :func:`adt.model.reduced.reduced`.
         CompileError: TVM or the linker failed.
         PackageError: *out* exists and is no package.
     """
     leave_alone(out, lambda there: (there / MANIFEST).is_file(), "a package")
     linker = linker_for(platform, ndk=ndk, api_level=settings.build.api_level, bundle=bundle)
-    features, limits = (like.cpu_features, like.opencl_limits) if like else ((), None)
-    target = model_target(settings.compile.target, platform, settings.build.api_level, features, limits)
+    target = package_target(platform, settings, like)
+    check_combination(settings.compile.offload, target.device, platform, settings.build.api_level)
     alignment = bundle.manifest.options.alignment if bundle else settings.build.alignment
     alignment = alignment or platform.alignment
     log.info("importing %s", model.name)
-    imported = import_onnx(model, parse_shapes(settings.compile.shapes))
-    store.keep(model, imported.source.sha256)
+    imported = import_model(model, parse_shapes(settings.compile.shapes))
+    store.keep(imported.file, imported.source.sha256)
     log.info("compiling for %s on %s", target.name, platform.name)
+    imported, accuracy = reduced(imported, settings.compile, target, like, accuracy_inputs)
+    making = Making(target, platform, settings, linker, alignment, like, accuracy)
     with fresh_dir(out) as directory:
-        _build(imported, target, alignment, settings.compile.opt_level, linker, directory / LIBRARY)
+        package = assemble(imported, making, directory)
         if bundle is not None:
             audit_made(
                 directory / LIBRARY,
@@ -89,118 +76,34 @@ def compile_model(
                 ndk=ndk,
                 bundle=bundle.path,
             )
-        _save_params(imported, directory / PARAMS)
-        described = _describe(imported, directory, target, platform, settings, alignment, like)
-        manifest.write(described, directory / MANIFEST)
-    return ModelPackage(out, described)
+        checked = None
+        if target.device == "opencl" and (wanted := _wanted_check(target, settings.compile.check)) != "off":
+            checked = check(imported, package, making, wanted=wanted)
+    return ModelPackage(out, package.manifest, checked=checked)
 
 
-def _build(
-    imported: ImportedModel,
-    target: ModelTarget,
-    alignment: int,
-    opt_level: int,
-    linker: Linker,
-    library: Path,
-) -> None:
-    import tvm
-
-    def link(output: str, objects: list[str], **_options: Any) -> None:
-        linker.link(Path(output), objects)
-
-    link.output_format = "so"  # type: ignore[attr-defined]  # how export_library asks for the kind
-    with _tvm_errors(), tempfile.TemporaryDirectory(prefix="adt-link-") as scratch:
-        pass_context = tvm.transform.PassContext(opt_level=opt_level)
-        wanted = tvm.target.Target(target.spec)
-        with pass_context, wanted:
-            built = tvm.compile(
-                imported.module,
-                wanted,
-                relax_pipeline=relax_pipeline(target.device),
-                tir_pipeline=tir_pipeline(alignment),
-            )
-        built.export_library(str(library), fcompile=link, workspace_dir=scratch)
-
-
-@contextlib.contextmanager
-def _tvm_errors() -> Iterator[None]:
-    """Turn whatever TVM raises into a CompileError; ours pass unchanged."""
-    try:
-        yield
-    except AdtError:
-        raise
-    except Exception as why:  # TVM raises InternalError, ValueError, TypeError, …
-        lines = [line for line in str(why).splitlines() if line.strip()]
+def _wanted_check(target: ModelTarget, setting: str) -> str:
+    """The setting, but for textures of a TVM whose textures are known to be wrong: the check decides."""
+    untrusted = texture_codegen_trusted(require_tvm()) if target.textures else None
+    if untrusted is None:
+        return setting
+    if setting == "off":
         raise CompileError(
-            f"TVM could not compile the model: {type(why).__name__}: {lines[-1].strip() if lines else ''}",
-            remedy="TVM's last lines are below; another --opt-level may avoid the failing pass.",
-            details="\n".join(lines[-10:]),
-        ) from why
+            f"textures are not trusted unchecked: {untrusted}",
+            remedy=f"Leave --no-check out, use --target adreno-buffer, or: {install(*OURS)}",
+        )
+    log.warning("textures must pass the check: %s", untrusted)
+    return "on"
 
 
-def _save_params(imported: ImportedModel, path: Path) -> None:
-    import tvm
-
-    tvm.runtime.save_param_dict_to_file(dict(imported.params), str(path))
-
-
-def context_symbols(elf: ElfFacts) -> tuple[str, ...]:
-    """The data symbols of a module that the runtime fills with its functions: the module's ABI."""
-    return tuple(sorted(name for name in elf.objects if name.startswith("__TVM")))
-
-
-def package_name(model: Path) -> str:
-    """A short name from the model's file name: letters, digits, ``_`` and ``-``."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", model.stem).strip("_") or "model"
-
-
-def _describe(
-    imported: ImportedModel,
-    directory: Path,
-    target: ModelTarget,
-    platform: Platform,
-    settings: Settings,
-    alignment: int,
-    like: PackageLike | None,
-) -> PackageManifest:
-    import tvm
-    import tvm_ffi
-
-    elf = read_elf(directory / LIBRARY)
-    names = sorted(
-        name.removeprefix(KERNEL_PREFIX)
-        for name in elf.functions
-        if name.startswith(KERNEL_PREFIX) and not name.startswith(KERNEL_PREFIX + "_")
+def package_target(platform: Platform, settings: Settings, like: PackageLike | None) -> ModelTarget:
+    """What the settings stand for on *platform*, for the device *like*."""
+    features, limits = (like.cpu_features, like.opencl_limits) if like else ((), None)
+    return model_target(
+        settings.compile.target,
+        platform,
+        settings.build.api_level,
+        features,
+        limits,
+        cpu=settings.compile.cpu,
     )
-    entry = Entry("main", imported.inputs, imported.outputs, tuple(imported.params))
-    return PackageManifest(
-        adt_version=adt.__version__,
-        name=package_name(Path(imported.source.file)),
-        source=imported.source,
-        entries=(entry,),
-        target=PackageTarget(
-            name=target.name,
-            device=target.device,
-            platform=platform.name,
-            triple=platform.llvm_triple(settings.build.api_level),
-            machine=elf.machine,
-            spec=target.spec,
-            vdevices=target.vdevices,
-        ),
-        tvm=PackageTvm(str(tvm.__version__), str(tvm_ffi.__version__), context_symbols(elf)),
-        alignment=alignment,
-        precision="float32",
-        offload="none",
-        kernels=tuple(Kernel(name, target.device, tuned=False) for name in names),
-        tuned=0,
-        total=len(names),
-        files={
-            LIBRARY: PackageFile(*_facts(directory / LIBRARY), needed=elf.needed),
-            PARAMS: PackageFile(*_facts(directory / PARAMS)),
-        },
-        like=like,
-    )
-
-
-def _facts(path: Path) -> tuple[str, int]:
-    return file_sha256(path), path.stat().st_size

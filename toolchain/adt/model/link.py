@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from adt.errors import CompileError, MismatchError
 from adt.host.ndk import Ndk
@@ -45,6 +47,15 @@ class Linker:
             what="linking mod.so failed",
             remedy="Is the compiler complete (`adt doctor`), and does the bundle fit this adt's TVM?",
         )
+
+    def for_export(self) -> Callable[..., None]:
+        """This linker as the ``fcompile`` of TVM's ``export_library``."""
+
+        def link(output: str, objects: list[str], **_options: Any) -> None:
+            self.link(Path(output), objects)
+
+        link.output_format = "so"  # type: ignore[attr-defined]  # how export_library asks for the kind
+        return link
 
 
 def linker_for(platform: Platform, *, ndk: Ndk | None, api_level: int, bundle: TargetBundle | None) -> Linker:

@@ -16,14 +16,20 @@ import json
 import re
 from typing import Any
 
+from adt.model.texture import guard
 
-def tir_pipeline(alignment: int) -> str:
-    """Register TVM's default TIR pipeline for buffers aligned to *alignment* bytes; return its name."""
+
+def tir_pipeline(alignment: int, *, textures: bool = False) -> str:
+    """Register TVM's default TIR pipeline for buffers aligned to *alignment* bytes; return its name.
+
+    Args:
+        textures: some arguments of kernels are images (:mod:`adt.model.texture.guard`).
+    """
     import tvm
     import tvm.s_tir.pipeline
     from tvm.tirx.compilation_pipeline import PIPELINE_MAP
 
-    name = f"adt_align{alignment}"
+    name = f"adt_align{alignment}" + ("_textures" if textures else "")
 
     @tvm.transform.module_pass(opt_level=0, name="adt.PrepareLowering")  # type: ignore[untyped-decorator]
     def prepare(module: Any, _context: Any) -> Any:
@@ -42,7 +48,8 @@ def tir_pipeline(alignment: int) -> str:
 
     def make() -> tuple[Any, Any, Any]:
         lower, finalize_host, finalize_device = PIPELINE_MAP["s_tir"]()
-        return tvm.transform.Sequential([prepare, lower]), finalize_host, finalize_device
+        passes = [prepare, guard.lowering(), guard.check_images()] if textures else [prepare, lower]
+        return tvm.transform.Sequential(passes), finalize_host, finalize_device
 
     PIPELINE_MAP[name] = make
     return name

@@ -1,0 +1,113 @@
+"""Textured packages are right, on this machine's OpenCL; and a kernel that is not is found when it is compiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import adt
+import networks
+from adt.errors import ToolNotFound, VerifyFailed
+from adt.model.checked import Checked, Unchecked
+from adt.model.host_run import run_package
+from adt.model.package import ModelPackage
+from adt.model.random_inputs import random_inputs
+from adt.model.texture import blocks
+
+
+def compiled(model: Path, out: Path, **options: Any) -> ModelPackage:
+    return adt.compile(
+        model, out=out, **{"platform": "host", "target": "adreno", "use_cache": False, **options}
+    )
+
+
+def off_reference(package: ModelPackage, model: Path) -> float:
+    """Largest difference to ONNX Runtime, as a share of the output's magnitude."""
+    inputs = random_inputs(package.manifest.entry().inputs, seed=3)
+    found = run_package(package.path, inputs, timeout=300)
+    session = onnxruntime.InferenceSession(str(model))
+    names = [output.name for output in session.get_outputs()]
+    return max(
+        float(np.abs(found[name] - want).max() / np.abs(want).max())
+        for name, want in zip(names, session.run(names, dict(inputs)), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    "network", [networks.resnet18, networks.mobilenet_v2], ids=lambda network: network.__name__
+)
+def test_a_network_in_textures_is_right(tmp_path: Path, network: Any) -> None:
+    model = network(tmp_path / "model.onnx")
+
+    package = compiled(model, tmp_path / "package", check=False)
+
+    assert off_reference(package, model) < 1e-5
+    report = package.manifest.made.textures
+    assert report is not None
+    convolutions = [kernel for kernel in report.kernels if "conv" in kernel.kernel]
+    textured = sum(kernel.operations for kernel in convolutions if kernel.reads or kernel.writes)
+    assert textured >= 0.9 * sum(kernel.operations for kernel in convolutions)
+    assert not [row for row in report.convolutions if row.reason]
+
+
+def test_the_blocks_of_newer_networks_are_right_and_checked(tmp_path: Path) -> None:
+    model = networks.mixed_blocks(tmp_path / "model.onnx")
+
+    package = compiled(model, tmp_path / "package", check=True)
+
+    assert isinstance(package.checked, Checked)
+    assert package.checked.worst < 1e-5
+    assert off_reference(package, model) < 1e-5
+    assert package.manifest.target.vdevices == ("opencl", "opencl")
+
+
+def test_a_package_for_another_machine_is_checked_here_too(tmp_path: Path) -> None:
+    model = networks.mixed_blocks(tmp_path / "model.onnx")
+
+    package = compiled(model, tmp_path / "package", platform="linux-aarch64", check=True)
+
+    assert isinstance(package.checked, Checked)
+    assert package.manifest.target.machine == "AARCH64"
+
+
+def test_kernels_that_compute_wrong_numbers_make_no_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault is injected: each blocked convolution is off by 1 %."""
+    right = blocks.convolution
+
+    def wrong(*args: Any) -> Any:
+        from tvm import te
+
+        made = right(*args)
+        return te.compute(made.shape, lambda *at: made(*at) * 1.01, name="off")
+
+    monkeypatch.setattr(blocks, "convolution", wrong)
+    model = networks.mixed_blocks(tmp_path / "model.onnx")
+
+    with pytest.raises(VerifyFailed, match="wrong numbers") as caught:
+        compiled(model, tmp_path / "package")
+
+    assert "adreno-buffer" in caught.value.remedy
+    assert not (tmp_path / "package").exists()
+    assert compiled(model, tmp_path / "package", check=False).checked is None
+
+
+def test_without_opencl_nothing_is_checked_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from adt.model import check
+
+    monkeypatch.setattr(check, "opencl_device", lambda: None)
+    model = networks.mixed_blocks(tmp_path / "model.onnx")
+
+    package = compiled(model, tmp_path / "package")
+
+    assert isinstance(package.checked, Unchecked)
+    assert "no OpenCL device" in package.checked.reason
+    with pytest.raises(ToolNotFound, match="cannot be checked"):
+        compiled(model, tmp_path / "again", check=True)

@@ -1,0 +1,144 @@
+"""The table of docs/models.md: real models × targets × precisions, computed on this machine.
+
+    python tests/model_table.py [--model NAME]…     writes tests/golden/model_table.json
+
+Then ``python docs/generate.py`` puts it into the page. float32 runs on the OpenCL driver
+that is registered (PoCL, as test.sh installs it); half precision on one that has it (see
+:mod:`intel_opencl`). Every package is compared with the runtime of its source format.
+The nightly tests compute the rows again and compare.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import adt
+import intel_opencl
+import real_models
+from adt.bench.reference import run_reference
+from adt.errors import AdtError
+from adt.model.check import compare
+from adt.model.host_run import run_package
+from adt.model.package import TensorSpec
+from adt.model.random_inputs import random_inputs
+from real_models import RealModel
+
+GOLDEN = Path(__file__).parent / "golden" / "model_table.json"
+TARGETS = ("cpu", "adreno-buffer", "adreno")
+PRECISIONS = ("float32", "float16_acc32")
+LIMITS = {"float32": 1e-3, "float16_acc32": 5e-2}
+"""What is right: the largest difference as a share of the output's magnitude. In float32 a deep
+network's sums in another order alone make some 1e-4."""
+
+
+def inputs_of(model: RealModel, specs: tuple[TensorSpec, ...]) -> dict[str, np.ndarray]:
+    """Random inputs, and the values that the model must be given."""
+    arrays = dict(random_inputs(specs, 1))
+    for name, value in model.given.items():
+        if name in arrays:
+            arrays[name] = np.full_like(arrays[name], value)
+    return arrays
+
+
+def row(model: RealModel, target: str, precision: str) -> dict[str, Any]:
+    """Compile, run and compare one model; what came of it."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            package = adt.compile(
+                model.path(),
+                out=Path(scratch) / "package",
+                platform="host",
+                target=target,
+                precision=precision,
+                shapes=[f"{name}:{','.join(map(str, shape))}" for name, shape in model.shapes.items()],
+                accuracy=False,
+                check=False,
+                use_cache=False,
+            )
+        except AdtError as why:
+            return {"status": "not compiled", "reason": why.what}
+        seconds = round(time.monotonic() - began, 1)
+        facts = package.manifest
+        inputs = inputs_of(model, facts.entry().inputs)
+        made: dict[str, Any] = {"seconds": seconds, "kernels": facts.total}
+        if facts.made.textures:
+            made["textured"] = sum(kernel.textured for kernel in facts.made.textures.kernels)
+            made["kernels"] = len(facts.made.textures.kernels)
+            made["share"] = round(facts.made.textures.share, 3)
+            blocked = facts.made.textures.convolutions
+            made["convolutions"] = [sum(not entry.reason for entry in blocked), len(blocked)]
+        try:
+            found = run_package(package.path, inputs, timeout=1200)
+        except AdtError as why:
+            return {**made, "status": "not run", "reason": why.what}
+        expected = run_reference(model.path(), inputs)
+    return {**made, **judged(found, expected, LIMITS[precision])}
+
+
+def judged(found: Mapping[str, Any], expected: Mapping[str, Any], limit: float) -> dict[str, Any]:
+    """The worst output: largest absolute difference, the output's magnitude, and whether that is right."""
+    worst, worst_abs, magnitude = -1.0, 0.0, 0.0
+    for name, want in expected.items():
+        compared = compare(name, found[name], want)
+        if compared.difference > worst:
+            gap = np.abs(found[name].astype(np.float64) - want.astype(np.float64))
+            worst = compared.difference
+            worst_abs, magnitude = float(gap.max(initial=0.0)), float(np.abs(want).max(initial=0.0))
+    return {
+        "status": "right" if worst <= limit else "wrong",
+        "max_abs": float(f"{worst_abs:.2g}"),
+        "magnitude": float(f"{magnitude:.3g}"),
+    }
+
+
+def table(names: list[str], precision: str) -> dict[str, dict[str, Any]]:
+    """Rows of the models *names* (all, if empty) in *precision*, by model and target."""
+    made: dict[str, dict[str, Any]] = {}
+    for model in real_models.REAL_MODELS:
+        if names and model.name not in names:
+            continue
+        made[model.name] = {}
+        for target in TARGETS:
+            made[model.name][target] = row(model, target, precision)
+            sys.stderr.write(f"{model.name} {target} {precision}: {made[model.name][target]}\n")
+            if made[model.name][target]["status"] == "not compiled" and target == "cpu":
+                break  # it is not imported: the other targets would say the same
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--model", action="append", default=[])
+    parser.add_argument("--precision", choices=PRECISIONS, help="only this one, as JSON on stdout")
+    given = parser.parse_args()
+    if given.precision:
+        sys.stdout.write(json.dumps(table(given.model, given.precision)))
+        return
+    stored = json.loads(GOLDEN.read_text()) if GOLDEN.is_file() else {}
+    for precision in PRECISIONS:
+        environment = dict(os.environ)
+        if precision != "float32":
+            environment["OCL_ICD_VENDORS"] = str(intel_opencl.vendors())
+        argv = [sys.executable, __file__, "--precision", precision]
+        argv += [word for name in given.model for word in ("--model", name)]
+        done = subprocess.run(argv, env=environment, stdout=subprocess.PIPE, check=True)
+        for name, rows in json.loads(done.stdout).items():
+            stored.setdefault(name, {})[precision] = rows
+    ordered = {model.name: stored[model.name] for model in real_models.REAL_MODELS if model.name in stored}
+    GOLDEN.write_text(json.dumps(ordered, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

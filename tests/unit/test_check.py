@@ -1,0 +1,56 @@
+"""How outputs are compared when kernels are checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adt.model import checked
+from adt.model.check import LIMITS, MOST_CHANGED, compare
+from adt.model.checked import Checked, CheckedOutput, Unchecked
+
+
+def test_the_difference_is_a_share_of_the_magnitude() -> None:
+    want = np.array([0.0, -50.0, 100.0], np.float32)
+
+    assert compare("y", want + np.float32(1), want).difference == pytest.approx(0.01)
+    assert compare("y", want, want).difference == 0
+
+
+def test_rounding_behind_a_sigmoid_is_no_difference() -> None:
+    want = np.array([1.06e-5, 2e-6])
+
+    assert compare("y", want + 9.3e-8, want).difference < LIMITS["float32"]
+    assert compare("y", want + 1e-5, want).difference > LIMITS["float32"]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_must_be_so_in_both(bad: float) -> None:
+    want, have = np.array([1.0, bad]), np.array([1.0, 2.0])
+
+    assert compare("y", want, want).difference == 0
+    assert compare("y", have, want).difference == float("inf")
+    assert compare("y", want, have).difference == float("inf")
+
+
+def test_of_whole_numbers_it_is_the_share_that_differs() -> None:
+    want = np.arange(1000)
+    have = want.copy()
+    have[3] += 1
+
+    row = compare("indices", have, want)
+
+    assert not row.floating
+    assert row.difference == pytest.approx(0.001)
+    assert row.difference <= MOST_CHANGED
+
+
+def test_what_came_of_it_is_kept_beside_a_package_in_the_cache(tmp_path: Path) -> None:
+    done = Checked("PoCL", "random", 1e-4, (CheckedOutput("y", 1e-7, True),))
+    for outcome in (done, Unchecked("no device")):
+        checked.save(outcome, tmp_path / "checked.json")
+        assert checked.load(tmp_path / "checked.json") == outcome
+    checked.save(None, tmp_path / "none.json")
+    assert checked.load(tmp_path / "none.json") is None

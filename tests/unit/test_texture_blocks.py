@@ -1,0 +1,196 @@
+"""Blocked operators and the walk that introduces them compute what the plain ones do; run on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from adt.model.names import LONGEST, short_name
+from adt.model.texture.blocks import Window, ceil_blocks
+from adt.model.texture.layout import block_channels
+
+RANDOM = np.random.default_rng(7)
+
+
+def model(shape: tuple[int, ...], body: Callable[[relax.BlockBuilder, Any], Any]) -> tvm.IRModule:
+    """A module whose ``main`` computes *body* of one float32 input of *shape*."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo(shape, "float32"))
+    with builder.function("main", params=[x], attrs={"num_input": 1}):
+        with builder.dataflow():
+            result = builder.emit_output(body(builder, x))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def weight(*shape: int) -> relax.Constant:
+    return relax.const(RANDOM.normal(size=shape).astype(np.float32))
+
+
+def computed(module: tvm.IRModule, x: np.ndarray) -> list[np.ndarray]:
+    target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+    machine = relax.VirtualMachine(tvm.compile(module, target), tvm.cpu())
+    found = machine["main"](tvm.runtime.tensor(x))
+    return [found.numpy()] if hasattr(found, "numpy") else [part.numpy() for part in found]
+
+
+def blocked_like_plain(module: tvm.IRModule, shape: tuple[int, ...]) -> tuple[tvm.IRModule, list[str]]:
+    """Check that blocking changes no number; the blocked module and why convolutions were left alone."""
+    blocked, convolutions = block_channels(module)
+    x = RANDOM.normal(size=shape).astype(np.float32)
+    for have, want in zip(computed(blocked, x), computed(module, x), strict=True):
+        assert have.shape == want.shape
+        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+    return blocked, [row.reason for row in convolutions]
+
+
+def conv(x: Any, out: int, inputs: int, kernel: int = 3, **options: Any) -> Any:
+    options = {"padding": kernel // 2, **options}
+    return relax.op.nn.conv2d(x, weight(out, inputs, kernel, kernel), **options)
+
+
+@pytest.mark.parametrize(
+    ("shape", "make"),
+    [
+        ((1, 8, 9, 7), lambda x: conv(x, 12, 8)),
+        ((2, 8, 9, 7), lambda x: conv(x, 8, 8, strides=2)),
+        ((1, 3, 10, 10), lambda x: conv(x, 8, 3, 5, padding=(2, 1, 0, 2))),
+        ((1, 6, 9, 9), lambda x: conv(x, 10, 6, dilation=2)),
+        ((1, 8, 9, 9), lambda x: conv(x, 8, 1, groups=8)),
+        ((1, 10, 9, 9), lambda x: conv(x, 10, 1, groups=10, strides=(2, 1))),
+        ((1, 3, 9, 9), lambda x: conv(conv(x, 8, 3), 16, 4, groups=2)),
+        ((1, 12, 9, 9), lambda x: conv(x, 24, 4, groups=3)),
+    ],
+    ids=["plain", "batch", "rgb", "spare-lanes", "depthwise", "depthwise-spare", "grouped", "groups-of-8"],
+)
+def test_convolutions(shape: tuple[int, ...], make: Callable[[Any], Any]) -> None:
+    module = model(shape, lambda builder, x: _emitted(builder, make(x)))
+
+    _, reasons = blocked_like_plain(module, shape)
+
+    assert set(reasons) == {""}
+
+
+def _emitted(builder: relax.BlockBuilder, call: Any) -> Any:
+    """*call*, whose inner calls are bound to variables first."""
+    args = [_emitted(builder, arg) if isinstance(arg, relax.Call) else arg for arg in call.args]
+    return builder.emit(relax.Call(call.op, args, call.attrs, call.sinfo_args))
+
+
+def test_a_convolution_over_one_axis_is_blocked() -> None:
+    module = model(
+        (1, 8, 33),
+        lambda builder, x: builder.emit(relax.op.nn.conv1d(x, weight(12, 8, 5), strides=2, padding=2)),
+    )
+
+    _, reasons = blocked_like_plain(module, (1, 8, 33))
+
+    assert reasons == [""]
+
+
+@pytest.mark.parametrize(
+    ("out", "inputs", "groups", "words"),
+    [(2, 8, 1, "do not fill a texel"), (6, 4, 2, "share texels"), (16, 1, 8, "share texels")],
+)
+def test_what_cannot_be_blocked_says_why(out: int, inputs: int, groups: int, words: str) -> None:
+    module = model(
+        (1, inputs * groups, 8, 8), lambda builder, x: builder.emit(conv(x, out, inputs, groups=groups))
+    )
+
+    blocked, convolutions = block_channels(module)
+
+    assert words in convolutions[0].reason
+    assert blocked is module
+
+
+def _after_conv(follow: Callable[[relax.BlockBuilder, Any], Any], channels: int = 8) -> tvm.IRModule:
+    def body(builder: relax.BlockBuilder, x: Any) -> Any:
+        return follow(builder, builder.emit(conv(x, channels, 8)))
+
+    return model((1, 8, 12, 10), body)
+
+
+FOLLOWERS: dict[str, Callable[[relax.BlockBuilder, Any], Any]] = {
+    "relu": lambda b, y: b.emit(relax.op.nn.relu(y)),
+    "clip": lambda b, y: b.emit(relax.op.clip(y, 0, 6)),
+    "bias": lambda b, y: b.emit(relax.op.add(y, weight(1, 8, 1, 1))),
+    "bias-3d": lambda b, y: b.emit(relax.op.add(y, weight(8, 1, 1))),
+    "scalar": lambda b, y: b.emit(relax.op.multiply(relax.const(2.0), y)),
+    "row": lambda b, y: b.emit(relax.op.add(y, weight(10))),
+    "silu": lambda b, y: b.emit(relax.op.multiply(y, b.emit(relax.op.sigmoid(y)))),
+    "prelu": lambda b, y: b.emit(relax.op.nn.prelu(y, weight(8), 1)),
+    "max-pool": lambda b, y: b.emit(relax.op.nn.max_pool2d(y, (3, 3), (2, 2), (1, 1, 1, 1))),
+    "max-pool-ceil": lambda b, y: b.emit(relax.op.nn.max_pool2d(y, (3, 3), (2, 2), ceil_mode=True)),
+    "avg-pool": lambda b, y: b.emit(relax.op.nn.avg_pool2d(y, (3, 3), (2, 2), (1, 1, 1, 1))),
+    "avg-pool-counting": lambda b, y: b.emit(
+        relax.op.nn.avg_pool2d(y, (3, 3), (2, 2), (1, 1, 1, 1), count_include_pad=True)
+    ),
+    "mean": lambda b, y: b.emit(relax.op.mean(y, [2, 3], keepdims=True)),
+    "adaptive": lambda b, y: b.emit(relax.op.nn.adaptive_avg_pool2d(y, (1, 1))),
+    "gate": lambda b, y: b.emit(
+        relax.op.multiply(y, b.emit(relax.op.sigmoid(b.emit(relax.op.mean(y, [2, 3], keepdims=True)))))
+    ),
+    "concat": lambda b, y: b.emit(relax.op.concat([y, b.emit(relax.op.nn.relu(y))], 1)),
+    "concat-rows": lambda b, y: b.emit(relax.op.concat([y, y], 2)),
+    "upsample": lambda b, y: b.emit(
+        relax.op.image.resize2d(y, relax.ShapeExpr([24, 20]), layout="NCHW", method="nearest_neighbor",
+                                coordinate_transformation_mode="asymmetric", rounding_method="floor")
+    ),
+    "linear": lambda b, y: b.emit(relax.op.image.resize2d(y, relax.ShapeExpr([24, 20]), layout="NCHW")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("follow", FOLLOWERS.values(), ids=FOLLOWERS)
+def test_what_follows_a_convolution_is_blocked_too(follow: Callable[..., Any]) -> None:
+    blocked, _ = blocked_like_plain(_after_conv(follow), (1, 8, 12, 10))
+
+    calls = [
+        binding.value.args[0].name_hint
+        if binding.value.op.name == "relax.call_tir"
+        else binding.value.op.name
+        for block in blocked["main"].body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, relax.Call)
+    ]
+    assert calls[-1] == "unpack_texels"
+    assert calls.count("unpack_texels") == 1
+
+
+@pytest.mark.parametrize("sections", [2, [4], [3]], ids=["halves", "at-4", "at-3"])
+def test_split_channels(sections: Any) -> None:
+    def follow(builder: relax.BlockBuilder, y: Any) -> Any:
+        parts = builder.emit(relax.op.split(y, sections, 1))
+        first, second = (builder.emit(relax.TupleGetItem(parts, index)) for index in (0, 1))
+        return builder.emit(
+            relax.Tuple([builder.emit(relax.op.nn.relu(first)), builder.emit(relax.op.exp(second))])
+        )
+
+    blocked_like_plain(_after_conv(follow), (1, 8, 12, 10))
+
+
+def test_an_operator_without_a_rule_gets_plain_tensors() -> None:
+    def follow(builder: relax.BlockBuilder, y: Any) -> Any:
+        softmax = builder.emit(relax.op.nn.softmax(y, 1))
+        return builder.emit(conv(softmax, 8, 8))
+
+    blocked_like_plain(_after_conv(follow), (1, 8, 12, 10))
+
+
+def test_the_extents_of_a_window() -> None:
+    window = Window((3, 3), (2, 1), (1, 0), (1, 0), (1, 2))
+
+    assert window.extents((8, 9)) == (4, 5)
+    assert (ceil_blocks(8), ceil_blocks(9)) == (2, 3)
+
+
+def test_long_kernel_names_stay_apart() -> None:
+    long = "fused_" + "conv_add_relu_" * 20
+
+    assert short_name("conv") == "conv"
+    assert len(short_name(long)) <= LONGEST
+    assert short_name(long) != short_name(long + "x")

@@ -1,0 +1,213 @@
+"""Which tensors become images, and that no kernel uses one wrongly."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax, te, tirx
+
+import networks
+from adt.model.texture.guard import check_images, image_faults, lowering
+from adt.model.texture.layout import block_channels
+from adt.model.texture.schedule import NotSchedulable, element_schedule, proven, texel_schedule
+from adt.model.texture.scopes import SCOPE, ImageLimits, place, scoped
+
+TARGET = tvm.target.Target(
+    {
+        "kind": "opencl",
+        "device": "adreno",
+        "keys": ["adreno", "opencl", "gpu", "texture"],
+        "host": {"kind": "llvm"},
+    }
+)
+LIMITS = ImageLimits(side=8192, layers=2048)
+
+
+def copy_kernel(lanes: int = 4) -> Any:
+    x = te.placeholder((2, 4, 4, lanes), "float32", name="x")
+    y = te.compute(x.shape, lambda *at: x(*at) + 1.0, name="y")
+    return te.create_prim_func([x, y])
+
+
+def lowered(function: Any) -> Any:
+    with TARGET:
+        return lowering()(tvm.IRModule({"k": function.with_attr({"target": TARGET, "global_symbol": "k"})}))
+
+
+def test_a_texel_schedule_writes_whole_texels() -> None:
+    function = texel_schedule(scoped(copy_kernel(), (True, True)))
+
+    assert image_faults(lowered(function)) == []
+    proven(function, TARGET)
+
+
+def test_a_store_of_single_lanes_is_refused() -> None:
+    """One work-item for each element is what upstream's fallback makes of it: wrong numbers, no message."""
+    function = element_schedule(scoped(copy_kernel(), (False, True)), TARGET)
+    module = lowered(function)
+
+    (fault,) = image_faults(module)
+
+    assert "float32, which is no texel" in fault
+    with pytest.raises(RuntimeError, match="would use images wrongly"):
+        check_images()(module)
+    with pytest.raises(NotSchedulable, match="no texel"):
+        proven(function, TARGET)
+
+
+def test_an_image_that_is_read_and_written_is_refused() -> None:
+    x = te.placeholder((2, 4, 4, 4), "float32", name="x")
+    y = te.compute(x.shape, lambda *at: x(*at) + 1.0, name="y")
+    z = te.compute(x.shape, lambda *at: y(*at) * 2.0, name="z")
+    function = te.create_prim_func([x, y, z])
+    schedule = tvm.s_tir.Schedule(scoped(function, (False, True, False)))
+    for name in ("y", "z"):
+        block = schedule.get_sblock(name)
+        *outer, lane = schedule.get_loops(block)
+        schedule.bind(schedule.fuse(*outer), "threadIdx.x")
+        schedule.vectorize(lane)
+
+    faults = image_faults(_one_kernel(schedule.mod["main"]))
+
+    assert any("reads and writes the image" in fault for fault in faults)
+
+
+def _one_kernel(function: Any) -> Any:
+    """Flattened and vectorised only: splitting into kernels would separate the two."""
+    from tvm.s_tir.backend.adreno.transform import TextureFlatten
+
+    passes = [
+        TextureFlatten(),
+        tvm.s_tir.transform.ConvertBlocksToOpaque(),
+        tvm.s_tir.transform.LowerOpaqueBlock(),
+        tirx.transform.FlattenBuffer(),
+        tirx.transform.VectorizeLoop(),
+    ]
+    with TARGET:
+        return tvm.transform.Sequential(passes)(tvm.IRModule({"k": function}))
+
+
+def test_what_cannot_be_a_vector_is_computed_lane_by_lane_and_stored_as_a_texel() -> None:
+    """TVM cannot vectorise erf: as a vector of lanes it would fall apart into stores of single lanes."""
+    x = te.placeholder((2, 4, 4, 4), "float32", name="x")
+    function = te.create_prim_func([x, te.compute(x.shape, lambda *at: tirx.erf(x(*at)), name="y")])
+    images = scoped(function, (True, True))
+
+    with pytest.raises(NotSchedulable, match="cannot lower it"):
+        proven(texel_schedule(images), TARGET)
+    assert image_faults(lowered(texel_schedule(images, by_lane=True))) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: copy_kernel(8), "no texel"),
+        (lambda: _softmax(), "reductions"),
+    ],
+    ids=["eight lanes", "several reductions"],
+)
+def test_what_cannot_write_texels_says_why(make: Any, words: str) -> None:
+    with pytest.raises(NotSchedulable, match=words):
+        texel_schedule(make())
+
+
+def _softmax() -> Any:
+    from tvm import topi
+
+    x = te.placeholder((2, 4, 4, 4), "float32", name="x")
+    return te.create_prim_func([x, topi.nn.softmax(x, 3)])
+
+
+def fused(path: Path) -> Any:
+    from adt.model.importers.any import import_model
+    from adt.model.texture import params as weights
+
+    imported = import_model(path, {})
+    module = weights.bind(imported.module, imported.params)
+    with TARGET:
+        module = relax.transform.FoldConstant()(relax.transform.DecomposeOpsForInference()(module))
+        module, _ = block_channels(module)
+        for name in ("FoldConstant", "LegalizeOps", "AnnotateTIROpPattern", "FuseOps", "FuseTIR"):
+            module = getattr(relax.transform, name)()(module)
+        return relax.transform.DeadCodeElimination(["main"])(module)
+
+
+def test_tensors_become_images_where_every_kernel_can(tmp_path: Path) -> None:
+    module, rows = place(fused(networks.mixed_blocks(tmp_path / "m.onnx")), TARGET, LIMITS)
+
+    by_name = {row.kernel: row for row in rows}
+    assert sum(row.textured for row in rows) >= len(rows) - 1
+    assert any("is returned" in row.reason for row in rows)
+    for name, function in module.functions.items():
+        if name.name_hint not in by_name:
+            continue
+        scopes = [function.buffer_map[param].scope() for param in function.params]
+        assert scopes.count(SCOPE) == by_name[name.name_hint].reads + by_name[name.name_hint].writes
+
+
+def test_an_image_over_the_devices_limits_stays_a_buffer(tmp_path: Path) -> None:
+    small = ImageLimits(side=8, layers=2048)
+
+    _, rows = place(fused(networks.mixed_blocks(tmp_path / "m.onnx")), TARGET, small)
+
+    assert any("over the device's limits" in row.reason for row in rows)
+    assert any(row.textured for row in rows)
+
+
+def test_weights_become_parameters_with_their_names(tmp_path: Path) -> None:
+    from adt.model.importers.any import import_model
+    from adt.model.texture.pipeline import with_textures
+
+    imported = import_model(networks.mixed_blocks(tmp_path / "m.onnx"), {})
+
+    made = with_textures(imported.module, imported.params, TARGET, LIMITS)
+
+    names = [str(param.name_hint) for param in made.module["main"].params]
+    assert names[1:] == list(made.params)
+    assert len(set(names)) == len(names)
+    assert made.report.share > 0.9
+    assert all(np.isfinite(tensor.numpy()).all() for tensor in made.params.values())
+
+
+def classifier(path: Path) -> Any:
+    """Features of one pixel, flattened: unpacking them is a change of shape and nothing else."""
+    net = networks.Network((1, 4, 8, 8))
+    x = net.relu(net.conv("x", 8))
+    return net.save(path, net.classifier(x, 5), (1, 5))
+
+
+def placed(path: Path) -> Any:
+    from adt.model.importers.any import import_model
+    from adt.model.texture.pipeline import with_textures
+
+    imported = import_model(path, {})
+    return with_textures(imported.module, imported.params, TARGET, LIMITS).module
+
+
+def test_an_image_is_never_viewed_in_another_shape(tmp_path: Path) -> None:
+    """PoCL takes the image for a buffer and says nothing; other drivers refuse it."""
+    module = placed(classifier(tmp_path / "m.onnx"))
+
+    text = lowered_main(module)
+
+    assert "unpack_texels" in text
+    assert "builtin.reshape" not in text
+
+
+def lowered_main(module: Any) -> str:
+    from adt.model.schedules import fused_pipeline
+
+    with TARGET:
+        return str(fused_pipeline()(module)["main"].script())
+
+
+def test_the_memory_of_an_image_is_its_size(tmp_path: Path) -> None:
+    text = lowered_main(placed(classifier(tmp_path / "m.onnx")))
+
+    sizes = [int(size) for size in re.findall(r"R\.vm\.alloc_storage\(R\.shape\(\[(\d+)\]\)", text)]
+    assert max(sizes) == 2 * 8 * 8 * 4 * 4  # two blocks of 8 by 8 texels of four float32

@@ -1,0 +1,180 @@
+"""Run a package's OpenCL kernels on this machine at once, and compare them with the CPU.
+
+A GPU's kernels can be wrong without a word: a schedule that races, a driver that
+miscompiles. So the same kernels, with this machine's code around them, run on its
+OpenCL device (PoCL on the CPU is one) beside the same model compiled for the CPU.
+What this cannot show: that another device's driver compiles them as well.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adt.errors import AdtError, DownloadError, RunError, SourceError, ToolNotFound, VerifyFailed
+from adt.model.assemble import Making, assemble
+from adt.model.checked import Checked, CheckedOutput, Unchecked
+from adt.model.host_opencl import HostOpenCl, opencl_device
+from adt.model.host_run import NO_OPENCL, HostRun, run_packages
+from adt.model.importers.imported import ImportedModel
+from adt.model.link import linker_for
+from adt.model.package import ModelPackage
+from adt.model.random_inputs import random_inputs
+from adt.model.targets import ModelTarget
+from adt.target.platforms import Platform, platform_named
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+log = logging.getLogger("adt.compile")
+
+LIMITS = {"float32": 1e-4, "float16_acc32": 2e-2, "float16": 5e-2}
+"""Largest difference to the CPU that passes, as a share of the output's greatest magnitude."""
+LEAST_MAGNITUDE = 0.01
+"""A smaller output counts as of this magnitude: behind a sigmoid, what is nearly 0 is mostly rounding."""
+MOST_CHANGED = 0.01
+"""Share of an output's whole numbers that may differ: indices of nearly equal values change places."""
+TIMEOUT = 900.0
+"""Seconds for both runs; a CPU compiles a large network's kernels for minutes."""
+SEED = 0
+
+
+def check(
+    imported: ImportedModel, package: ModelPackage, making: Making, *, wanted: str
+) -> Checked | Unchecked:
+    """Compare *package*'s OpenCL kernels on this machine with the CPU, on random inputs.
+
+    Args:
+        imported: what *package* was compiled from.
+        wanted: ``on``: it is an error when it cannot be done; ``auto``: it is done where it can.
+
+    Raises:
+        VerifyFailed: the kernels compute other numbers than the CPU, or a driver refuses their source.
+        ToolNotFound: it is wanted, and this machine has no OpenCL device that can run them.
+        RunError, SourceError, DownloadError: it is wanted, and they could not be run, or TVM's OpenCL
+            runtime for this machine not be built.
+    """
+    device = opencl_device()
+    if reason := _obstacle(device, package, making.target):
+        if wanted == "on":
+            raise ToolNotFound(f"the kernels cannot be checked here: {reason}", remedy=NO_OPENCL)
+        return Unchecked(reason)
+    log.info("checking the kernels on %s (--no-check leaves it out)", device)
+    with tempfile.TemporaryDirectory(prefix="adt-check-") as scratch:
+        gpu = _for_host(imported, package, making, making.target, Path(scratch) / "gpu")
+        cpu = _for_host(imported, package, making, None, Path(scratch) / "cpu")
+        inputs = random_inputs(package.manifest.entry().inputs, SEED)
+        try:
+            computed, expected = run_packages([HostRun(gpu, inputs), HostRun(cpu, inputs)], timeout=TIMEOUT)
+        except (RunError, SourceError, DownloadError, ToolNotFound) as why:
+            return _not_run(why, device, wanted)
+    return _compared(computed, expected, package, str(device))
+
+
+def _obstacle(device: HostOpenCl | None, package: ModelPackage, target: ModelTarget) -> str:
+    if device is None:
+        return "this machine has no OpenCL device (apt-get install pocl-opencl-icd gives it one)"
+    if package.manifest.offload != "none":
+        return f"{package.manifest.offload.upper()}, which computes part of it, is not on this machine"
+    if target.textures and not device.images:
+        return f"{device} has no images"
+    if package.manifest.precision != "float32" and not device.fp16:
+        return f"{device} does not compute in half precision"
+    return ""
+
+
+def _for_host(
+    imported: ImportedModel, package: ModelPackage, making: Making, gpu: ModelTarget | None, directory: Path
+) -> Path:
+    """The model compiled to a package that this machine runs: on its OpenCL device, or on its CPU."""
+    host = platform_named("host")
+    settings = making.settings
+    if gpu is not None and making.platform == host and settings.compile.offload == "none":
+        return package.path
+    directory.mkdir()
+    cpu: dict[str, Any] = {"kind": "llvm", "mtriple": host.llvm_triple(0)}
+    target = (
+        replace(gpu, spec={**gpu.spec, "host": cpu}, cpu_features=())
+        if gpu is not None
+        else ModelTarget("cpu", "cpu", cpu, ("cpu",))
+    )
+    there = replace(
+        making,
+        target=target,
+        platform=host,
+        settings=replace(settings, compile=replace(settings.compile, offload="none")),  # no CLML runs here
+        linker=_linker(host),
+        alignment=host.alignment,
+        like=None,
+    )
+    return assemble(imported, there, directory).path
+
+
+def _linker(host: Platform) -> Any:
+    return linker_for(host, ndk=None, api_level=0, bundle=None)
+
+
+def _not_run(why: AdtError, device: HostOpenCl | None, wanted: str) -> Unchecked:
+    if "BUILD_PROGRAM_FAILURE" in f"{why.what}{why.details}":
+        raise VerifyFailed(
+            f"{device} refuses the source of the kernels",
+            remedy="Use --target adreno-buffer or opencl, and report it; --no-check compiles all the same.",
+            details=why.details,
+        ) from why
+    if wanted == "on":
+        raise why
+    log.warning("the kernels could not be checked: %s", why.what)
+    return Unchecked(why.what)
+
+
+def _compared(
+    computed: dict[str, NDArray[np.generic]],
+    expected: dict[str, NDArray[np.generic]],
+    package: ModelPackage,
+    device: str,
+) -> Checked:
+    limit = LIMITS[package.manifest.precision]
+    rows = tuple(compare(name, computed[name], expected[name]) for name in expected)
+    result = Checked(device=device, inputs=f"random, seed {SEED}", limit=limit, outputs=rows)
+    wrong = [row for row in rows if row.difference > (limit if row.floating else MOST_CHANGED)]
+    if wrong:
+        textures = package.manifest.made.textures is not None
+        raise VerifyFailed(
+            f"the kernels compute wrong numbers on {device}: output {wrong[0].name!r} differs from the CPU by"
+            f" {wrong[0].difference:.2g} of its magnitude (limit {limit:g})",
+            remedy=("Keep tensors in buffers (--target adreno-buffer), and report" if textures else "Report")
+            + " it with the model; --no-check writes the package all the same.",
+            details="\n".join(f"{row.name}: {row.difference:.3g}" for row in rows),
+        )
+    return result
+
+
+def compare(name: str, computed: NDArray[np.generic], expected: NDArray[np.generic]) -> CheckedOutput:
+    """How far *computed* is from *expected*.
+
+    The difference is the greatest one over the greatest magnitude expected, or over
+    :data:`LEAST_MAGNITUDE` if that is more; of whole numbers, the share that differs.
+    NaN and infinity must come at the same places: elsewhere the difference is infinite.
+    """
+    import numpy as np
+
+    floating = expected.dtype.kind == "f"
+    if expected.size == 0:
+        return CheckedOutput(name, 0.0, floating)
+    if not floating:
+        return CheckedOutput(name, float(np.mean(computed != expected)), floating)
+    have, want = computed.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(want)
+    same = np.array_equal(have[~finite], want[~finite], equal_nan=True) and bool(
+        np.isfinite(have[finite]).all()
+    )
+    if not same:
+        return CheckedOutput(name, float("inf"), floating)
+    scale = max(float(np.abs(want[finite]).max(initial=0.0)), LEAST_MAGNITUDE)
+    gap = float(np.abs(have[finite] - want[finite]).max(initial=0.0))
+    # Three digits: what is stored must not depend on the last bits of a driver.
+    return CheckedOutput(name, float(f"{gap / scale:.3g}"), floating)

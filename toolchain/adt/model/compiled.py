@@ -1,0 +1,226 @@
+"""The compile cache: what was compiled once from the same model with the same options is copied.
+
+An entry is ``packages/<name>-<key>`` in the cache; the key is over all that decides
+a package's bytes: the model, the [compile] settings and what they stand for on this
+machine, the platform, what mod.so is linked with, the versions of TVM and of the
+importers, the plugins, and adt's own code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import tempfile
+from functools import cache as once
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import adt
+from adt.config.settings import Settings
+from adt.errors import PackageError
+from adt.host import cache
+from adt.host.ndk import Ndk
+from adt.model import archive, checked, store
+from adt.model.assemble import package_name
+from adt.model.compile import compile_model, package_target
+from adt.model.files import MANIFEST
+from adt.model.host_opencl import opencl_device
+from adt.model.link import linker_for
+from adt.model.offload import PLUGINS, check_combination, plugin_for
+from adt.model.package import SCHEMA_VERSION, ModelPackage, PackageLike, load_package
+from adt.target.bundle import TargetBundle
+from adt.target.platforms import Platform
+
+log = logging.getLogger("adt.compile")
+
+TOOLS = ("apache-tvm", "apache-tvm-ffi")
+IMPORTERS = (
+    "onnx", "onnxslim", "onnxruntime", "numpy", "tflite", "flatbuffers", "ai-edge-litert", "torch", "keras",
+    "onnxscript",
+)  # fmt: skip
+"""Distributions whose version can change what a model becomes."""
+CHECKED = "checked.json"
+"""What came of running the kernels here, beside a package in the cache; no part of the package."""
+CODE = ("config", "host", "model", "target")
+"""Packages of adt that a compile runs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A model and all that it is compiled with."""
+
+    model: Path
+    platform: Platform
+    settings: Settings
+    ndk: Ndk | None = None
+    bundle: TargetBundle | None = None
+    like: PackageLike | None = None
+    accuracy_inputs: tuple[Path, ...] = ()
+
+    def compile(self, directory: Path) -> ModelPackage:
+        """Compile into *directory*; see :func:`adt.model.compile.compile_model`."""
+        return compile_model(
+            self.model,
+            directory,
+            platform=self.platform,
+            settings=self.settings,
+            ndk=self.ndk,
+            bundle=self.bundle,
+            like=self.like,
+            accuracy_inputs=self.accuracy_inputs,
+        )
+
+
+def identity(job: Job) -> dict[str, Any] | None:
+    """Everything that decides the bytes of the package; None when that cannot be told.
+
+    A callable that builds a model, or a TVM that is no installed distribution, has no
+    digest: such a model is compiled each time.
+
+    Raises:
+        ModelError, ConfigError, ToolNotFound, NdkError, MismatchError: as compiling would.
+    """
+    versions = _versions()
+    if not job.model.is_file() or not all(versions[name] for name in TOOLS):
+        return None
+    try:
+        sha256 = store.model_sha256(job.model)
+    except Exception as why:  # no model at all: compiling it says what is wrong with it
+        log.debug("%s has no digest: %s", job.model, why)
+        return None
+    build, offload = job.settings.build, job.settings.compile.offload
+    target = package_target(job.platform, job.settings, job.like)
+    check_combination(offload, target.device, job.platform, build.api_level)
+    linker = linker_for(job.platform, ndk=job.ndk, api_level=build.api_level, bundle=job.bundle)
+    compiler = linker.compiler.stat()
+    bundle = job.bundle.manifest if job.bundle else None
+    return {
+        "schema": SCHEMA_VERSION,
+        "adt": [adt.__version__, _code()],
+        "model": [job.model.name, sha256],
+        "settings": dataclasses.asdict(job.settings.compile),
+        "platform": [job.platform.name, build.api_level if job.platform.android else 0, build.alignment],
+        "target": dataclasses.asdict(target),
+        "like": dataclasses.asdict(job.like) if job.like else None,
+        "accuracy_inputs": [
+            [file.name, cache.file_sha256(file)] for file in job.accuracy_inputs if file.is_file()
+        ],
+        "compiler": [str(linker.compiler), compiler.st_size, compiler.st_mtime_ns],
+        "bundle": {
+            "libraries": {n: f.sha256 for n, f in bundle.files.items() if n.startswith("lib/")},
+            "alignment": bundle.options.alignment,
+        }
+        if bundle
+        else None,
+        "plugin": _plugin(job.settings),
+        "versions": versions,
+        "tuning": "",  # the digest of the records, once there are any
+        "checking": str(opencl_device()) if job.settings.compile.check != "off" else "",
+    }
+
+
+def cached_package(job: Job) -> ModelPackage:
+    """The package of *job* in the cache, compiled when it is not there; two at once compile it once.
+
+    Raises:
+        ModelError, UnsupportedOp, CompileError, …: see :func:`adt.model.compile.compile_model`.
+    """
+    facts = identity(job)
+    if facts is not None:
+        return _cached(job, facts)
+    raise PackageError(
+        f"{job.model} has no digest by which its package could be found again",
+        remedy="Compile it to a directory: adt compile MODEL -o DIR",
+    )
+
+
+def _cached(job: Job, facts: dict[str, Any]) -> ModelPackage:
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+    name = f"packages/{package_name(job.model)}-{digest[:24]}"
+    path, found = cache.entry(name, lambda directory: _compile_into(directory, job))
+    if found:
+        store.keep(job.model, facts["model"][1])  # what `adt verify` compares with
+    try:
+        package = load_package(path)
+    except PackageError as why:
+        raise PackageError(why.what, remedy=f"Remove {path} and run this again.") from why
+    return dataclasses.replace(package, cached=found, checked=checked.load(path / CHECKED))
+
+
+def _compile_into(directory: Path, job: Job) -> None:
+    checked.save(job.compile(directory).checked, directory / CHECKED)
+
+
+def compile_to(job: Job, out: Path, *, use_cache: bool = True) -> ModelPackage:
+    """Compile to the directory or .tar *out*, which appears complete or not at all.
+
+    Args:
+        use_cache: False compiles, whatever is in the cache, and leaves nothing there.
+
+    Raises:
+        PackageError: *out* exists and is no package.
+        ModelError, UnsupportedOp, CompileError, …: see :func:`adt.model.compile.compile_model`.
+    """
+    _leave_alone(out)
+    facts = identity(job) if use_cache else None
+    if facts is not None:
+        package = _cached(job, facts)
+        if package.cached:
+            log.info("compiled before with all the same: copied from the cache (--no-cache compiles again)")
+        return dataclasses.replace(write(package, out), cached=package.cached)
+    if not archive.is_archive(out):
+        return job.compile(out)
+    with tempfile.TemporaryDirectory(prefix="adt-compile-") as scratch:
+        return write(job.compile(Path(scratch) / "package"), out)
+
+
+def write(package: ModelPackage, out: Path) -> ModelPackage:
+    """Copy *package* to the directory or .tar *out*, which appears complete or not at all.
+
+    Raises:
+        PackageError: *out* exists and is no package.
+    """
+    _leave_alone(out)
+    if archive.is_archive(out):
+        archive.pack(package.path, out)
+        return dataclasses.replace(load_package(out), checked=package.checked)
+    with cache.fresh_dir(out) as directory:
+        archive.copy(package.path, directory)
+    return ModelPackage(out, package.manifest, checked=package.checked)
+
+
+def _leave_alone(out: Path) -> None:
+    if archive.is_archive(out) and not out.is_dir():
+        archive.leave_alone(out)
+    else:
+        cache.leave_alone(out, lambda there: (there / MANIFEST).is_file(), "a package")
+
+
+def _plugin(settings: Settings) -> str:
+    """Which build of a vendor library's code generator takes part; empty: none."""
+    kind = settings.compile.offload
+    return plugin_for(kind, settings.tvm).parent.name if kind in PLUGINS else ""
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in (*TOOLS, *IMPORTERS):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = ""
+    return found
+
+
+@once
+def _code() -> str:
+    """One digest of the code that compiles, so that another adt of the same version has other entries."""
+    root = Path(adt.__file__).parent
+    total = hashlib.sha256()
+    for path in sorted(file for name in CODE for file in (root / name).rglob("*") if file.is_file()):
+        if "__pycache__" not in path.parts:
+            total.update(f"{path.relative_to(root)} {cache.file_sha256(path)}\n".encode())
+    return total.hexdigest()

@@ -1,0 +1,111 @@
+"""Rebuild the function ``main`` of a Relax module, one binding after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Rewriter:
+    """A copy of ``main``; subclasses say what becomes of a variable, a binding or a constant."""
+
+    def __init__(self, module: Any) -> None:
+        from tvm import relax
+
+        self.module = module
+        self.builder = relax.BlockBuilder()
+        self.values: dict[Any, Any] = {}
+        """Variable of the old function to its expression in the new one."""
+
+    def value_of(self, variable: Any) -> Any:
+        """What stands for *variable* of the old function."""
+        return self.values.get(variable, variable)
+
+    def constant(self, constant: Any) -> Any:
+        """What stands for a constant of the old function."""
+        return constant
+
+    def bind(self, binding: Any) -> None:
+        """Carry one binding over; afterwards :meth:`value_of` answers for its variable."""
+        from tvm import relax
+
+        value = self.copy(binding.value)
+        if isinstance(binding, relax.MatchCast):
+            self.values[binding.var] = self.builder.match_cast(value, binding.struct_info)
+        elif isinstance(value, relax.ShapeExpr | relax.PrimValue):
+            self.values[binding.var] = value  # operators want it itself, no variable of it
+        else:
+            self.values[binding.var] = self.builder.emit(value, name_hint=binding.var.name_hint)
+
+    def copy(self, value: Any) -> Any:
+        """The expression *value* of the old function, for the new one."""
+        from tvm import relax
+
+        if isinstance(value, relax.Var):
+            return self.value_of(value)
+        if isinstance(value, relax.Constant):
+            return self.constant(value)
+        if isinstance(value, relax.Call):
+            args = [self.copy(arg) for arg in value.args]
+            return relax.Call(value.op, args, value.attrs, value.sinfo_args, value.span)
+        if isinstance(value, relax.Tuple):
+            return relax.Tuple([self.copy(part) for part in value.fields])
+        if isinstance(value, relax.TupleGetItem):
+            return relax.TupleGetItem(self.copy(value.tuple_value), value.index)
+        return value
+
+    def run(self, params: list[Any] | None = None) -> Any:
+        """The module with the new ``main``; *params* are the new function's, by default the old one's."""
+        main = self.module["main"]
+        attrs = dict(main.attrs or {})
+        with self.builder.function("main", params=params or list(main.params), attrs=attrs):
+            with self.builder.dataflow():
+                for block in main.body.blocks:
+                    for binding in block.bindings:
+                        self.bind(binding)
+                result = self.builder.emit_output(self.copy(main.body.body))
+            self.builder.emit_func_output(result)
+        made = self.builder.get()
+        for name, function in self.module.functions.items():
+            if name.name_hint != "main":
+                made.update_func(name, function)
+        for key, info in self.module.global_infos.items():
+            made.update_global_info(key, info)
+        return made.with_attrs(dict(self.module.attrs)) if self.module.attrs else made
+
+
+class StaticShapes(Rewriter):
+    """Replaces the shape of a tensor by its extents where they are known, and a tensor of them by a constant.
+
+    Folding constants wants them so: it fails at a shape that is a variable. And a tensor
+    of extents would be made in the host's memory, which a GPU's kernel cannot read.
+    """
+
+    def bind(self, binding: Any) -> None:
+        import numpy as np
+        import tvm
+        from tvm import relax, tirx
+
+        value = binding.value
+        name = getattr(value.op, "name", "") if isinstance(value, relax.Call) else ""
+        shape = None
+        if name == "relax.shape_of":
+            shape = value.args[0].struct_info.shape
+        elif name == "relax.shape_to_tensor":
+            shape = self.copy(value.args[0])
+        if not isinstance(shape, relax.ShapeExpr) or not all(
+            isinstance(e, tirx.IntImm) for e in shape.values
+        ):
+            super().bind(binding)
+        elif name == "relax.shape_of":
+            self.values[binding.var] = shape
+        else:
+            self.values[binding.var] = relax.Constant(
+                tvm.runtime.tensor(np.array([int(extent) for extent in shape.values], np.int64))
+            )
+
+
+def is_flat(module: Any) -> bool:
+    """Whether ``main`` is one straight line of pure bindings, which :class:`Rewriter` takes."""
+    from tvm import relax
+
+    return all(isinstance(block, relax.DataflowBlock) for block in module["main"].body.blocks)
