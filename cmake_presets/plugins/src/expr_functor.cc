@@ -1,4 +1,5 @@
-// TVM's visitors of Relax expressions, which code generators derive from and the wheel does not export.
+// TVM's visitors of Relax expressions, which code generators derive from and the wheel does not
+// export.
 //
 // The wheel has registered the functions of that file already; registered twice they are an error.
 #include <tvm/ffi/reflection/registry.h>

@@ -1,8 +1,10 @@
-// "adt.layout_differences.<plugin>": where the tree's headers, which this plugin was compiled with, and the
-// loaded wheel disagree about an object's fields, as "type.field: how"; empty when all is well.
+// "adt.layout_differences.<plugin>": where the tree's headers, which this plugin was compiled with,
+// and the loaded wheel disagree about an object's fields, as "type.field: how"; empty when all is
+// well.
 //
-// The wheel carries no headers of the compiler. It registers place and type of every field with tvm-ffi,
-// which is what is compared here, for what code generators read and the visitors walk through.
+// The wheel carries no headers of the compiler. It registers place and type of every field with
+// tvm-ffi, which is what is compared here, for what code generators read and the visitors walk
+// through.
 #include <tvm/ffi/c_api.h>
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/extra/json.h>

@@ -1,7 +1,8 @@
-// "adt.opencl_devices": platform and name of each device that TVM's OpenCL runtime uses, in its order.
+// "adt.opencl_devices": platform and name of each device that TVM's OpenCL runtime uses, in its
+// order.
 //
-// With several platforms TVM orders devices by the addresses of the platforms' handles, so that nobody
-// outside the process can say which one opencl(0) is.
+// With several platforms TVM orders devices by the addresses of the platforms' handles, so that
+// nobody outside the process can say which one opencl(0) is.
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>

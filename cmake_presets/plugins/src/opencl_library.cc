@@ -1,7 +1,7 @@
 // What TVM's OpenCL wrapper calls in place of dlopen().
 //
-// It asks for libOpenCL.so, a name that comes with development packages; drivers and loaders install
-// libOpenCL.so.1, which is tried first.
+// It asks for libOpenCL.so, a name that comes with development packages; drivers and loaders
+// install libOpenCL.so.1, which is tried first.
 #include <dlfcn.h>
 
 #include <cstring>
