@@ -111,3 +111,18 @@ def test_without_opencl_nothing_is_checked_and_that_is_said(
     assert "no OpenCL device" in package.checked.reason
     with pytest.raises(ToolNotFound, match="cannot be checked"):
         compiled(model, tmp_path / "again", check=True)
+
+
+def test_what_takes_a_cpu_minutes_is_checked_when_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from adt.model import check
+
+    monkeypatch.setattr(check, "MUCH", 1000)
+    model = networks.mixed_blocks(tmp_path / "model.onnx")
+
+    package = compiled(model, tmp_path / "package")
+
+    assert isinstance(package.checked, Unchecked)
+    assert "--check does it" in package.checked.reason
+    assert isinstance(compiled(model, tmp_path / "again", check=True).checked, Checked)

@@ -12,6 +12,7 @@ from tvm import relax
 
 from adt.model.names import LONGEST, short_name
 from adt.model.texture.blocks import Window, ceil_blocks
+from adt.model.texture.channels import channels_first
 from adt.model.texture.layout import block_channels
 
 RANDOM = np.random.default_rng(7)
@@ -194,3 +195,42 @@ def test_long_kernel_names_stay_apart() -> None:
     assert short_name("conv") == "conv"
     assert len(short_name(long)) <= LONGEST
     assert short_name(long) != short_name(long + "x")
+
+
+def last(x: Any, out: int, inputs: int, kernel: int = 3, order: str = "HWIO", **options: Any) -> Any:
+    """A convolution with its channels last, as TFLite's importer writes it."""
+    sizes = {"H": kernel, "W": kernel, "I": inputs, "O": out}
+    options = {"padding": kernel // 2, "data_layout": "NHWC", "kernel_layout": order, **options}
+    return relax.op.nn.conv2d(x, weight(*(sizes[axis] for axis in order)), **options)
+
+
+CHANNELS_LAST: dict[str, Callable[[relax.BlockBuilder, Any], Any]] = {
+    "plain": lambda b, y: y,
+    "depthwise": lambda b, y: b.emit(last(y, 8, 1, order="HWOI", groups=8)),
+    "bias": lambda b, y: b.emit(relax.op.add(y, weight(8))),
+    "bias-4d": lambda b, y: b.emit(relax.op.add(weight(1, 1, 1, 8), y)),
+    "residual": lambda b, y: b.emit(relax.op.nn.relu(b.emit(relax.op.add(y, b.emit(last(y, 8, 8)))))),
+    "prelu": lambda b, y: b.emit(relax.op.nn.prelu(y, weight(8), 3)),
+    "max-pool": lambda b, y: b.emit(relax.op.nn.max_pool2d(y, (2, 2), (2, 2), layout="NHWC")),
+    "avg-pool": lambda b, y: b.emit(relax.op.nn.avg_pool2d(y, (3, 3), (2, 2), (1, 1, 1, 1), layout="NHWC")),
+    "pad": lambda b, y: b.emit(relax.op.nn.pad(y, [0, 0, 1, 2, 0, 1, 0, 0])),
+    "pad-channels": lambda b, y: b.emit(relax.op.nn.pad(y, [0, 0, 0, 0, 0, 0, 0, 4])),
+    "pad-channels-odd": lambda b, y: b.emit(relax.op.nn.pad(y, [0, 0, 0, 0, 0, 0, 0, 3])),
+    "mean": lambda b, y: b.emit(relax.op.mean(y, [1, 2], keepdims=True)),
+    "concat": lambda b, y: b.emit(relax.op.concat([y, y], 3)),
+    "upsample": lambda b, y: b.emit(relax.op.image.resize2d(y, relax.ShapeExpr([24, 20]), layout="NHWC")),
+    "softmax": lambda b, y: b.emit(relax.op.nn.softmax(y, 3)),
+}
+
+
+@pytest.mark.parametrize("follow", CHANNELS_LAST.values(), ids=CHANNELS_LAST)
+def test_channels_last_are_moved_and_blocked(follow: Callable[..., Any]) -> None:
+    module = model((1, 12, 10, 3), lambda builder, x: follow(builder, builder.emit(last(x, 8, 3))))
+
+    moved = channels_first(module)
+    blocked, convolutions = block_channels(moved)
+
+    assert [row.reason for row in convolutions] == [""] * len(convolutions) != []
+    x = RANDOM.normal(size=(1, 12, 10, 3)).astype(np.float32)
+    for have, want in zip(computed(blocked, x), computed(module, x), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)

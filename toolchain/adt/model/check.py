@@ -22,6 +22,7 @@ from adt.model.host_run import NO_OPENCL, HostRun, run_packages
 from adt.model.importers.imported import ImportedModel
 from adt.model.link import linker_for
 from adt.model.package import ModelPackage
+from adt.model.precision import multiplications
 from adt.model.random_inputs import random_inputs
 from adt.model.targets import ModelTarget
 from adt.target.platforms import Platform, platform_named
@@ -40,6 +41,8 @@ MOST_CHANGED = 0.01
 """Share of an output's whole numbers that may differ: indices of nearly equal values change places."""
 TIMEOUT = 900.0
 """Seconds for both runs; a CPU compiles a large network's kernels for minutes."""
+MUCH = 3_000_000_000
+"""Multiplications beyond which a model is not checked on a CPU unless it is asked for: it takes minutes."""
 SEED = 0
 
 
@@ -63,6 +66,11 @@ def check(
         if wanted == "on":
             raise ToolNotFound(f"the kernels cannot be checked here: {reason}", remedy=NO_OPENCL)
         return Unchecked(reason)
+    count = multiplications(imported.module)
+    if wanted == "auto" and count > MUCH and device is not None and not device.gpu:
+        return Unchecked(
+            f"{count / 1e9:.1f} billion multiplications take minutes on {device}; --check does it"
+        )
     log.info("checking the kernels on %s (--no-check leaves it out)", device)
     with tempfile.TemporaryDirectory(prefix="adt-check-") as scratch:
         gpu = _for_host(imported, package, making, making.target, Path(scratch) / "gpu")

@@ -15,47 +15,7 @@ from typing import Any
 from adt.model.texture import blocks
 from adt.model.texture.blocks import LANES, Window
 from adt.model.texture.report import Convolution
-from adt.model.texture.rewriter import Rewriter, is_flat
-
-ELEMENTWISE = frozenset(
-    "relax." + name
-    for name in (
-        "abs",
-        "add",
-        "astype",
-        "ceil",
-        "clip",
-        "cos",
-        "divide",
-        "erf",
-        "exp",
-        "floor",
-        "floor_divide",
-        "log",
-        "maximum",
-        "minimum",
-        "multiply",
-        "negative",
-        "nn.gelu",
-        "nn.gelu_tanh",
-        "nn.leakyrelu",
-        "nn.relu",
-        "nn.silu",
-        "nn.softplus",
-        "power",
-        "round",
-        "rsqrt",
-        "sigmoid",
-        "sign",
-        "sin",
-        "sqrt",
-        "square",
-        "subtract",
-        "tan",
-        "tanh",
-    )
-)
-"""Operators that compute each element from the elements at the same place."""
+from adt.model.texture.rewriter import ELEMENTWISE, Rewriter, is_flat, static_shape
 
 FLOATS = ("float32", "float16")
 """What an image can hold: four channels of either are one texel."""
@@ -146,21 +106,9 @@ def _blocked(walk: _Walk, value: Any) -> Any:
     return made
 
 
-def _shape(value: Any) -> tuple[int, ...] | None:
-    """Static extents of a tensor; None where one is open, or *value* is no tensor."""
-    shape = getattr(value.struct_info, "shape", None)
-    values = getattr(shape, "values", None)
-    if values is None:
-        return None
-    try:
-        return tuple(int(extent) for extent in values)
-    except (TypeError, ValueError):
-        return None
-
-
 def _can_block(value: Any, *, whole: bool = False) -> bool:
     """Whether a tensor has channels to block, and with *whole* no lanes to spare."""
-    shape = _shape(value)
+    shape = static_shape(value)
     if shape is None or len(shape) not in (3, 4) or value.struct_info.dtype not in FLOATS:
         return False
     return shape[1] % LANES == 0 if whole else shape[1] >= LANES
@@ -171,7 +119,7 @@ def _convolution(walk: _Walk, variable: Any, call: Any) -> Any:
     attrs = call.attrs
     groups = int(attrs.groups)
     reason = _obstacle(data, weight, attrs, groups)
-    shape, output = _shape(weight), _shape(variable)
+    shape, output = static_shape(weight), static_shape(variable)
     macs = 0
     if shape and output:
         macs = _product(output) * _product(shape[1:])
@@ -194,8 +142,8 @@ def _obstacle(data: Any, weight: Any, attrs: Any, groups: int) -> str:
     """Why a convolution cannot be blocked; empty if it can."""
     from tvm import relax
 
-    shape = _shape(weight)
-    if shape is None or _shape(data) is None:
+    shape = static_shape(weight)
+    if shape is None or static_shape(data) is None:
         return "its shapes are not static"
     if not isinstance(weight, relax.Constant):
         return "its weight is computed by the model"
@@ -245,7 +193,7 @@ def _window(kernel: Sequence[int], attrs: Any, rank: int) -> Window:
 def _pool(kind: str) -> Callable[[_Walk, Any, Any], Any]:
     def rule(walk: _Walk, variable: Any, call: Any) -> Any:
         (data,) = call.args
-        attrs, output, shape = call.attrs, _shape(variable), _shape(data)
+        attrs, output, shape = call.attrs, static_shape(variable), static_shape(data)
         if data not in walk.blocked or not str(attrs.layout).startswith("NC") or not output or not shape:
             return None
         rank = len(attrs.strides)
@@ -277,7 +225,7 @@ def _pool(kind: str) -> Callable[[_Walk, Any, Any], Any]:
 def _global_pool(walk: _Walk, variable: Any, call: Any) -> Any:
     """``mean`` over all spatial axes that keeps them, and adaptive pooling to one element."""
     (data,) = call.args
-    shape, output = _shape(data), _shape(variable)
+    shape, output = static_shape(data), static_shape(variable)
     if data not in walk.blocked or shape is None or output is None or len(shape) != len(output):
         return None
     if output[:2] != shape[:2] or any(extent != 1 for extent in output[2:]):
@@ -300,7 +248,7 @@ def _elementwise(walk: _Walk, variable: Any, call: Any) -> Any:
     """On blocked tensors if one operand is blocked and every other can be."""
     from tvm import relax
 
-    output = _shape(variable)
+    output = static_shape(variable)
     if output is None or not any(arg in walk.blocked for arg in call.args):
         return None
     if not _can_block(variable):
@@ -322,7 +270,7 @@ def _operand(walk: _Walk, value: Any, rank: int) -> Any:
     import numpy as np
     from tvm import relax
 
-    shape = _shape(value)
+    shape = static_shape(value)
     if shape is None:
         return None
     if value in walk.blocked:
@@ -349,7 +297,7 @@ def _prelu(walk: _Walk, variable: Any, call: Any) -> Any:
     from tvm import relax
 
     data, slope = call.args
-    shape = _shape(data)
+    shape = static_shape(data)
     if data not in walk.blocked or not isinstance(slope, relax.Constant) or shape is None:
         return None
     if int(call.attrs.axis) % len(shape) != 1:
@@ -364,13 +312,30 @@ def _prelu(walk: _Walk, variable: Any, call: Any) -> Any:
     return walk.builder.emit(relax.op.add(walk.builder.emit(relax.op.nn.relu(x)), scaled))
 
 
+def _pad(walk: _Walk, variable: Any, call: Any) -> Any:
+    """Padding of the spatial axes, and of the channels at their end by whole blocks."""
+    from tvm import relax
+
+    data = call.args[0]
+    if data not in walk.blocked or len(call.args) != 1 or not _can_block(variable):
+        return None
+    batch, channels, *spatial = zip(*[iter(int(width) for width in call.attrs.pad_width)] * 2, strict=True)
+    whole = channels == (0, 0) or (_can_block(data, whole=True) and channels[0] == 0 == channels[1] % LANES)
+    if not whole or batch != (0, 0):
+        return None
+    widths = [0, 0, 0, channels[1] // LANES, *(width for pair in spatial for width in pair), 0, 0]
+    return walk.builder.emit(
+        relax.op.nn.pad(walk.blocked[data], widths, call.attrs.pad_mode, float(call.attrs.pad_value))
+    )
+
+
 def _concat(walk: _Walk, variable: Any, call: Any) -> Any:
     from tvm import relax
 
     (parts,) = call.args
     if not isinstance(parts, relax.Tuple) or not any(part in walk.blocked for part in parts.fields):
         return None
-    axis = int(call.attrs.axis) % len(_shape(variable) or (0,))
+    axis = int(call.attrs.axis) % len(static_shape(variable) or (0,))
     if not all(_can_block(part, whole=axis == 1) for part in parts.fields):
         return None
     return walk.builder.emit(relax.op.concat([_blocked(walk, part) for part in parts.fields], axis))
@@ -382,7 +347,7 @@ def _split(walk: _Walk, variable: Any, call: Any) -> Any:
     (data,) = call.args
     if data not in walk.blocked:
         return None
-    shape = _shape(data)
+    shape = static_shape(data)
     assert shape is not None  # it is blocked
     axis = int(call.attrs.axis) % len(shape)
     fields = [tuple(int(extent) for extent in part.shape.values) for part in variable.struct_info.fields]
@@ -439,6 +404,7 @@ _RULES: Mapping[str, Callable[[_Walk, Any, Any], Any]] = {
     "relax.nn.conv2d": _convolution,
     "relax.nn.max_pool1d": _pool("max"),
     "relax.nn.max_pool2d": _pool("max"),
+    "relax.nn.pad": _pad,
     "relax.nn.prelu": _prelu,
     "relax.split": _split,
 }

@@ -14,6 +14,7 @@ from typing import Any
 
 from adt.model.names import shorten_kernel_names
 from adt.model.texture import params as weights
+from adt.model.texture.channels import channels_first
 from adt.model.texture.layout import block_channels
 from adt.model.texture.report import TextureReport
 from adt.model.texture.rewriter import is_flat
@@ -51,7 +52,7 @@ def with_textures(module: Any, params: Mapping[str, Any], target: Any, limits: I
                 relax.transform.FoldConstant(),
             ]
         )(bound)
-        blocked, convolutions = block_channels(bound)
+        blocked, convolutions = block_channels(channels_first(bound))
         legal = tvm.transform.Sequential(
             [
                 relax.transform.FoldConstant(),

@@ -4,6 +4,46 @@ from __future__ import annotations
 
 from typing import Any
 
+ELEMENTWISE = frozenset(
+    "relax." + name
+    for name in (
+        "abs",
+        "add",
+        "astype",
+        "ceil",
+        "clip",
+        "cos",
+        "divide",
+        "erf",
+        "exp",
+        "floor",
+        "floor_divide",
+        "log",
+        "maximum",
+        "minimum",
+        "multiply",
+        "negative",
+        "nn.gelu",
+        "nn.gelu_tanh",
+        "nn.leakyrelu",
+        "nn.relu",
+        "nn.silu",
+        "nn.softplus",
+        "power",
+        "round",
+        "rsqrt",
+        "sigmoid",
+        "sign",
+        "sin",
+        "sqrt",
+        "square",
+        "subtract",
+        "tan",
+        "tanh",
+    )
+)
+"""Operators that compute each element from the elements at the same place."""
+
 
 class Rewriter:
     """A copy of ``main``; subclasses say what becomes of a variable, a binding or a constant."""
@@ -109,3 +149,15 @@ def is_flat(module: Any) -> bool:
     from tvm import relax
 
     return all(isinstance(block, relax.DataflowBlock) for block in module["main"].body.blocks)
+
+
+def static_shape(value: Any) -> tuple[int, ...] | None:
+    """Static extents of a tensor; None where one is open, or *value* is no tensor."""
+    shape = getattr(value.struct_info, "shape", None)
+    values = getattr(shape, "values", None)
+    if values is None:
+        return None
+    try:
+        return tuple(int(extent) for extent in values)
+    except (TypeError, ValueError):
+        return None
