@@ -7,7 +7,7 @@
 # runner for arm64, starts a virtual device (an arm64 Linux behind real ADB, not Android), sends everything over
 # ADB, runs the model there and compares its outputs with onnxruntime's.
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/setup.sh"
-file=$(realpath -- "${1:-$root/toolchain/adt/api.py}")
+file=$(realpath -- "${1:-$root/toolchain/adt/errors.py}")
 need_packages g++-aarch64-linux-gnu qemu-user-static
 install_adt "[demo]"
 
