@@ -23,3 +23,4 @@ def test_the_demo_has_a_file_to_look_at() -> None:
     (default,) = re.findall(r"\$\{1:-\$root/([^}]+)\}", (ROOT / "demo.sh").read_text())
 
     assert (ROOT / default).is_file()
+    assert f"`{default}`" in (ROOT / "README.md").read_text()
