@@ -36,6 +36,9 @@ class ConstantLifter(Rewriter):
             self.lifted[key] = (relax.Var(name, constant.struct_info), constant.data)
         return self.lifted[key][0]
 
+    def params(self) -> list[Any]:
+        return [*super().params(), *(variable for variable, _ in self.lifted.values())]
+
     def _new_name(self) -> str:
         taken = {*self.names.values(), *(variable.name_hint for variable, _ in self.lifted.values())}
         return next(name for count in itertools.count() if (name := f"packed_{count}") not in taken)
@@ -51,12 +54,7 @@ def lift(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         The module, whose ``main`` takes its inputs and then the parameters; and these by name.
     """
     lifter = ConstantLifter(module, {digest(tensor): name for name, tensor in params.items()})
-    # The parameters are known when the body is done, so the body is rebuilt twice.
-    lifter.run()
-    again = ConstantLifter(module, lifter.names)
-    again.lifted = lifter.lifted
-    variables = [variable for variable, _ in lifter.lifted.values()]
-    made = again.run([*module["main"].params, *variables])
+    made = lifter.run()
     return made, {variable.name_hint: value for variable, value in lifter.lifted.values()}
 
 

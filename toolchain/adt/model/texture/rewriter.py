@@ -93,17 +93,20 @@ class Rewriter:
             return relax.TupleGetItem(self.copy(value.tuple_value), value.index)
         return value
 
-    def run(self, params: list[Any] | None = None) -> Any:
-        """The module with the new ``main``; *params* are the new function's, by default the old one's."""
+    def params(self) -> list[Any]:
+        """The parameters of the new function, asked for when its body is done."""
+        return list(self.module["main"].params)
+
+    def run(self) -> Any:
+        """The module with the new ``main``."""
         main = self.module["main"]
-        attrs = dict(main.attrs or {})
-        with self.builder.function("main", params=params or list(main.params), attrs=attrs):
+        with self.builder.function("main", attrs=dict(main.attrs or {})):
             with self.builder.dataflow():
                 for block in main.body.blocks:
                     for binding in block.bindings:
                         self.bind(binding)
                 result = self.builder.emit_output(self.copy(main.body.body))
-            self.builder.emit_func_output(result)
+            self.builder.emit_func_output(result, self.params())
         made = self.builder.get()
         for name, function in self.module.functions.items():
             if name.name_hint != "main":
