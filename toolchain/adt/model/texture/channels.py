@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from adt.model.texture.rewriter import ELEMENTWISE, Rewriter, is_flat, static_shape
+from adt.model.texture.rewriter import ELEMENTWISE, Rewriter, is_flat, resized, static_shape
 
 TO_FIRST = (0, 3, 1, 2)
 TO_LAST = (0, 2, 3, 1)
@@ -188,23 +188,10 @@ def _concat(walk: _Walk, variable: Any, call: Any) -> Any:
 
 
 def _resize(walk: _Walk, _variable: Any, call: Any) -> Any:
-    from tvm import relax
-
-    data, attrs = call.args[0], call.attrs
-    if data not in walk.first or attrs.layout != "NHWC":
+    data = call.args[0]
+    if data not in walk.first or call.attrs.layout != "NHWC":
         return None
-    return relax.op.image.resize2d(
-        walk.first[data],
-        call.args[1],
-        roi=[float(edge) for edge in attrs.roi],
-        layout="NCHW",
-        method=attrs.method,
-        coordinate_transformation_mode=attrs.coordinate_transformation_mode,
-        rounding_method=attrs.rounding_method,
-        cubic_alpha=float(attrs.cubic_alpha),
-        cubic_exclude=int(attrs.cubic_exclude),
-        extrapolation_value=float(attrs.extrapolation_value),
-    )
+    return resized(call, walk.first[data], "NCHW")
 
 
 def _constant(array: Any, like: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 from adt.model.texture import blocks
 from adt.model.texture.blocks import LANES, Window
 from adt.model.texture.report import Convolution
-from adt.model.texture.rewriter import ELEMENTWISE, Rewriter, is_flat, static_shape
+from adt.model.texture.rewriter import ELEMENTWISE, Rewriter, is_flat, resized, static_shape
 
 FLOATS = ("float32", "float16")
 """What an image can hold: four channels of either are one texel."""
@@ -364,26 +364,10 @@ def _split(walk: _Walk, variable: Any, call: Any) -> Any:
 
 def _resize(walk: _Walk, variable: Any, call: Any) -> Any:
     """TVM's resize computes any layout that names its axes."""
-    from tvm import relax
-
     data = call.args[0]
-    attrs = call.attrs
-    if data not in walk.blocked or str(attrs.layout) != "NCHW" or not _can_block(variable):
+    if data not in walk.blocked or str(call.attrs.layout) != "NCHW" or not _can_block(variable):
         return None
-    return walk.builder.emit(
-        relax.op.image.resize2d(
-            walk.blocked[data],
-            call.args[1],
-            roi=[float(edge) for edge in attrs.roi],
-            layout=f"NCHW{LANES}c",
-            method=attrs.method,
-            coordinate_transformation_mode=attrs.coordinate_transformation_mode,
-            rounding_method=attrs.rounding_method,
-            cubic_alpha=float(attrs.cubic_alpha),
-            cubic_exclude=int(attrs.cubic_exclude),
-            extrapolation_value=float(attrs.extrapolation_value),
-        )
-    )
+    return walk.builder.emit(resized(call, walk.blocked[data], f"NCHW{LANES}c"))
 
 
 def _product(extents: Sequence[int]) -> int:

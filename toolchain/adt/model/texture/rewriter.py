@@ -164,3 +164,22 @@ def static_shape(value: Any) -> tuple[int, ...] | None:
         return tuple(int(extent) for extent in values)
     except (TypeError, ValueError):
         return None
+
+
+def resized(call: Any, data: Any, layout: str) -> Any:
+    """The ``resize2d`` of *call* on *data*, its tensor in another layout."""
+    from tvm import relax
+
+    attrs = call.attrs
+    return relax.op.image.resize2d(
+        data,
+        call.args[1],
+        roi=[float(edge) for edge in attrs.roi],
+        layout=layout,
+        method=attrs.method,
+        coordinate_transformation_mode=attrs.coordinate_transformation_mode,
+        rounding_method=attrs.rounding_method,
+        cubic_alpha=float(attrs.cubic_alpha),
+        cubic_exclude=int(attrs.cubic_exclude),
+        extrapolation_value=float(attrs.extrapolation_value),
+    )
