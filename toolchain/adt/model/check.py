@@ -25,7 +25,7 @@ from adt.model.package import ModelPackage
 from adt.model.precision import multiplications
 from adt.model.random_inputs import random_inputs
 from adt.model.targets import ModelTarget
-from adt.target.platforms import Platform, platform_named
+from adt.target.platforms import platform_named
 
 if TYPE_CHECKING:
     import numpy as np
@@ -115,15 +115,11 @@ def _for_host(
         target=target,
         platform=host,
         settings=replace(settings, compile=replace(settings.compile, offload="none")),  # no CLML runs here
-        linker=_linker(host),
+        linker=linker_for(host, ndk=None, api_level=0, bundle=None),
         alignment=host.alignment,
         like=None,
     )
     return assemble(imported, there, directory).path
-
-
-def _linker(host: Platform) -> Any:
-    return linker_for(host, ndk=None, api_level=0, bundle=None)
 
 
 def _not_run(why: AdtError, device: HostOpenCl | None, wanted: str) -> Unchecked:

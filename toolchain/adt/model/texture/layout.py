@@ -9,6 +9,7 @@ rewrites one operator to one that computes the same.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -122,7 +123,7 @@ def _convolution(walk: _Walk, variable: Any, call: Any) -> Any:
     shape, output = static_shape(weight), static_shape(variable)
     macs = 0
     if shape and output:
-        macs = _product(output) * _product(shape[1:])
+        macs = math.prod(output) * math.prod(shape[1:])
     walk.convolutions.append(Convolution(variable.name_hint, shape or (), groups, macs, reason))
     if reason:
         return None
@@ -368,13 +369,6 @@ def _resize(walk: _Walk, variable: Any, call: Any) -> Any:
     if data not in walk.blocked or str(call.attrs.layout) != "NCHW" or not _can_block(variable):
         return None
     return walk.builder.emit(resized(call, walk.blocked[data], f"NCHW{LANES}c"))
-
-
-def _product(extents: Sequence[int]) -> int:
-    result = 1
-    for extent in extents:
-        result *= extent
-    return result
 
 
 _RULES: Mapping[str, Callable[[_Walk, Any, Any], Any]] = {

@@ -11,6 +11,7 @@ reason is kept:
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -185,9 +186,7 @@ def _unfit(variable: Any, limits: ImageLimits) -> str:
     if info.dtype not in FLOATS or len(shape) < 4 or shape[-1] != LANES:
         return "it is not blocked"
     *layers, height, width, _lanes = shape
-    count = 1
-    for extent in layers:
-        count *= extent
+    count = math.prod(layers)
     if count > limits.layers or max(height, width) > limits.side:
         return f"an image of {width} x {height} x {count} is over the device's limits"
     return ""
