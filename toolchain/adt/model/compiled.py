@@ -118,7 +118,9 @@ def identity(job: Job) -> dict[str, Any] | None:
         "plugin": _plugin(job.settings),
         "versions": versions,
         "tuning": "",  # the digest of the records, once there are any
-        "checking": str(opencl_device()) if job.settings.compile.check != "off" else "",
+        "checking": str(opencl_device())
+        if target.device == "opencl" and job.settings.compile.check != "off"
+        else "",
     }
 
 
