@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from programs import adt, adt_json
 
 import intel_opencl
-from adt.bench.verify import TOLERANCES
+from adt.measure.verify import TOLERANCES
 from adt.errors import MismatchError
 from adt.model.package import load_package
 from models import MAGIKA, small_model

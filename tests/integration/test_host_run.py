@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import adt
-from adt.bench.reference import run_reference
+from adt.measure.reference import run_reference
 from adt.errors import InputError, MismatchError, RunError, SourceError, ToolNotFound
 from adt.host import cache
 from adt.model.host_opencl import opencl_device

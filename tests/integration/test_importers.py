@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 from programs import adt, adt_json
 
-from adt.bench.reference import run_reference
+from adt.measure.reference import run_reference
 from adt.model import store
 from adt.model.importers.any import explain_model, import_model
 from adt.model.importers.imported import ImportedModel

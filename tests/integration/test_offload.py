@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import adt
-from adt.bench.reference import run_reference
+from adt.measure.reference import run_reference
 from adt.config.load import load_settings
 from adt.errors import MismatchError
 from adt.host.cache import cache_dir

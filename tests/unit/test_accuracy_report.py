@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adt.bench.verify import TOLERANCES, limits_for
+from adt.measure.verify import TOLERANCES, limits_for
 from adt.config.settings import VerifySettings
 from adt.errors import InputError
 from adt.model.accuracy import _compare, samples, warn

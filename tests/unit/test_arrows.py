@@ -10,10 +10,10 @@ import adt
 
 ROOT = Path(adt.__file__).parent
 BELOW = {
-    "cli": {"api", "bench", "checkup", "rpc", "device", "model", "target", "host", "config", "errors"},
-    "api": {"bench", "checkup", "rpc", "device", "model", "target", "host", "config", "errors"},
+    "cli": {"api", "measure", "checkup", "rpc", "device", "model", "target", "host", "config", "errors"},
+    "api": {"measure", "checkup", "rpc", "device", "model", "target", "host", "config", "errors"},
     "checkup": {"rpc", "device", "model", "target", "host", "config", "errors"},
-    "bench": {"device", "model", "target", "host", "config", "errors"},
+    "measure": {"device", "model", "target", "host", "config", "errors"},
     "rpc": {"device", "target", "host", "config", "errors"},
     "device": {"model", "target", "host", "config", "errors"},
     "model": {"target", "host", "config", "errors"},

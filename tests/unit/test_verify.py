@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from adt.bench.verify import compare
+from adt.measure.verify import compare
 from adt.config.settings import VerifySettings
 
 LIMITS = VerifySettings(seed=0, max_abs=1e-4, max_rel=1e-4)

@@ -31,7 +31,7 @@ from adt.target.plan import plan_build
 from adt.target.platforms import platform_named
 
 if TYPE_CHECKING:
-    from adt.bench.reference import Array
+    from adt.measure.reference import Array
     from adt.rpc.server import RpcServer
 
 log = logging.getLogger("adt.deploy")

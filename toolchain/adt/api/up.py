@@ -13,7 +13,7 @@ from adt.api.build import Progress, quiet
 from adt.api.deploy import deploy_to
 from adt.api.emulator import emulator_start
 from adt.api.verify import VerifyResult, verify_deployed
-from adt.bench.verify import limits_for
+from adt.measure.verify import limits_for
 from adt.config.load import load_settings
 from adt.config.settings import Settings
 from adt.device import selection
@@ -28,7 +28,7 @@ from adt.target.plan import plan_build
 from adt.target.platforms import platform_named
 
 if TYPE_CHECKING:
-    from adt.bench.reference import Array
+    from adt.measure.reference import Array
 
 VIRTUAL_PLATFORM = "linux-aarch64"
 """What the virtual device is."""

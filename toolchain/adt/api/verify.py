@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.api.deploy import DeployResult, bundle_for, deploy_to
-from adt.bench.verify import Verification, compare, limits_for
+from adt.measure.verify import Verification, compare, limits_for
 from adt.config.load import load_settings
 from adt.config.settings import Settings
 from adt.device import selection
@@ -18,7 +18,7 @@ from adt.model import store
 from adt.model.package import load_package
 
 if TYPE_CHECKING:
-    from adt.bench.reference import Array
+    from adt.measure.reference import Array
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def verify_deployed(
     Raises:
         RunError, InputError, ModelError, …: see :mod:`adt.errors`. A difference over the tolerance does not.
     """
-    from adt.bench.reference import run_reference
+    from adt.measure.reference import run_reference
     from adt.model.random_inputs import random_inputs
 
     package = deployed.package
