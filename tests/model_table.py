@@ -26,8 +26,8 @@ import numpy as np
 import adt
 import intel_opencl
 import real_models
-from adt.measure.reference import run_reference
 from adt.errors import AdtError
+from adt.measure.reference import run_reference
 from adt.model.check import compare
 from adt.model.host_run import run_package
 from adt.model.package import TensorSpec

@@ -35,7 +35,7 @@ while [ $# -gt 0 ]; do
     --output) output=$2; shift;;
     --entry) entry=$2; shift;;
     --model) model=$2; shift;;
-    --device|--dry-run|--run-count|--seed) shift;;
+    --device|--dry-run|--run-count|--seed|--program-cache) shift;;
     --json) ;;
     *) echo "rtvm: error: unknown option $1" >&2; exit 2;;
   esac

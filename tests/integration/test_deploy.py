@@ -23,8 +23,9 @@ from adt.device import adb, selection
 from adt.device import deploy as deploying
 from adt.device.deploy import DeployReport, deploy, payload_of
 from adt.device.device import Device
+from adt.device.place import DevicePlace
 from adt.device.private import copy_into_app
-from adt.device.runner import run_on_device
+from adt.device.rtvm import RtvmOptions
 from adt.device.virtual import emulator
 from adt.device.workspace import Agent
 from adt.errors import (
@@ -74,7 +75,7 @@ def put(device: Device, bundle: TargetBundle, package: ModelPackage | None) -> D
 
 def runs(device: Device, report: DeployReport) -> bool:
     """Whether the deployment still answers with what it is given."""
-    result = run_on_device(device, report.deployment, inputs=X, timeout=60)
+    result = DevicePlace(device, report.deployment).run(RtvmOptions(), X, timeout=60)
     return bool(np.array_equal(result.outputs["x"], X["x"]))
 
 
@@ -285,7 +286,7 @@ def test_a_run_brings_outputs_back_and_leaves_no_directory(
 ) -> None:
     deployment = put(phone, bundle, package).deployment
     arrays = {"x": X["x"], "file": np.array(3, np.int64), "a:b": np.zeros((0, 2), np.float16)}
-    result = run_on_device(phone, deployment, inputs=arrays, timeout=60)
+    result = DevicePlace(phone, deployment).run(RtvmOptions(), arrays, timeout=60)
     assert result.outputs.keys() == arrays.keys()
     for name, array in arrays.items():
         np.testing.assert_array_equal(result.outputs[name], array)
@@ -318,7 +319,7 @@ def test_a_failed_run_says_what_rtvm_said_and_leaves_nothing(
 ) -> None:
     deployment = put(phone, bundle, package).deployment
     with pytest.raises(kind, match=message) as caught:
-        run_on_device(phone, deployment, inputs=X, entry=entry, timeout=60)
+        DevicePlace(phone, deployment).run(RtvmOptions(entry=entry), X, timeout=60)
     assert remedy in caught.value.remedy  # type: ignore[attr-defined]
     assert entries(phone, f"{BASE}/runs") == []
 
@@ -328,7 +329,7 @@ def test_a_run_that_takes_too_long_is_ended(
 ) -> None:
     deployment = put(phone, bundle, package).deployment
     with pytest.raises(DeviceError, match="longer than 2 s"):
-        run_on_device(phone, deployment, inputs=X, entry="hang", timeout=2)
+        DevicePlace(phone, deployment).run(RtvmOptions(entry="hang"), X, timeout=2)
     assert not [line for line in processes(phone) if "4321" in line]
     assert entries(phone, f"{BASE}/runs") == []
 
@@ -337,9 +338,11 @@ RUN = """
 import sys
 from adt.device import selection
 from adt.device.deploy import Deployment
-from adt.device.runner import run_on_device
+from adt.device.place import DevicePlace
+from adt.device.rtvm import RtvmOptions
 import numpy as np
-run_on_device(selection.select(sys.argv[1]), Deployment(*sys.argv[1:5]), inputs={"x": np.zeros(1)}, entry="hang")
+place = DevicePlace(selection.select(sys.argv[1]), Deployment(*sys.argv[1:5]))
+place.run(RtvmOptions(entry="hang"), {"x": np.zeros(1)})
 """
 
 
@@ -361,7 +364,7 @@ def test_a_stopped_device_makes_a_run_fail(rack: Rack, bundle: TargetBundle, pac
     deployment = put(device, bundle, package).deployment
     rack.stop("brief")
     with pytest.raises((NoDevice, DeviceNotReady, DeviceError)):
-        run_on_device(device, deployment, inputs=X, timeout=30)
+        DevicePlace(device, deployment).run(RtvmOptions(), X, timeout=30)
 
 
 def test_a_deploy_that_finds_all_there_takes_three_services_of_the_device(

@@ -53,7 +53,7 @@ def test_a_second_run_reuses_everything_and_says_so(first_up: dict[str, Any]) ->
     for name in ("build-target", "compile", "deploy"):
         assert "reused" in steps[name], done.stdout
     assert "not Android" not in steps["verify"]
-    assert "a virtual device: right or wrong counts here, time does not" in done.stdout
+    assert "emulated: right or wrong counts here, time does not" in done.stdout
 
 
 def test_a_second_deploy_sends_nothing(first_up: dict[str, Any]) -> None:

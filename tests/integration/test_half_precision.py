@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 from programs import adt, adt_json
 
 import intel_opencl
-from adt.measure.verify import TOLERANCES
 from adt.errors import MismatchError
+from adt.measure.verify import TOLERANCES
 from adt.model.package import load_package
 from models import MAGIKA, small_model
 

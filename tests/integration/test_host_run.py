@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import adt
-from adt.measure.reference import run_reference
 from adt.errors import InputError, MismatchError, RunError, SourceError, ToolNotFound
 from adt.host import cache
+from adt.measure.reference import run_reference
 from adt.model.host_opencl import opencl_device
 from adt.model.host_run import HostRun, run_package, run_packages
 from adt.model.plugins import build as plugins

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 import adt
-from adt.measure.reference import run_reference
 from adt.config.load import load_settings
 from adt.errors import MismatchError
 from adt.host.cache import cache_dir
 from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.host.tvm_source import find_source
+from adt.measure.reference import run_reference
 from adt.model.host_run import run_package
 from adt.model.offload import Offloaded, offload, plugin_for
 from adt.model.plugins.build import CLML, OPENCL, build

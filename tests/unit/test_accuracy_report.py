@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adt.measure.verify import TOLERANCES, limits_for
 from adt.config.settings import VerifySettings
 from adt.errors import InputError
+from adt.measure.verify import TOLERANCES, limits_for
 from adt.model.accuracy import _compare, samples, warn
 from adt.model.accuracy_report import Accuracy, OutputAccuracy, Overflow, far_off
 from adt.model.package import TensorSpec

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adt.device import runner
+from adt.device import rtvm
 from adt.device.deploy import (
     Inventory,
     parse_look,
@@ -16,7 +16,6 @@ from adt.device.deploy import (
     plan,
 )
 from adt.device.payload import Payload, PayloadFile, payload_of, user_directory
-from adt.device.shell import Completed
 from adt.errors import InputError, MismatchError, PackageError, RunError
 from standin_payload import make_bundle, make_package
 
@@ -150,8 +149,8 @@ def test_npz_keeps_every_name_type_and_shape(tmp_path: Path) -> None:
         "scalar": np.array(True),
         "empty": np.zeros((0, 4), np.float32),
     }
-    (tmp_path / "x.npz").write_bytes(runner.npz_bytes(arrays))
-    found = runner.load_npz(tmp_path / "x.npz")
+    (tmp_path / "x.npz").write_bytes(rtvm.npz_bytes(arrays))
+    found = rtvm.load_npz(tmp_path / "x.npz")
     assert found.keys() == arrays.keys()
     for name, array in arrays.items():
         assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
@@ -160,37 +159,37 @@ def test_npz_keeps_every_name_type_and_shape(tmp_path: Path) -> None:
 
 def test_objects_are_no_input() -> None:
     with pytest.raises(InputError, match="the input x"):
-        runner.npz_bytes({"x": np.array([{}], dtype=object)})
+        rtvm.npz_bytes({"x": np.array([{}], dtype=object)})
 
 
 @pytest.mark.parametrize("data", [b"", b"PK", b"no zip at all"])
 def test_damaged_outputs_are_explained(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x.npz").write_bytes(data)
     with pytest.raises(RunError, match="cannot be read"):
-        runner.load_npz(tmp_path / "x.npz")
+        rtvm.load_npz(tmp_path / "x.npz")
 
 
 def test_pickled_outputs_are_never_loaded(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(RunError):
-        runner.load_npz(tmp_path / "x.npz")
+        rtvm.load_npz(tmp_path / "x.npz")
 
 
-def ended(code: int, err: str = "", out: str = "") -> Completed:
-    return Completed("S", ("rtvm",), code, out.encode(), err.encode())
+def ended(code: int, err: str = "", out: str = "") -> rtvm.Ended:
+    return rtvm.Ended("S", code, out, err, "the crash log: logcat")
 
 
 @pytest.mark.parametrize(
     ("code", "kind"), [(2, RunError), (3, MismatchError), (4, InputError), (5, RunError), (77, RunError)]
 )
 def test_rtvms_own_message_and_remedy_reach_the_user(code: int, kind: type[Exception]) -> None:
-    error = runner.explain(ended(code, "noise\nrtvm: error: it is so\nremedy: do this\n"))
+    error = rtvm.explain(ended(code, "noise\nrtvm: error: it is so\nremedy: do this\n"))
     assert type(error) is kind
     assert (error.what, error.remedy) == ("it is so", "do this")
 
 
 def test_without_a_message_the_output_is_shown() -> None:
-    error = runner.explain(ended(5, "something odd\n"))
+    error = rtvm.explain(ended(5, "something odd\n"))
     assert "exit code 5" in error.what
     assert error.details == "something odd"
     assert error.remedy
@@ -200,7 +199,7 @@ def test_without_a_message_the_output_is_shown() -> None:
     ("code", "name"), [(139, "SIGSEGV"), (134, "SIGABRT"), (137, "SIGKILL"), (132, "SIGILL")]
 )
 def test_a_signal_is_named_and_leads_to_the_log(code: int, name: str) -> None:
-    error = runner.explain(ended(code))
+    error = rtvm.explain(ended(code))
     assert name in error.what
     assert "logcat" in error.remedy
     assert ("memory" in error.remedy) == (name == "SIGKILL")
@@ -217,7 +216,7 @@ def test_a_signal_is_named_and_leads_to_the_log(code: int, name: str) -> None:
     ],
 )
 def test_a_program_that_does_not_start_says_so(code: int, said: str) -> None:
-    error = runner.explain(ended(code, said))
+    error = rtvm.explain(ended(code, said))
     assert "does not start" in error.what
     assert said in error.details
 
@@ -225,4 +224,4 @@ def test_a_program_that_does_not_start_says_so(code: int, said: str) -> None:
 @pytest.mark.parametrize("out", ["", "no json", "[1]"])
 def test_a_run_without_a_report_is_an_error(out: str) -> None:
     with pytest.raises(RunError, match="report"):
-        runner.parse_report(ended(0, out=out))
+        rtvm.parse_report(ended(0, out=out))

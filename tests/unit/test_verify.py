@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from adt.measure.verify import compare
 from adt.config.settings import VerifySettings
+from adt.measure.verify import compare
 
 LIMITS = VerifySettings(seed=0, max_abs=1e-4, max_rel=1e-4)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the same names as in VERBS, for type checkers and editors
         settings,
         source,
     )
-    from adt.api.deploy import clean, clean_many, deploy, deploy_many, run
+    from adt.api.deploy import clean, clean_many, deploy, deploy_many
     from adt.api.device import Device, connect, devices, disconnect, logcat, pair
     from adt.api.emulator import emulator_fault, emulator_list, emulator_start, emulator_stop
     from adt.api.inspect import doctor, elf, inspect, inspect_diff, inspect_html
@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # the same names as in VERBS, for type checkers and editors
         tracker_status,
         tracker_stop,
     )
+    from adt.api.run import run
     from adt.api.up import up
     from adt.api.verify import verify
 
@@ -84,7 +85,7 @@ VERBS = {
     "rpc_start": "rpc",
     "rpc_status": "rpc",
     "rpc_stop": "rpc",
-    "run": "deploy",
+    "run": "run",
     "settings": "build",
     "source": "build",
     "tracker_start": "rpc",

@@ -1,9 +1,9 @@
-"""Put packages on devices, run them there, and remove what is old."""
+"""Put packages on devices, and remove what is old."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from adt.api.chosen import chosen_device
 from adt.api.probe import probe_device
 from adt.config.load import load_settings
 from adt.config.settings import Settings
-from adt.device import collect, fleet, private, selection
+from adt.device import collect, fleet, private
 from adt.device import deploy as deploying
 from adt.device.collect import CleanReport
 from adt.device.deploy import DeployProgress, DeployReport
@@ -21,7 +21,6 @@ from adt.device.fit import check_half, needs_half
 from adt.device.fleet import Event, Outcomes
 from adt.device.payload import payload_of
 from adt.device.private import PrivateCopy
-from adt.device.runner import RunResult, run_on_device
 from adt.errors import ConfigError, MismatchError, RpcError
 from adt.model.package import ModelPackage, load_package
 from adt.target.build import find_bundle
@@ -31,7 +30,6 @@ from adt.target.plan import plan_build
 from adt.target.platforms import platform_named
 
 if TYPE_CHECKING:
-    from adt.measure.reference import Array
     from adt.rpc.server import RpcServer
 
 log = logging.getLogger("adt.deploy")
@@ -331,43 +329,3 @@ def _not_negative(keep: int) -> int:
     if keep < 0:
         raise ConfigError(f"cannot keep {keep} deployments", remedy="Give 0 or more.")
     return keep
-
-
-def run(
-    package: Path,
-    *,
-    serial: str | None = None,
-    bundle: Path | None = None,
-    inputs: Mapping[str, Array] | None = None,
-    seed: int | None = None,
-    entry: str = "main",
-    run_count: int = 1,
-    dry_run: int = 0,
-    timeout: float | None = None,
-) -> RunResult:
-    """Run the package on the device and return its outputs.
-
-    Args:
-        inputs: name to array; made up from *seed* when None.
-        run_count: timed runs; dry_run: untimed ones before them.
-
-    Raises:
-        RunError, InputError: the runner refused or failed; its own message is passed on.
-    """
-    resolved = load_settings(
-        {"device.serial": serial, "verify.seed": seed, "device.timeout": timeout}
-    ).settings
-    opened = load_package(package)
-    device = selection.select(resolved.device.serial)
-    deployed = deploy_to(device, opened, bundle_for(opened, bundle))
-    return run_on_device(
-        device,
-        deployed.report.deployment,
-        inputs=inputs,
-        seed=resolved.verify.seed,
-        entry=entry,
-        run_count=run_count,
-        dry_run=dry_run,
-        device_kind=opened.manifest.target.device,
-        timeout=resolved.device.timeout,
-    )

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING
 from adt.api.build import Progress, quiet
 from adt.api.deploy import deploy_to
 from adt.api.emulator import emulator_start
-from adt.api.verify import VerifyResult, verify_deployed
-from adt.measure.verify import limits_for
+from adt.api.place import Opened
+from adt.api.verify import VerifyResult, verify_at
 from adt.config.load import load_settings
 from adt.config.settings import Settings
 from adt.device import selection
 from adt.device.device import Device
+from adt.device.place import DevicePlace
 from adt.errors import MismatchError
 from adt.host.ndk import find_ndk
+from adt.measure.verify import limits_for
 from adt.model import store
 from adt.model.package import ModelPackage
 from adt.target.build import build_bundle, find_bundle
@@ -169,7 +171,8 @@ def up(
     done("deploy", f"{sent}: {device.serial}", began)
 
     began = time.monotonic()
-    verified = verify_deployed(device, deployed, resolved, store.source_model(package), inputs)
+    ready = Opened(DevicePlace(device, report.deployment), package, built.bundle)
+    verified = verify_at(ready, resolved, store.source_model(package), inputs)
     done("verify", "passed" if verified.verification.passed else "FAILED", began)
     return UpResult(plan, tuple(steps), package, verified)
 

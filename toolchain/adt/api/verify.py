@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adt.api.deploy import DeployResult, bundle_for, deploy_to
-from adt.measure.verify import Verification, compare, limits_for
+from adt.api.place import Opened, open_place
 from adt.config.load import load_settings
 from adt.config.settings import Settings
-from adt.device import selection
-from adt.device.device import Device
-from adt.device.runner import run_on_device
+from adt.device.rtvm import RtvmOptions
+from adt.measure.verify import Verification, compare, limits_for
 from adt.model import store
-from adt.model.package import load_package
 
 if TYPE_CHECKING:
     from adt.measure.reference import Array
@@ -29,7 +26,7 @@ class VerifyResult:
     verification: Verification
     outputs: Mapping[str, Array]
     """What the device gave, by name."""
-    virtual: bool
+    emulated: bool
     """The device was a virtual one: right or wrong counts, time does not."""
 
 
@@ -57,32 +54,24 @@ def verify(
     """
     resolved = load_settings(
         {
-            "device.serial": serial,
             "verify.seed": seed,
             "verify.max_abs": max_abs,
             "verify.max_rel": max_rel,
             "device.timeout": timeout,
         }
     ).settings
-    opened = load_package(package)
-    device = selection.select(resolved.device.serial)
-    deployed = deploy_to(device, opened, bundle_for(opened, bundle))
-    return verify_deployed(device, deployed, resolved, store.source_model(opened, model), inputs)
+    opened = open_place(package, serial=serial, bundle=bundle)
+    return verify_at(opened, resolved, store.source_model(opened.package, model), inputs)
 
 
-def verify_deployed(
-    device: Device,
-    deployed: DeployResult,
-    resolved: Settings,
-    model: Path,
-    inputs: Mapping[str, Array] | None,
+def verify_at(
+    opened: Opened, resolved: Settings, model: Path, inputs: Mapping[str, Array] | None
 ) -> VerifyResult:
-    """Run a deployed package and its source model on the same inputs, and compare.
+    """Run a package where it is ready and its source model on the same inputs, and compare.
 
     Args:
-        deployed: with a package; its program runs once.
         resolved: seed, tolerances and time limit are taken from it.
-        model: the source model, for onnxruntime.
+        model: the source model, for its own runtime.
         inputs: name to array; made up from the seed when None.
 
     Raises:
@@ -91,21 +80,11 @@ def verify_deployed(
     from adt.measure.reference import run_reference
     from adt.model.random_inputs import random_inputs
 
-    package = deployed.package
-    assert package is not None, "a bundle alone has nothing to verify"
-    entry = package.manifest.entry()
+    manifest = opened.package.manifest
+    entry = manifest.entry()
     given = dict(inputs) if inputs is not None else random_inputs(entry.inputs, resolved.verify.seed)
-    ran = run_on_device(
-        device,
-        deployed.report.deployment,
-        inputs=given,
-        seed=resolved.verify.seed,
-        entry=entry.name,
-        run_count=1,
-        dry_run=0,
-        device_kind=package.manifest.target.device,
-        timeout=resolved.device.timeout,
-    )
-    limits = limits_for(package.manifest.precision, resolved.verify)
+    options = RtvmOptions(entry=entry.name, device=manifest.target.device)
+    ran = opened.place.run(options, given, timeout=resolved.device.timeout)
+    limits = limits_for(manifest.precision, resolved.verify)
     verification = compare(ran.outputs, run_reference(model, given), limits)
-    return VerifyResult(device.serial, verification, ran.outputs, device.facts.virtual)
+    return VerifyResult(opened.place.name, verification, ran.outputs, ran.emulated)

@@ -57,7 +57,7 @@ def verification_fields(result: VerifyResult) -> dict[str, Any]:
     found = result.verification
     return {
         "serial": result.serial,
-        "virtual_device": result.virtual,
+        "virtual_device": result.emulated,
         "passed": found.passed,
         "max_abs_allowed": found.max_abs_allowed,
         "max_rel_allowed": found.max_rel_allowed,
@@ -75,8 +75,8 @@ def show_verification(result: VerifyResult) -> None:
             f"max rel {output.max_rel:.2e} cosine {output.cosine:.8f}"
             + (f"  ({output.reason})" if output.reason else "")
         )
-    where = f"{result.serial}, a virtual device: right or wrong counts here, time does not"
-    typer.echo(f"ran on {where if result.virtual else result.serial}; reference: onnxruntime on this machine")
+    note = ", emulated: right or wrong counts here, time does not" if result.emulated else ""
+    typer.echo(f"ran on {result.serial}{note}; reference: onnxruntime on this machine")
 
 
 def raise_unless_passed(result: VerifyResult, as_json: bool) -> None:

@@ -178,7 +178,7 @@ def run(
         save_npz(output, result.outputs)
     if as_json:
         fields: dict[str, Any] = {"outputs": describe(result.outputs), "output": output}
-        emit_json("run", fields | {"virtual_device": result.virtual, "report": result.report})
+        emit_json("run", fields | {"virtual_device": result.emulated, "report": result.report})
         return
     for name, array in result.outputs.items():
         typer.echo(summary(name, array))

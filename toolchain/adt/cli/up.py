@@ -68,7 +68,7 @@ def up(
             typer.echo(summary(name, array))
         show_verification(result.verified)
         typer.echo(f"package  {result.package.path}")
-        if result.verified.virtual:
+        if result.verified.emulated:
             typer.echo("the virtual device is left running: adt emulator stop")
     raise_unless_passed(result.verified, as_json)
 

@@ -84,6 +84,13 @@ class DeviceFacts:
         return "ro.adt.platform" in self.properties
 
     @property
+    def emulated(self) -> bool:
+        """Whether a program emulates the processor: a virtual device, or an Android emulator."""
+        qemu = (self.properties.get(key) for key in ("ro.kernel.qemu", "ro.boot.qemu"))
+        hardware = self.properties.get("ro.hardware", "")
+        return self.virtual or "1" in qemu or hardware in ("goldfish", "ranchu")
+
+    @property
     def label(self) -> str:
         """What this is, for people and reports."""
         model = self.properties.get("ro.product.model", "unknown model")

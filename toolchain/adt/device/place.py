@@ -1,0 +1,198 @@
+"""Where a package runs: on a device behind ADB, or natively on this machine."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from adt.device.deploy import Deployment
+from adt.device.device import Device
+from adt.device.rtvm import INPUTS, Ended, RtvmOptions, RtvmRun, answered, npz_bytes, read_run
+from adt.device.workspace import workspace
+from adt.errors import RunError
+from adt.host.cache import cache_dir
+from adt.host.process import run
+from adt.model.package import ModelPackage
+from adt.target.bundle import TargetBundle
+
+if TYPE_CHECKING:
+    import numpy as np
+
+THIS_MACHINE = "this machine"
+TIMEOUT = 600.0
+"""Seconds that a run may take where nothing is said."""
+
+# LD_LIBRARY_PATH: the programs are links into the store, so their $ORIGIN is not beside lib/;
+# and Android looks for what mod.so needs from where mod.so is.
+_RUN = """
+cd "$1" || exit 5
+if ! touch -c "$2" || ! [ -f "$2" ]; then
+  echo "error: the deployment is not on the device any more" >&2
+  echo "remedy: run the same command again: it is sent again" >&2
+  exit 5
+fi
+LD_LIBRARY_PATH=$3${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+shift 3
+exec "$@"
+"""
+
+
+class Place(Protocol):
+    """Something that runs one package."""
+
+    @property
+    def name(self) -> str:
+        """For people: the device's serial, or :data:`THIS_MACHINE`."""
+
+    @property
+    def label(self) -> str:
+        """What it is, for people and reports."""
+
+    @property
+    def emulated(self) -> bool:
+        """Its processor is emulated: its results count, its times are no device's speed."""
+
+    @property
+    def host(self) -> bool:
+        """It is the machine that adt runs on."""
+
+    def run(
+        self,
+        options: RtvmOptions,
+        inputs: Mapping[str, np.ndarray] | None = None,
+        *,
+        timeout: float | None = TIMEOUT,
+    ) -> RtvmRun:
+        """Run the package in a working directory of its own, which is gone afterwards.
+
+        Args:
+            inputs: every input by name; None lets rtvm make them up from the options' seed.
+            timeout: seconds that it may take in total.
+
+        Raises:
+            InputError: the inputs do not fit the model.
+            MismatchError: the package does not fit the runtime.
+            RunError: rtvm failed, was killed, or gave no outputs.
+            DeviceFull, DeviceError: there is no room, or the connection broke.
+        """
+
+
+@dataclass(frozen=True)
+class DevicePlace:
+    """A package that is deployed on a device."""
+
+    device: Device
+    deployment: Deployment
+
+    @property
+    def name(self) -> str:
+        """The device's serial."""
+        return self.device.serial
+
+    @property
+    def label(self) -> str:
+        """The device's model and platform."""
+        return self.device.facts.label
+
+    @property
+    def emulated(self) -> bool:
+        """A virtual device, or an Android emulator."""
+        return self.device.facts.emulated
+
+    @property
+    def host(self) -> bool:
+        """Never."""
+        return False
+
+    def run(
+        self,
+        options: RtvmOptions,
+        inputs: Mapping[str, np.ndarray] | None = None,
+        *,
+        timeout: float | None = TIMEOUT,
+    ) -> RtvmRun:
+        """See :meth:`Place.run`."""
+        device, deployment = self.device, self.deployment
+        data = npz_bytes(inputs) if inputs is not None else None
+        home = deployment.directory
+        argv = [f"{home}/bin/rtvm", "--model", f"{home}/model"]
+        argv += options.words(given=data is not None, programs=f"{deployment.base}/programs")
+        with workspace(device, f"{deployment.base}/runs", uses=deployment.digest) as there:
+            if data is not None:
+                device.push(data, f"{there}/{INPUTS}", timeout=timeout)
+            done = device.script(
+                _RUN,
+                there,
+                deployment.manifest,
+                f"{home}/lib",
+                *argv,
+                timeout=timeout,
+                check=False,
+                doing=f"rtvm on {device.serial}",
+            )
+            crashes = f"the device's crash log: adb -s {device.serial} logcat -d -b crash"
+            report = answered(Ended(device.serial, done.exit_code, done.out, done.err, crashes))
+            with tempfile.TemporaryDirectory(prefix="adt-run-") as here:
+                for name in options.files:
+                    device.pull(f"{there}/{name}", Path(here) / name, timeout=timeout)
+                return read_run(options, report, Path(here), emulated=self.emulated)
+
+
+@dataclass(frozen=True)
+class HostPlace:
+    """This machine, with the bundle that was built for it; no device is needed."""
+
+    bundle: TargetBundle
+    package: ModelPackage
+
+    @property
+    def name(self) -> str:
+        """:data:`THIS_MACHINE`."""
+        return THIS_MACHINE
+
+    @property
+    def label(self) -> str:
+        """This machine's kind and number of processors."""
+        return f"{THIS_MACHINE} ({os.uname().machine}, {os.cpu_count()} processors)"
+
+    @property
+    def emulated(self) -> bool:
+        """Never: what runs here runs natively."""
+        return False
+
+    @property
+    def host(self) -> bool:
+        """Always."""
+        return True
+
+    def run(
+        self,
+        options: RtvmOptions,
+        inputs: Mapping[str, np.ndarray] | None = None,
+        *,
+        timeout: float | None = TIMEOUT,
+    ) -> RtvmRun:
+        """See :meth:`Place.run`."""
+        program = self.bundle.path.absolute() / "bin" / "rtvm"
+        with tempfile.TemporaryDirectory(prefix="adt-run-") as scratch:
+            here = Path(scratch)
+            if inputs is not None:
+                (here / INPUTS).write_bytes(npz_bytes(inputs))
+            words = options.words(given=inputs is not None, programs=str(cache_dir() / "programs"))
+            argv: list[str | Path] = [program, "--model", self.package.path.absolute(), *words]
+            done = run(argv, cwd=here, timeout=timeout, check=False)
+            if done.returncode == 124 and done.stderr.rstrip().endswith(f"killed after {timeout:g} s"):
+                raise RunError(
+                    f"rtvm on this machine took longer than {timeout:g} s",
+                    remedy="Allow more with --timeout, or run it fewer times.",
+                    details=done.tail(),
+                )
+            code = done.returncode if done.returncode >= 0 else 128 - done.returncode
+            hint = "what it said, or run it in a debugger"
+            report = answered(Ended(THIS_MACHINE, code, done.stdout, done.stderr, hint))
+            return read_run(options, report, here, emulated=False)

@@ -1,0 +1,286 @@
+"""The runner program of a bundle, ``rtvm``: what it is asked, what it answers, and how it fails."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import re
+import signal
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adt.errors import AdtError, InputError, MismatchError, RunError
+from adt.host.npz import DamagedNpz, read_npz
+
+if TYPE_CHECKING:
+    import numpy as np
+
+log = logging.getLogger("adt.run")
+
+# Exit codes of rtvm
+OK, USAGE, DOES_NOT_FIT, BAD_INPUT, RUN_FAILED = 0, 2, 3, 4, 5
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+
+INPUTS, OUTPUTS, TIMES, CALLS = "in.npz", "out.npz", "times.npz", "calls.npz"
+"""Files of a run, in its working directory."""
+
+
+@dataclass(frozen=True)
+class RtvmOptions:
+    """What ``rtvm`` is to do; the defaults are its own."""
+
+    entry: str = "main"
+    device: str = "cpu"
+    """``cpu`` or ``opencl``."""
+    seed: int = 0
+    """Of the inputs that it makes up when none are given."""
+    dry_run: int = 0
+    """Runs before the first timed one …"""
+    warmup_ms: float = 0.0
+    """… and for at least so long, milliseconds."""
+    run_count: int = 1
+    """Timed runs …"""
+    min_seconds: float = 0.0
+    """… and for at least so long …"""
+    max_seconds: float | None = None
+    """… but no run begins after so long."""
+    threads: int | None = None
+    """CPU threads; None for what TVM takes."""
+    affinity: str = ""
+    """``big``, ``little``, ``all`` or CPU numbers (``4-7``, ``0,2``); empty for TVM's choice."""
+    end_to_end: bool = False
+    """A timed run copies the inputs in and the outputs out, too."""
+    zero_copy: bool = False
+    """Inputs of the CPU are used where they lie."""
+    profile: int = 0
+    """Further runs that time each call; 0 for none."""
+    sample_ms: int = 0
+    """Temperatures, clocks and power between the timed runs, at most so often; 0 for never."""
+    dump_calls: tuple[int, int] | None = None
+    """In one further run, keep the arguments of the calls from here up to here (exclusive)."""
+    keep_times: bool = False
+    """Bring every run's start and time back as arrays, for long measurements."""
+    program_cache: bool = True
+    """Keep compiled OpenCL programs on the device for the next load."""
+    pre_compiled: str = ""
+    """A file for them instead, on the machine that runs the model."""
+
+    def words(self, *, given: bool, programs: str) -> list[str]:
+        """Arguments of rtvm after ``--model DIR``.
+
+        Args:
+            given: there are inputs, in the file :data:`INPUTS`.
+            programs: directory for compiled OpenCL programs.
+
+        Raises:
+            InputError: an option that cannot be.
+        """
+        self._check()
+        words = ["--device", self.device, "--entry", self.entry, "--json", "--output", OUTPUTS]
+        words += ["--input", INPUTS] if given else ["--seed", str(self.seed)]
+        words += ["--dry-run", str(self.dry_run), "--run-count", str(self.run_count)]
+        words += _option("--warmup-ms", self.warmup_ms) + _option("--min-seconds", self.min_seconds)
+        words += _option("--max-seconds", self.max_seconds) + _option("--threads", self.threads)
+        words += _option("--affinity", self.affinity) + _option("--profile", self.profile)
+        words += _option("--sample-ms", self.sample_ms)
+        words += ["--end-to-end"] if self.end_to_end else []
+        words += ["--zero-copy"] if self.zero_copy else []
+        words += ["--times", TIMES] if self.keep_times else []
+        if self.dump_calls is not None:
+            first, end = self.dump_calls
+            words += ["--dump-calls", CALLS, "--calls", f"{first}:{end}"]
+        if self.pre_compiled:
+            return [*words, "--pre-compiled", self.pre_compiled]
+        return [*words, "--program-cache", programs if self.program_cache else "off"]
+
+    def _check(self) -> None:
+        if self.device not in ("cpu", "opencl") or self.run_count < 1 or self.dry_run < 0:
+            raise InputError(
+                f"cannot run {self.run_count} times after {self.dry_run} on {self.device!r}",
+                remedy="Give a run count of at least 1, a dry-run count of at least 0, and cpu or opencl.",
+            )
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What a run with these options leaves in its working directory."""
+        files = [OUTPUTS]
+        files += [TIMES] if self.keep_times else []
+        files += [CALLS] if self.dump_calls is not None else []
+        return tuple(files)
+
+
+def _option(name: str, value: float | str | None) -> list[str]:
+    return [name, f"{value:g}" if isinstance(value, float) else str(value)] if value else []
+
+
+@dataclass(frozen=True)
+class RtvmRun:
+    """What one run of the program gave."""
+
+    outputs: dict[str, np.ndarray]
+    """Every output of the entry, by name."""
+    report: dict[str, Any]
+    """The JSON object that rtvm printed: what ran, on what, and its times (docs/json.md)."""
+    emulated: bool
+    """It ran on a virtual device: the report's times are an emulator's, and no device's speed."""
+    times: dict[str, np.ndarray] = field(default_factory=dict)
+    """With ``keep_times``: ``run_ms`` and ``start_ms``, float64, one for each timed run."""
+    calls: dict[str, np.ndarray] = field(default_factory=dict)
+    """With ``dump_calls``: arguments of calls, ``<index>|<name>|<argument>``."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the program ended."""
+
+    where: str
+    """The serial of the device, or what else it ran on."""
+    exit_code: int
+    """Its own; 128 + N when signal N ended it."""
+    out: str
+    err: str
+    log: str
+    """Where more may be found when it crashed, as the rest of a sentence."""
+
+    def tail(self, lines: int = 30) -> str:
+        """The last lines of both streams, stdout first."""
+        both = f"{self.out.rstrip()}\n{self.err.rstrip()}".strip()
+        return "\n".join(both.splitlines()[-lines:])
+
+
+def answered(ended: Ended) -> dict[str, Any]:
+    """The program's report.
+
+    Raises:
+        InputError, MismatchError, RunError: it failed, or printed none.
+    """
+    if ended.err.strip():
+        log.debug("rtvm: %s", ended.err.strip())
+    if ended.exit_code != OK:
+        raise explain(ended)
+    return parse_report(ended)
+
+
+def read_run(options: RtvmOptions, report: dict[str, Any], files: Path, *, emulated: bool) -> RtvmRun:
+    """A run with the files that it left, which are in the directory *files*.
+
+    Raises:
+        RunError: one is damaged or missing.
+    """
+    kept = {name: load_npz(files / name) for name in options.files}
+    return RtvmRun(kept[OUTPUTS], report, emulated, kept.get(TIMES, {}), kept.get(CALLS, {}))
+
+
+def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """*arrays* as an uncompressed npz file, each name kept as it is.
+
+    (numpy.savez cannot take an array called ``file``.)
+
+    Raises:
+        InputError: an array holds Python objects.
+    """
+    import numpy as np
+
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            one = io.BytesIO()
+            try:
+                np.lib.format.write_array(one, np.asarray(array, order="C"), allow_pickle=False)
+            except ValueError as why:
+                raise InputError(
+                    f"the input {name} is of type {np.asarray(array).dtype}: {why}",
+                    remedy="Give arrays of numbers or booleans.",
+                ) from why
+            archive.writestr(f"{name}.npy", one.getvalue())
+    return buffer.getvalue()
+
+
+def load_npz(path: Path) -> dict[str, np.ndarray]:
+    """Every array of the file that rtvm wrote.
+
+    Raises:
+        RunError: it is damaged.
+    """
+    try:
+        return read_npz(path)
+    except (DamagedNpz, FileNotFoundError) as why:
+        raise RunError(
+            f"the outputs that came back from the device cannot be read: {why}",
+            remedy="Run again; if it stays so, rebuild the bundle: its rtvm does not fit this adt.",
+        ) from why
+
+
+def parse_report(done: Ended) -> dict[str, Any]:
+    """The JSON object on rtvm's stdout.
+
+    Raises:
+        RunError: there is none.
+    """
+    with contextlib.suppress(ValueError):
+        report = json.loads(done.out)
+        if isinstance(report, dict):
+            return report
+    raise RunError(
+        "rtvm did not print its report",
+        remedy="Rebuild the bundle (adt build-target): its rtvm does not fit this adt.",
+        details=done.tail(),
+    )
+
+
+_MEANINGS = {
+    "SIGKILL": "; SIGKILL mostly means that memory ran out.",
+    "SIGILL": "; the package may use CPU features that this device lacks: compile it without --like, or "
+    "like this device.",
+}
+"""What some signals mostly mean."""
+
+
+def explain(done: Ended) -> AdtError:
+    """The error for a failed run: rtvm's own message and remedy, of the class its exit code means."""
+    said, code = done.err or done.out, done.exit_code
+    where = done.where
+    if code > 128 and (name := _signal_name(code - 128)):
+        return RunError(
+            f"rtvm was ended by {name} on {where}",
+            remedy=f"Look at {done.log}" + _MEANINGS.get(name, "."),
+            details=done.tail(),
+        )
+    if (
+        code in (NOT_EXECUTABLE, NOT_FOUND)
+        or "CANNOT LINK EXECUTABLE" in said
+        or "error while loading" in said
+    ):
+        return RunError(
+            f"rtvm does not start on {where}",
+            remedy="Deploy again; if it stays so, the bundle does not fit the device: build it for the "
+            "device's platform (adt build-target --for PLATFORM).",
+            details=done.tail(),
+        )
+    messages = re.findall(r"^(?:rtvm: )?error: (.*)$", said, re.MULTILINE)
+    remedies = re.findall(r"^(?:rtvm: )?remedy: (.*)$", said, re.MULTILINE)
+    kind, otherwise = {
+        USAGE: (
+            RunError,
+            "Rebuild the bundle (adt build-target): its rtvm does not know what this adt asks for.",
+        ),
+        DOES_NOT_FIT: (MismatchError, "Compile the model again for the bundle that is on the device."),
+        BAD_INPUT: (InputError, "adt inspect shows the inputs that the model takes."),
+    }.get(code, (RunError, f"Look at {done.log}."))
+    error: AdtError = kind(
+        messages[-1].strip() if messages else f"rtvm failed on {where} (exit code {code})",
+        remedy=remedies[-1].strip() if remedies else otherwise,
+        details="" if messages else done.tail(),
+    )
+    return error
+
+
+def _signal_name(number: int) -> str:
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return ""
