@@ -94,6 +94,9 @@ function(adt_read_opencl_libraries root)
       string(REGEX MATCHALL "\"[^\"]+\"" libraries "${CMAKE_MATCH_1}")
       list(TRANSFORM libraries REPLACE "\"" "")
     endif()
+    if(NOT ANDROID) # src/opencl_library.cc
+      list(TRANSFORM libraries REPLACE "^libOpenCL.so$" "libOpenCL.so;libOpenCL.so.1")
+    endif()
   endif()
   if(NOT libraries)
     set(libraries libOpenCL.so)
@@ -102,4 +105,32 @@ function(adt_read_opencl_libraries root)
     endif()
   endif()
   set(ADT_OPENCL_LIBRARIES "${libraries}" PARENT_SCOPE)
+endfunction()
+
+# Call our functions in place of two that TVM's OpenCL runtime calls: see src/opencl_images.cc and
+# src/opencl_library.cc. Takes the tree's targets, after it was added.
+function(adt_replace_opencl_calls)
+  set(runtime tvm_runtime_objs) # where trees up to 0.25 have it
+  if(TARGET tvm_runtime_opencl)
+    set(runtime tvm_runtime_opencl)
+  endif()
+  set(ours "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../src")
+  set(replaced "opencl_device_api.cc:clGetDeviceInfo=adt_opencl_device_info")
+  target_sources(${runtime} PRIVATE "${ours}/opencl_images.cc")
+  if(NOT ANDROID AND NOT OpenCL_LIBRARIES)
+    list(APPEND replaced "opencl_wrapper.cc:dlopen=adt_open_opencl")
+    target_sources(${runtime} PRIVATE "${ours}/opencl_library.cc")
+  endif()
+  foreach(pair IN LISTS replaced)
+    string(REPLACE ":" ";" pair "${pair}")
+    list(GET pair 0 name)
+    list(GET pair 1 definition)
+    file(GLOB_RECURSE source "${ADT_TVM_SOURCE}/src/${name}")
+    set_property(
+      SOURCE ${source}
+      TARGET_DIRECTORY ${runtime}
+      APPEND
+      PROPERTY COMPILE_DEFINITIONS "${definition}"
+    )
+  endforeach()
 endfunction()
