@@ -2,15 +2,17 @@
 
 #include <algorithm>
 
-#include "adt/error.h"
-#include "adt/sha256.h"
 #include "elf.h"
+#include "error.h"
+#include "sha256.h"
 
 namespace adt {
 namespace {
 
-void RequireMachine(const std::string& library, const RunnerInfo& runner) {
-  const std::string machine = ElfMachine(library);
+void RequireMachine(const Source& source, const RunnerInfo& runner) {
+  if (source.library.empty()) return;  // the dynamic linker will see
+  const std::string& library = source.library_name();
+  const std::string machine = ElfMachine(source.library.data(), source.library.size(), library);
   if (machine != runner.machine) {
     throw Error(ErrorKind::kPackage,
                 library + " is for " + machine + ", this runner is for " + runner.machine,
@@ -56,26 +58,26 @@ void RequireDevice(const Package& package, const std::string& device) {
   }
 }
 
-void RequireHashes(const Package& package, const std::string& directory) {
-  for (const auto& [name, file] : package.files) {
-    const std::string path = directory + "/" + name;
-    if (Sha256OfFile(path) != file.sha256) {
-      throw Error(
-          ErrorKind::kPackage, path + " is not the file that mod.json describes (sha256)",
-          "Deploy the package again (adt deploy); if that does not help, compile it again.");
-    }
+void RequireHash(const Package& package, const std::string& file, const Blob& bytes,
+                 const std::string& name) {
+  if (Sha256(bytes.data(), bytes.size()) != package.files.at(file).sha256) {
+    throw Error(ErrorKind::kPackage, name + " is not the file that mod.json describes (sha256)",
+                "Deploy the package again (adt deploy); if that does not help, compile it again.");
   }
 }
 
 }  // namespace
 
-void RequireFits(const Package& package, const std::string& directory, const RunnerInfo& runner,
+void RequireFits(const Package& package, const Source& source, const RunnerInfo& runner,
                  const std::string& device) {
-  RequireMachine(directory + "/mod.so", runner);
+  RequireMachine(source, runner);
   RequireAlignment(package, runner);
   RequireContextSymbols(package, runner);
   RequireDevice(package, device);
-  RequireHashes(package, directory);
+  RequireHash(package, "mod.params", source.params, source.params_name);
+  if (!source.library.empty()) {
+    RequireHash(package, "mod.so", source.library, source.library_name());
+  }
 }
 
 }  // namespace adt

@@ -3,14 +3,16 @@
 
 #include <string>
 
-#include "adt/package.h"
-#include "adt/runner.h"
+#include "package.h"
+#include "runner_info.h"
+#include "source.h"
 
 namespace adt {
 
-/// Throw Error(kPackage), with what was found and what is wanted, unless the package in *directory*
-/// fits: machine, alignment, context symbols, device, and the hashes of its files.
-void RequireFits(const Package& package, const std::string& directory, const RunnerInfo& runner,
+/// Throw Error(kPackage), with what was found and what is wanted, unless the package in *source*
+/// fits: machine, alignment, context symbols, device, and the hashes of its files, where their
+/// bytes are there.
+void RequireFits(const Package& package, const Source& source, const RunnerInfo& runner,
                  const std::string& device);
 
 }  // namespace adt

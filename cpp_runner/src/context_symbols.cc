@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "adt/build_config.h"
+#include "build_config.h"
 
 namespace adt {
 namespace {

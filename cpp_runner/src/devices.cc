@@ -6,7 +6,7 @@
 #include <array>
 #include <thread>
 
-#include "adt/error.h"
+#include "error.h"
 #include "tvm_errors.h"
 
 namespace adt {
@@ -50,13 +50,14 @@ void RequirePresent(DLDevice device, const std::string& name) {
                 "Build the target again with it (adt build-target), or compile the model for cpu.");
   }
   const bool opencl = device.device_type == kDLOpenCL;
-  const std::string remedy =
+  const char* remedy =
       opencl
           ? "The device must have an OpenCL driver whose libOpenCL.so this program may load (its "
             "directory in LD_LIBRARY_PATH); otherwise compile the model for cpu."
           : "Compile the model for a device that this machine has.";
-  const bool present =
-      WithTvmErrors(ErrorKind::kPackage, "the device " + name + " cannot be used", remedy, [&] {
+  const bool present = WithTvmErrors(
+      ErrorKind::kPackage, [&] { return "the device " + name + " cannot be used"; }, remedy,
+      [&] {
         tvm::ffi::Any exists;
         api->GetAttr(device, tvm::runtime::kExist, &exists);
         return exists.cast<int>() != 0;

@@ -3,7 +3,7 @@
 #include <array>
 #include <limits>
 
-#include "adt/error.h"
+#include "error.h"
 
 namespace adt {
 namespace {

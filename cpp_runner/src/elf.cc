@@ -2,9 +2,8 @@
 
 #include <array>
 #include <cstring>
-#include <fstream>
 
-#include "adt/error.h"
+#include "error.h"
 
 namespace adt {
 namespace {
@@ -19,12 +18,11 @@ constexpr std::array<Machine, 5> kMachines{
 
 }  // namespace
 
-std::string ElfMachine(const std::string& path) {
+std::string ElfMachine(const std::byte* data, std::size_t size, const std::string& name) {
   std::array<unsigned char, 20> header{};
-  std::ifstream file(path, std::ios::binary);
-  file.read(reinterpret_cast<char*>(header.data()), header.size());
-  if (!file || std::memcmp(header.data(), "\177ELF", 4) != 0) {
-    throw Error(ErrorKind::kPackage, path + " is missing or no ELF library",
+  if (size >= header.size()) std::memcpy(header.data(), data, header.size());
+  if (std::memcmp(header.data(), "\177ELF", 4) != 0) {
+    throw Error(ErrorKind::kPackage, name + " is no ELF library",
                 "Compile the model again (adt compile) and deploy the package again.");
   }
   const bool big_endian = header[5] == 2;

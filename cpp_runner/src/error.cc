@@ -1,4 +1,4 @@
-#include "adt/error.h"
+#include "error.h"
 
 #include <utility>
 

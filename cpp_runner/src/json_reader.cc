@@ -1,44 +1,58 @@
 #include "json_reader.h"
 
-#include <fstream>
+#include <cstddef>
+#include <string_view>
 #include <utility>
 
-#include "adt/error.h"
+#include "error.h"
 
 namespace adt {
 namespace {
 
 namespace ffi = tvm::ffi;
 
-constexpr std::streamoff kMaxBytes = std::streamoff{64} << 20;  // far above any real mod.json
+constexpr std::size_t kMaxBytes = std::size_t{64} << 20;  // far above any real mod.json
+constexpr int kMaxDepth = 64;  // TVM's parser calls itself for each level
 constexpr const char* kRemedy =
     "Compile the model again (adt compile) and deploy the package again.";
 
+// No more than kMaxDepth arrays and objects in one another. Text that is no JSON passes as well.
+bool IsShallow(std::string_view text) {
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;  // whatever follows, it does not end the string
+      if (c == '"') quoted = false;
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxDepth) return false;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
-JsonReader JsonReader::ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) {
-    throw Error(ErrorKind::kPackage, path + " does not exist or cannot be read",
-                "Give the directory of a package, as adt compile writes it: --model DIR.");
+JsonReader JsonReader::Parse(const std::string& text, const std::string& name) {
+  if (text.size() > kMaxBytes) {
+    throw Error(ErrorKind::kPackage, name + " is too large to be a package's description", kRemedy);
   }
-  const std::streamoff size = file.tellg();
-  if (size < 0 || size > kMaxBytes) {
-    throw Error(ErrorKind::kPackage, path + " is too large to be a package's description", kRemedy);
+  if (!IsShallow(text)) {
+    throw Error(ErrorKind::kPackage, name + " is nested too deeply for a description", kRemedy);
   }
-  std::string text(static_cast<std::size_t>(size), '\0');
-  file.seekg(0);
-  file.read(text.data(), size);
-  if (!file) throw Error(ErrorKind::kPackage, "cannot read " + path, kRemedy);
-
   ffi::String problem;
   const Value value = ffi::json::Parse(ffi::String(text), &problem);
   if (!problem.empty()) {
-    throw Error(ErrorKind::kPackage, path + " is not JSON: " + std::string(problem), kRemedy);
+    throw Error(ErrorKind::kPackage, name + " is not JSON: " + std::string(problem), kRemedy);
   }
   const auto object = value.try_cast<ffi::json::Object>();
-  if (!object) throw Error(ErrorKind::kPackage, path + " is not a JSON object", kRemedy);
-  return JsonReader(*object, path + ": ");
+  if (!object) throw Error(ErrorKind::kPackage, name + " is not a JSON object", kRemedy);
+  return JsonReader(*object, name + ": ");
 }
 
 void JsonReader::Fail(const std::string& key, const std::string& problem) const {

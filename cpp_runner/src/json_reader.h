@@ -14,8 +14,8 @@ namespace adt {
 /// One object of a JSON document. Fields that nobody asked for are an error at Finish().
 class JsonReader {
  public:
-  /// Parse the file *path*. Throws Error(kPackage).
-  static JsonReader ReadFile(const std::string& path);
+  /// Parse *text*; *name* is for messages. Throws Error(kPackage).
+  static JsonReader Parse(const std::string& text, const std::string& name);
 
   bool Has(const std::string& key) const;
   std::string String(const std::string& key);

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "adt/error.h"
 #include "dtype.h"
+#include "error.h"
 
 namespace adt {
 namespace {

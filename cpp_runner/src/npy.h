@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "adt/array.h"
+#include "array.h"
 
 namespace adt {
 

@@ -1,4 +1,4 @@
-#include "adt/npz.h"
+#include "npz.h"
 
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "adt/error.h"
+#include "error.h"
 #include "npy.h"
 #include "zip.h"
 
@@ -48,9 +48,11 @@ void WriteAll(const std::string& path, const std::vector<std::byte>& bytes) {
 
 }  // namespace
 
-NamedArrays ReadNpz(const std::string& path) {
+NamedArrays ReadNpz(const std::string& path) { return ParseNpz(ReadAll(path), path); }
+
+NamedArrays ParseNpz(const std::vector<std::byte>& bytes, const std::string& path) {
   NamedArrays arrays;
-  for (const ZipMember& member : ReadZip(ReadAll(path), path)) {
+  for (const ZipMember& member : ReadZip(bytes, path)) {
     if (member.name.size() <= kSuffix.size() ||
         member.name.compare(member.name.size() - kSuffix.size(), kSuffix.size(), kSuffix) != 0) {
       throw Error(ErrorKind::kInput, path + " holds " + member.name + ", which is no array",

@@ -1,7 +1,8 @@
-#include "adt/package.h"
+#include "package.h"
 
-#include "adt/error.h"
+#include "error.h"
 #include "json_reader.h"
+#include "source.h"
 
 namespace adt {
 namespace {
@@ -94,7 +95,14 @@ const Entry& Package::entry(const std::string& wanted) const {
 }
 
 Package ReadPackage(const std::string& directory) {
-  JsonReader json = JsonReader::ReadFile(directory + "/mod.json");
+  const std::string path = directory + "/mod.json";
+  const Blob text = Blob::MapFile(
+      path, "Give the directory of a package, as adt compile writes it: --model DIR.");
+  return ParsePackage(std::string(text.text()), path);
+}
+
+Package ParsePackage(const std::string& text, const std::string& path) {
+  JsonReader json = JsonReader::Parse(text, path);
   if (json.String("schema") != kSchema) {
     json.Fail("schema", std::string("is not ") + kSchema);
   }

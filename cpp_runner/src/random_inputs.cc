@@ -1,10 +1,10 @@
-#include "adt/random_inputs.h"
+#include "random_inputs.h"
 
 #include <cstring>
 #include <string>
 
-#include "adt/error.h"
 #include "dtype.h"
+#include "error.h"
 
 namespace adt {
 namespace {

@@ -1,4 +1,4 @@
-#include "adt/sha256.h"
+#include "sha256.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <vector>
 
-#include "adt/error.h"
+#include "error.h"
 
 namespace adt {
 namespace {

@@ -1,25 +1,36 @@
 // Turns TVM's exceptions into ours.
 #pragma once
 
-#include <tvm/ffi/error.h>
-
+#include <exception>
+#include <new>
 #include <string>
+#include <type_traits>
 #include <utility>
 
-#include "adt/error.h"
+#include "error.h"
 
 namespace adt {
 
 /// Call *work*; when TVM throws, throw Error(kind, "<doing>: <TVM's message>", remedy) instead.
-template <typename Work>
-auto WithTvmErrors(ErrorKind kind, const std::string& doing, const std::string& remedy,
-                   Work&& work) {
+/// *doing* is text, or a function that gives it: it is asked for only when there is an error.
+template <typename Doing, typename Work>
+auto WithTvmErrors(ErrorKind kind, const Doing& doing, const char* remedy, Work&& work) {
   try {
     return std::forward<Work>(work)();
-  } catch (const tvm::ffi::Error& error) {
-    std::string message = error.message();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    // Not tvm::ffi::Error: its type information is hidden in this library and another one in TVM's,
+    // and Android's C++ library takes them for two types.
+    std::string message = error.what();
     while (!message.empty() && message.back() == '\n') message.pop_back();
-    throw Error(kind, doing + ": " + message, remedy);
+    if constexpr (std::is_invocable_v<const Doing&>) {
+      throw Error(kind, doing() + ": " + message, remedy);
+    } else {
+      throw Error(kind, std::string(doing) + ": " + message, remedy);
+    }
   }
 }
 

@@ -13,25 +13,23 @@ namespace adt {
 
 class Vm {
  public:
-  /// Load the library and make a VM with *devices*: one for each virtual device, in order. Throws
-  /// Error(kPackage).
-  Vm(const std::string& library, const std::vector<DLDevice>& devices);
+  /// Make a VM of a loaded library, called *name* in messages, with *devices*: one for each virtual
+  /// device, in order. Throws Error(kPackage).
+  Vm(const tvm::ffi::Module& library, const std::string& name,
+     const std::vector<DLDevice>& devices);
 
-  /// Set all arguments of *function*. Throws Error(kRun).
-  void SetInput(const std::string& function, const std::vector<tvm::runtime::Tensor>& arguments);
-  /// Call *function* with them. Throws Error(kRun).
-  void Invoke(const std::string& function);
-  /// The result of the last call: one tensor, or each of a tuple. Throws Error(kRun).
-  std::vector<tvm::runtime::Tensor> Outputs(const std::string& function);
+  /// A function of the model, to be called with its arguments on the first of the devices; its
+  /// result is one tensor, or an array of them. Throws Error(kPackage): there is none of that name.
+  tvm::ffi::Function Function(const std::string& name) const;
+
+  /// TVM's own module, for what else it does: its instrument, and calls by name with inputs that it
+  /// keeps (set_input, invoke_stateful, get_output).
+  const tvm::ffi::Module& module() const { return module_; }
 
  private:
-  tvm::ffi::Function Method(const std::string& name);
+  tvm::ffi::Function Method(const std::string& name) const;
 
   tvm::ffi::Module module_;
-  tvm::ffi::Function set_input_;
-  tvm::ffi::Function invoke_;
-  tvm::ffi::Function output_arity_;
-  tvm::ffi::Function output_;
 };
 
 }  // namespace adt

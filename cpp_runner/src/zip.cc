@@ -6,7 +6,7 @@
 #include <cstring>
 #include <set>
 
-#include "adt/error.h"
+#include "error.h"
 
 namespace adt {
 namespace {
@@ -134,7 +134,7 @@ Place FindPlace(const Reader& header, const Reader& extra) {
 }
 
 ZipMember ReadMember(const Reader& file, const Reader& header, const Reader& extra,
-                     const std::string& name) {
+                     const std::string& name, std::uint64_t* left) {
   if ((header.U16(8) & 1) != 0) file.Fail("holds " + name + ", which is encrypted");
   if (header.U16(10) != 0) file.Fail("holds " + name + ", which is compressed");
   const Place place = FindPlace(header, extra);
@@ -145,6 +145,8 @@ ZipMember ReadMember(const Reader& file, const Reader& header, const Reader& ext
   const std::uint64_t data_at =
       place.offset + kLocalHeaderSize + local.U16(26) + local.U16(28);  // name, extra field
   const Reader data = file.Part(data_at, place.stored_size);
+  if (data.size() > *left) file.Fail("is damaged: its members overlap");
+  *left -= data.size();
   if (data.Crc() != header.U32(16)) file.Fail("is damaged: the checksum of " + name + " differs");
   return {name, data.Bytes()};
 }
@@ -195,6 +197,7 @@ std::vector<ZipMember> ReadZip(const std::vector<std::byte>& bytes, const std::s
   std::vector<ZipMember> members;
   std::set<std::string> names;
   std::uint64_t at = directory.offset;
+  std::uint64_t left = bytes.size();  // members share no bytes: all of them fit into the file
   for (std::uint64_t i = 0; i < directory.count; ++i) {  // ends at the file's end at the latest
     const Reader header = file.Part(at, kCentralHeaderSize);
     if (header.U32(0) != kCentralHeader)
@@ -205,7 +208,7 @@ std::vector<ZipMember> ReadZip(const std::vector<std::byte>& bytes, const std::s
     const Reader extra = file.Part(at, header.U16(30));
     at += std::uint64_t{header.U16(30)} + header.U16(32);  // extra field, comment
     if (!names.insert(name).second) file.Fail("holds " + name + " twice");
-    members.push_back(ReadMember(file, header, extra, name));
+    members.push_back(ReadMember(file, header, extra, name, &left));
   }
   return members;
 }

@@ -242,6 +242,7 @@ def test_libraries_laid_out_for_an_app(standin: Path, tmp_path: Path) -> None:
         assert run_adt(*words).returncode == 0
     libraries = {path.name for path in (tmp_path / "app/jniLibs/arm64-v8a").iterdir()}
     assert {"libtvm_runtime.so", "libtvm_ffi.so", "libadt_runner.so"} <= libraries
+    assert {path.name for path in (tmp_path / "app/include/adt").iterdir()} == {"adt_runner.h", "runner.h"}
     assert json.loads((tmp_path / "app/arm64-v8a.bundle.json").read_text())["abi"] == "arm64-v8a"
     done = run_adt("build-target", "--abi", "arm64-v9", "--ndk", standin)
     assert done.returncode == 3 and "android-arm64-v8a" in done.stderr

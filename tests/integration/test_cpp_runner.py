@@ -16,6 +16,7 @@ import struct
 import subprocess
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ from adt.model.package import (
 from adt.model.random_inputs import random_inputs
 
 USAGE, PACKAGE, INPUT, RUN = 2, 3, 4, 5
+HEADERS = {"include/adt/adt_runner.h", "include/adt/runner.h"}
 DTYPES = (
     "float16", "float32", "float64", "int8", "int16", "int32", "int64",
     "uint8", "uint16", "uint32", "uint64", "bool",
@@ -118,11 +120,16 @@ def test_our_code_compiles_without_a_warning(built: Built, compiler: str) -> Non
         if command["output"].startswith("cpp_runner/") and command["output"].endswith(".o")
     }
     assert len(commands) > 15
-    for output, command in commands.items():
-        words = [word for word in shlex.split(command) if word not in ("ccache", "sccache")]
+
+    def warnings(command: str) -> str:
+        words = [word for word in shlex.split(command) if Path(word).name not in ("ccache", "sccache")]
         words = [compiler or words[0], *words[1:], "-Werror", "-fsyntax-only"]
         done = subprocess.run(words, cwd=built.build, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{output}: {done.stderr}"
+        return done.stderr if done.returncode else ""
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = dict(zip(commands, pool.map(warnings, commands.values()), strict=True))
+    assert {output: text for output, text in found.items() if text} == {}
 
 
 def test_install_holds_the_bundle_and_nothing_else(built: Built) -> None:
@@ -130,7 +137,9 @@ def test_install_holds_the_bundle_and_nothing_else(built: Built) -> None:
     files.remove("bundle.json")
     assert files == {
         "bin/adt_probe", "bin/rtvm", "bin/tvm_rpc", "lib/libadt_runner.so", "lib/libtvm_ffi.so", "lib/libtvm_runtime.so",
+        *HEADERS,
     }  # fmt: skip
+    files -= HEADERS
     info = json.loads((built.build / "adt_build_info.json").read_text())
     assert set(info["files"]) == files
     for file in files:
@@ -156,52 +165,6 @@ def test_build_info_agrees_with_the_runner(built: Built) -> None:
     assert version["tvm_version"] == info["tvm_version"]
     assert version["machine"] == read_elf(built.rtvm).machine
     assert version["devices"] == ["cpu", "opencl"]
-
-
-def test_library_exports_its_api_only(built: Built) -> None:
-    library = built.installed / "lib" / "libadt_runner.so"
-    listed = subprocess.run(
-        ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
-    )
-    names = [line.split()[-1] for line in listed.stdout.splitlines()]
-    assert any("6Runner" in name for name in names)
-    assert all(name.startswith(("_ZN3adt", "_ZNK3adt", "_ZT")) and "3adt" in name for name in names), names
-
-
-def test_api_from_a_program_of_its_own(built: Built, mixed: Package, tmp_path: Path) -> None:
-    program = tmp_path / "main.cc"
-    program.write_text("""
-        #include <cstdio>
-        #include "adt/random_inputs.h"
-        #include "adt/runner.h"
-        int main(int, char** argv) {
-          try {
-            adt::Runner runner(argv[1]);
-            adt::Runner moved = std::move(runner);
-            const adt::Entry& entry = moved.package().entry("main");
-            const adt::NamedArrays outputs = moved.Run(adt::RandomInputs(entry.inputs, 3));
-            std::printf("%zu %s %s\\n", outputs.size(), outputs[0].name.c_str(), moved.device().c_str());
-            moved.Run({});
-          } catch (const adt::Error& error) {
-            std::printf("%d %s\\n", static_cast<int>(error.kind()), error.what());
-          }
-        }
-    """)
-    lib = built.installed / "lib"
-    executable = tmp_path / "main"
-    compiler = [
-        "c++",
-        "-std=c++17",
-        f"-I{resource('cpp_runner') / 'include'}",
-        str(program),
-        "-o",
-        str(executable),
-    ]
-    subprocess.run(
-        [*compiler, f"-L{lib}", "-ladt_runner", f"-Wl,-rpath,{lib}", f"-Wl,-rpath-link,{lib}"], check=True
-    )
-    done = subprocess.run([str(executable), str(mixed.path)], capture_output=True, text=True, check=True)
-    assert done.stdout == "2 y cpu\n4 input x is missing\n"
 
 
 # ---- packages ---------------------------------------------------------------------------------
@@ -367,7 +330,7 @@ def test_json_document(built: Built, mixed: Package, arrays: dict[str, Any], tmp
         "--output", tmp_path / "out.npz", "--json",
     ).json  # fmt: skip
     assert document["schema"] == "adt.rtvm-run"
-    assert document["schema_version"] == 1
+    assert document["schema_version"] == 2
     assert document["clock"] == "host-clock"
     assert document["warmup_runs"] == 2
     assert len(document["run_ms"]) == 3
@@ -597,9 +560,10 @@ def test_device_that_the_runner_does_not_know(built: Built, mixed: Package, tmp_
 def test_device_that_is_not_there(built: Built, mixed: Package, tmp_path: Path) -> None:
     target = dataclasses.replace(mixed.manifest.target, device="opencl", vdevices=("opencl",))
     package = mixed.changed(tmp_path / "p", target=target)
-    blind = tmp_path / "no-opencl"  # a file of that name, no library: the search ends at it
+    blind = tmp_path / "no-opencl"  # files of those names, no libraries: the search ends at them
     blind.mkdir()
     (blind / "libOpenCL.so").write_text("not a library")
+    (blind / "libOpenCL.so.1").write_text("not a library")
     done = built.run(
         "--model", package.path, env={"LD_LIBRARY_PATH": str(blind), "OCL_ICD_VENDORS": str(blind)}
     )
@@ -849,4 +813,4 @@ def test_outputs_that_mod_json_does_not_describe(built: Built, mixed: Package, t
 
 def test_arguments_that_mod_json_does_not_describe(built: Built, mixed: Package, tmp_path: Path) -> None:
     package = mixed.with_entry(tmp_path / "p", params=())
-    built.run("--model", package.path).refused(RUN, "cannot set the inputs")
+    built.run("--model", package.path).refused(RUN, "the model failed", "3 vs. 2")

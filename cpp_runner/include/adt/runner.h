@@ -1,71 +1,351 @@
-// Run a ModelPackage.
+// Run a ModelPackage from C++17. All of this is inline over the C interface, so that it fits the
+// program's own compiler and C++ library.
 //
 //   adt::Runner runner("/data/local/tmp/model");
-//   adt::NamedArrays outputs = runner.Run(adt::ReadNpz("in.npz"));
+//   runner.SetInput("image", pixels);                            // std::vector<float>
+//   runner.Run();
+//   std::vector<float> scores = runner.Output<float>("scores");
+//
+// adt_runner.h says what each function does, what it costs, and what may be done from several
+// threads.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
-#include "adt/array.h"
-#include "adt/error.h"
-#include "adt/export.h"
-#include "adt/package.h"
+#include "adt/adt_runner.h"
 
 namespace adt {
+inline namespace abi1 {
 
-/// What this build of the runner is and offers; packages are checked against it.
-struct RunnerInfo {
-  std::string version;
-  std::string tvm_version;
-  std::string ffi_version;
-  /// ELF machine, e.g. "AARCH64".
-  std::string machine;
-  /// Bytes that every tensor of this runtime is aligned to.
-  std::int64_t alignment = 0;
-  /// Context symbols that a loaded module finds filled.
-  std::vector<std::string> context_symbols;
-  /// Devices whose runtime is built in; whether one is present shows only when it is used.
-  std::vector<std::string> devices;
+/// What went wrong.
+enum class ErrorKind {
+  kUsage = ADT_ERROR_USAGE,      ///< the caller asked for something that does not exist
+  kPackage = ADT_ERROR_PACKAGE,  ///< the package is damaged, or does not fit runner or device
+  kInput = ADT_ERROR_INPUT,      ///< input or output data does not fit the entry
+  kRun = ADT_ERROR_RUN,          ///< the model was loaded and failed, or memory ran out
 };
 
-ADT_API RunnerInfo Info();
-
-/// A loaded package on one device. Parameters stay on the device. Not thread-safe: one Runner for
-/// each thread.
-///
-/// Every function throws Error only.
-class ADT_API Runner {
+/// The only exception of a Runner, besides std::bad_alloc.
+class Error : public std::runtime_error {
  public:
-  /// Check the package in *directory* against this runner, this machine and its own hashes, then
-  /// load it. *device* is "cpu" or "opencl"; empty for the one the package was compiled for.
-  explicit Runner(const std::string& directory, const std::string& device = {});
-  ~Runner();
-  Runner(Runner&&) noexcept;
-  Runner& operator=(Runner&&) noexcept;
+  Error(ErrorKind kind, const std::string& what, std::string remedy)
+      : std::runtime_error(what), kind_(kind), remedy_(std::move(remedy)) {}
 
-  const Package& package() const;
-  /// "cpu" or "opencl".
-  const std::string& device() const;
-  /// What the device calls itself.
-  const std::string& device_name() const;
-
-  /// Copy *inputs*, in any order, to the device. Error(kInput) when one is missing, unknown, or of
-  /// another shape or type than the entry has.
-  void SetInputs(const NamedArrays& inputs, const std::string& entry = "main");
-  /// Run once with the inputs set last, and wait until the device is done.
-  void Invoke(const std::string& entry = "main");
-  /// Copy the outputs of the last Invoke from the device, in the entry's order.
-  NamedArrays Outputs(const std::string& entry = "main");
-
-  /// SetInputs, Invoke, Outputs.
-  NamedArrays Run(const NamedArrays& inputs, const std::string& entry = "main");
+  ErrorKind kind() const noexcept { return kind_; }
+  /// What can be done about it.
+  const std::string& remedy() const noexcept { return remedy_; }
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  ErrorKind kind_;
+  std::string remedy_;
 };
 
+/// One IEEE half-precision number, as its bits.
+struct Float16 {
+  std::uint16_t bits = 0;
+};
+
+/// mod.json's name of the element type *T*; empty for a type that no array has.
+template <typename T>
+constexpr std::string_view DTypeName() {
+  using Value = std::remove_cv_t<T>;
+  if constexpr (std::is_same_v<Value, Float16>) return "float16";
+  if constexpr (std::is_same_v<Value, float>) return "float32";
+  if constexpr (std::is_same_v<Value, double>) return "float64";
+  if constexpr (std::is_same_v<Value, bool>) return "bool";
+  if constexpr (std::is_integral_v<Value> && !std::is_same_v<Value, bool>) {
+    constexpr bool kSigned = std::is_signed_v<Value>;
+    switch (sizeof(Value)) {
+      case 1:
+        return kSigned ? "int8" : "uint8";
+      case 2:
+        return kSigned ? "int16" : "uint16";
+      case 4:
+        return kSigned ? "int32" : "uint32";
+      case 8:
+        return kSigned ? "int64" : "uint64";
+    }
+  }
+  return {};
+}
+
+/// An input or output as mod.json describes it.
+struct TensorInfo {
+  std::string name;
+  std::string dtype;
+  /// -1 where the extent is symbolic.
+  std::vector<std::int64_t> shape;
+  /// Names of the symbolic extents; empty where the extent is a number.
+  std::vector<std::string> symbols;
+  /// Bytes of one element.
+  std::int64_t element_size = 0;
+  /// Bytes of the array; -1 when an extent is symbolic.
+  std::int64_t size = 0;
+};
+
+/// An array that somebody else keeps.
+template <typename T>
+struct Span {
+  const T* data = nullptr;
+  std::size_t size = 0;  ///< elements
+
+  const T* begin() const { return data; }
+  const T* end() const { return data + size; }
+  const T& operator[](std::size_t i) const { return data[i]; }
+};
+
+/// How to load a package; what is empty has its default.
+struct Options {
+  std::string device;
+  std::string program_cache;
+  std::string scratch;
+};
+
+/// How many threads do the work of kernels that this thread calls: adt_set_threads.
+inline void SetThreads(std::int32_t count, const std::string& affinity = "big");
+
+/// An input, an output or an entry: its number, or its name.
+class Id {
+ public:
+  Id(int number) : number_(number) {}                   // NOLINT(google-explicit-constructor)
+  Id(const char* name) : name_(name) {}                 // NOLINT(google-explicit-constructor)
+  Id(const std::string& name) : name_(name.c_str()) {}  // NOLINT(google-explicit-constructor)
+
+  /// nullptr when it is a number.
+  const char* name() const { return name_; }
+  int number() const { return number_; }
+
+ private:
+  const char* name_ = nullptr;
+  int number_ = 0;
+};
+
+/// A loaded package on one device. It can be moved, not copied.
+class Runner {
+ public:
+  explicit Runner(const std::string& directory, const Options& options = {}) {
+    const adt_runner_options_t raw = Raw(options);
+    adt_runner_t* handle = nullptr;
+    Check(adt_runner_create(directory.c_str(), &raw, &handle));
+    handle_.reset(handle);
+  }
+  explicit Runner(const adt_package_source_t& source, const Options& options = {}) {
+    const adt_runner_options_t raw = Raw(options);
+    adt_runner_t* handle = nullptr;
+    Check(adt_runner_create_from(&source, &raw, &handle));
+    handle_.reset(handle);
+  }
+
+  /// For functions that this class does not have. It stays the Runner's.
+  adt_runner_t* handle() const { return handle_.get(); }
+
+  std::string package() const { return Text(adt_runner_package_name(handle())); }
+  std::string manifest() const { return Text(adt_runner_manifest(handle())); }
+  std::string device() const { return Text(adt_runner_device(handle())); }
+  std::string device_name() const { return Text(adt_runner_device_name(handle())); }
+  std::string device_driver() const { return Text(adt_runner_device_driver(handle())); }
+  std::string program_cache() const { return Text(adt_runner_program_cache(handle())); }
+  /// Bytes that an array must be aligned to in order to be bound.
+  std::int64_t alignment() const { return Number(adt_runner_alignment(handle())); }
+
+  /// Names of the entries, in order; most packages have one, "main".
+  std::vector<std::string> entries() const {
+    std::vector<std::string> names;
+    const std::int32_t count = Number(adt_runner_entry_count(handle()));
+    for (std::int32_t i = 0; i < count; ++i)
+      names.push_back(Text(adt_runner_entry_name(handle(), i)));
+    return names;
+  }
+  std::vector<TensorInfo> inputs(Id entry = 0) const {
+    return Infos(Entry(entry), adt_runner_input_count, adt_runner_input_info);
+  }
+  std::vector<TensorInfo> outputs(Id entry = 0) const {
+    return Infos(Entry(entry), adt_runner_output_count, adt_runner_output_info);
+  }
+
+  /// Copy *count* elements. An input with symbolic extents needs its *shape*.
+  template <typename T>
+  void SetInput(Id input, const T* data, std::size_t count,
+                const std::vector<std::int64_t>& shape = {}, Id entry = 0) {
+    const Place at = TypedInput<T>(input, entry);
+    Check(adt_runner_set_input_shaped(handle(), at.entry, at.index, data, Bytes<T>(count),
+                                      shape.empty() ? nullptr : shape.data(),
+                                      static_cast<std::int32_t>(shape.size())));
+  }
+  template <typename T>
+  void SetInput(Id input, const std::vector<T>& values, const std::vector<std::int64_t>& shape = {},
+                Id entry = 0) {
+    static_assert(!std::is_same_v<T, bool>, "std::vector<bool> is no array; use data and count");
+    SetInput(input, values.data(), values.size(), shape, entry);
+  }
+  /// Use the array where it lies, on a CPU; it must outlive its use.
+  template <typename T>
+  void BindInput(Id input, const T* data, std::size_t count,
+                 const std::vector<std::int64_t>& shape = {}, Id entry = 0) {
+    const Place at = TypedInput<T>(input, entry);
+    Check(adt_runner_bind_input(handle(), at.entry, at.index, data, Bytes<T>(count),
+                                shape.empty() ? nullptr : shape.data(),
+                                static_cast<std::int32_t>(shape.size())));
+  }
+  /// Make an output of the last run an input of the next one, without a copy.
+  void Carry(Id output, Id input, Id from_entry = 0, Id to_entry = 0) {
+    const Place from = OutputPlace(output, from_entry);
+    const Place to = InputPlace(input, to_entry);
+    Check(adt_runner_carry(handle(), from.entry, from.index, to.entry, to.index));
+  }
+
+  void Run(Id entry = 0) { Check(adt_runner_run(handle(), Entry(entry))); }
+  void Start(Id entry = 0) { Check(adt_runner_start(handle(), Entry(entry))); }
+  void Wait() { Check(adt_runner_wait(handle())); }
+
+  std::vector<std::int64_t> OutputShape(Id output, Id entry = 0) const {
+    const Place at = OutputPlace(output, entry);
+    std::vector<std::int64_t> shape(8);
+    while (true) {
+      const std::int32_t rank = Number(adt_runner_output_shape(
+          handle(), at.entry, at.index, shape.data(), static_cast<std::int32_t>(shape.size())));
+      const bool complete = static_cast<std::size_t>(rank) <= shape.size();
+      shape.resize(static_cast<std::size_t>(rank));
+      if (complete) return shape;
+    }
+  }
+  /// A copy of the array.
+  template <typename T>
+  std::vector<T> Output(Id output, Id entry = 0) const {
+    static_assert(!std::is_same_v<T, bool>, "std::vector<bool> is no array; use GetOutput");
+    const Place at = TypedOutput<T>(output, entry);
+    const std::int64_t size = Number(adt_runner_output_size(handle(), at.entry, at.index));
+    std::vector<T> values(static_cast<std::size_t>(size) / sizeof(T));
+    Check(adt_runner_get_output(handle(), at.entry, at.index, values.data(), size));
+    return values;
+  }
+  /// Copy the array to *count* elements at *data*.
+  template <typename T>
+  void GetOutput(Id output, T* data, std::size_t count, Id entry = 0) const {
+    const Place at = TypedOutput<T>(output, entry);
+    Check(adt_runner_get_output(handle(), at.entry, at.index, data, Bytes<T>(count)));
+  }
+  /// The array where it lies, on a CPU, until the entry's next run.
+  template <typename T>
+  Span<T> ViewOutput(Id output, Id entry = 0) const {
+    const Place at = TypedOutput<T>(output, entry);
+    const void* data = nullptr;
+    std::int64_t size = 0;
+    Check(adt_runner_view_output(handle(), at.entry, at.index, &data, &size));
+    return {static_cast<const T*>(data), static_cast<std::size_t>(size) / sizeof(T)};
+  }
+
+  /// Throw the thread's last error unless *status* is ADT_OK.
+  static void Check(adt_status_t status) {
+    if (status == ADT_OK) return;
+    throw abi1::Error(static_cast<ErrorKind>(status), adt_last_error(), adt_last_remedy());
+  }
+
+ private:
+  struct Free {
+    void operator()(adt_runner_t* handle) const { adt_runner_free(handle); }
+  };
+  struct Place {
+    std::int32_t entry;
+    std::int32_t index;
+  };
+
+  static adt_runner_options_t Raw(const Options& options) {
+    adt_runner_options_t raw = ADT_RUNNER_OPTIONS_INIT;
+    if (!options.device.empty()) raw.device = options.device.c_str();
+    if (!options.program_cache.empty()) raw.program_cache = options.program_cache.c_str();
+    if (!options.scratch.empty()) raw.scratch = options.scratch.c_str();
+    return raw;
+  }
+  // Functions that return a value tell an error by NULL or -1.
+  static std::string Text(const char* text) {
+    if (text == nullptr) Check(adt_last_status());
+    return text;
+  }
+  template <typename T>
+  static T Number(T value) {
+    if (value < 0) Check(adt_last_status());
+    return value;
+  }
+  template <typename T>
+  static std::int64_t Bytes(std::size_t count) {
+    return static_cast<std::int64_t>(count * sizeof(T));
+  }
+  std::int32_t Entry(Id entry) const {
+    if (entry.name() == nullptr) return entry.number();
+    return Number(adt_runner_find_entry(handle(), entry.name()));
+  }
+  Place InputPlace(Id input, Id entry) const {
+    const std::int32_t at = Entry(entry);
+    if (input.name() == nullptr) return {at, input.number()};
+    return {at, Number(adt_runner_find_input(handle(), at, input.name()))};
+  }
+  Place OutputPlace(Id output, Id entry) const {
+    const std::int32_t at = Entry(entry);
+    if (output.name() == nullptr) return {at, output.number()};
+    return {at, Number(adt_runner_find_output(handle(), at, output.name()))};
+  }
+  template <typename T>
+  static void RequireType(const adt_tensor_info_t& info) {
+    static_assert(!DTypeName<T>().empty(), "no array has elements of this type");
+    if (DTypeName<T>() == info.dtype) return;
+    throw abi1::Error(ErrorKind::kInput,
+                      std::string(info.name) + " has elements of type " + info.dtype + ", not " +
+                          std::string(DTypeName<T>()),
+                      "Convert the array.");
+  }
+  template <typename T>
+  Place TypedInput(Id input, Id entry) const {
+    const Place at = InputPlace(input, entry);
+    RequireType<T>(Info(adt_runner_input_info, at));
+    return at;
+  }
+  template <typename T>
+  Place TypedOutput(Id output, Id entry) const {
+    const Place at = OutputPlace(output, entry);
+    RequireType<T>(Info(adt_runner_output_info, at));
+    return at;
+  }
+  template <typename Ask>
+  adt_tensor_info_t Info(Ask ask, Place at) const {
+    adt_tensor_info_t info{};
+    info.struct_size = static_cast<std::uint32_t>(sizeof(info));
+    Check(ask(handle(), at.entry, at.index, &info));
+    return info;
+  }
+  template <typename Count, typename Ask>
+  std::vector<TensorInfo> Infos(std::int32_t entry, Count count, Ask ask) const {
+    std::vector<TensorInfo> infos;
+    const std::int32_t total = Number(count(handle(), entry));
+    for (std::int32_t i = 0; i < total; ++i) {
+      const adt_tensor_info_t raw = Info(ask, {entry, i});
+      TensorInfo& info = infos.emplace_back();
+      info.name = raw.name;
+      info.dtype = raw.dtype;
+      info.shape.assign(raw.shape, raw.shape + raw.rank);
+      for (std::int32_t k = 0; k < raw.rank; ++k) {
+        info.symbols.emplace_back(raw.symbols[k] == nullptr ? "" : raw.symbols[k]);
+      }
+      info.element_size = raw.element_size;
+      info.size = raw.size;
+    }
+    return infos;
+  }
+
+  std::unique_ptr<adt_runner_t, Free> handle_;
+};
+
+inline void SetThreads(std::int32_t count, const std::string& affinity) {
+  Runner::Check(adt_set_threads(count, affinity.c_str()));
+}
+
+}  // namespace abi1
 }  // namespace adt

@@ -3,69 +3,33 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "adt/error.h"
-#include "adt/npz.h"
-#include "adt/random_inputs.h"
-#include "adt/runner.h"
+#include "error.h"
+#include "package.h"
 #include "rtvm/options.h"
 #include "rtvm/report.h"
+#include "rtvm/run.h"
 #include "rtvm/streams.h"
+#include "runner_info.h"
 
 namespace adt::rtvm {
 namespace {
 
-double MillisecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-      .count();
-}
-
-RunReport RunPackage(const Options& options) {
-  RunReport report;
-  const auto start = std::chrono::steady_clock::now();
-  Runner runner(options.model, options.device);
-  report.load_ms = MillisecondsSince(start);
-  report.runner = Info();
-  report.package = runner.package();
-  report.device = runner.device();
-  report.device_name = runner.device_name();
-  const Entry& entry = runner.package().entry(options.entry);
-  report.entry = entry.name;
-
-  if (options.input.empty()) {
-    report.seed = options.seed;
-    report.inputs = RandomInputs(entry.inputs, options.seed);
-  } else {
-    report.inputs = ReadNpz(options.input);
-  }
-  runner.SetInputs(report.inputs, entry.name);
-
-  for (std::int64_t i = 0; i < options.dry_run; ++i) runner.Invoke(entry.name);
-  report.warmup_runs = options.dry_run;
-  for (std::int64_t i = 0; i < options.run_count; ++i) {
-    const auto run_start = std::chrono::steady_clock::now();
-    runner.Invoke(entry.name);
-    report.run_ms.push_back(MillisecondsSince(run_start));
-  }
-  report.outputs = runner.Outputs(entry.name);
-  if (!options.output.empty()) {
-    WriteNpz(options.output, report.outputs);
-    report.output_file = options.output;
-  }
-  return report;
-}
-
-std::string Answer(const Options& options) {
+std::string Answer(const Options& options, std::chrono::steady_clock::time_point start) {
   if (options.help) return Usage();
   if (options.version) return options.json ? VersionJson(Info()) : VersionText(Info());
   if (options.dump_meta) {
     const Package package = ReadPackage(options.model);
     return options.json ? PackageJson(package) : PackageText(package);
   }
-  const RunReport report = RunPackage(options);
+  const RunReport report = RunPackage(options, start);
+  if (!report.programs.warning.empty()) {
+    std::fprintf(stderr, "rtvm: warning: %s\n", report.programs.warning.c_str());
+  }
   return options.json ? RunJson(report) : RunText(report);
 }
 
@@ -75,12 +39,13 @@ void ShowError(const std::string& what, const std::string& remedy, const std::st
 }
 
 int Main(const std::vector<std::string>& arguments) {
+  const auto start = std::chrono::steady_clock::now();
   const OwnStdout out;
   std::optional<QuietLog> log;
   try {
     const Options options = ParseOptions(arguments);
     if (!options.verbose) log.emplace();
-    out.Write(Answer(options));
+    out.Write(Answer(options, start));
     return 0;
   } catch (const Error& error) {
     ShowError(error.what(), error.remedy(), log ? log->Tail() : "");

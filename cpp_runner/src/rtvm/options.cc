@@ -1,16 +1,22 @@
 #include "rtvm/options.h"
 
+#include <cstdlib>
 #include <functional>
-#include <limits>
 #include <map>
-#include <optional>
+#include <utility>
 
-#include "adt/error.h"
+#include "error.h"
 
 namespace adt::rtvm {
 namespace {
 
 constexpr const char* kHelpRemedy = "rtvm --help lists the options.";
+
+constexpr const char* kProfileRuns = "10";
+
+[[noreturn]] void Wrong(const std::string& what) {
+  throw Error(ErrorKind::kUsage, what, kHelpRemedy);
+}
 
 std::uint64_t ParseNumber(const std::string& option, const std::string& text, std::uint64_t min,
                           std::uint64_t max) {
@@ -23,12 +29,14 @@ std::uint64_t ParseNumber(const std::string& option, const std::string& text, st
     value = value * 10 + digit;
   }
   if (!good || value < min) {
-    throw Error(ErrorKind::kUsage,
-                option + " takes a number from " + std::to_string(min) + " to " +
-                    std::to_string(max) + ", not '" + text + "'",
-                kHelpRemedy);
+    Wrong(option + " takes a number from " + std::to_string(min) + " to " + std::to_string(max) +
+          ", not '" + text + "'");
   }
   return value;
+}
+
+bool IsNumber(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
 std::int64_t ParseCount(const std::string& option, const std::string& text, std::uint64_t min) {
@@ -36,74 +44,144 @@ std::int64_t ParseCount(const std::string& option, const std::string& text, std:
   return static_cast<std::int64_t>(ParseNumber(option, text, min, kMax));
 }
 
-}  // namespace
-
-std::string Usage() {
-  return R"(rtvm: run a model package of adt on this machine.
-
-  rtvm --model DIR [--device cpu|opencl] [--input IN.npz] [--output OUT.npz]
-       [--dry-run N] [--run-count N] [--seed S] [--entry NAME] [--json]
-  rtvm --model DIR --dump-meta [--json]
-  rtvm --version [--json]
-
-Options:
-  --model DIR      the package: a directory with mod.so, mod.params and mod.json
-  --device NAME    cpu or opencl; default: what the package was compiled for
-  --input FILE     inputs, as numpy.savez writes them; default: random values from --seed
-  --output FILE    write the outputs of the last run here, for numpy.load
-  --dry-run N      runs before the first timed one (default 0)
-  --run-count N    timed runs (default 1)
-  --seed S         seed of the random inputs (default 0)
-  --entry NAME     function to run (default main)
-  --dump-meta      print the package's inputs, outputs and origin; run nothing
-  --json           print one JSON document on stdout instead of text
-  --verbose        show what the TVM runtime logs
-  --version        print the versions and what a package is checked against
-  --help           print this
-
-Times are host-clock: read from this machine's steady clock around one run and the wait for the
-device to finish it. Copies of inputs and outputs are not in them.
-
-Example:
-  rtvm --model /data/local/tmp/model --input in.npz --output out.npz --run-count 10
-
-Exit codes:
-  0  done
-  2  wrong command line
-  3  the package is damaged or does not fit: schema, machine, alignment, module ABI, device, hash
-  4  the input or output data does not fit, or cannot be read or written
-  5  the model was loaded and failed
-)";
+// "0.5", "3e5"; no signs, blanks, infinities or hexadecimal digits.
+double ParseDecimal(const std::string& option, const std::string& text) {
+  constexpr double kMax = 1e9;
+  const bool plain = !text.empty() &&
+                     text.find_first_not_of("0123456789.e+-") == std::string::npos &&
+                     text[0] != '-' && text[0] != '+';
+  char* end = nullptr;
+  const double value = plain ? std::strtod(text.c_str(), &end) : -1;
+  if (!plain || *end != '\0' || !(value >= 0 && value <= kMax)) {
+    Wrong(option + " takes a number from 0 to 1e9, not '" + text + "'");
+  }
+  return value;
 }
 
+void ParseCalls(const std::string& option, const std::string& text, Options* options) {
+  const std::size_t colon = text.find(':');
+  if (colon == std::string::npos) Wrong(option + " takes A:B, not '" + text + "'");
+  const std::string first = text.substr(0, colon);
+  const std::string end = text.substr(colon + 1);
+  if (!first.empty()) options->first_call = ParseCount(option, first, 0);
+  if (!end.empty()) options->end_call = ParseCount(option, end, 0);
+  if (options->first_call >= options->end_call) {
+    Wrong(option + " " + text + " has no call in it: B is not among them");
+  }
+}
+
+// "big", "little", "all", or numbers and ranges of them: what else is there is told where the
+// machine's processors are known.
+void CheckAffinity(const std::string& text) {
+  for (const char* name : {"big", "little", "all"}) {
+    if (text == name) return;
+  }
+  if (text.find_first_not_of("0123456789,-") == std::string::npos) return;
+  Wrong("--affinity takes big, little, all, or processors as in 0,4-7, not '" + text + "'");
+}
+
+void RequireTogether(const Options& options, bool calls_given) {
+  if (options.zero_copy && options.device == "opencl") {
+    throw Error(ErrorKind::kUsage, "--zero-copy is for cpu: an OpenCL device has memory of its own",
+                "Leave --zero-copy out.");
+  }
+  if (calls_given && options.dump_calls.empty()) {
+    throw Error(ErrorKind::kUsage, "--calls says which calls --dump-calls writes",
+                "Give --dump-calls FILE as well, or leave --calls out.");
+  }
+  if (options.max_seconds && *options.max_seconds < options.min_seconds) {
+    throw Error(ErrorKind::kUsage, "--max-seconds is less than --min-seconds",
+                "Make it at least as long, or leave one of them out.");
+  }
+  if (options.sysfs != "/sys" && options.sample_ms == 0) {
+    throw Error(ErrorKind::kUsage, "--sysfs says where --sample-ms reads",
+                "Give --sample-ms N as well, or leave --sysfs out.");
+  }
+  if (options.model.empty() && !options.help && !options.version) {
+    throw Error(ErrorKind::kUsage, "no package given",
+                "rtvm --model DIR; " + std::string(kHelpRemedy));
+  }
+}
+
+}  // namespace
+
 Options ParseOptions(const std::vector<std::string>& arguments) {
+  using Parse = std::function<void(const std::string&, const std::string&)>;
   Options options;
+  bool calls_given = false;
   const std::map<std::string, bool*> flags{
       {"--dump-meta", &options.dump_meta}, {"--json", &options.json},
       {"--verbose", &options.verbose},     {"-v", &options.verbose},
       {"--help", &options.help},           {"-h", &options.help},
-      {"--version", &options.version},
+      {"--version", &options.version},     {"--end-to-end", &options.end_to_end},
+      {"--zero-copy", &options.zero_copy},
   };
-  const auto text = [](std::string* to) {
+  const auto text = [](std::string* to) -> Parse {
     return [to](const std::string&, const std::string& value) { *to = value; };
   };
-  const std::map<std::string, std::function<void(const std::string&, const std::string&)>> values{
+  const auto count = [](std::int64_t* to, std::uint64_t min) -> Parse {
+    return [to, min](const std::string& name, const std::string& value) {
+      *to = ParseCount(name, value, min);
+    };
+  };
+  const auto decimal = [](double* to) -> Parse {
+    return [to](const std::string& name, const std::string& value) {
+      *to = ParseDecimal(name, value);
+    };
+  };
+  const auto keep = [&](ProgramStore store) {
+    if (options.programs)
+      Wrong("--program-cache and --pre-compiled: programs are kept in one place");
+    options.programs = std::move(store);
+  };
+  const std::map<std::string, Parse> values{
       {"--model", text(&options.model)},
-      {"--device", text(&options.device)},
       {"--input", text(&options.input)},
       {"--output", text(&options.output)},
       {"--entry", text(&options.entry)},
+      {"--times", text(&options.times)},
+      {"--dump-calls", text(&options.dump_calls)},
+      {"--sysfs", text(&options.sysfs)},
+      {"--dry-run", count(&options.dry_run, 0)},
+      {"--run-count", count(&options.run_count, 1)},
+      {"--threads", count(&options.threads, 1)},
+      {"--profile", count(&options.profile, 0)},
+      {"--sample-ms", count(&options.sample_ms, 1)},
+      {"--warmup-ms", decimal(&options.warmup_ms)},
+      {"--min-seconds", decimal(&options.min_seconds)},
+      {"--max-seconds",
+       [&](const std::string& name, const std::string& value) {
+         options.max_seconds = ParseDecimal(name, value);
+       }},
+      {"--device",
+       [&](const std::string& name, const std::string& value) {
+         if (value != "cpu" && value != "opencl") {
+           Wrong(name + " takes cpu or opencl, not '" + value + "'");
+         }
+         options.device = value;
+       }},
       {"--seed",
        [&](const std::string& name, const std::string& value) {
          options.seed = ParseNumber(name, value, 0, std::numeric_limits<std::uint64_t>::max());
        }},
-      {"--dry-run",
-       [&](const std::string& name, const std::string& value) {
-         options.dry_run = ParseCount(name, value, 0);
+      {"--affinity",
+       [&](const std::string&, const std::string& value) {
+         CheckAffinity(value);
+         options.affinity = value;
        }},
-      {"--run-count",
+      {"--calls",
        [&](const std::string& name, const std::string& value) {
-         options.run_count = ParseCount(name, value, 1);
+         ParseCalls(name, value, &options);
+         calls_given = true;
+       }},
+      {"--program-cache",
+       [&](const std::string&, const std::string& value) {
+         keep(value == "off" ? ProgramStore{}
+                             : ProgramStore{ProgramStore::Kind::kDirectory, value});
+       }},
+      {"--pre-compiled",
+       [&](const std::string&, const std::string& value) {
+         keep({ProgramStore::Kind::kFile, value});
        }},
   };
 
@@ -115,29 +193,21 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
       name.resize(equals);
     }
     if (const auto flag = flags.find(name); flag != flags.end()) {
-      if (value) throw Error(ErrorKind::kUsage, name + " takes no value", kHelpRemedy);
+      if (value) Wrong(name + " takes no value");
       *flag->second = true;
       continue;
     }
     const auto found = values.find(name);
-    if (found == values.end()) {
-      throw Error(ErrorKind::kUsage, "unknown option " + arguments[i], kHelpRemedy);
+    if (found == values.end()) Wrong("unknown option " + arguments[i]);
+    if (name == "--profile" && !value &&
+        !IsNumber(i + 1 < arguments.size() ? arguments[i + 1] : "")) {
+      value = kProfileRuns;  // as a flag, which it was in upstream's rtvm
     }
     if (!value && i + 1 < arguments.size()) value = arguments[++i];
-    if (!value || value->empty()) {
-      throw Error(ErrorKind::kUsage, name + " needs a value", kHelpRemedy);
-    }
+    if (!value || value->empty()) Wrong(name + " needs a value");
     found->second(name, *value);
   }
-
-  if (!options.device.empty() && options.device != "cpu" && options.device != "opencl") {
-    throw Error(ErrorKind::kUsage, "--device takes cpu or opencl, not '" + options.device + "'",
-                kHelpRemedy);
-  }
-  if (options.model.empty() && !options.help && !options.version) {
-    throw Error(ErrorKind::kUsage, "no package given",
-                "rtvm --model DIR; " + std::string(kHelpRemedy));
-  }
+  RequireTogether(options, calls_given);
   return options;
 }
 

@@ -8,7 +8,7 @@
 #include <iostream>
 #include <system_error>
 
-#include "adt/error.h"
+#include "error.h"
 
 namespace adt::rtvm {
 

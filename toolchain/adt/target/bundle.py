@@ -92,6 +92,8 @@ class BundleManifest:
     """By path relative to the bundle: what a device needs."""
     symbols: dict[str, BundleFile] = field(default_factory=dict)
     """Debug information that was stripped from the files, by path; stays on this machine."""
+    headers: dict[str, BundleFile] = field(default_factory=dict)
+    """What a program of one's own is compiled with, by path; stays on this machine."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
 
@@ -118,7 +120,7 @@ def load_bundle(path: Path, *, check_hashes: bool = True) -> TargetBundle:
     found = manifest.load(
         BundleManifest, path / MANIFEST, schema=SCHEMA, version=SCHEMA_VERSION, remedy=remedy
     )
-    for name, facts in {**found.files, **found.symbols}.items():
+    for name, facts in {**found.files, **found.symbols, **found.headers}.items():
         file = path / name
         if not file.is_file():
             raise PackageError(f"the bundle {path} lacks {name}", remedy=remedy)

@@ -27,7 +27,7 @@ def export(bundles: Sequence[TargetBundle], out: Path, layout: str) -> None:
     """Write *bundles* to the directory *out*, which appears complete or not at all.
 
     ``bundle``: one bundle is *out* itself; several are its subdirectories, by ABI.
-    ``jni``: ``jniLibs/<abi>/*.so`` and ``<abi>.bundle.json``, what an app is built from.
+    ``jni``: ``jniLibs/<abi>/*.so``, ``include/`` and ``<abi>.bundle.json``, what an app is built from.
 
     Raises:
         ConfigError: *layout* is unknown.
@@ -43,6 +43,9 @@ def export(bundles: Sequence[TargetBundle], out: Path, layout: str) -> None:
                 libraries.mkdir(parents=True)
                 for library in sorted((bundle.path / "lib").glob("*.so")):
                     shutil.copy2(library, libraries)
+                for header in bundle.manifest.headers:  # the same for each ABI
+                    (directory / header).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(bundle.file(header), directory / header)
                 shutil.copy2(bundle.path / MANIFEST, directory / f"{abi}.{MANIFEST}")
             else:
                 place = directory if len(bundles) == 1 else directory / abi

@@ -26,6 +26,8 @@ BUILD_INFO = "adt_build_info.json"
 """What the superbuild says of itself, so that nothing cross-built must run to be described."""
 SYMBOLS = "symbols"
 """Directory of what was stripped, one ``<file>.debug`` for each file."""
+HEADERS = "include"
+"""Directory of the headers that a program of one's own is compiled with."""
 
 
 def pack_bundle(plan: BuildPlan) -> TargetBundle:
@@ -61,11 +63,11 @@ def _describe(plan: BuildPlan, directory: Path) -> BundleManifest:
         directory, plan.platform, error=BuildError, api_level=plan.options.api_level, ndk=plan.ndk
     )
     audited = {file.name: file.facts for file in report.files if file.facts}
-    symbols: dict[str, BundleFile] = {}
+    kept: dict[str, dict[str, BundleFile]] = {SYMBOLS: {}, HEADERS: {}}
     for path in sorted(p for p in directory.rglob("*") if p.is_file()):
         name = path.relative_to(directory).as_posix()
-        if name.startswith(f"{SYMBOLS}/"):
-            symbols[name] = BundleFile(cache.file_sha256(path), path.stat().st_size, ())
+        if (top := name.partition("/")[0]) in kept:
+            kept[top][name] = BundleFile(cache.file_sha256(path), path.stat().st_size, ())
             continue
         if (facts := audited.get(name)) is None:
             raise BuildError(f"the build gave {name}, which is no ELF file", remedy="Report this.")
@@ -95,5 +97,6 @@ def _describe(plan: BuildPlan, directory: Path) -> BundleManifest:
         ),
         page_alignment=min(pages),
         files=files,
-        symbols=symbols,
+        symbols=kept[SYMBOLS],
+        headers=kept[HEADERS],
     )

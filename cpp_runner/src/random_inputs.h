@@ -4,9 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "adt/array.h"
-#include "adt/export.h"
-#include "adt/package.h"
+#include "array.h"
+#include "package.h"
 
 namespace adt {
 
@@ -31,6 +30,6 @@ namespace adt {
 /// h = (h ^ b) * 0x100000001B3.
 ///
 /// Throws Error(kInput): a shape has a symbolic dimension, or the element type is none of Array's.
-ADT_API NamedArrays RandomInputs(const std::vector<TensorSpec>& specs, std::uint64_t seed);
+NamedArrays RandomInputs(const std::vector<TensorSpec>& specs, std::uint64_t seed);
 
 }  // namespace adt

@@ -1,19 +1,23 @@
 // Arrays in .npz files, as numpy.savez writes and numpy.load reads them.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
-#include "adt/array.h"
-#include "adt/export.h"
+#include "array.h"
 
 namespace adt {
 
 /// Read all arrays of a stored (uncompressed) .npz. Arrays in Fortran order or big-endian are
 /// converted. Throws Error(kInput): not a zip, compressed, damaged, or an element type that Array
 /// does not have.
-ADT_API NamedArrays ReadNpz(const std::string& path);
+NamedArrays ReadNpz(const std::string& path);
+
+/// The same from memory; *path* is for messages.
+NamedArrays ParseNpz(const std::vector<std::byte>& bytes, const std::string& path);
 
 /// Write a stored .npz; the file appears complete or not at all. Throws Error(kInput).
-ADT_API void WriteNpz(const std::string& path, const NamedArrays& arrays);
+void WriteNpz(const std::string& path, const NamedArrays& arrays);
 
 }  // namespace adt

@@ -9,8 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "adt/export.h"
-
 namespace adt {
 
 /// One extent of a shape: a number, or the name of a symbolic dimension.
@@ -93,11 +91,14 @@ struct Package {
   std::map<std::string, PackageFile> files;
 
   /// The entry of that name. Throws Error(kUsage) with the names there are.
-  ADT_API const Entry& entry(const std::string& name) const;
+  const Entry& entry(const std::string& name) const;
 };
 
-/// Read <directory>/mod.json. Throws Error(kPackage): missing, not JSON, another schema, or a wrong
-/// field.
-ADT_API Package ReadPackage(const std::string& directory);
+/// The package that the text of a mod.json describes; *path* is for messages. Throws
+/// Error(kPackage): not JSON, another schema, or a wrong field.
+Package ParsePackage(const std::string& text, const std::string& path);
+
+/// Read <directory>/mod.json. Throws Error(kPackage): missing, or as ParsePackage.
+Package ReadPackage(const std::string& directory);
 
 }  // namespace adt

@@ -4,8 +4,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "adt/export.h"
-
 namespace adt {
 
 /// What went wrong; the value is rtvm's exit code.
@@ -17,7 +15,7 @@ enum class ErrorKind {
 };
 
 /// The only exception that the library throws, besides std::bad_alloc.
-class ADT_API Error : public std::runtime_error {
+class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& what, std::string remedy);
   Error(const Error&) = default;

@@ -1,0 +1,213 @@
+/* Run a ModelPackage: the C interface of libadt_runner.
+ *
+ *   adt_runner_t* runner = NULL;
+ *   if (adt_runner_create("/data/local/tmp/model", NULL, &runner) != ADT_OK)
+ * fail(adt_last_error()); adt_runner_set_input(runner, 0, 0, pixels, sizeof(pixels));
+ *   adt_runner_run(runner, 0);
+ *   adt_runner_get_output(runner, 0, 0, scores, sizeof(scores));
+ *   adt_runner_free(runner);
+ *
+ * Entries, inputs and outputs are named by their number, from 0, in the order of mod.json; the
+ * adt_runner_find_... functions give the number of a name. Sizes and offsets are in bytes. Text is
+ * UTF-8, ends with a zero, and belongs to the handle unless something else is said. Arrays are
+ * dense, in C order and little-endian; a bool is one byte.
+ *
+ * No exception leaves a function. Wrong arguments give an error; a handle that was freed, or a
+ * pointer to fewer bytes than was said, cannot be told from a right one.
+ *
+ * Threads: each handle has a lock, so calls with one handle may come from any thread, one is done
+ * after the other, and what belongs together (inputs, run, outputs) is the caller's to keep
+ * together. Several handles may be used at once. Keep the threads: each one that runs models has a
+ * pool of workers and OpenCL kernels of its own.
+ *
+ * The class in adt/runner.h is the same for C++.
+ */
+#ifndef ADT_ADT_RUNNER_H_
+#define ADT_ADT_RUNNER_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/* Raised when a program that was compiled with an older header would no longer work. */
+#define ADT_RUNNER_ABI_VERSION 1
+
+/* Status of a function: what went wrong, as rtvm's exit codes. */
+typedef int32_t adt_status_t;
+#define ADT_OK 0
+#define ADT_ERROR_USAGE 2 /* the caller asked for something that does not exist */
+#define ADT_ERROR_PACKAGE                                                                       \
+  3                       /* the package is damaged, or does not fit this runner or this device \
+                           */
+#define ADT_ERROR_INPUT 4 /* input or output data does not fit the entry */
+#define ADT_ERROR_RUN 5   /* the model was loaded and failed, or memory ran out */
+
+/* A loaded package on one device. */
+typedef struct adt_runner adt_runner_t;
+
+/* Options of adt_runner_create. All that is zero has its default: start with
+ * ADT_RUNNER_OPTIONS_INIT. */
+typedef struct adt_runner_options {
+  uint32_t struct_size; /* sizeof(adt_runner_options_t): which fields this program knows */
+  const char* device;   /* "cpu" or "opencl"; NULL: the one the package was compiled for */
+  /* Directory where compiled OpenCL kernels are kept, or "off"; NULL: $ADT_PROGRAM_CACHE, else the
+   * user's cache directory, else none. */
+  const char* program_cache;
+  const char* scratch; /* directory for a library that cannot be loaded from memory; NULL: none */
+} adt_runner_options_t;
+#define ADT_RUNNER_OPTIONS_INIT {(uint32_t)sizeof(adt_runner_options_t), NULL, NULL, NULL}
+
+/* A file's contents: in memory when data is not NULL, else in a part of an open file. Only read
+ * while the function that takes it runs; the file's position is neither used nor changed. */
+typedef struct adt_blob {
+  const void* data;
+  int64_t size;   /* of a file: -1 for all from offset on */
+  int64_t offset; /* of a file: where the contents begin */
+  int32_t fd;     /* of a file */
+} adt_blob_t;
+
+/* The three files of a package, each from wherever it is. Start with ADT_PACKAGE_SOURCE_INIT. */
+typedef struct adt_package_source {
+  uint32_t struct_size; /* sizeof(adt_package_source_t) */
+  adt_blob_t manifest;  /* mod.json */
+  adt_blob_t params;    /* mod.params */
+  adt_blob_t library;   /* mod.so; not used when library_name is set */
+  /* mod.so as the dynamic linker finds it: a path, or the name of a library that an application
+   * carries. Its hash is checked only when it is a path that can be read. */
+  const char* library_name;
+} adt_package_source_t;
+#define ADT_BLOB_NONE {NULL, -1, 0, -1}
+#define ADT_PACKAGE_SOURCE_INIT \
+  {(uint32_t)sizeof(adt_package_source_t), ADT_BLOB_NONE, ADT_BLOB_NONE, ADT_BLOB_NONE, NULL}
+
+/* An input or output as mod.json describes it. Pointers are valid until the handle is freed. */
+typedef struct adt_tensor_info {
+  uint32_t struct_size; /* set by the caller: sizeof(adt_tensor_info_t) */
+  int32_t rank;
+  const char* name;
+  const char* dtype;    /* float16, float32, float64, int8 ... int64, uint8 ... uint64 or bool */
+  const int64_t* shape; /* rank extents; -1 where the extent is symbolic */
+  const char* const* symbols; /* rank names; NULL where the extent is a number */
+  int64_t element_size;
+  int64_t size; /* of the whole array; -1 when the shape has a symbolic extent */
+} adt_tensor_info_t;
+
+/* ---- the library ---- */
+
+/* ADT_RUNNER_ABI_VERSION of the library; a program compares it with that of its header. */
+uint32_t adt_runner_abi_version(void);
+/* "0.1.0 (TVM 0.25.0, tvm-ffi 0.1.0)", never freed. */
+const char* adt_runner_version(void);
+
+/* What went wrong last on this thread, and what can be done about it; "" when nothing has. Valid
+ * until the thread's next adt_ function fails. */
+const char* adt_last_error(void);
+const char* adt_last_remedy(void);
+/* Its status, for the functions that return a value; ADT_OK when nothing has gone wrong. */
+adt_status_t adt_last_status(void);
+
+/* How many threads work on a kernel that is called from THIS thread, and on which cores they (and
+ * this thread) run from now on: the pool of workers belongs to the thread that runs models, not to
+ * a handle. count: 0 for one per core of the affinity. affinity: "big" (all but the slowest cores),
+ * "little" (the slowest), "all", or cores such as "0,4-7"; NULL for "big". Where all cores are
+ * alike, each of the names means all. Call it before the thread's first run: a pool never grows. */
+adt_status_t adt_set_threads(int32_t count, const char* affinity);
+
+/* ---- a handle ---- */
+
+/* Check the package against this runner, this machine and its own hashes, and load it. *out is the
+ * handle, or NULL when there is an error. options may be NULL. */
+adt_status_t adt_runner_create(const char* directory, const adt_runner_options_t* options,
+                               adt_runner_t** out);
+adt_status_t adt_runner_create_from(const adt_package_source_t* source,
+                                    const adt_runner_options_t* options, adt_runner_t** out);
+/* NULL does nothing. Waits for what was started; outputs that were viewed are gone. */
+void adt_runner_free(adt_runner_t* runner);
+
+/* ---- what it holds: NULL or -1, with an error, for a wrong handle, number or name ---- */
+
+const char* adt_runner_package_name(const adt_runner_t* runner);
+const char* adt_runner_manifest(const adt_runner_t* runner);      /* the text of mod.json */
+const char* adt_runner_device(const adt_runner_t* runner);        /* "cpu" or "opencl" */
+const char* adt_runner_device_name(const adt_runner_t* runner);   /* what it calls itself */
+const char* adt_runner_device_driver(const adt_runner_t* runner); /* its version; "" for a CPU */
+
+/* What became of the compiled OpenCL kernels: "off", "hit", "written", "rebuilt" or "unsupported".
+ */
+const char* adt_runner_program_cache(const adt_runner_t* runner);
+/* What the caller may want to know of it, until the handle's next run; "" for nothing. */
+const char* adt_runner_program_cache_warning(const adt_runner_t* runner);
+
+int32_t adt_runner_entry_count(const adt_runner_t* runner);
+const char* adt_runner_entry_name(const adt_runner_t* runner, int32_t entry);
+int32_t adt_runner_find_entry(const adt_runner_t* runner, const char* name);
+
+int32_t adt_runner_input_count(const adt_runner_t* runner, int32_t entry);
+int32_t adt_runner_output_count(const adt_runner_t* runner, int32_t entry);
+int32_t adt_runner_find_input(const adt_runner_t* runner, int32_t entry, const char* name);
+int32_t adt_runner_find_output(const adt_runner_t* runner, int32_t entry, const char* name);
+adt_status_t adt_runner_input_info(const adt_runner_t* runner, int32_t entry, int32_t input,
+                                   adt_tensor_info_t* info);
+adt_status_t adt_runner_output_info(const adt_runner_t* runner, int32_t entry, int32_t output,
+                                    adt_tensor_info_t* info);
+
+/* ---- inputs; each stays set for later runs ---- */
+
+/* Copy an array of the input's own shape. The device's memory is allocated the first time. */
+adt_status_t adt_runner_set_input(adt_runner_t* runner, int32_t entry, int32_t input,
+                                  const void* data, int64_t size);
+/* The same for an input with symbolic extents: *shape* has *rank* extents. */
+adt_status_t adt_runner_set_input_shaped(adt_runner_t* runner, int32_t entry, int32_t input,
+                                         const void* data, int64_t size, const int64_t* shape,
+                                         int32_t rank);
+/* Use the caller's array where it lies, on a CPU. It must be aligned to adt_runner_alignment() and
+ * stay there until another array was set, bound or carried, or the handle was freed; a model may
+ * return its input, so a viewed output may be this array. shape may be NULL with rank 0 when no
+ * extent is symbolic. */
+adt_status_t adt_runner_bind_input(adt_runner_t* runner, int32_t entry, int32_t input,
+                                   const void* data, int64_t size, const int64_t* shape,
+                                   int32_t rank);
+/* Bytes that an array must be aligned to in order to be bound; -1 for a wrong handle. */
+int64_t adt_runner_alignment(const adt_runner_t* runner);
+/* Make an output of from_entry's last run an input of to_entry's next run, on the device and
+ * without a copy: a recurrent state, or a decoder behind an encoder. The output may still be read.
+ */
+adt_status_t adt_runner_carry(adt_runner_t* runner, int32_t from_entry, int32_t output,
+                              int32_t to_entry, int32_t input);
+
+/* ---- runs ---- */
+
+/* adt_runner_start and adt_runner_wait. */
+adt_status_t adt_runner_run(adt_runner_t* runner, int32_t entry);
+/* Run. On OpenCL this returns when all kernels are in the device's queue (a driver may begin only
+ * when somebody waits); on a CPU, when the model is done. Several runs may be started before one
+ * wait. */
+adt_status_t adt_runner_start(adt_runner_t* runner, int32_t entry);
+/* Wait until the device's queue is empty. Reading an output waits by itself. */
+adt_status_t adt_runner_wait(adt_runner_t* runner);
+
+/* ---- outputs of the entry's last run ---- */
+
+/* Write up to *capacity* extents to *shape*; the result is their number, or -1 for an error. shape
+ * may be NULL when capacity is 0. */
+int32_t adt_runner_output_shape(adt_runner_t* runner, int32_t entry, int32_t output, int64_t* shape,
+                                int32_t capacity);
+/* Size of the array; -1 for an error. */
+int64_t adt_runner_output_size(adt_runner_t* runner, int32_t entry, int32_t output);
+/* Copy the array; *size* must be its size. */
+adt_status_t adt_runner_get_output(adt_runner_t* runner, int32_t entry, int32_t output, void* data,
+                                   int64_t size);
+/* The array where it lies, on a CPU; valid until the entry's next run or the handle is freed. */
+adt_status_t adt_runner_view_output(adt_runner_t* runner, int32_t entry, int32_t output,
+                                    const void** data, int64_t* size);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ADT_ADT_RUNNER_H_ */

@@ -1,0 +1,504 @@
+// The C interface: arguments checked, a Session called, exceptions turned into a status and a text.
+
+#include "adt/adt_runner.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dtype.h"
+#include "error.h"
+#include "runner_info.h"
+#include "session.h"
+#include "threads.h"
+
+namespace {
+
+using adt::Error;
+using adt::ErrorKind;
+
+static_assert(ADT_ERROR_USAGE == static_cast<int>(ErrorKind::kUsage));
+static_assert(ADT_ERROR_PACKAGE == static_cast<int>(ErrorKind::kPackage));
+static_assert(ADT_ERROR_INPUT == static_cast<int>(ErrorKind::kInput));
+static_assert(ADT_ERROR_RUN == static_cast<int>(ErrorKind::kRun));
+
+// What adt_tensor_info points to.
+struct TensorText {
+  std::string name;
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::vector<std::string> names;
+  std::vector<const char*> symbols;
+  std::int64_t element_size = 0;
+  std::int64_t size = -1;
+
+  explicit TensorText(const adt::TensorSpec& spec) : name(spec.name), dtype(spec.dtype) {
+    const adt::DType& element = *adt::FindDType(dtype);  // a Session takes no other
+    element_size = static_cast<std::int64_t>(element.size);
+    bool symbolic = false;
+    for (const adt::Dim& dim : spec.shape) {
+      shape.push_back(dim.symbolic() ? -1 : dim.extent);
+      names.push_back(dim.symbol);
+      symbolic = symbolic || dim.symbolic();
+    }
+    for (const std::string& symbol : names) {
+      symbols.push_back(symbol.empty() ? nullptr : symbol.c_str());
+    }
+    if (!symbolic) size = static_cast<std::int64_t>(adt::ByteSize(element, shape));
+  }
+};
+
+struct EntryText {
+  std::string name;
+  std::vector<std::unique_ptr<TensorText>> inputs;  // pointers: they must not move
+  std::vector<std::unique_ptr<TensorText>> outputs;
+};
+
+}  // namespace
+
+struct adt_runner {
+  adt_runner(const adt::Source& source, const adt::SessionOptions& options)
+      : session(source, options) {
+    for (const adt::Entry& entry : session.package().entries) {
+      EntryText& text = entries.emplace_back();
+      text.name = entry.name;
+      for (const auto& spec : entry.inputs) {
+        text.inputs.push_back(std::make_unique<TensorText>(spec));
+      }
+      for (const auto& spec : entry.outputs) {
+        text.outputs.push_back(std::make_unique<TensorText>(spec));
+      }
+    }
+  }
+
+  mutable std::mutex mutex;  // for the session; the rest never changes
+  adt::Session session;
+  std::vector<EntryText> entries;
+};
+
+namespace {
+
+struct LastError {
+  adt_status_t status = ADT_OK;
+  std::string text;
+  std::string remedy;
+};
+
+LastError& Last() {
+  static thread_local LastError last;
+  return last;
+}
+
+adt_status_t Remember(adt_status_t status, std::string_view text,
+                      std::string_view remedy) noexcept {
+  Last().status = status;
+  try {
+    Last().text = text;
+    Last().remedy = remedy;
+  } catch (...) {  // no memory for the text: better none than a wrong one
+    Last().text.clear();
+    Last().remedy.clear();
+  }
+  return status;
+}
+
+// *work*'s status: nothing that it throws goes on.
+template <typename Work>
+adt_status_t Guard(Work&& work) noexcept {
+  try {
+    work();
+    return ADT_OK;
+  } catch (const Error& error) {
+    return Remember(static_cast<adt_status_t>(error.kind()), error.what(), error.remedy());
+  } catch (const std::bad_alloc&) {
+    return Remember(ADT_ERROR_RUN, "out of memory",
+                    "Free memory on this machine, or use a smaller model.");
+  } catch (const std::exception& error) {
+    return Remember(ADT_ERROR_RUN, error.what(),
+                    "This is a bug in libadt_runner; report the message.");
+  } catch (...) {
+    return Remember(ADT_ERROR_RUN, "something was thrown that is no error",
+                    "This is a bug in libadt_runner or a driver; report it with the model.");
+  }
+}
+
+// *work*'s result; *none* when it throws.
+template <typename Value, typename Work>
+Value GuardValue(Value none, Work&& work) noexcept {
+  Value value = none;
+  return Guard([&] { value = work(); }) == ADT_OK ? value : none;
+}
+
+[[noreturn]] void Misuse(const std::string& what, const std::string& remedy) {
+  throw Error(ErrorKind::kUsage, what, remedy);
+}
+
+template <typename T>
+T& Require(T* pointer, const char* name) {
+  if (pointer == nullptr) {
+    Misuse(std::string(name) + " is NULL", "Give a pointer; adt_runner.h says to what.");
+  }
+  return *pointer;
+}
+
+// A number of the caller's, for a Session, which knows how many there are.
+std::size_t Index(std::int32_t number, const char* what) {
+  if (number < 0) {
+    Misuse("there is no " + std::string(what) + " " + std::to_string(number),
+           "Numbers begin at 0.");
+  }
+  return static_cast<std::size_t>(number);
+}
+
+const EntryText& EntryAt(const adt_runner_t* runner, std::int32_t entry) {
+  const adt_runner& r = Require(runner, "runner");
+  const std::size_t index = Index(entry, "entry");
+  r.session.RequireEntry(index);
+  return r.entries[index];
+}
+
+const TensorText& TensorAt(const std::vector<std::unique_ptr<TensorText>>& tensors,
+                           std::int32_t number, const char* what) {
+  if (Index(number, what) >= tensors.size()) {
+    Misuse("the entry has no " + std::string(what) + " " + std::to_string(number),
+           "It has " + std::to_string(tensors.size()) + ", numbered from 0.");
+  }
+  return *tensors[static_cast<std::size_t>(number)];
+}
+
+// Bytes of an array at *data*.
+std::size_t ArraySize(const void* data, std::int64_t size) {
+  if (size < 0 || static_cast<std::uint64_t>(size) > std::numeric_limits<std::size_t>::max()) {
+    Misuse("an array of " + std::to_string(size) + " bytes",
+           "Give the size of the array in bytes.");
+  }
+  if (size != 0) Require(static_cast<const char*>(data), "data");
+  return static_cast<std::size_t>(size);
+}
+
+adt::Extents Shape(const std::int64_t* shape, std::int32_t rank) {
+  if (rank < 0)
+    Misuse("a shape of " + std::to_string(rank) + " extents", "Give the number of extents.");
+  if (rank != 0) Require(shape, "shape");
+  return {shape, static_cast<std::size_t>(rank)};
+}
+
+// *given* as far as its caller knows the struct; the fields that came later keep their defaults.
+// *first* is the size of the struct as it was in the first version.
+template <typename Struct>
+Struct Known(const Struct& given, Struct known, std::size_t first, const char* name) {
+  if (given.struct_size < first) {
+    Misuse(std::string(name) + ".struct_size is " + std::to_string(given.struct_size),
+           std::string("Set it to sizeof(") + name + "_t) before the call.");
+  }
+  const std::size_t size = std::min<std::size_t>(given.struct_size, sizeof(Struct));
+  std::memcpy(static_cast<void*>(&known), &given, size);
+  return known;
+}
+
+adt::SessionOptions Options(const adt_runner_options_t* given) {
+  adt_runner_options_t options = ADT_RUNNER_OPTIONS_INIT;
+  if (given != nullptr) {
+    options = Known(*given, options, sizeof(adt_runner_options_t), "adt_runner_options");
+  }
+  adt::SessionOptions session;
+  if (options.device != nullptr) session.device = options.device;
+  if (options.scratch != nullptr) session.scratch = options.scratch;
+  if (options.program_cache == nullptr) {
+    session.programs = adt::DefaultProgramStore();
+  } else if (std::string_view(options.program_cache) != "off") {
+    session.programs = {adt::ProgramStore::Kind::kDirectory, options.program_cache};
+  }
+  return session;
+}
+
+adt::Blob Open(const adt_blob_t& blob, const std::string& name) {
+  if (blob.data != nullptr) return adt::Blob::Borrow(blob.data, ArraySize(blob.data, blob.size));
+  if (blob.fd < 0) {
+    Misuse("no " + name + " was given", "Give its bytes, or an open file that has them.");
+  }
+  return adt::Blob::MapPart(blob.fd, blob.offset, blob.size, name);
+}
+
+adt::Source OpenSource(const adt_package_source_t* given) {
+  const adt_package_source_t none = ADT_PACKAGE_SOURCE_INIT;
+  const adt_package_source_t parts =
+      Known(Require(given, "source"), none, sizeof(adt_package_source_t), "adt_package_source");
+  adt::Source source;
+  source.manifest = Open(parts.manifest, source.manifest_name);
+  source.params = Open(parts.params, source.params_name);
+  if (parts.library_name != nullptr) {
+    adt::UseLibrary(parts.library_name, &source);
+  } else {
+    source.library = Open(parts.library, source.library_name());
+  }
+  return source;
+}
+
+template <typename MakeSource>
+adt_status_t Create(MakeSource&& make_source, const adt_runner_options_t* options,
+                    adt_runner_t** out) {
+  if (out != nullptr) *out = nullptr;
+  return Guard([&] {
+    Require(out, "out");
+    *out = std::make_unique<adt_runner>(make_source(), Options(options)).release();
+  });
+}
+
+void Fill(const TensorText& text, adt_tensor_info_t* info) {
+  adt_tensor_info_t full{};
+  full.struct_size = Require(info, "info").struct_size;
+  full.rank = static_cast<std::int32_t>(text.shape.size());
+  full.name = text.name.c_str();
+  full.dtype = text.dtype.c_str();
+  full.shape = text.shape.data();
+  full.symbols = text.symbols.data();
+  full.element_size = text.element_size;
+  full.size = text.size;
+  if (info->struct_size < sizeof(adt_tensor_info_t)) {
+    Misuse("adt_tensor_info.struct_size is " + std::to_string(info->struct_size),
+           "Set it to sizeof(adt_tensor_info_t) before the call.");
+  }
+  std::memcpy(info, &full, sizeof(full));
+}
+
+std::int32_t Find(const std::vector<std::unique_ptr<TensorText>>& tensors, const char* name,
+                  const char* what) {
+  Require(name, "name");
+  std::string names;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i]->name == name) return static_cast<std::int32_t>(i);
+    names += (names.empty() ? "" : ", ") + tensors[i]->name;
+  }
+  Misuse("the entry has no " + std::string(what) + " " + name, "It has: " + names + ".");
+}
+
+// *work* on the session, alone.
+template <typename Work>
+adt_status_t WithSession(adt_runner_t* runner, Work&& work) {
+  return Guard([&] {
+    const std::lock_guard<std::mutex> lock(Require(runner, "runner").mutex);
+    work(runner->session);
+  });
+}
+
+template <typename Text>
+const char* TextOf(const adt_runner_t* runner, Text&& text) {
+  return GuardValue<const char*>(nullptr, [&] { return text(Require(runner, "runner")).c_str(); });
+}
+
+}  // namespace
+
+extern "C" {
+
+std::uint32_t adt_runner_abi_version() { return ADT_RUNNER_ABI_VERSION; }
+
+const char* adt_runner_version() { return adt::VersionLine(); }
+
+const char* adt_last_error() { return Last().text.c_str(); }
+
+const char* adt_last_remedy() { return Last().remedy.c_str(); }
+
+adt_status_t adt_last_status() { return Last().status; }
+
+adt_status_t adt_set_threads(std::int32_t count, const char* affinity) {
+  return Guard([&] { adt::SetThreads(count, affinity == nullptr ? "big" : affinity); });
+}
+
+adt_status_t adt_runner_create(const char* directory, const adt_runner_options_t* options,
+                               adt_runner_t** out) {
+  return Create([&] { return adt::OpenDirectory(&Require(directory, "directory")); }, options, out);
+}
+
+adt_status_t adt_runner_create_from(const adt_package_source_t* source,
+                                    const adt_runner_options_t* options, adt_runner_t** out) {
+  return Create([&] { return OpenSource(source); }, options, out);
+}
+
+void adt_runner_free(adt_runner_t* runner) { delete runner; }
+
+const char* adt_runner_package_name(const adt_runner_t* runner) {
+  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.package().name; });
+}
+
+const char* adt_runner_manifest(const adt_runner_t* runner) {
+  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.manifest(); });
+}
+
+const char* adt_runner_device(const adt_runner_t* runner) {
+  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.device(); });
+}
+
+const char* adt_runner_device_name(const adt_runner_t* runner) {
+  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.device_name(); });
+}
+
+const char* adt_runner_device_driver(const adt_runner_t* runner) {
+  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.device_driver(); });
+}
+
+const char* adt_runner_program_cache(const adt_runner_t* runner) {
+  return GuardValue<const char*>(nullptr, [&] {
+    const std::lock_guard<std::mutex> lock(Require(runner, "runner").mutex);
+    return adt::Name(runner->session.programs().state).data();  // a literal's
+  });
+}
+
+const char* adt_runner_program_cache_warning(const adt_runner_t* runner) {
+  return GuardValue<const char*>(nullptr, [&] {
+    const std::lock_guard<std::mutex> lock(Require(runner, "runner").mutex);
+    return runner->session.programs().warning.c_str();
+  });
+}
+
+std::int32_t adt_runner_entry_count(const adt_runner_t* runner) {
+  return GuardValue<std::int32_t>(
+      -1, [&] { return static_cast<std::int32_t>(Require(runner, "runner").entries.size()); });
+}
+
+const char* adt_runner_entry_name(const adt_runner_t* runner, std::int32_t entry) {
+  return GuardValue<const char*>(nullptr, [&] { return EntryAt(runner, entry).name.c_str(); });
+}
+
+std::int32_t adt_runner_find_entry(const adt_runner_t* runner, const char* name) {
+  return GuardValue<std::int32_t>(-1, [&] {
+    const adt_runner& r = Require(runner, "runner");
+    return static_cast<std::int32_t>(r.session.EntryIndex(&Require(name, "name")));
+  });
+}
+
+std::int32_t adt_runner_input_count(const adt_runner_t* runner, std::int32_t entry) {
+  return GuardValue<std::int32_t>(
+      -1, [&] { return static_cast<std::int32_t>(EntryAt(runner, entry).inputs.size()); });
+}
+
+std::int32_t adt_runner_output_count(const adt_runner_t* runner, std::int32_t entry) {
+  return GuardValue<std::int32_t>(
+      -1, [&] { return static_cast<std::int32_t>(EntryAt(runner, entry).outputs.size()); });
+}
+
+std::int32_t adt_runner_find_input(const adt_runner_t* runner, std::int32_t entry,
+                                   const char* name) {
+  return GuardValue<std::int32_t>(
+      -1, [&] { return Find(EntryAt(runner, entry).inputs, name, "input"); });
+}
+
+std::int32_t adt_runner_find_output(const adt_runner_t* runner, std::int32_t entry,
+                                    const char* name) {
+  return GuardValue<std::int32_t>(
+      -1, [&] { return Find(EntryAt(runner, entry).outputs, name, "output"); });
+}
+
+adt_status_t adt_runner_input_info(const adt_runner_t* runner, std::int32_t entry,
+                                   std::int32_t input, adt_tensor_info_t* info) {
+  return Guard([&] { Fill(TensorAt(EntryAt(runner, entry).inputs, input, "input"), info); });
+}
+
+adt_status_t adt_runner_output_info(const adt_runner_t* runner, std::int32_t entry,
+                                    std::int32_t output, adt_tensor_info_t* info) {
+  return Guard([&] { Fill(TensorAt(EntryAt(runner, entry).outputs, output, "output"), info); });
+}
+
+adt_status_t adt_runner_set_input(adt_runner_t* runner, std::int32_t entry, std::int32_t input,
+                                  const void* data, std::int64_t size) {
+  return adt_runner_set_input_shaped(runner, entry, input, data, size, nullptr, 0);
+}
+
+adt_status_t adt_runner_set_input_shaped(adt_runner_t* runner, std::int32_t entry,
+                                         std::int32_t input, const void* data, std::int64_t size,
+                                         const std::int64_t* shape, std::int32_t rank) {
+  return WithSession(runner, [&](adt::Session& session) {
+    session.SetInput(Index(entry, "entry"), Index(input, "input"), data, ArraySize(data, size),
+                     Shape(shape, rank));
+  });
+}
+
+adt_status_t adt_runner_bind_input(adt_runner_t* runner, std::int32_t entry, std::int32_t input,
+                                   const void* data, std::int64_t size, const std::int64_t* shape,
+                                   std::int32_t rank) {
+  return WithSession(runner, [&](adt::Session& session) {
+    session.BindInput(Index(entry, "entry"), Index(input, "input"), data, ArraySize(data, size),
+                      Shape(shape, rank));
+  });
+}
+
+std::int64_t adt_runner_alignment(const adt_runner_t* runner) {
+  return GuardValue<std::int64_t>(
+      -1, [&] { return Require(runner, "runner").session.package().alignment; });
+}
+
+adt_status_t adt_runner_carry(adt_runner_t* runner, std::int32_t from_entry, std::int32_t output,
+                              std::int32_t to_entry, std::int32_t input) {
+  return WithSession(runner, [&](adt::Session& session) {
+    session.Carry(Index(from_entry, "entry"), Index(output, "output"), Index(to_entry, "entry"),
+                  Index(input, "input"));
+  });
+}
+
+adt_status_t adt_runner_run(adt_runner_t* runner, std::int32_t entry) {
+  return WithSession(runner, [&](adt::Session& session) {
+    session.Start(Index(entry, "entry"));
+    session.Wait();
+    session.KeepPrograms();
+  });
+}
+
+adt_status_t adt_runner_start(adt_runner_t* runner, std::int32_t entry) {
+  return WithSession(runner, [&](adt::Session& session) { session.Start(Index(entry, "entry")); });
+}
+
+adt_status_t adt_runner_wait(adt_runner_t* runner) {
+  return WithSession(runner, [](adt::Session& session) {
+    session.Wait();
+    session.KeepPrograms();
+  });
+}
+
+std::int32_t adt_runner_output_shape(adt_runner_t* runner, std::int32_t entry, std::int32_t output,
+                                     std::int64_t* shape, std::int32_t capacity) {
+  std::int32_t rank = -1;
+  const adt_status_t status = WithSession(runner, [&](const adt::Session& session) {
+    const auto& tensor = session.Output(Index(entry, "entry"), Index(output, "output"));
+    if (capacity > 0) Require(shape, "shape");
+    for (std::int32_t i = 0; i < std::min(capacity, tensor->ndim); ++i) shape[i] = tensor->shape[i];
+    rank = tensor->ndim;
+  });
+  return status == ADT_OK ? rank : -1;
+}
+
+std::int64_t adt_runner_output_size(adt_runner_t* runner, std::int32_t entry, std::int32_t output) {
+  std::int64_t size = -1;
+  const adt_status_t status = WithSession(runner, [&](const adt::Session& session) {
+    size = static_cast<std::int64_t>(
+        session.OutputSize(Index(entry, "entry"), Index(output, "output")));
+  });
+  return status == ADT_OK ? size : -1;
+}
+
+adt_status_t adt_runner_get_output(adt_runner_t* runner, std::int32_t entry, std::int32_t output,
+                                   void* data, std::int64_t size) {
+  return WithSession(runner, [&](const adt::Session& session) {
+    session.GetOutput(Index(entry, "entry"), Index(output, "output"), data, ArraySize(data, size));
+  });
+}
+
+adt_status_t adt_runner_view_output(adt_runner_t* runner, std::int32_t entry, std::int32_t output,
+                                    const void** data, std::int64_t* size) {
+  return WithSession(runner, [&](const adt::Session& session) {
+    Require(data, "data");
+    Require(size, "size");
+    const std::size_t at = Index(entry, "entry");
+    const std::size_t index = Index(output, "output");
+    *data = session.ViewOutput(at, index);
+    *size = static_cast<std::int64_t>(session.OutputSize(at, index));
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,441 @@
+#include "program_cache.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/function.h>
+#include <tvm/ffi/string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "error.h"
+#include "opencl_device.h"
+#include "program_list.h"
+#include "sha256.h"
+
+namespace adt {
+namespace {
+
+namespace ffi = tvm::ffi;
+namespace fs = std::filesystem;
+
+constexpr std::string_view kMagic("ADTPROG\0", 8);
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kDigestSize = 64;
+constexpr std::size_t kHeaderSize = 8 + 4 + 4 + 8 + kDigestSize;
+constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 30;
+constexpr const char* kSuffix = ".programs";
+
+std::string Message(int error) { return std::generic_category().message(error); }
+
+double MillisecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  // False when the kernel could not write everything out.
+  bool Close() { return close(std::exchange(fd_, -1)) == 0; }
+
+ private:
+  int fd_;
+};
+
+struct FileBytes {
+  bool exists = false;
+  std::string bytes;
+  std::string problem;  // empty when *bytes* is all of the file
+};
+
+FileBytes ReadFile(const std::string& path) {
+  FileBytes found;
+  // A pipe under this name must not stop us.
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.valid()) {
+    found.exists = errno != ENOENT && errno != ENOTDIR;
+    if (found.exists) found.problem = "cannot be read: " + Message(errno);
+    return found;
+  }
+  found.exists = true;
+  struct stat status{};
+  if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    found.problem = "is no file";
+    return found;
+  }
+  if (static_cast<std::uint64_t>(status.st_size) > kLargestFile) {
+    found.problem = "is larger than such a file can be";
+    return found;
+  }
+  found.bytes.resize(static_cast<std::size_t>(status.st_size));
+  std::size_t done = 0;
+  while (done < found.bytes.size()) {
+    const ssize_t n = read(file.get(), found.bytes.data() + done, found.bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  if (done != found.bytes.size()) found.problem = "cannot be read";
+  return found;
+}
+
+// Returns why it did not work; empty when it did. The file has its name only when it is complete
+// and on its disk.
+std::string WriteFile(const std::string& path, const std::string& bytes) {
+  std::string temporary = path + ".XXXXXX";
+  FileDescriptor file(mkostemp(temporary.data(), O_CLOEXEC));
+  if (!file.valid()) return Message(errno);
+  const auto fail = [&](int error) {
+    unlink(temporary.c_str());
+    return Message(error);
+  };
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = write(file.get(), bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return fail(n < 0 ? errno : ENOSPC);
+    done += static_cast<std::size_t>(n);
+  }
+  if (fsync(file.get()) != 0 || !file.Close()) return fail(errno);
+  if (rename(temporary.c_str(), path.c_str()) != 0) return fail(errno);
+  return {};
+}
+
+// The cache stays small: of the files in *directory*, the ones that were used last stay.
+void RemoveOldest(const std::string& directory) {
+  constexpr std::size_t kMostFiles = 64;
+  std::vector<std::pair<fs::file_time_type, fs::path>> files;
+  std::error_code failed;
+  for (fs::directory_iterator it(directory, failed), end; !failed && it != end;
+       it.increment(failed)) {
+    std::error_code gone;
+    const auto used = it->last_write_time(gone);
+    const bool ours = it->path().extension() == kSuffix && it->path().stem().string().size() == 64;
+    if (!gone && ours) files.emplace_back(used, it->path());
+  }
+  if (failed || files.size() <= kMostFiles) return;
+  std::sort(files.begin(), files.end());
+  for (std::size_t i = 0; i < files.size() - kMostFiles; ++i) fs::remove(files[i].second, failed);
+}
+
+// For RemoveOldest.
+void MarkUsed(const std::string& path) {
+  std::error_code ignored;
+  fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
+}
+
+// Returns why it is not there; empty when it is.
+std::string MakeDirectory(const std::string& path) {
+  std::error_code failed;
+  fs::create_directories(path, failed);
+  return failed ? failed.message() : std::string();
+}
+
+void PutNumber(std::string* out, std::uint64_t value, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; ++i) {
+    *out += static_cast<char>(static_cast<unsigned char>((value >> (8 * i)) & 0xFF));
+  }
+}
+
+std::uint64_t GetNumber(std::string_view bytes) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    value |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+  }
+  return value;
+}
+
+// The modules that keep compiled OpenCL programs, among *module* and all its imports.
+struct ProgramKeeper {
+  ffi::Function get;
+  ffi::Function set;
+};
+
+struct OpenClModules {
+  std::size_t found = 0;
+  std::vector<ProgramKeeper> keepers;
+};
+
+void FindOpenCl(const ffi::Module& module, std::set<const void*>* seen, OpenClModules* found) {
+  if (!seen->insert(module.get()).second) return;
+  if (std::string_view(module->kind()) == "opencl") {
+    ++found->found;
+    const auto get = module->GetFunction("opencl.GetPreCompiledPrograms");
+    const auto set = module->GetFunction("opencl.SetPreCompiledPrograms");
+    if (get && set) found->keepers.push_back({*get, *set});
+  }
+  for (const ffi::Any& import : module->imports()) {
+    FindOpenCl(import.cast<ffi::Module>(), seen, found);
+  }
+}
+
+OpenClModules FindOpenCl(const ffi::Module& module) {
+  std::set<const void*> seen;
+  OpenClModules found;
+  FindOpenCl(module, &seen, &found);
+  return found;
+}
+
+// What the runtime gives is text with zero bytes in it, or bytes, by its version.
+std::string AsBytes(const ffi::Any& value) {
+  if (const auto bytes = value.as<ffi::Bytes>()) return std::string(bytes->data(), bytes->size());
+  return value.cast<std::string>();
+}
+
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// The programs of every module, one after the other: a package has one, as a rule.
+std::string Pack(const std::vector<std::string>& parts) {
+  std::string out;
+  for (const std::string& part : parts) {
+    PutNumber(&out, part.size(), 8);
+    out += part;
+  }
+  return out;
+}
+
+std::optional<std::vector<std::string>> Unpack(std::string_view packed) {
+  std::vector<std::string> parts;
+  while (!packed.empty()) {
+    if (packed.size() < 8) return {};
+    const std::uint64_t size = GetNumber(packed.substr(0, 8));
+    packed.remove_prefix(8);
+    if (size > packed.size()) return {};
+    parts.emplace_back(packed.substr(0, static_cast<std::size_t>(size)));
+    packed.remove_prefix(static_cast<std::size_t>(size));
+  }
+  return parts;
+}
+
+// Returns why the driver or the runtime refused them; empty when it did not.
+std::string Give(const std::string& packed, const std::vector<ProgramKeeper>& keepers) {
+  const auto parts = Unpack(packed);
+  if (!parts || parts->size() != keepers.size()) return "it holds another number of modules";
+  for (const std::string& part : *parts) {
+    if (!IsProgramList(part)) return "it holds something else than programs";
+  }
+  try {
+    for (std::size_t i = 0; i < keepers.size(); ++i) keepers[i].set(ffi::String((*parts)[i]));
+  } catch (const std::exception& error) {
+    return FirstLine(error.what());
+  }
+  return {};
+}
+
+void Warn(ProgramReport* report, const std::string& warning) {
+  report->warning += (report->warning.empty() ? "" : "; ") + warning;
+}
+
+// The programs of all kernels, compiled now where they are not yet; none, with a warning, when one
+// cannot be had.
+std::optional<std::string> Compile(const std::vector<ProgramKeeper>& keepers,
+                                   ProgramReport* report) {
+  std::vector<std::string> parts;
+  try {
+    for (const ProgramKeeper& keeper : keepers) parts.push_back(AsBytes(keeper.get()));
+  } catch (const std::exception& error) {
+    report->state = ProgramState::kUnsupported;
+    Warn(report, "the OpenCL driver does not give its programs: " + FirstLine(error.what()));
+    return {};
+  }
+  return Pack(parts);
+}
+
+// None, with the reason in *report*, when the device does not say what it is.
+std::optional<ProgramKey> KeyOf(const std::string& library_sha256, DLDevice device,
+                                ProgramReport* report) {
+  try {
+    const OpenClDevice found = DescribeOpenCl(device);
+    return ProgramKey{library_sha256, found.name, found.vendor, found.driver, found.platform};
+  } catch (const Error& error) {
+    report->state = ProgramState::kUnsupported;
+    Warn(report, error.what());
+    return {};
+  }
+}
+
+std::string NameOf(const ProgramKey& key) {
+  const std::string text = key.Text();
+  return Sha256(text.data(), text.size()) + kSuffix;
+}
+
+std::string FileOf(const ProgramStore& store, const ProgramKey& key, ProgramReport* report) {
+  if (store.kind == ProgramStore::Kind::kFile) return store.path;
+  if (const std::string why = MakeDirectory(store.path); !why.empty()) {
+    Warn(report, "cannot create " + store.path + " (" + why + ")");
+  }
+  return store.path + "/" + NameOf(key);
+}
+
+const char* Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+}  // namespace
+
+ProgramStore DefaultProgramStore() {
+  if (const char* given = Variable("ADT_PROGRAM_CACHE")) {
+    if (std::string_view(given) == "off") return {};
+    return {ProgramStore::Kind::kDirectory, given};
+  }
+  std::string path;
+  if (const char* cache = Variable("XDG_CACHE_HOME")) {
+    path = std::string(cache) + "/adt/programs";
+  } else if (const char* home = Variable("HOME")) {
+    path = std::string(home) + "/.cache/adt/programs";
+  }
+  // Nobody asked for it: where there is no room for it, it is off without a word.
+  if (path.empty() || !MakeDirectory(path).empty() || access(path.c_str(), W_OK) != 0) return {};
+  return {ProgramStore::Kind::kDirectory, path};
+}
+
+std::string_view Name(ProgramState state) {
+  switch (state) {
+    case ProgramState::kHit:
+      return "hit";
+    case ProgramState::kWritten:
+      return "written";
+    case ProgramState::kRebuilt:
+      return "rebuilt";
+    case ProgramState::kUnsupported:
+      return "unsupported";
+    case ProgramState::kOff:
+      break;
+  }
+  return "off";
+}
+
+std::string ProgramKey::Text() const {
+  return "library: " + library + "\ndevice: " + device + "\nvendor: " + vendor +
+         "\ndriver: " + driver + "\nplatform: " + platform + "\n";
+}
+
+std::string FormatPrograms(const ProgramKey& key, std::string_view programs) {
+  const std::string text = key.Text();
+  std::string out(kMagic);
+  PutNumber(&out, kVersion, 4);
+  PutNumber(&out, text.size(), 4);
+  PutNumber(&out, programs.size(), 8);
+  out += Sha256(programs.data(), programs.size());
+  out += text;
+  out += programs;
+  return out;
+}
+
+ParsedPrograms ParsePrograms(std::string_view bytes, const ProgramKey& key) {
+  ParsedPrograms found;
+  const auto useless = [&](const char* problem) {
+    found.problem = problem;
+    return found;
+  };
+  // An empty file was begun and not written, by us or by mktemp.
+  found.ours = bytes.empty() || bytes.substr(0, kMagic.size()) == kMagic;
+  if (!found.ours) return useless("is no file of compiled OpenCL programs");
+  if (bytes.size() < kHeaderSize) return useless("is truncated");
+  if (GetNumber(bytes.substr(8, 4)) != kVersion) return useless("is of another version of adt");
+  const std::uint64_t key_size = GetNumber(bytes.substr(12, 4));
+  const std::uint64_t size = GetNumber(bytes.substr(16, 8));
+  const std::string_view digest = bytes.substr(24, kDigestSize);
+  bytes.remove_prefix(kHeaderSize);
+  if (key_size > bytes.size() || size != bytes.size() - key_size) {
+    return useless("is truncated or damaged");
+  }
+  if (bytes.substr(0, static_cast<std::size_t>(key_size)) != key.Text()) {
+    return useless("is of another package, device or driver");
+  }
+  bytes.remove_prefix(static_cast<std::size_t>(key_size));
+  if (Sha256(bytes.data(), bytes.size()) != digest) return useless("is damaged");
+  found.programs = std::string(bytes);
+  return found;
+}
+
+ffi::Module LoadWithPrograms(const std::function<ffi::Module()>& load, const ProgramStore& store,
+                             const std::string& library_sha256, DLDevice device,
+                             ProgramReport* report) {
+  *report = {};
+  std::optional<ffi::Module> module = load();
+  if (store.kind == ProgramStore::Kind::kNone || device.device_type != kDLOpenCL) return *module;
+  OpenClModules modules = FindOpenCl(*module);
+  if (modules.found == 0) return *module;
+  if (modules.keepers.size() != modules.found) {
+    report->state = ProgramState::kUnsupported;
+    Warn(report, "this TVM runtime cannot keep compiled OpenCL programs");
+    return *module;
+  }
+  const std::optional<ProgramKey> key = KeyOf(library_sha256, device, report);
+  if (!key) return *module;
+  report->file = FileOf(store, *key, report);
+  const bool named = store.kind == ProgramStore::Kind::kFile;
+
+  const auto start = std::chrono::steady_clock::now();
+  const FileBytes file = ReadFile(report->file);
+  ParsedPrograms parsed{{}, file.problem, file.problem.empty()};
+  if (file.exists && parsed.problem.empty()) parsed = ParsePrograms(file.bytes, *key);
+  if (file.exists && parsed.problem.empty()) {
+    const std::string refused = Give(parsed.programs, modules.keepers);
+    if (refused.empty()) {
+      report->state = ProgramState::kHit;
+      report->take_ms = MillisecondsSince(start);
+      if (!named) MarkUsed(report->file);
+      return *module;
+    }
+    parsed.problem = "is refused by the OpenCL driver (" + refused + ")";
+    // What the driver refused stays in a module.
+    modules = {};
+    module.reset();
+    module = load();
+  }
+
+  report->state = file.exists ? ProgramState::kRebuilt : ProgramState::kWritten;
+  // A file that a person named, and that we did not write, may be something of theirs.
+  report->pending = !named || parsed.ours;
+  if (file.exists) {
+    Warn(report, report->file + " " + parsed.problem + ": the kernels are compiled again" +
+                     (report->pending ? "" : ", and the file is left as it is"));
+  }
+  return *module;
+}
+
+void KeepPrograms(const ffi::Module& module, const std::string& library_sha256, DLDevice device,
+                  ProgramReport* report) {
+  if (!std::exchange(report->pending, false)) return;
+  const auto start = std::chrono::steady_clock::now();
+  const std::optional<ProgramKey> key = KeyOf(library_sha256, device, report);
+  if (!key) return;
+  const std::optional<std::string> programs = Compile(FindOpenCl(module).keepers, report);
+  if (!programs) return;
+  const std::string why = WriteFile(report->file, FormatPrograms(*key, *programs));
+  if (!why.empty()) {
+    report->state = ProgramState::kRebuilt;
+    Warn(report,
+         "cannot write " + report->file + " (" + why + "): the kernels are compiled at every load");
+    return;
+  }
+  const fs::path file(report->file);
+  if (file.filename() == NameOf(*key)) RemoveOldest(file.parent_path().string());
+  report->keep_ms = MillisecondsSince(start);
+}
+
+}  // namespace adt

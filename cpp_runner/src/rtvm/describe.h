@@ -1,0 +1,31 @@
+// Words for what rtvm's reports show.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "array.h"
+#include "json_writer.h"
+#include "package.h"
+#include "runner_info.h"
+
+namespace adt::rtvm {
+
+/// "1.250 ms".
+std::string Milliseconds(double value);
+/// *value* with *digits* after the point.
+std::string Decimal(double value, int digits);
+std::string Join(const std::vector<std::string>& items);
+/// "float32[n, 3]".
+std::string Describe(const TensorSpec& spec);
+std::string Describe(const Array& array);
+/// Of the array's bytes.
+std::string Sha256(const Array& array);
+
+/// "schema" and "schema_version".
+void WriteSchema(JsonWriter* json, const char* name, int version);
+/// The members of an object, not the object.
+void WriteRunner(JsonWriter* json, const RunnerInfo& info);
+void WriteTimes(JsonWriter* json, const std::vector<double>& times);
+
+}  // namespace adt::rtvm

@@ -1,0 +1,183 @@
+#include "rtvm/run.h"
+
+#include <cstring>
+#include <utility>
+
+#include "error.h"
+#include "npz.h"
+#include "process_memory.h"
+#include "random_inputs.h"
+#include "rtvm/aligned_inputs.h"
+#include "rtvm/timed_runs.h"
+#include "session.h"
+#include "threads.h"
+
+namespace adt::rtvm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double MillisecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+/// Samples, not more often than the command line says.
+class Sampler {
+ public:
+  Sampler(const Options& options, Clock::time_point start, std::vector<Sample>* samples)
+      : every_ms_(options.sample_ms), start_(start), samples_(samples) {
+    if (every_ms_ > 0) sensors_.emplace(options.sysfs);
+  }
+
+  void Now() const {
+    if (sensors_) samples_->push_back(sensors_->Read(MillisecondsSince(start_)));
+  }
+  void IfDue() const {
+    if (!sensors_) return;
+    const double since = MillisecondsSince(start_) - samples_->back().at_ms;
+    if (since >= static_cast<double>(every_ms_)) Now();
+  }
+
+ private:
+  std::int64_t every_ms_;
+  Clock::time_point start_;
+  std::vector<Sample>* samples_;
+  std::optional<Sensors> sensors_;
+};
+
+void SetThreads(const Options& options, RunReport* report) {
+  if (options.threads == 0 && options.affinity.empty()) return;
+  std::string affinity = options.affinity;
+  if (affinity.empty()) {
+    const bool fits = CoresOf("big").size() >= static_cast<std::size_t>(options.threads);
+    affinity = fits ? "big" : "all";
+  }
+  report->threads = adt::SetThreads(static_cast<int>(options.threads), affinity);
+  report->affinity = affinity;
+}
+
+Array DoubleArray(const std::vector<double>& values) {
+  Array array{"float64", {static_cast<std::int64_t>(values.size())}, {}};
+  array.data.resize(values.size() * sizeof(double));
+  if (!values.empty()) std::memcpy(array.data.data(), values.data(), array.data.size());
+  return array;
+}
+
+void WriteTimes(const std::string& file, RunReport* report) {
+  WriteNpz(file,
+           {{"run_ms", DoubleArray(report->run_ms)}, {"start_ms", DoubleArray(report->start_ms)}});
+  report->times_file = file;
+}
+
+void WriteCalls(const Options& options, const Session& session, RunReport* report) {
+  CallDump dump =
+      DumpCalls(session.vm().module(), report->entry, options.first_call, options.end_call);
+  WriteNpz(options.dump_calls, dump.arrays);
+  report->calls_file = options.dump_calls;
+  report->call_tensors = static_cast<std::int64_t>(dump.arrays.size());
+  report->calls_left_out = std::move(dump.left_out);
+}
+
+SessionOptions ForSession(const Options& options) {
+  SessionOptions wanted;
+  wanted.device = options.device;
+  wanted.programs = options.programs ? *options.programs : DefaultProgramStore();
+  return wanted;
+}
+
+void DescribeSession(const Session& session, RunReport* report) {
+  report->runner = Info();
+  report->package = session.package();
+  report->device = session.device();
+  report->device_name = session.device_name();
+  if (session.dl_device().device_type == kDLOpenCL) {
+    report->opencl = DescribeOpenCl(session.dl_device());
+  }
+}
+
+void GetInputs(const Options& options, const Entry& entry, RunReport* report) {
+  if (options.input.empty()) {
+    report->seed = options.seed;
+    report->inputs = RandomInputs(entry.inputs, options.seed);
+  } else {
+    report->inputs = ReadNpz(options.input);
+  }
+}
+
+void TakeTimes(TimedRuns runs, RunReport* report) {
+  report->first_run_ms = runs.first_run_ms;
+  report->warmup_runs = runs.warmup_runs;
+  report->run_ms = std::move(runs.run_ms);
+  report->start_ms = std::move(runs.start_ms);
+}
+
+// The files and the further runs that were asked for.
+void Afterwards(const Options& options, std::size_t entry, Session* session, RunReport* report) {
+  session->KeepPrograms();
+  report->programs = session->programs();
+  if (!options.output.empty()) {
+    WriteNpz(options.output, report->outputs);
+    report->output_file = options.output;
+  }
+  if (!options.times.empty()) WriteTimes(options.times, report);
+  if (options.profile == 0 && options.dump_calls.empty()) return;
+  session->ShareInputs(entry);
+  if (options.profile > 0) {
+    report->profile = ProfileCalls(session->vm().module(), report->entry, options.profile);
+  }
+  if (!options.dump_calls.empty()) WriteCalls(options, *session, report);
+}
+
+}  // namespace
+
+RunReport RunPackage(const Options& options, Clock::time_point start) {
+  RunReport report;
+  SetThreads(options, &report);
+  const Sampler sampler(options, start, &report.samples);
+  sampler.Now();
+  report.before_load_kb = ResidentKb();
+
+  const SessionOptions wanted = ForSession(options);
+  const auto load_start = Clock::now();
+  Session session(options.model, wanted);
+  report.load_ms = MillisecondsSince(load_start);
+  DescribeSession(session, &report);
+  const Entry& entry = session.package().entry(options.entry);
+  report.entry = entry.name;
+
+  GetInputs(options, entry, &report);
+  const std::size_t index = session.EntryIndex(entry.name);
+  std::optional<AlignedInputs> aligned;
+  const auto set = [&] {
+    aligned ? aligned->Bind(&session) : session.SetInputs(report.inputs, entry.name);
+  };
+  const auto run = [&] {
+    session.Start(index);
+    session.Wait();
+  };
+  const auto get = [&] { report.outputs = session.Outputs(entry.name); };
+  set();
+  if (options.zero_copy) {
+    aligned.emplace(report.inputs, session, index);
+    set();
+  }
+  report.end_to_end = options.end_to_end;
+  report.zero_copy = options.zero_copy;
+
+  const RunPlan plan{options.dry_run, options.warmup_ms, options.run_count, options.min_seconds,
+                     options.max_seconds};
+  const auto end_to_end = [&] {
+    set();
+    run();
+    get();
+  };
+  const auto one = [&] { options.end_to_end ? end_to_end() : run(); };
+  TakeTimes(RunTimed(plan, start, one, one, [&] { sampler.IfDue(); }), &report);
+  sampler.Now();
+  get();
+  report.peak_kb = PeakResidentKb();
+  Afterwards(options, index, &session, &report);
+  return report;
+}
+
+}  // namespace adt::rtvm

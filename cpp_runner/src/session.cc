@@ -1,0 +1,579 @@
+#include "session.h"
+
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/dtype.h>
+#include <tvm/runtime/device_api.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "compatibility.h"
+#include "devices.h"
+#include "dtype.h"
+#include "error.h"
+#include "library.h"
+#include "opencl_device.h"
+#include "params.h"
+#include "runner_info.h"
+#include "tvm_errors.h"
+
+namespace adt {
+namespace {
+
+namespace ffi = tvm::ffi;
+using tvm::runtime::Tensor;
+
+constexpr const char* kCompileRemedy = "Compile the model again (adt compile).";
+constexpr const char* kRunRemedy =
+    "Compile the model again; if it still fails, report the message with the model.";
+constexpr const char* kShapeRemedy =
+    "Convert the array, or compile the model for this shape (adt compile --shape).";
+
+// One for each virtual device of the module, and the CPU, where shapes are computed.
+std::vector<DLDevice> VmDevices(const Package& package, DLDevice device) {
+  std::vector<DLDevice> devices;
+  for (const std::string& name : package.target.vdevices) devices.push_back(FindDevice(name));
+  if (devices.empty()) devices.push_back(device);
+  const bool has_cpu = std::any_of(devices.begin(), devices.end(),
+                                   [](DLDevice d) { return d.device_type == kDLCPU; });
+  if (!has_cpu) devices.push_back(DLDevice{kDLCPU, 0});
+  return devices;
+}
+
+std::string Describe(const TensorSpec& spec) {
+  std::string text = spec.dtype + "[";
+  for (std::size_t i = 0; i < spec.shape.size(); ++i) {
+    if (i != 0) text += ", ";
+    text += spec.shape[i].symbolic() ? spec.shape[i].symbol : std::to_string(spec.shape[i].extent);
+  }
+  return text + "]";
+}
+
+std::string Describe(std::string_view dtype, Extents shape) {
+  return adt::Describe(dtype, std::vector<std::int64_t>(shape.data, shape.data + shape.rank));
+}
+
+std::string Names(const std::vector<TensorSpec>& specs) {
+  std::string names;
+  for (const TensorSpec& spec : specs) {
+    names += (names.empty() ? "" : ", ") + spec.name + " " + Describe(spec);
+  }
+  return names;
+}
+
+Extents ShapeOf(const Tensor& tensor) {
+  return {tensor->shape, static_cast<std::size_t>(tensor->ndim)};
+}
+
+bool SameShape(const Tensor& tensor, Extents shape) {
+  return std::equal(tensor->shape, tensor->shape + tensor->ndim, shape.data,
+                    shape.data + shape.rank);
+}
+
+ffi::Shape TvmShape(Extents shape) { return ffi::Shape(shape.data, shape.data + shape.rank); }
+
+std::size_t ByteSize(const Tensor& tensor) { return ffi::GetDataSize(*tensor.operator->()); }
+
+// Nobody holds the tensor but its *holders* in an Input, so no output of the last run is the same
+// one.
+bool IsOurs(const Tensor& tensor, const Tensor& argument) {
+  return tensor.use_count() == (argument.same_as(tensor) ? 2 : 1);
+}
+
+// A header of a CPU's array, for TVM's copies.
+DLTensor HostArray(const void* data, const DLTensor& like) {
+  DLTensor array = like;
+  array.data = const_cast<void*>(data);
+  array.device = DLDevice{kDLCPU, 0};
+  array.strides = nullptr;
+  array.byte_offset = 0;
+  return array;
+}
+
+void CopyIn(const void* data, const Tensor& tensor) {
+  if (ByteSize(tensor) == 0) return;  // TVM takes no null pointer, even for no bytes
+  const DLTensor from = HostArray(data, *tensor.operator->());
+  Tensor::CopyFromTo(&from, const_cast<DLTensor*>(tensor.operator->()));
+}
+
+void RequireNames(const NamedArrays& inputs, const Entry& entry) {
+  for (const TensorSpec& spec : entry.inputs) {
+    const auto count = std::count_if(inputs.begin(), inputs.end(),
+                                     [&](const NamedArray& i) { return i.name == spec.name; });
+    if (count != 1) {
+      throw Error(ErrorKind::kInput,
+                  "input " + spec.name + " is " + (count == 0 ? "missing" : "given twice"),
+                  "Entry " + entry.name + " takes: " + Names(entry.inputs) + ".");
+    }
+  }
+  for (const NamedArray& input : inputs) {
+    const bool known = std::any_of(entry.inputs.begin(), entry.inputs.end(),
+                                   [&](const TensorSpec& s) { return s.name == input.name; });
+    if (!known) {
+      throw Error(ErrorKind::kInput, "the model has no input " + input.name,
+                  "Entry " + entry.name + " takes: " + Names(entry.inputs) + ".");
+    }
+  }
+}
+
+// Memory that somebody else keeps, as the allocator of a tensor.
+struct Borrowed {
+  void* data;
+  void AllocData(DLTensor* tensor) const { tensor->data = data; }
+  void FreeData(DLTensor*) const {}
+};
+
+std::string NoSuch(const char* what, std::size_t index, const std::string& owner) {
+  return owner + " has no " + what + " " + std::to_string(index);
+}
+
+std::string From0To(std::size_t count) {
+  return count == 0 ? "There is none."
+                    : "Give a number from 0 to " + std::to_string(count - 1) + ".";
+}
+
+}  // namespace
+
+Session::Session(const Source& source, const SessionOptions& options)
+    : package_(ParsePackage(std::string(source.manifest.text()), source.manifest_name)),
+      manifest_(source.manifest.text()),
+      device_name_(options.device.empty() ? package_.target.device : options.device),
+      device_(FindDevice(device_name_)) {
+  RequireFits(package_, source, Info(), device_name_);
+  RequirePresent(device_, device_name_);
+  device_label_ = DeviceName(device_);
+  if (device_.device_type == kDLOpenCL) device_driver_ = DescribeOpenCl(device_).driver;
+  const ffi::Module library =
+      LoadWithPrograms([&] { return LoadLibrary(source, options.scratch); }, options.programs,
+                       package_.files.at("mod.so").sha256, device_, &programs_);
+  vm_.emplace(library, source.library_name(), VmDevices(package_, device_));
+  LoadEntries(source);
+}
+
+void Session::KeepPrograms() {
+  if (!programs_.pending) return;
+  adt::KeepPrograms(vm_->module(), package_.files.at("mod.so").sha256, device_, &programs_);
+}
+
+Session::~Session() {
+  try {
+    Wait();
+  } catch (const Error&) {  // the device failed: there is nothing to wait for
+  }
+}
+
+void Session::LoadEntries(const Source& source) {
+  std::map<std::string, Param> found;
+  for (Param& param : ParseParams(source.params.data(), source.params.size(), source.params_name)) {
+    std::string name = param.name;
+    found.emplace(std::move(name), std::move(param));
+  }
+  std::map<std::string, Tensor> loaded;
+  const auto param = [&](const std::string& name) {
+    if (const auto it = loaded.find(name); it != loaded.end()) return it->second;
+    const auto it = found.find(name);
+    if (it == found.end()) {
+      throw Error(ErrorKind::kPackage, source.params_name + " has no parameter " + name,
+                  "Compile the model again (adt compile) and deploy the package.");
+    }
+    const Tensor tensor = WithTvmErrors(
+        ErrorKind::kRun, [&] { return "cannot copy parameter " + name + " to the device"; },
+        "Check the memory that the device has left.",
+        [&] {
+          const Param& values = it->second;
+          Tensor made = Tensor::Empty(TvmShape({values.shape.data(), values.shape.size()}),
+                                      values.dtype, device_);
+          CopyIn(values.data, made);
+          return made;
+        });
+    loaded.emplace(name, tensor);
+    return tensor;
+  };
+
+  entries_.reserve(package_.entries.size());
+  for (const Entry& entry : package_.entries) {
+    EntryState& state = entries_.emplace_back();
+    state.entry = &entry;
+    state.function = vm_->Function(entry.name);
+    std::map<std::string, std::ptrdiff_t> symbols;
+    const auto port = [&](const TensorSpec& spec) {
+      const DType* dtype = FindDType(spec.dtype);
+      if (dtype == nullptr) {
+        throw Error(ErrorKind::kPackage,
+                    spec.name + " has the element type " + spec.dtype + ", which no array has",
+                    "Compile the model with inputs and outputs of another type.");
+      }
+      Port made;
+      made.spec = &spec;
+      made.dtype = ffi::StringToDLDataType(ffi::String(spec.dtype));
+      made.element_size = dtype->size;
+      for (const Dim& dim : spec.shape) {
+        const auto next = static_cast<std::ptrdiff_t>(symbols.size());
+        made.extents.push_back(dim.symbolic() ? -1 : dim.extent);
+        made.symbols.push_back(dim.symbolic() ? symbols.emplace(dim.symbol, next).first->second
+                                              : -1);
+        made.symbolic |= dim.symbolic();
+      }
+      if (!made.symbolic) made.size = ByteSize(*dtype, made.extents);
+      return made;
+    };
+    for (const TensorSpec& spec : entry.inputs) state.inputs.emplace_back().port = port(spec);
+    for (const TensorSpec& spec : entry.outputs) state.ports.push_back(port(spec));
+    state.symbols.resize(symbols.size());
+    for (const std::string& name : entry.params) state.params.push_back(param(name));
+    state.arguments.resize(entry.inputs.size());
+    for (const Tensor& tensor : state.params) state.arguments.emplace_back(tensor);
+  }
+}
+
+std::size_t Session::EntryIndex(const std::string& name) const {
+  return static_cast<std::size_t>(&package_.entry(name) - package_.entries.data());
+}
+
+const Session::EntryState& Session::State(std::size_t entry) const {
+  if (entry >= entries_.size()) {
+    throw Error(ErrorKind::kUsage, NoSuch("entry", entry, "the package"), From0To(entries_.size()));
+  }
+  return entries_[entry];
+}
+
+Session::EntryState& Session::State(std::size_t entry) {
+  return const_cast<EntryState&>(std::as_const(*this).State(entry));
+}
+
+Session::Input& Session::InputAt(EntryState* state, std::size_t input) {
+  if (input >= state->inputs.size()) {
+    throw Error(ErrorKind::kUsage, NoSuch("input", input, "entry " + state->entry->name),
+                From0To(state->inputs.size()));
+  }
+  return state->inputs[input];
+}
+
+// The array's shape, checked: the given one, or the input's own when none is given.
+Extents Session::RequireShape(const Port& port, std::size_t size, Extents shape) {
+  const TensorSpec& spec = *port.spec;
+  std::size_t bytes = port.size;
+  if (shape.data == nullptr && shape.rank == 0) {
+    if (port.symbolic) {
+      throw Error(ErrorKind::kInput,
+                  "input " + spec.name + " is " + Describe(spec) + ": its shape varies",
+                  "Give the array's shape with the array.");
+    }
+    shape = {port.extents.data(), port.extents.size()};
+  } else {
+    bool fits = shape.rank == port.extents.size();
+    bytes = port.element_size;
+    for (std::size_t i = 0; fits && i < shape.rank; ++i) {
+      const std::int64_t extent = shape.data[i];
+      fits = extent >= 0 && (port.extents[i] < 0 || port.extents[i] == extent) &&
+             !__builtin_mul_overflow(bytes, static_cast<std::size_t>(extent), &bytes);
+    }
+    if (!fits) {
+      throw Error(ErrorKind::kInput,
+                  "input " + spec.name + " is " + Describe(spec.dtype, shape) +
+                      ", the model takes " + Describe(spec),
+                  kShapeRemedy);
+    }
+  }
+  if (size != bytes) {
+    throw Error(ErrorKind::kInput,
+                "input " + spec.name + " has " + std::to_string(size) +
+                    " bytes of data, its shape takes " + std::to_string(bytes),
+                "Give data for the whole array, in C order.");
+  }
+  return shape;
+}
+
+void Session::Use(EntryState* state, Input* input, const Tensor& tensor) {
+  input->argument = tensor;
+  state->arguments[static_cast<std::size_t>(input - state->inputs.data())] = input->argument;
+  state->checked = false;
+}
+
+void Session::SetInput(std::size_t entry, std::size_t input, const void* data, std::size_t size,
+                       Extents shape) {
+  EntryState& state = State(entry);
+  Input& to = InputAt(&state, input);
+  shape = RequireShape(to.port, size, shape);
+  WithTvmErrors(
+      ErrorKind::kRun, [&] { return "cannot copy input " + to.port.spec->name + " to the device"; },
+      "Check the memory that the device has left.",
+      [&] {
+        if (!to.owned.defined() || !SameShape(to.owned, shape) || !IsOurs(to.owned, to.argument)) {
+          to.owned = Tensor::Empty(TvmShape(shape), to.port.dtype, device_);
+        }
+        CopyIn(data, to.owned);
+      });
+  if (!to.argument.same_as(to.owned)) Use(&state, &to, to.owned);
+}
+
+void Session::BindInput(std::size_t entry, std::size_t input, const void* data, std::size_t size,
+                        Extents shape) {
+  EntryState& state = State(entry);
+  Input& to = InputAt(&state, input);
+  if (device_.device_type != kDLCPU) {
+    throw Error(ErrorKind::kUsage,
+                "the inputs of a model on " + device_name_ + " cannot lie in the program's memory",
+                "Copy them (set the input instead of binding it).");
+  }
+  shape = RequireShape(to.port, size, shape);
+  const auto alignment = static_cast<std::uintptr_t>(std::max<std::int64_t>(package_.alignment, 1));
+  if (reinterpret_cast<std::uintptr_t>(data) % alignment != 0) {
+    throw Error(
+        ErrorKind::kInput,
+        "input " + to.port.spec->name + " lies at an address that is no multiple of " +
+            std::to_string(alignment) + " bytes, which the package takes for granted",
+        "Allocate it with aligned_alloc or posix_memalign, or copy it (set the input instead of "
+        "binding it).");
+  }
+  void* address = const_cast<void*>(data);
+  if (to.borrowed.defined() && SameShape(to.borrowed, shape) && IsOurs(to.borrowed, to.argument)) {
+    const_cast<DLTensor*>(to.borrowed.operator->())->data = address;
+  } else {
+    to.borrowed =
+        ffi::Tensor::FromNDAlloc(Borrowed{address}, TvmShape(shape), to.port.dtype, device_);
+  }
+  if (!to.argument.same_as(to.borrowed)) Use(&state, &to, to.borrowed);
+}
+
+void Session::Carry(std::size_t from_entry, std::size_t output, std::size_t to_entry,
+                    std::size_t input) {
+  const Tensor& tensor = Output(from_entry, output);
+  EntryState& state = State(to_entry);
+  Input& to = InputAt(&state, input);
+  const Extents shape = ShapeOf(tensor);
+  const Port& from = entries_[from_entry].ports[output];
+  const std::size_t size = ByteSize(tensor);
+  if (from.spec->dtype != to.port.spec->dtype) {
+    throw Error(ErrorKind::kInput,
+                "input " + to.port.spec->name + " is " + Describe(from.spec->dtype, shape) +
+                    ", the model takes " + Describe(*to.port.spec),
+                "Carry an output of the same element type.");
+  }
+  static constexpr std::int64_t kNoExtents = 0;
+  RequireShape(to.port, size, {shape.rank == 0 ? &kNoExtents : shape.data, shape.rank});
+  const bool here = tensor->device.device_type == device_.device_type && tensor->byte_offset == 0;
+  WithTvmErrors(ErrorKind::kRun, "cannot carry the output over", kRunRemedy, [&] {
+    if (here) {
+      Use(&state, &to, tensor);
+    } else {  // kernels take no offset: a copy, but on the device
+      Tensor copy = Tensor::Empty(TvmShape(shape), to.port.dtype, device_);
+      if (size != 0)
+        Tensor::CopyFromTo(tensor.operator->(), const_cast<DLTensor*>(copy.operator->()));
+      Use(&state, &to, copy);
+    }
+  });
+}
+
+// Sets the symbols to the arguments' extents.
+void Session::RequireArguments(EntryState* state) {
+  std::fill(state->symbols.begin(), state->symbols.end(), -1);
+  for (const Input& input : state->inputs) {
+    const TensorSpec& spec = *input.port.spec;
+    if (!input.argument.defined()) {
+      throw Error(ErrorKind::kInput, "input " + spec.name + " is missing",
+                  "Entry " + state->entry->name + " takes: " + Names(state->entry->inputs) + ".");
+    }
+    for (std::size_t i = 0; i < input.port.symbols.size(); ++i) {
+      if (input.port.symbols[i] < 0) continue;
+      std::int64_t& bound = state->symbols[static_cast<std::size_t>(input.port.symbols[i])];
+      const std::int64_t extent = input.argument->shape[i];
+      if (bound < 0) bound = extent;
+      if (bound != extent) {
+        throw Error(ErrorKind::kInput,
+                    "input " + spec.name + " is " + Describe(spec.dtype, ShapeOf(input.argument)) +
+                        ", the model takes " + Describe(spec) + ", and " + spec.shape[i].symbol +
+                        " is " + std::to_string(bound) + " elsewhere",
+                    kShapeRemedy);
+      }
+    }
+  }
+  state->checked = true;
+}
+
+void Session::TakeOutputs(EntryState* state) {
+  const auto take = [state](const ffi::Any& value) {
+    const auto tensor = value.as<ffi::Tensor>();
+    if (!tensor) {
+      throw Error(ErrorKind::kRun,
+                  "entry " + state->entry->name + " returned something else than tensors",
+                  kCompileRemedy);
+    }
+    state->outputs.emplace_back(*tensor);
+  };
+  if (const auto* tuple = state->result.as<ffi::ArrayObj>()) {
+    for (const ffi::Any& value : *tuple) take(value);
+  } else {
+    take(state->result);
+  }
+  if (state->outputs.size() != state->ports.size()) {
+    throw Error(ErrorKind::kRun,
+                "entry " + state->entry->name + " returned " +
+                    std::to_string(state->outputs.size()) + " tensors, mod.json describes " +
+                    std::to_string(state->ports.size()),
+                kCompileRemedy);
+  }
+  for (std::size_t i = 0; i < state->outputs.size(); ++i) {
+    const Port& port = state->ports[i];
+    const Tensor& tensor = state->outputs[i];
+    bool fits = tensor->dtype == port.dtype &&
+                static_cast<std::size_t>(tensor->ndim) == port.extents.size();
+    for (std::size_t k = 0; fits && k < port.extents.size(); ++k) {
+      std::int64_t wanted = port.extents[k];
+      if (port.symbols[k] >= 0) {
+        std::int64_t& bound = state->symbols[static_cast<std::size_t>(port.symbols[k])];
+        if (bound < 0) bound = tensor->shape[k];  // a symbol of outputs only
+        wanted = bound;
+      }
+      fits = tensor->shape[k] == wanted;
+    }
+    if (!fits) {
+      const std::string dtype(ffi::DLDataTypeToString(tensor->dtype));
+      throw Error(ErrorKind::kRun,
+                  "output " + port.spec->name + " is " + Describe(dtype, ShapeOf(tensor)) +
+                      ", mod.json says " + Describe(*port.spec),
+                  kCompileRemedy);
+    }
+  }
+}
+
+void Session::Start(std::size_t entry) {
+  EntryState& state = State(entry);
+  state.outputs.clear();  // before the run, so that it may use their memory
+  state.result = nullptr;
+  if (!state.checked || !state.symbols.empty()) RequireArguments(&state);
+  try {
+    WithTvmErrors(ErrorKind::kRun, "the model failed", kRunRemedy, [&] {
+      state.function.CallPacked(state.arguments.data(), static_cast<int>(state.arguments.size()),
+                                &state.result);
+    });
+    TakeOutputs(&state);
+  } catch (...) {
+    state.outputs.clear();
+    throw;
+  }
+}
+
+void Session::Wait() {
+  WithTvmErrors(ErrorKind::kRun, "the model failed on the device",
+                "Run it again; if it still fails, report the message with the model.",
+                [&] { tvm::runtime::DeviceAPI::Get(device_)->StreamSync(device_, nullptr); });
+}
+
+const Tensor& Session::Output(std::size_t entry, std::size_t output) const {
+  const EntryState& state = State(entry);
+  if (output >= state.ports.size()) {
+    throw Error(ErrorKind::kUsage, NoSuch("output", output, "entry " + state.entry->name),
+                From0To(state.ports.size()));
+  }
+  if (output >= state.outputs.size()) {
+    throw Error(ErrorKind::kUsage, "entry " + state.entry->name + " has no outputs yet",
+                "Run it first; a run that failed has none.");
+  }
+  return state.outputs[output];
+}
+
+std::size_t Session::OutputSize(std::size_t entry, std::size_t output) const {
+  return ByteSize(Output(entry, output));
+}
+
+void Session::GetOutput(std::size_t entry, std::size_t output, void* data, std::size_t size) const {
+  const Tensor& tensor = Output(entry, output);
+  const std::size_t wanted = ByteSize(tensor);
+  if (size != wanted) {
+    throw Error(ErrorKind::kInput,
+                "output " + entries_[entry].ports[output].spec->name + " has " +
+                    std::to_string(wanted) + " bytes, there is room for " + std::to_string(size),
+                "Give room for exactly the output's size.");
+  }
+  if (size == 0) return;
+  WithTvmErrors(
+      ErrorKind::kRun,
+      [&] {
+        return "cannot copy output " + entries_[entry].ports[output].spec->name +
+               " from the device";
+      },
+      "Run it again; if it still fails, report the message with the model.",
+      [&] {
+        DLTensor to = HostArray(data, *tensor.operator->());
+        Tensor::CopyFromTo(tensor.operator->(), &to);
+      });
+}
+
+const void* Session::ViewOutput(std::size_t entry, std::size_t output) const {
+  const Tensor& tensor = Output(entry, output);
+  if (tensor->device.device_type != kDLCPU) {
+    throw Error(ErrorKind::kUsage,
+                "the outputs of a model on " + device_name_ + " do not lie in the program's memory",
+                "Copy them (get the output instead of viewing it).");
+  }
+  return static_cast<const std::byte*>(tensor->data) + tensor->byte_offset;
+}
+
+void Session::ShareInputs(std::size_t entry) {
+  EntryState& state = State(entry);
+  RequireArguments(&state);
+  WithTvmErrors(ErrorKind::kRun, "cannot set the inputs", kRunRemedy, [&] {
+    const ffi::String name(state.entry->name);
+    std::vector<ffi::AnyView> arguments{name};
+    arguments.insert(arguments.end(), state.arguments.begin(), state.arguments.end());
+    ffi::Any result;
+    vm_->Function("set_input")
+        .CallPacked(arguments.data(), static_cast<int>(arguments.size()), &result);
+  });
+}
+
+void Session::SetNamed(const NamedArrays& inputs, const std::string& entry, bool bind) {
+  const std::size_t index = EntryIndex(entry);
+  const EntryState& state = State(index);
+  RequireNames(inputs, *state.entry);
+  for (std::size_t i = 0; i < state.inputs.size(); ++i) {
+    const TensorSpec& spec = state.entry->inputs[i];
+    const auto found = std::find_if(inputs.begin(), inputs.end(), [&](const NamedArray& named) {
+      return named.name == spec.name;
+    });
+    const Array& array = found->array;
+    if (array.dtype != spec.dtype) {
+      throw Error(ErrorKind::kInput,
+                  "input " + spec.name + " is " + adt::Describe(array.dtype, array.shape) +
+                      ", the model takes " + Describe(spec),
+                  kShapeRemedy);
+    }
+    static constexpr std::int64_t kNoExtents = 0;
+    const Extents shape{array.shape.empty() ? &kNoExtents : array.shape.data(), array.shape.size()};
+    const auto set = bind ? &Session::BindInput : &Session::SetInput;
+    (this->*set)(index, i, array.data.data(), array.data.size(), shape);
+  }
+}
+
+void Session::SetInputs(const NamedArrays& inputs, const std::string& entry) {
+  SetNamed(inputs, entry, /*bind=*/false);
+}
+
+void Session::BindInputs(const NamedArrays& inputs, const std::string& entry) {
+  SetNamed(inputs, entry, /*bind=*/true);
+}
+
+void Session::Invoke(const std::string& entry) {
+  Start(EntryIndex(entry));
+  Wait();
+}
+
+NamedArrays Session::Outputs(const std::string& entry) const {
+  const std::size_t index = EntryIndex(entry);
+  NamedArrays outputs;
+  for (std::size_t i = 0; i < State(index).ports.size(); ++i) {
+    const TensorSpec& spec = *entries_[index].ports[i].spec;
+    const Tensor& tensor = Output(index, i);
+    Array array;
+    array.dtype = spec.dtype;
+    array.shape.assign(tensor->shape, tensor->shape + tensor->ndim);
+    array.data.resize(ByteSize(tensor));
+    GetOutput(index, i, array.data.data(), array.data.size());
+    outputs.push_back({spec.name, std::move(array)});
+  }
+  return outputs;
+}
+
+}  // namespace adt

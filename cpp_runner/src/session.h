@@ -1,0 +1,167 @@
+// A loaded package on one device, and the tensors that its entries take and give.
+#pragma once
+
+#include <dlpack/dlpack.h>
+#include <tvm/ffi/any.h>
+#include <tvm/ffi/function.h>
+#include <tvm/runtime/tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "array.h"
+#include "package.h"
+#include "program_cache.h"
+#include "source.h"
+#include "vm.h"
+
+namespace adt {
+
+struct SessionOptions {
+  /// "cpu" or "opencl"; empty for the one the package was compiled for.
+  std::string device;
+  /// Where compiled OpenCL programs are kept.
+  ProgramStore programs;
+  /// Directory for a library that cannot be loaded from memory; empty for none.
+  std::string scratch;
+};
+
+/// Dimensions of an array, of any container. The pointer may be null when *rank* is 0.
+struct Extents {
+  const std::int64_t* data = nullptr;
+  std::size_t rank = 0;
+};
+
+/// Parameters and inputs stay on the device. One thread at a time, of any threads. Every function
+/// throws Error only, besides std::bad_alloc.
+///
+/// Entries, inputs and outputs go by their index in package(). An index that does not exist throws
+/// Error(kUsage).
+class Session {
+ public:
+  /// Check the package against this runner, this machine and its own hashes, then load it. Throws
+  /// Error(kPackage). *source* is not needed afterwards.
+  explicit Session(const Source& source, const SessionOptions& options = {});
+  explicit Session(const std::string& directory, const SessionOptions& options = {})
+      : Session(OpenDirectory(directory), options) {}
+  /// Waits for the device.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  const Package& package() const { return package_; }
+  /// The text of mod.json.
+  const std::string& manifest() const { return manifest_; }
+  /// "cpu" or "opencl".
+  const std::string& device() const { return device_name_; }
+  /// What the device calls itself.
+  const std::string& device_name() const { return device_label_; }
+  /// Version of its driver; empty for the CPU.
+  const std::string& device_driver() const { return device_driver_; }
+  DLDevice dl_device() const { return device_; }
+  const ProgramReport& programs() const { return programs_; }
+  /// After a run: write the compiled OpenCL programs that were not found when loading, once.
+  void KeepPrograms();
+  const Vm& vm() const { return *vm_; }
+
+  /// Error(kUsage) with the names that there are.
+  std::size_t EntryIndex(const std::string& name) const;
+
+  /// Throw unless there is such an entry.
+  void RequireEntry(std::size_t entry) const { State(entry); }
+
+  /// Copy an array to the device. Error(kInput): its shape or size is not the input's.
+  void SetInput(std::size_t entry, std::size_t input, const void* data, std::size_t size,
+                Extents shape);
+  /// Use an array where it lies, until the input is set, bound or carried again. Error(kUsage): the
+  /// device has other memory. Error(kInput): as SetInput, or not aligned to the package's
+  /// alignment.
+  void BindInput(std::size_t entry, std::size_t input, const void* data, std::size_t size,
+                 Extents shape);
+  /// Make an output of *from_entry*'s last run an input, without a copy. Error(kInput): they differ
+  /// in shape or type.
+  void Carry(std::size_t from_entry, std::size_t output, std::size_t to_entry, std::size_t input);
+
+  /// Run; on OpenCL, return when all is in the device's queue. Error(kInput): an input is missing,
+  /// or symbolic extents of one name differ. Error(kRun).
+  void Start(std::size_t entry);
+  /// Wait until the device's queue is empty. Error(kRun).
+  void Wait();
+
+  /// An output of the last run, wherever it lies. Error(kUsage): there was none.
+  const tvm::runtime::Tensor& Output(std::size_t entry, std::size_t output) const;
+  /// Its bytes.
+  std::size_t OutputSize(std::size_t entry, std::size_t output) const;
+  /// Copy it. Error(kInput): *size* is not its size.
+  void GetOutput(std::size_t entry, std::size_t output, void* data, std::size_t size) const;
+  /// Its bytes where they lie. Error(kUsage): the device has other memory.
+  const void* ViewOutput(std::size_t entry, std::size_t output) const;
+
+  /// Give the VM its own reference to the inputs, for what goes by its invoke_stateful.
+  void ShareInputs(std::size_t entry);
+
+  /// Copy *inputs*, in any order, to the device. Error(kInput) when one is missing, unknown, or of
+  /// another shape or type than the entry has.
+  void SetInputs(const NamedArrays& inputs, const std::string& entry = "main");
+  /// The same with BindInput: *inputs* must outlive the runs.
+  void BindInputs(const NamedArrays& inputs, const std::string& entry = "main");
+  /// Start and Wait.
+  void Invoke(const std::string& entry = "main");
+  /// Copy the outputs of the last run from the device, in the entry's order.
+  NamedArrays Outputs(const std::string& entry = "main") const;
+
+ private:
+  // What mod.json says about an input or output, ready to be compared.
+  struct Port {
+    const TensorSpec* spec = nullptr;
+    DLDataType dtype{};
+    std::size_t element_size = 0;
+    std::vector<std::int64_t> extents;    // -1 where symbolic
+    std::vector<std::ptrdiff_t> symbols;  // index into the entry's symbols; -1 where not symbolic
+    std::size_t size = 0;                 // bytes, when no extent is symbolic
+    bool symbolic = false;
+  };
+  struct Input {
+    Port port;
+    tvm::runtime::Tensor owned;     // what arrays are copied to; kept for the next one
+    tvm::runtime::Tensor borrowed;  // a header around the caller's array
+    tvm::runtime::Tensor argument;  // what the next run takes: owned, borrowed, or an output
+  };
+  struct EntryState {
+    const Entry* entry = nullptr;
+    tvm::ffi::Function function;
+    std::vector<Input> inputs;
+    std::vector<Port> ports;  // of the outputs
+    std::vector<tvm::runtime::Tensor> params;
+    std::vector<tvm::ffi::AnyView> arguments;  // the inputs', then the params
+    std::vector<std::int64_t> symbols;         // extents of the last run
+    bool checked = false;                      // the arguments are complete and fit one another
+    tvm::ffi::Any result;
+    std::vector<tvm::runtime::Tensor> outputs;
+  };
+
+  void LoadEntries(const Source& source);
+  EntryState& State(std::size_t entry);
+  const EntryState& State(std::size_t entry) const;
+  static Input& InputAt(EntryState* state, std::size_t input);
+  static Extents RequireShape(const Port& port, std::size_t size, Extents shape);
+  static void Use(EntryState* state, Input* input, const tvm::runtime::Tensor& tensor);
+  static void RequireArguments(EntryState* state);
+  static void TakeOutputs(EntryState* state);
+  void SetNamed(const NamedArrays& inputs, const std::string& entry, bool bind);
+
+  Package package_;
+  std::string manifest_;
+  std::string device_name_;
+  DLDevice device_{};
+  std::string device_label_;
+  std::string device_driver_;
+  ProgramReport programs_;
+  std::optional<Vm> vm_;
+  std::vector<EntryState> entries_;
+};
+
+}  // namespace adt

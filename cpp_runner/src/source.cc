@@ -1,0 +1,137 @@
+#include "source.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "error.h"
+
+namespace adt {
+namespace {
+
+class File {
+ public:
+  explicit File(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  ~File() {
+    if (fd_ >= 0) close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+std::string Reason(int error) { return std::generic_category().message(error); }
+
+}  // namespace
+
+Blob::~Blob() { Release(); }
+
+Blob::Blob(Blob&& other) noexcept { *this = std::move(other); }
+
+Blob& Blob::operator=(Blob&& other) noexcept {
+  if (this != &other) {
+    Release();
+    data_ = std::exchange(other.data_, nullptr);
+    size_ = std::exchange(other.size_, 0);
+    mapping_ = std::exchange(other.mapping_, nullptr);
+    mapped_ = std::exchange(other.mapped_, 0);
+  }
+  return *this;
+}
+
+void Blob::Release() noexcept {
+  if (mapping_ != nullptr) munmap(mapping_, mapped_);
+  mapping_ = nullptr;
+}
+
+Blob Blob::Borrow(const void* data, std::size_t size) {
+  Blob blob;
+  blob.data_ = static_cast<const std::byte*>(data);
+  blob.size_ = size;
+  return blob;
+}
+
+Blob Blob::MapPart(int fd, std::int64_t offset, std::int64_t size, const std::string& name) {
+  const std::string remedy =
+      "Give a descriptor that is open for reading, and where in its file the contents begin and "
+      "end.";
+  struct stat status{};
+  if (fstat(fd, &status) != 0) {
+    throw Error(ErrorKind::kPackage, "cannot read " + name + ": " + Reason(errno), remedy);
+  }
+  if (!S_ISREG(status.st_mode)) {
+    throw Error(ErrorKind::kPackage, name + " is not in a regular file", remedy);
+  }
+  const auto end = static_cast<std::int64_t>(status.st_size);
+  if (size == -1 && offset >= 0 && offset <= end) size = end - offset;
+  if (offset < 0 || size < 0 || offset > end || size > end - offset) {
+    throw Error(ErrorKind::kPackage,
+                name + " would be " + std::to_string(size) + " bytes from " +
+                    std::to_string(offset) + " on of a file of " + std::to_string(end),
+                remedy);
+  }
+  Blob blob;
+  if (size == 0) return blob;
+  const std::int64_t before = offset % sysconf(_SC_PAGESIZE);  // mappings begin at a page
+  const auto start = static_cast<off_t>(offset - before);
+  const auto most = static_cast<std::uint64_t>(std::numeric_limits<std::size_t>::max());
+  if (start != offset - before || static_cast<std::uint64_t>(size + before) > most) {
+    throw Error(ErrorKind::kPackage, name + " is too large for this machine's memory", remedy);
+  }
+  const auto length = static_cast<std::size_t>(size + before);
+  void* mapping = mmap(nullptr, length, PROT_READ, MAP_PRIVATE, fd, start);
+  if (mapping == MAP_FAILED) {
+    throw Error(ErrorKind::kPackage, "cannot read " + name + ": " + Reason(errno), remedy);
+  }
+  blob.mapping_ = mapping;
+  blob.mapped_ = length;
+  blob.data_ = static_cast<const std::byte*>(mapping) + before;
+  blob.size_ = static_cast<std::size_t>(size);
+  return blob;
+}
+
+Blob Blob::MapFile(const std::string& path, const std::string& remedy) {
+  const File file(path);
+  if (file.fd() < 0) {
+    throw Error(ErrorKind::kPackage,
+                path + (errno == ENOENT ? " does not exist" : " cannot be read: " + Reason(errno)),
+                remedy);
+  }
+  return MapPart(file.fd(), 0, -1, path);
+}
+
+const std::string& Source::library_name() const {
+  static const std::string kUnnamed = "mod.so";
+  return library_path.empty() ? kUnnamed : library_path;
+}
+
+Source OpenDirectory(const std::string& directory) {
+  const std::string remedy = "Give the directory of a package, as adt compile writes it.";
+  Source source;
+  source.manifest_name = directory + "/mod.json";
+  source.params_name = directory + "/mod.params";
+  source.library_path = directory + "/mod.so";
+  source.manifest = Blob::MapFile(source.manifest_name, remedy);
+  source.params = Blob::MapFile(source.params_name, remedy);
+  source.library = Blob::MapFile(source.library_path, remedy);
+  return source;
+}
+
+void UseLibrary(const std::string& path, Source* source) {
+  source->library_path = path;
+  if (path.find('/') == std::string::npos) return;  // the dynamic linker looks for it
+  const File file(path);
+  if (file.fd() >= 0) source->library = Blob::MapPart(file.fd(), 0, -1, path);
+}
+
+}  // namespace adt

@@ -1,0 +1,65 @@
+// Where the files of a package are: a directory, memory, or parts of open files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace adt {
+
+/// The contents of a file, to be read only. What is a file is mapped, not copied.
+class Blob {
+ public:
+  Blob() = default;
+  ~Blob();
+  Blob(Blob&& other) noexcept;
+  Blob& operator=(Blob&& other) noexcept;
+  Blob(const Blob&) = delete;
+  Blob& operator=(const Blob&) = delete;
+
+  /// Bytes that somebody else keeps for as long as this lives.
+  static Blob Borrow(const void* data, std::size_t size);
+  /// *size* bytes of an open file from *offset* on; -1 for all up to its end. The descriptor's
+  /// position and the descriptor itself stay the caller's. *name* is for messages. Throws
+  /// Error(kPackage).
+  static Blob MapPart(int fd, std::int64_t offset, std::int64_t size, const std::string& name);
+  /// A whole file. Throws Error(kPackage) with *remedy*.
+  static Blob MapFile(const std::string& path, const std::string& remedy);
+
+  bool empty() const { return size_ == 0; }
+  const std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+
+ private:
+  void Release() noexcept;
+
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+  void* mapping_ = nullptr;  // what to unmap; nullptr for borrowed bytes
+  std::size_t mapped_ = 0;
+};
+
+/// The three files. The names are for messages: paths where there are paths.
+struct Source {
+  std::string manifest_name = "mod.json";
+  std::string params_name = "mod.params";
+  /// Empty: the library has no name that the dynamic linker knows, only bytes.
+  std::string library_path;
+  Blob manifest;
+  Blob params;
+  /// Empty when only the dynamic linker can read it.
+  Blob library;
+
+  /// What to call the library in messages.
+  const std::string& library_name() const;
+};
+
+/// The package in a directory, as adt compile writes it. Throws Error(kPackage): a file is missing.
+Source OpenDirectory(const std::string& directory);
+
+/// A library as dlopen takes it. Its bytes are there only when *path* is a file's.
+void UseLibrary(const std::string& path, Source* source);
+
+}  // namespace adt

@@ -1,0 +1,238 @@
+/* c_program DIR: every function of the C interface, used right and wrong, on a package that
+ * computes y = relu(x @ weight) and m = n + n (float32[2, 3] and int64[4] in, one parameter) on a
+ * CPU.
+ *
+ * Built with sanitizers, which watch what the library does with what it is given. Prints "ok". */
+#include <adt/adt_runner.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define REQUIRE(holds)                                                           \
+  do {                                                                           \
+    if (!(holds)) {                                                              \
+      fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #holds, adt_last_error()); \
+      exit(1);                                                                   \
+    }                                                                            \
+  } while (0)
+#define REFUSED(status, call) REQUIRE((call) == (status) && *adt_last_error() && *adt_last_remedy())
+
+static const float kX[6] = {1, -2, 3, 4, 5, -6};
+static const int64_t kN[4] = {1, 2, 3, INT64_MAX / 2};
+
+static adt_tensor_info_t Info(void) {
+  adt_tensor_info_t info;
+  memset(&info, 0, sizeof(info));
+  info.struct_size = sizeof(info);
+  return info;
+}
+
+static void SetInputs(adt_runner_t* runner) {
+  REQUIRE(adt_runner_set_input(runner, 0, 0, kX, sizeof(kX)) == ADT_OK);
+  REQUIRE(adt_runner_set_input(runner, 0, 1, kN, sizeof(kN)) == ADT_OK);
+}
+
+static void ReadOutputs(adt_runner_t* runner, float y[10]) {
+  int64_t m[4];
+  REQUIRE(adt_runner_get_output(runner, 0, 0, y, 10 * sizeof(float)) == ADT_OK);
+  REQUIRE(adt_runner_get_output(runner, 0, 1, m, sizeof(m)) == ADT_OK);
+  for (int i = 0; i < 4; ++i) REQUIRE(m[i] == 2 * kN[i]);
+}
+
+static void Describe(const adt_runner_t* runner) {
+  REQUIRE(adt_runner_abi_version() == ADT_RUNNER_ABI_VERSION);
+  REQUIRE(*adt_runner_version() && *adt_runner_package_name(runner));
+  REQUIRE(strstr(adt_runner_manifest(runner), "adt.model-package"));
+  REQUIRE(strcmp(adt_runner_device(runner), "cpu") == 0 && *adt_runner_device_name(runner));
+  REQUIRE(adt_runner_entry_count(runner) == 1);
+  REQUIRE(strcmp(adt_runner_entry_name(runner, 0), "main") == 0);
+  REQUIRE(adt_runner_find_entry(runner, "main") == 0);
+  REQUIRE(adt_runner_find_input(runner, 0, "n") == 1 &&
+          adt_runner_find_output(runner, 0, "m") == 1);
+  REQUIRE(adt_runner_input_count(runner, 0) == 2 && adt_runner_output_count(runner, 0) == 2);
+  adt_tensor_info_t info = Info();
+  REQUIRE(adt_runner_input_info(runner, 0, 0, &info) == ADT_OK);
+  REQUIRE(info.rank == 2 && info.shape[0] == 2 && info.shape[1] == 3 && info.size == sizeof(kX));
+  REQUIRE(strcmp(info.dtype, "float32") == 0 && strcmp(info.name, "x") == 0 && !info.symbols[0]);
+  REQUIRE(adt_runner_output_info(runner, 0, 1, &info) == ADT_OK && info.element_size == 8);
+}
+
+static void RefuseWrongArguments(adt_runner_t* runner) {
+  char byte = 0;
+  adt_tensor_info_t info = Info();
+  for (int32_t wrong = -1; wrong <= 7; wrong += 8) {
+    REQUIRE(!adt_runner_entry_name(runner, wrong) && *adt_last_error());
+    REQUIRE(adt_runner_input_count(runner, wrong) == -1);
+    REQUIRE(adt_runner_output_size(runner, 0, wrong) == -1);
+    REFUSED(ADT_ERROR_USAGE, adt_runner_input_info(runner, 0, wrong, &info));
+    REFUSED(ADT_ERROR_USAGE, adt_runner_output_info(runner, wrong, 0, &info));
+    REFUSED(ADT_ERROR_USAGE, adt_runner_set_input(runner, 0, wrong, kX, sizeof(kX)));
+    REFUSED(ADT_ERROR_USAGE, adt_runner_run(runner, wrong));
+    REFUSED(ADT_ERROR_USAGE, adt_runner_get_output(runner, 0, wrong, &byte, 1));
+    REFUSED(ADT_ERROR_USAGE, adt_runner_carry(runner, 0, wrong, 0, 0));
+  }
+  REQUIRE(adt_runner_find_entry(runner, "other") == -1 &&
+          adt_runner_find_input(runner, 0, "z") == -1);
+  REQUIRE(adt_runner_find_entry(runner, NULL) == -1);
+  REQUIRE(adt_runner_set_input(runner, 0, 0, kX, sizeof(kX) - 1) != ADT_OK);
+  REQUIRE(adt_runner_set_input(runner, 0, 0, kX, -1) != ADT_OK);
+  REQUIRE(adt_runner_set_input(runner, 0, 0, NULL, sizeof(kX)) != ADT_OK);
+  REQUIRE(adt_runner_get_output(runner, 0, 0, &byte, 1) != ADT_OK);
+  const int64_t negative[2] = {-2, -3};
+  REQUIRE(adt_runner_set_input_shaped(runner, 0, 0, kX, sizeof(kX), negative, 2) != ADT_OK);
+  REQUIRE(adt_runner_bind_input(runner, 0, 0, &byte, 1, NULL, 0) != ADT_OK);
+  REQUIRE(adt_runner_input_info(runner, 0, 0, NULL) != ADT_OK);
+  /* A null handle and null arguments are wrong arguments, too. */
+  REQUIRE(adt_runner_run(NULL, 0) != ADT_OK && adt_runner_entry_count(NULL) == -1);
+  REQUIRE(!adt_runner_manifest(NULL) && adt_runner_wait(NULL) != ADT_OK);
+  REQUIRE(adt_runner_create(NULL, NULL, NULL) != ADT_OK);
+  adt_runner_t* none = runner;
+  REFUSED(ADT_ERROR_PACKAGE, adt_runner_create("/nowhere", NULL, &none));
+  REQUIRE(none == NULL);
+  adt_runner_free(NULL);
+}
+
+static void UseEveryWay(adt_runner_t* runner) {
+  float want[10];
+  float found[10];
+  SetInputs(runner);
+  REQUIRE(adt_runner_run(runner, 0) == ADT_OK);
+  ReadOutputs(runner, want);
+
+  int64_t shape[2];
+  REQUIRE(adt_runner_output_shape(runner, 0, 0, NULL, 0) == 2);
+  REQUIRE(adt_runner_output_shape(runner, 0, 0, shape, 1) == 2 && shape[0] == 2);
+  REQUIRE(adt_runner_output_shape(runner, 0, 0, shape, 2) == 2 && shape[1] == 5);
+  REQUIRE(adt_runner_output_size(runner, 0, 0) == sizeof(want));
+  const void* data = NULL;
+  int64_t size = 0;
+  REQUIRE(adt_runner_view_output(runner, 0, 0, &data, &size) == ADT_OK && size == sizeof(want));
+  REQUIRE(memcmp(data, want, sizeof(want)) == 0);
+
+  const size_t alignment = (size_t)adt_runner_alignment(runner);
+  void* own = aligned_alloc(alignment, alignment);
+  REQUIRE(own && sizeof(kX) <= alignment);
+  memcpy(own, kX, sizeof(kX));
+  REQUIRE(adt_runner_bind_input(runner, 0, 0, (char*)own + 4, sizeof(kX), NULL, 0) != ADT_OK);
+  REQUIRE(adt_runner_bind_input(runner, 0, 0, own, sizeof(kX), NULL, 0) == ADT_OK);
+  const int64_t extents[2] = {2, 3};
+  REQUIRE(adt_runner_start(runner, 0) == ADT_OK && adt_runner_start(runner, 0) == ADT_OK);
+  REQUIRE(adt_runner_wait(runner) == ADT_OK);
+  ReadOutputs(runner, found);
+  REQUIRE(memcmp(found, want, sizeof(want)) == 0);
+  REQUIRE(adt_runner_set_input_shaped(runner, 0, 0, kX, sizeof(kX), extents, 2) == ADT_OK);
+  free(own); /* bound no longer */
+
+  int64_t m[4];
+  REQUIRE(adt_runner_carry(runner, 0, 1, 0, 1) == ADT_OK); /* n = m */
+  REQUIRE(adt_runner_run(runner, 0) == ADT_OK);
+  REQUIRE(adt_runner_get_output(runner, 0, 1, m, sizeof(m)) == ADT_OK && m[0] == 4 * kN[0]);
+  REQUIRE(adt_runner_carry(runner, 0, 0, 0, 0) != ADT_OK); /* float32[2, 5] is no float32[2, 3] */
+  SetInputs(runner);
+  REQUIRE(adt_runner_run(runner, 0) == ADT_OK);
+  ReadOutputs(runner, found);
+  REQUIRE(memcmp(found, want, sizeof(want)) == 0);
+}
+
+static char* ReadAll(const char* directory, const char* name, int64_t* size) {
+  char path[4096];
+  snprintf(path, sizeof(path), "%s/%s", directory, name);
+  FILE* file = fopen(path, "rb");
+  REQUIRE(file && fseek(file, 0, SEEK_END) == 0);
+  *size = ftell(file);
+  rewind(file);
+  char* data = malloc((size_t)*size); /* no byte more: the sanitizer sees whoever reads on */
+  REQUIRE(data && fread(data, 1, (size_t)*size, file) == (size_t)*size);
+  fclose(file);
+  return data;
+}
+
+static void RunOnce(const adt_package_source_t* source) {
+  float y[10];
+  adt_runner_t* runner = NULL;
+  REQUIRE(adt_runner_create_from(source, NULL, &runner) == ADT_OK);
+  SetInputs(runner);
+  REQUIRE(adt_runner_run(runner, 0) == ADT_OK);
+  ReadOutputs(runner, y);
+  adt_runner_free(runner);
+}
+
+static void LoadFromMemoryAndFiles(const char* directory) {
+  static const char* const kFiles[3] = {"mod.json", "mod.params", "mod.so"};
+  adt_package_source_t source = ADT_PACKAGE_SOURCE_INIT;
+  adt_blob_t* const blobs[3] = {&source.manifest, &source.params, &source.library};
+  char* kept[3];
+  for (int i = 0; i < 3; ++i) {
+    kept[i] = ReadAll(directory, kFiles[i], &blobs[i]->size);
+    blobs[i]->data = kept[i];
+  }
+  RunOnce(&source);
+
+  /* Any shorter part of mod.json or mod.params is refused. */
+  for (int i = 0; i < 2; ++i) {
+    const int64_t size = blobs[i]->size;
+    for (int64_t part = 0; part < size; part += 1 + size / 40) {
+      adt_runner_t* none = NULL;
+      blobs[i]->size = part;
+      REFUSED(ADT_ERROR_PACKAGE, adt_runner_create_from(&source, NULL, &none));
+      REQUIRE(none == NULL);
+    }
+    blobs[i]->size = size;
+  }
+
+  /* Part of a file that holds other things before and after, as an Android package does. */
+  FILE* file = tmpfile();
+  REQUIRE(file);
+  int64_t at = 4096;
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(pwrite(fileno(file), kept[i], (size_t)blobs[i]->size, at) == blobs[i]->size);
+    const adt_blob_t part = {NULL, blobs[i]->size, at, fileno(file)};
+    *blobs[i] = part;
+    at += part.size + 37;
+    free(kept[i]);
+  }
+  RunOnce(&source);
+  adt_runner_t* none = NULL;
+  source.params.offset = INT64_MAX;
+  REQUIRE(adt_runner_create_from(&source, NULL, &none) != ADT_OK);
+  source.params.offset = -1;
+  REQUIRE(adt_runner_create_from(&source, NULL, &none) != ADT_OK);
+  source.params.offset = 0;
+  source.params.fd = -1;
+  REQUIRE(adt_runner_create_from(&source, NULL, &none) != ADT_OK);
+  fclose(file);
+}
+
+static void* RunAndRead(void* handle) {
+  float y[10];
+  for (int i = 0; i < 20; ++i) {
+    REQUIRE(adt_runner_run(handle, 0) == ADT_OK);
+    ReadOutputs(handle, y);
+    REQUIRE(adt_runner_run(handle, 9) != ADT_OK && *adt_last_error());
+  }
+  return NULL;
+}
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  REQUIRE(*adt_last_error() == 0);
+  adt_runner_t* runner = NULL;
+  adt_runner_options_t options = ADT_RUNNER_OPTIONS_INIT;
+  options.device = "cpu";
+  REQUIRE(adt_runner_create(argv[1], &options, &runner) == ADT_OK);
+  Describe(runner);
+  RefuseWrongArguments(runner);
+  UseEveryWay(runner);
+  pthread_t threads[2];
+  for (int i = 0; i < 2; ++i) REQUIRE(pthread_create(&threads[i], NULL, RunAndRead, runner) == 0);
+  for (int i = 0; i < 2; ++i) REQUIRE(pthread_join(threads[i], NULL) == 0);
+  adt_runner_free(runner);
+  options.device = "opencl";
+  REFUSED(ADT_ERROR_PACKAGE, adt_runner_create(argv[1], &options, &runner));
+  LoadFromMemoryAndFiles(argv[1]);
+  puts("ok");
+  return 0;
+}

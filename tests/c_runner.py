@@ -1,0 +1,212 @@
+"""The C interface of libadt_runner from Python, by ctypes alone: what a test's child process does with it.
+
+The library is loaded in a process of its own: where Python's tvm is loaded, its runtime would be taken for the
+bundle's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from collections.abc import Callable
+from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_uint32, c_void_p
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+USAGE, PACKAGE, INPUT, RUN = 2, 3, 4, 5
+
+
+class Options(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("device", c_char_p),
+        ("program_cache", c_char_p),
+        ("scratch", c_char_p),
+    )
+
+
+class Blob(ctypes.Structure):
+    _fields_ = (("data", c_void_p), ("size", c_int64), ("offset", c_int64), ("fd", c_int32))
+
+
+class Source(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("manifest", Blob),
+        ("params", Blob),
+        ("library", Blob),
+        ("library_name", c_char_p),
+    )
+
+
+class Info(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("rank", c_int32),
+        ("name", c_char_p),
+        ("dtype", c_char_p),
+        ("shape", POINTER(c_int64)),
+        ("symbols", POINTER(c_char_p)),
+        ("element_size", c_int64),
+        ("size", c_int64),
+    )
+
+
+RESULTS = {
+    "abi_version": c_uint32, "version": c_char_p, "package_name": c_char_p, "manifest": c_char_p,
+    "device": c_char_p, "device_name": c_char_p, "device_driver": c_char_p, "program_cache": c_char_p,
+    "program_cache_warning": c_char_p, "entry_name": c_char_p, "alignment": c_int64, "output_size": c_int64,
+    "free": None,
+}  # fmt: skip
+"""Of adt_runner_…; the others are int32_t. Arguments are given with their types, or are 32 bits wide."""
+
+
+class Failure(Exception):
+    """What a function of the library refused."""
+
+    def __init__(self, status: int, text: str, remedy: str) -> None:
+        super().__init__(text)
+        self.status, self.text, self.remedy = status, text, remedy
+
+
+class Library:
+    """libadt_runner."""
+
+    def __init__(self, path: Path) -> None:
+        self.raw = ctypes.CDLL(str(path))
+        self.raw.adt_last_error.restype = c_char_p
+        self.raw.adt_last_remedy.restype = c_char_p
+        for name, result in RESULTS.items():
+            getattr(self.raw, f"adt_runner_{name}").restype = result
+
+    def failure(self) -> Failure:
+        text, remedy = self.raw.adt_last_error().decode(), self.raw.adt_last_remedy().decode()
+        assert text and remedy
+        return Failure(self.raw.adt_last_status(), text, remedy)
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """adt_runner_<name>, whose result is a status."""
+        status = getattr(self.raw, f"adt_runner_{name}")(*arguments)
+        if status:
+            failure = self.failure()
+            assert failure.status == status
+            raise failure
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        """adt_runner_<name>, whose result is a value."""
+        value = getattr(self.raw, f"adt_runner_{name}")(*arguments)
+        if value is None or value == -1:
+            raise self.failure()
+        return value.decode() if isinstance(value, bytes) else value
+
+    def refused(self, status: int, *words: str, call: Callable[[], Any]) -> None:
+        try:
+            call()
+        except Failure as failure:
+            assert failure.status == status, (failure.status, failure.text)
+            for word in words:
+                assert word in failure.text + failure.remedy, (failure.text, failure.remedy)
+        else:
+            raise AssertionError(f"not refused: {words}")
+
+
+def in_memory(data: bytes) -> Blob:
+    blob = Blob(ctypes.cast(c_char_p(data), c_void_p), len(data), 0, -1)
+    blob.kept = data
+    return blob
+
+
+def in_file(fd: int, offset: int = 0, size: int = -1) -> Blob:
+    return Blob(None, size, offset, fd)
+
+
+def source(manifest: Blob, params: Blob, library: Blob | str) -> Source:
+    named = isinstance(library, str)
+    made = Source(
+        ctypes.sizeof(Source), manifest, params, Blob(None, -1, 0, -1) if named else library,
+        library.encode() if named else None,
+    )  # fmt: skip
+    made.kept = (manifest, params, library)
+    return made
+
+
+class Runner:
+    """A handle."""
+
+    def __init__(self, library: Library, package: Path | Source, **options: str) -> None:
+        self.library, self.handle = library, c_void_p()
+        given = Options(ctypes.sizeof(Options), **{name: text.encode() for name, text in options.items()})
+        if isinstance(package, Source):
+            library.call("create_from", byref(package), byref(given), byref(self.handle))
+        else:
+            library.call("create", str(package).encode(), byref(given), byref(self.handle))
+        assert self.handle
+
+    def free(self) -> None:
+        self.library.raw.adt_runner_free(self.handle)
+        self.handle = None
+
+    def call(self, name: str, *arguments: Any) -> None:
+        self.library.call(name, self.handle, *arguments)
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        return self.library.ask(name, self.handle, *arguments)
+
+    def info(self, kind: str, index: int, entry: int = 0) -> Info:
+        info = Info(ctypes.sizeof(Info))
+        self.call(f"{kind}_info", entry, index, byref(info))
+        return info
+
+    def set(self, index: int, array: np.ndarray[Any, Any], entry: int = 0, *, shaped: bool = False) -> None:
+        data, size = array.ctypes.data_as(c_void_p), c_int64(array.nbytes)
+        if shaped:
+            shape = (c_int64 * array.ndim)(*array.shape)
+            self.call("set_input_shaped", entry, index, data, size, shape, array.ndim)
+        else:
+            self.call("set_input", entry, index, data, size)
+
+    def bind(self, index: int, array: np.ndarray[Any, Any], entry: int = 0) -> None:
+        shape = (c_int64 * array.ndim)(*array.shape)
+        size = c_int64(array.nbytes)
+        self.call("bind_input", entry, index, array.ctypes.data_as(c_void_p), size, shape, array.ndim)
+
+    def run(self, entry: int = 0) -> None:
+        self.call("run", entry)
+
+    def shape(self, index: int, entry: int = 0) -> tuple[int, ...]:
+        shape = (c_int64 * 8)()
+        rank = self.ask("output_shape", entry, index, shape, 8)
+        return tuple(shape[:rank])
+
+    def get(self, index: int, entry: int = 0) -> np.ndarray[Any, Any]:
+        array = np.empty(self.shape(index, entry), self.info("output", index, entry).dtype.decode())
+        assert self.ask("output_size", entry, index) == array.nbytes
+        size = c_int64(array.nbytes)
+        self.call("get_output", entry, index, array.ctypes.data_as(c_void_p), size)
+        return array
+
+    def view(self, index: int, entry: int = 0) -> np.ndarray[Any, Any]:
+        """The output where it lies."""
+        data, size = c_void_p(), c_int64()
+        self.call("view_output", entry, index, byref(data), byref(size))
+        raw = (ctypes.c_char * size.value).from_address(data.value)
+        dtype = self.info("output", index, entry).dtype.decode()
+        return np.frombuffer(raw, dtype).reshape(self.shape(index, entry))
+
+
+def aligned(shape: tuple[int, ...], dtype: str, alignment: int = 64, off: int = 0) -> np.ndarray[Any, Any]:
+    """An array whose address is *off* bytes beyond a multiple of *alignment*."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + 2 * alignment, "uint8")
+    start = -raw.ctypes.data % alignment + off
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def main(cases: dict[str, Any]) -> None:
+    """``python child.py CASE LIBRARY {"argument": "path", …}``"""
+    case, library, arguments = sys.argv[1:]
+    cases[case](Library(Path(library)), **{k: Path(v) for k, v in json.loads(arguments).items()})
+    sys.stdout.write("done\n")

@@ -1,0 +1,529 @@
+"""What tests/integration/test_runner_abi.py does with the C interface, one function for each test."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from ctypes import byref, c_int64, c_void_p
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from c_runner import (
+    INPUT,
+    PACKAGE,
+    RUN,
+    USAGE,
+    Blob,
+    Info,
+    Library,
+    Options,
+    Runner,
+    aligned,
+    in_file,
+    in_memory,
+    main,
+    source,
+)
+
+X = np.array([[1, -2, 3], [4, 5, -6]], "float32")
+N = np.array([1, 2, 3, 2**62], "int64")
+WEIGHT = np.linspace(-1, 1, 15, dtype="float32").reshape(3, 5)
+
+
+def expect_mixed(runner: Runner, x: np.ndarray[Any, Any] = X) -> None:
+    np.testing.assert_allclose(runner.get(0), np.maximum(x @ WEIGHT, 0), rtol=1e-6, atol=1e-6)
+    assert runner.get(1).tolist() == (N + N).tolist()
+
+
+def run_mixed(runner: Runner, x: np.ndarray[Any, Any] = X) -> None:
+    runner.set(0, x)
+    runner.set(1, N)
+    runner.run()
+    expect_mixed(runner, x)
+
+
+def describe(library: Library, mixed: Path, symbolic: Path) -> None:
+    assert library.ask("abi_version") == 1
+    assert "(TVM " in library.ask("version")
+    runner = Runner(library, mixed)
+    assert runner.ask("package_name") == "mixed"
+    assert runner.ask("manifest") == (mixed / "mod.json").read_text()
+    assert runner.ask("device") == "cpu"
+    assert "processors" in runner.ask("device_name")
+    assert runner.ask("device_driver") == ""
+    assert runner.ask("program_cache") == "off"
+    assert runner.ask("program_cache_warning") == ""
+    assert runner.ask("alignment") == 64
+    assert runner.ask("entry_count") == 1
+    assert runner.ask("entry_name", 0) == "main"
+    assert runner.ask("find_entry", b"main") == 0
+    assert (runner.ask("input_count", 0), runner.ask("output_count", 0)) == (2, 2)
+    assert (runner.ask("find_input", 0, b"n"), runner.ask("find_output", 0, b"m")) == (1, 1)
+    x = runner.info("input", 0)
+    assert (x.name, x.dtype, x.shape[: x.rank]) == (b"x", b"float32", [2, 3])
+    assert (x.element_size, x.size, x.symbols[0]) == (4, 24, None)
+    assert runner.info("output", 1).name == b"m"
+    a = Runner(library, symbolic).info("input", 0)
+    assert (a.shape[: a.rank], a.symbols[0], a.size) == ([-1], b"n", -1)
+
+
+def runs(library: Library, mixed: Path) -> None:
+    runner = Runner(library, mixed)
+    library.refused(INPUT, "input x is missing", "n int64[4]", call=runner.run)
+    for k in range(3):
+        run_mixed(runner, X * k)
+    runner.set(0, X)  # outputs stay those of the last run
+    expect_mixed(runner, X * 2)
+    runner.run()  # n stays set
+    expect_mixed(runner)
+    seen = runner.view(0)
+    assert seen.tolist() == runner.get(0).tolist()
+    runner.call("start", 0)
+    runner.call("wait")
+    expect_mixed(runner)
+    runner.free()
+
+
+def inputs_that_come_back(library: Library, echo: Path) -> None:
+    """A model may return its input: what is set later must not change what was returned."""
+    runner = Runner(library, echo)
+    count = runner.ask("input_count", 0)
+    values = {}
+    for i in range(count):
+        info = runner.info("input", i)
+        values[i] = np.ones(info.shape[: info.rank], info.dtype.decode())
+        runner.set(i, values[i])
+    runner.run()
+    first = {i: runner.get(i) for i in range(count)}
+    for i in range(count):
+        runner.set(i, np.zeros_like(values[i]))
+    for i in range(count):
+        assert runner.get(i).tolist() == first[i].tolist() == values[i].tolist()
+    runner.run()
+    assert not any(runner.get(i).any() for i in range(count))
+    bound = aligned((3, 2, 4), "float32")
+    bound[:] = 7
+    at = runner.ask("find_input", 0, b"in_float32")
+    runner.bind(at, bound)
+    runner.run()
+    view = runner.view(at)
+    assert view.ctypes.data == bound.ctypes.data
+    assert view.tolist() == bound.tolist()
+
+
+def binding(library: Library, mixed: Path) -> None:
+    runner = Runner(library, mixed)
+    runner.set(1, N)
+    x = aligned((2, 3), "float32")
+    runner.bind(0, x)
+    for k in range(3):
+        x[:] = X * k
+        runner.run()
+        expect_mixed(runner, X * k)
+    other = aligned((2, 3), "float32")
+    other[:] = X
+    runner.bind(0, other)
+    runner.run()
+    expect_mixed(runner)
+    off = aligned((2, 3), "float32", off=4)
+    library.refused(INPUT, "no multiple of 64 bytes", "copy it", call=lambda: runner.bind(0, off))
+    runner.run()
+    expect_mixed(runner)  # a refusal changes nothing
+    runner.set(0, X * 2)
+    other[:] = 0
+    runner.run()
+    expect_mixed(runner, X * 2)
+
+
+def shapes(library: Library, symbolic: Path) -> None:
+    runner = Runner(library, symbolic)
+    for length in (1, 17, 0, 5):
+        a = np.arange(length, dtype="float32")
+        runner.set(0, a, shaped=True)
+        runner.set(1, a, shaped=True)
+        runner.run()
+        assert runner.shape(0) == (length,)
+        assert runner.get(0).tolist() == (a + a).tolist()
+    library.refused(INPUT, "its shape varies", call=lambda: runner.set(0, a))
+    runner.set(1, np.zeros(4, "float32"), shaped=True)
+    library.refused(INPUT, "input b is float32[4]", "n is 5 elsewhere", call=runner.run)
+    library.refused(USAGE, "no outputs yet", call=lambda: runner.get(0))
+    two = np.zeros((2, 2), "float32")
+    library.refused(INPUT, "float32[2, 2]", call=lambda: runner.set(0, two, shaped=True))
+    shape = (c_int64 * 1)(2**62)
+    data = two.ctypes.data_as(c_void_p)
+    library.refused(
+        INPUT,
+        "float32[4611686018427387904]",
+        call=lambda: runner.call("set_input_shaped", 0, 0, data, c_int64(16), shape, 1),
+    )
+
+
+def state(library: Library, recurrent: Path) -> None:
+    """encode: h = x * 2; decode: (s + h, s + 1)."""
+    runner = Runner(library, recurrent)
+    encode, decode = runner.ask("find_entry", b"encode"), runner.ask("find_entry", b"decode")
+    runner.set(0, np.full(4, 3, "float32"), encode)
+    runner.run(encode)
+    runner.set(0, np.zeros(4, "float32"), decode)
+    runner.call("carry", encode, 0, decode, 1)
+    for step in range(4):
+        runner.run(decode)
+        assert runner.get(0, decode).tolist() == [6.0 + step] * 4
+        place = runner.view(1, decode).ctypes.data
+        runner.call("carry", decode, 1, decode, 0)
+        assert runner.view(1, decode).ctypes.data == place  # it may still be read
+        assert runner.get(1, decode).tolist() == [step + 1.0] * 4
+    assert runner.get(0, encode).tolist() == [6.0] * 4  # another entry's outputs stay
+    runner.set(0, np.full(4, 9, "float32"), decode)  # not into the carried output
+    assert runner.get(1, decode).tolist() == [4.0] * 4
+    runner.run(decode)
+    assert runner.get(0, decode).tolist() == [15.0] * 4
+    library.refused(USAGE, "no output 2", call=lambda: runner.call("carry", decode, 2, decode, 0))
+    library.refused(
+        INPUT, "input c is float32[4]", "float32[5]", call=lambda: runner.call("carry", 0, 0, 2, 0)
+    )
+    library.refused(INPUT, "int64[4]", call=lambda: runner.call("carry", 0, 0, 2, 1))
+
+
+def origins(library: Library, mixed: Path, tmp: Path) -> None:
+    """From memory, from a part of a file, by the library's path and name."""
+    parts = {name: (mixed / name).read_bytes() for name in ("mod.json", "mod.params", "mod.so")}
+    blobs = [in_memory(parts[name]) for name in ("mod.json", "mod.params", "mod.so")]
+    memory = [Runner(library, source(*blobs)) for _ in range(3)]
+    archive, places = tmp / "assets", []
+    with archive.open("wb") as file:
+        for content in parts.values():
+            file.write(b"\xaa" * (4096 + 100 - file.tell() % 4096))
+            places.append((file.tell(), len(content)))
+            file.write(content)
+        file.write(b"more")
+    fd = os.open(archive, os.O_RDONLY)
+    os.lseek(fd, 17, os.SEEK_SET)
+    ranges = Runner(library, source(*[in_file(fd, at, size) for at, size in places]))
+    assert os.lseek(fd, 0, os.SEEK_CUR) == 17
+    os.close(fd)
+    whole = [os.open(mixed / name, os.O_RDONLY) for name in parts]
+    files = Runner(library, source(*map(in_file, whole)))
+    named = Runner(library, source(*blobs[:2], str(mixed / "mod.so")))
+    again = Runner(library, source(*blobs[:2], str(mixed / "mod.so")))  # loaded a second time
+    for runner in (*memory, ranges, files, named, again):
+        run_mixed(runner)
+    for runner in (*memory, ranges, files, named, again):
+        runner.free()
+
+    mistakes: list[tuple[int, str, Callable[[], Any]]] = [
+        (PACKAGE, "sha256", lambda: source(*blobs[:2], in_memory(parts["mod.so"] + b"\0"))),
+        (PACKAGE, "sha256", lambda: source(blobs[0], in_memory(parts["mod.params"][:-1]), blobs[2])),
+        (PACKAGE, "not JSON", lambda: source(in_memory(parts["mod.json"][:-9]), *blobs[1:])),
+        (PACKAGE, "no ELF", lambda: source(*blobs[:2], in_memory(b"what"))),
+        (PACKAGE, "no ELF", lambda: source(*blobs[:2], in_file(whole[2], 4, 100))),
+        (PACKAGE, "of a file of", lambda: source(in_file(whole[0], 0, 10**9), *blobs[1:])),
+        (PACKAGE, "of a file of", lambda: source(in_file(whole[0], -1), *blobs[1:])),
+        (PACKAGE, "of a file of", lambda: source(in_file(whole[0], 10**9), *blobs[1:])),
+        (PACKAGE, "Bad file descriptor", lambda: source(in_file(999), *blobs[1:])),
+        (PACKAGE, "not in a regular file", lambda: source(in_file(os.pipe()[0]), *blobs[1:])),
+        (USAGE, "no mod.params was given", lambda: source(blobs[0], in_file(-1), blobs[2])),
+        (USAGE, "-5 bytes", lambda: source(blobs[0], Blob(blobs[1].data, -5, 0, -1), blobs[2])),
+        (PACKAGE, "libno-such.so", lambda: source(*blobs[:2], "libno-such.so")),
+        (PACKAGE, "libc.so.6 is loaded already", lambda: source(*blobs[:2], "libc.so.6")),
+    ]  # fmt: skip
+    for status, words, make in mistakes:
+        library.refused(status, words, call=lambda make=make: Runner(library, make()))
+
+
+def scratch(library: Library, mixed: Path, tmp: Path) -> None:
+    """Where no library can be loaded from memory (here: the system call is refused)."""
+    parts = [in_memory((mixed / name).read_bytes()) for name in ("mod.json", "mod.params", "mod.so")]
+    library.refused(
+        PACKAGE, "memory cannot be a file", "scratch directory", call=lambda: Runner(library, source(*parts))
+    )
+    runner = Runner(library, source(*parts), scratch=str(tmp))
+    assert not list(tmp.iterdir())
+    run_mixed(runner)
+    gone = str(tmp / "gone")
+    library.refused(PACKAGE, "gone", call=lambda: Runner(library, source(*parts), scratch=gone))
+
+
+def in_thread(work: Callable[[], Any]) -> None:
+    """Do *work* in another thread, and fail as it fails."""
+    failed: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=body)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def at_once(*works: Callable[[], Any]) -> None:
+    """Do all *works*, each in a thread of its own."""
+    barrier, failed = threading.Barrier(len(works)), []
+
+    def body(work: Callable[[], Any]) -> None:
+        try:
+            barrier.wait()
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=body, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def threads(library: Library, mixed: Path) -> None:
+    runner = Runner(library, mixed)
+    run_mixed(runner)
+    in_thread(lambda: run_mixed(runner, X * 3))  # made here, used there
+    expect_mixed(runner, X * 3)
+
+    def live(factor: int) -> None:
+        for _ in range(3):
+            own = Runner(library, mixed)
+            for k in range(20):
+                run_mixed(own, X * factor * k)
+            own.free()
+
+    at_once(*(lambda factor=factor: live(factor) for factor in range(1, 5)))
+    expect_mixed(runner, X * 3)
+
+    def fail() -> None:
+        library.refused(USAGE, "no entry 5", call=lambda: runner.run(5))
+
+    library.refused(USAGE, "no entry 7", call=lambda: runner.run(7))
+    in_thread(fail)
+    assert "no entry 7" in library.failure().text  # each thread has its own
+
+    def hammer() -> None:  # one handle: one call after the other
+        for _ in range(200):
+            runner.run()
+
+    at_once(hammer, hammer, hammer)
+    expect_mixed(runner, X * 3)
+
+    first, second = Runner(library, mixed), Runner(library, mixed)
+    run_mixed(first)
+    first.free()
+    run_mixed(second)
+
+
+def thread_count(library: Library, mixed: Path) -> None:
+    def call(count: int, affinity: bytes | None) -> None:
+        if library.raw.adt_set_threads(count, affinity):
+            raise library.failure()
+
+    own = sorted(os.sched_getaffinity(0))
+
+    def inside() -> None:
+        call(1, str(own[0]).encode())
+        assert os.sched_getaffinity(0) == {own[0]}
+        run_mixed(Runner(library, mixed))
+
+    in_thread(inside)
+    assert sorted(os.sched_getaffinity(0)) == own  # of that thread only
+    for affinity in (b"all", b"big", b"little", None):
+        in_thread(lambda affinity=affinity: call(0, affinity))
+    for affinity in (b"", b"huge", b"0,", b"1-0", b"-1", b"0-", b"x", b"0,,1", b"99999999999"):
+        library.refused(
+            USAGE, "no cores are called", "0,4-7", call=lambda affinity=affinity: call(0, affinity)
+        )
+    library.refused(USAGE, "there are no cores 1000", call=lambda: call(0, b"1000"))
+    library.refused(USAGE, "2 threads do not fit on 1 cores", call=lambda: call(2, str(own[0]).encode()))
+    library.refused(USAGE, "-1 threads", call=lambda: call(-1, None))
+
+
+def on_opencl(library: Library, opencl: Path, recurrent: Path) -> None:
+    """y = relu(x @ w); and encode and decode as above."""
+    weight = np.arange(12, dtype="float32").reshape(4, 3) / 10 - 0.5
+    runner = Runner(library, opencl, program_cache="off")
+    assert runner.ask("device") == "opencl"
+    assert runner.ask("device_driver")
+    assert runner.ask("program_cache") == "off"
+
+    def expect(used: Runner, x: np.ndarray[Any, Any]) -> None:
+        np.testing.assert_allclose(used.get(0), np.maximum(x @ weight, 0), rtol=1e-5, atol=1e-5)
+
+    x = np.array([[1, 2, 3, -4]], "float32")
+    for k in range(3):
+        runner.set(0, x * k)
+        runner.call("start", 0)
+        runner.call("wait")
+        expect(runner, x * k)
+    for _ in range(10):
+        runner.call("start", 0)  # several in the queue
+    runner.set(0, x * 5)  # after them
+    expect(runner, x * 2)
+    runner.run()
+    expect(runner, x * 5)
+    bound = aligned((1, 4), "float32")
+    library.refused(USAGE, "opencl", "set the input", call=lambda: runner.bind(0, bound))
+    library.refused(USAGE, "opencl", "get the output", call=lambda: runner.view(0))
+
+    def use(used: Runner, factor: int) -> None:
+        for k in range(10):
+            used.set(0, x * factor * k)
+            used.run()
+            expect(used, x * factor * k)
+
+    in_thread(lambda: use(runner, 2))
+    other = Runner(library, opencl, program_cache="off")
+    at_once(lambda: use(runner, 3), lambda: use(other, 4))
+    runner.free()
+    use(other, 5)
+    other.free()
+    state_on_opencl(library, recurrent)
+
+
+def state_on_opencl(library: Library, recurrent: Path) -> None:
+    """(s + h, s + 1): the state stays on the device."""
+    runner = Runner(library, recurrent, program_cache="off")
+    runner.set(0, np.zeros((1, 4), "float32"))
+    runner.set(1, np.full((1, 4), 6, "float32"))
+    for _ in range(5):
+        runner.call("start", 0)
+        runner.call("carry", 0, 1, 0, 0)
+    assert runner.get(1).tolist() == [[5.0] * 4]
+    assert runner.get(0).tolist() == [[10.0] * 4]
+
+
+def kernels_are_kept(library: Library, opencl: Path, tmp: Path) -> None:
+    x = np.array([[1, 2, 3, -4]], "float32")
+    results = []
+    for state in ("written", "hit", "hit"):
+        runner = Runner(library, opencl, program_cache=str(tmp))  # the ones before are still loaded
+        runner.set(0, x)
+        runner.run()
+        assert runner.ask("program_cache") == state, runner.ask("program_cache_warning")
+        results.append(runner.get(0).tolist())
+    assert results[0] == results[1] == results[2]
+
+
+def mistakes(library: Library, mixed: Path) -> None:
+    raw, out = library.raw, c_void_p(1)
+    assert raw.adt_last_error() == b""
+    assert raw.adt_last_status() == 0
+    none: Any = None
+    path = str(mixed).encode()
+    library.refused(USAGE, "directory is NULL", call=lambda: library.call("create", none, none, byref(out)))
+    assert not out
+    library.refused(USAGE, "out is NULL", call=lambda: library.call("create", path, none, none))
+    library.refused(USAGE, "source is NULL", call=lambda: library.call("create_from", none, none, byref(out)))
+    for size in (0, 3, ctypes.sizeof(Options) - 1):
+        options = Options(size)
+        library.refused(
+            USAGE, "struct_size", "sizeof",
+            call=lambda options=options: library.call("create", path, byref(options), byref(out)),
+        )  # fmt: skip
+    library.refused(PACKAGE, "does not exist", call=lambda: Runner(library, Path("/no/such")))
+    library.refused(PACKAGE, "knows no device", call=lambda: Runner(library, mixed, device="npu"))
+    library.refused(
+        PACKAGE, "compiled for the device cpu", call=lambda: Runner(library, mixed, device="opencl")
+    )
+
+    class Newer(ctypes.Structure):  # a program with a later header
+        _fields_ = (("old", Options), ("new", ctypes.c_char * 100))
+
+    newer = Newer(Options(ctypes.sizeof(Newer)), b"\xff" * 100)
+    library.call("create", path, byref(newer), byref(out))
+    raw.adt_runner_free(out)
+    raw.adt_runner_free(none)
+
+    runner = Runner(library, mixed)
+    info = byref(Info(ctypes.sizeof(Info)))
+    data, size = X.ctypes.data_as(c_void_p), c_int64(X.nbytes)
+    big = c_int64(2**62)
+    calls: list[tuple[int, str, Callable[[], Any]]] = []
+
+    def refuse(status: int, words: str, name: str, *arguments: Any) -> None:
+        value = name in ("find_entry", "find_input", "find_output", "entry_name", "input_count", "output_count",
+                         "output_shape", "output_size")  # fmt: skip
+        calls.append((status, words, lambda: (runner.ask if value else runner.call)(name, *arguments)))
+
+    for index in (-1, 2, 2**31 - 1, -(2**31)):
+        refuse(USAGE, f"no input {index}", "set_input", 0, index, data, size)
+        refuse(USAGE, f"no input {index}", "bind_input", 0, index, data, size, none, 0)
+        refuse(USAGE, f"no input {index}", "input_info", 0, index, info)
+        refuse(USAGE, f"no output {index}", "output_info", 0, index, info)
+        refuse(USAGE, f"no output {index}", "get_output", 0, index, data, size)
+        refuse(USAGE, f"no output {index}", "view_output", 0, index, byref(out), byref(size))
+        refuse(USAGE, f"no output {index}", "output_shape", 0, index, none, 0)
+        refuse(USAGE, f"no output {index}", "output_size", 0, index)
+        refuse(USAGE, f"no entry {index}", "run", index)
+        refuse(USAGE, f"no entry {index}", "start", index)
+        refuse(USAGE, f"no entry {index}", "entry_name", index)
+        refuse(USAGE, f"no entry {index}", "input_count", index)
+        refuse(USAGE, f"no entry {index}", "carry", index, 0, 0, 0)
+    refuse(USAGE, "no entry other", "find_entry", b"other")
+    refuse(USAGE, "It has: x, n", "find_input", 0, b"other")
+    refuse(USAGE, "It has: y, m", "find_output", 0, b"other")
+    refuse(USAGE, "name is NULL", "find_input", 0, none)
+    refuse(USAGE, "name is NULL", "find_entry", none)
+    refuse(USAGE, "data is NULL", "set_input", 0, 0, none, size)
+    refuse(USAGE, "shape is NULL", "set_input_shaped", 0, 0, data, size, none, 2)
+    refuse(USAGE, "-1 extents", "set_input_shaped", 0, 0, data, size, none, -1)
+    refuse(USAGE, "-1 bytes", "set_input", 0, 0, data, c_int64(-1))
+    refuse(INPUT, "has 4 bytes of data, its shape takes 24", "set_input", 0, 0, data, c_int64(4))
+    refuse(INPUT, "its shape takes 24", "set_input", 0, 0, data, big)
+    refuse(USAGE, "no outputs yet", "get_output", 0, 0, data, size)
+    refuse(USAGE, "no outputs yet", "carry", 0, 0, 0, 0)
+    refuse(USAGE, "info is NULL", "input_info", 0, 0, none)
+    refuse(USAGE, "struct_size is 0", "input_info", 0, 0, byref(Info(0)))
+    for status, words, call in calls:
+        library.refused(status, words, call=call)
+
+    run_mixed(runner)
+    calls.clear()
+    refuse(INPUT, "output y has 40 bytes, there is room for 24", "get_output", 0, 0, data, size)
+    refuse(USAGE, "data is NULL", "get_output", 0, 0, none, c_int64(40))
+    refuse(USAGE, "data is NULL", "view_output", 0, 0, none, byref(size))
+    refuse(USAGE, "shape is NULL", "output_shape", 0, 0, none, 2)
+    refuse(INPUT, "input n is float32[2, 5]", "carry", 0, 0, 0, 1)
+    for status, words, call in calls:
+        library.refused(status, words, call=call)
+    short = (c_int64 * 2)(-7, -7)
+    assert runner.ask("output_shape", 0, 0, short, 1) == 2
+    assert list(short) == [2, -7]
+    expect_mixed(runner)
+
+    for name in ("package_name", "manifest", "device", "device_name", "device_driver", "program_cache",
+                 "entry_count", "alignment"):  # fmt: skip
+        library.refused(USAGE, "runner is NULL", call=lambda name=name: library.ask(name, none))
+    for name, arguments in {
+        "run": (0,), "start": (0,), "wait": (), "set_input": (0, 0, data, size), "carry": (0, 0, 0, 0),
+        "get_output": (0, 0, data, size), "input_info": (0, 0, info),
+    }.items():  # fmt: skip
+        library.refused(
+            USAGE, "runner is NULL",
+            call=lambda name=name, arguments=arguments: library.call(name, none, *arguments),
+        )  # fmt: skip
+
+
+def a_model_that_fails(library: Library, fewer: Path) -> None:
+    """mod.json describes one of its two outputs."""
+    runner = Runner(library, fewer)
+    runner.set(0, X)
+    runner.set(1, N)
+    for _ in range(2):
+        library.refused(RUN, "returned 2 tensors", call=runner.run)
+        library.refused(USAGE, "no outputs yet", call=lambda: runner.get(0))
+
+
+if __name__ == "__main__":
+    main({name: value for name, value in list(globals().items()) if callable(value)})

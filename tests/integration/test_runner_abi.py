@@ -1,0 +1,310 @@
+"""libadt_runner as programs use it: from C, from C++ and from Python's ctypes, each in a process of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from test_cpp_runner import Built, Package, built, echo, mixed, symbolic, write_package
+
+import adt
+from adt.host import manifest
+from adt.model.package import MANIFEST, Entry, TensorSpec
+from adt.target.bundle import load_bundle
+from models import small_model
+
+__all__ = ["built", "echo", "mixed", "symbolic"]
+
+CASES = Path(__file__).parents[1] / "c_runner_cases.py"
+DOCS = Path(__file__).parents[2] / "docs/runner.md"
+C = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+CXX = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wpedantic", "-Wshadow", "-Wconversion"]
+
+
+def built_library(built: Built) -> Path:
+    return built.installed / "lib" / "libadt_runner.so"
+
+
+def case(built: Built, name: str, environment: dict[str, str] | None = None, **paths: Path) -> None:
+    """Run a function of c_runner_cases.py in a process of its own."""
+    arguments = json.dumps({key: str(path) for key, path in paths.items()})
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", str(CASES), name, str(built_library(built)), arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "ADT_PROGRAM_CACHE": "off", **(environment or {})},
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def recurrent_module() -> Any:
+    from tvm import relax
+
+    def variables(*names: str) -> list[Any]:
+        return [relax.Var(name, relax.TensorStructInfo((4,), "float32")) for name in names]
+
+    block = relax.BlockBuilder()
+    (x,) = variables("x")
+    with block.function("encode", [x]):
+        with block.dataflow():
+            h = block.emit_output(relax.op.add(x, x))
+        block.emit_func_output(h)
+    s, h = variables("s", "h")
+    with block.function("decode", [s, h]):
+        with block.dataflow():
+            y = block.emit_output(relax.op.add(s, h))
+            t = block.emit_output(relax.op.add(s, relax.const(np.ones(4, "float32"))))
+        block.emit_func_output(relax.Tuple([y, t]))
+    c = relax.Var("c", relax.TensorStructInfo((5,), "float32"))
+    k = relax.Var("k", relax.TensorStructInfo((4,), "int64"))
+    with block.function("other", [c, k]):
+        with block.dataflow():
+            d = block.emit_output(relax.op.add(c, c))
+            e = block.emit_output(relax.op.add(k, k))
+        block.emit_func_output(relax.Tuple([d, e]))
+    return block.get()
+
+
+@pytest.fixture(scope="session")
+def recurrent(tmp_path_factory: pytest.TempPathFactory) -> Package:
+    """Three entries; decode(s, h) = (s + h, s + 1)."""
+
+    def spec(name: str, extent: int = 4, dtype: str = "float32") -> TensorSpec:
+        return TensorSpec(name, (extent,), dtype)
+
+    entries = (
+        Entry("encode", (spec("x"),), (spec("h"),), ()),
+        Entry("decode", (spec("s"), spec("h")), (spec("y"), spec("t")), ()),
+        Entry("other", (spec("c", 5), spec("k", 4, "int64")), (spec("d", 5), spec("e", 4, "int64")), ()),
+    )
+    path = tmp_path_factory.mktemp("packages") / "recurrent"
+    package = write_package(path, recurrent_module(), entries[0], {})
+    described = dataclasses.replace(package.manifest, entries=entries)
+    manifest.write(described, path / MANIFEST)
+    return Package(path, described)
+
+
+@pytest.fixture(scope="session")
+def on_opencl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """small_model for this machine's OpenCL."""
+    place = tmp_path_factory.mktemp("opencl")
+    model = small_model(place / "small.onnx")
+    return adt.compile(model, out=place / "small", platform="host", target="opencl", check=False).path
+
+
+@pytest.fixture(scope="session")
+def state_on_opencl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """(s, h) -> (s + h, s + 1) for this machine's OpenCL."""
+    place = tmp_path_factory.mktemp("opencl")
+    dims = (1, 4)
+    values = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name in ("s", "h", "y", "t")
+    }
+    one = helper.make_tensor("one", TensorProto.FLOAT, dims, [1.0] * 4)
+    nodes = [helper.make_node("Add", ["s", "h"], ["y"]), helper.make_node("Add", ["s", "one"], ["t"])]
+    graph = helper.make_graph(nodes, "state", [values["s"], values["h"]], [values["y"], values["t"]], [one])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        place / "state.onnx",
+    )
+    compiled = adt.compile(
+        place / "state.onnx", out=place / "state", platform="host", target="opencl", check=False
+    )
+    return compiled.path
+
+
+@pytest.fixture
+def opencl_environment(tmp_path: Path) -> dict[str, str]:
+    return {"POCL_CACHE_DIR": str(tmp_path / "pocl")}
+
+
+# ---- the library --------------------------------------------------------------------------------
+
+
+def declared() -> set[str]:
+    """Functions of adt_runner.h."""
+    header = Path(__file__).parents[2] / "cpp_runner/include/adt/adt_runner.h"
+    text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.DOTALL)
+    return set(re.findall(r"\b(adt_\w+)\(", text))
+
+
+def test_the_library_exports_what_its_header_declares(built: Built) -> None:
+    library = str(built_library(built))
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True
+    )
+    names = {line.split()[-1] for line in listed.stdout.splitlines()} - {"ADT_RUNNER_1"}
+    assert names == {f"{name}@@ADT_RUNNER_1" for name in declared()}
+    dynamic = subprocess.run(["readelf", "-dW", library], capture_output=True, text=True, check=True).stdout
+    assert "Library soname: [libadt_runner.so]" in dynamic
+
+
+def test_programs_do_not_export_the_implementation(built: Built) -> None:
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", str(built.rtvm)], capture_output=True, text=True, check=True
+    )
+    assert "3adt" not in listed.stdout
+
+
+def test_headers_are_in_the_bundle(built: Built) -> None:
+    headers = load_bundle(built.installed).manifest.headers
+    assert set(headers) == {"include/adt/adt_runner.h", "include/adt/runner.h"}
+
+
+# ---- ctypes -------------------------------------------------------------------------------------
+
+
+def test_description(built: Built, mixed: Package, symbolic: Package) -> None:
+    case(built, "describe", mixed=mixed.path, symbolic=symbolic.path)
+
+
+def test_runs(built: Built, mixed: Package) -> None:
+    case(built, "runs", mixed=mixed.path)
+
+
+def test_inputs_that_come_back(built: Built, echo: Package) -> None:
+    case(built, "inputs_that_come_back", echo=echo.path)
+
+
+def test_binding(built: Built, mixed: Package) -> None:
+    case(built, "binding", mixed=mixed.path)
+
+
+def test_symbolic_shapes(built: Built, symbolic: Package) -> None:
+    case(built, "shapes", symbolic=symbolic.path)
+
+
+def test_state_over_entries(built: Built, recurrent: Package) -> None:
+    case(built, "state", recurrent=recurrent.path)
+
+
+def test_memory_files_and_names(built: Built, mixed: Package, tmp_path: Path) -> None:
+    case(built, "origins", mixed=mixed.path, tmp=tmp_path)
+
+
+def test_scratch_directory(built: Built, mixed: Package, tmp_path: Path) -> None:
+    refusing = tmp_path / "refusing.so"
+    code = """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <errno.h>
+        #include <sys/syscall.h>
+        long syscall(long number, long a, long b, long c, long d, long e, long f) {
+          if (number == SYS_memfd_create) { errno = ENOSYS; return -1; }
+          long (*next)(long, ...) = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+          return next(number, a, b, c, d, e, f);
+        }
+    """
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-ldl", "-o", str(refusing)],
+        input=code,
+        text=True,
+        check=True,
+    )
+    directory = tmp_path / "scratch"
+    directory.mkdir()
+    case(built, "scratch", {"LD_PRELOAD": str(refusing)}, mixed=mixed.path, tmp=directory)
+
+
+def test_threads(built: Built, mixed: Package) -> None:
+    case(built, "threads", mixed=mixed.path)
+
+
+def test_thread_count_and_affinity(built: Built, mixed: Package) -> None:
+    case(built, "thread_count", mixed=mixed.path)
+
+
+def test_mistakes(built: Built, mixed: Package) -> None:
+    case(built, "mistakes", mixed=mixed.path)
+
+
+def test_a_model_that_fails(built: Built, mixed: Package, tmp_path: Path) -> None:
+    fewer = mixed.with_entry(tmp_path / "fewer", outputs=mixed.manifest.entries[0].outputs[:1])
+    case(built, "a_model_that_fails", fewer=fewer.path)
+
+
+def test_opencl(
+    built: Built, on_opencl: Path, state_on_opencl: Path, opencl_environment: dict[str, str]
+) -> None:
+    case(built, "on_opencl", opencl_environment, opencl=on_opencl, recurrent=state_on_opencl)
+
+
+def test_kernels_are_kept(
+    built: Built, on_opencl: Path, opencl_environment: dict[str, str], tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    case(built, "kernels_are_kept", opencl_environment, opencl=on_opencl, tmp=kept)
+
+
+# ---- C and C++ ----------------------------------------------------------------------------------
+
+
+def compiled(compiler: list[str], source: str, built: Built, place: Path) -> Path:
+    """*source* as a program of its own, with the bundle's headers and library."""
+    lib, program = built.installed / "lib", place / "program"
+    file = place / ("main.c" if compiler is C else "main.cc")
+    file.write_text(source)
+    command = [
+        *compiler, f"-I{built.installed / 'include'}", str(file), "-o", str(program), f"-L{lib}", "-ladt_runner",
+        f"-Wl,-rpath,{lib}", f"-Wl,-rpath-link,{lib}",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+def ran(program: Path, *arguments: Path | str) -> str:
+    done = subprocess.run(
+        [str(program), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "ADT_PROGRAM_CACHE": "off"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def example(language: str) -> str:
+    """The complete program of that language in docs/runner.md."""
+    programs = re.findall(rf"```{language}\n(.*?)```", DOCS.read_text(), flags=re.DOTALL)
+    (program,) = [text for text in programs if "int main" in text]
+    return str(program)
+
+
+def test_the_example_in_c(built: Built, mixed: Package, tmp_path: Path) -> None:
+    program = compiled(C, example("c"), built, tmp_path)
+    assert ran(program, mixed.path) == "output y has 40 bytes, the last element is 1.57143\n"
+    done = subprocess.run([program, "/no/such"], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "/no/such/mod.json does not exist" in done.stderr
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_the_example_in_cpp(built: Built, mixed: Package, tmp_path: Path, compiler: str) -> None:
+    program = compiled([compiler, *CXX], example("cpp"), built, tmp_path)
+    assert ran(program, mixed.path) == "y float32[2, 5]\nm int64[4]\n"
+    done = subprocess.run([program, "/no/such"], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "/no/such/mod.json does not exist" in done.stderr
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_the_class(
+    built: Built, mixed: Package, recurrent: Package, symbolic: Package, tmp_path: Path, compiler: str
+) -> None:
+    source = (Path(__file__).parents[1] / "runner_class.cc").read_text()
+    program = compiled([compiler, *CXX], source, built, tmp_path)
+    assert ran(program, mixed.path, recurrent.path, symbolic.path) == "done\n"
