@@ -7,7 +7,7 @@
 #   ./test.sh -- ARGS    pytest with ARGS
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/setup.sh"
 mode=${1:-all}
-need_packages adb clang g++ g++-aarch64-linux-gnu iproute2 ocl-icd-libopencl1 pocl-opencl-icd qemu-user-static
+need_packages adb clang g++ g++-aarch64-linux-gnu iproute2 libclang-rt-dev ocl-icd-libopencl1 pocl-opencl-icd qemu-user-static
 command -v chromium-headless-shell chromium google-chrome >/dev/null || need_packages chromium-headless-shell
 marked=()
 formats=tflite

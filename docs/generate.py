@@ -82,12 +82,12 @@ def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 AREAS = {
     "api": "Verbs",
-    "bench": "Verify and measure",
     "checkup": "The doctor",
     "cli": "Command line",
     "config": "Settings",
     "device": "Devices, deployment, the virtual device",
     "host": "This machine: programs, NDK, SDKs, the TVM source, files",
+    "measure": "Verify and measure",
     "model": "Models and packages",
     "rpc": "Tracker and RPC",
     "target": "Building for a device, bundles, the ELF audit",

@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 
 import adt
+import intel_opencl
 import networks
 from adt.errors import ToolNotFound, VerifyFailed
 from adt.model.checked import Checked, Unchecked
@@ -126,3 +127,22 @@ def test_what_takes_a_cpu_minutes_is_checked_when_it_is_asked_for(
     assert isinstance(package.checked, Unchecked)
     assert "--check does it" in package.checked.reason
     assert isinstance(compiled(model, tmp_path / "again", check=True).checked, Checked)
+
+
+def test_the_bundle_runs_textures_where_a_driver_makes_single_images_from_buffers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Intel's driver has cl_khr_image2d_from_buffer, and refuses image arrays made so (src/opencl_images.cc)."""
+    model = networks.mixed_blocks(tmp_path / "model.onnx")
+    package = compiled(model, tmp_path / "package", check=False)
+    adt.build_target(platform="host")
+    inputs = random_inputs(package.manifest.entry().inputs, seed=3)
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(intel_opencl.vendors()))
+
+    ran = adt.run(package.path, inputs=inputs)
+
+    assert "Intel" in ran.report["device"]["name"]
+    session = onnxruntime.InferenceSession(str(model))
+    (output,) = session.get_outputs()
+    (want,) = session.run([output.name], dict(inputs))
+    assert np.abs(ran.outputs[output.name] - want).max() < 1e-5 * np.abs(want).max()

@@ -14,7 +14,7 @@ BELOW = {
     "api": {"measure", "checkup", "rpc", "device", "model", "target", "host", "config", "errors"},
     "checkup": {"rpc", "device", "model", "target", "host", "config", "errors"},
     "measure": {"device", "model", "target", "host", "config", "errors"},
-    "rpc": {"device", "target", "host", "config", "errors"},
+    "rpc": {"device", "model", "target", "host", "config", "errors"},
     "device": {"model", "target", "host", "config", "errors"},
     "model": {"target", "host", "config", "errors"},
     "target": {"host", "config", "errors"},

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from adt.model import checked
-from adt.model.check import LIMITS, MOST_CHANGED, compare
+from adt.model.check import LIMITS, MOST_CHANGED, _obstacle, compare
 from adt.model.checked import Checked, CheckedOutput, Unchecked
+from adt.model.host_opencl import HostOpenCl
+from adt.model.package import ModelPackage
+from adt.model.targets import ModelTarget
+from standin_payload import package_manifest
 
 
 def test_the_difference_is_a_share_of_the_magnitude() -> None:
@@ -54,3 +60,37 @@ def test_what_came_of_it_is_kept_beside_a_package_in_the_cache(tmp_path: Path) -
         assert checked.load(tmp_path / "checked.json") == outcome
     checked.save(None, tmp_path / "none.json")
     assert checked.load(tmp_path / "none.json") is None
+
+
+DEVICE = HostOpenCl(
+    "libOpenCL.so.1", "P", "OpenCL 3.0", "a processor", "cpu", "3.0", "1", (), True, 1, 1, 1, 1
+)
+BUFFERS = ModelTarget("opencl", "opencl", {"kind": "opencl"}, ("opencl",))
+TEXTURES = ModelTarget("adreno", "opencl", {"kind": "opencl"}, ("opencl", "opencl"), textures=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "device", "target", "reason", "remedy"),
+    [
+        ({}, None, BUFFERS, "no OpenCL device", "Install a driver"),
+        ({"offload": "clml"}, DEVICE, BUFFERS, "CLML, which computes part of it", "--offload none"),
+        ({}, replace(DEVICE, images=False), TEXTURES, "has no images", "--target adreno-buffer"),
+        ({"precision": "float16"}, DEVICE, BUFFERS, "half precision", "--precision float32"),
+    ],
+)
+def test_each_obstacle_has_its_own_remedy(
+    changes: dict[str, Any], device: HostOpenCl | None, target: ModelTarget, reason: str, remedy: str
+) -> None:
+    package = ModelPackage(Path("p"), replace(package_manifest(), **changes))
+
+    found = _obstacle(device, package, target)
+
+    assert found is not None and reason in found.reason and remedy in found.remedy
+    assert ("Install a driver" in found.remedy) == (device is None)
+
+
+def test_without_an_obstacle_they_are_run() -> None:
+    package = ModelPackage(Path("p"), package_manifest())
+    assert _obstacle(DEVICE, package, BUFFERS) is None
+    half = ModelPackage(Path("p"), replace(package_manifest(), precision="float16"))
+    assert _obstacle(replace(DEVICE, extensions=("cl_khr_fp16",)), half, BUFFERS) is None

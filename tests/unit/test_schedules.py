@@ -25,7 +25,7 @@ def vector_times_matrix() -> tvm.IRModule:
 def kernels(**words: Any) -> list[str]:
     target = tvm.target.Target({"kind": "opencl", "host": {"kind": "llvm"}, **words})
     with target:
-        module = relax_pipeline("opencl")(vector_times_matrix())
+        module = relax_pipeline("opencl", {})(vector_times_matrix())
     return [
         function.script() for function in module.functions.values() if isinstance(function, tvm.tirx.PrimFunc)
     ]

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the same names as in VERBS, for type checkers and editors
+    from adt.api.bench import bench, bench_ab, report, report_export, report_html, report_import
     from adt.api.build import (
         build_abis,
         build_target,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:  # the same names as in VERBS, for type checkers and editors
     from adt.api.model import compile, explain
     from adt.api.package import package_merge, package_split_params, package_verify
     from adt.api.probe import probe
+    from adt.api.profile import profile, profile_html, profile_trace
     from adt.api.rpc import (
         rpc_serve,
         rpc_serve_here,
@@ -42,12 +44,14 @@ if TYPE_CHECKING:  # the same names as in VERBS, for type checkers and editors
     )
     from adt.api.run import run
     from adt.api.up import up
-    from adt.api.verify import verify
+    from adt.api.verify import verify, verify_layers
 
 __version__ = "0.1.0"
 
 VERBS = {
     "Device": "device",
+    "bench": "bench",
+    "bench_ab": "bench",
     "build_abis": "build",
     "build_target": "build",
     "clean": "deploy",
@@ -79,6 +83,13 @@ VERBS = {
     "pair": "device",
     "presets": "build",
     "probe": "probe",
+    "profile": "profile",
+    "profile_html": "profile",
+    "profile_trace": "profile",
+    "report": "bench",
+    "report_export": "bench",
+    "report_html": "bench",
+    "report_import": "bench",
     "rpc_serve": "rpc",
     "rpc_serve_here": "rpc",
     "rpc_session": "rpc",
@@ -93,11 +104,14 @@ VERBS = {
     "tracker_stop": "rpc",
     "up": "up",
     "verify": "verify",
+    "verify_layers": "verify",
 }
 """Each verb and the module of :mod:`adt.api` that has it."""
 
 __all__ = [
     "Device",
+    "bench",
+    "bench_ab",
     "build_abis",
     "build_target",
     "clean",
@@ -129,6 +143,13 @@ __all__ = [
     "pair",
     "presets",
     "probe",
+    "profile",
+    "profile_html",
+    "profile_trace",
+    "report",
+    "report_export",
+    "report_html",
+    "report_import",
     "rpc_serve",
     "rpc_serve_here",
     "rpc_session",
@@ -143,6 +164,7 @@ __all__ = [
     "tracker_stop",
     "up",
     "verify",
+    "verify_layers",
 ]
 
 

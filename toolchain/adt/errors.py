@@ -195,6 +195,12 @@ class RpcError(AdtError):
     exit_code = 29
 
 
+class RegressionFound(AdtError):
+    """`adt report --fail-on-regression` found that a newest result is worse than an earlier one."""
+
+    exit_code = 30
+
+
 def all_errors() -> Iterator[type[AdtError]]:
     """Yield every concrete error class, lowest exit code first."""
     yield from sorted(AdtError.__subclasses__(), key=lambda cls: cls.exit_code)

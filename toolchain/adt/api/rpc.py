@@ -54,7 +54,8 @@ def _tracker_ports(settings: RpcSettings) -> range:
     return _usual(settings.tracker_port, settings.tracker_port_end)
 
 
-def _server_ports(settings: RpcSettings) -> range:
+def server_ports(settings: RpcSettings) -> range:
+    """The ports that the settings allow servers, in the order in which they are tried."""
     return _usual(settings.port, settings.port_end)
 
 
@@ -125,7 +126,7 @@ def rpc_start(
         key=key or settings.key,
         tracker_address=tracker_address,
         use_tracker=use_tracker,
-        ports=_span(port, port_end, _server_ports(settings)),
+        ports=_span(port, port_end, server_ports(settings)),
         insist=port is not None or port_end is not None,
         tracker_ports=_tracker_ports(settings),
     )
@@ -138,7 +139,7 @@ def serve_deployed(device: Device, deployment: Deployment, *, key: str = "") -> 
         device,
         deployment,
         key=key or settings.key,
-        ports=_server_ports(settings),
+        ports=server_ports(settings),
         tracker_ports=_tracker_ports(settings),
     )
 

@@ -1,17 +1,47 @@
-"""Run a package on a device, or on this machine."""
+"""Run a package on a device, or on this machine: natively or over RPC."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adt.api.place import open_place
 from adt.config.load import load_settings
-from adt.device.rtvm import RtvmOptions, RtvmRun
+from adt.device.rtvm import RtvmOptions
+from adt.errors import ConfigError, InputError
+from adt.model.given import check_inputs
+from adt.model.package import Entry, load_package
+from adt.model.picture import PictureOptions
 
 if TYPE_CHECKING:
     from adt.measure.reference import Array
+    from adt.model.input_files import Given
+
+NATIVE, RPC = VIA = ("native", "rpc")
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run of a package."""
+
+    outputs: Mapping[str, Array]
+    """Every output of the entry, by name."""
+    inputs: tuple[Given, ...]
+    """What was given, and what was done to it; empty: they were made up from the seed."""
+    via: str
+    """``native`` or ``rpc``."""
+    place: str
+    """The device's serial, ``this machine``, or the address of the RPC server."""
+    label: str
+    """What that is, for people."""
+    emulated: bool | None
+    """The processor was emulated: results count, times are no device's speed. None: an RPC server that adt
+    did not start."""
+    report: dict[str, Any] | None
+    """What rtvm said (docs/json.md); None over RPC."""
 
 
 def run(
@@ -20,28 +50,123 @@ def run(
     serial: str | None = None,
     bundle: Path | None = None,
     inputs: Mapping[str, Array] | None = None,
+    files: Sequence[str | PathLike[str]] = (),
+    images: Sequence[str | PathLike[str]] = (),
+    picture: PictureOptions | None = None,
     seed: int | None = None,
     entry: str = "main",
     run_count: int = 1,
     dry_run: int = 0,
     timeout: float | None = None,
-) -> RtvmRun:
+    options: RtvmOptions | None = None,
+    via: str = NATIVE,
+    key: str = "",
+    tracker: str = "",
+) -> RunResult:
     """Run the package where it belongs and return its outputs.
 
     Args:
-        inputs: name to array; made up from *seed* when None.
+        inputs: name to array.
+        files: further inputs: ``FILE.npz``, or ``[NAME=]FILE`` ending in .npy, .raw or .bin.
+        images: further inputs: ``[NAME=]FILE`` with a picture, prepared as *picture* says.
+        seed: inputs are made up from it when none are given.
         run_count: timed runs; dry_run: untimed ones before them.
+        timeout: seconds; None: device.timeout of the settings.
+        options: what else rtvm can do; entry, device, seed and the counts above are put in.
+        via: ``native`` runs rtvm there; ``rpc`` loads the model into a server (:mod:`adt.api.remote`) and
+            runs it once.
+        key, tracker: over RPC, any device that is registered so, instead of *serial*.
 
     Raises:
-        RunError, InputError: the runner refused or failed; its own message is passed on.
+        InputError: inputs do not fit the model, or a file cannot be read.
+        ConfigError: options that contradict each other.
+        RunError: the runner refused or failed; its own message is passed on.
+        MismatchError, PackageError, NoDevice, RpcError, …: see :mod:`adt.errors`.
     """
+    if via not in VIA:
+        raise ConfigError(f"cannot run via {via!r}", remedy=f"Use {' or '.join(VIA)}.")
     resolved = load_settings({"verify.seed": seed, "device.timeout": timeout}).settings
-    opened = open_place(package, serial=serial, bundle=bundle)
-    options = RtvmOptions(
+    manifest = load_package(package).manifest
+    wanted = manifest.entry(entry)
+    given = _given(manifest.name, wanted, inputs, files, images, picture)
+    arrays = {one.name: one.array for one in given} if given is not None else None
+    chosen = replace(
+        options or RtvmOptions(),
         entry=entry,
-        device=opened.package.manifest.target.device,
+        device=manifest.target.device,
         seed=resolved.verify.seed,
         dry_run=dry_run,
         run_count=run_count,
     )
-    return opened.place.run(options, inputs, timeout=resolved.device.timeout)
+    if via == NATIVE:
+        if key or tracker:
+            raise ConfigError("a key and a tracker are for RPC", remedy="Add --via rpc.")
+        opened = open_place(package, serial=serial, bundle=bundle)
+        if opened.place.host and chosen.pre_compiled:  # the runner works in a directory of its own
+            chosen = replace(chosen, pre_compiled=str(Path(chosen.pre_compiled).absolute()))
+        done = opened.place.run(chosen, arrays, timeout=resolved.device.timeout)
+        return RunResult(
+            done.outputs,
+            given or (),
+            via,
+            opened.place.name,
+            opened.place.label,
+            done.emulated,
+            done.report,
+        )
+    _check_rpc_options(chosen)
+    from adt.api.remote import open_remote
+    from adt.model.random_inputs import random_inputs
+
+    if arrays is None:
+        arrays = random_inputs(wanted.inputs, resolved.verify.seed)
+    with open_remote(
+        package, serial=serial, bundle=bundle, key=key, tracker=tracker, timeout=resolved.device.timeout
+    ) as remote:
+        remote.model.set_inputs(arrays, entry)
+        remote.model.run(entry)
+        outputs = remote.model.outputs(entry)
+        return RunResult(outputs, given or (), via, remote.name, remote.label, remote.emulated, None)
+
+
+def _given(
+    model: str,
+    entry: Entry,
+    inputs: Mapping[str, Array] | None,
+    files: Sequence[str | PathLike[str]],
+    images: Sequence[str | PathLike[str]],
+    picture: PictureOptions | None,
+) -> tuple[Given, ...] | None:
+    """The inputs of *entry*, checked; None when none were given.
+
+    Raises:
+        InputError: see :func:`run`.
+    """
+    if picture is not None and not images:
+        raise InputError("how pictures are prepared is said, but no picture", remedy="Add --image FILE.")
+    if inputs is None and not files and not images:
+        return None
+    from adt.model.input_files import Given, read_inputs
+
+    found = tuple(Given(name, array, "") for name, array in (inputs or {}).items())
+    found += read_inputs(entry, [fspath(one) for one in files], [fspath(one) for one in images], picture)
+    if twice := {one.name for one in found if [other.name for other in found].count(one.name) > 1}:
+        raise InputError(f"input {', '.join(sorted(twice))} is given twice", remedy="Name each input once.")
+    check_inputs(model, entry, {one.name: one.array for one in found})
+    return found
+
+
+def _check_rpc_options(options: RtvmOptions) -> None:
+    """Over RPC the model runs once, by TVM's server, which knows none of rtvm's options.
+
+    Raises:
+        ConfigError: there are some.
+    """
+    plain = RtvmOptions(entry=options.entry, device=options.device, seed=options.seed)
+    names = [name for name in vars(plain) if getattr(options, name) != getattr(plain, name)]
+    if names:
+        said = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+        raise ConfigError(
+            f"{said}: the runner's, which does not run over RPC",
+            remedy="Leave that away, or run with --via native.",
+        )

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 from adt.api.build import Progress, quiet
 from adt.api.deploy import deploy_to
 from adt.api.emulator import emulator_start
-from adt.api.place import Opened
 from adt.api.verify import VerifyResult, verify_at
 from adt.config.load import load_settings
 from adt.config.settings import Settings
 from adt.device import selection
 from adt.device.device import Device
-from adt.device.place import DevicePlace
+from adt.device.place import DevicePlace, Opened
 from adt.errors import MismatchError
 from adt.host.ndk import find_ndk
 from adt.measure.verify import limits_for
@@ -172,7 +171,8 @@ def up(
 
     began = time.monotonic()
     ready = Opened(DevicePlace(device, report.deployment), package, built.bundle)
-    verified = verify_at(ready, resolved, store.source_model(package), inputs)
+    sets = (inputs,) if inputs is not None else None
+    verified = verify_at(ready, resolved, lambda: store.source_model(package), sets)
     done("verify", "passed" if verified.verification.passed else "FAILED", began)
     return UpResult(plan, tuple(steps), package, verified)
 

@@ -1,17 +1,20 @@
-"""Compare a device's outputs with onnxruntime's."""
+"""Compare a device's outputs with a reference, whole or kernel by kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adt.api.place import Opened, open_place
+from adt.api.place import open_place
 from adt.config.load import load_settings
 from adt.config.settings import Settings
+from adt.device.place import Opened
 from adt.device.rtvm import RtvmOptions
-from adt.measure.verify import Verification, compare, limits_for
+from adt.errors import ConfigError
+from adt.measure.layers import Layers, Scan, compare_layers
+from adt.measure.verify import Verification, compare, worst_of
 from adt.model import store
 
 if TYPE_CHECKING:
@@ -20,14 +23,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """A device's outputs against onnxruntime on this machine."""
+    """A device's outputs against the reference."""
 
     serial: str
     verification: Verification
+    """Of several sets of inputs the worst of each output."""
     outputs: Mapping[str, Array]
-    """What the device gave, by name."""
+    """What the device gave, by name, on the first set of inputs."""
     emulated: bool
     """The device was a virtual one: right or wrong counts, time does not."""
+    reference: str = "onnxruntime"
+    """What knew the right answer: ``onnxruntime``, ``tflite``, ``torch``, ``keras``, ``host``, ``file``."""
+    reference_what: str = "onnxruntime on this machine"
+    """The same for people."""
+    runs: tuple[tuple[str, Verification], ...] = ()
+    """Each set of inputs by name, and what came of it."""
+
+
+@dataclass(frozen=True)
+class LayersResult:
+    """A device's kernels against the same kernels on this machine's CPU."""
+
+    serial: str
+    emulated: bool
+    layers: Layers
 
 
 def verify(
@@ -36,17 +55,22 @@ def verify(
     serial: str | None = None,
     bundle: Path | None = None,
     model: Path | None = None,
-    inputs: Mapping[str, Array] | None = None,
+    inputs: Mapping[str, Array] | Sequence[Mapping[str, Array]] | None = None,
     seed: int | None = None,
+    seeds: int = 1,
+    reference: str | None = None,
     max_abs: float | None = None,
     max_rel: float | None = None,
+    max_steps: int | None = None,
     timeout: float | None = None,
 ) -> VerifyResult:
-    """Run the package on the device and the source model in onnxruntime, on the same inputs, and compare.
+    """Run the package where it belongs and the reference here, on the same inputs, and compare.
 
     Args:
         model: the source model; by default the copy that compiling kept in the cache.
-        inputs: name to array; made up from *seed* when None.
+        inputs: name to array, or several such sets; made up from *seed* when None.
+        seeds: how many sets to make up: from *seed*, the next one, and so on.
+        reference: see ``verify.reference`` of the settings.
 
     Raises:
         RunError, ModelError, …: see :mod:`adt.errors`. A difference over the tolerance does
@@ -57,34 +81,112 @@ def verify(
             "verify.seed": seed,
             "verify.max_abs": max_abs,
             "verify.max_rel": max_rel,
+            "verify.max_steps": max_steps,
+            "verify.reference": reference,
             "device.timeout": timeout,
         }
     ).settings
     opened = open_place(package, serial=serial, bundle=bundle)
-    return verify_at(opened, resolved, store.source_model(opened.package, model), inputs)
+    given = (inputs,) if isinstance(inputs, Mapping) else inputs
+    return verify_at(opened, resolved, lambda: store.source_model(opened.package, model), given, seeds=seeds)
 
 
 def verify_at(
-    opened: Opened, resolved: Settings, model: Path, inputs: Mapping[str, Array] | None
+    opened: Opened,
+    resolved: Settings,
+    find_model: Callable[[], Path],
+    inputs: Sequence[Mapping[str, Array]] | None,
+    *,
+    seeds: int = 1,
 ) -> VerifyResult:
-    """Run a package where it is ready and its source model on the same inputs, and compare.
+    """Run a package where it is ready and its reference on the same inputs, and compare.
 
     Args:
-        resolved: seed, tolerances and time limit are taken from it.
-        model: the source model, for its own runtime.
-        inputs: name to array; made up from the seed when None.
+        resolved: seed, tolerances, reference and time limit are taken from it.
+        find_model: the source model, for its own runtime; asked for where the reference needs it.
+        inputs: sets of name to array; made up from the seed when None.
+        seeds: how many sets to make up.
 
     Raises:
         RunError, InputError, ModelError, …: see :mod:`adt.errors`. A difference over the tolerance does not.
     """
-    from adt.measure.reference import run_reference
+    from adt.measure.reference import FILE, reference_named
     from adt.model.random_inputs import random_inputs
 
     manifest = opened.package.manifest
     entry = manifest.entry()
-    given = dict(inputs) if inputs is not None else random_inputs(entry.inputs, resolved.verify.seed)
+    first = resolved.verify.seed
+    if seeds < 1 or (inputs is not None and (seeds > 1 or not inputs)):
+        raise ConfigError(
+            f"{seeds} sets of made-up inputs and {len(inputs or ())} given ones",
+            remedy="Give --seeds N (at least 1), or --input once or several times.",
+        )
+    sets = (
+        [(f"input {number + 1}", dict(one)) for number, one in enumerate(inputs)]
+        if inputs is not None
+        else [(f"seed {first + k}", random_inputs(entry.inputs, first + k)) for k in range(seeds)]
+    )
+    reference = reference_named(resolved.verify.reference, opened.package, find_model, resolved)
+    if reference.name == FILE and len(sets) > 1:
+        raise ConfigError(
+            f"one file of right outputs, and {len(sets)} sets of inputs",
+            remedy="Verify one set of inputs at a time, or against a runtime: --reference auto.",
+        )
     options = RtvmOptions(entry=entry.name, device=manifest.target.device)
-    ran = opened.place.run(options, given, timeout=resolved.device.timeout)
-    limits = limits_for(manifest.precision, resolved.verify)
-    verification = compare(ran.outputs, run_reference(model, given), limits)
-    return VerifyResult(opened.place.name, verification, ran.outputs, ran.emulated)
+    runs, outputs = [], []
+    for name, given in sets:
+        ran = opened.place.run(options, given, timeout=resolved.device.timeout)
+        right = reference.run(given)
+        runs.append((name, compare(ran.outputs, right, resolved.verify, manifest.precision)))
+        outputs.append(ran.outputs)
+    place = opened.place
+    facts = (reference.name, reference.what, tuple(runs))
+    return VerifyResult(place.name, worst_of(runs), outputs[0], place.emulated, *facts)
+
+
+def verify_layers(
+    package: Path,
+    *,
+    serial: str | None = None,
+    bundle: Path | None = None,
+    inputs: Mapping[str, Array] | None = None,
+    seed: int | None = None,
+    calls: tuple[int, int] | None = None,
+    everything: bool = False,
+    max_rel: float | None = None,
+    max_steps: int | None = None,
+    chunk_bytes: int | None = None,
+    timeout: float | None = None,
+) -> LayersResult:
+    """Compare each kernel that the device runs with the same kernel on this machine's CPU.
+
+    Args:
+        inputs: name to array; made up from *seed* when None.
+        calls: only the kernels from here up to here (exclusive), as the run counts them.
+        everything: go on after the first wrong kernel.
+        max_rel: largest difference that passes, as a share of the largest magnitude that the kernel should
+            have made; by default as the kernel's types allow (docs/verify.md).
+        chunk_bytes: how much of the device's tensors is fetched at a time.
+
+    Raises:
+        PackageError: the package does not have its kernels from before their schedules.
+        RunError, InputError, …: see :mod:`adt.errors`. A wrong kernel does not raise: look at
+            ``result.layers.passed``.
+    """
+    from adt.model.random_inputs import random_inputs
+
+    flags = {"verify.seed": seed, "verify.max_rel": max_rel, "verify.max_steps": max_steps}
+    resolved = load_settings(flags | {"device.timeout": timeout}).settings
+    opened = open_place(package, serial=serial, bundle=bundle)
+    specs = opened.package.manifest.entry().inputs
+    given = dict(inputs) if inputs is not None else random_inputs(specs, resolved.verify.seed)
+    scan = Scan(
+        max_rel=resolved.verify.max_rel,
+        max_steps=resolved.verify.max_steps,
+        calls=calls,
+        everything=everything,
+        timeout=resolved.device.timeout,
+        **({"chunk_bytes": chunk_bytes} if chunk_bytes else {}),
+    )
+    found = compare_layers(opened.place, opened.package, given, scan)
+    return LayersResult(opened.place.name, opened.place.emulated, found)

@@ -1,22 +1,32 @@
-"""``adt verify``."""
+"""``adt bench``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from adt.cli.app import Json, Serial, Verbose, app, emit_json
-from adt.cli.deploy import Bundle, Input, Package, Seed, Timeout
+from adt.cli.deploy import Bundle, Input, Seed, Timeout
 
 if TYPE_CHECKING:
-    from adt.api.verify import VerifyResult
+    from adt.api.bench import AbResult, BenchResult
+    from adt.measure.record import BenchRecord, Speed
+    from adt.measure.sampling import Course
+
+ABOUT_THE_MACHINE = ("opencl-on-cpu", "host")
+"""Flags that are shown before the figures."""
 
 
-@app.command(epilog="Example: adt verify model-pkg --serial 127.0.0.1:5555")
-def verify(
-    package: Package,
+@app.command(epilog="Example: adt bench model-pkg --serial 127.0.0.1:5555")
+def bench(
+    package: Annotated[Path | None, typer.Argument(help="A package that `adt compile` made.")] = None,
+    ab: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option("--ab", metavar="A B", help="Two packages instead, in turns: which is faster?"),
+    ] = None,
     serial: Serial = None,
     bundle: Bundle = None,
     model: Annotated[
@@ -24,71 +34,260 @@ def verify(
     ] = None,
     inputs: Input = None,
     seed: Seed = None,
-    max_abs: Annotated[float | None, typer.Option(help="Largest absolute difference that passes.")] = None,
-    max_rel: Annotated[float | None, typer.Option(help="… or relative to the largest magnitude.")] = None,
+    protocol: Annotated[str, typer.Option(help="default, quick or mlperf.")] = "default",
+    runs: Annotated[int | None, typer.Option(help="Timed runs, at least …")] = None,
+    seconds: Annotated[float | None, typer.Option(help="… and for at least so long.")] = None,
+    warmup_runs: Annotated[int | None, typer.Option(help="Runs before them, at least …")] = None,
+    warmup_ms: Annotated[float | None, typer.Option(help="… and for at least so many milliseconds.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of --ab, each A B B A.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    affinity: Annotated[str, typer.Option(help="CPUs to run on: big, little, all, or numbers (4-7).")] = "",
+    end_to_end: Annotated[
+        bool, typer.Option("--end-to-end", help="Time copying inputs in and outputs out, too.")
+    ] = False,
+    cold_start: Annotated[
+        bool, typer.Option(help="With OpenCL: load once without compiled programs, too.")
+    ] = True,
+    cool_down: Annotated[
+        str | None, typer.Option(help="Wait first: until it is at most so warm (45C), or so long (30s).")
+    ] = None,
+    verify: Annotated[bool, typer.Option(help="Compare the outputs with the reference first.")] = True,
+    record: Annotated[bool, typer.Option(help="Keep the result for `adt report`.")] = True,
+    label: Annotated[str, typer.Option(help="Kept with the result.")] = "",
+    times: Annotated[
+        Path | None, typer.Option(help="Write each run's time and start here, .npz.", metavar="FILE")
+    ] = None,
     timeout: Timeout = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Compare the device's outputs with onnxruntime's on the same inputs."""
+    """Measure how fast a package runs; on anything emulated, whether it is right."""
     import adt
-    from adt.cli.arrays import load_npz
+    from adt.cli.arrays import load_npz, save_npz
+    from adt.errors import ConfigError
 
-    result = adt.verify(
-        package,
-        serial=serial,
-        bundle=bundle,
-        model=model,
-        inputs=load_npz(inputs) if inputs else None,
-        seed=seed,
-        max_abs=max_abs,
-        max_rel=max_rel,
-        timeout=timeout,
-    )
+    options: dict[str, Any] = {
+        "serial": serial,
+        "bundle": bundle,
+        "inputs": load_npz(inputs) if inputs else None,
+        "seed": seed,
+        "protocol": protocol,
+        "runs": runs,
+        "seconds": seconds,
+        "warmup_runs": warmup_runs,
+        "warmup_ms": warmup_ms,
+        "threads": threads,
+        "affinity": affinity,
+        "end_to_end": end_to_end,
+        "cool_down": cool_down,
+        "verify": verify,
+        "record": record,
+        "label": label,
+        "timeout": timeout,
+    }
+    if (package is None) == (ab is None):
+        raise ConfigError(
+            "one package is measured, or two are compared",
+            remedy="Write `adt bench PACKAGE`, or `adt bench --ab PACKAGE PACKAGE`.",
+        )
+    if ab is not None:
+        if model or times:
+            raise ConfigError(
+                "--ab compares two packages, and takes neither --model nor --times",
+                remedy="Measure one package alone: adt bench PACKAGE.",
+            )
+        _finish_ab(adt.bench_ab(*ab, rounds=rounds, **options), as_json)
+        return
+    if rounds is not None:
+        raise ConfigError("--rounds is about --ab", remedy="Leave --rounds away.")
+    assert package is not None
+    result = adt.bench(package, model=model, cold_start=cold_start, **options)
+    if times and result.times:
+        save_npz(times, result.times)
     if as_json:
-        emit_json("verify", verification_fields(result))
+        emit_json("bench", fields(result))
     else:
-        show_verification(result)
-    raise_unless_passed(result, as_json)
+        _show(result)
+    _raise_unless_right(result, as_json)
 
 
-def verification_fields(result: VerifyResult) -> dict[str, Any]:
-    """A verification as JSON fields."""
-    found = result.verification
+def fields(result: BenchResult) -> dict[str, Any]:
+    """A benchmark as JSON fields."""
+    from adt.cli.verify import verification_fields
+    from adt.measure.record import document
+
+    checked = result.verification
     return {
-        "serial": result.serial,
-        "virtual_device": result.emulated,
-        "passed": found.passed,
-        "max_abs_allowed": found.max_abs_allowed,
-        "max_rel_allowed": found.max_rel_allowed,
-        "outputs": [vars(output) for output in found.outputs],
+        **document(result.record),
+        "emulated": result.record.machine.emulated,
+        "record": result.file,
+        "verification": verification_fields(checked) if checked else None,
+        "samples": result.report.get("samples", []),
     }
 
 
-def show_verification(result: VerifyResult) -> None:
-    """Print one line per output."""
-    for output in result.verification.outputs:
-        mark = "✓" if output.passed else "✗"
-        shape = ", ".join(map(str, output.shape))
-        typer.echo(
-            f"{mark} {output.name}: {output.dtype}[{shape}] max abs {output.max_abs:.2e} "
-            f"max rel {output.max_rel:.2e} cosine {output.cosine:.8f}"
-            + (f"  ({output.reason})" if output.reason else "")
-        )
-    note = ", emulated: right or wrong counts here, time does not" if result.emulated else ""
-    typer.echo(f"ran on {result.serial}{note}; reference: onnxruntime on this machine")
+def _finish_ab(result: AbResult, as_json: bool) -> None:
+    from adt.measure.compare import sentence
 
-
-def raise_unless_passed(result: VerifyResult, as_json: bool) -> None:
-    """End with VerifyFailed's exit code, and its message unless JSON said it all, when an output failed."""
-    from adt.errors import VerifyFailed
-
-    failed = [output.name for output in result.verification.outputs if not output.passed]
-    if result.verification.passed:
-        return
+    said = sentence(result.ratio) if result.ratio else ""
     if as_json:
-        raise typer.Exit(VerifyFailed.exit_code)
-    raise VerifyFailed(
-        f"{len(failed)} of {len(result.verification.outputs)} outputs differ: {', '.join(failed)}",
-        remedy="Compare with another --opt-level or input; allow more with --max-abs or --max-rel.",
+        ratio = vars(result.ratio) if result.ratio else None
+        emit_json(
+            "bench-ab",
+            {
+                "a": fields(result.a),
+                "b": fields(result.b),
+                "emulated": result.a.record.machine.emulated,
+                "b_times_as_fast": ratio,
+                "round_ms": result.round_ms,
+                "sentence": said or None,
+            },
+        )
+    else:
+        _show_ab(result, said)
+    _raise_unless_right(result.a, as_json)
+    _raise_unless_right(result.b, as_json)
+
+
+def _raise_unless_right(result: BenchResult, as_json: bool) -> None:
+    from adt.cli.verify import raise_unless_passed
+
+    if result.verification is not None:
+        raise_unless_passed(result.verification, as_json)
+
+
+def _show(result: BenchResult) -> None:
+    for name, text in _head(result):
+        typer.echo(f"{name:<11} {text}")
+    record = result.record
+    if record.speed is None:
+        typer.echo(f"{'speed':<11} none: {record.no_speed}")
+    else:
+        for name, text in _speed(record, record.speed):
+            typer.echo(f"{name:<11} {text}")
+        for flag in record.flags:
+            if flag.name not in ABOUT_THE_MACHINE:
+                typer.echo(f"{'!':<11} {flag.name}: {flag.text}")
+    if result.file:
+        typer.echo(f"{'kept':<11} {result.file}")
+
+
+def _head(result: BenchResult) -> Iterator[tuple[str, str]]:
+    record = result.record
+    subject, machine = record.subject, record.machine
+    yield "package", f"{subject.package} ({subject.target}, {subject.precision}, {subject.platform})"
+    where = machine.name if machine.model in ("", machine.name) else f"{machine.name}: {machine.model}"
+    if machine.computes and machine.computes != "cpu":
+        where += f", {machine.computes} {machine.driver}".rstrip()
+    yield "machine", where
+    for flag in record.flags:
+        if flag.name in ABOUT_THE_MACHINE:
+            yield "!", flag.text
+    yield "outputs", _outputs(result)
+
+
+def _outputs(result: BenchResult) -> str:
+    if result.verification is None:
+        return "not compared with the reference (--no-verify)"
+    rows = result.verification.verification.outputs
+    right = sum(row.passed for row in rows)
+    if right == len(rows):
+        worst = max(row.max_abs for row in rows)
+        return f"right: {right} of {len(rows)}, largest difference to the reference {worst:.2e}"
+    wrong = ", ".join(row.name for row in rows if not row.passed)
+    return f"WRONG: {wrong} (`adt verify` shows how)"
+
+
+def _speed(record: BenchRecord, speed: Speed) -> Iterator[tuple[str, str]]:
+    times, method = speed.times, record.method
+    seconds = times.count * times.mean_ms / 1000
+    what = "copying in, running, copying out" if method.end_to_end else "running"
+    yield "method", f"{method.key}; {what}"
+    yield "runs", f"{times.count} in {seconds:.2f} s of running"
+    yield "latency", f"p50 {ms(times.p50_ms)}, p90 {ms(times.p90_ms)}, p99 {ms(times.p99_ms)}"
+    yield (
+        "",
+        f"mean {ms(times.mean_ms)}, std {ms(times.std_ms)}, from {ms(times.min_ms)} to {ms(times.max_ms)}; "
+        f"{times.outliers} outliers",
     )
+    yield "throughput", f"{times.throughput_per_s:.4g} runs per second"
+    if speed.drift:
+        drift = speed.drift
+        yield (
+            "drift",
+            f"{drift.percent:+.1f} % from first to last tenth (noise {drift.noise_percent:.1f} %)",
+        )
+    yield (
+        "start",
+        f"load {ms(speed.start.load_ms)}, first run {ms(speed.start.first_run_ms)}"
+        + (f" (program cache: {speed.program_cache})" if record.machine.driver else ""),
+    )
+    if speed.cold_start:
+        cold = speed.cold_start
+        yield (
+            "cold start",
+            f"load {ms(cold.load_ms)}, first run {ms(cold.first_run_ms)}, without a program cache",
+        )
+    if speed.peak_kb is not None:
+        before = f", {_mib(speed.before_load_kb)} before loading" if speed.before_load_kb else ""
+        yield "memory", f"{_mib(speed.peak_kb)} at most{before}"
+    energy = speed.energy
+    if energy.joules_per_run is None:
+        yield "energy", f"not measured: {energy.reason}"
+    else:
+        yield (
+            "energy",
+            f"{energy.joules_per_run:.4g} J per run, {energy.watts:.3g} W ({energy.source}, "
+            f"{energy.runs} runs in {energy.seconds:.1f} s)",
+        )
+    if hottest := speed.sensors.hottest:
+        yield "heat", f"{hottest[0]} {_course(hottest[1], '.1f')} °C"
+    clocks = speed.sensors.frequencies_mhz
+    for name, course in _fastest(clocks):
+        yield "clock", f"{name} {_course(course, '.0f')} MHz"
+
+
+def _fastest(clocks: Mapping[str, Course]) -> Iterator[tuple[str, Course]]:
+    """The GPU's clock, and that of the CPU that ran fastest."""
+    if "gpu" in clocks:
+        yield "gpu", clocks["gpu"]
+    cpus = {name: course for name, course in clocks.items() if name != "gpu"}
+    if cpus:
+        name = max(cpus, key=lambda cpu: cpus[cpu].highest)
+        yield name, cpus[name]
+
+
+def _course(course: Course, form: str) -> str:
+    return (
+        f"{course.before:{form}} before, {course.lowest:{form}} to {course.highest:{form}} while it ran, "
+        f"{course.after:{form}} after"
+    )
+
+
+def _show_ab(result: AbResult, said: str) -> None:
+    for name, side in (("A", result.a), ("B", result.b)):
+        typer.echo(f"{name}")
+        for heading, text in _head(side):
+            typer.echo(f"  {heading:<9} {text}")
+        record = side.record
+        if record.speed is None:
+            typer.echo(f"  {'speed':<9} none: {record.no_speed}")
+            continue
+        times = record.speed.times
+        latency = f"p50 {ms(times.p50_ms)}, p90 {ms(times.p90_ms)}, p99 {ms(times.p99_ms)}"
+        typer.echo(f"  {'latency':<9} {latency}, of {times.count} runs")
+        for flag in record.flags:
+            if flag.name not in ABOUT_THE_MACHINE:
+                typer.echo(f"  {'!':<9} {flag.name}: {flag.text}")
+    if result.ratio:
+        rounds = len(result.round_ms)
+        typer.echo(f"{said} (95 % confidence, {rounds} rounds A B B A)")
+
+
+def ms(value: float) -> str:
+    """Milliseconds with four digits."""
+    return f"{value:.4g} ms" if value < 10_000 else f"{value / 1000:.4g} s"
+
+
+def _mib(kib: int) -> str:
+    return f"{kib / 1024:.1f} MiB"

@@ -1,4 +1,4 @@
-"""``adt deploy`` and ``adt run``."""
+"""``adt deploy``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.cli.app import Json, Serial, Verbose, app, emit_json
+from adt.cli.app import Json, Verbose, app, emit_json
 from adt.cli.progress import status_line
 
 if TYPE_CHECKING:
@@ -139,48 +139,3 @@ def _summary(result: Deployed) -> str:
     count, size = sum(len(r.sent_files) for r in reports), sum(r.sent_bytes for r in reports)
     said = f"{'sent' if reports[-1].applied else 'would send'} {count} files, {size:,} bytes"
     return f"{said}; {result.rpc.ready_line}" if result.rpc else said
-
-
-@app.command(epilog="Example: adt run model-pkg --input in.npz --output out.npz")
-def run(
-    package: Package,
-    serial: Serial = None,
-    bundle: Bundle = None,
-    inputs: Input = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the outputs here, .npz.")
-    ] = None,
-    seed: Seed = None,
-    entry: Annotated[str, typer.Option(help="Entry function.")] = "main",
-    run_count: Annotated[int, typer.Option(min=1, help="Timed runs.")] = 1,
-    dry_run: Annotated[int, typer.Option(min=0, help="Runs before them that are not timed.")] = 0,
-    timeout: Timeout = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
-    """Run a package on a device and show or save its outputs."""
-    import adt
-    from adt.cli.arrays import describe, load_npz, save_npz, summary
-
-    given = load_npz(inputs) if inputs else None
-    result = adt.run(
-        package,
-        serial=serial,
-        bundle=bundle,
-        inputs=given,
-        seed=seed,
-        entry=entry,
-        run_count=run_count,
-        dry_run=dry_run,
-        timeout=timeout,
-    )
-    if output:
-        save_npz(output, result.outputs)
-    if as_json:
-        fields: dict[str, Any] = {"outputs": describe(result.outputs), "output": output}
-        emit_json("run", fields | {"virtual_device": result.emulated, "report": result.report})
-        return
-    for name, array in result.outputs.items():
-        typer.echo(summary(name, array))
-    if output:
-        typer.echo(f"wrote {output}")

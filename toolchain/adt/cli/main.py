@@ -21,8 +21,12 @@ from adt.cli import (  # noqa: F401  (each registers its verbs)
     package,
     presets,
     probe,
+    profile,
+    report,
     rpc,
+    run,
     up,
+    verify,
 )
 from adt.cli.app import app
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adt.cli.app import Json, Serial, Verbose, app, emit_json
-from adt.cli.bench import raise_unless_passed, show_verification, verification_fields
 from adt.cli.build import Ndk, Platform
 from adt.cli.deploy import Input, Seed
 from adt.cli.model import Shapes, Target
 from adt.cli.progress import status_line
+from adt.cli.verify import raise_unless_passed, show_verification, verification_fields
 
 if TYPE_CHECKING:
     from adt.api.up import Step, UpPlan

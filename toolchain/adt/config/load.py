@@ -20,6 +20,7 @@ PROJECT_FILE = "adt.toml"
 PYPROJECT = "pyproject.toml"
 NOT_SETTINGS = {
     "ADT_CACHE_DIR": "Where everything that can be made again is kept; default `~/.cache/adt`.",
+    "ADT_DATA_DIR": "Where benchmarks are kept (`adt report`); default `~/.local/share/adt`.",
     "ADT_EMULATOR_APT_SOURCE": "A one-line deb source for the virtual device's packages.",
 }
 """Variables with our prefix that are no settings, and what they mean."""

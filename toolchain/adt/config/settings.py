@@ -122,6 +122,12 @@ class VerifySettings:
     max_rel: float
     """A larger one passes too if it is at most this times the reference's largest magnitude; negative: as
     the package's precision allows."""
+    max_steps: int
+    """How far off an element of an 8- or 16-bit integer output may be: 1 for quantised models that round
+    otherwise."""
+    reference: str
+    """What computes the right answer: ``auto`` (the runtime of the model's format), ``onnxruntime``,
+    ``tflite``, ``torch``, ``keras``, ``host`` (this machine's CPU by TVM), or an .npz file that has it."""
 
 
 @dataclass(frozen=True)

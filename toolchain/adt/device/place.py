@@ -196,3 +196,12 @@ class HostPlace:
             hint = "what it said, or run it in a debugger"
             report = answered(Ended(THIS_MACHINE, code, done.stdout, done.stderr, hint))
             return read_run(options, report, here, emulated=False)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A package that is ready to run."""
+
+    place: Place
+    package: ModelPackage
+    bundle: TargetBundle

@@ -1,18 +1,25 @@
 """The right answer: the source model run on this machine by the runtime that its format comes from.
 
 ONNX runs in onnxruntime, TFLite in its interpreter, an exported PyTorch program in
-torch, a Keras model in Keras.
+torch, a Keras model in Keras. ``host`` is another kind of answer: what TVM makes of the
+model for this machine's CPU, in float32 and without textures. A fault of the importer is
+in it, too; a fault of the device is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adt.errors import AdtError, InputError, ModelError
+from adt.config.settings import Settings
+from adt.errors import AdtError, ConfigError, InputError, ModelError, ToolNotFound
+from adt.host.npz import DamagedNpz, read_npz
 from adt.model.importers import formats
 from adt.model.importers.extras import load
+from adt.model.package import ModelPackage
+from adt.target.platforms import PLATFORMS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +28,112 @@ if TYPE_CHECKING:
     Array = NDArray[np.generic]
 
 _REFUSED = "refuses the inputs"
+RUNTIMES = {
+    formats.ONNX: "onnxruntime",
+    formats.TFLITE: "tflite",
+    formats.TORCH: "torch",
+    formats.KERAS: "keras",
+}
+"""The runtime that each format comes from."""
+AUTO, HOST, FILE = "auto", "host", "file"
+HOST_TIMEOUT = 900.0
+"""Seconds for a model on this machine's CPU."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Something that knows the right outputs."""
+
+    name: str
+    """``onnxruntime``, …, ``host``, or ``file``."""
+    what: str
+    """For people."""
+    run: Callable[[Mapping[str, Array]], dict[str, Array]]
+    """Inputs by name to outputs by name; raises what :func:`run_reference` does."""
+
+
+def reference_named(
+    wanted: str, package: ModelPackage, find_model: Callable[[], Path], settings: Settings
+) -> Reference:
+    """The reference that *wanted* names, for *package*.
+
+    Args:
+        wanted: see ``verify.reference`` of the settings.
+        find_model: the source model; only asked for it when it is needed.
+        settings: what a reference that is compiled is compiled with.
+
+    Raises:
+        ConfigError: there is no such reference, or the model is of another runtime's format.
+        InputError: the .npz file cannot be read.
+        ModelError: the source model is not there.
+    """
+    if wanted.endswith(".npz"):
+        return _from_file(Path(wanted))
+    if wanted == HOST:
+        return Reference(
+            HOST, "the same model by TVM on this machine's CPU", _on_host(find_model(), package, settings)
+        )
+    name = RUNTIMES[formats.format_of(model := find_model())]
+    if wanted not in (AUTO, name):
+        known = wanted in RUNTIMES.values()
+        raise ConfigError(
+            f"{model.name} is a model of {name}, which {wanted} does not run"
+            if known
+            else f"{wanted} is no reference",
+            remedy=f"Choose auto, {name}, host, or an .npz file with the right outputs.",
+        )
+    return Reference(name, f"{name} on this machine", _in_its_runtime(model))
+
+
+def _in_its_runtime(model: Path) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
+    def computed(inputs: Mapping[str, Array]) -> dict[str, Array]:
+        try:
+            return run_reference(model, inputs)
+        except ToolNotFound as why:
+            raise ToolNotFound(
+                why.what,
+                remedy=f"{why.remedy}   (or compare with TVM on this machine: --reference host)",
+                details=why.details,
+            ) from why
+
+    return computed
+
+
+def _from_file(path: Path) -> Reference:
+    try:
+        outputs = read_npz(path)
+    except (FileNotFoundError, DamagedNpz) as why:
+        raise InputError(
+            f"the reference {path} is not an .npz file of plain arrays: {why}",
+            remedy="Write it with numpy.savez(path, output_name=array), or name a runtime: --reference auto.",
+        ) from why
+    return Reference(FILE, f"the outputs in {path}", lambda _inputs: outputs)
+
+
+def _on_host(
+    model: Path, package: ModelPackage, settings: Settings
+) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
+    """Compile *model* as *package* was, but for this machine's CPU and in float32; then run it."""
+
+    def computed(inputs: Mapping[str, Array]) -> dict[str, Array]:
+        from adt.model.compiled import Job, cached_package
+        from adt.model.host_run import run_package
+
+        made = package.manifest.made.settings
+        plain = replace(
+            settings.compile,
+            target="cpu",
+            cpu="",
+            precision="float32",
+            keep_float32=(),
+            offload="none",
+            shapes=tuple(made.get("shapes", ())),
+        )
+        build = replace(settings.build, alignment=0)
+        job = Job(model, PLATFORMS["host"], replace(settings, compile=plain, build=build))
+        return run_package(cached_package(job).path, inputs, timeout=HOST_TIMEOUT)
+
+    return computed
 
 
 def run_reference(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -112,7 +112,7 @@ def _build(imported: ImportedModel, making: Making, library: Path) -> tuple[Prep
                 tir_pipeline=prepared.tir_pipeline,
             )
         built.export_library(str(library), fcompile=making.linker.for_export(), workspace_dir=scratch)
-    return prepared, record(library.parent, capture, built)
+    return prepared, record(library.parent, capture, built, prepared.plain)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,10 +62,12 @@ def check(
             runtime for this machine not be built.
     """
     device = opencl_device()
-    if reason := _obstacle(device, package, making.target):
+    if obstacle := _obstacle(device, package, making.target):
         if wanted == "on":
-            raise ToolNotFound(f"the kernels cannot be checked here: {reason}", remedy=NO_OPENCL)
-        return Unchecked(reason)
+            raise ToolNotFound(
+                f"the kernels cannot be checked here: {obstacle.reason}", remedy=obstacle.remedy
+            )
+        return Unchecked(obstacle.reason)
     count = multiplications(imported.module)
     if wanted == "auto" and count > MUCH and device is not None and not device.gpu:
         return Unchecked(
@@ -83,16 +85,36 @@ def check(
     return _compared(computed, expected, package, str(device))
 
 
-def _obstacle(device: HostOpenCl | None, package: ModelPackage, target: ModelTarget) -> str:
+@dataclass(frozen=True)
+class Obstacle:
+    """Why the kernels cannot run here, and what would change that."""
+
+    reason: str
+    remedy: str
+
+
+def _obstacle(device: HostOpenCl | None, package: ModelPackage, target: ModelTarget) -> Obstacle | None:
+    manifest = package.manifest
     if device is None:
-        return "this machine has no OpenCL device (apt-get install pocl-opencl-icd gives it one)"
-    if package.manifest.offload != "none":
-        return f"{package.manifest.offload.upper()}, which computes part of it, is not on this machine"
+        reason = "this machine has no OpenCL device (apt-get install pocl-opencl-icd gives it one)"
+        return Obstacle(reason, NO_OPENCL)
+    if manifest.offload != "none":
+        return Obstacle(
+            f"{manifest.offload.upper()}, which computes part of it, is not on this machine",
+            "Check the same model with --offload none; on the device, adt verify compares the whole package.",
+        )
     if target.textures and not device.images:
-        return f"{device} has no images"
-    if package.manifest.precision != "float32" and not device.fp16:
-        return f"{device} does not compute in half precision"
-    return ""
+        return Obstacle(
+            f"{device} has no images",
+            "Check the same model with --target adreno-buffer, or with another driver (PoCL has images).",
+        )
+    if manifest.precision != "float32" and not device.fp16:
+        return Obstacle(
+            f"{device} does not compute in half precision",
+            "Check the same model with --precision float32, or install an OpenCL driver that does: a GPU's, "
+            "or Intel's for processors (docs/precision.md).",
+        )
+    return None
 
 
 def _for_host(

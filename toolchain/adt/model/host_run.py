@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.errors import InputError, MismatchError, RunError, ToolNotFound
+from adt.errors import MismatchError, RunError, ToolNotFound
 from adt.host.npz import read_npz
 from adt.host.process import Finished, run
+from adt.model.given import check_inputs
 from adt.model.host_opencl import HostOpenCl, opencl_device
-from adt.model.package import LIBRARY, PARAMS, Entry, ModelPackage, PackageManifest, TensorSpec, load_package
+from adt.model.package import LIBRARY, PARAMS, Entry, ModelPackage, PackageManifest, load_package
 from adt.target.platforms import PLATFORMS
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def run_packages(runs: Sequence[HostRun], *, timeout: float) -> list[dict[str, A
     for package in packages.values():
         _check_machine(package.manifest)
     for wanted in runs:
-        _check_inputs(packages[wanted.package].manifest, wanted.inputs)
+        manifest = packages[wanted.package].manifest
+        check_inputs(manifest.name, manifest.entry(), wanted.inputs)
     device, plugins = _opencl(packages.values())
     with tempfile.TemporaryDirectory(prefix="adt-run-") as scratch:
         request = _request(runs, packages, device, plugins, Path(scratch))
@@ -157,34 +159,6 @@ def _check_machine(manifest: PackageManifest) -> None:
             remedy=f"Compile it for this machine: adt compile {manifest.source.file} --for host --target "
             f"{manifest.target.name}",
         )
-
-
-def _check_inputs(manifest: PackageManifest, inputs: Mapping[str, Array]) -> None:
-    specs = {spec.name: spec for spec in manifest.entry().inputs}
-    if set(specs) != set(inputs):
-        raise InputError(
-            f"the package {manifest.name} takes {', '.join(specs) or 'no inputs'}; given: "
-            f"{', '.join(inputs) or 'none'}",
-            remedy="Name each input as the package does.",
-        )
-    for name, array in inputs.items():
-        if not _fits(specs[name], array):
-            shape = ", ".join(map(str, specs[name].shape))
-            raise InputError(
-                f"input {name} of {manifest.name} is {specs[name].dtype}[{shape}]; given: "
-                f"{array.dtype}[{', '.join(map(str, array.shape))}]",
-                remedy="Convert the array to that shape and dtype.",
-            )
-
-
-def _fits(spec: TensorSpec, array: Array) -> bool:
-    return (
-        str(array.dtype) == spec.dtype
-        and array.ndim == len(spec.shape)
-        and all(
-            isinstance(want, str) or want == have for want, have in zip(spec.shape, array.shape, strict=True)
-        )
-    )
 
 
 def _failure(

@@ -27,6 +27,8 @@ class Prepared:
     tir_pipeline: str
     textures: TextureReport | None
     """None: none were asked for."""
+    plain: Mapping[str, Any]
+    """The kernels before they are scheduled, by name; complete once the Relax pipeline has run."""
 
 
 def prepare(module: Any, params: Mapping[str, Any], target: ModelTarget, alignment: int) -> Prepared:
@@ -43,7 +45,9 @@ def prepare(module: Any, params: Mapping[str, Any], target: ModelTarget, alignme
         _refuse_branches(module, target)
         module = StaticShapes(module).run() if is_flat(module) else module
     if not target.textures:
-        return Prepared(module, params, relax_pipeline(target.device), tir_pipeline(alignment), None)
+        plain: dict[str, Any] = {}
+        passes = relax_pipeline(target.device, plain)
+        return Prepared(module, params, passes, tir_pipeline(alignment), None, plain)
     import tvm
 
     wanted = tvm.target.Target(target.spec)
@@ -57,6 +61,7 @@ def prepare(module: Any, params: Mapping[str, Any], target: ModelTarget, alignme
         fused_pipeline(),
         tir_pipeline(alignment, textures=True),
         textured.report,
+        textured.plain,
     )
 
 

@@ -9,18 +9,24 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from adt.model.inspection.flops import count_flops
+from adt.model.inspection.plain import kept
 from adt.model.names import shorten_kernel_names
 from adt.model.texture.memory import plan_memory
 
 log = logging.getLogger("adt.compile")
 
 
-def relax_pipeline(device: str) -> Any:
-    """The pipeline for kernels on *device* (``cpu`` or ``opencl``), as ``tvm.compile`` takes it."""
-    return _cpu_pipeline() if device == "cpu" else _opencl_pipeline()
+def relax_pipeline(device: str, plain: dict[str, Any]) -> Any:
+    """The pipeline for kernels on *device* (``cpu`` or ``opencl``), as ``tvm.compile`` takes it.
+
+    Args:
+        plain: gets the kernels before they are scheduled, by name.
+    """
+    return _cpu_pipeline(plain) if device == "cpu" else _opencl_pipeline(plain)
 
 
-def _cpu_pipeline() -> Any:
+def _cpu_pipeline(plain: dict[str, Any]) -> Any:
     """TVM's default build, which by itself fuses nothing: each operator would be a loop of its own."""
     import tvm
     from tvm import relax
@@ -32,6 +38,8 @@ def _cpu_pipeline() -> Any:
             relax.backend.DispatchSortScan(),
             relax.get_pipeline("zero"),
             shorten_kernel_names(),
+            count_flops(),
+            kept(plain),
             relax.get_pipeline("default_build"),
         ]
         return tvm.transform.Sequential(passes)(module)
@@ -39,7 +47,7 @@ def _cpu_pipeline() -> Any:
     return pipeline
 
 
-def _opencl_pipeline() -> Any:
+def _opencl_pipeline(plain: dict[str, Any]) -> Any:
     import tvm
     from tvm import relax
     from tvm.relax.backend.gpu_generic import pipeline as generic
@@ -50,7 +58,8 @@ def _opencl_pipeline() -> Any:
         legalize = generic.legalize_passes(target)[:-1]  # all but its schedule rules
         dispatch = generic.library_dispatch_passes(target)
         views = relax.transform.RewriteDataflowReshape()
-        passes = [*dispatch, *legalize, shorten_kernel_names(), views, fused_pipeline()]
+        before = [*dispatch, *legalize, shorten_kernel_names(), count_flops(), kept(plain)]
+        passes = [*before, views, fused_pipeline()]
         return tvm.transform.Sequential(passes)(module)
 
     return pipeline

@@ -9,7 +9,7 @@ import shlex
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,6 +102,23 @@ def serve(bundle: TargetBundle, words: Sequence[str]) -> int:
         Its exit code.
 
     Raises:
+        MismatchError, RpcError, ToolNotFound: see :func:`started_here`.
+    """
+    with started_here(bundle, words, output=2) as child:
+        return child.wait()
+
+
+@contextlib.contextmanager
+def started_here(
+    bundle: TargetBundle, words: Sequence[str], *, output: int
+) -> Iterator[subprocess.Popen[bytes]]:
+    """tvm_rpc from *bundle* on this machine, for as long as the block runs.
+
+    Args:
+        words: its arguments after ``server`` but for the working directory, which is a temporary one.
+        output: file descriptor for all that it says.
+
+    Raises:
         MismatchError: the bundle is for another machine.
         RpcError: the bundle has no tvm_rpc.
         ToolNotFound: it cannot be started.
@@ -114,19 +131,19 @@ def serve(bundle: TargetBundle, words: Sequence[str]) -> int:
             f"Linux on {machine}",
             remedy="On the board itself: adt build-target --for host, then adt rpc serve --run.",
         )
-    library_path = str(bundle.path / "lib")
+    library_path = str(bundle.path.absolute() / "lib")
     if before := os.environ.get("LD_LIBRARY_PATH"):
         library_path += os.pathsep + before
     with tempfile.TemporaryDirectory(prefix="adt-rpc-") as work:
         child = process.start(
-            [bundle.file(PROGRAM), "server", *words, f"--work-dir={work}"],
+            [bundle.file(PROGRAM).absolute(), "server", *words, f"--work-dir={work}"],
             cwd=Path(work),
             env={"LD_LIBRARY_PATH": library_path},
-            stdout=2,
-            stderr=2,
+            stdout=output,
+            stderr=output,
         )
         try:
-            return child.wait()
+            yield child
         finally:
             process.kill_group(child)
             _end_group(child)

@@ -77,12 +77,38 @@ def session(
         RpcError: the server cannot be reached, or it ended, or *timeout* was over, before the block did.
         ConfigError: an address that is none, or neither key nor address.
     """
+    with connected(
+        key=key, tracker_address=tracker_address, address=address, timeout=timeout, wait=wait
+    ) as found:
+        yield found.remote
+
+
+@dataclass(frozen=True)
+class Connected:
+    """A session and where it went."""
+
+    remote: Any
+    """``tvm.rpc.RPCSession``."""
+    target: Target
+
+    @property
+    def serial(self) -> str:
+        """The device, when adt started its server; else empty."""
+        found = (one.serial for one in server.statuses() if one.address == self.target.address)
+        return next(found, "")
+
+
+@contextlib.contextmanager
+def connected(
+    *, key: str = "", tracker_address: str = "", address: str = "", timeout: float | None, wait: float = WAIT
+) -> Iterator[Connected]:
+    """A session as :func:`session` opens it, together with where it went."""
     limit = 0 if timeout is None else max(1, math.ceil(timeout))
     target = _direct(address, key) if address else _from_tracker(tracker_address, key, wait)
     remote = _connect(target, limit)
     began = time.monotonic()
     try:
-        yield remote
+        yield Connected(remote, target)
     except AdtError:
         raise
     except Exception as why:

@@ -12,6 +12,7 @@ EXTRAS = {
     "tflite": ("tflite", "flatbuffers"),
     "torch": ("torch",),
     "keras": ("keras", "torch", "onnxscript"),
+    "image": ("PIL",),
 }
 """Modules by extra of the project."""
 

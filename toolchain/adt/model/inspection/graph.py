@@ -53,6 +53,8 @@ class Call:
     """Indices of tensors."""
     outputs: tuple[int, ...]
     """Indices of tensors."""
+    flops: int | None = None
+    """Operations of one call, a multiply-add being two; None: unknown, or it is no kernel."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,12 @@ class Graph:
         for storage in self.storages:
             found[storage.scope] = found.get(storage.scope, 0) + (storage.bytes or 0)
         return found
+
+    def device_of(self, call: Call) -> str:
+        """Where *call* runs: ``opencl``, ``cpu``, ``library`` (a vendor's), ``vm`` (the VM itself)."""
+        if call.kind in (BUILTIN, EXTERN):
+            return "vm" if call.kind == BUILTIN else "library"
+        return "opencl" if any(kernel.function == call.name for kernel in self.kernels) else "cpu"
 
     def textures_of(self, function: str) -> int:
         """How many image arguments the kernels of *function* have."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from adt.model.inspection.flops import flops_of
 from adt.model.inspection.graph import (
     BUILTIN,
     EXTERN,
@@ -136,8 +137,10 @@ class _Reader:
         elif isinstance(target, tvm.ir.GlobalVar):
             function = self.module[target]
             kernel = isinstance(function, tvm.tirx.PrimFunc)
-            self.compute(variable, str(target.name_hint), KERNEL if kernel else FUNCTION, call.args)
-            if kernel:
+            if not kernel:
+                self.compute(variable, str(target.name_hint), FUNCTION, call.args)
+            else:
+                self.compute(variable, str(target.name_hint), KERNEL, call.args, flops_of(function))
                 self.place(call.args, _scopes(function))
 
     def operator(self, variable: Any, name: str, arguments: Sequence[Any]) -> None:
@@ -158,8 +161,9 @@ class _Reader:
                 self.end(index)
         elif short == "call_tir_dyn":
             inner = arguments[1].fields if hasattr(arguments[1], "fields") else arguments[1:]
-            self.compute(variable, str(arguments[0].name_hint), KERNEL, inner)
-            self.place(inner, _scopes(self.module[arguments[0]]))
+            function = self.module[arguments[0]]
+            self.compute(variable, str(arguments[0].name_hint), KERNEL, inner, flops_of(function))
+            self.place(inner, _scopes(function))
 
     def place(self, arguments: Sequence[Any], scopes: Sequence[str]) -> None:
         """A tensor lies where a kernel takes it to be; Relax itself no longer knows."""
@@ -175,7 +179,9 @@ class _Reader:
         self.killed.add(index)
         self.storages[index] = replace(self.storages[index], last=max(0, len(self.calls) - 1))
 
-    def compute(self, variable: Any, name: str, kind: str, arguments: Sequence[Any]) -> None:
+    def compute(
+        self, variable: Any, name: str, kind: str, arguments: Sequence[Any], flops: int | None = None
+    ) -> None:
         """A call that reads and writes tensors.
 
         Kernels write into arguments: those that were allocated and not written yet. The
@@ -196,7 +202,8 @@ class _Reader:
             storage = self.tensors[index].storage
             if storage in self.killed:  # TVM ends a storage when its last tensor has been made
                 self.storages[storage] = replace(self.storages[storage], last=len(self.calls))
-        self.calls.append(Call(name, kind, tuple(dict.fromkeys(read)), tuple(dict.fromkeys(written))))
+        reads, writes = tuple(dict.fromkeys(read)), tuple(dict.fromkeys(written))
+        self.calls.append(Call(name, kind, reads, writes, flops))
 
     def result(self, variable: Any, position: int, info: Any, read: Sequence[int]) -> int:
         """A tensor that a builtin gives back; a reshape's lies where its input does."""

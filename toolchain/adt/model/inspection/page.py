@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
 import json
 from pathlib import Path
 from typing import Any
 
 from adt.errors import AdtError
-from adt.model.inspection.graph import BUILTIN, EXTERN, Graph, Tensor
+from adt.host.web_page import web_page
+from adt.model.inspection.graph import Graph, Tensor
 from adt.model.inspection.layout import HEIGHT, WIDTH, place
 from adt.model.inspection.profile import Profile
 from adt.model.inspection.read import Inspection
@@ -22,40 +20,18 @@ INPUTS, OUTPUTS = "inputs", "outputs"
 
 
 def render(inspection: Inspection, profile: Profile | None = None) -> str:
-    """The page as HTML, UTF-8.
-
-    Everything that comes from the model is in one JSON element and reaches the page as
-    text; the page's policy lets no other script, style or address in.
+    """The page as HTML, UTF-8; see :func:`adt.host.web_page.web_page`.
 
     Raises:
         PackageError: the package has no ``inspect/``.
     """
     here = Path(__file__).parent
-    style, script = (here / "page.css").read_text(), (here / "page.js").read_text()
-    data = json.dumps(page_data(inspection, profile), ensure_ascii=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":  # nothing in a string may end the element
-        data = data.replace(character, f"\\u{ord(character):04x}")
-    data = data.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    policy = (
-        f"default-src 'none'; style-src '{_source(style)}'; script-src '{_source(script)}'; "
-        "base-uri 'none'; form-action 'none'"
+    return web_page(
+        f"{inspection.package.manifest.name} · adt inspect",
+        style=(here / "page.css").read_text(),
+        script=(here / "page.js").read_text(),
+        data=page_data(inspection, profile),
     )
-    name = html.escape(inspection.package.manifest.name)
-    return (
-        "<!DOCTYPE html>\n"
-        '<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{name} · adt inspect</title>\n"
-        f"<style>{style}</style></head>\n"
-        "<body><noscript>This page draws itself with JavaScript, from data that it carries.</noscript>\n"
-        f'<script type="application/json" id="data">{data}</script>\n'
-        f"<script>{script}</script></body></html>\n"
-    )
-
-
-def _source(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def page_data(inspection: Inspection, profile: Profile | None) -> dict[str, Any]:
@@ -100,7 +76,6 @@ def _tensor(tensor: Tensor) -> dict[str, Any]:
 
 def _nodes_and_edges(graph: Graph) -> tuple[list[dict[str, Any]], list[tuple[int, int, int]]]:
     """A node for the inputs, one for each call, one for the outputs; an edge for each tensor between two."""
-    device = {kernel.function: "opencl" for kernel in graph.kernels}
     nodes: list[dict[str, Any]] = [{"name": INPUTS, "kind": INPUTS, "call": -1, "in": [], "out": []}]
     made: dict[int, int] = {}
     nodes[0]["out"] = [i for i, tensor in enumerate(graph.tensors) if tensor.kind == "input"]
@@ -110,7 +85,6 @@ def _nodes_and_edges(graph: Graph) -> tuple[list[dict[str, Any]], list[tuple[int
     for index, call in enumerate(graph.calls):
         touched = [graph.tensors[i] for i in (*call.inputs, *call.outputs)]
         textured = any(t.texture for t in touched) or graph.textures_of(call.name) > 0
-        where = "library" if call.kind == EXTERN else device.get(call.name, "cpu")
         nodes.append(
             {
                 "name": call.name,
@@ -118,7 +92,7 @@ def _nodes_and_edges(graph: Graph) -> tuple[list[dict[str, Any]], list[tuple[int
                 "call": index,
                 "in": list(call.inputs),
                 "out": list(call.outputs),
-                "device": "vm" if call.kind == BUILTIN else where,
+                "device": graph.device_of(call),
                 "texture": textured,
             }
         )
@@ -185,5 +159,5 @@ def _profile(profile: Profile | None) -> dict[str, Any] | None:
         "device": profile.device,
         "emulated": profile.emulated,
         "runs": profile.runs,
-        "total_us": profile.total_us,
+        "total_us": profile.counted_us,
     }

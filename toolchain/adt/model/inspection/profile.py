@@ -1,4 +1,4 @@
-"""Times of the calls of a package on a device, as `adt inspect --html --profile` takes them."""
+"""Times of a package's calls at one place: what `adt profile` finds out, and `adt inspect --html` reads."""
 
 from __future__ import annotations
 
@@ -12,24 +12,98 @@ from adt.model.package import PackageManifest
 
 SCHEMA = "adt.profile"
 SCHEMA_VERSION = 1
+HOST_CLOCK, EVENTS = "host", "event"
+"""Clocks: the host's around a call and the wait for its device, and the device's own (OpenCL events)."""
+
+
+@dataclass(frozen=True)
+class CallArgument:
+    """A tensor that a call was given; kernels write into their last ones."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    scope: str = "global"
+    """Memory scope; images have one that starts with ``global.texture``."""
+
+    @property
+    def text(self) -> str:
+        """``float32[1, 8, 16, 16]``; of an image ``float32[1, 2, 16, 16, 4] texture``."""
+        image = " texture" if "texture" in self.scope else ""
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]{image}"
 
 
 @dataclass(frozen=True)
 class CallTime:
-    """How long one call of the graph took."""
+    """How long one call took, without those that it made in turn."""
 
     index: int
-    """Its place in the graph's calls."""
+    """Its place in the graph's calls; -1 for what is not among them, as the VM's own bookkeeping."""
     name: str
     mean_us: float
     min_us: float
     max_us: float
-    """Microseconds, over the runs."""
+    """Microseconds, over the runs, by the call's clock."""
+    kind: str = ""
+    """As in the graph; ``builtin`` for the VM's own; empty: unknown."""
+    device: str = ""
+    """``opencl``, ``cpu``, ``library`` or ``vm``; empty: unknown."""
+    clock: str = HOST_CLOCK
+    """``event``: the device's own clock; ``host``: the host's, with launch and synchronisation."""
+    host_us: float | None = None
+    """Mean by the host's clock, whatever the call's clock is."""
+    arguments: tuple[CallArgument, ...] = ()
+    results: int = 0
+    """How many of the arguments it wrote: the last ones."""
+    flops: int | None = None
+    """Operations; None: unknown."""
+    bytes: int | None = None
+    """Of the tensors that it reads and writes, each once; None: unknown."""
+
+    @property
+    def shapes(self) -> str:
+        """What it reads and writes: ``float32[1, 4], float32[4, 8] → float32[1, 8]``."""
+        read = len(self.arguments) - self.results
+        sides = (self.arguments[:read], self.arguments[read:])
+        return " → ".join(", ".join(argument.text for argument in side) for side in sides if side)
+
+
+@dataclass(frozen=True)
+class KernelTotal:
+    """All calls of one kernel in one run of the model."""
+
+    name: str
+    kind: str
+    device: str
+    """As of its calls."""
+    clock: str
+    """``event``, ``host``, or ``mixed`` when its calls are by different clocks."""
+    calls: int
+    first: int
+    """Its first call's place in the order of execution."""
+    mean_us: float
+    min_us: float
+    max_us: float
+    """Sums over its calls, microseconds."""
+    share: float | None
+    """Of :attr:`Profile.counted_us`, 0 to 1; None: by another clock than that."""
+    flops: int | None
+    bytes: int | None
+    """Of its calls together; None when they are unknown for one of them."""
+    intensity: float | None
+    """Operations for each byte."""
+    gflops: float | None
+    """Achieved, 10⁹ operations a second; None: unknown, or its processor is emulated."""
+    gbps: float | None
+    """Achieved, 10⁹ bytes a second; None likewise."""
+    roof_gflops: float | None
+    """What the device could reach at this intensity; None: its limits are not known."""
+    shapes: tuple[str, ...]
+    """What its calls read and write, each different one once."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Times of one package on one device."""
+    """Times of one package at one place."""
 
     library_sha256: str
     """The mod.so that ran."""
@@ -39,6 +113,28 @@ class Profile:
     """It ran on a virtual device: the times say nothing about a phone."""
     runs: int
     calls: tuple[CallTime, ...]
+    """In the order of execution."""
+    package: str = ""
+    """The package's name."""
+    entry: str = "main"
+    via: str = "native"
+    """``native`` or ``rpc``."""
+    target: str = ""
+    """What the package is compiled for, for people."""
+    device_type: str = ""
+    """``cpu``, ``gpu`` or ``accelerator``; ``cpu`` with OpenCL: PoCL or the like. Empty: unknown."""
+    plain_us: float | None = None
+    """A run without looking at the calls, mean; None: not measured."""
+    profiled_us: float | None = None
+    """A run with it, mean, with what the clocks cost."""
+    peak_gflops: float | None = None
+    """What the device can compute, 10⁹ operations a second; None: not known."""
+    peak_gbps: float | None = None
+    """What its memory can deliver, 10⁹ bytes a second; None: not known."""
+    kernels: tuple[KernelTotal, ...] = ()
+    """The calls, kernel by kernel, in the order of their first ones."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know, in sentences."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
 
@@ -46,6 +142,30 @@ class Profile:
     def total_us(self) -> float:
         """The means of all calls together."""
         return sum(call.mean_us for call in self.calls)
+
+    @property
+    def event_timed(self) -> bool:
+        """The device's own clock timed calls."""
+        return any(call.clock == EVENTS for call in self.calls)
+
+    @property
+    def counted_us(self) -> float:
+        """What shares are of: the means of all calls by the device's clock, without it of all calls.
+
+        Times of different clocks do not add up: what the host does while it waits for nothing
+        (the VM's bookkeeping) runs beside the device, and costs a synchronisation only here.
+        """
+        clock = EVENTS if self.event_timed else HOST_CLOCK
+        return sum(call.mean_us for call in self.calls if call.clock == clock)
+
+    @property
+    def clock(self) -> str:
+        """Which clocks the times are from, as the rest of a sentence."""
+        events = sum(call.clock == EVENTS for call in self.calls)
+        host = "the host's clock, with launch and synchronisation of each call"
+        if not events:
+            return host
+        return f"the device's clock (OpenCL events) for {events} of {len(self.calls)} calls; else {host}"
 
 
 def load_profile(path: Path, package: PackageManifest) -> Profile:

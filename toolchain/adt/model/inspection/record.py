@@ -19,6 +19,7 @@ from adt.model.inspection import opencl
 from adt.model.inspection.capture import Capture
 from adt.model.inspection.graph import GRAPH, DeviceKernel, Handed
 from adt.model.inspection.lowered import read_main
+from adt.model.inspection.plain import PLAIN, packed, primitive
 from adt.model.package import PackageFile
 
 log = logging.getLogger("adt.compile")
@@ -38,7 +39,7 @@ class Recorded:
     """Function → how many image arguments its kernels have."""
 
 
-def record(package: Path, capture: Capture, executable: Any) -> Recorded:
+def record(package: Path, capture: Capture, executable: Any, plain: Mapping[str, Any]) -> Recorded:
     """Write ``inspect/`` into the directory *package*.
 
     A part that this TVM cannot show is left out with a warning; the package is none the worse.
@@ -46,11 +47,12 @@ def record(package: Path, capture: Capture, executable: Any) -> Recorded:
     Args:
         capture: ran in the compile's Relax pipeline.
         executable: what ``tvm.compile`` returned.
+        plain: kernels before they were scheduled, by name.
     """
     directory = package / INSPECT
     directory.mkdir(exist_ok=True)
     kernels: tuple[DeviceKernel, ...] = ()
-    functions = dict(_primitive(capture.lowered))
+    functions = primitive(capture.lowered)
     with _part("the OpenCL source"):
         kernels = tuple(_kernels(executable, functions, directory))
     with _part("the graph"):
@@ -58,6 +60,8 @@ def record(package: Path, capture: Capture, executable: Any) -> Recorded:
         manifest.write(graph, directory / GRAPH)
     with _part("Relax and TIR"):
         _write_scripts(capture.lowered, functions, directory)
+    with _part("the kernels before their schedules"):
+        (directory / PLAIN).write_bytes(packed(plain))
     with _part("LLVM IR"):
         texts = [module.inspect_source("ll") for module in _modules(executable) if module.kind == "llvm"]
         # Its assembly is generated from it when somebody asks: that takes as long as the compile did.
@@ -98,14 +102,6 @@ def _without_addresses(text: str) -> str:
 def _last(why: Exception) -> str:
     lines = [line for line in str(why).splitlines() if line.strip()]
     return lines[-1].strip() if lines else type(why).__name__
-
-
-def _primitive(module: Any) -> Iterator[tuple[str, Any]]:
-    import tvm
-
-    for variable, function in module.functions_items():
-        if isinstance(function, tvm.tirx.PrimFunc):
-            yield str(variable.name_hint), function
 
 
 def _modules(executable: Any) -> Iterator[Any]:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from adt.model.inspection.flops import count_flops
+from adt.model.inspection.plain import primitive
 from adt.model.names import shorten_kernel_names
 from adt.model.texture import params as weights
 from adt.model.texture.channels import channels_first
@@ -29,6 +31,8 @@ class Textured:
     params: Mapping[str, Any]
     """Parameters that follow the inputs of ``main``: weights, packed where a kernel wants it."""
     report: TextureReport
+    plain: Mapping[str, Any]
+    """The kernels before they were made for images and scheduled, by name."""
 
 
 def with_textures(module: Any, params: Mapping[str, Any], target: Any, limits: ImageLimits) -> Textured:
@@ -70,12 +74,13 @@ def with_textures(module: Any, params: Mapping[str, Any], target: Any, limits: I
                 relax.transform.FuseTIR(),
                 relax.transform.DeadCodeElimination(["main"]),
                 shorten_kernel_names(),
+                count_flops(),
                 # Before tensors are placed: it takes a kernel that reads an image for a view, too.
                 relax.transform.RewriteDataflowReshape(),
             ]
         )(lifted)
         if not is_flat(fused):
-            return Textured(fused, kept, TextureReport(convolutions, ()))
+            return Textured(fused, kept, TextureReport(convolutions, ()), primitive(fused))
         placed, kernels = place(fused, target, limits)
         placed = relax.transform.DeadCodeElimination(["main"])(placed)
-        return Textured(placed, kept, TextureReport(convolutions, kernels))
+        return Textured(placed, kept, TextureReport(convolutions, kernels), primitive(fused))

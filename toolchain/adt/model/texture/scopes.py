@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from adt.model.inspection.flops import SCHEDULED, flops_of
 from adt.model.texture.blocks import LANES
 from adt.model.texture.layout import FLOATS
 from adt.model.texture.report import KernelTextures
@@ -27,8 +28,6 @@ from adt.model.texture.schedule import NotSchedulable, element_schedule, proven,
 SCOPE = "global.texture"
 """TVM's name for an image of ``(layers…, height, width, texel)``."""
 BUFFER = "global"
-SCHEDULED = "tirx.is_scheduled"
-"""TVM's mark of a function that its schedule rules leave alone."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +223,6 @@ class _Placement(Rewriter):
     def _variable(self, kernel: Any, textured: tuple[bool, ...], reason: str) -> Any:
         """The global variable of the kernel for these images, one for each choice of them."""
         from tvm import ir, relax
-        from tvm.s_tir.analysis import estimate_tir_flops
 
         key = (kernel, textured)
         if key not in self.called:
@@ -235,7 +233,7 @@ class _Placement(Rewriter):
                 variable = ir.GlobalVar(f"{kernel.name_hint}_texture" + (f"_{count}" if count > 1 else ""))
                 relax.expr._update_struct_info(variable, relax.FuncStructInfo.opaque_func())
                 self.functions[variable] = self.kernels.specialized(kernel, textured)
-            operations = int(estimate_tir_flops(ir.IRModule({"main": self.module[kernel]})))
+            operations = flops_of(self.module[kernel]) or 0
             self.called[key] = variable
             self.rows.append(
                 KernelTextures(variable.name_hint, sum(textured[:-1]), int(textured[-1]), operations, reason)

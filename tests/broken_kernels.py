@@ -1,0 +1,66 @@
+"""Packages with one kernel that computes something else than the model says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adt.model import assemble
+from adt.model import prepare as prepare_module
+
+
+def broken_source(package: Path, copy: Path, function: str, old: bytes, new: bytes) -> Path:
+    """A copy of the OpenCL *package* whose kernel of *function* has *new* for the first *old* of its code.
+
+    The source is in mod.so as text; *new* is as long as *old*, and mod.json is mended.
+    """
+    assert len(old) == len(new)
+    shutil.copytree(package, copy)
+    library = (copy / "mod.so").read_bytes()
+    sections = [found.start() for found in re.finditer(rb"// Function: ", library)]
+    start = library.index(b"// Function: %s_kernel\n" % function.encode())
+    end = next((at for at in sections if at > start), len(library))
+    body = library.rindex(b"__kernel", start, end)  # prototypes of all kernels come before
+    at = library.index(old, body, end)
+    return with_library(copy, library[:at] + new + library[at + len(old) :])
+
+
+def with_library(package: Path, library: bytes) -> Path:
+    """Give *package* another mod.so, which its mod.json describes."""
+    (package / "mod.so").write_bytes(library)
+    facts = json.loads((package / "mod.json").read_text())
+    facts["files"]["mod.so"] |= {"sha256": hashlib.sha256(library).hexdigest(), "size": len(library)}
+    (package / "mod.json").write_text(json.dumps(facts))
+    return package
+
+
+@contextmanager
+def broken_tir(function: str, old: str, new: str) -> Iterator[None]:
+    """Meanwhile compiling makes nodes of the kind *new* from those of the kind *old* in the kernel *function*."""
+    import tvm
+
+    @tvm.transform.module_pass(opt_level=0, name="Break")  # type: ignore[untyped-decorator]
+    def wrong(module: Any, _context: Any) -> Any:
+        variable = module.get_global_var(function)
+        text = tvm.ir.save_json(module[variable])
+        assert f'"{old}"' in text
+        module.update_func(variable, tvm.ir.load_json(text.replace(f'"{old}"', f'"{new}"')))
+        return module
+
+    def prepare(*arguments: Any) -> Any:
+        prepared = prepare_module.prepare(*arguments)
+        pipeline = tvm.transform.Sequential([prepared.relax_pipeline, wrong])
+        return replace(prepared, relax_pipeline=pipeline)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assemble, "prepare", prepare)
+        yield

@@ -1,0 +1,253 @@
+"""`adt bench` and `adt report` for real: a package for this machine, OpenCL on its CPU, and a virtual device.
+
+That there are figures is tested, and that there are none where they would be no speed; never how large they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from device_fixtures import Rack, rack  # noqa: F401
+from programs import adt, adt_json
+
+import adt as api
+from adt.measure import history
+from browser import browser
+from models import small_model
+
+TIME = re.compile(r"\d\s?(?:ms|s|µs)\b|per second|latency|p50|throughput")
+"""What a text would have in it that tells a speed."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A store of its own."""
+    store = tmp_path_factory.mktemp("data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ADT_DATA_DIR", str(store))
+        patch.setenv("POCL_CACHE_DIR", str(tmp_path_factory.mktemp("pocl")))
+        yield store / "bench"
+
+
+@pytest.fixture(scope="module")
+def onnx_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_model(tmp_path_factory.mktemp("model") / "small.onnx", op="Sigmoid", dims=(64, 4))
+
+
+@pytest.fixture(scope="module")
+def on_cpu(onnx_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    api.build_target(platform="host")
+    return api.compile(onnx_file, out=tmp_path_factory.mktemp("p") / "cpu", platform="host").path
+
+
+@pytest.fixture(scope="module")
+def on_pocl(onnx_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("p") / "opencl"
+    return api.compile(onnx_file, out=out, platform="host", target="opencl", check=False).path
+
+
+@pytest.fixture(scope="module")
+def first(on_cpu: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One benchmark of this machine's CPU, with the times of its runs."""
+    file = tmp_path_factory.mktemp("times") / "times.npz"
+    words = ("--protocol", "quick", "--runs", 60, "--label", "one", "--times", file)
+    return adt_json("bench", on_cpu, *words) | {"file": file}
+
+
+def test_there_are_figures_and_they_agree(first: dict[str, Any]) -> None:
+    times = first["speed"]["times"]
+    assert times["count"] >= 60 and first["method"]["protocol"] == "quick (runs=60)"
+    assert 0 < times["min_ms"] <= times["p50_ms"] <= times["p90_ms"] <= times["p99_ms"] <= times["max_ms"]
+    assert first["speed"]["start"]["load_ms"] > 0 and first["speed"]["start"]["first_run_ms"] > 0
+    assert first["speed"]["peak_kb"] > first["speed"]["before_load_kb"] > 0
+    assert first["speed"]["cold_start"] is None, "nothing is compiled at run time"
+    with np.load(first["file"]) as kept:
+        runs, starts = kept["run_ms"], kept["start_ms"]
+    assert len(runs) == len(starts) == times["count"] and (np.diff(starts) > 0).all()
+    assert times["p50_ms"] == pytest.approx(float(np.median(runs)))
+    total = float(starts[-1] - starts[0]) / 1000
+    assert total + float(runs[-1]) / 1000 >= 0.19, "at least the protocol's 0.2 s"
+
+
+def test_what_ran_is_in_the_record(first: dict[str, Any], on_cpu: Path, own_store: Path) -> None:
+    assert first["correct"] is True and first["verification"]["passed"] and not first["emulated"]
+    machine = first["machine"]
+    assert (machine["kind"], machine["name"], machine["computes"]) == ("host", "this machine", "cpu")
+    assert machine["model"] and "says nothing about a phone" in first["flags"][0]["text"]
+    energy = first["speed"]["energy"]
+    assert (energy["joules_per_run"] is None) == bool(energy["reason"])
+    path = Path(first["record"])
+    assert path.parent == own_store
+    kept = next(record for record in history.load() if record.id == first["id"])
+    assert kept.subject.package == "small" and kept.label == "one"
+    assert kept.speed is not None and kept.speed.times.p50_ms == first["speed"]["times"]["p50_ms"]
+
+
+def test_on_the_terminal(on_cpu: Path, own_store: Path) -> None:
+    before = len(list(own_store.iterdir()))
+    words = ("--protocol", "quick", "--runs", 40, "--end-to-end", "--threads", 1)
+    done = adt("bench", on_cpu, *words, "--no-record", "--no-verify", "--cool-down", "0s")
+    assert done.returncode == 0, done.stderr
+    for said in ("this machine", "says nothing about a phone", "latency", "runs per second", "(--no-verify)"):
+        assert said in done.stdout
+    assert "quick (runs=40), end to end, 1 threads; copying in, running, copying out" in done.stdout
+    assert len(list(own_store.iterdir())) == before and "kept" not in done.stdout
+
+
+def test_wrong_is_no_result(on_cpu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADT_VERIFY_MAX_ABS", "0")
+    monkeypatch.setenv("ADT_VERIFY_MAX_REL", "0")
+    done = adt("bench", on_cpu, "--protocol", "quick", "--seed", 1)
+    assert done.returncode == 20, done.stdout
+    assert "WRONG: y" in done.stdout and "fast and wrong is no result" in done.stdout
+    assert not re.search(r"latency|p50|per second", done.stdout)
+    done = adt("bench", on_cpu, "--protocol", "quick", "--seed", 1, "--json")
+    document = json.loads(done.stdout)
+    assert done.returncode == 20 and document["speed"] is None and document["correct"] is False
+
+
+def test_opencl_on_a_cpu_is_marked(on_pocl: Path) -> None:
+    document = adt_json("bench", on_pocl, "--protocol", "quick", "--runs", 20)
+    assert document["machine"]["computes_type"] == "cpu" and document["machine"]["driver"]
+    assert document["machine"]["computes"] != "cpu"
+    assert document["flags"][0]["name"] == "opencl-on-cpu"
+    assert "says nothing about a GPU" in document["flags"][0]["text"]
+    speed = document["speed"]
+    assert speed["program_cache"] == "hit" and speed["cold_start"]["first_run_ms"] > 0
+    done = adt("bench", on_pocl, "--protocol", "quick", "--no-cold-start", "--no-record", "--no-verify")
+    lines = done.stdout.splitlines()
+    marked = next(number for number, line in enumerate(lines) if "OpenCL on a CPU" in line)
+    assert marked < next(number for number, line in enumerate(lines) if line.startswith("latency"))
+    assert "cold start" not in done.stdout
+
+
+def test_two_in_turns(on_cpu: Path, on_pocl: Path) -> None:
+    document = adt_json("bench", "--ab", on_cpu, on_pocl, "--protocol", "quick", "--no-verify")
+    assert len(document["round_ms"]) == 6 and all(a > 0 and b > 0 for a, b in document["round_ms"])
+    ratio = document["b_times_as_fast"]
+    assert 0 < ratio["low"] <= ratio["value"] <= ratio["high"]
+    ratios = [a / b for a, b in document["round_ms"]]
+    assert ratio["value"] == pytest.approx(float(np.median(ratios)))
+    assert min(ratios) <= ratio["low"] and ratio["high"] <= max(ratios)
+    for side, target in (("a", "cpu"), ("b", "opencl")):
+        assert document[side]["subject"]["target"] == target and document[side]["method"]["interleaved"]
+        assert document[side]["speed"]["times"]["count"] >= 6 * 2 * 3
+    assert re.search(r"× as fast as [AB]", document["sentence"])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((), 3, "one package is measured, or two are compared"),
+        (("PKG", "--ab", "PKG", "PKG"), 3, "one package is measured, or two are compared"),
+        (("PKG", "--rounds", "7"), 3, "--rounds is about --ab"),
+        (("--ab", "PKG", "PKG", "--rounds", "3"), 3, "rounds cannot be 3"),
+        (("PKG", "--protocol", "quik"), 3, "Did you mean 'quick'"),
+        (("PKG", "--cool-down", "45F"), 3, "neither a temperature nor a time"),
+        (("PKG", "--serial", "R58N", "--protocol", "quick"), 3, "compiled for this machine"),
+    ],
+)
+def test_what_cannot_be_asked(on_cpu: Path, words: tuple[str, ...], code: int, said: str) -> None:
+    done = adt("bench", *(str(on_cpu) if word == "PKG" else word for word in words))
+    assert done.returncode == code and said in done.stderr and "remedy:" in done.stderr
+
+
+def test_the_report_over_time(first: dict[str, Any], on_cpu: Path, tmp_path: Path) -> None:
+    """Made slower by hand: the first benchmark again, three times as slow, a day later."""
+    word = ("--package", "small", "--label", "one*")
+    assert adt("report", *word, "--fail-on-regression").returncode == 0
+    record = json.loads(Path(first["record"]).read_text())
+    times = record["speed"]["times"]
+    for name in ("p50_ms", "p90_ms", "p99_ms"):
+        times[name] *= 3
+    times["spread_percent"], record["speed"]["drift"] = 1.0, None
+    record |= {
+        "id": "feed",
+        "when": record["when"].replace("20", "30", 1),
+        "label": "one </script> day later",
+    }
+    exported = {"schema": "adt.bench-records", "schema_version": 1, "records": [record]}
+    (tmp_path / "slow.json").write_text(json.dumps(exported))
+
+    document = adt_json("report", *word, "--import", tmp_path / "slow.json", "--threshold", 150)
+    assert document["imported"] == 1 and document["regressions"] == 1
+    (series,) = document["series"]
+    assert series["regressed"] and [point["verdict"] for point in series["points"]] == ["first", "regression"]
+    assert series["points"][1]["change_percent"] == pytest.approx(200)
+
+    page = tmp_path / "page.html"
+    done = adt(
+        "report",
+        *word,
+        "--html",
+        page,
+        "--export",
+        tmp_path / "all.json",
+        "--fail-on-regression",
+        "--threshold",
+        150,
+    )
+    assert done.returncode == 30 and "small (cpu)" in done.stderr
+    assert "+200.0 % regression" in done.stdout
+    assert len(json.loads((tmp_path / "all.json").read_text())["records"]) == 2
+    assert adt("report", *word, "--threshold", 250, "--fail-on-regression").returncode == 0
+    assert adt("report", "--device", "no such").stdout.startswith("nothing was measured yet")
+
+    with browser() as shown:
+        shown.open(page)
+        assert shown.run("document.querySelector('article h2').textContent") == "small regression"
+        assert shown.run("document.querySelectorAll('circle.dot').length") == 2
+        assert shown.run("document.querySelectorAll('circle.dot.regression').length") == 1
+        shown.click("circle.dot.regression")
+        assert "one </script> day later" in shown.run("document.querySelector('tr.picked').textContent")
+        heights = shown.run(
+            "[...document.querySelectorAll('circle.dot')].map((dot) => Number(dot.getAttribute('cy')))"
+        )
+        assert heights[1] < heights[0], "slower is higher"
+        assert not shown.complaints and all(url.startswith("file:") for url in shown.requests)
+
+
+@pytest.fixture(scope="module")
+def virtual(
+    rack: Rack,  # noqa: F811
+    onnx_file: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[str, Path]]:
+    """A virtual device, and a package that is compiled for it."""
+    api.build_target(platform="linux-aarch64")
+    device = rack.start("bench")
+    out = tmp_path_factory.mktemp("p") / "arm"
+    yield device.serial, api.compile(onnx_file, out=out, platform="linux-aarch64").path
+    rack.stop_all()
+
+
+def test_nothing_emulated_has_a_speed(virtual: tuple[str, Path], tmp_path: Path) -> None:
+    serial, package = virtual
+    done = adt("bench", package, "--serial", serial)
+    assert done.returncode == 0, done.stderr
+    assert "right: 1 of 1" in done.stdout and "says nothing about the speed of any device" in done.stdout
+    shown = "\n".join(line for line in done.stdout.splitlines() if not line.startswith(("kept", "speed")))
+    assert not TIME.search(shown), shown
+    document = adt_json("bench", package, "--serial", serial, "--times", tmp_path / "times.npz")
+    assert document["emulated"] and document["speed"] is None and document["correct"] is True
+    assert "emulated" in document["no_speed"] and not document["samples"]
+    assert not (tmp_path / "times.npz").exists()
+    kept = json.loads(Path(document["record"]).read_text())
+    assert kept["speed"] is None and kept["machine"]["emulated"]
+    (series,) = adt_json("report", "--device", serial)["series"]
+    assert series["emulated"] and {point["verdict"] for point in series["points"]} == {"no-speed"}
+    refused = adt("bench", package, "--serial", serial, "--no-verify")
+    assert refused.returncode == 3 and "is emulated" in refused.stderr
+
+
+def test_nothing_emulated_is_compared(virtual: tuple[str, Path]) -> None:
+    serial, package = virtual
+    document = adt_json("bench", "--ab", package, package, "--serial", serial)
+    assert document["emulated"] and document["b_times_as_fast"] is None and document["sentence"] is None
+    assert document["a"]["speed"] is None and document["b"]["speed"] is None and not document["round_ms"]

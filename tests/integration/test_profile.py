@@ -1,0 +1,317 @@
+"""`adt profile` for real: this machine's CPU, OpenCL on it, over RPC, a virtual device, and the page in a browser.
+
+That there are times is tested, and that there are none where they would be no speed; never how large they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from device_fixtures import Rack, rack  # noqa: F401
+from onnx import TensorProto, helper, numpy_helper
+from programs import adt, adt_json
+
+import adt as api
+from adt.api import profile as verb
+from adt.errors import ConfigError, RpcError
+from adt.model.inspection.profile import CallTime, Profile
+from browser import Page, browser
+
+HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror=alert(1)>'
+SPEED = re.compile(r"\d\s?(?:ms|s|µs)\b|FLOP/s|GB/s|of the time")
+"""What a text would have in it that tells a speed."""
+CONVOLUTIONS = (2 * 8 * 16 * 16 * 4 * 9, 2 * 8 * 16 * 16 * 8 * 9)
+MATMUL = 2 * 8 * 10
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """PoCL's own cache is empty at first."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POCL_CACHE_DIR", str(tmp_path_factory.mktemp("pocl")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """conv → relu → conv → add (of the first conv) → mean → matmul → softmax."""
+    path = tmp_path_factory.mktemp("model") / "tiny.onnx"
+    random = np.random.default_rng(0)
+    shapes = {"w1": (8, 4, 3, 3), "w2": (8, 8, 3, 3), "m": (8, 10)}
+    weights = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    arrays = weights | {"flat": np.array([1, 8])}
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "w2"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["a", "c"], ["d"]),
+        helper.make_node("GlobalAveragePool", ["d"], ["p"]),
+        helper.make_node("Reshape", ["p", "flat"], ["q"]),
+        helper.make_node("MatMul", ["q", "m"], ["t"]),
+        helper.make_node("Softmax", ["t"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 4, 16, 16))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 10))],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def on_cpu(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    api.build_target(platform="host")
+    return api.compile(model, out=tmp_path_factory.mktemp("p") / "cpu", platform="host").path
+
+
+@pytest.fixture(scope="module")
+def on_pocl(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("p") / "opencl"
+    return api.compile(model, out=out, platform="host", target="opencl", check=False).path
+
+
+@pytest.fixture(scope="module")
+def profile(on_cpu: Path) -> Profile:
+    return api.profile(on_cpu, runs=3, warmup=1)
+
+
+def joined(call: CallTime) -> tuple[object, ...]:
+    """All that is known of a call but its times."""
+    return call.index, call.name, call.kind, call.device, call.shapes, call.flops, call.bytes
+
+
+def work(profile: Profile) -> list[CallTime]:
+    """The calls that the virtual machine does not do itself."""
+    return [call for call in profile.calls if call.device != "vm"]
+
+
+def check_work(profile: Profile, package: Path) -> None:
+    """Every kernel ran in the graph's order, and its arithmetic and bytes are those of the formulas."""
+    graph = api.inspect(package).graph
+    kernels = [(index, call.name) for index, call in enumerate(graph.calls) if call.kind == "kernel"]
+    assert [(call.index, call.name) for call in work(profile)] == kernels
+    convolutions = [call for call in work(profile) if "conv2d" in call.name]
+    assert [call.flops for call in convolutions] == [CONVOLUTIONS[0], CONVOLUTIONS[1] + 8 * 16 * 16]
+    assert convolutions[0].bytes == 4 * (4 * 16 * 16 + 8 * 4 * 9 + 8 * 16 * 16)
+    assert convolutions[0].shapes.endswith("→ float32[1, 8, 16, 16]")
+    assert next(call.flops for call in work(profile) if call.name.startswith("matmul")) == MATMUL
+
+
+def test_the_cpu(profile: Profile, on_cpu: Path) -> None:
+    check_work(profile, on_cpu)
+    assert not profile.emulated and not profile.notes and profile.runs == 3
+    assert {call.clock for call in profile.calls} == {"host"} and "the host's clock" in profile.clock
+    assert all(0 < call.min_us <= call.mean_us <= call.max_us for call in work(profile))
+    assert profile.plain_us and profile.profiled_us and profile.total_us <= profile.profiled_us
+    assert sum(row.share for row in profile.kernels) == pytest.approx(1)
+    assert all(row.gflops and row.gbps for row in profile.kernels if row.device == "cpu")
+    assert {row.roof_gflops for row in profile.kernels} == {None}, "nobody gave the device's limits"
+
+
+def test_the_command(on_cpu: Path, tmp_path: Path) -> None:
+    words = ("profile", on_cpu, "-n", 2, "--peak-gflops", 50, "--peak-gbps", 10, "--sort", "order")
+    files = ("--trace", tmp_path / "trace.json", "--html", tmp_path / "page.html")
+    shown = adt(*words, *files)
+    assert shown.returncode == 0, shown.stderr
+    assert "of roof" in shown.stdout and "the virtual machine" in shown.stdout
+    order = [line.split()[0] for line in shown.stdout.split("\n\n")[1].splitlines() if " cpu " in line]
+    assert order[0].startswith("conv2d") and order[-1].startswith("softmax")
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    assert [e["name"] for e in trace["traceEvents"] if e["ph"] == "X" and e["cat"] == "kernel"] == order
+    assert (tmp_path / "page.html").stat().st_size > 10_000
+    refused = adt("profile", on_cpu, "--sort", "size")
+    assert refused.returncode == 3 and "no order 'size'" in refused.stderr
+
+
+def test_the_document_goes_to_inspect(on_cpu: Path, tmp_path: Path) -> None:
+    document = adt_json("profile", on_cpu, "-n", 2)
+    (tmp_path / "profile.json").write_text(json.dumps(document))
+    adt_json("inspect", on_cpu, "--html", tmp_path / "page.html", "--profile", tmp_path / "profile.json")
+    names = {call["name"]: call["mean_us"] for call in document["calls"] if call["index"] >= 0}
+    text = (tmp_path / "page.html").read_text()
+    assert text.count('"us":[') == sum(call["index"] >= 0 for call in document["calls"]) >= len(names) > 5
+
+
+def test_opencl_has_the_devices_clock(on_pocl: Path, tmp_path: Path) -> None:
+    found = api.profile(on_pocl, runs=3, warmup=1)
+    check_work(found, on_pocl)
+    assert {(call.device, call.clock) for call in work(found)} == {("opencl", "event")}
+    assert all(call.host_us and call.host_us > 0 for call in work(found))
+    assert "OpenCL events" in found.clock
+    assert any("OpenCL on a CPU" in note for note in found.notes), "PoCL is no GPU"
+    api.profile_html(found, tmp_path / "page.html")
+    assert "OpenCL on a CPU" in (tmp_path / "page.html").read_text()
+
+
+def test_over_rpc_it_is_the_same(profile: Profile, on_cpu: Path, on_pocl: Path) -> None:
+    remote = api.profile(on_cpu, runs=2, via="rpc")
+    assert [joined(call) for call in remote.calls] == [joined(call) for call in profile.calls]
+    assert remote.via == "rpc" and remote.plain_us and not remote.emulated
+    opencl = api.profile(on_pocl, runs=2, via="rpc")
+    check_work(opencl, on_pocl)
+    assert {call.clock for call in work(opencl)} == {"event"}
+    assert any("OpenCL on a CPU" in note for note in opencl.notes)
+
+
+def test_another_server_cannot_profile(on_cpu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verb, "REMOTE_FUNCTION", "adt.not_there")
+    with pytest.raises(RpcError, match=r"has no function adt\.not_there") as refused:
+        api.profile(on_cpu, runs=1, via="rpc")
+    assert "adt build-target" in refused.value.remedy
+
+
+@pytest.mark.timeout(900)
+def test_an_emulated_device_has_no_speed(
+    model: Path,
+    rack: Rack,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    api.build_target(platform="linux-aarch64")
+    package = api.compile(model, out=tmp_path / "pkg", platform="linux-aarch64").path
+    device = rack.start("profiled")
+    try:
+        where = ("--serial", device.serial, "-n", 1, "--warmup", 0)
+        shown = adt("profile", package, *where, "--html", tmp_path / "page.html")
+        assert shown.returncode == 0, shown.stderr
+        assert "emulated: not a device's speed" in shown.stdout and "conv2d" in shown.stdout
+        assert not SPEED.search(shown.stdout) and "%" not in shown.stdout
+        with browser() as page:
+            page.open(tmp_path / "page.html")
+            text: str = page.run("document.body.innerText")
+        assert not SPEED.search(text) and "fused_conv2d1_add" in text
+        assert "its processor is emulated" in text
+        found = api.profile(package, serial=device.serial, runs=1, warmup=0)
+        assert found.emulated and {row.gflops for row in found.kernels} == {None}
+        check_work(found, package)
+        with pytest.raises(ConfigError, match="a trace is of times"):
+            api.profile_trace(found, tmp_path / "trace.json")
+        assert not (tmp_path / "trace.json").exists()
+    finally:
+        rack.stop("profiled")
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_an_emulated_device_over_rpc(
+    model: Path,
+    rack: Rack,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    api.build_target(platform="linux-aarch64")
+    package = api.compile(model, out=tmp_path / "pkg", platform="linux-aarch64").path
+    device = rack.start("remote")
+    try:
+        found = api.profile(package, serial=device.serial, runs=1, via="rpc")
+        check_work(found, package)
+        assert found.emulated and found.via == "rpc" and {row.gflops for row in found.kernels} == {None}
+    finally:
+        rack.stop("remote")
+
+
+def texts(page: Page, selector: str) -> list[str]:
+    found: list[str] = page.run(
+        f"[...document.querySelectorAll({json.dumps(selector)})].map(e => e.textContent)"
+    )
+    return found
+
+
+def press(page: Page, key: str, code: int) -> None:
+    for kind in ("keyDown", "keyUp"):
+        page.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+
+
+def test_the_page_in_a_browser(profile: Profile, tmp_path: Path) -> None:
+    """What it shows, with the keyboard alone, in both colours; and names that would be markup."""
+    named = {
+        row.name: f"{HOSTILE}{row.name}" if row.name.startswith("conv2d") else row.name
+        for row in profile.kernels
+    }
+    shown = replace(
+        profile,
+        calls=tuple(replace(call, name=named[call.name]) for call in profile.calls),
+        kernels=tuple(replace(row, name=named[row.name]) for row in profile.kernels),
+        peak_gflops=50.0,
+        peak_gbps=10.0,
+    )
+    file = tmp_path / "alone" / "page.html"
+    file.parent.mkdir()
+    api.profile_html(shown, file)
+    with browser() as page:
+        page.open(file)
+        assert page.run("document.title") == "tiny · adt profile", "no script of the model ran"
+        assert page.run("document.querySelectorAll('img, iframe, link').length") == 0
+        largest = max(shown.kernels, key=lambda row: row.mean_us)
+        bars = texts(page, "#bars text.mono")
+        assert len(bars) == len(shown.kernels) and bars[0] == largest.name[:32]
+        assert len(texts(page, "#cumulative circle")) == len(shown.kernels)
+        assert len(texts(page, "#order rect.shape")) == len(work(shown))
+        assert len(texts(page, "#roofline circle")) == sum(bool(row.flops) for row in shown.kernels)
+        assert page.run("document.querySelectorAll('#roofline path.roof').length") == 1
+        assert texts(page, "tr.row td:first-child")[0] == largest.name, "the table begins with the slowest"
+        assert any(HOSTILE in name for name in texts(page, "tr.row td:first-child")), (
+            "a name is shown as it is"
+        )
+
+        page.run("document.querySelector('#bars g.mark').focus()")
+        press(page, "ArrowDown", 40)
+        second = page.run("document.activeElement.dataset.kernel")
+        press(page, "Enter", 13)
+        assert page.run("document.querySelector('tr.picked').dataset.row") == second
+        assert len(texts(page, "tr.more tr")) == 1 + shown.kernels[int(second)].calls
+        assert page.run("document.querySelectorAll('g.mark.picked').length") >= 3, "marked in each plot"
+        page.run("document.querySelector('tr.row').focus()")
+        press(page, "Enter", 13)
+        assert page.run("document.querySelector('tr.picked').dataset.row") == page.run(
+            "document.querySelector('tr.row').dataset.row"
+        )
+        page.click("th:nth-child(3) button")
+        assert texts(page, "tr.row td:nth-child(3)") == sorted(texts(page, "tr.row td:nth-child(3)"), key=int)
+        assert page.run("document.querySelector('th[aria-sort]').getAttribute('aria-sort')") == "ascending"
+
+        light = page.run("getComputedStyle(document.body).backgroundColor")
+        page.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+        assert page.run("getComputedStyle(document.body).backgroundColor") != light
+        page.screenshot(tmp_path / "page.png")
+        assert page.complaints == []
+        assert [url.partition(":")[0] for url in page.requests] == ["file"]
+
+
+def test_a_branch_that_is_not_taken(tmp_path: Path) -> None:
+    """The graph has both branches of an If; the run says which calls there were."""
+    value = helper.make_tensor_value_info
+    x, y = (value(name, TensorProto.FLOAT, (1, 8)) for name in "xy")
+    branches = {
+        f"{name}_branch": helper.make_graph(
+            [helper.make_node(op, ["x"], [f"{name}_y"])],
+            name,
+            [],
+            [value(f"{name}_y", TensorProto.FLOAT, (1, 8))],
+        )
+        for name, op in (("then", "Exp"), ("else", "Sin"))
+    }
+    graph = helper.make_graph(
+        [helper.make_node("If", ["c"], ["z"], **branches), helper.make_node("Abs", ["z"], ["y"])],
+        "branch",
+        [value("c", TensorProto.BOOL, ()), x],
+        [y],
+    )
+    path = tmp_path / "branch.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    package = api.compile(path, out=tmp_path / "pkg", platform="host").path
+    inputs: dict[str, np.ndarray[Any, Any]] = {"c": np.array(False), "x": np.ones((1, 8), np.float32)}
+    found = api.profile(package, inputs=inputs, runs=2)
+    names = [call.name for call in work(found)]
+    assert any("sin" in name for name in names) and not any("exp" in name for name in names)
+    assert all(call.index >= 0 for call in work(found))
+    assert any("a branch not taken" in note for note in found.notes)

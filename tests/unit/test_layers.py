@@ -1,0 +1,199 @@
+"""Which kernel is said to be wrong, of a run whose calls and tensors are made up here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adt.cli.verify_layers import next_steps
+from adt.errors import RunError
+from adt.measure.call_tensors import Listed, Made, chunks, list_calls, tensors_of
+from adt.measure.closeness import difference
+from adt.measure.host_kernels import NotComputable, Plain
+from adt.measure.layers import NOT_COMPARED, PASSES_ON, RIGHT, WRONG, Judge, Layers, Scan
+
+Array = Any
+F = np.float32
+
+
+class Kernels:
+    """Stands in for the host's kernels: each takes one tensor and writes the second."""
+
+    def __init__(self, **functions: Callable[[Array], Array]) -> None:
+        self.functions = functions
+        self.runs = 0
+
+    def plain(self, name: str) -> Plain:
+        if name not in self.functions:
+            raise NotComputable("a library computes it")
+        return Plain(((None, "float32"), (None, "float32")), (1,), (name,))
+
+    def run(self, name: str, arguments: Sequence[Array]) -> tuple[Array, ...]:
+        self.runs += 1
+        return (self.functions[name](arguments[0]),)
+
+
+SCAN = Scan()
+HOST = {"double": lambda x: x * 2, "add": lambda x: x + 1, "relu": lambda x: np.maximum(x, 0)}
+
+
+def run(device: Mapping[str, Callable[[Array], Array]], names: Sequence[str], scan: Scan = SCAN) -> Layers:
+    """A chain of kernels on a device whose kernels are *device*, judged."""
+    judge = Judge(Kernels(**HOST), "float32", scan)  # type: ignore[arg-type]
+    x = np.linspace(-1, 1, 12, dtype=F).reshape(3, 4)
+    rows = []
+    for index, name in enumerate(names):
+        y = device[name](x)
+        rows.append(judge.judge(Made(index, name, ("global", "global"), (x, y))))
+        x = y
+    return Layers(tuple(rows), len(names), "here")
+
+
+def verdicts(found: Layers) -> list[str]:
+    return [call.verdict for call in found.calls]
+
+
+def test_a_sound_run() -> None:
+    found = run(HOST, ["double", "add", "relu"])
+    assert verdicts(found) == [RIGHT] * 3 and found.passed
+    assert found.first_diverging is None and found.wrong == ()
+
+
+def test_the_wrong_kernel_is_named_and_what_follows_is_not() -> None:
+    found = run(HOST | {"add": lambda x: x + F(1.5)}, ["double", "add", "relu", "double"])
+    assert verdicts(found) == [RIGHT, WRONG, PASSES_ON, PASSES_ON]
+    (wrong,) = found.wrong
+    assert wrong.name == "add" and wrong.index == 1 and not found.passed
+    assert wrong.metrics is not None and wrong.metrics.max_abs == pytest.approx(0.5)
+    assert found.calls[3].alone == 0 and found.calls[3].along > 0.1
+
+
+def test_an_error_that_a_later_kernel_hides_again() -> None:
+    device = HOST | {"double": lambda x: np.where(x < 0, x * 3, x * 2)}
+    found = run(device, ["double", "relu", "add"])
+    assert verdicts(found) == [WRONG, RIGHT, RIGHT]
+    assert found.calls[2].along == 0
+
+
+def test_two_wrong_kernels_are_both_found() -> None:
+    device = {"double": lambda x: x * 3, "add": HOST["add"], "relu": lambda x: -x}
+    assert verdicts(run(device, ["double", "add", "relu"])) == [WRONG, PASSES_ON, WRONG]
+
+
+def test_roundings_that_add_up_are_no_wrong_kernel() -> None:
+    device = HOST | {"double": lambda x: x * 2 * F(1 + 4e-5)}
+    found = run(device, ["double"] * 6)
+    assert PASSES_ON in verdicts(found) and WRONG not in verdicts(found) and found.passed
+
+
+def test_nan_on_the_device_is_wrong() -> None:
+    found = run(HOST | {"relu": lambda x: x * F(np.nan)}, ["relu"])
+    assert verdicts(found) == [WRONG] and found.calls[0].alone == np.inf
+
+
+def test_what_cannot_be_compared_says_why_and_its_tensors_are_the_devices() -> None:
+    device = HOST | {"clml": lambda x: x * 7}
+    found = run(device, ["double", "clml", "add"])
+    assert verdicts(found) == [RIGHT, NOT_COMPARED, RIGHT] and found.passed
+    assert "library" in found.calls[1].reason
+    assert not run(device, ["clml"]).passed
+
+
+def test_a_view_of_another_shape_is_the_same_tensor() -> None:
+    kernels = Kernels(**HOST)
+    judge = Judge(kernels, "float32", Scan())  # type: ignore[arg-type]
+    x = np.ones((2, 3), F)
+    judge.judge(Made(0, "double", ("global", "global"), (x, x * 5)))
+    row = judge.judge(Made(1, "add", ("global", "global"), ((x * 5).ravel(), (x * 5).ravel() + 1)))
+    assert row.verdict == PASSES_ON and row.along == pytest.approx(1.0, rel=1e-4)
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [(-1.0, WRONG), (0.1, RIGHT)])
+def test_the_limit_can_be_given(limit: float, verdict: str) -> None:
+    device = HOST | {"double": lambda x: x * F(2.01)}
+    assert verdicts(run(device, ["double"], Scan(max_rel=limit))) == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "precision", "limit"),
+    [
+        ("float32", "float32", 1e-4),
+        ("float16", "float32", 5e-2),
+        ("float16", "float16_acc32", 2e-2),
+        ("float32", "float16_acc32", 1e-4),
+    ],
+)
+def test_half_precision_has_a_wider_limit(dtype: str, precision: str, limit: float) -> None:
+    judge = Judge(Kernels(**HOST), precision, Scan())  # type: ignore[arg-type]
+    x = np.ones(4, dtype)
+    assert judge.judge(Made(0, "double", ("global", "global"), (x, x * 2))).limit == limit
+
+
+def test_whole_numbers_differ_in_steps() -> None:
+    x = np.array([1, 2, 3], np.int8)
+    for steps, verdict in ((0, WRONG), (1, RIGHT)):
+        judge = Judge(Kernels(**HOST), "float32", Scan(max_steps=steps))  # type: ignore[arg-type]
+        got = np.array([2, 4, 7], np.int8)
+        row = judge.judge(Made(0, "double", ("global", "global"), (x, got)))
+        assert (row.verdict, row.alone) == (verdict, 1)
+
+
+def test_sums_that_cancel_leave_nothing_but_roundings() -> None:
+    """``x - mean`` of large numbers that are nearly equal: its small results are roundings of the large ones."""
+    x = (1e6 + np.linspace(0, 0.5, 12)).astype(F)
+    kernels = Kernels(center=lambda x: (x - x.astype(np.float64).mean()).astype(F))
+    judge = Judge(kernels, "float32", Scan())  # type: ignore[arg-type]
+    got = x - np.sum(x, dtype=F) / F(12)
+    assert difference(got, kernels.run("center", [x])[0]) > 1e-2
+    assert judge.judge(Made(0, "center", ("global", "global"), (x, got))).verdict == RIGHT
+    assert judge.judge(Made(0, "center", ("global", "global"), (x, got + 20))).verdict == WRONG
+
+
+def test_numbers_that_mask_others_do_not_hide_them() -> None:
+    want = np.array([3.0, -1e9, 2.0, -1e9], F)
+    assert difference(np.array([3.0, -1.000001e9, 2.0, -1e9], F), want) < 1e-5
+    assert difference(np.array([3.3, -1e9, 2.0, -1e9], F), want) == pytest.approx(0.1, rel=1e-3)
+    assert difference(np.array([3.0, -1.1e9, 2.0, -1e9], F), want) == pytest.approx(0.1, rel=1e-3)
+
+
+def test_difference_of_odd_arrays() -> None:
+    odd = np.array([np.nan, np.inf, 1], F)
+    assert difference(odd, odd) == 0
+    assert difference(np.array([0, np.inf, 1], F), odd) == np.inf
+    assert difference(np.zeros((0, 3), F), np.zeros((0, 3), F)) == 0
+    assert difference(np.ones(2, F), np.zeros(2, F)) == np.inf
+    assert difference(np.array([3, 4]), np.array([3, 6])) == 2
+
+
+def test_chunks_are_in_order_and_not_too_large() -> None:
+    calls = [Listed(i, "k", (), size) for i, size in enumerate([5, 5, 20, 1, 9, 1])]
+    assert [[call.index for call in chunk] for chunk in chunks(calls, 10)] == [[0, 1], [2], [3, 4], [5]]
+
+
+def test_calls_and_tensors_of_a_run_are_read() -> None:
+    argument = {"shape": [2, 3], "dtype": "float32", "scope": "global.texture"}
+    calls = [
+        {"index": 4, "name": "vm.builtin.reshape", "builtin": True, "arguments": [argument]},
+        {"index": 5, "name": "conv|odd", "builtin": False, "arguments": [argument, argument]},
+    ]
+    (listed,) = list_calls({"profile": {"calls": calls}})
+    assert listed == Listed(5, "conv|odd", ("global.texture",) * 2, 48)
+    arrays = {"00005|conv|odd|1": np.ones(2, F), "00005|conv|odd|0": np.zeros(2, F)}
+    (made,) = tensors_of(arrays, [listed])
+    assert [float(array[0]) for array in made.arguments] == [0, 1]
+    with pytest.raises(RunError, match="which calls"):
+        list_calls({"profile": None})
+
+
+def test_next_steps_fit_the_kernel(tmp_path: Any) -> None:
+    x = np.ones((1, 4), np.float16)
+    judge = Judge(Kernels(**HOST), "float16", Scan())  # type: ignore[arg-type]
+    call = judge.judge(Made(0, "double", ("global", "global.texture"), (x, x)))
+    steps = " ".join(next_steps(tmp_path, Layers((call,), 1, "", "opencl"), call))
+    assert "adreno-buffer" in steps and "--keep-float32" in steps and "--kernel double_kernel" in steps
+    plain = judge.judge(Made(0, "double", ("global", "global"), (x.astype(F), x.astype(F))))
+    steps = " ".join(next_steps(tmp_path, Layers((plain,), 1, "", "cpu"), plain))
+    assert "adreno" not in steps and "--keep-float32" not in steps and "--tir" in steps

@@ -1,0 +1,72 @@
+"""The figures by which two arrays are compared."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from adt.measure.metrics import Worst, metrics
+
+F = np.float32
+
+
+def test_equal_arrays() -> None:
+    found = metrics(np.array([[1, 2, 3]], F), np.array([[1, 2, 3]], F))
+    assert (found.max_abs, found.max_rel, found.mean_abs, found.rmse, found.differing) == (0, 0, 0, 0, 0)
+    assert found.cosine == pytest.approx(1) and found.top1 == 1 and found.worst is None
+    assert math.isinf(found.snr_db) and found.snr_db > 0 and math.isinf(found.psnr_db)
+
+
+def test_each_figure() -> None:
+    want = np.array([[3, 4, 0, 0]], F)
+    got = np.array([[3, 4, 0, 2]], F)
+    found = metrics(got, want)
+    assert (found.max_abs, found.max_rel, found.mean_abs, found.rmse) == (2, 0.5, 0.5, 1)
+    assert found.cosine == pytest.approx(25 / (5 * math.sqrt(29)))
+    assert found.snr_db == pytest.approx(10 * math.log10(25 / 4))  # power 25/4 over 1
+    assert found.psnr_db == pytest.approx(10 * math.log10(16))  # range 4, squared
+    assert found.differing == 1 and found.elements == 4
+    assert found.worst == Worst((0, 3), 2.0, 0.0)
+    assert found.top1 == 1
+
+
+def test_top1_counts_rows_and_lets_ties_be() -> None:
+    want = np.array([[0.1, 0.9], [0.5, 0.5], [0.8, 0.2]], F)
+    assert metrics(np.array([[0.2, 0.8], [0.4, 0.6], [0.4, 0.6]], F), want).top1 == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    "array", [np.zeros((1, 1), F), np.zeros((1, 2, 3, 4), F), np.zeros((2, 3), np.int64), np.zeros((), F)]
+)
+def test_what_is_no_row_of_scores_has_no_top1(array: np.ndarray) -> None:
+    assert metrics(array, array).top1 is None
+
+
+def test_nan_and_infinity_are_counted_and_must_agree() -> None:
+    want = np.array([np.nan, np.inf, -np.inf, 1.0], F)
+    same = metrics(want.copy(), want)
+    assert same.comparable and same.max_abs == 0
+    assert (same.nan, same.infinite, same.reference_nan, same.reference_infinite) == (1, 2, 1, 2)
+    other = metrics(np.array([0.0, np.inf, np.inf, 1.0], F), want)
+    assert not other.comparable and other.differing == 2
+    assert other.worst is not None and other.worst.index == (0,) and math.isnan(other.worst.reference)
+
+
+def test_a_reference_of_zeros() -> None:
+    zeros = np.zeros(3, F)
+    assert metrics(zeros, zeros).cosine == 1
+    found = metrics(np.array([0, 0, 1e-3], F), zeros)
+    assert math.isinf(found.max_rel) and found.cosine == 0 and found.snr_db == -math.inf
+
+
+def test_no_elements_and_no_dimensions() -> None:
+    assert metrics(np.zeros((0, 4), F), np.zeros((0, 4), F)).elements == 0
+    found = metrics(np.array(2.0, F), np.array(1.0, F))
+    assert found.worst == Worst((), 2.0, 1.0) and found.max_rel == 1
+
+
+def test_booleans_and_large_integers() -> None:
+    assert metrics(np.array([True, False]), np.array([True, True])).max_abs == 1
+    assert metrics(np.array([255], np.uint8), np.array([254], np.uint8)).max_abs == 1

@@ -1,0 +1,79 @@
+"""Which reference is taken, and what is said when there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adt.config.load import load_settings
+from adt.config.settings import Settings
+from adt.errors import ConfigError, InputError, ToolNotFound
+from adt.measure import reference
+from adt.measure.reference import Reference, reference_named
+from adt.model.package import ModelPackage
+from standin_payload import package_manifest
+
+PACKAGE = ModelPackage(Path("p"), package_manifest())
+
+
+HEADS = {
+    "m.onnx": b"\x08\x08:",
+    "m.tflite": b"\x1c\x00\x00\x00TFL3",
+    "m.h5": b"\x89HDF\r\n\x1a\n",
+}
+"""How files of these formats begin."""
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return load_settings({}).settings
+
+
+def named(wanted: str, settings: Settings, model: Path) -> Reference:
+    model.write_bytes(HEADS[model.name])
+    return reference_named(wanted, PACKAGE, lambda: model, settings)
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "other"),
+    [
+        ("m.onnx", "onnxruntime", "keras"),
+        ("m.tflite", "tflite", "onnxruntime"),
+        ("m.h5", "keras", "torch"),
+    ],
+)
+def test_auto_is_the_runtime_of_the_format(
+    settings: Settings, tmp_path: Path, file: str, name: str, other: str
+) -> None:
+    assert named("auto", settings, tmp_path / file).name == name
+    assert named(name, settings, tmp_path / file).name == name
+    with pytest.raises(ConfigError, match=f"which {other} does not run"):
+        named(other, settings, tmp_path / file)
+    with pytest.raises(ConfigError, match="oracle is no reference"):
+        named("oracle", settings, tmp_path / file)
+
+
+def test_a_missing_runtime_can_be_gone_round(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(_model: Path, _inputs: object) -> dict[str, np.ndarray]:
+        raise ToolNotFound("needs the package tflite", remedy="pip install it")
+
+    monkeypatch.setattr(reference, "run_reference", missing)
+    with pytest.raises(ToolNotFound, match="tflite") as caught:
+        named("auto", settings, tmp_path / "m.tflite").run({})
+    assert "pip install it" in caught.value.remedy and "--reference host" in caught.value.remedy
+
+
+def test_a_file_needs_no_model(settings: Settings, tmp_path: Path) -> None:
+    def no_model() -> Path:
+        raise AssertionError("the model was looked for")
+
+    np.savez(tmp_path / "right.npz", y=np.ones(3, np.float32))
+    found = reference_named(str(tmp_path / "right.npz"), PACKAGE, no_model, settings)
+    assert found.name == "file" and found.run({})["y"].shape == (3,)
+    (tmp_path / "bad.npz").write_bytes(b"no zip")
+    with pytest.raises(InputError, match=r"is not an \.npz file"):
+        reference_named(str(tmp_path / "bad.npz"), PACKAGE, no_model, settings)

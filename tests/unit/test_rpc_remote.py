@@ -1,0 +1,155 @@
+"""Models over RPC: which server is used, what is uploaded and removed, and how failures are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from adt.api import remote
+from adt.errors import InputError, MismatchError, RpcError, RunError
+from adt.model.package import LIBRARY, ModelPackage
+from adt.rpc import device_server, wire
+from adt.rpc.device_server import Way
+from adt.rpc.remote_model import explained, remote_model
+from adt.rpc.state import Process, ServerRecord
+
+
+def record(*, deployment: str = "/d/bundle", tracker: str = "127.0.0.1:9190") -> ServerRecord:
+    return ServerRecord(
+        serial="abcd",
+        key="phone",
+        port=9090,
+        tracker=tracker,
+        deployment=deployment,
+        parent="/d/rpc",
+        tag="t",
+        adb_port=5037,
+        process=Process(1, 1, ""),
+        since=0.0,
+        state="ready",
+    )
+
+
+@pytest.fixture
+def total(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many servers the tracker has under any key."""
+    number = [1]
+
+    def summary(_address: str) -> Any:
+        return SimpleNamespace(queue=lambda _key: SimpleNamespace(total=number[0]))
+
+    monkeypatch.setattr(wire, "summary", summary)
+    return number
+
+
+def test_a_server_from_the_same_bundle_is_used(total: list[int]) -> None:
+    wanted = {"/d/bundle", "/d/package"}
+    assert device_server._existing(record(), wanted) == Way("phone", tracker="127.0.0.1:9190")
+    assert device_server._existing(record(deployment="/d/package"), wanted).tracker
+    assert device_server._existing(record(tracker=""), wanted) == Way("phone", address="127.0.0.1:9090")
+
+
+def test_a_key_of_several_devices_is_no_way_to_one(total: list[int]) -> None:
+    total[0] = 2
+    with pytest.raises(RpcError, match="2 servers have the key phone") as caught:
+        device_server._existing(record(), {"/d/bundle"})
+    assert "--key phone" in caught.value.remedy
+
+
+def test_a_server_from_another_bundle_is_not_used(total: list[int]) -> None:
+    with pytest.raises(RpcError, match="another bundle"):
+        device_server._existing(record(deployment="/d/other"), {"/d/bundle"})
+
+
+class Session:
+    """What :func:`remote_model` asks a session for first."""
+
+    def __init__(self, exist: Any = True) -> None:
+        self.files: dict[str, bytes] = {}
+        self.exist = exist
+
+    def upload(self, path: str, target: str) -> None:
+        self.files[target] = Path(path).read_bytes()
+
+    def remove(self, name: str) -> None:
+        del self.files[name]
+
+    def device(self, _kind: str, _index: int) -> Any:
+        outer = self
+
+        class Device:
+            @property
+            def exist(self) -> bool:
+                if isinstance(outer.exist, Exception):
+                    raise outer.exist
+                return bool(outer.exist)
+
+        return Device()
+
+    def load_module(self, path: str) -> Any:
+        assert path.startswith("/") or list(self.files.values()) == [b"library"]
+        raise RuntimeError("Traceback\n  File x\nCheck failed: wrong ELF class")
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> ModelPackage:
+    (tmp_path / LIBRARY).write_bytes(b"library")
+    target = SimpleNamespace(vdevices=("opencl",), platform="linux-aarch64", machine="AARCH64")
+    manifest: Any = SimpleNamespace(name="net", target=target, tvm=SimpleNamespace(version="0.25"))
+    return ModelPackage(tmp_path, manifest)
+
+
+@pytest.mark.parametrize("library", ["", "/d/model/mod.so"])
+def test_a_library_that_does_not_load_leaves_nothing(package: ModelPackage, library: str) -> None:
+    session = Session()
+    with (
+        pytest.raises(MismatchError, match="cannot load net: Check failed: wrong ELF class") as caught,
+        remote_model(session, package, library=library),
+    ):
+        pass
+    assert "linux-aarch64" in caught.value.remedy and session.files == {}
+
+
+@pytest.mark.parametrize("exist", [False, RuntimeError("Error! Cannot open libOpenCL!")])
+def test_a_server_without_the_device(package: ModelPackage, exist: Any) -> None:
+    session = Session(exist)
+    with pytest.raises(MismatchError, match="no opencl device"), remote_model(session, package):
+        pass
+    assert session.files == {}
+
+
+def test_only_what_the_model_did_is_explained(package: ModelPackage) -> None:
+    with (
+        pytest.raises(RunError, match="net cannot run over RPC: out of memory") as caught,
+        explained(package, "run"),
+    ):
+        raise ValueError("Traceback\n  out of memory  \n")
+    assert "Traceback" in caught.value.details
+    for passed in (RuntimeError("kShutdown"), InputError("wrong", remedy="Give another.")):
+        with pytest.raises(type(passed)) as same, explained(package, "run"):
+            raise passed
+        assert same.value is passed, "the session explains its end by itself"
+
+
+def test_a_device_that_a_tracker_gave_is_checked_as_far_as_it_is_known(
+    package: ModelPackage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = SimpleNamespace(platforms=("linux-aarch64",), label="board", emulated=False)
+    asked: list[Any] = []
+    monkeypatch.setattr(remote.selection, "select", lambda _serial: SimpleNamespace(facts=facts))
+    monkeypatch.setattr(remote.state, "read_server", lambda _home: record(deployment="/d/deployments/b2"))
+    bundles = [SimpleNamespace(manifest=name, digest=name) for name in ("b1", "b2")]
+    monkeypatch.setattr(remote, "built_bundles", lambda: bundles)
+    monkeypatch.setattr(remote, "payload_of", lambda bundle, _package: bundle)
+    monkeypatch.setattr(remote, "check_pair", lambda *pair: asked.append(pair))
+    unknown: Any = SimpleNamespace(serial="", target=SimpleNamespace(address="10.0.0.7:9090"))
+    assert remote._given(unknown, package) == ("10.0.0.7:9090", "the RPC server at 10.0.0.7:9090", None)
+    known: Any = SimpleNamespace(serial="abcd", target=unknown.target)
+    assert remote._given(known, package) == ("abcd", "board", False)
+    assert asked == [("b2", package.manifest)], "the bundle that the server runs from"
+    facts.platforms = ("android-arm64-v8a",)
+    with pytest.raises(MismatchError, match="runs android-arm64-v8a"):
+        remote._given(known, package)

@@ -1,0 +1,406 @@
+"""Measure how fast a package runs, compare two, and look at what was measured before."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adt.api.place import open_place
+from adt.api.verify import VerifyResult, verify_at
+from adt.config.load import load_settings
+from adt.config.settings import Settings
+from adt.device.place import Opened
+from adt.errors import ConfigError, DiskError
+from adt.measure import conditions as looking
+from adt.measure import history, trend
+from adt.measure.bench import (
+    Measured,
+    Plan,
+    judge,
+    machine_of,
+    measure,
+    pilot,
+    record_of,
+    speed_of,
+)
+from adt.measure.compare import Side, Turns, take_turns, times_as_fast
+from adt.measure.protocol import protocol_named
+from adt.measure.record import EMULATED, WRONG, BenchRecord, Flag, Start
+from adt.measure.sampling import not_measured
+from adt.measure.statistics import Interval
+from adt.measure.trend import Report
+from adt.model import store
+from adt.model.archive import fresh_file
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from adt.measure.reference import Array
+
+log = logging.getLogger("adt.bench")
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """One package, measured."""
+
+    record: BenchRecord
+    verification: VerifyResult | None
+    """None: the outputs were not compared."""
+    file: Path | None
+    """The record in the store; None when it was not kept."""
+    report: Mapping[str, Any] = field(default_factory=dict)
+    """rtvm's own document of the timed process; empty without one."""
+    times: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """``run_ms`` and ``start_ms`` of each timed run; empty without any."""
+
+    @property
+    def passed(self) -> bool:
+        """The outputs are not known to be wrong."""
+        return self.record.correct is not False
+
+
+@dataclass(frozen=True)
+class AbResult:
+    """Two packages that took turns."""
+
+    a: BenchResult
+    b: BenchResult
+    ratio: Interval | None
+    """How many times as fast B is as A, with 95 % confidence; None where times do not count."""
+    round_ms: tuple[tuple[float, float], ...]
+    """Medians of A and B in each round, milliseconds."""
+
+    @property
+    def passed(self) -> bool:
+        """No outputs are known to be wrong."""
+        return self.a.passed and self.b.passed
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is asked of every measurement, whatever the package."""
+
+    resolved: Settings
+    plan: Plan
+    model: Path | None
+    inputs: Mapping[str, Array] | None
+    verify: bool
+    record: bool
+    label: str
+    cool_down: looking.CoolDown | None
+
+
+def bench(
+    package: Path,
+    *,
+    serial: str | None = None,
+    bundle: Path | None = None,
+    model: Path | None = None,
+    inputs: Mapping[str, Array] | None = None,
+    seed: int | None = None,
+    protocol: str = "default",
+    runs: int | None = None,
+    seconds: float | None = None,
+    warmup_runs: int | None = None,
+    warmup_ms: float | None = None,
+    threads: int | None = None,
+    affinity: str = "",
+    end_to_end: bool = False,
+    cold_start: bool = True,
+    cool_down: str | None = None,
+    verify: bool = True,
+    record: bool = True,
+    label: str = "",
+    timeout: float | None = None,
+) -> BenchResult:
+    """Compare the outputs with the reference, then measure how fast the package runs where it belongs.
+
+    Nothing is timed on an emulated device, or when the outputs are wrong:
+    ``result.record.speed`` is None then, and ``result.record.no_speed`` says why.
+
+    Args:
+        model: the source model; by default the copy that compiling kept in the cache.
+        inputs: name to array; made up from *seed* when None.
+        protocol: ``default``, ``quick`` or ``mlperf``; *runs*, *seconds*, *warmup_runs* and *warmup_ms*
+            replace its own.
+        threads, affinity: see :class:`adt.device.rtvm.RtvmOptions`.
+        end_to_end: a run is copying the inputs in, running, and copying the outputs out.
+        cold_start: with OpenCL, load once without compiled programs.
+        cool_down: wait before the runs: until the hottest zone has at most ``45C``, or for ``30s``.
+        verify: compare the outputs first.
+        record: keep the result in the store of this machine.
+        label: kept with it.
+        timeout: seconds that a run of the program may take on top of what its runs are expected to.
+
+    Raises:
+        ConfigError: the protocol or a number cannot be; or nothing is left to do on an emulated device.
+        RunError, ModelError, …: see :mod:`adt.errors`.
+    """
+    resolved = load_settings({"verify.seed": seed, "device.timeout": timeout}).settings
+    plan = Plan(
+        protocol_named(protocol, runs=runs, seconds=seconds, warmup_runs=warmup_runs, warmup_ms=warmup_ms),
+        seed=resolved.verify.seed,
+        threads=threads,
+        affinity=affinity,
+        end_to_end=end_to_end,
+        cold_start=cold_start,
+        timeout=resolved.device.timeout,
+    )
+    cooling = looking.parse_cool_down(cool_down) if cool_down else None
+    want = _Wanted(resolved, plan, model, inputs, verify, record, label, cooling)
+    return _bench_one(open_place(package, serial=serial, bundle=bundle), want)
+
+
+def bench_ab(
+    a: Path,
+    b: Path,
+    *,
+    serial: str | None = None,
+    bundle: Path | None = None,
+    inputs: Mapping[str, Array] | None = None,
+    seed: int | None = None,
+    protocol: str = "default",
+    runs: int | None = None,
+    seconds: float | None = None,
+    warmup_runs: int | None = None,
+    warmup_ms: float | None = None,
+    rounds: int | None = None,
+    threads: int | None = None,
+    affinity: str = "",
+    end_to_end: bool = False,
+    cool_down: str | None = None,
+    verify: bool = True,
+    record: bool = True,
+    label: str = "",
+    timeout: float | None = None,
+) -> AbResult:
+    """Measure two packages in turns (A B B A) on one machine, and tell by how much one is faster.
+
+    The arguments are those of :func:`bench`; the protocol's runs and seconds are
+    spread over the rounds. *inputs* go to both packages.
+
+    Raises:
+        ConfigError: as :func:`bench`; or the two do not run on the same machine.
+        RunError, ModelError, …: see :mod:`adt.errors`.
+    """
+    resolved = load_settings({"verify.seed": seed, "device.timeout": timeout}).settings
+    plan = Plan(
+        protocol_named(
+            protocol,
+            runs=runs,
+            seconds=seconds,
+            warmup_runs=warmup_runs,
+            warmup_ms=warmup_ms,
+            rounds=rounds,
+        ),
+        seed=resolved.verify.seed,
+        threads=threads,
+        affinity=affinity,
+        end_to_end=end_to_end,
+        timeout=resolved.device.timeout,
+    )
+    cooling = looking.parse_cool_down(cool_down) if cool_down else None
+    want = _Wanted(resolved, plan, None, inputs, verify, record, label, cooling)
+    opened = tuple(open_place(path, serial=serial, bundle=bundle) for path in (a, b))
+    if opened[0].place.name != opened[1].place.name:
+        raise ConfigError(
+            f"{a} runs on {opened[0].place.name}, and {b} on {opened[1].place.name}",
+            remedy="Compare packages that were compiled for the same machine.",
+        )
+    checked = tuple(_checked(one, want) for one in opened)
+    untimed = tuple(_untimed(one, want, found) for one, found in zip(opened, checked, strict=True))
+    if any(result is not None for result in untimed):
+        reasons = [result.record.no_speed for result in untimed if result]
+        results = [
+            result or _without_speed(one, want, found, f"it was not compared: {reasons[0]}")
+            for one, found, result in zip(opened, checked, untimed, strict=True)
+        ]
+        return AbResult(results[0], results[1], None, ())
+    return _take_turns(opened, want, checked)
+
+
+def _checked(opened: Opened, want: _Wanted) -> VerifyResult | None:
+    """The outputs against the reference's; None when that is not wanted."""
+    if not want.verify:
+        if opened.place.emulated:
+            raise ConfigError(
+                f"{opened.place.name} is emulated: only whether outputs are right can be told there",
+                remedy="Leave --no-verify away, or measure on a device that is not emulated.",
+            )
+        return None
+    log.info("comparing the outputs with the reference")
+    inputs = None if want.inputs is None else (want.inputs,)
+    return verify_at(opened, want.resolved, lambda: store.source_model(opened.package, want.model), inputs)
+
+
+def _untimed(opened: Opened, want: _Wanted, checked: VerifyResult | None) -> BenchResult | None:
+    """The result where nothing may be timed; None where it may."""
+    if checked is not None and not checked.verification.passed:
+        return _without_speed(opened, want, checked, WRONG)
+    return _without_speed(opened, want, checked, EMULATED) if opened.place.emulated else None
+
+
+def _without_speed(opened: Opened, want: _Wanted, checked: VerifyResult | None, reason: str) -> BenchResult:
+    made = record_of(
+        opened,
+        want.plan,
+        machine_of(opened.place, None, None),
+        label=want.label,
+        correct=_correct(checked),
+        no_speed=reason,
+    )
+    return BenchResult(made, checked, _kept(made, want))
+
+
+def _correct(checked: VerifyResult | None) -> bool | None:
+    return checked.verification.passed if checked else None
+
+
+def _kept(record: BenchRecord, want: _Wanted) -> Path | None:
+    if not want.record:
+        return None
+    try:
+        return history.save(record)
+    except DiskError as why:  # what was measured is worth more than where it is kept
+        log.warning("the result is not kept: %s", why.what)
+        return None
+
+
+def _cooled(opened: Opened, want: _Wanted) -> list[Flag]:
+    if want.cool_down is None or looking.cool_down(opened.place, want.cool_down):
+        return []
+    return [Flag("warm", f"it did not cool down to {want.cool_down.text} before the runs")]
+
+
+def _bench_one(opened: Opened, want: _Wanted) -> BenchResult:
+    checked = _checked(opened, want)
+    if (untimed := _untimed(opened, want, checked)) is not None:
+        return untimed
+    first = pilot(opened, want.plan, want.inputs)
+    flags = _cooled(opened, want)
+    now = looking.conditions(opened.place)
+    measured = measure(opened, want.plan, first, want.inputs, now.external_power)
+    return _finished(opened, want, checked, now, measured, flags)
+
+
+def _finished(
+    opened: Opened,
+    want: _Wanted,
+    checked: VerifyResult | None,
+    now: looking.Conditions,
+    measured: Measured,
+    flags: list[Flag],
+    *,
+    interleaved: bool = False,
+) -> BenchResult:
+    machine = machine_of(opened.place, measured.report, now)
+    found = [*judge(machine, now, measured.speed, measured.report["samples"]), *flags]
+    made = record_of(
+        opened,
+        want.plan,
+        machine,
+        label=want.label,
+        correct=_correct(checked),
+        now=now,
+        speed=measured.speed,
+        flags=found,
+        interleaved=interleaved,
+    )
+    times = {"run_ms": measured.times, "start_ms": measured.starts}
+    return BenchResult(made, checked, _kept(made, want), measured.report, times)
+
+
+def _take_turns(
+    opened: tuple[Opened, ...], want: _Wanted, checked: tuple[VerifyResult | None, ...]
+) -> AbResult:
+    sides = [Side(one, pilot(one, want.plan, want.inputs), want.inputs) for one in opened]
+    flags = _cooled(opened[0], want)
+    now = looking.conditions(opened[0].place)
+    turns = take_turns(sides[0], sides[1], want.plan)
+    ratio = times_as_fast(*turns)
+    results = [
+        _finished(one, want, found, now, _pooled(side), flags, interleaved=True)
+        for one, found, side in zip(opened, checked, turns, strict=True)
+    ]
+    medians = zip(turns[0].round_medians, turns[1].round_medians, strict=True)
+    rows = tuple((float(a), float(b)) for a, b in medians)
+    return AbResult(results[0], results[1], ratio, rows)
+
+
+def _pooled(turns: Turns) -> Measured:
+    """All turns of one side as one measurement, as if they had followed each other."""
+    import numpy as np
+
+    times = turns.times
+    starts = np.concatenate([[0.0], np.cumsum(times)[:-1]])
+    last = turns.runs[-1].report
+    samples = [sample for run in turns.runs for sample in run.report["samples"]]
+    loads = [(float(run.report["load_ms"]), float(run.report["first_run_ms"])) for run in turns.runs]
+    start = Start(*(float(np.median(values)) for values in zip(*loads, strict=True)))
+    report = {**last, "samples": samples, "load_ms": start.load_ms, "first_run_ms": start.first_run_ms}
+    speed = speed_of(times, starts, report, None, not_measured("its runs took turns with another package's"))
+    return Measured(speed, report, times, starts)
+
+
+def report(
+    *,
+    device: str = "",
+    package: str = "",
+    since: str = "",
+    label: str = "",
+    threshold: float = trend.THRESHOLD,
+    against: str = trend.BEST,
+) -> Report:
+    """What was measured on this machine over time, and where something got slower.
+
+    Args:
+        device, package, since, label: see :func:`adt.measure.history.select`.
+        threshold: percent that a result must be worse by (and by more than the runs' own noise).
+        against: ``best``, the fastest earlier result, or ``previous``.
+
+    Raises:
+        ConfigError: a date, threshold or *against* that cannot be.
+    """
+    chosen = history.select(history.load(), device=device, package=package, since=since, label=label)
+    return trend.report(chosen, threshold=threshold, against=against)
+
+
+def report_html(found: Report, out: Path) -> None:
+    """Write one self-contained page with a time line of each series.
+
+    Raises:
+        DiskError: it cannot be written.
+    """
+    from adt.measure.report_page import render
+
+    text = render(found)
+    with fresh_file(out) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def report_export(found: Report, out: Path) -> int:
+    """Write the records of *found* to one file, for :func:`report_import`; returns how many.
+
+    Raises:
+        DiskError: it cannot be written.
+    """
+    records = [point.record for series in found.series for point in series.points]
+    with fresh_file(out) as temporary:
+        temporary.write_text(history.export_text(records), encoding="utf-8")
+    return len(records)
+
+
+def report_import(path: Path) -> int:
+    """Take the records of a file that :func:`report_export` wrote into this machine's store.
+
+    Returns:
+        How many were not there yet.
+
+    Raises:
+        InputError: it is no such file. DiskError: the store cannot be written.
+    """
+    return history.imported(path)

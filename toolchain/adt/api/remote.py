@@ -1,0 +1,161 @@
+"""A package in a virtual machine at the other end of an RPC session, wherever that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.api.chosen import chosen_device
+from adt.api.deploy import SERVER, bundle_for, deploy_to
+from adt.api.place import HOST
+from adt.api.rpc import server_ports
+from adt.config.load import load_settings
+from adt.device import selection
+from adt.device.fit import check_pair
+from adt.device.payload import payload_of
+from adt.device.place import THIS_MACHINE, HostPlace
+from adt.errors import AdtError, ConfigError, MismatchError, RpcError
+from adt.model.package import LIBRARY, ModelPackage, load_package
+from adt.rpc import session, state
+from adt.rpc.device_server import Way, device_server
+from adt.rpc.local_server import local_server
+from adt.rpc.remote_model import RemoteModel, remote_model
+from adt.target.built import built_bundles
+from adt.target.bundle import TargetBundle
+from adt.target.platforms import PLATFORMS
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A model that is loaded over RPC."""
+
+    model: RemoteModel
+    name: str
+    """Where it runs: the device's serial, this machine, or the server's address."""
+    label: str
+    """What that is, for people and reports."""
+    emulated: bool | None
+    """Its processor is emulated: times there are no device's speed. None: a server that adt did not start,
+    of which nothing is known."""
+
+
+@contextmanager
+def open_remote(
+    package: Path,
+    *,
+    serial: str | None = None,
+    bundle: Path | None = None,
+    key: str = "",
+    tracker: str = "",
+    timeout: float | None = None,
+) -> Iterator[Remote]:
+    """Load *package* over RPC for as long as the block runs; afterwards nothing that this started is left.
+
+    With *key* or *tracker* it goes to whatever device the tracker gives, and is uploaded.
+    Else it goes to one device: deployed there, it is loaded from where it is, by the server
+    that runs there or one for this block. A package for this machine gets a server here.
+
+    Args:
+        serial: the device; see :func:`adt.api.chosen.chosen_device`.
+        bundle: None for the one that was built here.
+        key: what the device is registered as; empty with *tracker*: rpc.key of the settings, or ``android``.
+        tracker: ``host:port``; empty with *key*: adt's own.
+        timeout: seconds that the session may last; None: device.timeout of the settings.
+
+    Raises:
+        ConfigError: a device, or a bundle, together with a key or a tracker.
+        MismatchError, PackageError: package, bundle and server do not fit each other.
+        RpcError, TrackerError: no server, or it ended.
+        RunError: the server failed.
+        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
+    """
+    settings = load_settings({"device.timeout": timeout}).settings
+    opened = load_package(package)
+    with ExitStack() as stack:
+        library = ""
+        name, label, emulated = "", "", None
+        if key or tracker:
+            if serial is not None or bundle is not None:
+                raise ConfigError(
+                    "a tracker chooses the device, and its server has a bundle already",
+                    remedy="Leave --serial and --bundle away, or --key and --tracker.",
+                )
+            way = Way(key or settings.rpc.key or "android", tracker=tracker)
+        elif serial is None and _for_this_machine(opened):
+            found = _with_server(bundle_for(opened, bundle))
+            check_pair(found.manifest, opened.manifest)
+            here = stack.enter_context(local_server(found))
+            way = Way(here.key, address=here.address)
+            name, label, emulated = THIS_MACHINE, HostPlace(found, opened).label, False
+        else:
+            device = chosen_device(serial)
+            found = _with_server(bundle_for(opened, bundle))
+            deployment = deploy_to(device, opened, found).report.deployment
+            alone = f"{deployment.base}/deployments/{payload_of(found, None).digest}"
+            ports = server_ports(settings.rpc)
+            way = stack.enter_context(device_server(device, deployment, bundle=alone, ports=ports))
+            library = f"{deployment.directory}/model/{LIBRARY}"
+            name, label, emulated = device.serial, device.facts.label, device.facts.emulated
+        connected = stack.enter_context(
+            session.connected(
+                key=way.key,
+                tracker_address=way.tracker,
+                address=way.address,
+                timeout=settings.device.timeout,
+            )
+        )
+        if not name:
+            name, label, emulated = _given(connected, opened)
+        model = stack.enter_context(remote_model(connected.remote, opened, library=library))
+        yield Remote(model, name, label, emulated)
+
+
+def _for_this_machine(package: ModelPackage) -> bool:
+    target = package.manifest.target
+    return target.platform == HOST and target.machine == PLATFORMS[HOST].machine
+
+
+def _with_server(bundle: TargetBundle) -> TargetBundle:
+    if SERVER not in bundle.manifest.files:
+        raise RpcError(
+            f"the bundle {bundle.path} has no tvm_rpc",
+            remedy=f"Build it with RPC: adt build-target --for {bundle.manifest.platform} --rpc; or run "
+            "without RPC: --via native.",
+        )
+    return bundle
+
+
+def _given(connected: session.Connected, package: ModelPackage) -> tuple[str, str, bool | None]:
+    """Name, label and whether it is emulated, of the device that the tracker gave.
+
+    Raises:
+        MismatchError: it is known, and it or its server's bundle does not fit the package.
+    """
+    address = connected.target.address
+    if not connected.serial:
+        return address, f"the RPC server at {address}", None
+    try:
+        facts = selection.select(connected.serial).facts
+    except AdtError:  # adb does not see it any more; the session may go on all the same
+        return connected.serial, connected.serial, None
+    platform = package.manifest.target.platform
+    if platform not in facts.platforms:
+        raise MismatchError(
+            f"{package.manifest.name} is compiled for {platform}; the tracker gave {connected.serial}, which "
+            f"runs {' or '.join(facts.platforms)}",
+            remedy=f"Compile it for that: adt compile --for {facts.platforms[0]}; or name another --key.",
+        )
+    if served := _served_bundle(connected.serial):
+        check_pair(served.manifest, package.manifest)
+    return connected.serial, facts.label, facts.emulated
+
+
+def _served_bundle(serial: str) -> TargetBundle | None:
+    """The bundle that the server on *serial* runs from, when it was built here and is still there."""
+    record = state.read_server(state.server_home(serial))
+    directory = record.deployment if record is not None else ""
+    return next(
+        (one for one in built_bundles() if directory.endswith(f"/{payload_of(one, None).digest}")), None
+    )

@@ -1,0 +1,149 @@
+"""``adt report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adt.cli.app import Json, Verbose, app, emit_json
+
+if TYPE_CHECKING:
+    from adt.measure.trend import Point, Report, Series
+
+MARKS = {
+    "regression": "✗",
+    "wrong": "✗",
+    "improvement": "✓",
+    "same": "=",
+    "within-noise": "~",
+    "first": "·",
+    "no-speed": "·",
+}
+
+
+@app.command(epilog="Example: adt report --since 30d --fail-on-regression")
+def report(
+    device: Annotated[str, typer.Option(help="Part of the serial, model, chip or OpenCL device.")] = "",
+    package: Annotated[str, typer.Option(help="Name of the package; * and ? stand for others.")] = "",
+    since: Annotated[str, typer.Option(help="A date (2026-01-31) or an age (7d, 12h).")] = "",
+    label: Annotated[str, typer.Option(help="The label; * and ? stand for others.")] = "",
+    threshold: Annotated[
+        float, typer.Option(help="Percent that a result must be worse by to be a regression.")
+    ] = 5.0,
+    against: Annotated[
+        str, typer.Option(help="best: the fastest earlier result; previous: the one before.")
+    ] = "best",
+    html: Annotated[Path | None, typer.Option(help="Write a page with time lines.", metavar="FILE")] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Write these records to one file, for --import.", metavar="FILE")
+    ] = None,
+    imported: Annotated[
+        Path | None, typer.Option("--import", help="First take records that --export wrote.", metavar="FILE")
+    ] = None,
+    fail_on_regression: Annotated[
+        bool, typer.Option("--fail-on-regression", help="Exit code 30 when a newest result is worse.")
+    ] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show what was measured over time, and mark what got slower."""
+    import adt
+
+    taken = adt.report_import(imported) if imported else None
+    found = adt.report(
+        device=device, package=package, since=since, label=label, threshold=threshold, against=against
+    )
+    if html:
+        adt.report_html(found, html)
+    exported = adt.report_export(found, export) if export else None
+    if as_json:
+        files = {"html": html, "export": export, "exported": exported, "imported": taken}
+        emit_json("report", _fields(found) | files)
+    else:
+        if taken is not None:
+            typer.echo(f"took {taken} records from {imported}")
+        _show(found)
+        if html:
+            typer.echo(f"wrote {html}")
+        if export:
+            typer.echo(f"wrote {exported} records to {export}")
+    if fail_on_regression:
+        _fail(found, as_json)
+
+
+def _fields(found: Report) -> dict[str, Any]:
+    from adt.measure.record import document
+
+    return {
+        "threshold_percent": found.threshold_percent,
+        "against": found.against,
+        "regressions": len(found.regressed),
+        "series": [
+            {
+                **vars(series.key),
+                "regressed": series.regressed,
+                "points": [vars(point) | {"record": document(point.record)} for point in series.points],
+            }
+            for series in found.series
+        ],
+    }
+
+
+def _show(found: Report) -> None:
+    if not found.series:
+        typer.echo("nothing was measured yet, or nothing that fits: adt bench PACKAGE")
+        return
+    for series in found.series:
+        typer.echo(_title(series))
+        for point in series.points:
+            typer.echo(f"  {_row(point)}")
+    which = "the fastest earlier one" if found.against == "best" else "the one before"
+    count = len(found.regressed)
+    newest = f"{count} of {len(found.series)} newest results {'is' if count == 1 else 'are'} worse"
+    typer.echo(f"each compared with {which}, threshold {found.threshold_percent:g} %: {newest}")
+
+
+def _title(series: Series) -> str:
+    key = series.key
+    title = f"{key.package} · {key.target} on {key.platform} · {key.machine} · {key.method}"
+    return f"{title}\n  ({key.note})" if key.note else title
+
+
+def _row(point: Point) -> str:
+    from adt.cli.bench import ms
+
+    record = point.record
+    text = f"{MARKS[point.verdict]} {record.when[:16].replace('T', ' ')} "
+    if record.headline_ms is None:
+        text += "outputs wrong" if record.correct is False else "outputs right, no speed"
+    else:
+        assert record.speed is not None
+        text += f"{record.method.headline} {ms(record.headline_ms)} (p99 {ms(record.speed.times.p99_ms)})"
+    if point.change_percent is not None:
+        text += f" {point.change_percent:+.1f} %"
+    if point.verdict not in ("first", "same", "no-speed"):
+        text += f" {point.verdict}"
+    if point.verdict == "within-noise":
+        text += f" ({point.noise_percent:.0f} %)"
+    if point.changed:
+        text += f"; changed: {', '.join(point.changed)}"
+    flags = [flag.name for flag in record.flags if flag.name in ("throttled", "drift", "noisy", "warm")]
+    if flags:
+        text += f"; {', '.join(flags)}"
+    return text + (f"  [{record.label}]" if record.label else "")
+
+
+def _fail(found: Report, as_json: bool) -> None:
+    from adt.errors import RegressionFound
+
+    if not found.regressed:
+        return
+    if as_json:
+        raise typer.Exit(RegressionFound.exit_code)
+    names = ", ".join(f"{series.key.package} ({series.key.target})" for series in found.regressed)
+    raise RegressionFound(
+        f"{len(found.regressed)} of {len(found.series)} newest results are worse than before: {names}",
+        remedy="Measure again on a cool device; if it stays so, `changed:` names what is new since then.",
+    )

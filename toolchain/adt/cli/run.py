@@ -1,0 +1,286 @@
+"""``adt run``."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adt.cli.app import Json, Serial, Verbose, app, emit_json
+from adt.cli.deploy import Bundle, Package, Seed, Timeout
+
+if TYPE_CHECKING:
+    from adt.api.run import RunResult
+    from adt.model.classes import Ranking
+    from adt.model.picture import PictureOptions
+
+EXAMPLE = (
+    "adt run model-pkg --image cat.jpg --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225 --labels synset.txt"
+)
+CENTER = "center"
+
+
+@app.command(epilog=f"Example: {EXAMPLE}")
+def run(
+    package: Package,
+    serial: Serial = None,
+    bundle: Bundle = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            help=".npz, .npy, or plain bytes (.raw, .bin); repeatable.",
+            metavar="[NAME=]FILE",
+        ),
+    ] = None,
+    images: Annotated[
+        list[str] | None,
+        typer.Option("--image", help="A picture; several are a batch.", metavar="[NAME=]FILE"),
+    ] = None,
+    resize: Annotated[
+        str | None,
+        typer.Option(
+            help="Width x height; with --crop also the shorter side alone. Default: what the input takes.",
+            metavar="224x224|256",
+        ),
+    ] = None,
+    crop: Annotated[
+        str | None,
+        typer.Option(help="Keep the proportions and cut out the middle.", metavar=CENTER),
+    ] = None,
+    resample: Annotated[
+        str | None, typer.Option(help="Default: bilinear.", metavar="nearest|bilinear|bicubic|lanczos")
+    ] = None,
+    scale: Annotated[
+        float | None, typer.Option(help="Pixels are divided by it; default for floats: 255.")
+    ] = None,
+    value_range: Annotated[
+        str | None, typer.Option("--range", help="Instead: what 0 and 255 become.", metavar="LOW,HIGH")
+    ] = None,
+    mean: Annotated[
+        str | None, typer.Option(help="Then subtracted, for each channel.", metavar="0.485,0.456,0.406")
+    ] = None,
+    std: Annotated[
+        str | None, typer.Option(help="Then divided by, for each channel.", metavar="0.229,0.224,0.225")
+    ] = None,
+    layout: Annotated[
+        str | None, typer.Option(help="Default: found from the shape.", metavar="NCHW|NHWC")
+    ] = None,
+    color: Annotated[
+        str | None, typer.Option(help="Order of the channels; default: RGB.", metavar="RGB|BGR|GRAY")
+    ] = None,
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="All as .npz; the only one, or that of a name, also as .npy or .raw.",
+            metavar="[NAME=]FILE",
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Labels of classes, one on each line, or .json: show the best.", metavar="FILE"),
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="How many classes; default with --labels: 5.", metavar="K")
+    ] = None,
+    softmax: Annotated[
+        bool | None,
+        typer.Option(
+            "--softmax/--no-softmax",
+            help="Make scores probabilities; default: when they do not sum to 1.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Seed = None,
+    entry: Annotated[str, typer.Option(help="Entry function.")] = "main",
+    via: Annotated[
+        str, typer.Option(help="By the runner, or once by an RPC server.", metavar="native|rpc")
+    ] = "native",
+    key: Annotated[
+        str, typer.Option("--key", "-k", help="With rpc: any device that the tracker has under it.")
+    ] = "",
+    tracker: Annotated[
+        str, typer.Option(help="With rpc: the tracker; else adt's own.", metavar="HOST:PORT")
+    ] = "",
+    run_count: Annotated[int, typer.Option(min=1, help="Timed runs.")] = 1,
+    dry_run: Annotated[int, typer.Option(min=0, help="Runs before them that are not timed …")] = 0,
+    warmup_ms: Annotated[float, typer.Option(min=0, help="… and for at least so many milliseconds.")] = 0.0,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    affinity: Annotated[str, typer.Option(help="CPUs to run on: big, little, all, or numbers (4-7).")] = "",
+    zero_copy: Annotated[
+        bool, typer.Option("--zero-copy", help="Use the CPU's inputs where they lie.")
+    ] = False,
+    pre_compiled: Annotated[
+        str, typer.Option(help="Compiled OpenCL programs, a file on the device.", metavar="FILE")
+    ] = "",
+    program_cache: Annotated[bool, typer.Option(help="Keep compiled OpenCL programs on the device.")] = True,
+    timeout: Timeout = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run a package on a device and show or save its outputs; inputs are arrays, bytes or pictures."""
+    import adt
+    from adt.cli.outputs import check_outputs, save_outputs
+    from adt.device.rtvm import RtvmOptions
+    from adt.model.classes import TOP, rank, read_labels
+
+    names = read_labels(labels) if labels else ()
+    check_outputs(outputs or ())
+    options = RtvmOptions(
+        warmup_ms=warmup_ms,
+        threads=threads,
+        affinity=affinity,
+        zero_copy=zero_copy,
+        program_cache=program_cache,
+        pre_compiled=pre_compiled,
+    )
+    result = adt.run(
+        package,
+        serial=serial,
+        bundle=bundle,
+        files=inputs or (),
+        images=images or (),
+        picture=_picture(resize, crop, resample, scale, value_range, mean, std, layout, color),
+        seed=seed,
+        entry=entry,
+        run_count=run_count,
+        dry_run=dry_run,
+        timeout=timeout,
+        options=options,
+        via=via,
+        key=key,
+        tracker=tracker,
+    )
+    written = save_outputs(outputs or (), result.outputs)
+    if not as_json:  # what there is, even if no classes are in it
+        _show(result)
+        for path in written:
+            typer.echo(f"wrote {path}")
+    ranking = None
+    if names or top or softmax is not None:
+        ranking = rank(result.outputs, labels=names, top=top or TOP, softmax=softmax)
+    if as_json:
+        emit_json("run", _fields(result, written, ranking))
+    elif ranking is not None:
+        _show_classes(ranking)
+
+
+def _picture(
+    resize: str | None,
+    crop: str | None,
+    resample: str | None,
+    scale: float | None,
+    value_range: str | None,
+    mean: str | None,
+    std: str | None,
+    layout: str | None,
+    color: str | None,
+) -> PictureOptions | None:
+    """How pictures are prepared; None when nothing was said of it."""
+    from adt.errors import InputError
+    from adt.model.picture import PictureOptions, parse_numbers, parse_size
+
+    said = {
+        "resize": parse_size(resize) if resize is not None else None,
+        "crop": crop is not None or None,
+        "resample": resample,
+        "scale": scale,
+        "range": parse_numbers(value_range, "--range") if value_range is not None else None,
+        "mean": parse_numbers(mean, "--mean") if mean is not None else None,
+        "std": parse_numbers(std, "--std") if std is not None else None,
+        "layout": layout.upper() if layout is not None else None,
+        "color": color.upper() if color is not None else None,
+    }
+    if crop not in (None, CENTER):
+        raise InputError(f"a picture is not cut {crop!r}", remedy=f"Use --crop {CENTER}.")
+    given: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+    return PictureOptions(**given) if given else None
+
+
+def _fields(result: RunResult, written: tuple[Path, ...], ranking: Ranking | None) -> dict[str, Any]:
+    from adt.cli.arrays import describe
+    from adt.cli.outputs import described
+
+    by_name = {one.name: one.array for one in result.inputs}
+    sources = [one.source for one in result.inputs]
+    return {
+        "via": result.via,
+        "place": result.place,
+        "label": result.label,
+        "inputs": [row | {"source": source} for row, source in zip(describe(by_name), sources, strict=True)],
+        "outputs": described(result.outputs),
+        "output": written[0] if written else None,
+        "written": written,
+        "classes": _ranking_fields(ranking),
+        "virtual_device": result.emulated,
+        "report": result.report,
+    }
+
+
+def _ranking_fields(ranking: Ranking | None) -> dict[str, Any] | None:
+    if ranking is None:
+        return None
+    return {
+        "output": ranking.output,
+        "softmax": ranking.softmax,
+        "why": ranking.why,
+        "rows": [[vars(one) for one in row] for row in ranking.rows],
+    }
+
+
+def _show(result: RunResult) -> None:
+    from adt.cli.outputs import table
+    from adt.model.given import described_array
+
+    how = " over RPC" if result.via == "rpc" else ""
+    where = result.label if result.label.startswith(result.place) else f"{result.place}, {result.label}"
+    typer.echo(f"ran on {where}{how}")
+    if result.emulated:
+        typer.echo("emulated: right or wrong counts here, time does not")
+    for one in result.inputs:
+        source = f"  {one.source}" if one.source else ""
+        typer.echo(f"input   {one.name}: {described_array(one.array)}{source}")
+    if not result.inputs:
+        typer.echo("input   made up from the seed")
+    for line in table(result.outputs):
+        typer.echo(line)
+    if time := _time(result):
+        typer.echo(time)
+
+
+def _show_classes(ranking: Ranking) -> None:
+    from adt.host.columns import aligned
+
+    applied = "applied" if ranking.softmax else "not applied"
+    typer.echo(f"classes of {ranking.output}, softmax {applied}: {ranking.why}")
+    for number, row in enumerate(ranking.rows):
+        if len(ranking.rows) > 1:
+            typer.echo(f"row {number} of the batch")
+        cells = [
+            (
+                f"{place:>3}.",
+                f"{one.probability:.6f}" if one.probability is not None else f"{one.score:g}",
+                f"{one.index:>4}",
+                one.label,
+            )
+            for place, one in enumerate(row, start=1)
+        ]
+        for line in aligned(cells):
+            typer.echo(line)
+
+
+def _time(result: RunResult) -> str:
+    """How long the runs took, where that means something; else nothing."""
+    report = result.report or {}
+    times = report.get("run_ms") or []
+    device = report.get("device") or {}
+    on_cpu = isinstance(device, dict) and device.get("kind") == "opencl" and device.get("type") == "cpu"
+    if result.emulated is not False or on_cpu or len(times) < 2:
+        return ""
+    median = statistics.median(times)
+    return f"time    {median:.3f} ms, the median of {len(times)} runs (adt bench measures more)"

@@ -1,0 +1,344 @@
+"""Measure how fast a package runs at a place, and judge what was measured.
+
+Nothing here decides whether a time may be shown: :mod:`adt.api.bench` asks for
+times only where they are a real machine's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from adt import __version__
+from adt.device.place import DevicePlace, Opened, Place
+from adt.device.probe.probing import soc
+from adt.device.rtvm import RtvmOptions, RtvmRun
+from adt.host.cache import file_sha256
+from adt.measure import sampling
+from adt.measure.conditions import Conditions
+from adt.measure.protocol import Protocol
+from adt.measure.record import (
+    QUANTILES,
+    BenchRecord,
+    Flag,
+    Machine,
+    Method,
+    Speed,
+    Start,
+    Subject,
+)
+from adt.measure.statistics import drift, quantiles, summarise, time_line
+from adt.model.package import MANIFEST
+from adt.target.bundle import MANIFEST as BUNDLE
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from adt.measure.sampling import Samples
+    from adt.measure.statistics import Times
+
+log = logging.getLogger("adt.bench")
+
+SAMPLE_MS = 1000
+"""Between two readings of the sensors; they are read between runs, so no run waits for them."""
+NOISY_PERCENT = 5.0
+"""A robust standard deviation above this, in percent of the median, makes a measurement noisy …"""
+LONG_TAIL = 1.5
+"""… and so does a p99 of so many medians."""
+CLOCK_FELL_PERCENT = 5.0
+GREW_WARM = 5.0
+"""°C."""
+FEWEST_IN_A_TURN = 3
+SPARE = 3.0
+"""A run may take so many times as long as the pilot let expect, before time is up."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure, and how."""
+
+    protocol: Protocol
+    entry: str = "main"
+    seed: int = 0
+    threads: int | None = None
+    affinity: str = ""
+    end_to_end: bool = False
+    cold_start: bool = True
+    """With OpenCL, load once with nothing from a program cache, too."""
+    timeout: float = 600.0
+    """Seconds that a run of the program may take, on top of what its runs are expected to."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What came out, with all that a record does not keep."""
+
+    speed: Speed
+    report: Mapping[str, Any]
+    """rtvm's, of the timed process."""
+    times: Times
+    """Milliseconds of each run."""
+    starts: Times
+    """When each began, milliseconds."""
+
+
+def options_for(opened: Opened, plan: Plan, **more: Any) -> RtvmOptions:
+    """The runner's options for the plan's way of running; *more* of them by name."""
+    return RtvmOptions(
+        entry=plan.entry,
+        device=opened.package.manifest.target.device,
+        seed=plan.seed,
+        threads=plan.threads,
+        affinity=plan.affinity,
+        end_to_end=plan.end_to_end,
+        **more,
+    )
+
+
+def pilot(opened: Opened, plan: Plan, inputs: Mapping[str, np.ndarray] | None) -> RtvmRun:
+    """Run once: fills the program cache, and says what the machine is and about how long a run takes."""
+    return opened.place.run(options_for(opened, plan, run_count=2), inputs, timeout=plan.timeout)
+
+
+def measure(
+    opened: Opened,
+    plan: Plan,
+    first: RtvmRun,
+    inputs: Mapping[str, np.ndarray] | None,
+    external_power: bool | None,
+) -> Measured:
+    """Time the package.
+
+    Args:
+        first: the pilot run.
+        inputs: None lets the runner make them up.
+        external_power: see :attr:`~adt.measure.conditions.Conditions.external_power`.
+
+    Raises:
+        RunError, DeviceError, …: as :meth:`adt.device.place.Place.run`.
+    """
+    cold = None
+    if plan.cold_start and opened.package.manifest.target.device == "opencl":
+        log.info("loading without compiled programs")
+        options = options_for(opened, plan, run_count=1, program_cache=False)
+        cold = start_of(opened.place.run(options, inputs, timeout=plan.timeout).report)
+    log.info("measuring, %s", plan.protocol.text)
+    timed = timed_run(opened, plan, plan.protocol, first, inputs)
+    times, starts = timed.times["run_ms"], timed.times["start_ms"]
+    report = timed.report
+    energy = sampling.energy(report["samples"], starts, times, external_power)
+    return Measured(speed_of(times, starts, report, cold, energy), report, times, starts)
+
+
+def timed_run(
+    opened: Opened,
+    plan: Plan,
+    protocol: Protocol,
+    first: RtvmRun,
+    inputs: Mapping[str, np.ndarray] | None,
+) -> RtvmRun:
+    """One process that warms up and times runs as *protocol* says."""
+    options = options_for(
+        opened,
+        plan,
+        dry_run=protocol.warmup_runs,
+        warmup_ms=float(protocol.warmup_ms),
+        run_count=protocol.runs,
+        min_seconds=float(protocol.seconds),
+        sample_ms=SAMPLE_MS,
+        keep_times=True,
+    )
+    return opened.place.run(options, inputs, timeout=plan.timeout + SPARE * expected_seconds(protocol, first))
+
+
+def expected_seconds(protocol: Protocol, first: RtvmRun) -> float:
+    """About how long a timed process takes to warm up and run, by the slowest run of the pilot."""
+    slowest = max((first.report["first_run_ms"], *(first.report["run_ms"] or ())), default=0.0) / 1000
+    warm = max(protocol.warmup_ms / 1000, protocol.warmup_runs * slowest)
+    return float(warm + max(protocol.seconds, protocol.runs * slowest))
+
+
+def start_of(report: Mapping[str, Any]) -> Start:
+    """How the process of *report* started."""
+    return Start(float(report["load_ms"]), float(report["first_run_ms"]))
+
+
+def speed_of(
+    times: Times, starts: Times, report: Mapping[str, Any], cold: Start | None, energy: sampling.Energy
+) -> Speed:
+    """What *times* amount to."""
+    memory = report["memory"]
+    return Speed(
+        times=summarise(times),
+        quantiles_ms=quantiles(times, [percent / 100 for percent in QUANTILES]),
+        time_line=time_line(times, starts),
+        drift=drift(times, starts),
+        start=start_of(report),
+        cold_start=cold,
+        program_cache=report["program_cache"]["state"],
+        before_load_kb=memory["before_load_kb"],
+        peak_kb=memory["peak_kb"],
+        energy=energy,
+        sensors=sampling.courses(report["samples"]),
+    )
+
+
+def machine_of(place: Place, report: Mapping[str, Any] | None, now: Conditions | None) -> Machine:
+    """The machine behind *place*.
+
+    Args:
+        report: of a run there; None leaves open what computed.
+        now: of the same machine.
+    """
+    ran: Mapping[str, Any] = report["device"] if report else {}
+    opencl = ran.get("kind") == "opencl"
+    computes = {
+        "computes": (str(ran.get("name") or "OpenCL") if opencl else "cpu") if ran else "",
+        "computes_type": (str(ran.get("type") or "") if opencl else "cpu") if ran else "",
+        "driver": str(ran.get("driver") or "") if opencl else "",
+    }
+    if isinstance(place, DevicePlace):
+        properties = place.device.facts.properties
+        model = properties.get("ro.product.model", "") or (now.board if now else "") or place.label
+        return Machine("device", place.name, model, soc(properties), emulated=place.emulated, **computes)
+    cpu = (now.cpu or now.board if now else "") or os.uname().machine
+    model = f"{cpu}, {os.cpu_count()} processors"
+    return Machine("host", place.name, model, "", emulated=place.emulated, **computes)
+
+
+def subject_of(opened: Opened, entry: str) -> Subject:
+    """What runs."""
+    facts, bundle = opened.package.manifest, opened.bundle.manifest
+    return Subject(
+        package=facts.name,
+        package_digest=file_sha256(opened.package.path / MANIFEST),
+        source_sha256=facts.source.sha256,
+        target=facts.target.name,
+        platform=facts.target.platform,
+        precision=facts.precision,
+        offload=facts.offload,
+        entry=entry,
+        tvm=facts.tvm.version,
+        bundle=bundle.preset,
+        bundle_digest=file_sha256(opened.bundle.path / BUNDLE),
+        bundle_tvm=bundle.tvm.version,
+        adt=__version__,
+    )
+
+
+def method_of(plan: Plan, *, interleaved: bool = False) -> Method:
+    """How it is measured."""
+    protocol = plan.protocol
+    return Method(
+        protocol=protocol.key,
+        warmup_runs=protocol.warmup_runs,
+        warmup_ms=protocol.warmup_ms,
+        runs=protocol.runs,
+        seconds=protocol.seconds,
+        headline=protocol.headline,
+        end_to_end=plan.end_to_end,
+        threads=plan.threads,
+        affinity=plan.affinity,
+        seed=plan.seed,
+        interleaved=interleaved,
+    )
+
+
+def record_of(
+    opened: Opened,
+    plan: Plan,
+    machine: Machine,
+    *,
+    label: str,
+    correct: bool | None,
+    now: Conditions | None = None,
+    speed: Speed | None = None,
+    no_speed: str = "",
+    flags: Sequence[Flag] = (),
+    interleaved: bool = False,
+) -> BenchRecord:
+    """Everything in one."""
+    return BenchRecord(
+        id=secrets.token_hex(8),
+        when=datetime.now(UTC).isoformat(timespec="seconds"),
+        label=label,
+        machine=machine,
+        subject=subject_of(opened, plan.entry),
+        method=method_of(plan, interleaved=interleaved),
+        conditions=now,
+        correct=correct,
+        speed=speed,
+        no_speed=no_speed,
+        flags=tuple(flags),
+    )
+
+
+def judge(
+    machine: Machine, now: Conditions, speed: Speed, samples: Sequence[Mapping[str, Any]]
+) -> list[Flag]:
+    """What the figures must be read with, the gravest first."""
+    flags = [*_machine_flags(machine), *_course_flags(speed, samples)]
+    times = speed.times
+    if speed.drift and speed.drift.drifts:
+        pass  # a spread that the drift explains is no noise
+    elif times.spread_percent > NOISY_PERCENT:
+        flags.append(
+            Flag(
+                "noisy",
+                f"the runs differ by {times.spread_percent:.0f} % of the median (robust standard deviation)",
+            )
+        )
+    elif times.p50_ms > 0 and times.p99_ms > LONG_TAIL * times.p50_ms:
+        flags.append(
+            Flag("noisy", f"the slowest runs take {times.p99_ms / times.p50_ms:.1f} times the median (p99)")
+        )
+    others = [governor for governor in now.governors if governor != "performance"]
+    if others:
+        text = f"the CPU governor is {', '.join(others)}: clocks depend on what ran before"
+        flags.append(Flag("governor", text))
+    if machine.kind == "device" and now.external_power:
+        flags.append(Flag("powered", "the device is powered from outside, which may warm it"))
+    if machine.kind == "device" and now.screen_on:
+        flags.append(Flag("screen", "the screen is on, and what it shows uses the GPU"))
+    return flags
+
+
+def _machine_flags(machine: Machine) -> list[Flag]:
+    if machine.opencl_on_cpu:
+        text = f"OpenCL on a CPU ({machine.computes}): says nothing about a GPU"
+        return [Flag("opencl-on-cpu", text)]
+    if machine.kind == "host":
+        return [Flag("host", f"measured on this machine ({machine.model}): says nothing about a phone")]
+    return []
+
+
+def _course_flags(speed: Speed, samples: Samples) -> list[Flag]:
+    """Throttling, or a drift without a visible cause."""
+    change = speed.drift
+    if change is None or not change.drifts:
+        return []
+    if change.percent < 0:
+        text = f"the runs got {-change.percent:.1f} % faster from first to last tenth: warm up for longer"
+        return [Flag("drift", text)]
+    slower = f"the runs got {change.percent:.1f} % slower from first to last tenth"
+    if fell := sampling.fallen_clock(samples, CLOCK_FELL_PERCENT):
+        name, before, after = fell
+        return [Flag("throttled", f"{slower}, while {name} fell from {before:.0f} to {after:.0f} MHz")]
+    rises = {name: one.highest - one.before for name, one in speed.sensors.temperatures.items()}
+    warmest = max(rises, key=lambda name: rises[name], default="")
+    if warmest and rises[warmest] >= GREW_WARM:
+        return [Flag("throttled", f"{slower}, while {warmest} warmed by {rises[warmest]:.0f} °C")]
+    return [Flag("drift", slower)]
+
+
+def shorter(protocol: Protocol) -> Protocol:
+    """One turn of an interleaved comparison: of *rounds*, each package has two turns in each."""
+    turns = 2 * protocol.rounds
+    runs = max(FEWEST_IN_A_TURN, -(-protocol.runs // turns))
+    return dataclasses.replace(protocol, runs=runs, seconds=protocol.seconds / turns)

@@ -1,0 +1,188 @@
+"""How a machine stands before it is measured: governors, battery, screen, heat. And wait till it is cool."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from adt.device.place import DevicePlace, Place
+from adt.device.probe.survey import parse_thermal
+from adt.errors import ConfigError
+from adt.host.process import run
+
+log = logging.getLogger("adt.bench")
+
+SCRIPT = r"""
+value() { v=; { IFS= read -r v <"$1"; } 2>/dev/null; }
+echo ==governors==
+for g in /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor; do
+  value "$g"
+  [ -n "$v" ] && echo "$v"
+done
+echo ==thermal==
+for z in /sys/class/thermal/thermal_zone*; do
+  [ -e "$z" ] || continue
+  value "$z/type"
+  kind=$v
+  value "$z/temp"
+  echo "${v:--} $kind"
+done
+echo ==cpu==
+{ grep -m1 "^model name" /proc/cpuinfo || grep -m1 "^Hardware" /proc/cpuinfo; } 2>/dev/null
+echo ==board==
+{ tr '\0' ' ' </proc/device-tree/model; } 2>/dev/null
+echo
+echo ==battery==
+for s in /sys/class/power_supply/*; do
+  value "$s/type"
+  if [ "$v" = Battery ]; then
+    value "$s/status"
+    [ -n "$v" ] && echo "status: $v"
+  fi
+done
+command -v dumpsys >/dev/null 2>&1 && dumpsys battery 2>/dev/null
+echo ==power==
+command -v dumpsys >/dev/null 2>&1 && dumpsys power 2>/dev/null | grep -m1 mWakefulness=
+exit 0
+"""
+SCRIPT_SECONDS = 60.0
+
+ON_BATTERY = ("3", "discharging")
+"""What Android's battery service and the kernel call a battery that all power is drawn from."""
+
+COOL_DOWN_MOST = 900.0
+"""Seconds after which cooling down is given up."""
+COOL_DOWN_POLL = 5.0
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a machine says of itself just before the runs."""
+
+    governors: tuple[str, ...]
+    """Of the CPUs, each once; empty where they are not told."""
+    external_power: bool | None
+    """It does not run from its battery alone; None: it has no battery, or does not say."""
+    screen_on: bool | None
+    hottest_celsius: float | None
+    hottest_zone: str
+    cpu: str
+    """The processor's name, where the kernel gives one."""
+    board: str
+    """The machine's name, where a device tree gives one."""
+
+
+@dataclass(frozen=True)
+class CoolDown:
+    """Wait before the runs."""
+
+    celsius: float | None = None
+    """Until the hottest zone is at most so warm …"""
+    seconds: float | None = None
+    """… or for so long."""
+
+    @property
+    def text(self) -> str:
+        """As it is given."""
+        return f"{self.celsius:g}C" if self.celsius is not None else f"{self.seconds:g}s"
+
+
+def parse_cool_down(text: str) -> CoolDown:
+    """``45C`` (or ``45°C``) or ``30s``.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(°?[cC]|s)\s*", text):
+        number = float(found[1])
+        return CoolDown(seconds=number) if found[2] == "s" else CoolDown(celsius=number)
+    raise ConfigError(
+        f"--cool-down {text!r} is neither a temperature nor a time", remedy="Write 45C, or 30s."
+    )
+
+
+def conditions(place: Place) -> Conditions:
+    """Ask the machine that *place* is on.
+
+    Raises:
+        DeviceError: the connection broke.
+    """
+    if isinstance(place, DevicePlace):
+        doing = f"asking {place.name} how it stands"
+        return parse(place.device.script(SCRIPT, timeout=SCRIPT_SECONDS, check=False, doing=doing).out)
+    return parse(run(["sh", "-c", SCRIPT], timeout=SCRIPT_SECONDS, check=False).stdout)
+
+
+def parse(text: str) -> Conditions:
+    """Read what :data:`SCRIPT` printed."""
+    pieces = re.split(r"^==(\w+)==\r?\n", text.replace("\r\n", "\n"), flags=re.MULTILINE)
+    part = dict(zip(pieces[1::2], pieces[2::2], strict=False))
+    thermal = parse_thermal(part.get("thermal", ""))
+    zones = thermal.zones if thermal else ()
+    hottest = max(zones, key=lambda zone: zone.celsius, default=None)
+    awake = re.search(r"mWakefulness=(\w+)", part.get("power", ""))
+    cpu = re.search(r":\s*(.+)", part.get("cpu", ""))
+    return Conditions(
+        governors=tuple(dict.fromkeys(part.get("governors", "").split())),
+        external_power=_external_power(part.get("battery", "")),
+        screen_on=awake[1] == "Awake" if awake else None,
+        hottest_celsius=hottest.celsius if hottest else None,
+        hottest_zone=hottest.kind if hottest else "",
+        cpu=cpu[1].strip() if cpu else "",
+        board=part.get("board", "").strip(),
+    )
+
+
+def _external_power(battery: str) -> bool | None:
+    states = re.findall(r"^\s*status: (.+?)\s*$", battery, re.MULTILINE)
+    if not states:
+        return None
+    plugged = re.search(r"^\s*\w+ powered: true\s*$", battery, re.MULTILINE)
+    return bool(plugged) or any(state.lower() not in ON_BATTERY for state in states)
+
+
+def cool_down(
+    place: Place,
+    wanted: CoolDown,
+    *,
+    most: float = COOL_DOWN_MOST,
+    sleep: Callable[[float], None] = time.sleep,
+    look: Callable[[Place], Conditions] = conditions,
+) -> bool:
+    """Wait until the machine is as cool as *wanted*, or so long; False when it did not get there.
+
+    Args:
+        most: seconds after which a temperature is not waited for any longer.
+    """
+    if wanted.seconds is not None:
+        log.info("cooling down for %g s", wanted.seconds)
+        sleep(wanted.seconds)
+        return True
+    assert wanted.celsius is not None
+    waited = 0.0
+    while True:
+        now = look(place)
+        if now.hottest_celsius is None:
+            log.warning("%s gives no temperature that could be waited for", place.name)
+            return False
+        if now.hottest_celsius <= wanted.celsius:
+            return True
+        if waited >= most:
+            log.warning(
+                "%s is still at %.1f °C (%s) after %g s; it is measured as it is",
+                place.name, now.hottest_celsius, now.hottest_zone, waited,
+            )  # fmt: skip
+            return False
+        if waited == 0:
+            log.info(
+                "waiting until %s (%.1f °C) is at most %g °C",
+                now.hottest_zone,
+                now.hottest_celsius,
+                wanted.celsius,
+            )
+        pause = min(COOL_DOWN_POLL, most - waited)
+        sleep(pause)
+        waited += pause

@@ -1,0 +1,196 @@
+"""The benchmarks of this machine: one file each, so that no later one can damage an earlier one.
+
+``<data>/bench/20260131T120000Z-<id>.json``, written beside its place, synced and
+renamed. Files are never changed; removing one removes that benchmark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from adt.errors import ConfigError, InputError, PackageError
+from adt.host import manifest
+from adt.host.cache import disk_errors
+from adt.host.data import data_dir
+from adt.measure.record import SCHEMA, SCHEMA_VERSION, BenchRecord
+
+log = logging.getLogger("adt.bench")
+
+EXPORT, EXPORT_VERSION = "adt.bench-records", 1
+_REMEDY = "Remove the file: it is no benchmark of this adt."
+_LEFTOVER_SECONDS = 24 * 3600
+_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]+\.json")
+
+
+def directory() -> Path:
+    """Where the records are."""
+    return data_dir() / "bench"
+
+
+def save(record: BenchRecord, into: Path | None = None) -> Path:
+    """Keep *record*; returns its file, which appears whole or not at all.
+
+    Args:
+        into: the store; this machine's when None.
+
+    Raises:
+        DiskError: there is no room, or no access.
+    """
+    into = into or directory()
+    when = datetime.fromisoformat(record.when).astimezone(UTC)
+    final = into / f"{when:%Y%m%dT%H%M%SZ}-{record.id}.json"
+    temporary = into / f".{final.name}.{os.getpid()}.tmp"
+    with disk_errors(f"keeping a benchmark in {into}"):
+        into.mkdir(parents=True, exist_ok=True)
+        _sweep(into)
+        try:
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(manifest.dumps(record))
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(final)
+        finally:
+            temporary.unlink(missing_ok=True)
+        handle = os.open(into, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    return final
+
+
+def _sweep(store: Path) -> None:
+    """Remove what a process that was killed left half-written."""
+    for leftover in store.glob(".*.tmp"):
+        with contextlib.suppress(OSError):
+            if time.time() - leftover.stat().st_mtime > _LEFTOVER_SECONDS:
+                leftover.unlink()
+
+
+def load(store: Path | None = None) -> tuple[BenchRecord, ...]:
+    """Every record, oldest first; a file that is damaged or of another adt is said and passed over."""
+    store = store or directory()
+    found = []
+    for path in sorted(store.glob("*.json")) if store.is_dir() else ():
+        if not _NAME.fullmatch(path.name):
+            continue
+        try:
+            found.append(
+                manifest.load(BenchRecord, path, schema=SCHEMA, version=SCHEMA_VERSION, remedy=_REMEDY)
+            )
+        except PackageError as why:
+            log.warning("%s; it is passed over", why.what)
+    return tuple(sorted(found, key=lambda record: datetime.fromisoformat(record.when)))
+
+
+def select(
+    records: Iterable[BenchRecord],
+    *,
+    device: str = "",
+    package: str = "",
+    since: str = "",
+    label: str = "",
+) -> tuple[BenchRecord, ...]:
+    """Those that fit all that is given.
+
+    Args:
+        device: part of the serial, model, system on chip or OpenCL device, in any case.
+        package: name; ``*`` and ``?`` stand for any letters or one.
+        since: a date (2026-01-31, or with a time), or an age (``7d``, ``12h``).
+        label: the label, with ``*`` and ``?`` as for *package*.
+
+    Raises:
+        ConfigError: *since* is neither.
+    """
+    earliest = moment(since) if since else None
+    return tuple(
+        record
+        for record in records
+        if device.lower() in f"{record.machine.name} {record.machine.key}".lower()
+        and fnmatchcase(record.subject.package, package or "*")
+        and fnmatchcase(record.label, label or "*")
+        and (earliest is None or datetime.fromisoformat(record.when) >= earliest)
+    )
+
+
+def _is_moment(text: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return datetime.fromisoformat(text).tzinfo is not None
+    return False
+
+
+def moment(text: str) -> datetime:
+    """A date, a date with a time, or an age in days (``7d``) or hours (``12h``); UTC where none is said.
+
+    Raises:
+        ConfigError: it is none of them.
+    """
+    if found := re.fullmatch(r"(\d{1,5})([dh])", text):
+        age = timedelta(**{{"d": "days", "h": "hours"}[found[2]]: int(found[1])})
+        return datetime.now(UTC) - age
+    try:
+        given = datetime.fromisoformat(text)
+    except ValueError as why:
+        raise ConfigError(
+            f"--since {text!r} is neither a date nor an age", remedy="Write 2026-01-31, or 7d, or 12h."
+        ) from why
+    return given if given.tzinfo else given.replace(tzinfo=UTC)
+
+
+def export_text(records: Iterable[BenchRecord]) -> str:
+    """*records* as one JSON document, for :func:`imported`."""
+    fields: dict[str, Any] = {"schema": EXPORT, "schema_version": EXPORT_VERSION}
+    rows = [manifest.fields_of(record) for record in records]
+    return json.dumps(fields | {"records": rows}, indent=1, ensure_ascii=False) + "\n"
+
+
+def imported(path: Path, store: Path | None = None) -> int:
+    """Take the records of an exported file into the store; those that are there already stay as they are.
+
+    Returns:
+        How many were new.
+
+    Raises:
+        InputError: it is no such file; nothing was taken.
+        DiskError: the store cannot be written.
+    """
+    remedy = "Name a file that `adt report --export` wrote."
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as why:
+        raise InputError(f"there is no file {path}", remedy=remedy) from why
+    except (ValueError, OSError) as why:
+        raise InputError(f"{path} cannot be read: {why}", remedy=remedy) from why
+    if not isinstance(raw, dict) or (raw.get("schema"), raw.get("schema_version")) != (
+        EXPORT,
+        EXPORT_VERSION,
+    ):
+        raise InputError(f"{path} holds no exported benchmarks", remedy=remedy)
+    import cattrs
+
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    try:
+        records = converter.structure(raw.get("records"), list[BenchRecord])
+    except Exception as why:  # cattrs raises an exception group; its text names each field
+        reasons = "\n".join(cattrs.transform_error(why, path=path.name))
+        raise InputError(f"{path} does not fit its schema", remedy=remedy, details=reasons) from why
+    for record in records:
+        if not re.fullmatch(r"[0-9a-f]{1,64}", record.id) or not _is_moment(record.when):
+            raise InputError(
+                f"{path} has a record with the id {record.id!r} of {record.when!r}", remedy=remedy
+            )
+    known = {record.id for record in load(store)}
+    new = [record for record in records if record.id not in known]
+    for record in new:
+        save(record, store)
+    return len(new)

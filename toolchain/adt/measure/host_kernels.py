@@ -1,0 +1,170 @@
+"""Run a package's kernels on this machine's CPU, one by one: what they should compute, by plain loops."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+TEXTURED = re.compile(r"_texture(_\d+)?$")
+"""What the name of a kernel ends with that was made for images (:mod:`adt.model.texture.scopes`)."""
+
+
+class NotComputable(Exception):
+    """A kernel cannot be run here; what is said is the reason."""
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A kernel that can be run here."""
+
+    parameters: tuple[tuple[tuple[int, ...] | None, str], ...]
+    """Shape and element type of each argument; the shape is None where it is known at run time only."""
+    outputs: tuple[int, ...]
+    """Which of them it writes."""
+    operators: tuple[str, ...]
+    """What it computes, step by step, as TVM calls it (``conv2d_nchw``, ``T_add``)."""
+
+
+class HostKernels:
+    """The kernels of a package, compiled for this machine when they are asked for."""
+
+    def __init__(self, functions: Mapping[str, Any], writes: Mapping[str, int] | None = None) -> None:
+        """
+        Args:
+            functions: each kernel before it was scheduled (:func:`adt.model.inspection.plain.load_plain`).
+            writes: how many of its last arguments a kernel writes, where its own code does not tell.
+        """
+        self._functions = functions
+        self._writes = writes or {}
+        self._plain: dict[str, Plain] = {}
+        self._compiled: dict[str, Any] = {}
+
+    def plain(self, name: str) -> Plain:
+        """What is known of the kernel *name*.
+
+        Raises:
+            NotComputable: it is not among the kernels, or not of a form that can be run alone.
+        """
+        known = self._known(name)
+        if known not in self._plain:
+            self._plain[known] = _read(self._functions[known], self._writes.get(name, 0))
+        return self._plain[known]
+
+    def run(self, name: str, arguments: Sequence[Array]) -> tuple[Array, ...]:
+        """Compute the kernel *name*, and return what it writes.
+
+        Args:
+            arguments: all of them, outputs too: of those, what the kernel does not write stays as it is.
+
+        Raises:
+            NotComputable: TVM cannot compile it for this machine, or the arguments do not fit it.
+        """
+        import tvm
+
+        plain = self.plain(name)
+        _check(plain, arguments)
+        function = self._function(self._known(name))
+        tensors = [tvm.runtime.tensor(array) for array in arguments]
+        try:
+            function(*tensors)
+        except Exception as why:  # TVM raises InternalError, TypeError, …
+            raise NotComputable(f"it fails on this machine: {_last(why)}") from why
+        return tuple(tensors[position].numpy() for position in plain.outputs)
+
+    def _known(self, name: str) -> str:
+        for candidate in (name, TEXTURED.sub("", name)):
+            if candidate in self._functions:
+                return candidate
+        raise NotComputable("it is none of the model's kernels: a library computes it, or TVM's runtime")
+
+    def _function(self, name: str) -> Any:
+        import tvm
+
+        from adt.model.accuracy import host_target
+
+        if name not in self._compiled:
+            function = self._functions[name].with_attr("global_symbol", name)
+            try:
+                built = tvm.compile(tvm.IRModule({name: function}), host_target())
+                self._compiled[name] = built[name]
+            except Exception as why:  # whatever TVM raises, and for good: kernels that are written for a GPU
+                raise NotComputable(f"TVM cannot compile it for this machine: {_last(why)}") from why
+        return self._compiled[name]
+
+
+def _check(plain: Plain, arguments: Sequence[Array]) -> None:
+    if len(arguments) != len(plain.parameters):
+        raise NotComputable(f"it takes {len(plain.parameters)} tensors, and {len(arguments)} came back")
+    for number, ((shape, dtype), array) in enumerate(zip(plain.parameters, arguments, strict=True)):
+        if array.dtype.name != dtype or (shape is not None and array.shape != shape):
+            raise NotComputable(
+                f"its argument {number} is {dtype}{list(shape or ())}, and "
+                f"{array.dtype.name}{list(array.shape)} came back"
+            )
+
+
+def _read(function: Any, writes: int) -> Plain:
+    """Arguments and what is written, from the TIR; *writes* of the last ones, where it does not tell."""
+
+    if any(parameter not in function.buffer_map for parameter in function.params):
+        raise NotComputable("it takes numbers besides tensors: its shapes are known at run time only")
+    buffers = [function.buffer_map[parameter] for parameter in function.params]
+    if any(node.thread_binding is not None for node in _nodes(function, "For")) or any(
+        str(node.attr_key) == "thread_extent" for node in _nodes(function, "AttrStmt")
+    ):
+        raise NotComputable("TVM has it for a GPU only")
+    blocks = _nodes(function, "SBlock")
+    written: list[int] = []
+    for block in blocks:
+        reads = [region.buffer for region in block.reads]
+        for position in _among(buffers, [region.buffer for region in block.writes]):
+            first = position not in written and block.init is None
+            if first and any(buffers[position].same_as(read) for read in reads) and block.name_hint != "root":
+                raise NotComputable("it changes a tensor in place, whose contents before are not known")
+            if block.name_hint != "root" and position not in written:
+                written.append(position)
+    if not written:  # the code calls a function of TVM's runtime: sort, scan
+        written = list(range(len(buffers) - writes, len(buffers)))
+    if not written:
+        raise NotComputable("what it writes cannot be told from its code")
+    names = [str(block.name_hint) for block in blocks if str(block.name_hint) != "root"]
+    return Plain(
+        tuple((_shape(buffer), str(buffer.dtype)) for buffer in buffers),
+        tuple(sorted(written)),
+        tuple(dict.fromkeys(names)),
+    )
+
+
+def _nodes(function: Any, kind: str) -> list[Any]:
+    """The nodes of a *kind* in the function's code; inner ones and earlier ones first."""
+    from tvm.tirx import stmt_functor
+
+    found: list[Any] = []
+    stmt_functor.post_order_visit(
+        function.body, lambda node: found.append(node) if type(node).__name__ == kind else None
+    )
+    return found
+
+
+def _among(buffers: Sequence[Any], some: Sequence[Any]) -> list[int]:
+    return [i for i, buffer in enumerate(buffers) if any(buffer.same_as(one) for one in some)]
+
+
+def _shape(buffer: Any) -> tuple[int, ...] | None:
+    try:
+        return tuple(int(extent) for extent in buffer.shape)
+    except TypeError:
+        return None
+
+
+def _last(why: BaseException) -> str:
+    lines = [line.strip() for line in str(why).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(why).__name__)[:160]

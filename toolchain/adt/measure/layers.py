@@ -1,0 +1,303 @@
+"""Find the kernel that computes wrongly: each one that a device ran against the same one on this machine.
+
+A package keeps its kernels as they were before they were scheduled and put into textures
+(:mod:`adt.model.inspection.plain`): plain loops that any machine can run. The device gives
+the tensors of each call after it was made. With them each kernel is judged twice:
+
+*alone*: the plain kernel computes on what the device's kernel really read. When the results
+    differ, this kernel is wrong, whatever happened before it.
+*along the run*: the plain kernel computes on what this machine's kernels before it gave. This
+    shows where the device's numbers leave the right ones, and how far they go.
+
+Which tensor came from which call is told by its contents: a tensor that a call read is the one
+of the same bytes that a call before it wrote. Inputs, parameters and what was not seen are the
+device's own. A tensor is as it was when its call had been made: of a kernel that changes a
+tensor in place nothing can be said, and it is told so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from adt.device.place import Place
+from adt.device.rtvm import RtvmOptions
+from adt.errors import InputError
+from adt.measure.call_tensors import Made, chunks, list_calls, tensors_of
+from adt.measure.closeness import MOVED, TRIES, difference, rounded_otherwise
+from adt.measure.host_kernels import HostKernels, NotComputable
+from adt.measure.metrics import Metrics, metrics
+from adt.model.check import LIMITS
+from adt.model.inspection.graph import KERNEL
+from adt.model.inspection.plain import load_plain
+from adt.model.inspection.read import Inspection
+from adt.model.package import ModelPackage
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+log = logging.getLogger("adt.verify")
+
+CHUNK = 256 << 20
+"""Bytes of tensors that are fetched from the device at a time."""
+REMEMBERED = 1 << 30
+"""Bytes of this machine's results that are kept for the calls that read them."""
+RIGHT, PASSES_ON, WRONG, NOT_COMPARED = "right", "passes on", "wrong", "not compared"
+"""Verdicts: it computes what it should; it does, on numbers that were wrong before it; it computes something
+else; it could not be told."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What is looked at, and what counts as the same."""
+
+    max_rel: float = -1.0
+    """Largest difference that passes, as a share of the largest magnitude; negative: by its types."""
+    max_steps: int = 0
+    """How far off a whole number may be."""
+    calls: tuple[int, int] | None = None
+    """Only the calls from here up to here (exclusive), as the run counts them."""
+    everything: bool = False
+    """Go on after the first chunk with a wrong kernel."""
+    chunk_bytes: int = CHUNK
+    timeout: float | None = None
+    """Seconds for each run on the device."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One tensor of a call."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    scope: str
+    """``global``, or with ``texture`` in it: an image."""
+    written: bool
+    """The kernel writes it."""
+
+
+@dataclass(frozen=True)
+class CallComparison:
+    """One call of a kernel, on the device and here."""
+
+    index: int
+    """As the run counts its calls."""
+    name: str
+    operators: tuple[str, ...]
+    """What it computes, step by step, as TVM calls it."""
+    arguments: tuple[Argument, ...]
+    verdict: str
+    """:data:`RIGHT`, :data:`PASSES_ON`, :data:`WRONG`, :data:`NOT_COMPARED`."""
+    reason: str = ""
+    """Why it could not be compared."""
+    limit: float = 0.0
+    """Largest difference that passes."""
+    alone: float = 0.0
+    """Largest difference on the device's own inputs, as a share of the largest magnitude; of whole numbers
+    in steps."""
+    along: float = 0.0
+    """The same along the run."""
+    metrics: Metrics | None = None
+    """All figures of the output that differs most, alone."""
+    output: int = 0
+    """Which argument that is."""
+
+    @property
+    def texture(self) -> bool:
+        """It reads or writes images."""
+        return any("texture" in argument.scope for argument in self.arguments)
+
+    @property
+    def half(self) -> bool:
+        """It reads or writes half precision."""
+        return any(argument.dtype == "float16" for argument in self.arguments)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Every call that was looked at, in the order of the run."""
+
+    calls: tuple[CallComparison, ...]
+    total: int
+    """How many calls of kernels the run has; fewer were looked at when a wrong one ended it."""
+    where: str
+    """What ran, for people."""
+    device: str = "cpu"
+    """What the kernels are for: ``cpu`` or ``opencl``."""
+
+    @property
+    def wrong(self) -> tuple[CallComparison, ...]:
+        """Kernels that compute something else than they should."""
+        return tuple(call for call in self.calls if call.verdict == WRONG)
+
+    @property
+    def first_diverging(self) -> CallComparison | None:
+        """The first call whose numbers are over the limit along the run."""
+        return next((call for call in self.calls if call.verdict in (WRONG, PASSES_ON)), None)
+
+    @property
+    def compared(self) -> int:
+        """Calls that could be compared."""
+        return sum(call.verdict != NOT_COMPARED for call in self.calls)
+
+    @property
+    def passed(self) -> bool:
+        """No kernel is wrong, and there was one to look at."""
+        return self.compared > 0 and not self.wrong
+
+
+def compare_layers(place: Place, package: ModelPackage, inputs: Mapping[str, Array], scan: Scan) -> Layers:
+    """Run *package* at *place*, and compare each kernel with the same one on this machine.
+
+    Raises:
+        PackageError: it has no kernels from before their schedules.
+        RunError, …: see :meth:`adt.device.place.Place.run`.
+        InputError: no call of a kernel is among those asked for.
+    """
+    manifest = package.manifest
+    kernels = HostKernels(load_plain(package), _writes(package))
+    options = RtvmOptions(entry=manifest.entry().name, device=manifest.target.device)
+    ran = place.run(replace(options, profile=1), inputs, timeout=scan.timeout)
+    listed = list_calls(ran.report)
+    first, end = scan.calls or (0, 1 + max((call.index for call in listed), default=0))
+    chosen = [call for call in listed if first <= call.index < end]
+    if not chosen:
+        raise InputError(
+            f"no call of a kernel is in {first}:{end}",
+            remedy=f"The run has them from {listed[0].index} to {listed[-1].index}."
+            if listed
+            else "The package has no kernels.",
+        )
+    judge = Judge(kernels, manifest.precision, scan)
+    rows: list[CallComparison] = []
+    for chunk in chunks(chosen, scan.chunk_bytes):
+        span = (chunk[0].index, chunk[-1].index + 1)
+        log.info("comparing calls %d to %d of %d", span[0], span[1] - 1, listed[-1].index)
+        dumped = place.run(replace(options, dump_calls=span), inputs, timeout=scan.timeout).calls
+        rows += [judge.judge(made) for made in tensors_of(dumped, chunk)]
+        if judge.wrong and not scan.everything:
+            break
+    return Layers(tuple(rows), len(listed), place.label, manifest.target.device)
+
+
+def _writes(package: ModelPackage) -> dict[str, int]:
+    """How many tensors each kernel writes, as far as the package's graph tells."""
+    inspection = Inspection(package)
+    calls = inspection.graph.calls if inspection.recorded else ()
+    return {call.name: len(call.outputs) for call in calls if call.kind == KERNEL}
+
+
+class Judge:
+    """Compares calls, in the order in which they were made."""
+
+    def __init__(self, kernels: HostKernels, precision: str, scan: Scan) -> None:
+        self.kernels = kernels
+        self.precision = precision
+        self.scan = scan
+        self.wrong = 0
+        """How many calls were wrong so far."""
+        self._here: dict[bytes, Array] = {}
+        """Contents of a tensor on the device → what it is along this machine's run."""
+        self._size = 0
+
+    def judge(self, made: Made) -> CallComparison:
+        """What comes of one call."""
+        try:
+            plain = self.kernels.plain(made.name)
+            written = set(plain.outputs)
+            arguments = _arguments(made, written)
+            alone = self.kernels.run(made.name, made.arguments)
+            here = [
+                array if number in written else self._along(array)
+                for number, array in enumerate(made.arguments)
+            ]
+            moved = any(one is not other for one, other in zip(here, made.arguments, strict=True))
+            along = self.kernels.run(made.name, here) if moved else alone
+        except NotComputable as why:
+            return CallComparison(
+                made.index, made.name, (), _arguments(made, set()), NOT_COMPARED, reason=str(why)
+            )
+        got = [made.arguments[number] for number in plain.outputs]
+        for mine, theirs in zip(along, got, strict=True):
+            self._remember(theirs, mine)
+        limit = self._limit(made.arguments, got)
+        each = [difference(a, b) for a, b in zip(got, alone, strict=True)]
+        far = [difference(a, b) for a, b in zip(got, along, strict=True)]
+        if max(*each, *far) > limit:
+            noise = self._noise(made, written, alone)
+            each = [difference(a, b, n) for a, b, n in zip(got, alone, noise, strict=True)]
+            far = [difference(a, b, n) for a, b, n in zip(got, along, noise, strict=True)]
+        worst = max(range(len(each)), key=each.__getitem__)
+        verdict = WRONG if each[worst] > limit else PASSES_ON if max(far) > limit else RIGHT
+        self.wrong += verdict == WRONG
+        return CallComparison(
+            made.index,
+            made.name,
+            plain.operators,
+            arguments,
+            verdict,
+            limit=limit,
+            alone=each[worst],
+            along=max(far),
+            metrics=metrics(got[worst], alone[worst]),
+            output=plain.outputs[worst],
+        )
+
+    def _limit(self, arguments: Sequence[Array], got: Sequence[Array]) -> float:
+        if all(array.dtype.kind != "f" for array in got):
+            return float(self.scan.max_steps)
+        if self.scan.max_rel >= 0:
+            return self.scan.max_rel
+        if any(array.dtype.name == "float16" for array in arguments):
+            # A float16 model computes in half precision whatever was asked for.
+            return LIMITS["float16" if self.precision == "float32" else self.precision]
+        return LIMITS["float32"]
+
+    def _noise(self, made: Made, written: set[int], alone: Sequence[Array]) -> list[Array]:
+        """How far each element of each output may be off, for where it moves when inputs are rounded
+        otherwise."""
+        import numpy as np
+
+        allowed: list[Any] = [np.zeros(array.shape) for array in alone]
+        for seed in range(TRIES):
+            given = [
+                array if number in written else rounded_otherwise(array, seed)
+                for number, array in enumerate(made.arguments)
+            ]
+            for number, other in enumerate(self.kernels.run(made.name, given)):
+                with np.errstate(invalid="ignore"):
+                    moved = np.abs(other.astype(np.float64) - alone[number].astype(np.float64))
+                moved = np.where(np.isfinite(moved), MOVED * moved, 0.0)
+                allowed[number] = np.maximum(allowed[number], moved)
+        return allowed
+
+    def _along(self, array: Array) -> Array:
+        """What a tensor that the device read is along this machine's run; itself where that is not known."""
+        found = self._here.get(_digest(array))
+        return array if found is None else found.reshape(array.shape)
+
+    def _remember(self, device: Array, here: Array) -> None:
+        self._here[_digest(device)] = here
+        self._size += here.nbytes
+        while self._size > REMEMBERED and len(self._here) > 1:
+            self._size -= self._here.pop(next(iter(self._here))).nbytes
+
+
+def _arguments(made: Made, written: set[int]) -> tuple[Argument, ...]:
+    return tuple(
+        Argument(array.shape, array.dtype.name, scope, number in written)
+        for number, (array, scope) in enumerate(zip(made.arguments, made.scopes, strict=False))
+    )
+
+
+def _digest(array: Array) -> bytes:
+    import numpy as np
+
+    contents = np.ascontiguousarray(array).tobytes()
+    return hashlib.blake2b(contents, digest_size=16, key=array.dtype.name.encode()).digest()

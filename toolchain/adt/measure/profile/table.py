@@ -1,0 +1,207 @@
+"""A profile as text: what ran, whose clock, and one row for each kernel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from adt.errors import ConfigError
+from adt.host.columns import aligned
+from adt.measure.profile.totals import SORTS, UNTIMED, Limits, kernel_totals
+from adt.model.inspection.profile import EVENTS, HOST_CLOCK, KernelTotal, Profile
+
+TOP = 20
+"""Rows of a table that is not asked for all."""
+UNKNOWN = "-"
+VM = "the virtual machine"
+LEAST = 0.001
+MOST_NAME, MOST_SHAPES = 60, 90
+"""Characters of a cell."""
+
+Cell = Callable[[KernelTotal], str]
+
+
+def sorted_totals(profile: Profile, sort: str = "") -> list[KernelTotal]:
+    """One row for each kernel, the most important first.
+
+    Args:
+        sort: of :data:`SORTS`; empty: time, or arithmetic where times mean nothing.
+
+    Raises:
+        ConfigError: there is no such order, or it is one of times, and those are an emulator's.
+    """
+    check_sort(sort)
+    if profile.emulated and sort and sort not in UNTIMED:
+        raise ConfigError(
+            f"the kernels cannot be sorted by {sort}: the times are an emulator's",
+            remedy=f"Choose of: {', '.join(UNTIMED)}; or profile on a real device.",
+        )
+    return sorted(profile.kernels, key=SORTS[sort or ("flops" if profile.emulated else "time")])
+
+
+def folded(profile: Profile) -> Profile:
+    """*profile* with one row for all that the virtual machine does itself."""
+    calls = [replace(call, name=VM) if call.device == "vm" else call for call in profile.calls]
+    limits = Limits(profile.peak_gflops, profile.peak_gbps)
+    return replace(profile, kernels=kernel_totals(calls, limits, emulated=profile.emulated))
+
+
+def check_sort(sort: str) -> None:
+    """Refuse an order that there is not.
+
+    Raises:
+        ConfigError: it is none of :data:`SORTS`.
+    """
+    if sort and sort not in SORTS:
+        raise ConfigError(f"there is no order {sort!r}", remedy=f"Choose of: {', '.join(SORTS)}.")
+
+
+def table(profile: Profile, *, sort: str = "", everything: bool = False) -> list[str]:
+    """Lines for people.
+
+    Args:
+        sort: see :func:`sorted_totals`.
+        everything: not only the first :data:`TOP` rows, and each of the VM's own functions.
+
+    Raises:
+        ConfigError: see :func:`sorted_totals`.
+    """
+    rows = sorted_totals(profile if everything else folded(profile), sort)
+    shown = rows if everything else rows[:TOP]
+    lines = [*_head(profile), ""]
+    columns = _columns(profile)
+    cells = [[title for title, _ in columns], *([cell(row) for _, cell in columns] for row in shown)]
+    lines += _right_aligned(cells, [title for title, _ in columns])
+    if left := rows[len(shown) :]:
+        share = "" if profile.emulated else f", {sum(row.share or 0 for row in left):.1%} of the time"
+        lines.append(f"… {len(left)} more{share}: --all shows them")
+    return [_plain(line) for line in lines]
+
+
+def _head(profile: Profile) -> list[str]:
+    lines = [
+        f"package   {profile.package}, entry {profile.entry}, for {profile.target}",
+        f"ran on    {profile.device}" + (" over RPC" if profile.via == "rpc" else ""),
+    ]
+    if profile.emulated:
+        lines.append("times     none: its processor is emulated, so that they would not be a device's speed")
+    else:
+        lines.append(f"times     by {profile.clock}; mean of {_count(profile.runs, 'run')}")
+        first, *more = sums(profile)
+        lines += [f"total     {first}", *(f"          {said}" for said in more)]
+    lines += [f"note      {note}" for note in profile.notes]
+    return lines
+
+
+def sums(profile: Profile) -> list[str]:
+    """What the calls take together, by which clock, and how far that is from a whole run; in phrases."""
+    clock = EVENTS if profile.event_timed else HOST_CLOCK
+    counted = sum(call.clock == clock for call in profile.calls)
+    others = len(profile.calls) - counted
+    device = " on the device" if profile.event_timed else ""
+    said = [f"{milliseconds(profile.counted_us)}{device} in {_count(counted, 'call')}"]
+    if others:
+        rest = milliseconds(profile.total_us - profile.counted_us)
+        said.append(
+            f"{rest} by the host's clock in the {others} others, synchronised each: no part of the shares"
+        )
+    if profile.plain_us:
+        ratio = profile.counted_us / profile.plain_us
+        said.append(
+            f"a run without a look at its calls takes {milliseconds(profile.plain_us)}: the sum"
+            f"{device} is {ratio:.2f} times that"
+        )
+    if profile.profiled_us:
+        said.append(f"a run with the clocks takes {milliseconds(profile.profiled_us)}")
+    return said
+
+
+def milliseconds(us: float) -> str:
+    """*us* microseconds as text."""
+    return f"{us / 1e3:.3f} ms"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def _columns(profile: Profile) -> list[tuple[str, Cell]]:
+    """Title and cell of each column."""
+    timed: list[tuple[str, Cell]] = [
+        ("time µs", lambda row: f"{row.mean_us:.1f}"),
+        ("share", lambda row: UNKNOWN if row.share is None else f"{row.share:.1%}"),
+        ("clock", lambda row: "device" if row.clock == EVENTS else row.clock),
+    ]
+    speeds: list[tuple[str, Cell]] = [
+        ("GFLOP/s", lambda row: _number(row.gflops)),
+        ("GB/s", lambda row: _number(row.gbps)),
+    ]
+    if profile.peak_gflops and profile.peak_gbps:
+        speeds.append(("of roof", _of_roof))
+    clocked = not profile.emulated
+    return [
+        ("kernel", lambda row: _short(row.name, MOST_NAME)),
+        ("on", lambda row: row.device or UNKNOWN),
+        ("calls", lambda row: str(row.calls)),
+        *(timed if clocked else []),
+        ("MFLOP", lambda row: _number(None if row.flops is None else row.flops / 1e6)),
+        ("KiB", lambda row: _number(None if row.bytes is None else row.bytes / 1024)),
+        *(speeds if clocked else []),
+        ("shapes", _shapes),
+    ]
+
+
+LEFT = ("kernel", "on", "clock", "shapes")
+
+
+def _right_aligned(cells: Sequence[Sequence[str]], titles: Sequence[str]) -> list[str]:
+    """Columns of numbers end below each other; the others begin so."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return aligned(
+        [
+            [
+                cell if title in LEFT else cell.rjust(width)
+                for cell, title, width in zip(row, titles, widths, strict=True)
+            ]
+            for row in cells
+        ]
+    )
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return UNKNOWN
+    if 0 < abs(value) < LEAST:
+        return f"<{LEAST}"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _of_roof(row: KernelTotal) -> str:
+    roof = row.roof_gflops
+    return UNKNOWN if not roof or row.gflops is None else f"{row.gflops / roof:.0%}"
+
+
+def _shapes(row: KernelTotal) -> str:
+    if row.device == "vm" or not row.shapes:
+        return ""
+    more = f" and {len(row.shapes) - 1} more" if len(row.shapes) > 1 else ""
+    return _brief(row.shapes[0]) + more
+
+
+def _brief(shapes: str) -> str:
+    """*shapes*, or of a long one its first tensor and what is written."""
+    if len(shapes) <= MOST_SHAPES:
+        return shapes
+    read, arrow, written = shapes.partition(" → ")
+    first = re.match(r"[^\]]*\][^,]*", read)
+    return _short(f"{first[0] if first else read}, …{arrow}{written}", MOST_SHAPES)
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _plain(line: str) -> str:
+    """*line* without what a terminal would obey; a name may hold it."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)

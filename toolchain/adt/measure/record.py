@@ -1,0 +1,198 @@
+"""One benchmark as it is kept and printed: what was measured, on what, how, and what came out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from adt.measure.conditions import Conditions
+from adt.measure.sampling import Energy, Sensors
+from adt.measure.statistics import Drift, Summary
+
+SCHEMA = "adt.bench-record"
+SCHEMA_VERSION = 1
+
+QUANTILES = tuple(range(0, 101, 5))
+"""Percent: which quantiles of the times a record keeps."""
+
+EMULATED = (
+    "the device is emulated: how long a run takes there says nothing about the speed of any device, "
+    "so nothing was timed"
+)
+WRONG = "the outputs are not the reference's: fast and wrong is no result, so nothing was timed"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What ran the model."""
+
+    kind: str
+    """``device`` (behind ADB) or ``host`` (this machine)."""
+    name: str
+    """The device's serial, or ``this machine``."""
+    model: str
+    """The device's model, or the name of this machine's processor."""
+    soc: str
+    """System on chip; empty where it is not known."""
+    computes: str
+    """The OpenCL device that ran the kernels, or ``cpu``."""
+    computes_type: str
+    """``cpu``, ``gpu`` or ``accelerator``; an OpenCL device of type ``cpu`` is no GPU."""
+    driver: str
+    """Version of the OpenCL driver; empty for the CPU."""
+    emulated: bool
+
+    @property
+    def key(self) -> str:
+        """Measurements are compared on one of these only: model, system on chip, OpenCL device and driver."""
+        return " · ".join(part for part in (self.model, self.soc, self.computes, self.driver) if part)
+
+    @property
+    def opencl_on_cpu(self) -> bool:
+        """Its kernels are OpenCL, and a CPU runs them."""
+        return self.computes != "cpu" and self.computes_type == "cpu"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What ran."""
+
+    package: str
+    """The package's name."""
+    package_digest: str
+    """sha256 of its mod.json, which has those of its other files."""
+    source_sha256: str
+    """Of the model that it was compiled from."""
+    target: str
+    platform: str
+    precision: str
+    offload: str
+    entry: str
+    tvm: str
+    """TVM that compiled the package."""
+    bundle: str
+    """The bundle's preset."""
+    bundle_digest: str
+    """sha256 of its bundle.json, which has those of its other files."""
+    bundle_tvm: str
+    """TVM that the bundle was built from."""
+    adt: str
+    """adt that measured."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """How it was measured."""
+
+    protocol: str
+    """Name of the protocol, and what was changed of it."""
+    warmup_runs: int
+    warmup_ms: float
+    runs: int
+    seconds: float
+    headline: str
+    """``p50`` or ``p90``: the quantile that stands for the result."""
+    end_to_end: bool
+    """A run is copying the inputs in, running, and copying the outputs out."""
+    threads: int | None
+    affinity: str
+    seed: int
+    interleaved: bool = False
+    """Its runs took turns with another package's."""
+
+    @property
+    def key(self) -> str:
+        """What tells apart measurements that must not be compared."""
+        parts = [self.protocol]
+        parts += ["end to end"] if self.end_to_end else []
+        parts += [f"{self.threads} threads"] if self.threads else []
+        parts += [f"on CPUs {self.affinity}"] if self.affinity else []
+        parts += ["interleaved"] if self.interleaved else []
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Start:
+    """From nothing to the first outputs, in a process of its own."""
+
+    load_ms: float
+    """Opening the package: library, parameters and, with a program cache, compiled OpenCL programs."""
+    first_run_ms: float
+    """The first inference, in which a driver compiles what was not compiled before."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What was measured, on a machine whose times count."""
+
+    times: Summary
+    quantiles_ms: tuple[float, ...]
+    """Of the runs' times at 0, 5, … 100 %."""
+    time_line: tuple[tuple[float, float], ...]
+    """Seconds since the first timed run, and the median (ms) of the runs about then."""
+    drift: Drift | None
+    """None: there were too few runs to tell."""
+    start: Start
+    """Of the process that was timed; what a program cache had was used."""
+    cold_start: Start | None
+    """With nothing from a program cache; None: the package has no OpenCL, or it was not asked for."""
+    program_cache: str
+    """``hit``, ``written``, ``rebuilt``, ``unsupported`` or ``off``, for :attr:`start`."""
+    before_load_kb: int | None
+    """Resident memory of the process before it loaded the package, KiB …"""
+    peak_kb: int | None
+    """… and the most that it had at any time."""
+    energy: Energy
+    sensors: Sensors
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Something that the figures must be read with."""
+
+    name: str
+    """``opencl-on-cpu``, ``host``, ``throttled``, ``drift``, ``noisy``, ``governor``, ``powered``, ``screen``
+    or ``warm``."""
+    text: str
+
+
+@dataclass(frozen=True)
+class BenchRecord:
+    """One benchmark."""
+
+    id: str
+    """Hexadecimal, its own."""
+    when: str
+    """Of its end, UTC, ISO 8601."""
+    label: str
+    """The user's."""
+    machine: Machine
+    subject: Subject
+    method: Method
+    conditions: Conditions | None
+    """Just before the runs; None when nothing was timed."""
+    correct: bool | None
+    """The outputs are the reference's; None: they were not compared."""
+    speed: Speed | None
+    """None: nothing was timed."""
+    no_speed: str
+    """Why not; empty with a speed."""
+    flags: tuple[Flag, ...]
+    schema: str = SCHEMA
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def headline_ms(self) -> float | None:
+        """The quantile that stands for the result, milliseconds; None without a speed."""
+        if self.speed is None:
+            return None
+        return self.speed.times.p90_ms if self.method.headline == "p90" else self.speed.times.p50_ms
+
+
+def document(record: BenchRecord) -> dict[str, Any]:
+    """The record's fields, without its schema (for JSON that has another)."""
+    from adt.host.manifest import fields_of
+
+    fields = fields_of(record)
+    del fields["schema"], fields["schema_version"]
+    return fields

@@ -1,0 +1,187 @@
+"""Benchmarks over time: which of them belong together, and where one got slower than it had been."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from adt.errors import ConfigError
+from adt.measure.record import BenchRecord, Speed
+
+THRESHOLD = 5.0
+"""Percent that a median must be worse by to be a regression."""
+
+BEST, PREVIOUS = "best", "previous"
+REGRESSION, IMPROVEMENT, SAME, UNCLEAR = "regression", "improvement", "same", "within-noise"
+FIRST, WRONG, EMULATED = "first", "wrong", "no-speed"
+
+
+@dataclass(frozen=True)
+class SeriesKey:
+    """Benchmarks that may be compared have the same."""
+
+    machine: str
+    """Model, system on chip, OpenCL device and driver."""
+    package: str
+    target: str
+    platform: str
+    method: str
+    """Protocol, end to end or not, threads and CPUs."""
+    emulated: bool
+    host: bool
+    """It was this machine, or another that adt ran on: no device."""
+    opencl_on_cpu: bool
+
+    @property
+    def note(self) -> str:
+        """What its figures say nothing about; empty when they are a device's."""
+        if self.emulated:
+            return "emulated: only right or wrong counts, there is no speed"
+        if self.opencl_on_cpu:
+            return "OpenCL on a CPU: says nothing about a GPU"
+        return "the machine that adt runs on: says nothing about a phone" if self.host else ""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One benchmark, and how it compares with an earlier one of its series."""
+
+    record: BenchRecord
+    verdict: str
+    """``first``, ``regression``, ``improvement``, ``same``, ``within-noise`` (changed by the threshold or
+    more, and by less than the runs differ among themselves), ``wrong`` (outputs) or ``no-speed``."""
+    change_percent: float | None
+    """Of the headline quantile; positive: slower."""
+    noise_percent: float | None
+    """What the runs of the two differ by among themselves (robust standard deviations, added in squares)."""
+    against: str
+    """Id of the record that it is compared with; empty for none."""
+    changed: tuple[str, ...]
+    """What is different from that record: ``package``, ``bundle``, ``precision``, ``tvm``, ``adt``, …"""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Benchmarks that may be compared, oldest first."""
+
+    key: SeriesKey
+    points: tuple[Point, ...]
+
+    @property
+    def regressed(self) -> bool:
+        """Its newest benchmark is a regression, or its outputs are wrong."""
+        return self.points[-1].verdict in (REGRESSION, WRONG)
+
+
+@dataclass(frozen=True)
+class Report:
+    """All series, the one with the newest benchmark first."""
+
+    series: tuple[Series, ...]
+    threshold_percent: float
+    against: str
+    """``best`` (the fastest earlier one) or ``previous``."""
+
+    @property
+    def regressed(self) -> tuple[Series, ...]:
+        """Those whose newest benchmark is a regression, or wrong."""
+        return tuple(series for series in self.series if series.regressed)
+
+
+def key_of(record: BenchRecord) -> SeriesKey:
+    """The series that *record* belongs to."""
+    subject = record.subject
+    return SeriesKey(
+        machine=record.machine.key,
+        package=subject.package,
+        target=subject.target,
+        platform=subject.platform,
+        method=record.method.key,
+        emulated=record.machine.emulated,
+        host=record.machine.kind == "host",
+        opencl_on_cpu=record.machine.opencl_on_cpu,
+    )
+
+
+def report(records: Iterable[BenchRecord], *, threshold: float = THRESHOLD, against: str = BEST) -> Report:
+    """Put *records* (oldest first) into series, and compare each with an earlier one of its series.
+
+    Args:
+        threshold: percent; a smaller change is none.
+        against: ``best`` finds what gets slower little by little; ``previous`` what the last change did.
+
+    Raises:
+        ConfigError: a threshold or *against* that cannot be.
+    """
+    if against not in (BEST, PREVIOUS):
+        raise ConfigError(f"cannot compare against {against!r}", remedy=f"Choose {BEST} or {PREVIOUS}.")
+    if not 0 < threshold < math.inf:
+        raise ConfigError(
+            f"a threshold of {threshold:g} % cannot be", remedy="Give a positive number of percent."
+        )
+    groups: dict[SeriesKey, list[BenchRecord]] = {}
+    for record in records:
+        groups.setdefault(key_of(record), []).append(record)
+    newest_first = sorted(groups.items(), key=lambda group: group[1][-1].when, reverse=True)
+    return Report(
+        tuple(Series(key, _points(group, threshold, against)) for key, group in newest_first),
+        threshold,
+        against,
+    )
+
+
+def _points(records: Sequence[BenchRecord], threshold: float, against: str) -> tuple[Point, ...]:
+    points = []
+    earlier: list[BenchRecord] = []
+    for record in records:
+        points.append(_point(record, earlier, threshold, against))
+        if record.speed is not None and record.correct is not False:
+            earlier.append(record)
+    return tuple(points)
+
+
+def _point(record: BenchRecord, earlier: Sequence[BenchRecord], threshold: float, against: str) -> Point:
+    if record.correct is False:
+        return Point(record, WRONG, None, None, "", ())
+    if record.speed is None:
+        return Point(record, EMULATED, None, None, "", ())
+    if not earlier:
+        return Point(record, FIRST, None, None, "", ())
+    base = earlier[-1] if against == PREVIOUS else min(earlier, key=_headline)
+    assert base.speed is not None
+    change = 100 * (_headline(record) / _headline(base) - 1)
+    noise = math.hypot(_noise(record.speed), _noise(base.speed))
+    if abs(change) < threshold:
+        verdict = SAME
+    elif abs(change) <= noise:
+        verdict = UNCLEAR
+    else:
+        verdict = REGRESSION if change > 0 else IMPROVEMENT
+    return Point(record, verdict, change, noise, base.id, _changed(base, record))
+
+
+def _headline(record: BenchRecord) -> float:
+    value = record.headline_ms
+    assert value is not None
+    return value
+
+
+def _noise(speed: Speed) -> float:
+    """What a benchmark's runs differ by, in percent; a drift while it was measured counts, too."""
+    return max(speed.times.spread_percent, abs(speed.drift.percent) if speed.drift else 0.0)
+
+
+def _changed(before: BenchRecord, after: BenchRecord) -> tuple[str, ...]:
+    a, b = before.subject, after.subject
+    pairs = {
+        "model": (a.source_sha256, b.source_sha256),
+        "package": (a.package_digest, b.package_digest),
+        "precision": (a.precision, b.precision),
+        "offload": (a.offload, b.offload),
+        "bundle": (a.bundle_digest, b.bundle_digest),
+        "TVM": ((a.tvm, a.bundle_tvm), (b.tvm, b.bundle_tvm)),
+        "adt": (a.adt, b.adt),
+        "device": (before.machine.name, after.machine.name),
+    }
+    return tuple(name for name, (old, new) in pairs.items() if old != new)

@@ -1,0 +1,204 @@
+"""What a classifier says: scores, probabilities, the best classes and their labels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adt.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+TOP = 5
+SUM_TOLERANCE = 1e-2
+"""How far probabilities may be from a sum of 1: those of half precision and of long lists are."""
+MAX_LABELS_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Class:
+    """One of the best classes."""
+
+    index: int
+    label: str
+    """Empty without labels."""
+    score: float
+    """As the model gave it."""
+    probability: float | None
+    """None where the scores are not to be made probabilities of (integers, or as it was asked)."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The best classes of one output, for each row of its batch."""
+
+    output: str
+    softmax: bool
+    """Softmax was applied."""
+    why: str
+    """Why, or why not, for people."""
+    rows: tuple[tuple[Class, ...], ...]
+    """One for each of the batch, best first."""
+
+
+def read_labels(path: Path) -> tuple[str, ...]:
+    """The labels in *path*, by class.
+
+    One label on each line, kept whole (``n02123045 tabby, tabby cat``); or, in a .json file, a list of texts,
+    a dictionary from index to text, or from index to ``[synset, text]``.
+
+    Raises:
+        InputError: it is missing, no text, or says something else.
+    """
+    try:
+        if path.stat().st_size > MAX_LABELS_BYTES:
+            raise InputError(f"{path} is too large for a list of labels", remedy="Check --labels.")
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as why:
+        raise InputError(
+            f"the labels {path} cannot be read: {why}",
+            remedy="Give a UTF-8 text file with one label on each line, in the order of the classes.",
+        ) from why
+    if path.suffix.lower() == ".json":
+        return _json_labels(path, text)
+    lines = text.rstrip().splitlines()
+    if not lines:
+        raise InputError(f"{path} has no labels", remedy="Write one label on each line.")
+    return tuple(line.strip() for line in lines)
+
+
+def _json_labels(path: Path, text: str) -> tuple[str, ...]:
+    refused = InputError(
+        f"{path} is neither a JSON list of labels nor a dictionary from class numbers to labels",
+        remedy='Give ["first class", …] or {"0": "first class", …}; or a text file, one label on each line.',
+    )
+    try:
+        document = json.loads(text)
+        if isinstance(document, dict):
+            numbered = {int(key): _label(value) for key, value in document.items()}
+            if set(numbered) != set(range(len(numbered))):
+                raise refused
+            labels = tuple(numbered[number] for number in range(len(numbered)))
+        else:
+            labels = tuple(_label(value) for value in document)
+    except (ValueError, TypeError, RecursionError) as why:
+        raise refused from why
+    if not labels:
+        raise refused
+    return labels
+
+
+def _label(value: Any) -> str:
+    if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
+        return " ".join(value)
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def rank(
+    outputs: Mapping[str, Array], *, labels: Sequence[str] = (), top: int = TOP, softmax: bool | None = None
+) -> Ranking:
+    """The best classes of the output that has scores of classes.
+
+    Args:
+        labels: of all classes; empty: they are shown by number.
+        top: how many.
+        softmax: None applies it to floats that are no probabilities yet.
+
+    Raises:
+        InputError: no output, or more than one, has scores of classes; or the labels are not as many.
+    """
+    import numpy as np
+
+    name, scores = _scores(outputs, labels)
+    numbers = scores.astype(np.float64)
+    applied, already, why = _softmax_wanted(scores, numbers, softmax)
+    probabilities = _softmax(numbers) if applied else numbers
+    rows = []
+    for values, shares in zip(numbers, probabilities, strict=True):
+        # stable, so that of equal scores the first class comes first; NaN last
+        order = np.argsort(-np.nan_to_num(values, nan=-np.inf), kind="stable")[:top]
+        rows.append(
+            tuple(
+                Class(
+                    int(index),
+                    labels[index] if labels else "",
+                    float(values[index]),
+                    float(shares[index]) if applied or already else None,
+                )
+                for index in order
+            )
+        )
+    return Ranking(name, applied, why, tuple(rows))
+
+
+def _scores(outputs: Mapping[str, Array], labels: Sequence[str]) -> tuple[str, Array]:
+    """The output with scores, as [batch, classes]."""
+    found = {name: rows for name, array in outputs.items() if (rows := _rows(array)) is not None}
+    if labels and len(found) > 1:
+        found = {name: rows for name, rows in found.items() if rows.shape[1] == len(labels)} or found
+    if len(found) != 1:
+        has = ", ".join(f"{name}: {array.dtype}{list(array.shape)}" for name, array in outputs.items())
+        raise InputError(
+            f"{len(found)} outputs look like scores of classes, not one: {has}",
+            remedy="Leave --labels, --top and --softmax away, and look at the outputs: --output FILE.npz",
+        )
+    name, rows = next(iter(found.items()))
+    if labels and rows.shape[1] != len(labels):
+        raise InputError(
+            f"there are {len(labels)} labels and {rows.shape[1]} classes in the output {name}",
+            remedy="Give the labels that the model was trained with, all of them, in order; some models have "
+            "a class for the background before the others.",
+        )
+    return name, rows
+
+
+def _rows(array: Array) -> Array | None:
+    """*array* as [batch, classes]; None when it has another shape, or but one class."""
+    import numpy as np
+
+    if array.dtype == np.bool_ or not np.issubdtype(array.dtype, np.number):
+        return None
+    long_ones = [extent for extent in array.shape[1:] if extent != 1]
+    if array.ndim == 1:
+        return array[np.newaxis] if array.shape[0] > 1 else None
+    if array.ndim == 0 or len(long_ones) != 1 or not array.shape[0]:
+        return None
+    return array.reshape(array.shape[0], long_ones[0])
+
+
+def _softmax_wanted(
+    scores: Array, numbers: NDArray[np.float64], asked: bool | None
+) -> tuple[bool, bool, str]:
+    """Whether to apply it, whether the scores are probabilities without it, and why."""
+    import numpy as np
+
+    floating = np.issubdtype(scores.dtype, np.floating)
+    finite = bool(np.isfinite(numbers).all())
+    sums_to_1 = (np.abs(numbers.sum(axis=1) - 1) <= SUM_TOLERANCE).all()
+    already = bool(floating and finite and (numbers >= 0).all() and sums_to_1)
+    if asked is not None:
+        return asked, already, "as asked"
+    if already:
+        return False, True, "the scores are probabilities already: they sum to 1"
+    if not floating:
+        return False, False, f"the scores are {scores.dtype}"
+    if not finite:
+        return False, False, "some scores are not finite"
+    return True, False, "the scores do not sum to 1"
+
+
+def _softmax(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    import numpy as np
+
+    powers: NDArray[np.float64] = np.exp(numbers - numbers.max(axis=1, keepdims=True))
+    shares: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
+    return shares

@@ -1,0 +1,196 @@
+"""Inputs of a model from files: ``FILE`` or ``NAME=FILE``, arrays (.npz, .npy), plain bytes and pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adt.errors import InputError
+from adt.host.npz import DamagedNpz, read_npz
+from adt.model.given import kind
+from adt.model.package import Entry, TensorSpec
+from adt.model.picture import PictureOptions, pictures_as_input
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+RAW = (".raw", ".bin")
+SUFFIXES = (".npz", ".npy", *RAW)
+MAX_BYTES = 1 << 36
+"""No input is larger; a file that is was mistaken."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """One input as it was given."""
+
+    name: str
+    array: Array
+    source: str
+    """Where it is from and what was done to it, for people."""
+
+
+def read_inputs(
+    entry: Entry,
+    files: Sequence[str],
+    images: Sequence[str] = (),
+    picture: PictureOptions | None = None,
+) -> tuple[Given, ...]:
+    """The inputs of *entry* that *files* and *images* hold, in this order.
+
+    Args:
+        files: ``FILE.npz`` for any inputs by name; ``FILE.npy``, ``FILE.raw`` or ``FILE.bin`` for the only
+            input, or ``NAME=FILE`` for that one. Raw files have the bytes of the input's shape and dtype,
+            little-endian, in C order.
+        images: ``FILE`` for the only input that takes pictures, or ``NAME=FILE``; several for one input are
+            its batch.
+        picture: how pictures are prepared.
+
+    Raises:
+        InputError: a file is missing or damaged, does not fit, or an input is given twice.
+        ToolNotFound: Pillow is not installed.
+    """
+    given: list[Given] = []
+    for text in files:
+        name, path = _split(text, entry)
+        given += _read(path, name, entry)
+    batches: dict[str, list[Path]] = {}
+    for text in images:
+        name, path = _split(text, entry)
+        batches.setdefault(name or _for_pictures(entry), []).append(path)
+    for name, paths in batches.items():
+        prepared = pictures_as_input(paths, _spec(entry, name), picture or PictureOptions())
+        given.append(Given(name, prepared.array, prepared.how))
+    names = [one.name for one in given]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"input {', '.join(twice)} is given twice", remedy="Name each input once.")
+    return tuple(given)
+
+
+def _split(text: str, entry: Entry) -> tuple[str, Path]:
+    """Name of the input, empty for none, and the file; a file's name may hold a = sign, too."""
+    for spec in sorted(entry.inputs, key=lambda one: -len(one.name)):
+        if text.startswith(f"{spec.name}="):
+            return spec.name, Path(text[len(spec.name) + 1 :])
+    if "=" in text and not Path(text).exists():
+        raise InputError(
+            f"the model has no input {text.partition('=')[0]!r}",
+            remedy=f"It takes {_names(entry)}.",
+        )
+    return "", Path(text)
+
+
+def _names(entry: Entry) -> str:
+    return ", ".join(f"{spec.name}: {kind(spec)}" for spec in entry.inputs) or "no inputs"
+
+
+def _spec(entry: Entry, name: str) -> TensorSpec:
+    return next(spec for spec in entry.inputs if spec.name == name)
+
+
+def _read(path: Path, name: str, entry: Entry) -> list[Given]:
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(
+            f"{path} is no file of arrays: its name ends with none of {', '.join(SUFFIXES)}",
+            remedy="Write it with numpy.savez or numpy.save; pictures go in with --image.",
+        )
+    if not path.is_file():
+        raise InputError(f"there is no input file {path}", remedy="Check --input.")
+    if suffix == ".npz":
+        return _npz(path, name)
+    spec = _spec(entry, name or _only(entry, path))
+    return [Given(spec.name, _npy(path) if suffix == ".npy" else _raw(path, spec), str(path))]
+
+
+def _only(entry: Entry, path: Path) -> str:
+    if len(entry.inputs) != 1:
+        raise InputError(
+            f"{path} is for one input, and the model takes {_names(entry)}",
+            remedy=f"Say for which: --input NAME={path}",
+        )
+    return entry.inputs[0].name
+
+
+def _for_pictures(entry: Entry) -> str:
+    """The input that an --image without a name is for: the only one, or the only one of a picture's rank."""
+    found = [spec for spec in entry.inputs if len(spec.shape) in (3, 4)]
+    if len(entry.inputs) == 1:
+        found = list(entry.inputs)
+    if len(found) != 1:
+        raise InputError(
+            f"{'several inputs' if found else 'no input'} may take a picture: the model has {_names(entry)}",
+            remedy="Say which: --image NAME=FILE",
+        )
+    return found[0].name
+
+
+def _npz(path: Path, name: str) -> list[Given]:
+    try:
+        arrays = read_npz(path)
+    except DamagedNpz as why:
+        raise InputError(
+            f"{path} is not an .npz file of plain arrays: {why}",
+            remedy="Write it with numpy.savez(path, input_name=array).",
+        ) from why
+    if not name:
+        return [Given(key, array, str(path)) for key, array in arrays.items()]
+    if name in arrays:
+        return [Given(name, arrays[name], str(path))]
+    if len(arrays) == 1:
+        return [Given(name, next(iter(arrays.values())), str(path))]
+    raise InputError(
+        f"{path} has no array {name}, but {', '.join(arrays) or 'none'}",
+        remedy=f"Name the array {name}, or give a file with one array.",
+    )
+
+
+def _npy(path: Path) -> Array:
+    import numpy as np
+
+    try:
+        array: Array = np.lib.format.open_memmap(path, mode="r")
+        return np.array(array)
+    except (ValueError, OSError, EOFError, SyntaxError) as why:
+        raise InputError(
+            f"{path} is not an .npy file of a plain array: {why}",
+            remedy="Write it with numpy.save(path, array).",
+        ) from why
+
+
+def _raw(path: Path, spec: TensorSpec) -> Array:
+    import numpy as np
+
+    try:
+        dtype = np.dtype(spec.dtype).newbyteorder("<")
+    except TypeError as why:
+        raise InputError(
+            f"input {spec.name} is {kind(spec)}, of which numpy knows no bytes", remedy="Give it as .npz."
+        ) from why
+    try:
+        size = path.stat().st_size
+        data = np.fromfile(path, dtype=np.uint8) if size <= MAX_BYTES else np.empty(0, np.uint8)
+    except OSError as why:
+        raise InputError(f"{path} cannot be read: {why.strerror}", remedy="Check --input.") from why
+    fixed = math.prod(extent for extent in spec.shape if isinstance(extent, int)) * dtype.itemsize
+    open_ones = [extent for extent in spec.shape if isinstance(extent, str)]
+    if len(open_ones) > 1:
+        raise InputError(
+            f"input {spec.name} is {kind(spec)}: plain bytes do not say how large its open dimensions are",
+            remedy="Give it as .npy or .npz, or compile with --shape.",
+        )
+    if size > MAX_BYTES or (size % max(1, fixed) if open_ones else size != fixed):
+        wanted = f"a multiple of {fixed:,}" if open_ones else f"{fixed:,}"
+        raise InputError(
+            f"{path} has {size:,} bytes, the input {spec.name}, {kind(spec)}, takes {wanted}",
+            remedy="Write the array's bytes alone, in the input's dtype: array.astype(dtype).tofile(path).",
+        )
+    shape = [size // max(1, fixed) if isinstance(extent, str) else extent for extent in spec.shape]
+    # asarray: of a shape without dimensions astype makes a scalar
+    return np.asarray(data.view(dtype).reshape(shape).astype(spec.dtype))

@@ -1,0 +1,85 @@
+"""``inspect/plain.json.gz``: each kernel as it was before it was scheduled, TIR in TVM's JSON, gzip.
+
+Such a kernel is plain loops over plain buffers: any machine can compile and run it.
+What a device's kernel computed can so be told apart from what it should have computed
+(:mod:`adt.measure.layers`), without the source model and without compiling it again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from adt.errors import PackageError
+from adt.model.files import INSPECT
+from adt.model.package import ModelPackage
+
+PLAIN = "plain.json.gz"
+MOST_JSON = 1 << 30
+"""Bytes that the file may unpack to."""
+
+
+def kept(into: dict[str, Any]) -> Any:
+    """A pass that leaves the kernels which a module has at that place in *into*, by name."""
+    import tvm
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.KeepPlain")  # type: ignore[untyped-decorator]
+    def keep(module: Any, _context: Any) -> Any:
+        into.update(primitive(module))
+        return module
+
+    return keep
+
+
+def primitive(module: Any) -> dict[str, Any]:
+    """The kernels of *module*, by name."""
+    import tvm
+
+    return {
+        str(variable.name_hint): function
+        for variable, function in module.functions_items()
+        if isinstance(function, tvm.tirx.PrimFunc)
+    }
+
+
+def packed(functions: Mapping[str, Any]) -> bytes:
+    """The file's bytes: the same for the same kernels."""
+    import tvm
+
+    text = str(tvm.ir.save_json(tvm.runtime.convert(dict(sorted(functions.items())))))
+    return gzip.compress(text.encode(), 6, mtime=0)
+
+
+def load_plain(package: ModelPackage) -> dict[str, Any]:
+    """The kernels of *package* before they were scheduled, by name.
+
+    Raises:
+        PackageError: it has none, or they are damaged, or TVM cannot read them.
+    """
+    import tvm
+
+    name = f"{INSPECT}/{PLAIN}"
+    path, facts = package.path / INSPECT / PLAIN, package.manifest.inspection.get(name)
+    remedy = f"Compile it again: adt compile {package.manifest.source.file}"
+    if facts is None or not path.is_file():
+        raise PackageError(
+            f"the package {package.place} has no {name}: it was left out, or an older adt made the package",
+            remedy=remedy,
+        )
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != facts.sha256:
+        raise PackageError(f"{path} is not the file that mod.json describes", remedy=remedy)
+    try:
+        unpacker = zlib.decompressobj(wbits=31)
+        text = unpacker.decompress(data, MOST_JSON).decode()
+        json.loads(text)  # TVM's reader is not asked to judge what is no JSON
+        return {str(key): function for key, function in tvm.ir.load_json(text).items()}
+    except Exception as why:  # zlib, decoding, TVM's reader: InternalError, ValueError, …
+        raise PackageError(
+            f"{path} cannot be read by TVM {tvm.__version__}: {why}",
+            remedy=f"The package was made by TVM {package.manifest.tvm.version}. {remedy}",
+        ) from why

@@ -1,0 +1,211 @@
+"""A package's model in a virtual machine at the other end of an RPC session.
+
+Of the package only ``mod.so`` becomes a file over there, when it is not deployed
+already; it goes when the block ends. The parameters go straight into the memory of
+the device. The machine keeps a copy of all arguments from :meth:`RemoteModel.set_inputs`
+on, so a model needs its parameters' size twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from adt.errors import AdtError, MismatchError, RunError
+from adt.model.given import check_inputs
+from adt.model.package import LIBRARY, PARAMS, Entry, ModelPackage
+from adt.rpc.session import lost
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+log = logging.getLogger("adt.rpc")
+
+
+@dataclass(frozen=True)
+class RemoteModel:
+    """A loaded model; usable as long as the block of :func:`remote_model` runs."""
+
+    session: Any
+    """``tvm.rpc.RPCSession``."""
+    package: ModelPackage
+    device: Any
+    """``tvm.runtime.Device`` of the server on which inputs, parameters and outputs live."""
+    machine: Any
+    """``tvm.runtime.vm.VirtualMachine`` on the server; ``machine.module`` is its handle, which remote
+    functions take as an argument."""
+    params: Mapping[str, Any]
+    """Every parameter as a tensor of the device, by its key in mod.params."""
+
+    def entry(self, name: str = "main") -> Entry:
+        """The entry function *name* of the package.
+
+        Raises:
+            PackageError: there is none.
+        """
+        return self.package.manifest.entry(name)
+
+    def set_inputs(self, inputs: Mapping[str, Array], entry: str = "main") -> None:
+        """Give the machine the inputs of *entry*, with its parameters after them.
+
+        Args:
+            inputs: every input by name.
+
+        Raises:
+            PackageError: there is no such entry.
+            InputError: they do not fit it.
+            RunError: the server refused them (its memory is full, …).
+        """
+        import numpy as np
+        import tvm
+
+        wanted = self.entry(entry)
+        check_inputs(self.package.manifest.name, wanted, inputs)
+        with explained(self.package, "take its inputs"):
+            arguments = [
+                tvm.runtime.tensor(np.asarray(inputs[spec.name], order="C"), self.device)
+                for spec in wanted.inputs
+            ]
+            arguments += [self.params[name] for name in wanted.params]
+            self.machine.set_input(entry, *arguments)
+
+    def run(self, entry: str = "main") -> None:
+        """Run *entry* once on the inputs that were set, and wait until the device is done.
+
+        Raises:
+            RunError: it failed.
+        """
+        with explained(self.package, "run"):
+            self.machine.invoke_stateful(entry)
+            self.device.sync()
+
+    def outputs(self, entry: str = "main") -> dict[str, Array]:
+        """What the last run of *entry* gave, by name.
+
+        Raises:
+            RunError: it has not run, or gave something else than the package says.
+        """
+        with explained(self.package, "give its outputs"):
+            given = self.machine.get_outputs(entry)
+            tensors = [given] if hasattr(given, "numpy") else list(given)
+            specs = self.entry(entry).outputs
+            if len(tensors) != len(specs):
+                raise ValueError(f"{len(tensors)} outputs, where mod.json says {len(specs)}")
+            return {spec.name: tensor.numpy() for spec, tensor in zip(specs, tensors, strict=True)}
+
+
+@contextlib.contextmanager
+def remote_model(session: Any, package: ModelPackage, *, library: str = "") -> Iterator[RemoteModel]:
+    """Load *package* into a virtual machine on the server of *session*, for as long as the block runs.
+
+    Args:
+        session: ``tvm.rpc.RPCSession``, from :func:`adt.rpc_session`.
+        library: absolute path of its mod.so on the server, when it is deployed there; empty: it is uploaded,
+            and removed at the end.
+
+    Raises:
+        MismatchError: the server cannot load it (other platform, other TVM, a library that is missing), or
+            has no device of its kind.
+        RunError: something else failed on the server; TVM's message is passed on.
+    """
+    import tvm
+
+    target = package.manifest.target
+    with _on_server(session, package, library) as path:
+        with explained(package, "find its device"):
+            devices = [session.device(kind, 0) for kind in target.vdevices]
+        for kind, device in zip(target.vdevices, devices, strict=True):
+            _require_device(package, kind, device)
+        with _loading(package):
+            loaded = session.load_module(path)
+            machine = tvm.runtime.vm.VirtualMachine(loaded, list(devices))
+        with explained(package, "take its parameters"):
+            read = tvm.runtime.load_param_dict_from_file(str(package.path / PARAMS))
+            params = {name: tvm.runtime.tensor(value.numpy(), devices[0]) for name, value in read.items()}
+        yield RemoteModel(session, package, devices[0], machine, params)
+
+
+@contextlib.contextmanager
+def _on_server(session: Any, package: ModelPackage, library: str) -> Iterator[str]:
+    """The path of mod.so on the server."""
+    if library:
+        yield library
+        return
+    name = f"{package.manifest.name}-{secrets.token_hex(4)}.so"  # dlopen knows a library by its name
+    try:
+        with explained(package, "be uploaded"):
+            session.upload(str(package.path / LIBRARY), target=name)
+        log.debug("uploaded %s as %s", package.path / LIBRARY, name)
+        yield name
+    finally:
+        with contextlib.suppress(Exception):  # the server may be gone, with all that was on it
+            session.remove(name)
+
+
+def _require_device(package: ModelPackage, kind: str, device: Any) -> None:
+    said = ""
+    try:
+        if device.exist:
+            return
+    except Exception as why:  # TVM has no OpenCL there, or finds no driver
+        if lost(why):
+            raise
+        said = str(why)
+    raise MismatchError(
+        f"the RPC server has no {kind} device, on which {package.manifest.name} computes",
+        remedy="Serve from a bundle with OpenCL on a device that has a driver (adt probe), or compile for "
+        "the CPU: adt compile --target cpu.",
+        details=said,
+    )
+
+
+@contextlib.contextmanager
+def _loading(package: ModelPackage) -> Iterator[None]:
+    try:
+        yield
+    except AdtError:
+        raise
+    except Exception as why:
+        if lost(why):
+            raise
+        target, made = package.manifest.target, package.manifest.tvm
+        raise MismatchError(
+            f"the RPC server cannot load {package.manifest.name}: {last_words(why)}",
+            remedy=f"The package is for {target.platform} ({target.machine}) and TVM {made.version}: serve "
+            "from the bundle it was compiled against, or compile it for that server's.",
+            details=str(why),
+        ) from why
+
+
+@contextlib.contextmanager
+def explained(package: ModelPackage, doing: str) -> Iterator[None]:
+    """Turn what TVM raises in the block into a RunError; the end of the session passes as it is.
+
+    Args:
+        doing: what the model could not do: "run".
+    """
+    try:
+        yield
+    except AdtError:
+        raise
+    except Exception as why:
+        if lost(why):
+            raise
+        raise RunError(
+            f"{package.manifest.name} cannot {doing} over RPC: {last_words(why)}",
+            remedy="Run it without RPC (--via native), which says more; adt rpc status names the log.",
+            details=str(why),
+        ) from why
+
+
+def last_words(why: BaseException) -> str:
+    """The last line of what TVM says; before it there is mostly a trace."""
+    lines = [line.strip() for line in str(why).splitlines() if line.strip()]
+    return lines[-1] if lines else type(why).__name__
