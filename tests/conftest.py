@@ -6,8 +6,10 @@ import signal
 
 import pytest
 
-# Whoever runs the tests in the background of a script has them ignore ctrl-C; several tests send it.
+# Whoever runs the tests in the background of a script has them ignore ctrl-C, and nohup the end of the terminal;
+# several tests send both, to programs that inherit what we ignore.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

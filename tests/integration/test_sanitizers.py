@@ -1,0 +1,93 @@
+"""The runner's own tests once more, on programs that the address and undefined-behaviour sanitizers watch.
+
+Left out is what runs on OpenCL: drivers, PoCL among them, are not built for the sanitizers' memory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_cpp_runner import (
+    Built,
+    Finished,
+    Package,
+    arrays,
+    echo,
+    mixed,
+    symbolic,
+    test_archive_written_to_a_pipe,
+    test_arguments_that_mod_json_does_not_describe,
+    test_bad_input_file,
+    test_context_symbols,
+    test_file_in_file_out,
+    test_hash,
+    test_inputs_that_do_not_fit,
+    test_library_that_is_no_elf_file,
+    test_library_without_a_model,
+    test_machine,
+    test_manifest_that_is_no_json_object,
+    test_npz_round_trip,
+    test_one_symbol_is_one_length,
+    test_outputs_that_mod_json_does_not_describe,
+    test_parameter_that_is_missing,
+    test_parameters_that_are_none,
+    test_random_inputs_are_pythons,
+)
+
+import sanitized
+
+# pytest runs the tests that are imported with this module's own `built`.
+__all__ = [
+    "arrays",
+    "echo",
+    "mixed",
+    "symbolic",
+    "test_archive_written_to_a_pipe",
+    "test_arguments_that_mod_json_does_not_describe",
+    "test_bad_input_file",
+    "test_context_symbols",
+    "test_file_in_file_out",
+    "test_hash",
+    "test_inputs_that_do_not_fit",
+    "test_library_that_is_no_elf_file",
+    "test_library_without_a_model",
+    "test_machine",
+    "test_manifest_that_is_no_json_object",
+    "test_npz_round_trip",
+    "test_one_symbol_is_one_length",
+    "test_outputs_that_mod_json_does_not_describe",
+    "test_parameter_that_is_missing",
+    "test_parameters_that_are_none",
+    "test_random_inputs_are_pythons",
+]
+
+
+class Watched(Built):
+    """The sanitized programs in the place of the bundle's."""
+
+    def run(self, *arguments: Any, env: dict[str, str] | None = None) -> Finished:
+        done = sanitized.run(self.rtvm, *arguments, **(env or {}))
+        for word in ("AddressSanitizer", "LeakSanitizer", "runtime error:"):
+            assert word not in done.stderr, done.stderr
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="session")
+def built() -> Built:
+    place = sanitized.build()
+    return Watched(place, place)
+
+
+def test_c_interface(built: Built, mixed: Package) -> None:
+    done = sanitized.run(built.build / "bin/c_program", mixed.path)
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
+
+
+def test_sanitizers_watch(tmp_path: Path) -> None:
+    """A build without them would pass everything here."""
+    for name in ("bin/rtvm", "lib/libadt_runner.so"):
+        code = (sanitized.build() / name).read_bytes()
+        assert b"__asan_report_load8" in code
+        assert b"__ubsan_handle_" in code

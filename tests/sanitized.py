@@ -1,0 +1,53 @@
+"""The runner's programs with the address and undefined-behaviour sanitizers, and its fuzz targets, built by clang.
+
+Only adt's own code is compiled (half a minute once); TVM's libraries are those of the host bundle.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from pathlib import Path
+
+import adt
+from adt.host import cache
+from adt.host.tools import cmake, ninja
+
+RUNNER = Path(__file__).parents[1] / "cpp_runner"
+ENVIRONMENT = {
+    # A hostile file may not make the runner ask for more memory than any test's model needs.
+    "ASAN_OPTIONS": "detect_leaks=1:max_allocation_size_mb=1024:allocator_may_return_null=0:"
+    "detect_stack_use_after_return=1:strict_string_checks=1:exitcode=99",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}
+"""Whatever a sanitizer finds ends the process with 99, or by a signal: no exit code of the runner's own."""
+
+
+@functools.cache
+def build() -> Path:
+    """The directory with the programs, in ``bin/``; built when one of their sources has changed."""
+    bundle, tree = adt.build_target(platform="host").bundle, adt.source().path
+    place = cache.cache_dir() / "tests/sanitized"
+    with cache.lock(place):
+        configure = [
+            cmake().path, "-S", RUNNER / "tests", "-B", place, "-G", "Ninja",
+            f"-DCMAKE_MAKE_PROGRAM={ninja().path}", "-DCMAKE_C_COMPILER=clang", "-DCMAKE_CXX_COMPILER=clang++",
+            f"-DADT_TVM_SOURCE={tree}", f"-DADT_RUNTIME={bundle.path}",
+        ]  # fmt: skip
+        for command in (configure, [ninja().path, "-C", place]):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+    return place
+
+
+def run(program: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """How *program* ended, with everything that it said."""
+    return subprocess.run(
+        [str(program), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        env={**os.environ, **ENVIRONMENT, **environment},
+    )
