@@ -150,7 +150,6 @@ def test_two_in_turns(on_cpu: Path, on_pocl: Path) -> None:
         (("--ab", "PKG", "PKG", "--rounds", "3"), 3, "rounds cannot be 3"),
         (("PKG", "--protocol", "quik"), 3, "Did you mean 'quick'"),
         (("PKG", "--cool-down", "45F"), 3, "neither a temperature nor a time"),
-        (("PKG", "--serial", "R58N", "--protocol", "quick"), 3, "compiled for this machine"),
     ],
 )
 def test_what_cannot_be_asked(on_cpu: Path, words: tuple[str, ...], code: int, said: str) -> None:

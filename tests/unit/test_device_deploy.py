@@ -188,6 +188,12 @@ def test_rtvms_own_message_and_remedy_reach_the_user(code: int, kind: type[Excep
     assert (error.what, error.remedy) == ("it is so", "do this")
 
 
+def test_a_drivers_log_is_no_message_of_rtvms() -> None:
+    log = "Error: CL_BUILD_PROGRAM_FAILURE\nerror: kernel.cl:28:1: unknown type name '_'"
+    error = rtvm.explain(ended(5, f"noise\nrtvm: error: the model failed\n{log}\nremedy: do this\n"))
+    assert (error.what, error.remedy, error.details) == ("the model failed", "do this", log)
+
+
 def test_without_a_message_the_output_is_shown() -> None:
     error = rtvm.explain(ended(5, "something odd\n"))
     assert "exit code 5" in error.what

@@ -262,8 +262,7 @@ def explain(done: Ended) -> AdtError:
             "device's platform (adt build-target --for PLATFORM).",
             details=done.tail(),
         )
-    messages = re.findall(r"^(?:rtvm: )?error: (.*)$", said, re.MULTILINE)
-    remedies = re.findall(r"^(?:rtvm: )?remedy: (.*)$", said, re.MULTILINE)
+    what, more, remedy = _last_words(said)
     kind, otherwise = {
         USAGE: (
             RunError,
@@ -273,11 +272,22 @@ def explain(done: Ended) -> AdtError:
         BAD_INPUT: (InputError, "adt inspect shows the inputs that the model takes."),
     }.get(code, (RunError, f"Look at {done.log}."))
     error: AdtError = kind(
-        messages[-1].strip() if messages else f"rtvm failed on {where} (exit code {code})",
-        remedy=remedies[-1].strip() if remedies else otherwise,
-        details="" if messages else done.tail(),
+        what or f"rtvm failed on {where} (exit code {code})",
+        remedy=remedy or otherwise,
+        details=more if what else done.tail(),
     )
     return error
+
+
+def _last_words(said: str) -> tuple[str, str, str]:
+    """Its message, what stands below that (perhaps the log of a driver), and the remedy; empty: not there."""
+    own = r"^rtvm: error: (?P<text>.*?)(?:\nremedy: (?P<remedy>.*?))?\s*\Z"
+    around = r"^error: (?P<text>.*)(?:\nremedy: (?P<remedy>.*))?"  # of the script that starts it
+    found = re.search(own, said, re.MULTILINE | re.DOTALL) or re.search(around, said, re.MULTILINE)
+    if found is None:
+        return "", "", ""
+    what, _, more = found["text"].partition("\n")
+    return what.strip(), more.strip()[-4000:], (found["remedy"] or "").strip()
 
 
 def _signal_name(number: int) -> str:
