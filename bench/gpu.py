@@ -36,7 +36,7 @@ def pack(place: Path, models: list[str], targets: list[str]) -> None:
     import onnxruntime
 
     import adt
-    from adt.model.random_inputs import random_inputs
+    from adt.model.inputs.random import random_inputs
 
     place.mkdir(parents=True)
     shutil.copy(__file__, place / "gpu.py")

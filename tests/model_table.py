@@ -29,9 +29,9 @@ import real_models
 from adt.errors import AdtError
 from adt.measure.reference import run_reference
 from adt.model.check import compare
-from adt.model.host_run import run_package
+from adt.model.host_run.running import run_package
+from adt.model.inputs.random import random_inputs
 from adt.model.package import TensorSpec
-from adt.model.random_inputs import random_inputs
 from real_models import RealModel
 
 GOLDEN = Path(__file__).parent / "golden" / "model_table.json"

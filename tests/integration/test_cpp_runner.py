@@ -30,6 +30,7 @@ from adt.host.cache import file_sha256
 from adt.host.elf import read_elf
 from adt.host.resources import resource
 from adt.host.tools import ninja
+from adt.model.inputs.random import random_inputs
 from adt.model.package import (
     LIBRARY,
     MANIFEST,
@@ -42,7 +43,6 @@ from adt.model.package import (
     SourceModel,
     TensorSpec,
 )
-from adt.model.random_inputs import random_inputs
 
 USAGE, PACKAGE, INPUT, RUN = 2, 3, 4, 5
 HEADERS = {"include/adt/adt_runner.h", "include/adt/runner.h"}

@@ -208,7 +208,7 @@ def test_compiling_again_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_half_kernels_on_a_driver_that_computes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, precision: str
 ) -> None:
-    from adt.model.host_run import run_package
+    from adt.model.host_run.running import run_package
 
     source = mobile(tmp_path / "mobile.onnx")
     words = ["compile", source, "--for", "host", "--target", target, "--precision", precision]
@@ -226,7 +226,7 @@ def test_a_device_without_half_precision_is_not_compiled_for(tmp_path: Path) -> 
     from adt.config.load import load_settings
     from adt.model.importers.any import import_model
     from adt.model.package import PackageLike
-    from adt.model.reduced import reduced
+    from adt.model.precision.reduced import reduced
     from adt.model.targets import model_target
     from adt.target.platforms import PLATFORMS
 

@@ -17,8 +17,8 @@ import adt
 from adt.errors import InputError, MismatchError, RunError, SourceError, ToolNotFound
 from adt.host import cache
 from adt.measure.reference import run_reference
-from adt.model.host_opencl import opencl_device
-from adt.model.host_run import HostRun, run_package, run_packages
+from adt.model.host_run.opencl import opencl_device
+from adt.model.host_run.running import HostRun, run_package, run_packages
 from adt.model.plugins import build as plugins
 from adt.model.plugins.loading import load_plugin
 from models import small_model

@@ -18,8 +18,8 @@ from adt.model import store
 from adt.model.importers.any import explain_model, import_model
 from adt.model.importers.imported import ImportedModel
 from adt.model.importers.onnx.compare import Runner
+from adt.model.inputs.random import random_inputs
 from adt.model.package import load_package
-from adt.model.random_inputs import random_inputs
 from onnx_graphs import GRAPHS, f32, graph_of, node, tiny, write
 from real_models import REAL_MODELS, RealModel, named
 

@@ -24,11 +24,11 @@ from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.host.tvm_source import find_source
 from adt.measure.reference import run_reference
-from adt.model.host_run import run_package
-from adt.model.offload import Offloaded, offload, plugin_for
+from adt.model.host_run.running import run_package
+from adt.model.inputs.random import random_inputs
+from adt.model.offload.partition import Offloaded, offload, plugin_for
 from adt.model.plugins.build import CLML, OPENCL, build
 from adt.model.plugins.loading import load_plugin
-from adt.model.random_inputs import random_inputs
 from models import small_model
 from offload_models import mobile_net, residual_net
 from real_models import named

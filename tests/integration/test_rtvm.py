@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 import adt
+from adt.model.inputs.random import random_inputs
 from adt.model.package import ModelPackage
-from adt.model.random_inputs import random_inputs
 from adt.target.bundle import TargetBundle
 from networks import Network
 from ports import free_port

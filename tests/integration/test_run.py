@@ -23,7 +23,7 @@ from adt.device.deploy import user_directory
 from adt.device.device import Device
 from adt.errors import ConfigError, MismatchError, RpcError
 from adt.measure.reference import run_reference
-from adt.model.picture import PictureOptions
+from adt.model.inputs.picture import PictureOptions
 from adt.rpc import state
 from models import small_model
 from real_models import named

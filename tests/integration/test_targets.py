@@ -11,7 +11,7 @@ from programs import adt_json
 
 import adt
 import real_models
-from adt.model.host_run import run_package
+from adt.model.host_run.running import run_package
 from adt.model.package import load_package
 from models import MAGIKA, small_model
 

@@ -14,9 +14,9 @@ import intel_opencl
 import networks
 from adt.errors import ToolNotFound, VerifyFailed
 from adt.model.checked import Checked, Unchecked
-from adt.model.host_run import run_package
+from adt.model.host_run.running import run_package
+from adt.model.inputs.random import random_inputs
 from adt.model.package import ModelPackage
-from adt.model.random_inputs import random_inputs
 from adt.model.texture import blocks
 
 

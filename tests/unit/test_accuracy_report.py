@@ -12,9 +12,9 @@ import pytest
 from adt.config.settings import VerifySettings
 from adt.errors import InputError
 from adt.measure.verify import TOLERANCES, limits_for
-from adt.model.accuracy import _compare, samples, warn
-from adt.model.accuracy_report import Accuracy, OutputAccuracy, Overflow, far_off
 from adt.model.package import TensorSpec
+from adt.model.precision.accuracy import _compare, samples, warn
+from adt.model.precision.accuracy_report import Accuracy, OutputAccuracy, Overflow, far_off
 
 SPEC = TensorSpec("y", (2, 3), "float32")
 EXACT = np.array([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]], np.float32)

@@ -12,7 +12,7 @@ import pytest
 from adt.model import checked
 from adt.model.check import LIMITS, MOST_CHANGED, _obstacle, compare
 from adt.model.checked import Checked, CheckedOutput, Unchecked
-from adt.model.host_opencl import HostOpenCl
+from adt.model.host_run.opencl import HostOpenCl
 from adt.model.package import ModelPackage
 from adt.model.targets import ModelTarget
 from standin_payload import package_manifest

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from adt.errors import InputError
+from adt.model.inputs.random import random_inputs
 from adt.model.package import TensorSpec
-from adt.model.random_inputs import random_inputs
 
 DTYPES = (
     "float16", "float32", "float64", "int8", "int16", "int32", "int64",

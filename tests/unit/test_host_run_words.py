@@ -10,8 +10,9 @@ import pytest
 
 from adt.errors import RunError, ToolNotFound
 from adt.host.process import Finished
-from adt.model import host_opencl, host_run
-from adt.model.host_opencl import HostOpenCl, choose
+from adt.model.host_run import opencl as host_opencl
+from adt.model.host_run import running as host_run
+from adt.model.host_run.opencl import HostOpenCl, choose
 from adt.model.plugins import build as plugins
 from standin_payload import package_manifest
 

@@ -18,8 +18,8 @@ from adt.model.importers.onnx.compare import Runner
 from adt.model.importers.onnx.prepare import prepare
 from adt.model.importers.onnx.rewrites import REWRITES, Rewrite
 from adt.model.importers.shapes import fixed_shapes
+from adt.model.inputs.random import random_inputs
 from adt.model.package import TensorSpec
-from adt.model.random_inputs import random_inputs
 from onnx_graphs import GRAPHS, INT8, graph_of, node, recurrent, write
 
 

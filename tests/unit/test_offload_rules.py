@@ -11,10 +11,10 @@ import pytest
 
 from adt.config.load import load_settings
 from adt.errors import ConfigError, ModelError, SourceError
-from adt.model.offload import OFFLOADS, Offloaded, Subgraph, check_combination, offload
-from adt.model.offload_clml import Clml
-from adt.model.offload_nnapi import Nnapi
-from adt.model.offload_report import OffloadReport
+from adt.model.offload.clml import Clml
+from adt.model.offload.nnapi import Nnapi
+from adt.model.offload.partition import OFFLOADS, Offloaded, Subgraph, check_combination, offload
+from adt.model.offload.report import OffloadReport
 from adt.model.plugins.loading import foreign_types, layout_function
 from adt.target import plan
 from adt.target.platforms import platform_named

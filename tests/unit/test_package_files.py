@@ -16,9 +16,10 @@ import pytest
 from adt.errors import PackageError
 from adt.host import cache
 from adt.host.resources import resource
-from adt.model import archive, compiled, parts
-from adt.model.files import INSPECT, MANIFEST
+from adt.model import compiled
 from adt.model.package import load_package
+from adt.model.packaging import archive, parts
+from adt.model.packaging.files import INSPECT, MANIFEST
 from standin_payload import make_package
 
 

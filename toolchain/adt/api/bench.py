@@ -33,7 +33,7 @@ from adt.measure.sampling import not_measured
 from adt.measure.statistics import Interval
 from adt.measure.trend import Report
 from adt.model import store
-from adt.model.archive import fresh_file
+from adt.model.packaging.archive import fresh_file
 
 if TYPE_CHECKING:
     import numpy as np

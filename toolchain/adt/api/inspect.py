@@ -78,8 +78,8 @@ def elf(
         PackageError: there is nothing to audit. A file that would not load does not raise:
             look at ``report.verdict``.
     """
-    from adt.model.archive import is_archive
     from adt.model.package import load_package
+    from adt.model.packaging.archive import is_archive
     from adt.target.audit.request import audit_paths
 
     paths = tuple(load_package(p).path if is_archive(p) and p.is_file() else p for p in paths)
@@ -119,9 +119,9 @@ def inspect_html(package: Path, out: Path, *, profile: Path | None = None) -> No
         PackageError: it is no package, has no ``inspect/``, or *profile* is no profile.
         MismatchError: *profile* is of another package.
     """
-    from adt.model.archive import fresh_file
     from adt.model.inspection.page import render
     from adt.model.inspection.profile import load_profile
+    from adt.model.packaging.archive import fresh_file
 
     found = inspect(package)
     times = load_profile(profile, found.package.manifest) if profile else None

@@ -76,9 +76,9 @@ def compile(  # the verb's name; Python's own compile() is not used here
         VerifyFailed: the OpenCL kernels compute wrong numbers.
         ModelError, UnsupportedOp, CompileError, MismatchError: see :mod:`adt.errors`.
     """
-    from adt.model.accuracy import warn
     from adt.model.assemble import package_name
     from adt.model.compiled import Job, compile_to
+    from adt.model.precision.accuracy import warn
 
     require_tvm()
     model_like = None

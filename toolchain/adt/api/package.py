@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.config.load import load_settings
-from adt.model import compiled, parts
+from adt.model import compiled
 from adt.model.package import ModelPackage, load_package
-from adt.model.parts import Parts
-from adt.model.soundness import Soundness, examine
+from adt.model.packaging import parts
+from adt.model.packaging.parts import Parts
+from adt.model.packaging.soundness import Soundness, examine
 
 if TYPE_CHECKING:
     from adt.target.audit.report import ElfReport

@@ -110,7 +110,7 @@ def profile_trace(found: Profile, out: Path) -> None:
         ConfigError: its times are an emulator's.
     """
     from adt.measure.profile.trace import trace
-    from adt.model.archive import fresh_file
+    from adt.model.packaging.archive import fresh_file
 
     text = json.dumps(trace(found), ensure_ascii=False, separators=(",", ":"))
     with fresh_file(out) as temporary:
@@ -120,7 +120,7 @@ def profile_trace(found: Profile, out: Path) -> None:
 def profile_html(found: Profile, out: Path) -> None:
     """Write *found* as one self-contained page with plots."""
     from adt.measure.profile.page import render
-    from adt.model.archive import fresh_file
+    from adt.model.packaging.archive import fresh_file
 
     text = render(found)
     with fresh_file(out) as temporary:
@@ -151,7 +151,7 @@ def _remote(
     warmup: int,
     limits: Limits,
 ) -> Profile:
-    from adt.model.random_inputs import random_inputs
+    from adt.model.inputs.random import random_inputs
     from adt.rpc.remote_model import explained
 
     model = remote.model

@@ -12,13 +12,13 @@ from adt.api.place import open_place
 from adt.config.load import load_settings
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, InputError
-from adt.model.given import check_inputs
+from adt.model.inputs.given import check_inputs
+from adt.model.inputs.picture import PictureOptions
 from adt.model.package import Entry, load_package
-from adt.model.picture import PictureOptions
 
 if TYPE_CHECKING:
     from adt.measure.reference import Array
-    from adt.model.input_files import Given
+    from adt.model.inputs.files import Given
 
 NATIVE, RPC = VIA = ("native", "rpc")
 
@@ -116,7 +116,7 @@ def run(
         )
     _check_rpc_options(chosen)
     from adt.api.remote import open_remote
-    from adt.model.random_inputs import random_inputs
+    from adt.model.inputs.random import random_inputs
 
     if arrays is None:
         arrays = random_inputs(wanted.inputs, resolved.verify.seed)
@@ -146,7 +146,7 @@ def _given(
         raise InputError("how pictures are prepared is said, but no picture", remedy="Add --image FILE.")
     if inputs is None and not files and not images:
         return None
-    from adt.model.input_files import Given, read_inputs
+    from adt.model.inputs.files import Given, read_inputs
 
     found = tuple(Given(name, array, "") for name, array in (inputs or {}).items())
     found += read_inputs(entry, [fspath(one) for one in files], [fspath(one) for one in images], picture)

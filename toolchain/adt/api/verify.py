@@ -111,7 +111,7 @@ def verify_at(
         RunError, InputError, ModelError, …: see :mod:`adt.errors`. A difference over the tolerance does not.
     """
     from adt.measure.reference import FILE, reference_named
-    from adt.model.random_inputs import random_inputs
+    from adt.model.inputs.random import random_inputs
 
     manifest = opened.package.manifest
     entry = manifest.entry()
@@ -173,7 +173,7 @@ def verify_layers(
         RunError, InputError, …: see :mod:`adt.errors`. A wrong kernel does not raise: look at
             ``result.layers.passed``.
     """
-    from adt.model.random_inputs import random_inputs
+    from adt.model.inputs.random import random_inputs
 
     flags = {"verify.seed": seed, "verify.max_rel": max_rel, "verify.max_steps": max_steps}
     resolved = load_settings(flags | {"device.timeout": timeout}).settings

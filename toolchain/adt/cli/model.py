@@ -11,9 +11,9 @@ from adt.cli.app import Json, Verbose, app, emit_json
 from adt.cli.build import Ndk, Platform
 
 if TYPE_CHECKING:
-    from adt.model.accuracy_report import Accuracy
     from adt.model.importers.any import Explanation
     from adt.model.package import ModelPackage, PackageManifest
+    from adt.model.precision.accuracy_report import Accuracy
 
 Shapes = Annotated[
     list[str] | None,

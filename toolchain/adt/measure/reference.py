@@ -117,7 +117,7 @@ def _on_host(
 
     def computed(inputs: Mapping[str, Array]) -> dict[str, Array]:
         from adt.model.compiled import Job, cached_package
-        from adt.model.host_run import run_package
+        from adt.model.host_run.running import run_package
 
         made = package.manifest.made.settings
         plain = replace(

@@ -17,12 +17,11 @@ from adt.errors import AdtError, CompileError
 from adt.host import manifest
 from adt.host.cache import file_sha256
 from adt.host.elf import ElfFacts, read_elf
-from adt.model.accuracy_report import Accuracy
 from adt.model.importers.imported import ImportedModel
 from adt.model.inspection.capture import Capture
 from adt.model.inspection.record import Recorded, record, recorded_files
 from adt.model.link import Linker
-from adt.model.offload import Offloaded, offload, plugin_for
+from adt.model.offload.partition import Offloaded, offload, plugin_for
 from adt.model.package import (
     LIBRARY,
     MANIFEST,
@@ -37,6 +36,7 @@ from adt.model.package import (
     PackageTarget,
     PackageTvm,
 )
+from adt.model.precision.accuracy_report import Accuracy
 from adt.model.prepare import Prepared, prepare
 from adt.model.targets import ModelTarget
 from adt.target.platforms import Platform

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from adt.errors import AdtError, DownloadError, RunError, SourceError, ToolNotFound, VerifyFailed
 from adt.model.assemble import Making, assemble
 from adt.model.checked import Checked, CheckedOutput, Unchecked
-from adt.model.host_opencl import HostOpenCl, opencl_device
-from adt.model.host_run import NO_OPENCL, HostRun, run_packages
+from adt.model.host_run.opencl import HostOpenCl, opencl_device
+from adt.model.host_run.running import NO_OPENCL, HostRun, run_packages
 from adt.model.importers.imported import ImportedModel
+from adt.model.inputs.random import random_inputs
 from adt.model.link import linker_for
 from adt.model.package import ModelPackage
-from adt.model.precision import multiplications
-from adt.model.random_inputs import random_inputs
+from adt.model.precision.policy import multiplications
 from adt.model.targets import ModelTarget
 from adt.target.platforms import platform_named
 

@@ -16,9 +16,9 @@ from adt.model.check import check
 from adt.model.importers.any import import_model
 from adt.model.importers.shapes import parse_shapes
 from adt.model.link import linker_for
-from adt.model.offload import check_combination
+from adt.model.offload.partition import check_combination
 from adt.model.package import LIBRARY, MANIFEST, ModelPackage, PackageLike
-from adt.model.reduced import reduced
+from adt.model.precision.reduced import reduced
 from adt.model.targets import ModelTarget, model_target
 from adt.model.versions import OURS, install, require_tvm, texture_codegen_trusted
 from adt.target.audit.gate import audit_made
@@ -49,7 +49,7 @@ def compile_model(
 
     Raises:
         ModelError, UnsupportedOp: the model cannot be imported.
-        ConfigError, MismatchError, InputError: see :func:`adt.model.reduced.reduced`.
+        ConfigError, MismatchError, InputError: see :func:`adt.model.precision.reduced.reduced`.
         CompileError: TVM or the linker failed.
         PackageError: *out* exists and is no package.
     """

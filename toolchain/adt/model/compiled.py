@@ -23,14 +23,15 @@ from adt.config.settings import Settings
 from adt.errors import PackageError
 from adt.host import cache
 from adt.host.ndk import Ndk
-from adt.model import archive, checked, store
+from adt.model import checked, store
 from adt.model.assemble import package_name
 from adt.model.compile import compile_model, package_target
-from adt.model.files import MANIFEST
-from adt.model.host_opencl import opencl_device
+from adt.model.host_run.opencl import opencl_device
 from adt.model.link import linker_for
-from adt.model.offload import PLUGINS, check_combination, plugin_for
+from adt.model.offload.partition import PLUGINS, check_combination, plugin_for
 from adt.model.package import SCHEMA_VERSION, ModelPackage, PackageLike, load_package
+from adt.model.packaging import archive
+from adt.model.packaging.files import MANIFEST
 from adt.target.bundle import TargetBundle
 from adt.target.platforms import Platform
 

@@ -16,15 +16,15 @@ from typing import Any
 from adt.errors import PackageError
 from adt.host import manifest
 from adt.host.cache import file_sha256
-from adt.model.accuracy_report import Accuracy
-from adt.model.archive import unpacked
 from adt.model.checked import Checked, Unchecked
-from adt.model.files import ARCHIVE
-from adt.model.files import INSPECT as INSPECT
-from adt.model.files import LIBRARY as LIBRARY
-from adt.model.files import MANIFEST as MANIFEST
-from adt.model.files import PARAMS as PARAMS
-from adt.model.offload_report import OffloadReport
+from adt.model.offload.report import OffloadReport
+from adt.model.packaging.archive import unpacked
+from adt.model.packaging.files import ARCHIVE
+from adt.model.packaging.files import INSPECT as INSPECT
+from adt.model.packaging.files import LIBRARY as LIBRARY
+from adt.model.packaging.files import MANIFEST as MANIFEST
+from adt.model.packaging.files import PARAMS as PARAMS
+from adt.model.precision.accuracy_report import Accuracy
 from adt.model.texture.report import TextureReport
 
 SCHEMA = "adt.model-package"

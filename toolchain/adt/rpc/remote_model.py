@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import AdtError, MismatchError, RunError
-from adt.model.given import check_inputs
+from adt.model.inputs.given import check_inputs
 from adt.model.package import LIBRARY, PARAMS, Entry, ModelPackage
 from adt.rpc.session import lost
 

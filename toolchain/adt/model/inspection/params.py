@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import PackageError
-from adt.model.files import PARAMS
 from adt.model.package import ModelPackage
+from adt.model.packaging.files import PARAMS
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from adt.errors import PackageError
-from adt.model.files import INSPECT
 from adt.model.package import ModelPackage
+from adt.model.packaging.files import INSPECT
 
 PLAIN = "plain.json.gz"
 MOST_JSON = 1 << 30

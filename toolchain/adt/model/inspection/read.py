@@ -17,10 +17,10 @@ from typing import Any
 
 from adt.errors import PackageError
 from adt.host import manifest
-from adt.model.files import INSPECT
 from adt.model.inspection.graph import GRAPH, SCHEMA, SCHEMA_VERSION, Graph, Tensor
 from adt.model.inspection.params import Param, read_params
 from adt.model.package import ModelPackage, load_package
+from adt.model.packaging.files import INSPECT
 
 MOST_TEXT = 1 << 30
 """Bytes that a compressed text may unpack to."""

@@ -14,13 +14,13 @@ from typing import Any
 
 from adt.host import manifest
 from adt.host.cache import file_sha256
-from adt.model.files import INSPECT
 from adt.model.inspection import opencl
 from adt.model.inspection.capture import Capture
 from adt.model.inspection.graph import GRAPH, DeviceKernel, Handed
 from adt.model.inspection.lowered import read_main
 from adt.model.inspection.plain import PLAIN, packed, primitive
 from adt.model.package import PackageFile
+from adt.model.packaging.files import INSPECT
 
 log = logging.getLogger("adt.compile")
 

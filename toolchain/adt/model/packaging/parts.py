@@ -8,9 +8,9 @@ from pathlib import Path
 
 from adt.errors import PackageError
 from adt.host import cache, manifest
-from adt.model import archive
-from adt.model.files import LIBRARY, MANIFEST, PARAMS
 from adt.model.package import SCHEMA, SCHEMA_VERSION, ModelPackage, PackageManifest, load_package
+from adt.model.packaging import archive
+from adt.model.packaging.files import LIBRARY, MANIFEST, PARAMS
 
 CODE_PART, PARAMS_PART = "code", "params"
 

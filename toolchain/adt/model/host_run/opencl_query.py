@@ -1,4 +1,4 @@
-"""Ask this machine's OpenCL what it offers: ``python -m adt.model.host_opencl_query``.
+"""Ask this machine's OpenCL what it offers: ``python -m adt.model.host_run.opencl_query``.
 
 A process of its own, since a driver that crashes takes its process along. Prints one
 JSON document: ``{"library": …, "devices": [{…}, …], "said": …}``. Needs no TVM.

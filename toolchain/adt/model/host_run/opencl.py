@@ -91,7 +91,7 @@ def _version(text: str) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=4)
 def _all_devices(_environment: tuple[str, ...]) -> tuple[HostOpenCl, ...]:
-    argv = [sys.executable, "-P", "-m", "adt.model.host_opencl_query"]
+    argv = [sys.executable, "-P", "-m", "adt.model.host_run.opencl_query"]
     done = run(argv, timeout=SECONDS, check=False)
     if done.returncode != 0:
         log.warning(
@@ -104,7 +104,7 @@ def _all_devices(_environment: tuple[str, ...]) -> tuple[HostOpenCl, ...]:
 
 
 def parse(text: str) -> tuple[HostOpenCl, ...]:
-    """Read what :mod:`adt.model.host_opencl_query` printed; drivers may have printed before."""
+    """Read what :mod:`adt.model.host_run.opencl_query` printed; drivers may have printed before."""
     lines = text.strip().splitlines()
     document: dict[str, Any] = json.loads(lines[-1])
     if not document["library"]:

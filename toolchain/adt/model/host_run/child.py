@@ -1,7 +1,7 @@
-"""Run packages in a process of their own: ``python -m adt.model.host_run_child REQUEST.json``.
+"""Run packages in a process of their own: ``python -m adt.model.host_run.child REQUEST.json``.
 
 A driver that crashes or hangs takes this process along, not the caller's. What is
-asked and answered is described in :mod:`adt.model.host_run`, which starts this.
+asked and answered is described in :mod:`adt.model.host_run.running`, which starts this.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from adt.model.accuracy_report import Overflow
 from adt.model.package import TensorSpec
-from adt.model.precision import LARGEST, operator_name
+from adt.model.precision.accuracy_report import Overflow
+from adt.model.precision.policy import LARGEST, operator_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +30,7 @@ def overflows(
     import tvm
     from tvm import relax
 
-    from adt.model.accuracy import host_target
+    from adt.model.precision.accuracy import host_target
 
     if not all(isinstance(block, relax.DataflowBlock) for block in module["main"].body.blocks):
         return ()

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adt.model.precision import (
+from adt.model.precision.policy import (
     ELEMENTWISE,
     LARGEST,
     LAYOUT,

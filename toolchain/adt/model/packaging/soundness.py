@@ -9,9 +9,9 @@ from pathlib import Path
 from adt.errors import AdtError, PackageError
 from adt.host.cache import file_sha256
 from adt.host.elf import read_elf
-from adt.model.files import INSPECT, LIBRARY, PARAMS
 from adt.model.inspection.params import load_arrays
 from adt.model.package import ModelPackage, PackageFile, load_package
+from adt.model.packaging.files import INSPECT, LIBRARY, PARAMS
 
 CODE = "code"
 """Name of the finding about what is in mod.so."""

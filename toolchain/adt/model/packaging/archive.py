@@ -18,7 +18,7 @@ from pathlib import Path
 
 from adt.errors import PackageError
 from adt.host import cache
-from adt.model.files import ARCHIVE, INSPECT, LIBRARY, MANIFEST, PARAMS
+from adt.model.packaging.files import ARCHIVE, INSPECT, LIBRARY, MANIFEST, PARAMS
 
 MOST_FILES = 20_000
 """Entries of an archive; a package has one for each kernel and a few more."""

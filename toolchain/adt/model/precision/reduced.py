@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from adt.config.settings import CompileSettings
 from adt.errors import ConfigError, MismatchError
-from adt.model import accuracy, precision
-from adt.model.accuracy_report import Accuracy
 from adt.model.package import PackageLike
+from adt.model.precision import accuracy, policy
+from adt.model.precision.accuracy_report import Accuracy
 from adt.model.targets import ModelTarget, llvm
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def reduced(
         MismatchError: the device does not compute in half precision.
         InputError: a file does not hold the model's inputs.
     """
-    precision.check_precision(wanted.precision)
+    policy.check_precision(wanted.precision)
     if wanted.precision == "float32":
         if wanted.keep_float32 or files:
             option = "--keep-float32" if wanted.keep_float32 else "--accuracy-inputs"
@@ -64,7 +64,7 @@ def reduced(
             "speed (--cpu CORE, or --cpu +fp16, for those that have it)"
         )
     given = accuracy.samples(imported.inputs, files) if _measured(imported, wanted, files) else None
-    module, params = precision.apply(imported.module, imported.params, wanted.precision, wanted.keep_float32)
+    module, params = policy.apply(imported.module, imported.params, wanted.precision, wanted.keep_float32)
     made = dataclasses.replace(imported, module=module, params=params)
     if given is None:
         return made, None
@@ -95,7 +95,7 @@ def _measured(imported: ImportedModel, wanted: CompileSettings, files: Sequence[
         )
     if wanted.accuracy != "auto" or files:
         return wanted.accuracy != "off"
-    count = precision.multiplications(imported.module)
+    count = policy.multiplications(imported.module)
     if count > LITTLE:
         log.info(
             "not comparing with float32: %.1f billion multiplications take long here (--accuracy does it)",

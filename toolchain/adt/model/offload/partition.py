@@ -1,7 +1,7 @@
 """Hand parts of a model to a vendor's library: CLML on Adreno GPUs, Android's NNAPI.
 
-TVM's patterns say which operators go; :mod:`adt.model.offload_clml` and
-:mod:`adt.model.offload_nnapi` take back those that TVM's runtime for the library
+TVM's patterns say which operators go; :mod:`adt.model.offload.clml` and
+:mod:`adt.model.offload.nnapi` take back those that TVM's runtime for the library
 would compute wrongly or refuse on the device, where nobody sees it before.
 A group of operators that belong together becomes one *subgraph*: a JSON text in
 mod.so, run by the library. What is left is compiled as without offload.
@@ -20,9 +20,9 @@ from typing import Any
 
 from adt.config.settings import TvmSettings
 from adt.errors import ConfigError, ModelError
-from adt.model.files import INSPECT
-from adt.model.offload_report import OffloadReport
-from adt.model.offload_weights import bind_weights
+from adt.model.offload.report import OffloadReport
+from adt.model.offload.weights import bind_weights
+from adt.model.packaging.files import INSPECT
 from adt.model.plugins import build
 from adt.model.plugins.loading import load_plugin
 from adt.target.platforms import NNAPI_API_LEVEL, Platform
@@ -153,10 +153,10 @@ def offload(module: Any, params: Mapping[str, Any], kind: str, *, plugin: Path, 
 
 def _rules(kind: str, api_level: int) -> Rules:
     if kind == "clml":
-        from adt.model.offload_clml import Clml
+        from adt.model.offload.clml import Clml
 
         return Clml.rules()
-    from adt.model.offload_nnapi import Nnapi
+    from adt.model.offload.nnapi import Nnapi
 
     return Nnapi.rules(api_level)
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from adt.errors import InputError
-from adt.model.given import kind
 from adt.model.importers.extras import load
+from adt.model.inputs.given import kind
 from adt.model.package import TensorSpec
 
 if TYPE_CHECKING:

@@ -168,7 +168,7 @@ def apply(
         return module, params
     from tvm import relax
 
-    from adt.model.half import rewrite
+    from adt.model.precision.half import rewrite
 
     chosen = policy(module, precision, keep)
     if "nn.batch_norm" not in chosen.kept:

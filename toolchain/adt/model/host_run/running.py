@@ -1,6 +1,6 @@
 """Run a package that was compiled for this machine, on its CPU or its OpenCL device, with TVM's wheel.
 
-The model runs in a child process (:mod:`adt.model.host_run_child`): an OpenCL driver
+The model runs in a child process (:mod:`adt.model.host_run.child`): an OpenCL driver
 that crashes, hangs or refuses a kernel becomes an error that says so.
 """
 
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from adt.errors import MismatchError, RunError, ToolNotFound
 from adt.host.npz import read_npz
 from adt.host.process import Finished, run
-from adt.model.given import check_inputs
-from adt.model.host_opencl import HostOpenCl, opencl_device
+from adt.model.host_run.opencl import HostOpenCl, opencl_device
+from adt.model.inputs.given import check_inputs
 from adt.model.package import LIBRARY, PARAMS, Entry, ModelPackage, PackageManifest, load_package
 from adt.target.platforms import PLATFORMS
 
@@ -79,7 +79,7 @@ def run_packages(runs: Sequence[HostRun], *, timeout: float) -> list[dict[str, A
         request = _request(runs, packages, device, plugins, Path(scratch))
         path = Path(scratch) / "request.json"
         path.write_text(json.dumps(request))
-        argv: list[str | Path] = [sys.executable, "-P", "-m", "adt.model.host_run_child", path]
+        argv: list[str | Path] = [sys.executable, "-P", "-m", "adt.model.host_run.child", path]
         done = run(argv, timeout=timeout, check=False)
         answer = Path(request["result"])
         result: dict[str, Any] = json.loads(answer.read_text()) if answer.is_file() else {}

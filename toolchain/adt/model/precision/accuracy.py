@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from adt.config.load import did_you_mean
 from adt.errors import InputError
-from adt.model.accuracy_report import Accuracy, OutputAccuracy, Overflow, far_off
 from adt.model.package import TensorSpec
+from adt.model.precision.accuracy_report import Accuracy, OutputAccuracy, Overflow, far_off
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,7 +63,7 @@ def samples(specs: Sequence[TensorSpec], files: Sequence[Path]) -> Samples:
     Raises:
         InputError: a file does not hold the model's inputs, or an input cannot be made up.
     """
-    from adt.model.random_inputs import random_inputs
+    from adt.model.inputs.random import random_inputs
 
     if not files:
         return Samples("random, seed 0", (random_inputs(specs, 0),))
@@ -106,7 +106,7 @@ def measure(
     Raises:
         Exception: whatever TVM raises when it compiles or runs a module.
     """
-    from adt.model import ranges
+    from adt.model.precision import ranges
 
     exact = [*zip(*_run(model.module, model.params, inputs, given), strict=True)]
     got = [*zip(*_run(model.reduced_module, model.reduced_params, inputs, given), strict=True)]

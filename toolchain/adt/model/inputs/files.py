@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from adt.errors import InputError
 from adt.host.npz import DamagedNpz, read_npz
-from adt.model.given import kind
+from adt.model.inputs.given import kind
+from adt.model.inputs.picture import PictureOptions, pictures_as_input
 from adt.model.package import Entry, TensorSpec
-from adt.model.picture import PictureOptions, pictures_as_input
 
 if TYPE_CHECKING:
     import numpy as np

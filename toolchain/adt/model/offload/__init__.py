@@ -1,0 +1,1 @@
+"""Parts of a model for a vendor's library (CLML, NNAPI), which TVM calls."""

@@ -1,0 +1,1 @@
+"""Half precision: what is reduced, how, and how far off that is."""
