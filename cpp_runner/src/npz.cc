@@ -26,7 +26,7 @@ std::vector<std::byte> ReadAll(const std::string& path) {
   }
   std::vector<std::byte> bytes(static_cast<std::size_t>(size));
   file.seekg(0);
-  file.read(reinterpret_cast<char*>(bytes.data()), size);
+  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
   if (!file) throw Error(ErrorKind::kInput, "cannot read " + path, "Check that it is a file.");
   return bytes;
 }

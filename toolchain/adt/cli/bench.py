@@ -208,7 +208,7 @@ def _speed(record: BenchRecord, speed: Speed) -> Iterator[tuple[str, str]]:
     yield (
         "",
         f"mean {ms(times.mean_ms)}, std {ms(times.std_ms)}, from {ms(times.min_ms)} to {ms(times.max_ms)}; "
-        f"{times.outliers} outliers",
+        f"outliers: {times.outliers}",
     )
     yield "throughput", f"{times.throughput_per_s:.4g} runs per second"
     if speed.drift:

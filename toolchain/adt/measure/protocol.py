@@ -40,8 +40,8 @@ class Protocol:
     def text(self) -> str:
         """For people."""
         return (
-            f"{self.name}: at least {self.warmup_runs} runs and {self.warmup_ms:g} ms to warm up, "
-            f"then at least {self.runs} runs and {self.seconds:g} s"
+            f"{self.name}: runs ≥ {self.warmup_runs} and {self.warmup_ms:g} ms to warm up, "
+            f"then runs ≥ {self.runs} and {self.seconds:g} s"
         )
 
 
