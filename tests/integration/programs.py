@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,3 +24,29 @@ def adt_json(*arguments: object, cwd: Path | None = None) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How rtvm ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Its document; it must have worked."""
+        assert self.code == 0, self.err
+        document: dict[str, Any] = json.loads(self.out)
+        return document
+
+    def refused(self, code: int, *words: str) -> None:
+        """It ended with *code*, nothing on stdout, and an error and a remedy that has all *words* in them."""
+        assert self.code == code, self.err
+        assert self.out == ""
+        assert "rtvm: error: " in self.err
+        assert "\nremedy: " in self.err
+        assert "Traceback" not in self.err
+        for word in words:
+            assert word in self.err, self.err

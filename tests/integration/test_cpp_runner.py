@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from programs import Finished
 
 import adt
 from adt.host import manifest
@@ -76,29 +77,6 @@ class Built:
             env={**os.environ, **(env or {})},
         )
         return Finished(done.returncode, done.stdout, done.stderr)
-
-
-@dataclass(frozen=True)
-class Finished:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        assert self.code == 0, self.err
-        document: dict[str, Any] = json.loads(self.out)
-        return document
-
-    def refused(self, code: int, *words: str) -> None:
-        """It ended with *code*, nothing on stdout, and an error and a remedy that has all *words* in them."""
-        assert self.code == code, self.err
-        assert self.out == ""
-        assert "rtvm: error: " in self.err
-        assert "\nremedy: " in self.err
-        assert "Traceback" not in self.err
-        for word in words:
-            assert word in self.err, self.err
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from programs import Finished
 
 import adt
 from adt.model.inputs.random import random_inputs
@@ -29,27 +30,6 @@ from ports import free_port
 
 USAGE, PACKAGE, INPUT, RUN = 2, 3, 4, 5
 OFF = {"state": "off", "file": None, "warning": None, "take_ms": None, "keep_ms": None}
-
-
-@dataclass(frozen=True)
-class Finished:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        assert self.code == 0, self.err
-        document: dict[str, Any] = json.loads(self.out)
-        return document
-
-    def refused(self, code: int, *words: str) -> None:
-        assert self.code == code, self.err
-        assert self.out == ""
-        assert "rtvm: error: " in self.err
-        assert "\nremedy: " in self.err
-        for word in words:
-            assert word in self.err, self.err
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import Finished
 from test_cpp_runner import (
     Built,
-    Finished,
     Package,
     arrays,
     echo,

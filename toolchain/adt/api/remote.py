@@ -9,7 +9,7 @@ from pathlib import Path
 
 from adt.api.chosen import chosen_device
 from adt.api.deploy import SERVER, bundle_for, deploy_to
-from adt.api.place import HOST
+from adt.api.place import for_this_machine
 from adt.api.rpc import server_ports
 from adt.config.load import load_settings
 from adt.device import selection
@@ -24,7 +24,6 @@ from adt.rpc.local_server import local_server
 from adt.rpc.remote_model import RemoteModel, remote_model
 from adt.target.built import built_bundles
 from adt.target.bundle import TargetBundle
-from adt.target.platforms import PLATFORMS
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def open_remote(
                     remedy="Leave --serial and --bundle away, or --key and --tracker.",
                 )
             way = Way(key or settings.rpc.key or "android", tracker=tracker)
-        elif serial is None and _for_this_machine(opened):
+        elif serial is None and for_this_machine(opened):
             found = _with_server(bundle_for(opened, bundle))
             check_pair(found.manifest, opened.manifest)
             here = stack.enter_context(local_server(found))
@@ -110,11 +109,6 @@ def open_remote(
             name, label, emulated = _given(connected, opened)
         model = stack.enter_context(remote_model(connected.remote, opened, library=library))
         yield Remote(model, name, label, emulated)
-
-
-def _for_this_machine(package: ModelPackage) -> bool:
-    target = package.manifest.target
-    return target.platform == HOST and target.machine == PLATFORMS[HOST].machine
 
 
 def _with_server(bundle: TargetBundle) -> TargetBundle:

@@ -9,27 +9,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from adt.device.place import DevicePlace, Place
-from adt.device.probe.survey import parse_thermal
+from adt.device.probe.survey import THERMAL, VALUE, parse_thermal
 from adt.errors import ConfigError
 from adt.host.process import run
 
 log = logging.getLogger("adt.bench")
 
-SCRIPT = r"""
-value() { v=; { IFS= read -r v <"$1"; } 2>/dev/null; }
+SCRIPT = (
+    VALUE
+    + r"""
 echo ==governors==
 for g in /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor; do
   value "$g"
   [ -n "$v" ] && echo "$v"
 done
-echo ==thermal==
-for z in /sys/class/thermal/thermal_zone*; do
-  [ -e "$z" ] || continue
-  value "$z/type"
-  kind=$v
-  value "$z/temp"
-  echo "${v:--} $kind"
-done
+"""
+    + THERMAL
+    + r"""
 echo ==cpu==
 { grep -m1 "^model name" /proc/cpuinfo || grep -m1 "^Hardware" /proc/cpuinfo; } 2>/dev/null
 echo ==board==
@@ -48,6 +44,7 @@ echo ==power==
 command -v dumpsys >/dev/null 2>&1 && dumpsys power 2>/dev/null | grep -m1 mWakefulness=
 exit 0
 """
+)
 SCRIPT_SECONDS = 60.0
 
 ON_BATTERY = ("3", "discharging")

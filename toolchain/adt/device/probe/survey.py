@@ -21,9 +21,26 @@ The kernel's boot ID, and when the first process started where that may be read:
 a virtual device that was restarted is another boot on the same kernel.
 """
 
-SCRIPT = (
-    r"""
+VALUE = r"""
 value() { v=; { IFS= read -r v <"$1"; } 2>/dev/null; }
+"""
+"""A shell function that sets ``v`` to the first line of a file; empty where it may not be read."""
+
+THERMAL = r"""
+echo ==thermal==
+for z in /sys/class/thermal/thermal_zone*; do
+  [ -e "$z" ] || continue
+  value "$z/type"
+  kind=$v
+  value "$z/temp"
+  echo "${v:--} $kind"
+done
+"""
+"""Prints what :func:`parse_thermal` reads; needs :data:`VALUE`."""
+
+SCRIPT = (
+    VALUE
+    + r"""
 echo ==boot==
 """
     + BOOT_SCRIPT
@@ -47,14 +64,9 @@ for c in /sys/devices/system/cpu/cpu[0-9]*; do
   done
   echo "$row"
 done
-echo ==thermal==
-for z in /sys/class/thermal/thermal_zone*; do
-  [ -e "$z" ] || continue
-  value "$z/type"
-  kind=$v
-  value "$z/temp"
-  echo "${v:--} $kind"
-done
+"""
+    + THERMAL
+    + r"""
 echo ==gpu==
 for f in /sys/class/kgsl/kgsl-3d0/gpu_model /sys/class/misc/mali0/device/gpuinfo /sys/kernel/gpu/gpu_model; do
   value "$f"
