@@ -13,6 +13,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+import adt
 from adt.errors import PackageError
 from adt.host import cache
 from adt.host.resources import resource
@@ -214,7 +215,7 @@ def test_a_package_of_schema_1_says_compile_again(package: Path) -> None:
 def schema() -> jsonschema.Draft202012Validator:
     path = resource("cpp_runner").parent / "toolchain/adt/model/schemas/mod.schema.json"
     if not path.is_file():  # installed
-        path = Path(archive.__file__).parent / "schemas/mod.schema.json"
+        path = Path(adt.__file__).parent / "model/schemas/mod.schema.json"
     content = json.loads(path.read_text())
     jsonschema.Draft202012Validator.check_schema(content)
     return jsonschema.Draft202012Validator(content)
