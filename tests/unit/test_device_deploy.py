@@ -17,6 +17,7 @@ from adt.device.deploy import (
 )
 from adt.device.payload import Payload, PayloadFile, payload_of, user_directory
 from adt.errors import InputError, MismatchError, PackageError, RunError
+from adt.host import npz
 from standin_payload import make_bundle, make_package
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
@@ -149,7 +150,7 @@ def test_npz_keeps_every_name_type_and_shape(tmp_path: Path) -> None:
         "scalar": np.array(True),
         "empty": np.zeros((0, 4), np.float32),
     }
-    (tmp_path / "x.npz").write_bytes(rtvm.npz_bytes(arrays))
+    (tmp_path / "x.npz").write_bytes(npz.npz_bytes(arrays))
     found = rtvm.load_npz(tmp_path / "x.npz")
     assert found.keys() == arrays.keys()
     for name, array in arrays.items():
@@ -159,7 +160,7 @@ def test_npz_keeps_every_name_type_and_shape(tmp_path: Path) -> None:
 
 def test_objects_are_no_input() -> None:
     with pytest.raises(InputError, match="the input x"):
-        rtvm.npz_bytes({"x": np.array([{}], dtype=object)})
+        npz.npz_bytes({"x": np.array([{}], dtype=object)})
 
 
 @pytest.mark.parametrize("data", [b"", b"PK", b"no zip at all"])

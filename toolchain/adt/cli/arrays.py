@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
-from adt.host.npz import DamagedNpz, read_npz
+from adt.host.npz import DamagedNpz, not_plain, npz_bytes, read_npz
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,18 +27,12 @@ def load_npz(path: Path) -> dict[str, Array]:
     except FileNotFoundError as why:
         raise InputError(f"there is no input file {path}", remedy="Check --input.") from why
     except DamagedNpz as why:
-        raise InputError(
-            f"{path} is not an .npz file of plain arrays: {why}",
-            remedy="Write it with numpy.savez(path, input_name=array).",
-        ) from why
+        raise not_plain(path, why) from why
 
 
 def save_npz(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write arrays by name to an .npz file."""
-    import numpy as np
-
-    with path.open("wb") as file:  # a file object: savez would add .npz to a name without it
-        np.savez(file, **arrays)  # type: ignore[arg-type]  # its stub takes allow_pickle for a name
+    path.write_bytes(npz_bytes(arrays))
 
 
 def summary(name: str, array: Array) -> str:

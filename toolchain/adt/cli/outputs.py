@@ -51,7 +51,7 @@ def save_outputs(targets: Sequence[str], outputs: Mapping[str, Array]) -> tuple[
 def _save(text: str, outputs: Mapping[str, Array]) -> Path:
     import numpy as np
 
-    from adt.device.rtvm import npz_bytes
+    from adt.host.npz import npz_bytes
 
     name, path = _split(text, outputs)
     suffix = path.suffix.lower()

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from adt.device.deploy import Deployment
 from adt.device.device import Device
-from adt.device.rtvm import INPUTS, Ended, RtvmOptions, RtvmRun, answered, npz_bytes, read_run
+from adt.device.rtvm import INPUTS, Ended, RtvmOptions, RtvmRun, answered, read_run
 from adt.device.workspace import workspace
 from adt.errors import RunError
 from adt.host.cache import cache_dir
+from adt.host.npz import npz_bytes
 from adt.host.process import run
 from adt.model.package import ModelPackage
 from adt.target.bundle import TargetBundle

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import logging
 import re
 import signal
-import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -174,31 +171,6 @@ def read_run(options: RtvmOptions, report: dict[str, Any], files: Path, *, emula
     """
     kept = {name: load_npz(files / name) for name in options.files}
     return RtvmRun(kept[OUTPUTS], report, emulated, kept.get(TIMES, {}), kept.get(CALLS, {}))
-
-
-def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """*arrays* as an uncompressed npz file, each name kept as it is.
-
-    (numpy.savez cannot take an array called ``file``.)
-
-    Raises:
-        InputError: an array holds Python objects.
-    """
-    import numpy as np
-
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in arrays.items():
-            one = io.BytesIO()
-            try:
-                np.lib.format.write_array(one, np.asarray(array, order="C"), allow_pickle=False)
-            except ValueError as why:
-                raise InputError(
-                    f"the input {name} is of type {np.asarray(array).dtype}: {why}",
-                    remedy="Give arrays of numbers or booleans.",
-                ) from why
-            archive.writestr(f"{name}.npy", one.getvalue())
-    return buffer.getvalue()
 
 
 def load_npz(path: Path) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.errors import InputError
-from adt.host.npz import DamagedNpz, read_npz
+from adt.host.npz import DamagedNpz, not_plain, read_npz
 from adt.model.inputs.given import kind
 from adt.model.inputs.picture import PictureOptions, pictures_as_input
 from adt.model.package import Entry, TensorSpec
@@ -135,10 +135,7 @@ def _npz(path: Path, name: str) -> list[Given]:
     try:
         arrays = read_npz(path)
     except DamagedNpz as why:
-        raise InputError(
-            f"{path} is not an .npz file of plain arrays: {why}",
-            remedy="Write it with numpy.savez(path, input_name=array).",
-        ) from why
+        raise not_plain(path, why) from why
     if not name:
         return [Given(key, array, str(path)) for key, array in arrays.items()]
     if name in arrays:

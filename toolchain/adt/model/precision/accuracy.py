@@ -71,15 +71,12 @@ def samples(specs: Sequence[TensorSpec], files: Sequence[Path]) -> Samples:
 
 
 def _read(file: Path, specs: Sequence[TensorSpec]) -> Mapping[str, Array]:
-    from adt.host.npz import DamagedNpz, read_npz
+    from adt.host.npz import DamagedNpz, not_plain, read_npz
 
     try:
         arrays = read_npz(file)
     except (FileNotFoundError, DamagedNpz) as why:
-        raise InputError(
-            f"{file} is not an .npz file of plain arrays: {why}",
-            remedy="Write it with numpy.savez(path, input_name=array).",
-        ) from why
+        raise not_plain(file, why) from why
     wanted = {spec.name: spec for spec in specs}
     for name in wanted.keys() - arrays.keys():
         raise InputError(
