@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -140,18 +141,11 @@ def bench(
         ConfigError: the protocol or a number cannot be; or nothing is left to do on an emulated device.
         RunError, ModelError, …: see :mod:`adt.errors`.
     """
-    resolved = load_settings({"verify.seed": seed, "device.timeout": timeout}).settings
-    plan = Plan(
-        protocol_named(protocol, runs=runs, seconds=seconds, warmup_runs=warmup_runs, warmup_ms=warmup_ms),
-        seed=resolved.verify.seed,
-        threads=threads,
-        affinity=affinity,
-        end_to_end=end_to_end,
-        cold_start=cold_start,
-        timeout=resolved.device.timeout,
+    wanted = protocol_named(
+        protocol, runs=runs, seconds=seconds, warmup_runs=warmup_runs, warmup_ms=warmup_ms
     )
-    cooling = looking.parse_cool_down(cool_down) if cool_down else None
-    want = _Wanted(resolved, plan, model, inputs, verify, record, label, cooling)
+    plan = Plan(wanted, threads=threads, affinity=affinity, end_to_end=end_to_end, cold_start=cold_start)
+    want = _wanted(plan, seed, timeout, cool_down, model, inputs, verify, record, label)
     return _bench_one(open_place(package, serial=serial, bundle=bundle), want)
 
 
@@ -187,24 +181,16 @@ def bench_ab(
         ConfigError: as :func:`bench`; or the two do not run on the same machine.
         RunError, ModelError, …: see :mod:`adt.errors`.
     """
-    resolved = load_settings({"verify.seed": seed, "device.timeout": timeout}).settings
-    plan = Plan(
-        protocol_named(
-            protocol,
-            runs=runs,
-            seconds=seconds,
-            warmup_runs=warmup_runs,
-            warmup_ms=warmup_ms,
-            rounds=rounds,
-        ),
-        seed=resolved.verify.seed,
-        threads=threads,
-        affinity=affinity,
-        end_to_end=end_to_end,
-        timeout=resolved.device.timeout,
+    wanted = protocol_named(
+        protocol,
+        runs=runs,
+        seconds=seconds,
+        warmup_runs=warmup_runs,
+        warmup_ms=warmup_ms,
+        rounds=rounds,
     )
-    cooling = looking.parse_cool_down(cool_down) if cool_down else None
-    want = _Wanted(resolved, plan, None, inputs, verify, record, label, cooling)
+    plan = Plan(wanted, threads=threads, affinity=affinity, end_to_end=end_to_end)
+    want = _wanted(plan, seed, timeout, cool_down, None, inputs, verify, record, label)
     opened = tuple(open_place(path, serial=serial, bundle=bundle) for path in (a, b))
     if opened[0].place.name != opened[1].place.name:
         raise ConfigError(
@@ -221,6 +207,24 @@ def bench_ab(
         ]
         return AbResult(results[0], results[1], None, ())
     return _take_turns(opened, want, checked)
+
+
+def _wanted(
+    plan: Plan,
+    seed: int | None,
+    timeout: float | None,
+    cool_down: str | None,
+    model: Path | None,
+    inputs: Mapping[str, Array] | None,
+    verify: bool,
+    record: bool,
+    label: str,
+) -> _Wanted:
+    """What is asked, with the settings' seed and time limit in the plan."""
+    resolved = load_settings({"verify.seed": seed, "device.timeout": timeout}).settings
+    plan = dataclasses.replace(plan, seed=resolved.verify.seed, timeout=resolved.device.timeout)
+    cooling = looking.parse_cool_down(cool_down) if cool_down else None
+    return _Wanted(resolved, plan, model, inputs, verify, record, label, cooling)
 
 
 def _checked(opened: Opened, want: _Wanted) -> VerifyResult | None:

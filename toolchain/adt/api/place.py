@@ -7,10 +7,7 @@ from pathlib import Path
 from adt.api.chosen import chosen_device
 from adt.api.deploy import bundle_for, deploy_to
 from adt.device.place import DevicePlace, HostPlace, Opened
-from adt.model.package import ModelPackage, load_package
-from adt.target.platforms import PLATFORMS
-
-HOST = "host"
+from adt.model.package import load_package
 
 
 def open_place(package: Path, *, serial: str | None = None, bundle: Path | None = None) -> Opened:
@@ -26,16 +23,10 @@ def open_place(package: Path, *, serial: str | None = None, bundle: Path | None 
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
     opened = load_package(package)
-    if serial is None and for_this_machine(opened):
+    if serial is None and opened.manifest.target.for_this_machine:
         found = bundle_for(opened, bundle)
         return Opened(HostPlace(found, opened), opened, found)
     device = chosen_device(serial)
     found = bundle_for(opened, bundle)
     deployed = deploy_to(device, opened, found)
     return Opened(DevicePlace(device, deployed.report.deployment), opened, found)
-
-
-def for_this_machine(package: ModelPackage) -> bool:
-    """Whether *package* was compiled for the machine that adt runs on."""
-    target = package.manifest.target
-    return (target.platform, target.machine) == (HOST, PLATFORMS[HOST].machine)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.api.place import open_place
+from adt.api.run import NATIVE, RPC
 from adt.config.load import load_settings
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, RpcError, RunError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from adt.measure.reference import Array
 
 RUNS, WARMUP = 20, 3
-NATIVE, RPC = "native", "rpc"
 REMOTE_FUNCTION = "adt.profile"
 """What every tvm_rpc of a bundle answers: (virtual machine, entry, runs) → the profile object as JSON."""
 _POCL = re.compile(r"(?:pthread|basic|cpu|cpu-minimal)(?:-|$)")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from adt.api.chosen import chosen_device
 from adt.api.deploy import SERVER, bundle_for, deploy_to
-from adt.api.place import for_this_machine
 from adt.api.rpc import server_ports
 from adt.config.load import load_settings
 from adt.device import selection
@@ -82,7 +81,7 @@ def open_remote(
                     remedy="Leave --serial and --bundle away, or --key and --tracker.",
                 )
             way = Way(key or settings.rpc.key or "android", tracker=tracker)
-        elif serial is None and for_this_machine(opened):
+        elif serial is None and opened.manifest.target.for_this_machine:
             found = _with_server(bundle_for(opened, bundle))
             check_pair(found.manifest, opened.manifest)
             here = stack.enter_context(local_server(found))

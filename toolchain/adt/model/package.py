@@ -26,6 +26,7 @@ from adt.model.packaging.files import MANIFEST as MANIFEST
 from adt.model.packaging.files import PARAMS as PARAMS
 from adt.model.precision.accuracy_report import Accuracy
 from adt.model.texture.report import TextureReport
+from adt.target.platforms import PLATFORMS
 
 SCHEMA = "adt.model-package"
 SCHEMA_VERSION = 2
@@ -83,6 +84,11 @@ class PackageTarget:
     """Device of each virtual device of the VM, in order; the VM takes one device for each."""
     cpu_features: tuple[str, ...] = ()
     """What every CPU must offer on top of the platform, as Arm's kernels name it (``asimddp``)."""
+
+    @property
+    def for_this_machine(self) -> bool:
+        """Whether it is the machine that adt runs on."""
+        return (self.platform, self.machine) == ("host", PLATFORMS["host"].machine)
 
 
 @dataclass(frozen=True)

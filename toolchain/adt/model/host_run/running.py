@@ -151,11 +151,10 @@ def _check_machine(manifest: PackageManifest) -> None:
             remedy=f"Compile it without: adt compile {manifest.source.file} --for host --target "
             f"{manifest.target.name} --offload none",
         )
-    host = PLATFORMS["host"]
-    if manifest.target.platform != "host" or manifest.target.machine != host.machine:
+    if not manifest.target.for_this_machine:
         raise MismatchError(
             f"the package {manifest.name} is compiled for {manifest.target.platform} "
-            f"({manifest.target.machine}), this machine is {host.machine}",
+            f"({manifest.target.machine}), this machine is {PLATFORMS['host'].machine}",
             remedy=f"Compile it for this machine: adt compile {manifest.source.file} --for host --target "
             f"{manifest.target.name}",
         )
