@@ -85,6 +85,15 @@ PackageFile ReadFile(JsonReader json) {
 
 }  // namespace
 
+std::string Describe(const TensorSpec& spec) {
+  std::string text = spec.dtype + "[";
+  for (std::size_t i = 0; i < spec.shape.size(); ++i) {
+    if (i != 0) text += ", ";
+    text += spec.shape[i].symbolic() ? spec.shape[i].symbol : std::to_string(spec.shape[i].extent);
+  }
+  return text + "]";
+}
+
 const Entry& Package::entry(const std::string& wanted) const {
   std::string names;
   for (const Entry& candidate : entries) {

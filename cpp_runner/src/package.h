@@ -26,6 +26,9 @@ struct TensorSpec {
   std::string dtype;
 };
 
+/// "float32[n, 3]", for messages.
+std::string Describe(const TensorSpec& spec);
+
 /// One function of the module that a caller may run.
 struct Entry {
   std::string name;

@@ -41,15 +41,6 @@ std::vector<DLDevice> VmDevices(const Package& package, DLDevice device) {
   return devices;
 }
 
-std::string Describe(const TensorSpec& spec) {
-  std::string text = spec.dtype + "[";
-  for (std::size_t i = 0; i < spec.shape.size(); ++i) {
-    if (i != 0) text += ", ";
-    text += spec.shape[i].symbolic() ? spec.shape[i].symbol : std::to_string(spec.shape[i].extent);
-  }
-  return text + "]";
-}
-
 std::string Describe(std::string_view dtype, Extents shape) {
   return adt::Describe(dtype, std::vector<std::int64_t>(shape.data, shape.data + shape.rank));
 }
@@ -524,7 +515,7 @@ void Session::ShareInputs(std::size_t entry) {
   });
 }
 
-void Session::SetNamed(const NamedArrays& inputs, const std::string& entry, bool bind) {
+void Session::SetInputs(const NamedArrays& inputs, const std::string& entry) {
   const std::size_t index = EntryIndex(entry);
   const EntryState& state = State(index);
   RequireNames(inputs, *state.entry);
@@ -542,17 +533,8 @@ void Session::SetNamed(const NamedArrays& inputs, const std::string& entry, bool
     }
     static constexpr std::int64_t kNoExtents = 0;
     const Extents shape{array.shape.empty() ? &kNoExtents : array.shape.data(), array.shape.size()};
-    const auto set = bind ? &Session::BindInput : &Session::SetInput;
-    (this->*set)(index, i, array.data.data(), array.data.size(), shape);
+    SetInput(index, i, array.data.data(), array.data.size(), shape);
   }
-}
-
-void Session::SetInputs(const NamedArrays& inputs, const std::string& entry) {
-  SetNamed(inputs, entry, /*bind=*/false);
-}
-
-void Session::BindInputs(const NamedArrays& inputs, const std::string& entry) {
-  SetNamed(inputs, entry, /*bind=*/true);
 }
 
 void Session::Invoke(const std::string& entry) {

@@ -106,8 +106,6 @@ class Session {
   /// Copy *inputs*, in any order, to the device. Error(kInput) when one is missing, unknown, or of
   /// another shape or type than the entry has.
   void SetInputs(const NamedArrays& inputs, const std::string& entry = "main");
-  /// The same with BindInput: *inputs* must outlive the runs.
-  void BindInputs(const NamedArrays& inputs, const std::string& entry = "main");
   /// Start and Wait.
   void Invoke(const std::string& entry = "main");
   /// Copy the outputs of the last run from the device, in the entry's order.
@@ -151,7 +149,6 @@ class Session {
   static void Use(EntryState* state, Input* input, const tvm::runtime::Tensor& tensor);
   static void RequireArguments(EntryState* state);
   static void TakeOutputs(EntryState* state);
-  void SetNamed(const NamedArrays& inputs, const std::string& entry, bool bind);
 
   Package package_;
   std::string manifest_;

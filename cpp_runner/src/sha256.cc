@@ -4,10 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
-#include <vector>
-
-#include "error.h"
 
 namespace adt {
 namespace {
@@ -101,22 +97,6 @@ class Hasher {
 std::string Sha256(const void* data, std::size_t size) {
   Hasher hasher;
   hasher.Update(static_cast<const unsigned char*>(data), size);
-  return hasher.Finish();
-}
-
-std::string Sha256OfFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  Hasher hasher;
-  std::vector<char> chunk(std::size_t{1} << 20);
-  while (file) {
-    file.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
-    hasher.Update(reinterpret_cast<const unsigned char*>(chunk.data()),
-                  static_cast<std::size_t>(file.gcount()));
-  }
-  if (!file.eof()) {
-    throw Error(ErrorKind::kPackage, "cannot read " + path,
-                "Check that the package is complete and readable; deploy it again.");
-  }
   return hasher.Finish();
 }
 

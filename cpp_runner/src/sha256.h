@@ -9,7 +9,4 @@ namespace adt {
 /// Digest of *size* bytes, 64 hexadecimal digits in lower case.
 std::string Sha256(const void* data, std::size_t size);
 
-/// Digest of a file's bytes. Throws Error(kPackage) when it cannot be read.
-std::string Sha256OfFile(const std::string& path);
-
 }  // namespace adt

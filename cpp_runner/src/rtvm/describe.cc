@@ -6,13 +6,6 @@
 #include "sha256.h"
 
 namespace adt::rtvm {
-namespace {
-
-std::string Describe(const std::string& dtype, const std::vector<std::string>& extents) {
-  return dtype + "[" + Join(extents) + "]";
-}
-
-}  // namespace
 
 std::string Decimal(double value, int digits) {
   std::array<char, 64> text{};
@@ -26,20 +19,6 @@ std::string Join(const std::vector<std::string>& items) {
   std::string text;
   for (const std::string& item : items) text += (text.empty() ? "" : ", ") + item;
   return text;
-}
-
-std::string Describe(const TensorSpec& spec) {
-  std::vector<std::string> extents;
-  for (const Dim& dim : spec.shape) {
-    extents.push_back(dim.symbolic() ? dim.symbol : std::to_string(dim.extent));
-  }
-  return Describe(spec.dtype, extents);
-}
-
-std::string Describe(const Array& array) {
-  std::vector<std::string> extents;
-  for (std::int64_t extent : array.shape) extents.push_back(std::to_string(extent));
-  return Describe(array.dtype, extents);
 }
 
 std::string Sha256(const Array& array) { return adt::Sha256(array.data.data(), array.data.size()); }

@@ -6,7 +6,6 @@
 
 #include "array.h"
 #include "json_writer.h"
-#include "package.h"
 #include "runner_info.h"
 
 namespace adt::rtvm {
@@ -16,9 +15,6 @@ std::string Milliseconds(double value);
 /// *value* with *digits* after the point.
 std::string Decimal(double value, int digits);
 std::string Join(const std::vector<std::string>& items);
-/// "float32[n, 3]".
-std::string Describe(const TensorSpec& spec);
-std::string Describe(const Array& array);
 /// Of the array's bytes.
 std::string Sha256(const Array& array);
 

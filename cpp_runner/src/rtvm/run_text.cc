@@ -4,6 +4,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "dtype.h"
 #include "rtvm/describe.h"
 #include "rtvm/report.h"
 
@@ -103,7 +104,7 @@ std::string RunText(const RunReport& report) {
   WriteDevice(out, report);
   WriteLoad(out, report);
   for (const NamedArray& input : report.inputs) {
-    out << "input     " << input.name << " " << Describe(input.array)
+    out << "input     " << input.name << " " << Describe(input.array.dtype, input.array.shape)
         << (report.seed ? ", random with seed " + std::to_string(*report.seed) : "") << "\n";
   }
   WriteRuns(out, report);
@@ -112,8 +113,8 @@ std::string RunText(const RunReport& report) {
     WriteSample(out, "after     ", report.samples.back());
   }
   for (const NamedArray& output : report.outputs) {
-    out << "output    " << output.name << " " << Describe(output.array) << " sha256 "
-        << Sha256(output.array) << "\n";
+    out << "output    " << output.name << " " << Describe(output.array.dtype, output.array.shape)
+        << " sha256 " << Sha256(output.array) << "\n";
   }
   if (!report.output_file.empty()) out << "written   " << report.output_file << "\n";
   if (report.profile) WriteProfile(out, *report.profile);

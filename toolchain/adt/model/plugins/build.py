@@ -68,16 +68,6 @@ def opencl_runtime(settings: TvmSettings | None = None) -> Path:
     return build(OPENCL, settings)
 
 
-def clml_codegen(settings: TvmSettings | None = None) -> Path:
-    """TVM's code generator for CLML; see :func:`build`."""
-    return build(CLML, settings)
-
-
-def nnapi_codegen(settings: TvmSettings | None = None) -> Path:
-    """TVM's code generator for NNAPI; see :func:`build`."""
-    return build(NNAPI, settings)
-
-
 def build(plugin: Plugin, settings: TvmSettings | None = None) -> Path:
     """The library of *plugin*, built now (10 to 30 s) if it was not before; others wait for the first caller.
 
