@@ -259,7 +259,7 @@ def test_what_the_kernel_tells_is_sampled(rtvm: Rtvm, on_cpu: ModelPackage, tmp_
 def test_what_the_kernel_does_not_tell_is_absent(rtvm: Rtvm, on_cpu: ModelPackage, tmp_path: Path) -> None:
     nothing = kernel_files(tmp_path, {"class/thermal/thermal_zone0/temp": "not now\n"})
     samples = rtvm.run(on_cpu, "--sample-ms", "1", "--sysfs", nothing)["samples"]
-    assert len(samples) == 2
+    assert len(samples) >= 2  # before and after, and between the runs that take longer than a millisecond
     for sample in samples:
         assert sample["temperatures"] == sample["frequencies_mhz"] == sample["power"] == {}
     assert "nothing readable" in rtvm("--model", on_cpu.path, "--sample-ms", "1", "--sysfs", nothing).out
