@@ -42,13 +42,13 @@ def remains(device: Device) -> list[str]:
     found += [f"process {row.strip()}" for row in rows if OURS in row and " -o PID,ARGS" not in row]
     forwards = adb.query("host:list-forward", doing="listing forwards")
     found += [f"forward {line}" for line in forwards.splitlines() if line.startswith(f"{device.serial} ")]
-    with adb.open_device(device.serial, deadline=Deadline(20, "listing reverses")) as wire:
+    with adb.open_device(device.serial, deadline=Deadline(120, "listing reverses")) as wire:
         wire.request("reverse:list-forward")
         found += [f"reverse {line}" for line in wire.read_text().splitlines() if line]
     return found
 
 
-def soon_nothing(device: Device, seconds: float = 20.0, *, after: str = "") -> None:
+def soon_nothing(device: Device, seconds: float = 120.0, *, after: str = "") -> None:
     """Assert that nothing remains, once what was ended has had time to clean up after itself."""
     end = time.monotonic() + seconds
     while found := remains(device):

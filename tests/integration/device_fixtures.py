@@ -106,8 +106,8 @@ def only(rack: Rack) -> Iterator[Callable[..., Device]]:
     rack.stop_all()
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 15) -> None:
-    """Poll until *condition* holds."""
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
+    """Poll until *condition* holds; the limit is for what never happens, on a slow machine under load, too."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"did not happen: {what}"
@@ -118,6 +118,22 @@ def processes(device: Device) -> list[str]:
     """The command lines that run on the device, our own ``ps`` and the device's daemon left out."""
     rows = device.shell(["ps", "-A", "-o", "ARGS"]).out.splitlines()[1:]
     return [row.strip() for row in rows if " -o ARGS" not in row and "adt.device.virtual" not in row]
+
+
+ASK = """
+rm -f /data/local/tmp/answer
+{ n=0; while [ ! -s /data/local/tmp/answer ] && [ $((n += 1)) -lt 600 ]; do sleep 0.1; done; } |
+  busybox nc 127.0.0.1 "$1" >/data/local/tmp/answer
+cat /data/local/tmp/answer
+"""
+
+
+def ask(device: Device, port: int) -> str:
+    """What a program on *device* reads from one of its ports.
+
+    ADB has no half-close: a client whose input ends before the answer comes may lose the answer.
+    """
+    return device.script(ASK, str(port)).out
 
 
 def entries(device: Device, directory: str) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from device_fixtures import Rack, open_rack, wait_for
+from device_fixtures import Rack, ask, open_rack, wait_for
 
 from adt.device import adb, network, overview, selection
 from adt.device.deploy import deploy
@@ -104,10 +104,10 @@ def digest(top: Path) -> dict[str, str]:
 
 def test_ports_lead_both_ways(phone: Device) -> None:
     listen = ["busybox", "nc", "-l", "-p", "7777", "-e", "echo", "hello"]
-    with phone.start(listen, timeout=30), phone.forward(7777) as forward:
+    with phone.start(listen, timeout=300), phone.forward(7777) as forward:
 
         def greeted() -> bool:
-            with socket.create_connection(("127.0.0.1", forward.local), timeout=5) as sock:
+            with socket.create_connection(("127.0.0.1", forward.local), timeout=60) as sock:
                 return sock.recv(100) == b"hello\n"
 
         wait_for(greeted, "the program on the device answers")
@@ -115,9 +115,8 @@ def test_ports_lead_both_ways(phone: Device) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, phone.reverse(server.getsockname()[1]) as reverse:
         answering = threading.Thread(target=lambda: server.accept()[0].sendall(b"from here\n"))
         answering.start()
-        said = phone.script('sleep 2 | busybox nc 127.0.0.1 "$1"', str(reverse.remote)).out
-        answering.join(10)
-        assert said == "from here\n"
+        assert ask(phone, reverse.remote) == "from here\n"
+        answering.join(60)
         with pytest.raises(DeviceError, match="rebind"), phone.reverse(1, reverse.remote):
             pass
         assert phone.links.restore() == ()

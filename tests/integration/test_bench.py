@@ -163,9 +163,10 @@ def test_the_report_over_time(first: dict[str, Any], on_cpu: Path, tmp_path: Pat
     assert adt("report", *word, "--fail-on-regression").returncode == 0
     record = json.loads(Path(first["record"]).read_text())
     times = record["speed"]["times"]
+    times["spread_percent"], record["speed"]["drift"] = 1.0, None  # however busy this machine was
+    Path(first["record"]).write_text(json.dumps(record))
     for name in ("p50_ms", "p90_ms", "p99_ms"):
         times[name] *= 3
-    times["spread_percent"], record["speed"]["drift"] = 1.0, None
     record |= {
         "id": "feed",
         "when": record["when"].replace("20", "30", 1),

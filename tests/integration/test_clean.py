@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,12 +24,11 @@ BASE = "/data/local/tmp/adt/tester"
 
 
 @pytest.fixture
-def phone(rack: Rack) -> Iterator[Device]:
-    """One virtual device with nothing of ours on it."""
+def phone(rack: Rack) -> Device:
+    """The only virtual device, with nothing of ours on it."""
     device = rack.start("phone")
     device.shell(["rm", "-rf", "/data/local/tmp/adt"])
-    yield device
-    rack.stop_all()
+    return device
 
 
 def put(

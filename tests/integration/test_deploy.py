@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import signal
 import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,12 +50,11 @@ X = {"x": np.arange(4, dtype=np.float32).reshape(1, 4)}
 
 
 @pytest.fixture
-def phone(rack: Rack) -> Iterator[Device]:
-    """One virtual device with nothing of ours on it."""
+def phone(rack: Rack) -> Device:
+    """A virtual device with nothing of ours on it; it runs until a test stops all there are."""
     device = rack.start("phone")
     device.shell(["rm", "-rf", "/data/local/tmp/adt"])
-    yield device
-    rack.stop_all()
+    return device
 
 
 @pytest.fixture
@@ -274,9 +272,9 @@ def test_adt_killed_while_it_sends_leaves_no_trace(
         assert "huge" in sending.stdout.readline()
         assert entries(phone, f"{BASE}/tmp") != []
         sending.send_signal(sig)
-        assert sending.wait(30) != 0
+        assert sending.wait(120) != 0
     wait_for(lambda: entries(phone, f"{BASE}/tmp") == [], "the dead push's files are removed")
-    assert not [line for line in processes(phone) if "adt" in line]
+    wait_for(lambda: not [line for line in processes(phone) if "adt" in line], "nothing of it runs")
     assert runs(phone, old)
     assert put(phone, larger, package).sent_files == ("lib/huge.so",)
 
@@ -330,8 +328,8 @@ def test_a_run_that_takes_too_long_is_ended(
     deployment = put(phone, bundle, package).deployment
     with pytest.raises(DeviceError, match="longer than 2 s"):
         DevicePlace(phone, deployment).run(RtvmOptions(entry="hang"), X, timeout=2)
-    assert not [line for line in processes(phone) if "4321" in line]
-    assert entries(phone, f"{BASE}/runs") == []
+    wait_for(lambda: not [line for line in processes(phone) if "4321" in line], "it is ended")
+    wait_for(lambda: entries(phone, f"{BASE}/runs") == [], "the run's directory is removed")
 
 
 RUN = """
@@ -354,7 +352,7 @@ def test_a_killed_run_leaves_neither_process_nor_directory(
     with child(RUN, d.serial, d.name, d.digest, d.base) as running:
         wait_for(lambda: any("4321" in line for line in processes(phone)), "the run has started")
         running.send_signal(sig)
-        assert running.wait(30) != 0
+        assert running.wait(120) != 0
     wait_for(lambda: not any("4321" in line for line in processes(phone)), "the program is ended")
     wait_for(lambda: entries(phone, f"{BASE}/runs") == [], "the run's directory is removed")
 
@@ -364,7 +362,7 @@ def test_a_stopped_device_makes_a_run_fail(rack: Rack, bundle: TargetBundle, pac
     deployment = put(device, bundle, package).deployment
     rack.stop("brief")
     with pytest.raises((NoDevice, DeviceNotReady, DeviceError)):
-        DevicePlace(device, deployment).run(RtvmOptions(), X, timeout=30)
+        DevicePlace(device, deployment).run(RtvmOptions(), X, timeout=60)
 
 
 def test_a_deploy_that_finds_all_there_takes_three_services_of_the_device(
@@ -479,12 +477,13 @@ def test_whatever_ends_a_deploy_early_harms_nothing(phone: Device, tmp_path: Pat
     emulator.set_faults("phone", [fault])
     try:
         with pytest.raises((DeviceError, DeviceNotReady, NoDevice, DeviceFull)) as caught:
-            deploy(selection.select(phone.serial), larger, package, user="tester", timeout=4)
+            patience = 4 if "stall" in fault else 300
+            deploy(selection.select(phone.serial), larger, package, user="tester", timeout=patience)
         assert isinstance(caught.value, DeviceFull) == ("enospc" in fault)
         assert caught.value.remedy
     finally:
         emulator.set_faults("phone", [])
-    wait_for(lambda: _usable(phone.serial), "the device is back", 40)
+    wait_for(lambda: _usable(phone.serial), "the device is back")
     back = selection.select(phone.serial)
     assert wrong_files(back, old.deployment.directory, old.deployment.manifest) == []
     new = put(back, larger, package)
@@ -494,7 +493,7 @@ def test_whatever_ends_a_deploy_early_harms_nothing(phone: Device, tmp_path: Pat
 
 def _usable(serial: str) -> bool:
     try:
-        selection.select(serial).shell(["true"], timeout=5)
+        selection.select(serial).shell(["true"], timeout=30)
     except (DeviceError, DeviceNotReady, NoDevice):
         return False
     return True
@@ -526,13 +525,19 @@ PIECES = st.sampled_from(
 )
 
 
-@given(st.lists(st.lists(PIECES, min_size=1, max_size=3).map("".join), min_size=1, max_size=3).map("/".join))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_name_that_a_file_can_have_arrives_as_it_is(phone: Device, tmp_path: Path, name: str) -> None:
+NAMES = st.lists(st.lists(PIECES, min_size=1, max_size=3).map("".join), min_size=1, max_size=3).map("/".join)
+
+
+@given(st.lists(NAMES, min_size=12, max_size=12, unique=True))
+@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_name_that_a_file_can_have_arrives_as_it_is(
+    phone: Device, tmp_path: Path, names: list[str]
+) -> None:
     with tempfile.TemporaryDirectory(dir=tmp_path) as made:
-        bundle = make_bundle(Path(made), {f"odd/{name}": name.encode()})
+        odd = {f"odd/{number}/{name}": name.encode() for number, name in enumerate(names)}
+        bundle = make_bundle(Path(made), odd)
         report = put(phone, bundle, None)
-        assert f"odd/{name}" in report.sent_files or f"odd/{name}" in report.reused_files
+        assert odd.keys() <= {*report.sent_files, *report.reused_files}
         assert wrong_files(phone, report.deployment.directory, report.deployment.manifest) == []
         assert put(phone, bundle, None).sent_bytes == 0
         assert not [entry for entry in entries(phone, report.deployment.directory) if entry == "pwned"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from device_fixtures import Rack, child, entries, only, processes, rack, wait_for
+from device_fixtures import Rack, ask, child, entries, only, processes, rack, wait_for
 
 from adt.device import adb, selection
 from adt.device.device import Device
@@ -22,13 +22,20 @@ __all__ = ["only", "rack"]
 
 
 @pytest.fixture
-def phone(rack: Rack) -> Iterator[Device]:
-    """One virtual device, the only one."""
-    yield rack.start("phone")
+def phone(rack: Rack) -> Device:
+    """One virtual device, the only one; it stays for the next test that wants it."""
+    return rack.start("phone")
+
+
+@pytest.fixture
+def alone(rack: Rack) -> Iterator[Rack]:
+    """A rack without a device, before and after."""
+    rack.stop_all()
+    yield rack
     rack.stop_all()
 
 
-def test_without_a_device_the_error_says_how_to_get_one(rack: Rack) -> None:
+def test_without_a_device_the_error_says_how_to_get_one(alone: Rack) -> None:
     assert selection.listing() == ()
     with pytest.raises(NoDevice, match="no device") as caught:
         selection.select()
@@ -44,24 +51,22 @@ def test_the_only_device_is_taken_and_described(phone: Device) -> None:
     assert "virtual" in phone.facts.label
 
 
-def test_two_devices_need_a_serial(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = rack.start("one"), rack.start("two")
-    try:
-        with pytest.raises(AmbiguousDevice) as caught:
-            selection.select()
-        assert first.serial in caught.value.details
-        assert second.serial in caught.value.details
-        monkeypatch.setenv("ANDROID_SERIAL", second.serial)
-        assert selection.select().serial == second.serial
-        assert selection.select(first.serial).serial == first.serial
-        monkeypatch.delenv("ANDROID_SERIAL")
-        wrong = first.serial[:-1] + ("1" if first.serial[-1] != "1" else "2")
-        with pytest.raises(NoDevice) as unknown:
-            selection.select(wrong)
-        assert "Did you mean" in unknown.value.remedy
-        assert first.serial in unknown.value.details
-    finally:
-        rack.stop_all()
+def test_two_devices_need_a_serial(alone: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = alone.start("one"), alone.start("two")
+    with pytest.raises(AmbiguousDevice) as caught:
+        selection.select()
+    assert first.serial in caught.value.details
+    assert second.serial in caught.value.details
+    monkeypatch.setenv("ANDROID_SERIAL", second.serial)
+    assert selection.select().serial == second.serial
+    assert selection.select(first.serial).serial == first.serial
+    monkeypatch.delenv("ANDROID_SERIAL")
+    near = [f"{first.serial[:-1]}{digit}" for digit in range(10)]
+    wrong = next(serial for serial in near if serial not in (first.serial, second.serial))
+    with pytest.raises(NoDevice) as unknown:
+        selection.select(wrong)
+    assert "Did you mean" in unknown.value.remedy
+    assert first.serial in unknown.value.details
 
 
 def test_a_local_device_is_found_again_after_the_server_was_restarted(phone: Device) -> None:
@@ -69,34 +74,29 @@ def test_a_local_device_is_found_again_after_the_server_was_restarted(phone: Dev
     assert selection.select(phone.serial).shell(["echo", "here"]).out == "here\n"
 
 
-def test_an_unauthorized_device_says_what_to_accept(rack: Rack) -> None:
-    info = rack.boot("locked", fault="unauthorized")
-    try:
-        with pytest.raises(NoDevice, match="failed to authenticate"):
-            selection.connect(info.serial)
-        with pytest.raises(DeviceNotReady, match="unauthorized") as caught:
-            selection.select(info.serial)
-        assert "Allow USB debugging" in caught.value.remedy
-    finally:
-        rack.stop_all()
+def test_an_unauthorized_device_says_what_to_accept(alone: Rack) -> None:
+    info = alone.boot("locked", fault="unauthorized")
+    with pytest.raises(NoDevice, match="failed to authenticate"):
+        selection.connect(info.serial)
+    with pytest.raises(DeviceNotReady, match="unauthorized") as caught:
+        selection.select(info.serial)
+    assert "Allow USB debugging" in caught.value.remedy
 
 
-def test_an_offline_device_says_how_to_reconnect(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_offline_device_says_how_to_reconnect(alone: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "SETTLE_SECONDS", 0.5)
     monkeypatch.setattr(selection, "RECONNECT_SECONDS", 0.5)
-    info = rack.boot("dark", fault="offline")
+    info = alone.boot("dark", fault="offline")
     try:
         asking = threading.Thread(target=_try_to_connect, args=(info.serial,))
         asking.start()
         wait_for(lambda: bool(selection.listing()), "the device is listed")
-        state = selection.listing()[0].state
-        with pytest.raises(DeviceNotReady, match=state) as caught:
+        with pytest.raises(DeviceNotReady, match=r"offline|connecting") as caught:  # one, then the other
             selection.select()
-        assert state in ("offline", "connecting")
         assert caught.value.remedy
     finally:
-        rack.stop_all()
-        asking.join(30)
+        alone.stop_all()
+        asking.join(120)
         assert not asking.is_alive()
 
 
@@ -107,16 +107,16 @@ def _try_to_connect(serial: str) -> None:
         return
 
 
-def test_connecting_to_nothing_is_an_error(rack: Rack) -> None:
+def test_connecting_to_nothing_is_an_error(alone: Rack) -> None:
     with socket.create_server(("127.0.0.1", 0)) as plug:
         port = plug.getsockname()[1]
     with pytest.raises(NoDevice, match="cannot connect"):
         selection.connect(f"127.0.0.1:{port}")
 
 
-def test_a_device_that_died_is_not_used(rack: Rack) -> None:
-    device = rack.start("mortal")
-    rack.kill("mortal")
+def test_a_device_that_died_is_not_used(alone: Rack) -> None:
+    device = alone.start("mortal")
+    alone.kill("mortal")
     with pytest.raises((NoDevice, DeviceNotReady)):
         device.shell(["true"])
     with pytest.raises((NoDevice, DeviceNotReady)):
@@ -175,13 +175,13 @@ def test_large_output_arrives_whole(phone: Device) -> None:
 def test_a_timeout_leaves_no_remote_process(phone: Device) -> None:
     with pytest.raises(DeviceError, match="longer than"):
         phone.script("sleep 4321 & sleep 4321; wait", timeout=1)
-    assert not [line for line in processes(phone) if "4321" in line]
+    wait_for(lambda: not [line for line in processes(phone) if "4321" in line], "it is ended")
 
 
 def test_a_process_that_ignores_term_is_killed(phone: Device) -> None:
     with pytest.raises(DeviceError, match="longer than"):
         phone.script("trap '' TERM HUP; while :; do sleep 4322; done", timeout=1)
-    assert not [line for line in processes(phone) if "4322" in line]
+    wait_for(lambda: not [line for line in processes(phone) if "4322" in line], "it is killed")
 
 
 LONG = """
@@ -200,8 +200,8 @@ def test_ctrl_c_ends_the_remote_command(phone: Device) -> None:
         assert running.stdout.readline() == "started\n"
         assert [line for line in processes(phone) if "4323" in line]
         running.send_signal(signal.SIGINT)
-        assert running.wait(30) != 0
-        assert not [line for line in processes(phone) if "4323" in line]
+        assert running.wait(120) != 0
+        wait_for(lambda: not [line for line in processes(phone) if "4323" in line], "it is ended")
 
 
 def test_files_come_back_as_they_went(phone: Device, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_files_come_back_as_they_went(phone: Device, tmp_path: Path) -> None:
     os.utime(tmp_path / "in", (1_600_000_000, 1_600_000_000))
     remote = "/data/local/tmp/new dir/it's $(x).bin"
     assert phone.push(tmp_path / "in", remote) == len(data)
-    with phone.sync(timeout=10, doing="asking") as sync:
+    with phone.sync(timeout=120, doing="asking") as sync:
         found = sync.stat(remote)
         assert not sync.stat("/data/local/tmp/nothing").exists
     # the device's daemon copies the owner's bits to group and others
@@ -242,11 +242,11 @@ def test_a_full_device_says_so_with_what_is_left(only, tmp_path: Path) -> None:
 
 
 def test_a_forward_leads_to_the_device_and_is_gone_afterwards(phone: Device) -> None:
-    with phone.start(["busybox", "nc", "-l", "-p", "7777", "-e", "echo", "hello"], timeout=30):
+    with phone.start(["busybox", "nc", "-l", "-p", "7777", "-e", "echo", "hello"], timeout=300):
         with phone.forward(7777) as forward:
 
             def greeted() -> bool:
-                with socket.create_connection(("127.0.0.1", forward.local), timeout=5) as sock:
+                with socket.create_connection(("127.0.0.1", forward.local), timeout=60) as sock:
                     return sock.recv(100) == b"hello\n"
 
             wait_for(greeted, "the program on the device answers")
@@ -258,10 +258,8 @@ def test_a_reverse_leads_here_and_is_gone_afterwards(phone: Device) -> None:
         with phone.reverse(server.getsockname()[1]) as reverse:
             answering = threading.Thread(target=lambda: server.accept()[0].sendall(b"from here\n"))
             answering.start()
-            # ADB has no half-close: a client whose input ends before the answer comes may lose the answer.
-            said = phone.script('sleep 2 | busybox nc 127.0.0.1 "$1"', str(reverse.remote)).out
-            answering.join(10)
-            assert said == "from here\n"
+            assert ask(phone, reverse.remote) == "from here\n"
+            answering.join(60)
             with pytest.raises(DeviceError, match="rebind"), phone.reverse(1, reverse.remote):
                 pass
         listed = subprocess.run(
@@ -305,7 +303,7 @@ def test_a_workspace_is_gone_when_its_owner_is_killed(phone: Device, sig: signal
         path = owner.stdout.readline().strip()
         assert entries(phone, "/data/local/tmp/w") == [path.rpartition("/")[2]]
         owner.send_signal(sig)
-        owner.wait(30)
+        owner.wait(120)
     wait_for(lambda: entries(phone, "/data/local/tmp/w") == [], "the directory is removed")
     wait_for(lambda: not [line for line in processes(phone) if "adt" in line], "its guardian ends")
 

@@ -11,8 +11,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from programs import adt, adt_json
 
+import adt as api
 import intel_opencl
-from adt.errors import MismatchError
+from adt.errors import AdtError, ConfigError, InputError, MismatchError
 from adt.measure.verify import TOLERANCES
 from adt.model.package import load_package
 from models import MAGIKA, small_model
@@ -172,17 +173,18 @@ def test_on_inputs_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("options", "kind", "said"),
     [
-        (["--precision", "half"], 3, "unknown precision"),
-        (["--precision", "float16", "--keep-float32", "nn.sofmax"], 3, "Did you mean 'nn.softmax'"),
-        (["--keep-float32", "exp"], 3, "the precision is float32"),
-        (["--precision", "float16", "--accuracy-inputs", "absent.npz"], 19, "absent.npz"),
+        ({"precision": "half"}, ConfigError, "unknown precision"),
+        ({"precision": "float16", "keep_float32": ["nn.sofmax"]}, ConfigError, "Did you mean 'nn.softmax'"),
+        ({"keep_float32": ["exp"]}, ConfigError, "the precision is float32"),
+        ({"precision": "float16", "accuracy_inputs": [Path("absent.npz")]}, InputError, "absent.npz"),
     ],
 )
-def test_what_is_refused(tmp_path: Path, words: list[str], code: int, said: str) -> None:
-    done = adt("compile", small_model(tmp_path / "m.onnx"), "--for", "host", "-o", tmp_path / "pkg", *words)
-    assert done.returncode == code and said in done.stderr and "remedy:" in done.stderr, done.stderr
+def test_what_is_refused(tmp_path: Path, options: dict[str, Any], kind: type[AdtError], said: str) -> None:
+    with pytest.raises(kind) as caught:
+        api.compile(small_model(tmp_path / "m.onnx"), platform="host", out=tmp_path / "pkg", **options)
+    assert said in caught.value.what + caught.value.remedy and caught.value.remedy
     assert not (tmp_path / "pkg").exists()
 
 

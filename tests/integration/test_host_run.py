@@ -75,7 +75,7 @@ def test_no_driver_is_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
     assert opencl_device() is None
     with pytest.raises(ToolNotFound, match="no OpenCL device"):
-        run_package(on_opencl, {"x": X}, timeout=100)
+        run_package(on_opencl, {"x": X}, timeout=300)
 
 
 def test_a_driver_that_crashes_is_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_a_driver_that_crashes_is_no_device(tmp_path: Path, monkeypatch: pytest.
 
 def test_opencl_and_cpu_in_one_process(model: Path, on_opencl: Path, on_cpu: Path) -> None:
     runs = [HostRun(on_opencl, {"x": X}), HostRun(on_cpu, {"x": X}), HostRun(on_opencl, {"x": -X})]
-    first, second, third = run_packages(runs, timeout=200)
+    first, second, third = run_packages(runs, timeout=300)
     np.testing.assert_allclose(first["y"], expected(model), rtol=1e-5)
     np.testing.assert_allclose(second["y"], expected(model), rtol=1e-5)
     np.testing.assert_allclose(third["y"], expected(model, -X), rtol=1e-5)
@@ -101,7 +101,7 @@ def test_a_package_from_any_directory(
     """What lies in the working directory is not imported; a relative path is found."""
     (tmp_path / "numpy.py").write_text("raise SystemExit('not this one')")
     monkeypatch.chdir(tmp_path)
-    answer = run_package(Path(os.path.relpath(on_cpu)), {"x": X}, timeout=100)
+    answer = run_package(Path(os.path.relpath(on_cpu)), {"x": X}, timeout=300)
     np.testing.assert_allclose(answer["y"], expected(model), rtol=1e-5)
 
 
@@ -110,7 +110,7 @@ def test_a_kernel_that_the_driver_refuses(on_opencl: Path, tmp_path: Path) -> No
     assert b"__kernel void" in source
     broken = changed(on_opencl, tmp_path / "broken", source.replace(b"__kernel void", b"__kernel vuid"))
     with pytest.raises(RunError, match="does not build a kernel") as caught:
-        run_package(broken, {"x": X}, timeout=100)
+        run_package(broken, {"x": X}, timeout=300)
     assert "vuid" in caught.value.details  # from the driver's build log
     assert "--target" in caught.value.remedy
 
@@ -118,7 +118,7 @@ def test_a_kernel_that_the_driver_refuses(on_opencl: Path, tmp_path: Path) -> No
 def test_a_crash_says_which_signal(on_cpu: Path, tmp_path: Path) -> None:
     code = "__attribute__((constructor)) void f(void) { *(volatile int *)8 = 1; }"
     with pytest.raises(RunError, match=r"ended with SIG(SEGV|ABRT)"):
-        run_package(changed(on_cpu, tmp_path / "bad", library(code, tmp_path)), {"x": X}, timeout=100)
+        run_package(changed(on_cpu, tmp_path / "bad", library(code, tmp_path)), {"x": X}, timeout=300)
 
 
 def test_a_run_that_hangs_is_ended(on_cpu: Path, tmp_path: Path) -> None:
@@ -133,23 +133,26 @@ __attribute__((constructor)) void f(void) {{
   for (;;) sleep(1);
 }}"""
     hanging = changed(on_cpu, tmp_path / "bad", library(code, tmp_path))
-    with pytest.raises(RunError, match=r"did not end on .* within 8 s"):
-        run_package(hanging, {"x": X}, timeout=8)
+    for seconds in (8, 30, 120):  # so long that the library has begun, also on a slow machine
+        with pytest.raises(RunError, match=rf"did not end on .* within {seconds} s"):
+            run_package(hanging, {"x": X}, timeout=seconds)
+        if mark.exists():
+            break
     assert not Path(f"/proc/{mark.read_text()}").exists()
 
 
 def test_a_library_that_is_no_model(on_cpu: Path, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="cannot be loaded"):
-        run_package(changed(on_cpu, tmp_path / "bad", library("int f;", tmp_path)), {"x": X}, timeout=100)
+        run_package(changed(on_cpu, tmp_path / "bad", library("int f;", tmp_path)), {"x": X}, timeout=300)
 
 
 def test_what_does_not_fit_is_refused_before_it_runs(model: Path, on_cpu: Path, tmp_path: Path) -> None:
     for wrong in ({}, {"x": X, "z": X}, {"x": X[:, :3]}, {"x": X.astype(np.float64)}):
         with pytest.raises(InputError):
-            run_package(on_cpu, wrong, timeout=100)
+            run_package(on_cpu, wrong, timeout=300)
     other = adt.compile(model, out=tmp_path / "arm", platform="linux-aarch64")
     with pytest.raises(MismatchError, match="linux-aarch64"):
-        run_package(other.path, {"x": X}, timeout=100)
+        run_package(other.path, {"x": X}, timeout=300)
 
 
 def test_a_plugin_is_built_once_for_all_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def test_on_an_arm64_device(rack: Rack, no_servers: None, tmp_path: Path) -> Non
     assert (library.functions, library.device, library.alignment) == (("add_one",), "cpu", 32)
     serial = rack.start("kernels").serial
     started = adt.rpc_start(serial=serial, bundle=bundle, use_tracker=False, key="board")
-    with adt.rpc_session(address=started.address, key="board", timeout=120) as remote:
+    with adt.rpc_session(address=started.address, key="board", timeout=300) as remote:
         check(remote, library)
 
 
@@ -87,7 +87,7 @@ def test_on_an_opencl_device(no_servers: None, tmp_path: Path) -> None:
     info = adt.emulator_start("opencl-kernels", abi="x86_64", opencl=True)
     try:
         started = adt.rpc_start(serial=info.serial, bundle=bundle, use_tracker=False, key="gpu")
-        with adt.rpc_session(address=started.address, key="gpu", timeout=120) as remote:
+        with adt.rpc_session(address=started.address, key="gpu", timeout=300) as remote:
             check(remote, library)
         adt.rpc_stop(serial=info.serial)
     finally:

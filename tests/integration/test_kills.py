@@ -1,7 +1,7 @@
 """`adt deploy` is killed at random moments; what was complete before stays so, and nothing is left behind.
 
-A few rounds always, 200 in the nightly run. The moments come from a seed that a
-failure shows with the round.
+A few rounds always, 200 in the nightly run. The moments come from a seed, are spread
+over the whole time that a deploy takes here, and a failure shows them with the round.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def killed(argv: list[str], after: float, sig: signal.Signals) -> int:
         time.sleep(after)
         if running.poll() is None:
             running.send_signal(sig)
-        return running.wait(30)
+        return running.wait(300)
     finally:
         running.kill()
         running.wait()
 
 
 @pytest.mark.parametrize(
-    "rounds", [20, pytest.param(200, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
+    "rounds", [8, pytest.param(200, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
 )
 def test_killed_deploys_harm_nothing(rack: Rack, tmp_path: Path, rounds: int) -> None:
     device = rack.start("phone")
@@ -68,7 +68,7 @@ def test_killed_deploys_harm_nothing(rack: Rack, tmp_path: Path, rounds: int) ->
     codes = set()
     for number in range(rounds):
         sig = (signal.SIGINT, signal.SIGKILL)[number % 2]
-        moment = moments.uniform(0.1, 1.1) * whole_time
+        moment = (number // 2 + moments.random()) / (rounds // 2) * whole_time
         codes.add(killed(command(number), moment, sig))
         told = f"round {number}, {sig.name} after {moment:.3f} s"
         assert wrong_files(device, complete.directory, complete.manifest) == [], told

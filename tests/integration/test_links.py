@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,10 +19,9 @@ __all__ = ["rack"]
 
 
 @pytest.fixture
-def phone(rack: Rack) -> Iterator[Device]:
-    """One virtual device, the only one."""
-    yield rack.start("linked")
-    rack.stop_all()
+def phone(rack: Rack) -> Device:
+    """A virtual device; it runs until a test stops it."""
+    return rack.start("linked")
 
 
 def adb_lists(device: Device, *arguments: str) -> str:
@@ -78,7 +76,7 @@ def test_a_device_that_stays_away_is_reported_in_time(rack: Rack) -> None:
     began = time.monotonic()
     with pytest.raises(AdtError):
         wait_ready(device.serial, timeout=2)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60, "not a connection's own, longer patience"
     disconnect(device)
 
 
@@ -102,7 +100,7 @@ def test_leaving_the_block_ends_what_was_started(phone: Device) -> None:
         command = device.start(["sh", "-c", "trap '' HUP; echo up; while :; do sleep 4331; done"])
         next(command.output())
         assert [row for row in processes(phone) if "4331" in row]
-    assert not [row for row in processes(phone) if "4331" in row]
+    wait_for(lambda: not [row for row in processes(phone) if "4331" in row], "it is ended")
     assert adb_lists(phone, "forward", "--list") == adb_lists(phone, "reverse", "--list") == ""
 
 
@@ -115,6 +113,7 @@ def test_the_only_device_is_opened(phone: Device) -> None:
 
 def test_without_shell_v2_everything_works_with_the_marker(rack: Rack, tmp_path: Path) -> None:
     """stderr comes with stdout then, and the exit code from the marker."""
+    rack.stop_all()
     device = rack.start("linked", fault="no-shell-v2")
     try:
         assert "shell_v2" not in device.features
@@ -126,7 +125,7 @@ def test_without_shell_v2_everything_works_with_the_marker(rack: Rack, tmp_path:
             device.shell(["no-such-program"])
         with pytest.raises(DeviceError, match="longer than"):
             device.script("sleep 4332; sleep 4332", timeout=1)
-        assert not [row for row in processes(device) if "4332" in row]
+        wait_for(lambda: not [row for row in processes(device) if "4332" in row], "it is ended")
         assert device.facts.machine == "aarch64"
         (tmp_path / "in").mkdir()
         (tmp_path / "in/f").write_text("contents")
@@ -144,11 +143,11 @@ def test_the_list_does_not_wait_for_a_device_that_hangs(rack: Rack) -> None:
         emulator.set_faults("hung", ["stall-after=0"])
         began = time.monotonic()
         found = {device.serial: device for device in overview.overview(seconds=2)}
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 60, "not a connection's own, longer patience"
         assert (found[well.serial].problem, found[well.serial].abis) == ("", ("arm64-v8a",))
         assert "virtual" in found[well.serial].model and found[well.serial].virtual
         assert "longer than 2 s" in found[hung.serial].problem
         emulator.set_faults("hung", [])
-        wait_for(lambda: all(not device.problem for device in overview.overview()), "it answers again", 30)
+        wait_for(lambda: all(not device.problem for device in overview.overview()), "it answers again")
     finally:
         rack.stop_all()

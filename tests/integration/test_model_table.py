@@ -11,13 +11,15 @@ import model_table
 import real_models
 
 STORED: dict[str, Any] = json.loads(model_table.GOLDEN.read_text())
-QUICK = ("mtcnn-onet",)
-"""What runs every time; the rest is for the night."""
+QUICK = (("mtcnn-onet", "cpu"), ("mtcnn-onet", "adreno"))
+"""Models and targets that run every time; the rest is for the night."""
 
 
 def cases() -> list[Any]:
     return [
-        pytest.param(name, target, id=f"{name}-{target}", marks=() if name in QUICK else pytest.mark.nightly)
+        pytest.param(
+            name, target, id=f"{name}-{target}", marks=() if (name, target) in QUICK else pytest.mark.nightly
+        )
         for name, precisions in STORED.items()
         for target in precisions["float32"]
     ]

@@ -143,7 +143,7 @@ def test_a_clml_package_holds_the_subgraph_and_its_weights(tmp_path: Path) -> No
             assert any(np.array_equal(weight, value) for value in inside)
 
     with pytest.raises(MismatchError, match="CLML, which is not here"):
-        run_package(package.path, {"x": np.zeros((1, 3, 32, 32), np.float32)}, timeout=60)
+        run_package(package.path, {"x": np.zeros((1, 3, 32, 32), np.float32)}, timeout=300)
     assert package.checked is not None and "CLML" in getattr(package.checked, "reason", "")
 
 
@@ -172,7 +172,7 @@ def test_a_model_of_which_nothing_goes(tmp_path: Path, caplog: pytest.LogCapture
     assert report is not None and (report.ops, report.subgraphs) == (0, 0)
     assert not (package.path / "inspect/clml").exists()
     x = np.array([[1, 2, 3, 4]], np.float32)
-    (computed,) = run_package(package.path, {"x": x}, timeout=120).values()
+    (computed,) = run_package(package.path, {"x": x}, timeout=300).values()
     (expected,) = run_reference(model, {"x": x}).values()
     np.testing.assert_allclose(computed, expected, rtol=1e-5)
 

@@ -50,6 +50,7 @@ def verified(model: Path, out: Path, place: Place) -> VerifyResult:
     return result
 
 
+@pytest.mark.nightly  # its kernels run in test_targets.py, on this machine's driver
 @pytest.mark.timeout(900)
 def test_a_real_model(place: Place, tmp_path: Path) -> None:
     """Its tensors have names with slashes, which are no identifiers of OpenCL C."""

@@ -56,7 +56,7 @@ def sums(directory: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("target", ["cpu", "opencl"])
+@pytest.mark.parametrize("target", [pytest.param("cpu", marks=pytest.mark.nightly), "opencl"])
 def test_the_same_bytes_every_time(model: Path, tmp_path: Path, target: str) -> None:
     """Whatever the directory, the process and the order of Python's sets; in one file, too."""
     runs = []

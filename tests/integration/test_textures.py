@@ -38,8 +38,16 @@ def off_reference(package: ModelPackage, model: Path) -> float:
     )
 
 
+def two_convolutions(path: Path) -> Path:
+    """So small that its kernels are compiled and checked in seconds."""
+    net = networks.Network((1, 4, 8, 8))
+    return net.save(path, net.conv(net.relu(net.conv("x", 8)), 4, 1), (1, 4, 8, 8))
+
+
 @pytest.mark.parametrize(
-    "network", [networks.resnet18, networks.mobilenet_v2], ids=lambda network: network.__name__
+    "network",
+    [networks.resnet18, pytest.param(networks.mobilenet_v2, marks=pytest.mark.nightly)],
+    ids=lambda network: network.__name__,
 )
 def test_a_network_in_textures_is_right(tmp_path: Path, network: Any) -> None:
     model = network(tmp_path / "model.onnx")
@@ -67,7 +75,7 @@ def test_the_blocks_of_newer_networks_are_right_and_checked(tmp_path: Path) -> N
 
 
 def test_a_package_for_another_machine_is_checked_here_too(tmp_path: Path) -> None:
-    model = networks.mixed_blocks(tmp_path / "model.onnx")
+    model = two_convolutions(tmp_path / "model.onnx")
 
     package = compiled(model, tmp_path / "package", platform="linux-aarch64", check=True)
 
@@ -88,7 +96,7 @@ def test_kernels_that_compute_wrong_numbers_make_no_package(
         return te.compute(made.shape, lambda *at: made(*at) * 1.01, name="off")
 
     monkeypatch.setattr(blocks, "convolution", wrong)
-    model = networks.mixed_blocks(tmp_path / "model.onnx")
+    model = two_convolutions(tmp_path / "model.onnx")
 
     with pytest.raises(VerifyFailed, match="wrong numbers") as caught:
         compiled(model, tmp_path / "package")
@@ -104,7 +112,7 @@ def test_without_opencl_nothing_is_checked_and_that_is_said(
     from adt.model import check
 
     monkeypatch.setattr(check, "opencl_device", lambda: None)
-    model = networks.mixed_blocks(tmp_path / "model.onnx")
+    model = two_convolutions(tmp_path / "model.onnx")
 
     package = compiled(model, tmp_path / "package")
 
@@ -120,7 +128,7 @@ def test_what_takes_a_cpu_minutes_is_checked_when_it_is_asked_for(
     from adt.model import check
 
     monkeypatch.setattr(check, "MUCH", 1000)
-    model = networks.mixed_blocks(tmp_path / "model.onnx")
+    model = two_convolutions(tmp_path / "model.onnx")
 
     package = compiled(model, tmp_path / "package")
 

@@ -142,7 +142,7 @@ def test_an_empty_tree_is_a_directory(phone: Device, there: str, tmp_path: Path)
     assert (tmp_path / "out").is_dir()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(files=st.dictionaries(NAMES, st.binary(max_size=40), max_size=4), inner=NAMES)
 def test_any_name_comes_back(phone: Device, files: dict[bytes, bytes], inner: bytes) -> None:
     """Blanks, quotes, newlines, dashes, stars, bytes that are no text: in a name and in the destination."""
@@ -247,7 +247,7 @@ def test_a_killed_push_leaves_the_device_as_it_was(
         assert pushing.stdout is not None
         assert pushing.stdout.readline() == "half\n"
         pushing.send_signal(sig)
-        pushing.wait(30)
+        pushing.wait(120)
     wait_for(lambda: is_as_it_was(phone, there), "what was sent is removed")
 
 
@@ -260,7 +260,7 @@ def test_a_device_that_fails_in_the_middle_is_as_it_was(
     emulator.set_faults("trees", [fault])
     try:
         with pytest.raises(DeviceFull if fault.startswith("enospc") else AdtError):
-            phone.push_tree(tmp_path / "in", f"{there}/t", timeout=3)
+            phone.push_tree(tmp_path / "in", f"{there}/t", timeout=3 if "stall" in fault else 300)
     finally:
         emulator.set_faults("trees", [])
 
@@ -270,7 +270,7 @@ def test_a_device_that_fails_in_the_middle_is_as_it_was(
         except AdtError:  # adb is connecting again
             return False
 
-    wait_for(as_it_was, "the device is back, and what was sent is removed", 30)
+    wait_for(as_it_was, "the device is back, and what was sent is removed")
 
 
 def test_a_pull_that_breaks_leaves_nothing_here(phone: Device, there: str, tmp_path: Path) -> None:
@@ -290,4 +290,4 @@ def test_a_pull_that_breaks_leaves_nothing_here(phone: Device, there: str, tmp_p
         except AdtError:
             return False
 
-    wait_for(back, "the device is back", 30)
+    wait_for(back, "the device is back")

@@ -103,7 +103,7 @@ def test_terminal(phone: Phone) -> None:
 
     def wait_for(text: bytes) -> None:
         nonlocal seen
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while text not in seen:
             assert time.monotonic() < deadline, seen
             if select.select([terminal], [], [], 0.1)[0]:
@@ -147,8 +147,7 @@ def test_hang_up_is_sighup_to_the_shell_only(phone: Phone) -> None:
 def test_orphans_are_reaped(phone: Phone) -> None:
     phone.shell("for i in 1 2 3 4 5; do (sleep 0.05 </dev/null >/dev/null 2>&1 &); done")
     eventually(lambda: "sleep" not in phone.shell("ps -A -o S,COMM"))
-    states = phone.shell("ps -A -o S=").split()
-    assert "Z" not in states, states
+    eventually(lambda: "Z" not in phone.shell("ps -A -o S=").split())  # nor what the question itself left
 
 
 # files -----------------------------------------------------------------------------------------
@@ -229,7 +228,9 @@ def test_reverse(phone: Phone) -> None:
     with echo_server() as port:
         chosen = int(phone("reverse", "tcp:0", f"tcp:{port}").stdout)
         # ADB has no half-closed streams: nc must not see the end of its input before the answer
-        asked = f"(echo hello; sleep 0.5) | nc 127.0.0.1 {chosen}"
+        answer = f"{TMP}/answer"
+        waiting = f"n=0; while [ ! -s {answer} ] && [ $((n += 1)) -lt 600 ]; do sleep 0.1; done"
+        asked = f"rm -f {answer}; (echo hello; {waiting}) | nc 127.0.0.1 {chosen} > {answer}; cat {answer}"
         assert phone.shell(asked) == "echo:hello\n"
         phone("reverse", "tcp:7001", f"tcp:{port}")
         assert f"tcp:7001 tcp:{port}" in phone("reverse", "--list").stdout
@@ -241,7 +242,9 @@ def test_reverse(phone: Phone) -> None:
         assert "not found" in phone("reverse", "--remove", "tcp:7001", rc=1).stderr
         phone("reverse", "--remove-all")
         assert phone("reverse", "--list").stdout.strip() == ""
-        assert phone("shell", asked, rc=None).stdout == "", "nobody listens now"
+        assert phone("shell", f"echo hello | nc 127.0.0.1 {chosen}", rc=None).stdout == "", (
+            "nobody listens now"
+        )
 
 
 def test_abstract_sockets_both_ways(phone: Phone) -> None:
@@ -304,7 +307,7 @@ def test_killed_during_a_push(
         arriving = state.home("killed").data / "local/tmp/big"
         eventually(lambda: arriving.exists() and arriving.stat().st_size > 1_000_000)
         os.kill(device.info.pid, signal.SIGKILL)
-        assert push.wait(30) != 0
+        assert push.wait(120) != 0
     eventually(lambda: pids_in_namespace(space) == [])
     assert "killed" not in {info.name for info in emulator.listing()}
     assert "no longer running" in caplog.text

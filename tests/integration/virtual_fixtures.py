@@ -56,7 +56,7 @@ class Adb:
         serial: str = "",
         rc: int | None = 0,
         text: str | None = None,
-        timeout: float = 60,
+        timeout: float = 300,
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             self.argv(*words, serial=serial),
@@ -149,7 +149,8 @@ def pids_in_namespace(space: Path) -> list[int]:
     return found
 
 
-def eventually(condition: Callable[[], object], seconds: float = 10) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 120) -> None:
+    """Poll until *condition* holds; the limit is for what never happens, on a slow machine under load, too."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it never came true"
@@ -181,7 +182,7 @@ def echo_server() -> Iterator[int]:
 
 def ask(port: int, question: bytes, length: int) -> bytes:
     """Send *question* to a port of this machine and read *length* bytes of the answer, or to its end."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as plug:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as plug:
         plug.sendall(question)
         answer = b""
         while len(answer) < length and (data := plug.recv(1 << 16)):

@@ -83,7 +83,7 @@ class FakeServer:
             handler(peer)
             # Closing with unread bytes would reset the connection, and with it what was just sent.
             peer.sock.shutdown(socket.SHUT_WR)
-            peer.sock.settimeout(5)
+            peer.sock.settimeout(60)
             while peer.sock.recv(1 << 16):
                 pass
 
@@ -95,7 +95,7 @@ class FakeServer:
             with contextlib.suppress(OSError):
                 peer.sock.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(5)
+            thread.join(60)
             assert not thread.is_alive()
 
 

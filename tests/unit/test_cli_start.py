@@ -33,7 +33,7 @@ def adt_program(*arguments: str, **environ: str) -> subprocess.CompletedProcess[
         text=True,
         env={**os.environ, **environ},
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
 

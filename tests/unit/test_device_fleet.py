@@ -40,7 +40,7 @@ def test_the_first_failure_in_the_order_of_the_devices_gives_the_exit_code() -> 
 
     def work(device: Device, _say: Say) -> None:
         if device.serial == "a":
-            assert second_failed.wait(10)
+            assert second_failed.wait(60)
             raise NoDevice("gone", remedy="none")
         second_failed.set()
         raise DeviceError("broke", remedy="none")
@@ -50,13 +50,14 @@ def test_the_first_failure_in_the_order_of_the_devices_gives_the_exit_code() -> 
 
 def test_no_more_at_once_than_allowed() -> None:
     running, most, lock = 0, 0, threading.Lock()
+    three = threading.Barrier(3, timeout=60)
 
     def work(_device: Device, _say: Say) -> None:
         nonlocal running, most
         with lock:
             running += 1
             most = max(most, running)
-        threading.Event().wait(0.02)
+        three.wait()
         with lock:
             running -= 1
 
@@ -73,7 +74,7 @@ def test_interrupted_it_ends_what_is_under_way_and_starts_nothing_more() -> None
         started.append(device.serial)
         deadline = Deadline(None, "waiting for ever")
         if device.serial in "ab":
-            began.wait(10)
+            began.wait(60)
         if device.serial == "a":
             _thread.interrupt_main()
         try:

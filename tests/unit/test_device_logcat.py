@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import threading
-import time
 
 import pytest
 from device_fake_server import Handler, Peer, fake_server, text
@@ -117,12 +116,12 @@ def test_lines_come_while_the_log_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
     """A line may come in pieces; the log has not ended when the block is left."""
     first = LINE % 1
     handlers = features, device(packet(1, first[:9]), packet(1, first[9:] + LINE % 2)), killed
-    with fake_server(monkeypatch, *handlers) as server:
-        began = time.monotonic()
-        with Device("S").logcat(["*:W"], since="11-21 07:00:00.000") as log:
-            found = iter(log)
-            assert [next(found).message, next(found).message] == ["number 1", "number 2"]
-        assert time.monotonic() - began < 5
+    with (
+        fake_server(monkeypatch, *handlers) as server,
+        Device("S").logcat(["*:W"], since="11-21 07:00:00.000") as log,
+    ):
+        found = iter(log)
+        assert [next(found).message, next(found).message] == ["number 1", "number 2"]
     asked = server.peers[1].requests[1]
     assert asked.endswith("exec logcat -v threadtime -T '11-21 07:00:00.000' '*:W'")
     assert len(server.peers) == 3  # the third one ended what runs on the device
@@ -147,7 +146,7 @@ def test_lines_that_nobody_takes_are_dropped_and_counted(monkeypatch: pytest.Mon
         fake_server(monkeypatch, features, device(packet(1, lines), packet(3, b"\0"))),
         Device("S").logcat() as log,
     ):
-        log._reader.join(10)
+        log._reader.join(60)
         assert [line.message for line in log] == [f"number {n}" for n in range(15, 20)]
         assert log.dropped == 15
 

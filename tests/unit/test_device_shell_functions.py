@@ -53,7 +53,7 @@ def test_whatever_ends_a_script_it_cleans_up(
             running.stdin.close()
         else:
             running.send_signal(sig)
-        assert running.wait(30) == (0 if sig is None else 1)
+        assert running.wait(120) == (0 if sig is None else 1)
     assert done.read_text() == "cleaned\n"
 
 

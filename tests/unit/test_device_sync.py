@@ -35,7 +35,7 @@ def sync_to(answers: bytes) -> Callable[[Peer], None]:
     return handler
 
 
-def session(seconds: float = 5) -> SyncSession:
+def session(seconds: float = 60) -> SyncSession:
     return SyncSession("S", deadline=Deadline(seconds, "copying"))
 
 

@@ -31,7 +31,7 @@ def elf(tmp_path: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
         text=True,
         env={**keep, "HOME": str(tmp_path)},
         check=False,
-        timeout=60,
+        timeout=300,
         cwd=tmp_path,
     )
 

@@ -39,10 +39,10 @@ class Talk:
         stream.keep = self.injector.keep
         stream.on_write(self.said)
         session = asyncio.ensure_future(sync.Session(stream, self.injector).run())
-        await asyncio.wait({session}, timeout=0.3)
+        await asyncio.wait({session}, timeout=60 if self.said.endswith(QUIT) else 0.3)
         stream.on_close()
         with contextlib.suppress(Closed):
-            await asyncio.wait_for(session, 5)
+            await asyncio.wait_for(session, 60)
 
 
 def request(identifier: bytes, payload: bytes) -> bytes:

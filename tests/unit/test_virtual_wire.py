@@ -87,7 +87,7 @@ def in_loop(test: Callable[[Host], object]) -> None:
     async def run() -> None:
         result = test(Host())
         if asyncio.iscoroutine(result):
-            await asyncio.wait_for(result, 5)
+            await asyncio.wait_for(result, 60)
 
     asyncio.run(run())
 

@@ -32,7 +32,9 @@ PID_WITHIN = 64 << 10
 KILL_SECONDS = 5.0
 """Budget for ending a remote command."""
 
+# On a slow device it takes longer than that: its hang-up does not keep it from its last line.
 _KILL = """
+trap '' HUP
 kill -TERM -- -$1 2>/dev/null || kill -TERM $1 2>/dev/null || exit 0
 n=0
 while kill -0 -- -$1 2>/dev/null && [ $n -lt 20 ]; do n=$((n+1)); sleep 0.1 || sleep 1; done
