@@ -3,7 +3,8 @@
 It is not an NDK: its compilers are Debian's clang for *glibc*. What it can show
 is that adt finds, names and drives an NDK as it should and that the libraries
 it builds are for the right machine, 64-bit ones with 16 KB pages. What it
-cannot show is bionic, ``__ANDROID__`` code, liblog or libc++.
+cannot show is bionic, ``__ANDROID__`` code or libc++. Of libandroid and liblog it
+has stand-ins (tests/standin_libandroid), with what adt uses of them.
 
 Needs the Debian packages clang and, for arm64-v8a, g++-aarch64-linux-gnu; for
 armeabi-v7a g++-arm-linux-gnueabihf; for x86_64 g++.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+LIBANDROID = Path(__file__).parent / "standin_libandroid"
 REVISION = "27.0.0"
 DESCRIPTION = "STAND-IN, not an Android NDK"
 API_LEVELS = range(21, 36)
@@ -30,7 +32,8 @@ and its armel has no std::future: 32-bit models link here, but do not run.
 _COMPILER = """\
 #!/bin/sh
 # STAND-IN, not an Android NDK: {name} for glibc.
-# Drops the flags that name Android's sysroot and C++ library, replaces its target, keeps all others.
+# Drops the flags that name Android's sysroot and C++ library, replaces its target, keeps all others
+# but those that cost time: what it makes is looked at, or run once, and is not debugged.
 target={target}
 skip=
 for word do
@@ -52,7 +55,7 @@ done
 if [ $target = arm-linux-gnueabihf ]; then
   set -- -march=armv7-a -mfpu=neon -Wl,--no-warn-mismatch "$@"
 fi
-exec {driver} --target=$target "$@"
+exec {driver} --target=$target -isystem "${{0%/*}}/../sysroot/usr/include" "$@" -O0 -g0
 """
 
 _BINUTIL = """\
@@ -112,6 +115,29 @@ set(CMAKE_C_FLAGS_INIT "-g -DANDROID -fdata-sections -ffunction-sections -funwin
 set(CMAKE_CXX_FLAGS_INIT "${CMAKE_C_FLAGS_INIT}")
 set(CMAKE_SHARED_LINKER_FLAGS_INIT "-Wl,--build-id=sha1 -Wl,--no-rosegment -Wl,--gc-sections")
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-Wl,--build-id=sha1 -Wl,--gc-sections")
+# libandroid and liblog to link with, and to run a test with.
+set(triple "aarch64-linux-android")
+if(ANDROID_ABI STREQUAL "armeabi-v7a")
+  set(triple "arm-linux-androideabi")
+elseif(ANDROID_ABI STREQUAL "x86_64")
+  set(triple "x86_64-linux-android")
+endif()
+set(sysroot "${bin}/../sysroot/usr/lib/${triple}/21")
+foreach(library IN ITEMS android log)
+  set(source "${bin}/../sysroot/src/lib${library}.c")
+  if("${source}" IS_NEWER_THAN "${sysroot}/lib${library}.so") # or there is none
+    string(RANDOM LENGTH 8 name)
+    file(MAKE_DIRECTORY "${sysroot}")
+    execute_process(
+      COMMAND "${CMAKE_C_COMPILER}" "--target=${CMAKE_C_COMPILER_TARGET}" -D_GNU_SOURCE -shared -fPIC
+              "-Wl,-soname,lib${library}.so" -o "${sysroot}/${name}" "${source}"
+      COMMAND_ERROR_IS_FATAL ANY
+    )
+    file(RENAME "${sysroot}/${name}" "${sysroot}/lib${library}.so")
+  endif()
+endforeach()
+string(APPEND CMAKE_SHARED_LINKER_FLAGS_INIT " -L${sysroot}")
+string(APPEND CMAKE_EXE_LINKER_FLAGS_INIT " -L${sysroot}")
 if(ANDROID_SUPPORT_FLEXIBLE_PAGE_SIZES) # as NDK r27: for shared libraries only
   string(APPEND CMAKE_SHARED_LINKER_FLAGS_INIT " -Wl,-z,max-page-size=16384")
 endif()
@@ -143,6 +169,11 @@ def make_standin_ndk(directory: Path) -> Path:
             script = _COMPILER.format(name=driver, driver=driver, target=target)
             for api in API_LEVELS:
                 _write(programs / f"{triple}{api}-{driver}", script, program=True)
+    sysroot = programs.parent / "sysroot"
+    for header in LIBANDROID.glob("include/*/*.h"):
+        _write(sysroot / "usr" / header.relative_to(LIBANDROID), header.read_text())
+    for source in LIBANDROID.glob("*.[ch]"):
+        _write(sysroot / "src" / source.name, source.read_text())
     for tool in ("ar", "nm", "objcopy", "objdump", "ranlib", "readelf", "strip"):
         _write(programs / f"llvm-{tool}", _BINUTIL.format(tool=tool), program=True)
     return directory

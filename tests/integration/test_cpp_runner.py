@@ -46,7 +46,19 @@ from adt.model.package import (
 )
 
 USAGE, PACKAGE, INPUT, RUN = 2, 3, 4, 5
-HEADERS = {"include/adt/adt_runner.h", "include/adt/runner.h"}
+HEADERS = {
+    f"include/adt/{name}" for name in ("adt_runner.h", "image.h", "runner.h", "tensor.h", "typed_runner.h")
+}
+BUILD_FILES = {
+    "lib/cmake/adt_runner/adt_runnerConfig.cmake", "lib/cmake/adt_runner/adt_runnerConfigVersion.cmake",
+    "lib/pkgconfig/adt_runner.pc",
+}  # fmt: skip
+LICENSES = {
+    f"licenses/{name}"
+    for name in (
+        "dlpack/LICENSE", "tvm/LICENSE", "tvm/LICENSE.builtin_fp16.txt", "tvm/NOTICE", "tvm-ffi/LICENSE", "tvm-ffi/NOTICE",
+    )
+}  # fmt: skip
 DTYPES = (
     "float16", "float32", "float64", "int8", "int16", "int32", "int64",
     "uint8", "uint16", "uint32", "uint64", "bool",
@@ -115,9 +127,9 @@ def test_install_holds_the_bundle_and_nothing_else(built: Built) -> None:
     files.remove("bundle.json")
     assert files == {
         "bin/adt_probe", "bin/rtvm", "bin/tvm_rpc", "lib/libadt_runner.so", "lib/libtvm_ffi.so", "lib/libtvm_runtime.so",
-        *HEADERS,
+        *HEADERS, *BUILD_FILES, *LICENSES,
     }  # fmt: skip
-    files -= HEADERS
+    files -= HEADERS | BUILD_FILES | LICENSES
     info = json.loads((built.build / "adt_build_info.json").read_text())
     assert set(info["files"]) == files
     for file in files:

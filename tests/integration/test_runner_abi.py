@@ -159,7 +159,8 @@ def test_programs_do_not_export_the_implementation(built: Built) -> None:
 
 def test_headers_are_in_the_bundle(built: Built) -> None:
     headers = load_bundle(built.installed).manifest.headers
-    assert set(headers) == {"include/adt/adt_runner.h", "include/adt/runner.h"}
+    names = ("adt_runner.h", "image.h", "runner.h", "tensor.h", "typed_runner.h")
+    assert set(headers) == {f"include/adt/{name}" for name in names}
 
 
 # ---- ctypes -------------------------------------------------------------------------------------

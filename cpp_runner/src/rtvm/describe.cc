@@ -1,11 +1,36 @@
 #include "rtvm/describe.h"
 
 #include <array>
+#include <cstdint>
 #include <cstdio>
+#include <map>
+#include <optional>
 
 #include "sha256.h"
 
 namespace adt::rtvm {
+namespace {
+
+void WriteNumber(JsonWriter* json, const char* key, const std::optional<std::int64_t>& number) {
+  json->Key(key);
+  number ? json->Int(*number) : json->Null();
+}
+
+void WriteSample(JsonWriter* json, const Sample& sample) {
+  const auto decimals = [&](const char* key, const std::map<std::string, double>& values) {
+    json->Key(key).BeginObject();
+    for (const auto& [name, value] : values) json->Key(name).Fixed(value);
+    json->EndObject();
+  };
+  json->BeginObject().Key("at_ms").Fixed(sample.at_ms);
+  decimals("temperatures", sample.temperatures);
+  decimals("frequencies_mhz", sample.frequencies_mhz);
+  json->Key("power").BeginObject();
+  for (const auto& [name, value] : sample.power) json->Key(name).Int(value);
+  json->EndObject().EndObject();
+}
+
+}  // namespace
 
 std::string Decimal(double value, int digits) {
   std::array<char, 64> text{};
@@ -40,6 +65,19 @@ void WriteRunner(JsonWriter* json, const RunnerInfo& info) {
 void WriteTimes(JsonWriter* json, const std::vector<double>& times) {
   json->BeginArray();
   for (double time : times) json->Fixed(time);
+  json->EndArray();
+}
+
+void WriteMemory(JsonWriter* json, const RunReport& report) {
+  json->Key("memory").BeginObject();
+  WriteNumber(json, "before_load_kb", report.before_load_kb);
+  WriteNumber(json, "peak_kb", report.peak_kb);
+  json->EndObject();
+}
+
+void WriteSamples(JsonWriter* json, const std::vector<Sample>& samples) {
+  json->Key("samples").BeginArray();
+  for (const Sample& sample : samples) WriteSample(json, sample);
   json->EndArray();
 }
 

@@ -6,7 +6,9 @@
 
 #include "array.h"
 #include "json_writer.h"
+#include "rtvm/report.h"
 #include "runner_info.h"
+#include "sensors.h"
 
 namespace adt::rtvm {
 
@@ -23,5 +25,9 @@ void WriteSchema(JsonWriter* json, const char* name, int version);
 /// The members of an object, not the object.
 void WriteRunner(JsonWriter* json, const RunnerInfo& info);
 void WriteTimes(JsonWriter* json, const std::vector<double>& times);
+/// "memory" and its object.
+void WriteMemory(JsonWriter* json, const RunReport& report);
+/// "samples" and its array.
+void WriteSamples(JsonWriter* json, const std::vector<Sample>& samples);
 
 }  // namespace adt::rtvm

@@ -131,6 +131,11 @@ void Afterwards(const Options& options, std::size_t entry, Session* session, Run
 }  // namespace
 
 RunReport RunPackage(const Options& options, Clock::time_point start) {
+  return RunPackage(options, [&] { return OpenDirectory(options.model); }, [] {}, start);
+}
+
+RunReport RunPackage(const Options& options, const std::function<Source()>& open,
+                     const std::function<void()>& proceed, Clock::time_point start) {
   RunReport report;
   SetThreads(options, &report);
   const Sampler sampler(options, start, &report.samples);
@@ -139,7 +144,7 @@ RunReport RunPackage(const Options& options, Clock::time_point start) {
 
   const SessionOptions wanted = ForSession(options);
   const auto load_start = Clock::now();
-  Session session(options.model, wanted);
+  Session session(open(), wanted);
   report.load_ms = MillisecondsSince(load_start);
   DescribeSession(session, &report);
   const Entry& entry = session.package().entry(options.entry);
@@ -172,7 +177,15 @@ RunReport RunPackage(const Options& options, Clock::time_point start) {
     get();
   };
   const auto one = [&] { options.end_to_end ? end_to_end() : run(); };
-  TakeTimes(RunTimed(plan, start, one, one, [&] { sampler.IfDue(); }), &report);
+  const auto warmup = [&] {
+    proceed();
+    one();
+  };
+  const auto between = [&] {
+    sampler.IfDue();
+    proceed();
+  };
+  TakeTimes(RunTimed(plan, start, warmup, one, between), &report);
   sampler.Now();
   get();
   report.peak_kb = PeakResidentKb();

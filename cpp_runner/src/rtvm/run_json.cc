@@ -13,11 +13,6 @@ void WriteText(JsonWriter* json, const char* key, const std::string& text) {
   text.empty() ? json->Null() : json->String(text);
 }
 
-void WriteNumber(JsonWriter* json, const char* key, const std::optional<std::int64_t>& number) {
-  json->Key(key);
-  number ? json->Int(*number) : json->Null();
-}
-
 void WriteArrays(JsonWriter* json, const char* key, const NamedArrays& arrays) {
   json->Key(key).BeginArray();
   for (const NamedArray& named : arrays) {
@@ -68,20 +63,6 @@ void WritePrograms(JsonWriter* json, const ProgramReport& programs) {
   json->EndObject();
 }
 
-void WriteSample(JsonWriter* json, const Sample& sample) {
-  const auto decimals = [&](const char* key, const std::map<std::string, double>& values) {
-    json->Key(key).BeginObject();
-    for (const auto& [name, value] : values) json->Key(name).Fixed(value);
-    json->EndObject();
-  };
-  json->BeginObject().Key("at_ms").Fixed(sample.at_ms);
-  decimals("temperatures", sample.temperatures);
-  decimals("frequencies_mhz", sample.frequencies_mhz);
-  json->Key("power").BeginObject();
-  for (const auto& [name, value] : sample.power) json->Key(name).Int(value);
-  json->EndObject().EndObject();
-}
-
 void WriteCallDump(JsonWriter* json, const RunReport& report) {
   json->Key("call_dump");
   if (report.calls_file.empty()) {
@@ -109,14 +90,9 @@ std::string RunJson(const RunReport& report) {
   report.threads == 0 ? json.Null() : json.Int(report.threads);
   WriteText(&json, "affinity", report.affinity);
   WriteRuns(&json, report);
-  json.Key("memory").BeginObject();
-  WriteNumber(&json, "before_load_kb", report.before_load_kb);
-  WriteNumber(&json, "peak_kb", report.peak_kb);
-  json.EndObject();
+  WriteMemory(&json, report);
   WritePrograms(&json, report.programs);
-  json.Key("samples").BeginArray();
-  for (const Sample& sample : report.samples) WriteSample(&json, sample);
-  json.EndArray();
+  WriteSamples(&json, report.samples);
   json.Key("profile");
   if (report.profile) {
     WriteProfile(&json, *report.profile);

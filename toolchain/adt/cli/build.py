@@ -119,7 +119,7 @@ def _show(result: BuildResult) -> None:
     typer.echo(f"TVM source  {source.version} ({source.provider}: {source.why})")
     typer.echo(f"compiler    {bundle.compiler}{ndk}")
     typer.echo(f"built       {bundle.preset}: {made} in {result.seconds:.1f} s")
-    for name, facts in {**bundle.files, **bundle.symbols, **bundle.headers}.items():
+    for name, facts in bundle.all_files.items():
         typer.echo(f"  {name:<24} {facts.size:>10,} bytes")
 
 

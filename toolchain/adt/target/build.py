@@ -250,5 +250,5 @@ def _present(plan: BuildPlan) -> TargetBundle | None:
 def _current(plan: BuildPlan, bundle: TargetBundle) -> bool:
     """Whether *bundle* was packed after each of its files was last built."""
     packed = (bundle.path / MANIFEST).stat().st_mtime_ns
-    built = [file for name in bundle.manifest.files if (file := plan.build_dir / name).is_file()]
+    built = [file for name in bundle.manifest.all_files if (file := plan.build_dir / name).is_file()]
     return all(file.stat().st_mtime_ns <= packed for file in built)

@@ -12,6 +12,8 @@ from adt.host.cache import file_sha256
 SCHEMA = "adt.target-bundle"
 SCHEMA_VERSION = 1
 MANIFEST = "bundle.json"
+ACTIVITY = "lib/libadt_activity.so"
+"""An application without Java; in bundles for Android, among :attr:`BundleManifest.app_files`."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,20 @@ class BundleManifest:
     """Debug information that was stripped from the files, by path; stays on this machine."""
     headers: dict[str, BundleFile] = field(default_factory=dict)
     """What a program of one's own is compiled with, by path; stays on this machine."""
+    build_files: dict[str, BundleFile] = field(default_factory=dict)
+    """What CMake and pkg-config find the bundle by, by path; stays on this machine."""
+    app_files: dict[str, BundleFile] = field(default_factory=dict)
+    """What an application without Java consists of besides, by path; only ``adt apk`` packs it."""
+    licenses: dict[str, BundleFile] = field(default_factory=dict)
+    """Licences and notices that whoever passes the libraries on must pass on with them, by path."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def all_files(self) -> dict[str, BundleFile]:
+        """Every file of the bundle but bundle.json, by path."""
+        own = {**self.files, **self.symbols, **self.headers, **self.build_files}
+        return {**own, **self.app_files, **self.licenses}
 
 
 @dataclass(frozen=True)
@@ -120,7 +134,7 @@ def load_bundle(path: Path, *, check_hashes: bool = True) -> TargetBundle:
     found = manifest.load(
         BundleManifest, path / MANIFEST, schema=SCHEMA, version=SCHEMA_VERSION, remedy=remedy
     )
-    for name, facts in {**found.files, **found.symbols, **found.headers}.items():
+    for name, facts in found.all_files.items():
         file = path / name
         if not file.is_file():
             raise PackageError(f"the bundle {path} lacks {name}", remedy=remedy)

@@ -41,8 +41,8 @@ def export(bundles: Sequence[TargetBundle], out: Path, layout: str) -> None:
             if layout == "jni":
                 libraries = directory / "jniLibs" / abi
                 libraries.mkdir(parents=True)
-                for library in sorted((bundle.path / "lib").glob("*.so")):
-                    shutil.copy2(library, libraries)
+                for name in (name for name in sorted(bundle.manifest.files) if name.startswith("lib/")):
+                    shutil.copy2(bundle.file(name), libraries)
                 for header in bundle.manifest.headers:  # the same for each ABI
                     (directory / header).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(bundle.file(header), directory / header)

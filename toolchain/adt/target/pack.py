@@ -13,6 +13,7 @@ from adt.host.process import run
 from adt.host.tools import cmake
 from adt.target.audit.gate import audit_made
 from adt.target.bundle import (
+    ACTIVITY,
     MANIFEST,
     BundleFile,
     BundleManifest,
@@ -28,6 +29,10 @@ SYMBOLS = "symbols"
 """Directory of what was stripped, one ``<file>.debug`` for each file."""
 HEADERS = "include"
 """Directory of the headers that a program of one's own is compiled with."""
+BUILD_FILES = ("lib/cmake", "lib/pkgconfig")
+"""Directories of what CMake and pkg-config find the bundle by."""
+LICENSES = "licenses"
+"""Directory of licences and notices, by project."""
 
 
 def pack_bundle(plan: BuildPlan) -> TargetBundle:
@@ -55,6 +60,7 @@ def pack_bundle(plan: BuildPlan) -> TargetBundle:
 def _describe(plan: BuildPlan, directory: Path) -> BundleManifest:
     info: dict[str, Any] = json.loads((plan.build_dir / BUILD_INFO).read_text())
     files: dict[str, BundleFile] = {}
+    app_files: dict[str, BundleFile] = {}
     pages: list[int] = []
     for name in info["files"]:
         if not (directory / name).is_file():
@@ -63,16 +69,17 @@ def _describe(plan: BuildPlan, directory: Path) -> BundleManifest:
         directory, plan.platform, error=BuildError, api_level=plan.options.api_level, ndk=plan.ndk
     )
     audited = {file.name: file.facts for file in report.files if file.facts}
-    kept: dict[str, dict[str, BundleFile]] = {SYMBOLS: {}, HEADERS: {}}
+    kept: dict[str, dict[str, BundleFile]] = {top: {} for top in (SYMBOLS, HEADERS, LICENSES, *BUILD_FILES)}
     for path in sorted(p for p in directory.rglob("*") if p.is_file()):
         name = path.relative_to(directory).as_posix()
-        if (top := name.partition("/")[0]) in kept:
+        if top := next((top for top in kept if name.startswith(f"{top}/")), ""):
             kept[top][name] = BundleFile(cache.file_sha256(path), path.stat().st_size, ())
             continue
         if (facts := audited.get(name)) is None:
             raise BuildError(f"the build gave {name}, which is no ELF file", remedy="Report this.")
         pages.append(facts.page_alignment)
-        files[name] = BundleFile(cache.file_sha256(path), path.stat().st_size, facts.needed)
+        kind = app_files if name == ACTIVITY else files
+        kind[name] = BundleFile(cache.file_sha256(path), path.stat().st_size, facts.needed)
     return BundleManifest(
         adt_version=adt.__version__,
         preset=plan.preset,
@@ -99,4 +106,7 @@ def _describe(plan: BuildPlan, directory: Path) -> BundleManifest:
         files=files,
         symbols=kept[SYMBOLS],
         headers=kept[HEADERS],
+        build_files={name: facts for top in BUILD_FILES for name, facts in kept[top].items()},
+        app_files=app_files,
+        licenses=kept[LICENSES],
     )

@@ -61,10 +61,10 @@ class Providers:
         if found := self.find(name, asker):
             return Need(name, found.kind, found.name), found
         facts = asker.facts
+        level = self.destination.level_for(facts)
+        if system == ANDROID and self.stubs.facts(name, facts.machine, level):
+            return Need(name, "android", f"API {level}, by the NDK"), None
         if system == ANDROID and not self.destination.stand_in:
-            level = self.destination.level_for(facts)
-            if self.stubs.facts(name, facts.machine, level):
-                return Need(name, "android", f"API {level}, by the NDK"), None
             if name in PUBLIC and PUBLIC[name].since <= level:
                 return Need(name, "android", f"public since API {PUBLIC[name].since}"), None
         elif here := self._on_this_machine(name, facts):

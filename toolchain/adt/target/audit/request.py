@@ -50,7 +50,7 @@ def audit_paths(
             remedy="Audit them apart, or choose one with --for.",
         )
     name = platform or next(iter(platforms), None)
-    ndk = _ndk(settings.ndk)
+    ndk = audit_ndk(settings.ndk)
     if name is None:
         judged = Destination(api_level=api_level, ndk=ndk, directories=own_directories())
     else:
@@ -82,7 +82,7 @@ def _made_for(path: Path) -> tuple[Path, tuple[str, int | None]] | None:
     return None
 
 
-def _ndk(explicit: str) -> Ndk | None:
+def audit_ndk(explicit: str) -> Ndk | None:
     """The NDK that is named, which must be right, else one that is found, else none."""
     if explicit:
         return find_ndk(explicit)

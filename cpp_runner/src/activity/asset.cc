@@ -1,0 +1,60 @@
+#include "activity/asset.h"
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "error.h"
+
+namespace adt::activity {
+namespace {
+
+constexpr const char* kRemedy = "Make the APK again: adt apk.";
+
+struct Close {
+  void operator()(AAsset* asset) const { AAsset_close(asset); }
+};
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+Asset::Asset(AAssetManager* manager, const std::string& path) : name_("assets/" + path) {
+  const std::unique_ptr<AAsset, Close> asset(
+      AAssetManager_open(manager, path.c_str(), AASSET_MODE_UNKNOWN));
+  if (!asset) throw Error(ErrorKind::kPackage, "the application has no " + name_, kRemedy);
+  off64_t start = 0;
+  off64_t length = 0;
+  const Descriptor file(AAsset_openFileDescriptor64(asset.get(), &start, &length));
+  if (file.get() >= 0) {
+    mapped_ = Blob::MapPart(file.get(), start, length, name_);
+    return;
+  }
+  // It is compressed in the APK.
+  const auto* bytes = static_cast<const std::byte*>(AAsset_getBuffer(asset.get()));
+  if (bytes == nullptr) throw Error(ErrorKind::kPackage, name_ + " cannot be read", kRemedy);
+  copied_.assign(bytes, bytes + AAsset_getLength64(asset.get()));
+}
+
+Blob Asset::Borrow() const {
+  return copied_.empty() ? Blob::Borrow(mapped_.data(), mapped_.size())
+                         : Blob::Borrow(copied_.data(), copied_.size());
+}
+
+std::string_view Asset::text() const { return Borrow().text(); }
+
+}  // namespace adt::activity

@@ -1,0 +1,136 @@
+// An application without Java: Android's NativeActivity loads this library, which measures the
+// models that the APK carries and writes an adt.app-bench document for each.
+
+#include <android/input.h>
+#include <android/looper.h>
+#include <android/native_activity.h>
+#include <android/window.h>
+
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "activity/asset.h"
+#include "activity/document.h"
+#include "activity/job.h"
+#include "activity/log.h"
+#include "error.h"
+
+namespace adt::activity {
+namespace {
+
+// All callbacks come on the activity's thread. The worker never touches the activity, so nothing
+// waits for it when the activity goes.
+std::shared_ptr<Job>& JobOf(ANativeActivity* activity) {
+  return *static_cast<std::shared_ptr<Job>*>(activity->instance);
+}
+
+std::string ResultsOf(const ANativeActivity& activity) {
+  const char* shared = activity.externalDataPath;  // nullptr while there is no shared storage
+  return std::string(shared != nullptr ? shared : activity.internalDataPath) + "/adt-bench";
+}
+
+void Find(AAssetManager* assets, Job* job) {
+  job->plan = ParsePlan(std::string(Asset(assets, "adt/bench.json").text()));
+  for (const PlannedModel& planned : job->plan.models) {
+    const std::string directory = "adt/" + planned.stem + "/" + job->machine.abi + "/";
+    job->models.push_back(
+        {planned, Asset(assets, directory + "mod.json"), Asset(assets, directory + "mod.params")});
+  }
+}
+
+void Refuse(Job* job, const std::string& what, const std::string& remedy) {
+  LogError(what + "\nremedy: " + remedy);
+  job->screen.Show(Progress::kFailed);
+  std::error_code failed;
+  std::filesystem::create_directories(job->results, failed);
+  WriteWhole(job->results + "/error.json", ErrorJson(job->plan.app, "", what, remedy));
+}
+
+void Begin(ANativeActivity* activity, const std::shared_ptr<Job>& job) {
+  job->machine = ThisMachine();
+  job->results = ResultsOf(*activity);
+  job->programs = std::string(activity->internalDataPath) + "/adt-programs";
+  try {
+    Find(activity->assetManager, job.get());
+  } catch (const Error& error) {
+    Refuse(job.get(), error.what(), error.remedy());
+    return;
+  }
+  std::thread([job] { Measure(job); }).detach();
+}
+
+// Nobody else takes what is typed and touched, and an application that leaves it lying is taken for
+// one that hangs.
+int PassOn(int, int, void* data) {
+  auto* queue = static_cast<AInputQueue*>(data);
+  AInputEvent* event = nullptr;
+  while (AInputQueue_getEvent(queue, &event) >= 0) {
+    if (AInputQueue_preDispatchEvent(queue, event) == 0) AInputQueue_finishEvent(queue, event, 0);
+  }
+  return 1;
+}
+
+void OnResume(ANativeActivity* activity) { JobOf(activity)->gate.Resume(); }
+
+void OnPause(ANativeActivity* activity) { JobOf(activity)->gate.Pause(); }
+
+void OnDestroy(ANativeActivity* activity) {
+  const std::unique_ptr<std::shared_ptr<Job>> job(&JobOf(activity));
+  activity->instance = nullptr;
+  (*job)->screen.Use(nullptr);
+  (*job)->gate.Stop();
+}
+
+void OnWindowCreated(ANativeActivity* activity, ANativeWindow* window) {
+  JobOf(activity)->screen.Use(window);
+}
+
+void OnWindowRedrawNeeded(ANativeActivity* activity, ANativeWindow*) {
+  JobOf(activity)->screen.Redraw();
+}
+
+void OnWindowDestroyed(ANativeActivity* activity, ANativeWindow*) {
+  JobOf(activity)->screen.Use(nullptr);
+}
+
+void OnInputQueueCreated(ANativeActivity*, AInputQueue* queue) {
+  constexpr int kIdent = 1;
+  AInputQueue_attachLooper(queue, ALooper_forThread(), kIdent, PassOn, queue);
+}
+
+void OnInputQueueDestroyed(ANativeActivity*, AInputQueue* queue) {
+  AInputQueue_detachLooper(queue);
+}
+
+void Create(ANativeActivity* activity) {
+  auto job = std::make_unique<std::shared_ptr<Job>>(std::make_shared<Job>());
+  ANativeActivityCallbacks* callbacks = activity->callbacks;
+  callbacks->onResume = OnResume;
+  callbacks->onPause = OnPause;
+  callbacks->onDestroy = OnDestroy;
+  callbacks->onNativeWindowCreated = OnWindowCreated;
+  callbacks->onNativeWindowRedrawNeeded = OnWindowRedrawNeeded;
+  callbacks->onNativeWindowDestroyed = OnWindowDestroyed;
+  callbacks->onInputQueueCreated = OnInputQueueCreated;
+  callbacks->onInputQueueDestroyed = OnInputQueueDestroyed;
+  activity->instance = job.get();
+  ANativeActivity_setWindowFlags(activity, AWINDOW_FLAG_KEEP_SCREEN_ON, 0);
+  Begin(activity, *job.release());
+}
+
+}  // namespace
+}  // namespace adt::activity
+
+extern "C" __attribute__((visibility("default"))) void ANativeActivity_onCreate(
+    ANativeActivity* activity, void*, size_t) {
+  try {
+    adt::activity::Create(activity);
+  } catch (const std::exception& error) {
+    adt::activity::LogError(error.what());
+    ANativeActivity_finish(activity);
+  }
+}

@@ -1,0 +1,308 @@
+"""The application without Java, libadt_activity.so, played by a stand-in for Android.
+
+The library is the bundle's own, built with the NDK stand-in for arm64 Linux and
+run by qemu. Assets, window, input queue and log are stand-ins
+(tests/standin_libandroid); Android itself is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from programs import adt_json
+
+from adt.device.payload import payload_of
+from adt.host.cache import cache_dir, file_sha256
+from adt.host.elf import read_elf
+from adt.integrate.bench_plan import BenchPlan, PlannedModel
+from adt.measure import app_bench
+from adt.target.bundle import ACTIVITY, TargetBundle, load_bundle
+from models import small_model
+from standin_ndk import LIBANDROID, make_standin_ndk
+
+ABI = "arm64-v8a"
+SHIFT = b"PK!"
+"""What an APK has before an asset: here, so that no asset begins at a page."""
+PROPERTIES = {
+    "ro.product.model": "Stand-in",
+    "ro.soc.manufacturer": "Nobody",
+    "ro.soc.model": "N1",
+    "ro.build.version.release": "14",
+    "ro.build.version.sdk": "34",
+}
+PLAN = BenchPlan(
+    app="com.example.vision",
+    bundle_digests={ABI: "cd" * 32},
+    models=(PlannedModel("small", "libsmall_model.so", "main"),),
+    warmup_runs=2,
+    warmup_ms=0,
+    runs=5,
+    min_ms=0,
+    sample_ms=0,
+    threads=1,
+)
+GREY, GREEN, RED = "window #757575", "window #2e7d32", "window #b71c1c"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What every test plays with."""
+
+    program: Path
+    bundle: TargetBundle
+    package: Path
+    libraries: Path
+    system: Path
+    """The stand-ins of Android's own libraries."""
+
+
+@dataclass
+class App:
+    """One application and the process that plays Android for it."""
+
+    parts: Parts
+    directory: Path
+    compressed: bool = False
+    process: subprocess.Popen[str] = field(init=False)
+
+    @property
+    def results(self) -> Path:
+        return self.directory / "external/adt-bench"
+
+    @property
+    def log(self) -> str:
+        return (self.directory / "log").read_text()
+
+    def pack(self, plan: BenchPlan = PLAN, *, params: bytes | None = None) -> None:
+        """Lay the assets out as ``adt apk`` does."""
+        self.asset("adt/bench.json", plan.text().encode())
+        for model in plan.models:
+            for name in ("mod.json", "mod.params"):
+                contents = (self.parts.package / name).read_bytes()
+                if name == "mod.params" and params is not None:
+                    contents = params
+                self.asset(f"adt/{model.stem}/{ABI}/{name}", contents)
+
+    def asset(self, path: str, contents: bytes) -> None:
+        file = self.directory / "assets" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(SHIFT + contents)
+
+    def start(self) -> None:
+        for name in ("assets", "internal", "external"):
+            (self.directory / name).mkdir(parents=True, exist_ok=True)
+        places = f"LD_LIBRARY_PATH={self.parts.libraries}:{self.parts.system}"
+        self.process = subprocess.Popen(
+            [
+                "qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu", "-E", places, self.parts.program,
+                Path(ACTIVITY).name, "assets", "internal", "external", str(len(SHIFT)), str(int(self.compressed)),
+            ],
+            cwd=self.directory,
+            env=os.environ | PROPERTIES,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=(self.directory / "log").open("w"),
+            text=True,
+        )  # fmt: skip
+
+    def do(self, *words: str) -> list[str]:
+        """Send callbacks; what the stand-in told of them."""
+        told: list[str] = []
+        assert self.process.stdin and self.process.stdout
+        for word in words:
+            self.process.stdin.write(word + "\n")
+            self.process.stdin.flush()
+            while (line := self.process.stdout.readline().strip()) != "ok":
+                assert line, f"the process ended after {word}:\n{self.log}"
+                told.append(line)
+        return told
+
+    def document(self, name: str = "small") -> dict[str, Any]:
+        """What is written as the file *name*, once it is there."""
+        file = self.results / f"{name}.json"
+        self.wait(file.is_file, f"{file.name} is written")
+        found: dict[str, Any] = json.loads(file.read_text())
+        return found
+
+    def wait(self, done: Any, what: str) -> None:
+        for _ in range(1200):
+            if done():
+                return
+            time.sleep(0.05)
+        pytest.fail(f"waited a minute until {what}; the log:\n{self.log}")
+
+    def wait_for_model(self) -> None:
+        """Until the model's library is loaded: the measurement is under way."""
+        maps = Path(f"/proc/{self.process.pid}/maps")
+        self.wait(lambda: "libsmall_model.so" in maps.read_text(), "the model is loaded")
+
+    def threads(self) -> int:
+        return int(self.do("threads")[-1].split()[1])
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
+    place = tmp_path_factory.mktemp("activity")
+    ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
+    words = ["--ndk", ndk]
+    bundle = load_bundle(Path(adt_json("build-target", "--for", f"android-{ABI}", *words)["path"]))
+    model = small_model(place / "small.onnx")
+    package = place / "package"
+    words += ["--bundle", bundle.path, "-o", package]
+    adt_json("compile", model, "--for", f"android-{ABI}", *words)
+    libraries = place / "lib"
+    shutil.copytree(bundle.file("lib"), libraries)
+    shutil.copy(package / "mod.so", libraries / "libsmall_model.so")
+    toolchain = ndk / "toolchains/llvm/prebuilt/linux-x86_64"
+    system = toolchain / "sysroot/usr/lib/aarch64-linux-android/21"
+    program = place / "play"
+    compiler = toolchain / "bin/aarch64-linux-android28-clang++"
+    source = LIBANDROID / "play.cc"
+    subprocess.run(
+        [compiler, "-std=c++17", "-Wall", "-Wextra", "-Werror", source, f"-L{system}", "-landroid", "-ldl",
+         "-o", program],
+        check=True,
+    )  # fmt: skip
+    return Parts(program, bundle, package, libraries, system)
+
+
+@pytest.fixture
+def app(parts: Parts, tmp_path: Path) -> Iterator[App]:
+    made = App(parts, tmp_path)
+    yield made
+    if hasattr(made, "process"):
+        made.process.kill()
+        made.process.communicate()
+
+
+def test_the_bundle_has_it_for_applications_alone(parts: Parts) -> None:
+    elf = read_elf(parts.bundle.file(ACTIVITY))
+    assert {"libandroid.so", "liblog.so", "libtvm_runtime.so"} <= set(elf.needed)
+    assert "libadt_runner.so" not in elf.needed
+    assert set(elf.functions) == {"ANativeActivity_onCreate"}
+    assert elf.page_alignment == 16384
+    assert set(parts.bundle.manifest.app_files) == {ACTIVITY}
+    assert ACTIVITY not in {file.name for file in payload_of(parts.bundle, None).files}
+    texts = {
+        f"licenses/{name}" for name in ("tvm/LICENSE", "tvm/NOTICE", "tvm-ffi/LICENSE", "tvm-ffi/NOTICE")
+    }
+    assert texts <= set(parts.bundle.manifest.licenses)
+
+
+def test_it_measures_and_leaves_a_document(app: App) -> None:
+    app.pack()
+    app.start()
+    assert app.do("create", "window") == ["window flags +80 -0", GREY]
+    assert app.do("input") == ["finished 2 of 3"], "an input method took the third"
+    assert not app.results.exists(), "nothing is measured before the activity is in the foreground"
+    app.do("resume")
+    found = app.document()
+    mod_json = app.parts.package / "mod.json"
+    expected = {
+        "schema": "adt.app-bench",
+        "app": "com.example.vision",
+        "writer": "native-activity",
+        "package_digest": file_sha256(mod_json),
+        "bundle_digest": "cd" * 32,
+        "threads": 1,
+        "warmup_runs": 2,
+        "program_cache": "off",
+    }
+    assert {key: found[key] for key in expected} == expected
+    assert found["machine"] == {
+        "model": "Stand-in", "soc": "Nobody N1", "android_release": "14", "api_level": 34, "abi": ABI,
+    }  # fmt: skip
+    assert found["device"]["kind"] == "cpu"
+    assert len(found["run_ms"]) == len(found["start_ms"]) == 5
+    assert found["start_ms"] == sorted(found["start_ms"])
+    assert app_bench.read(app.results / "small.json").subject.package == found["package"]
+    app.wait(lambda: GREEN in app.do("redraw"), "the window is green")
+    assert app.do("window-gone", "redraw", "pause", "destroy") == []
+    assert '"schema": "adt.app-bench"' in app.log and "adt: small: external/adt-bench/small.json" in app.log
+
+
+def test_compressed_assets_and_one_library_after_the_other(app: App) -> None:
+    """A store that packs an application again may compress its assets."""
+    app.compressed = True
+    models = tuple(PlannedModel(stem, "libsmall_model.so", "main") for stem in ("small", "again"))
+    app.pack(replace(PLAN, models=models, end_to_end=True))
+    app.start()
+    app.do("create", "resume")
+    assert app.document()["end_to_end"]
+    assert app.document("again")["schema"] == "adt.app-bench"
+
+
+def test_what_the_background_disturbed_is_measured_again(app: App) -> None:
+    app.pack(replace(PLAN, min_ms=2000))
+    app.start()
+    app.do("create", "resume")
+    app.wait_for_model()
+    app.do("pause")
+    app.wait(lambda: "was in the background" in app.log, "the measurement is given up")
+    assert not (app.results / "small.json").exists()
+    app.do("resume")
+    assert app.document()["run_ms"]
+
+
+def test_an_activity_that_goes_waits_for_nothing_and_the_next_one_measures(app: App) -> None:
+    app.pack(replace(PLAN, min_ms=3000))
+    app.start()
+    before = app.threads()
+    app.do("create", "window", "resume")
+    app.wait_for_model()
+    assert GREY not in app.do("pause", "window-gone", "destroy")
+    app.wait(lambda: app.threads() == before, "the worker has ended")
+    assert "the activity is gone" in app.log
+    assert not (app.results / "small.json").exists()
+    app.pack()
+    app.do("create", "resume")
+    assert app.document()["run_ms"]
+
+
+def test_a_damaged_model_is_a_document_too_and_others_are_measured(app: App) -> None:
+    app.pack(replace(PLAN, models=(PlannedModel("broken", "libsmall_model.so", "main"), *PLAN.models)))
+    params = (app.parts.package / "mod.params").read_bytes()
+    app.asset(f"adt/broken/{ABI}/mod.params", params[:-1] + bytes([params[-1] ^ 1]))
+    app.results.mkdir(parents=True)
+    (app.results / "old.json").write_text("of an earlier run")
+    app.start()
+    app.do("create", "window", "resume")
+    assert app.document()["schema"] == "adt.app-bench"
+    found = app.document("broken")
+    assert found["schema"] == "adt.app-bench-error" and found["model"] == "broken"
+    assert "mod.params" in found["what"] and found["remedy"]
+    assert not (app.results / "old.json").exists()
+    app.wait(lambda: RED in app.do("redraw"), "the window is red")
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "what"),
+    [
+        (f"adt/small/{ABI}/mod.json", None, f"no assets/adt/small/{ABI}/mod.json"),
+        ("adt/bench.json", None, "no assets/adt/bench.json"),
+        ("adt/bench.json", b'{"schema": "adt.app-bench-plan"}', "assets/adt/bench.json: schema_version"),
+        ("adt/bench.json", PLAN.text().replace('"runs": 5', '"runs": -5').encode(), "runs is less than 0"),
+        ("adt/bench.json", PLAN.text().replace('"runs": 5', '"runs": 5, "x": 1').encode(), "x"),
+    ],
+)
+def test_an_application_without_its_parts_says_so(app: App, path: str, text: bytes | None, what: str) -> None:
+    app.pack()
+    if text is None:
+        (app.directory / "assets" / path).unlink()
+    else:
+        app.asset(path, text)
+    app.start()
+    assert app.do("create", "window", "resume")[-1] == RED
+    found = app.document("error")
+    assert what in found["what"] and "adt apk" in found["remedy"]
+    assert what in app.log
+    app.do("pause", "destroy")

@@ -1,0 +1,102 @@
+// Plays Android for libadt_activity: creates its activity and sends what stdin says, a word a line.
+// It is a stand-in: one thread for all callbacks, as on Android, and nothing else of Android.
+//
+//   play LIBRARY ASSETS INTERNAL EXTERNAL SHIFT COMPRESSED
+//
+// Each word is answered with "ok" on stdout, after what it made the stand-in tell.
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <string>
+
+#include <android/native_activity.h>
+
+#include "standin.h"
+
+namespace {
+
+constexpr int kEvents = 3;
+
+class Player {
+ public:
+  Player(ANativeActivity_createFunc* create, AAssetManager* assets, const char* internal,
+         const char* external)
+      : create_(create), assets_(assets), internal_(internal), external_(external) {}
+
+  // False for a word that means nothing here.
+  bool Do(const std::string& word) {
+    if (word == "create") {
+      callbacks_ = {};
+      activity_ = {};
+      activity_.callbacks = &callbacks_;
+      activity_.internalDataPath = internal_;
+      activity_.externalDataPath = external_;
+      activity_.assetManager = assets_;
+      create_(&activity_, nullptr, 0);
+    } else if (word == "resume") {
+      Call(callbacks_.onResume);
+    } else if (word == "pause") {
+      Call(callbacks_.onPause);
+    } else if (word == "destroy") {
+      Call(callbacks_.onDestroy);
+    } else if (word == "window") {
+      Call(callbacks_.onNativeWindowCreated, window_);
+    } else if (word == "redraw") {
+      Call(callbacks_.onNativeWindowRedrawNeeded, window_);
+    } else if (word == "window-gone") {
+      Call(callbacks_.onNativeWindowDestroyed, window_);
+    } else if (word == "input") {
+      AInputQueue* queue = standin_queue(kEvents);
+      Call(callbacks_.onInputQueueCreated, queue);
+      std::cout << "finished " << standin_input(queue) << " of " << kEvents << std::endl;
+      Call(callbacks_.onInputQueueDestroyed, queue);
+    } else if (word == "threads") {
+      const std::filesystem::directory_iterator tasks("/proc/self/task");
+      std::cout << "threads " << std::distance(begin(tasks), end(tasks)) << std::endl;
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+ private:
+  template <typename Callback, typename... Arguments>
+  void Call(Callback callback, Arguments... arguments) {
+    if (callback != nullptr) callback(&activity_, arguments...);
+  }
+
+  ANativeActivity_createFunc* create_;
+  AAssetManager* assets_;
+  const char* internal_;
+  const char* external_;
+  ANativeWindow* window_ = standin_window();
+  ANativeActivityCallbacks callbacks_{};
+  ANativeActivity activity_{};
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 7) return 2;
+  void* library = dlopen(argv[1], RTLD_NOW);
+  if (library == nullptr) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    return 1;
+  }
+  auto* create =
+      reinterpret_cast<ANativeActivity_createFunc*>(dlsym(library, "ANativeActivity_onCreate"));
+  if (create == nullptr) return 1;
+  Player player(create, standin_assets(argv[2], std::atoi(argv[5]), std::atoi(argv[6])), argv[3],
+                argv[4]);
+  std::string word;
+  while (std::getline(std::cin, word)) {
+    if (!player.Do(word)) return 2;
+    std::cout << "ok" << std::endl;
+  }
+  std::_Exit(0);  // as Android ends a process: a worker may still run
+}
