@@ -399,12 +399,14 @@ def report_export(found: Report, out: Path) -> int:
 
 
 def report_import(path: Path) -> int:
-    """Take the records of a file that :func:`report_export` wrote into this machine's store.
+    """Take a file that :func:`report_export` or an application of adt's wrote into this machine's store.
 
     Returns:
-        How many were not there yet.
+        How many records were not there yet.
 
     Raises:
-        InputError: it is no such file. DiskError: the store cannot be written.
+        InputError: it is no such file.
+        RunError: the application could not measure.
+        DiskError: the store cannot be written.
     """
     return history.imported(path)

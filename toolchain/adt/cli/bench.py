@@ -159,17 +159,21 @@ def _raise_unless_right(result: BenchResult, as_json: bool) -> None:
 def _show(result: BenchResult) -> None:
     for name, text in _head(result):
         typer.echo(f"{name:<11} {text}")
-    record = result.record
-    if record.speed is None:
-        typer.echo(f"{'speed':<11} none: {record.no_speed}")
-    else:
-        for name, text in _speed(record, record.speed):
-            typer.echo(f"{name:<11} {text}")
-        for flag in record.flags:
-            if flag.name not in ABOUT_THE_MACHINE:
-                typer.echo(f"{'!':<11} {flag.name}: {flag.text}")
+    show_speed(result.record)
     if result.file:
         typer.echo(f"{'kept':<11} {result.file}")
+
+
+def show_speed(record: BenchRecord) -> None:
+    """The figures of *record*, and what they must be read with."""
+    if record.speed is None:
+        typer.echo(f"{'speed':<11} none: {record.no_speed}")
+        return
+    for name, text in _speed(record, record.speed):
+        typer.echo(f"{name:<11} {text}")
+    for flag in record.flags:
+        if flag.name not in ABOUT_THE_MACHINE:
+            typer.echo(f"{'!':<11} {flag.name}: {flag.text}")
 
 
 def _head(result: BenchResult) -> Iterator[tuple[str, str]]:

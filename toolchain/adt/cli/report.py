@@ -40,7 +40,8 @@ def report(
         Path | None, typer.Option(help="Write these records to one file, for --import.", metavar="FILE")
     ] = None,
     imported: Annotated[
-        Path | None, typer.Option("--import", help="First take records that --export wrote.", metavar="FILE")
+        Path | None,
+        typer.Option("--import", help="First take what --export or an app of adt's wrote.", metavar="FILE"),
     ] = None,
     fail_on_regression: Annotated[
         bool, typer.Option("--fail-on-regression", help="Exit code 30 when a newest result is worse.")

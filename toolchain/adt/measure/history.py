@@ -22,6 +22,7 @@ from adt.errors import ConfigError, InputError, PackageError
 from adt.host import manifest
 from adt.host.cache import disk_errors
 from adt.host.data import data_dir
+from adt.measure import app_bench
 from adt.measure.record import SCHEMA, SCHEMA_VERSION, BenchRecord
 
 log = logging.getLogger("adt.bench")
@@ -155,22 +156,36 @@ def export_text(records: Iterable[BenchRecord]) -> str:
 
 
 def imported(path: Path, store: Path | None = None) -> int:
-    """Take the records of an exported file into the store; those that are there already stay as they are.
+    """Take the records of an exported file, or what an application measured, into the store.
+
+    Those that are there already stay as they are.
 
     Returns:
         How many were new.
 
     Raises:
         InputError: it is no such file; nothing was taken.
+        RunError: an application could not measure, and says why.
         DiskError: the store cannot be written.
     """
-    remedy = "Name a file that `adt report --export` wrote."
+    records = _in_file(path)
+    known = {record.id for record in load(store)}
+    new = [record for record in records if record.id not in known]
+    for record in new:
+        save(record, store)
+    return len(new)
+
+
+def _in_file(path: Path) -> list[BenchRecord]:
+    remedy = "Name a file that `adt report --export` or an application of adt's wrote."
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as why:
         raise InputError(f"there is no file {path}", remedy=remedy) from why
     except (ValueError, OSError) as why:
         raise InputError(f"{path} cannot be read: {why}", remedy=remedy) from why
+    if isinstance(raw, dict) and app_bench.is_from_app(raw):
+        return [app_bench.record_of(raw, path.name)]
     if not isinstance(raw, dict) or (raw.get("schema"), raw.get("schema_version")) != (
         EXPORT,
         EXPORT_VERSION,
@@ -180,7 +195,7 @@ def imported(path: Path, store: Path | None = None) -> int:
 
     converter = cattrs.Converter(forbid_extra_keys=True)
     try:
-        records = converter.structure(raw.get("records"), list[BenchRecord])
+        records: list[BenchRecord] = converter.structure(raw.get("records"), list[BenchRecord])
     except Exception as why:  # cattrs raises an exception group; its text names each field
         reasons = "\n".join(cattrs.transform_error(why, path=path.name))
         raise InputError(f"{path} does not fit its schema", remedy=remedy, details=reasons) from why
@@ -189,8 +204,4 @@ def imported(path: Path, store: Path | None = None) -> int:
             raise InputError(
                 f"{path} has a record with the id {record.id!r} of {record.when!r}", remedy=remedy
             )
-    known = {record.id for record in load(store)}
-    new = [record for record in records if record.id not in known]
-    for record in new:
-        save(record, store)
-    return len(new)
+    return records

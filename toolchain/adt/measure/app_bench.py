@@ -1,0 +1,284 @@
+"""What an application measured of a model it carries (schema ``adt.app-bench``), as a benchmark of adt's.
+
+The NativeActivity of ``adt apk`` and the benchmark activity of a generated Android
+project write such documents on the device. They have what was seen there and no
+more: what it amounts to is worked out here, as for ``adt bench``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from adt.errors import InputError, RunError
+from adt.measure import sampling
+from adt.measure.bench import judge, speed_of
+from adt.measure.conditions import Conditions
+from adt.measure.record import BenchRecord, Machine, Method, Subject
+
+SCHEMA, SCHEMA_VERSION = "adt.app-bench", 1
+ERROR_SCHEMA, ERROR_SCHEMA_VERSION = "adt.app-bench-error", 1
+
+WRITERS = ("native-activity", "benchmark-activity")
+EMULATOR = re.compile(r"sdk_g?phone|Android SDK built for|\b(ranchu|goldfish)\b", re.IGNORECASE)
+"""How Android's emulator calls its model and its system on chip."""
+EMULATED = (
+    "the device is emulated: how long a run takes there says nothing about the speed of any device, "
+    "so the application's times are left out"
+)
+UNASKED = Conditions((), None, None, None, "", "", "")
+"""An application is told nothing of governors, power and heat."""
+
+_REMEDY = "Name a file that an adt application wrote: its <model>.json, pulled from the device."
+
+
+@dataclass(frozen=True)
+class AppMachine:
+    """The device, as Android's properties have it; empty where they do not."""
+
+    model: str
+    soc: str
+    android_release: str
+    api_level: int
+    abi: str
+
+
+@dataclass(frozen=True)
+class AppDevice:
+    """What ran the kernels."""
+
+    kind: str
+    """``cpu`` or ``opencl``."""
+    name: str
+    driver: str
+    """Empty for the CPU."""
+    type: str
+    """``cpu``, ``gpu`` or ``accelerator``; empty: OpenCL's device does not say."""
+
+
+@dataclass(frozen=True)
+class AppMemory:
+    """Resident memory of the application's process, KiB; None: not known."""
+
+    before_load_kb: int | None
+    peak_kb: int | None
+
+
+@dataclass(frozen=True)
+class AppSample:
+    """Readings between two runs, as rtvm's."""
+
+    at_ms: float
+    temperatures: dict[str, float]
+    frequencies_mhz: dict[str, float]
+    power: dict[str, int]
+
+
+@dataclass(frozen=True)
+class AppBench:
+    """The document."""
+
+    when: str
+    """Of its end, UTC, ISO 8601."""
+    app: str
+    """The application's id."""
+    writer: str
+    """``native-activity`` or ``benchmark-activity``."""
+    machine: AppMachine
+    package: str
+    package_digest: str
+    """sha256 of mod.json."""
+    entry: str
+    bundle_digest: str
+    """sha256 of bundle.json; empty: not known."""
+    adt_version: str
+    """adt that made the application."""
+    runner_version: str
+    device: AppDevice
+    threads: int | None
+    """None: the runtime's choice."""
+    affinity: str
+    """Empty: the system's choice."""
+    end_to_end: bool
+    seed: int
+    """Of the made-up inputs."""
+    program_cache: str
+    """``hit``, ``written``, ``rebuilt``, ``unsupported`` or ``off``."""
+    warmup_runs: int
+    """As many as there were."""
+    warmup_ms: float
+    """They went on for at least so long."""
+    load_ms: float
+    first_run_ms: float
+    run_ms: list[float]
+    """Of each timed run."""
+    start_ms: list[float]
+    """When each began, since the process or its activity did."""
+    memory: AppMemory
+    samples: list[AppSample]
+    schema: str
+    schema_version: int
+
+
+def read(path: Path) -> BenchRecord:
+    """The benchmark in the file *path*.
+
+    Raises:
+        InputError: it holds none.
+        RunError: the application could not measure, and says why.
+    """
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as why:
+        raise InputError(f"{path} cannot be read: {why}", remedy=_REMEDY) from why
+    if not isinstance(raw, dict) or not is_from_app(raw):
+        raise InputError(f"{path} holds no benchmark of an application", remedy=_REMEDY)
+    return record_of(raw, path.name)
+
+
+def is_from_app(raw: Mapping[str, Any]) -> bool:
+    """Whether *raw* is what an application leaves: a measurement, or why there is none."""
+    return raw.get("schema") in (SCHEMA, ERROR_SCHEMA)
+
+
+def record_of(raw: Mapping[str, Any], name: str) -> BenchRecord:
+    """The benchmark that the document *raw* of the file *name* is.
+
+    The same document gives the same record, with the same id.
+
+    Raises:
+        InputError, RunError: as :func:`read`.
+    """
+    if raw["schema"] == ERROR_SCHEMA:
+        whose = f"{raw.get('app')}: {raw['model']}" if raw.get("model") else f"{raw.get('app') or 'the app'}"
+        raise RunError(
+            f"{whose} could not be measured: {raw.get('what')}",
+            remedy=str(raw.get("remedy") or "Look at the device's log: adt logcat."),
+        )
+    if raw.get("schema_version") != SCHEMA_VERSION:
+        raise InputError(
+            f"{name} has schema version {raw.get('schema_version')}; this adt reads {SCHEMA_VERSION}",
+            remedy="Make the application again with this adt, and measure again.",
+        )
+    import cattrs
+
+    try:
+        found = cattrs.Converter(forbid_extra_keys=True).structure(dict(raw), AppBench)
+    except Exception as why:  # cattrs raises an exception group; its text names each field
+        reasons = "\n".join(cattrs.transform_error(why, path=name))
+        raise InputError(f"{name} does not fit its schema", remedy=_REMEDY, details=reasons) from why
+    if problem := _problem(found):
+        raise InputError(f"{name} cannot be: {problem}", remedy=_REMEDY)
+    text = json.dumps(raw, sort_keys=True, ensure_ascii=False)
+    return _record(found, hashlib.sha256(text.encode()).hexdigest()[:16])
+
+
+def _problem(found: AppBench) -> str:
+    """What no application would write; empty when all is well."""
+    times = [*found.run_ms, *found.start_ms, found.warmup_ms, found.load_ms, found.first_run_ms]
+    if found.writer not in WRITERS:
+        return f"its writer is {found.writer!r}"
+    if found.device.kind not in ("cpu", "opencl"):
+        return f"its device is {found.device.kind!r}"
+    if not _is_time(found.when):
+        return f"its time is {found.when!r}"
+    if not found.run_ms or len(found.run_ms) != len(found.start_ms):
+        return f"it has {len(found.run_ms)} runs and {len(found.start_ms)} starts"
+    if not all(math.isfinite(time) and time >= 0 for time in times) or sum(found.run_ms) <= 0:
+        return "it has a time that is none"
+    for digest, may_lack in ((found.package_digest, False), (found.bundle_digest, True)):
+        if not re.fullmatch("[0-9a-f]{64}" + "|" * may_lack, digest):
+            return f"it has the digest {digest!r}"
+    return ""
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _record(found: AppBench, identity: str) -> BenchRecord:
+    import numpy as np
+
+    machine = _machine(found)
+    times, starts = np.array(found.run_ms), np.array(found.start_ms)
+    samples = [vars(sample) for sample in found.samples]
+    report = {
+        "load_ms": found.load_ms,
+        "first_run_ms": found.first_run_ms,
+        "memory": vars(found.memory),
+        "program_cache": {"state": found.program_cache},
+        "samples": samples,
+    }
+    energy = sampling.energy(samples, starts, times, None)
+    speed = None if machine.emulated else speed_of(times, starts, report, None, energy)
+    return BenchRecord(
+        id=identity,
+        when=found.when,
+        label="",
+        machine=machine,
+        subject=_subject(found),
+        method=_method(found),
+        conditions=UNASKED if speed else None,
+        correct=None,
+        speed=speed,
+        no_speed="" if speed else EMULATED,
+        flags=tuple(judge(machine, UNASKED, speed, samples)) if speed else (),
+    )
+
+
+def _machine(found: AppBench) -> Machine:
+    opencl = found.device.kind == "opencl"
+    model = found.machine.model or "an Android device"
+    return Machine(
+        kind="device",
+        name=model,
+        model=model,
+        soc=found.machine.soc,
+        computes=(found.device.name or "OpenCL") if opencl else "cpu",
+        computes_type=found.device.type if opencl else "cpu",
+        driver=found.device.driver if opencl else "",
+        emulated=bool(EMULATOR.search(f"{model} {found.machine.soc}")),
+    )
+
+
+def _subject(found: AppBench) -> Subject:
+    return Subject(
+        package=found.package,
+        package_digest=found.package_digest,
+        source_sha256="",
+        target=found.device.kind,
+        platform=f"android-{found.machine.abi}",
+        precision="",
+        offload="",
+        entry=found.entry,
+        tvm="",
+        bundle="",
+        bundle_digest=found.bundle_digest,
+        bundle_tvm="",
+        adt=found.adt_version,
+    )
+
+
+def _method(found: AppBench) -> Method:
+    return Method(
+        protocol=f"in an app ({found.writer})",
+        warmup_runs=found.warmup_runs,
+        warmup_ms=found.warmup_ms,
+        runs=len(found.run_ms),
+        seconds=sum(found.run_ms) / 1000,
+        headline="p50",
+        end_to_end=found.end_to_end,
+        threads=found.threads,
+        affinity=found.affinity,
+        seed=found.seed,
+    )
