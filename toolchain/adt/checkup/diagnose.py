@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from adt.checkup import device, emulators, ndk, package, programs, python, rpc, storage
+from adt.checkup import apk, device, emulators, ndk, package, programs, python, rpc, storage
 from adt.checkup.check import Area, Check, Question, Status, answers
 from adt.checkup.mend import Repair, mend, planned
 from adt.checkup.scope import Scope
@@ -36,6 +36,7 @@ class Diagnosis:
 def _host(scope: Scope) -> Iterator[Question]:
     yield from python.questions(scope)
     yield from programs.questions(scope)
+    yield from apk.questions(scope.environ)
     yield from storage.questions()
     yield from emulators.questions()
 

@@ -10,9 +10,10 @@ from adt.checkup.check import Area, Check, Question, Status
 from adt.checkup.device import ready
 from adt.checkup.scope import Scope
 from adt.device.device import Device
-from adt.device.fit import check_device, check_pair
+from adt.device.fit import check_device
 from adt.errors import AdtError, MismatchError
 from adt.host import cache
+from adt.model.fit import check_pair
 from adt.model.package import ModelPackage, load_package
 from adt.target.bundle import TargetBundle, load_bundle
 

@@ -1,0 +1,368 @@
+"""APKs: the archive, the manifest, what goes in, the tools and keys that are chosen, and what a device refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from adt.checkup.apk import check_tools
+from adt.checkup.check import Status
+from adt.device.app_refusals import refused
+from adt.device.shell import Completed
+from adt.errors import AdtError, ConfigError, DeviceError, DeviceFull, InputError, MismatchError, SdkError
+from adt.errors import ToolNotFound as NotFound
+from adt.host import android_sdk
+from adt.host.android_sdk import find_apk_tools
+from adt.host.process import Finished
+from adt.integrate.apk.archive import write_archive
+from adt.integrate.apk.entries import BENCH_PLAN, ApkEntry, apk_entries
+from adt.integrate.apk.keystore import Keystore, users_keystore
+from adt.integrate.apk.manifest import application_id, manifest_text, min_sdk
+from adt.integrate.apk.measuring import bundle_digests, planned_models
+from adt.integrate.apk.read import read_apk
+from adt.integrate.apk.sign import _explain, misplaced
+from adt.integrate.describe import Project
+from adt.integrate.names import check_package
+from adt.integrate.opencl_libraries import OPENCL_LIBRARIES
+from adt.integrate.project import project
+from adt.target.bundle import ACTIVITY
+from adt.target.platforms import BIG_PAGE
+from golden_apk import expected, texts
+from made_up_packages import entry, made_up_bundle, made_up_package, tensor
+
+FAILED = 'Failed to load signer "signer #1"'
+ANDROID = "{http://schemas.android.com/apk/res/android}"
+
+
+@pytest.fixture
+def made_up(tmp_path: Path) -> Callable[..., Project]:
+    def make(
+        platforms: tuple[str, ...] = ("android-arm64-v8a",),
+        shape: tuple[int | str, ...] = (1, 4),
+        names: tuple[str, ...] = ("toy",),
+        entries: tuple[str, ...] = ("main",),
+    ) -> Project:
+        rows = [entry([tensor("x", shape)], [tensor("y", (1,))], name) for name in entries]
+        return project(
+            [
+                made_up_package(tmp_path / f"{name}-{platform}", name, rows, platform=platform)
+                for name in names
+                for platform in platforms
+            ],
+            [made_up_bundle(tmp_path / f"b-{platform}", platform) for platform in platforms],
+            java_package="com.example.vision",
+        )
+
+    return make
+
+
+def places(path: Path) -> dict[str, int]:
+    """Where the contents of each file begin."""
+    with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+        found = {}
+        for member in archive.infolist():
+            file.seek(member.header_offset + 26)
+            lengths = file.read(4)
+            found[member.filename] = (
+                member.header_offset
+                + 30
+                + int.from_bytes(lengths[:2], "little")
+                + int.from_bytes(lengths[2:], "little")
+            )
+        return found
+
+
+def test_each_file_begins_where_it_can_be_mapped(tmp_path: Path) -> None:
+    # every remainder that the place before a library can have, modulo 4, and libraries one after another
+    entries = [ApkEntry(f"assets/{n}", b"x" * n) for n in range(9)]
+    entries += [ApkEntry(f"lib/arm64-v8a/lib{n}.so", b"so" * n, BIG_PAGE) for n in (0, 1, 8191, 8192, 8193)]
+    entries += [ApkEntry(f"assets/grüße-{n}", b"x") for n in range(3)]
+    path = tmp_path / "a.apk"
+    write_archive(entries, path)
+    at = places(path)
+    assert [one.name for one in entries if at[one.name] % one.alignment] == []
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        assert {name: archive.read(name) for name in archive.namelist()} == {
+            one.name: one.contents for one in entries
+        }
+    assert misplaced(path) == ()
+
+
+def test_the_same_contents_are_the_same_archive(tmp_path: Path) -> None:
+    source = tmp_path / "lib.so"
+    source.write_bytes(b"code" * 5000)
+    entries = [ApkEntry("lib/x86_64/lib.so", source, BIG_PAGE), ApkEntry("assets/a", b"a")]
+    for name in ("one.apk", "two.apk"):
+        source.touch()
+        write_archive(entries, tmp_path / name)
+    assert (tmp_path / "one.apk").read_bytes() == (tmp_path / "two.apk").read_bytes()
+
+
+def test_libraries_that_cannot_be_mapped_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.apk"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("lib/arm64-v8a/liboff.so", b"x" * 100)
+        archive.writestr("lib/arm64-v8a/libpacked.so", b"x" * 100, zipfile.ZIP_DEFLATED)
+        archive.writestr("assets/packed", b"x" * 100, zipfile.ZIP_DEFLATED)
+    assert misplaced(path) == ("lib/arm64-v8a/liboff.so", "lib/arm64-v8a/libpacked.so")
+
+
+def test_an_app_has_its_libraries_models_and_plan(made_up: Callable[..., Project]) -> None:
+    made = made_up(("android-arm64-v8a", "android-x86_64"), names=("toy", "class"))
+    entries = {one.name: one for one in apk_entries(made, "{}")}
+    assert list(entries) == sorted(entries)
+    for abi in ("arm64-v8a", "x86_64"):
+        for name in ("libadt_activity.so", "libadt_runner.so", "libtvm_runtime.so", "libtoy_model.so"):
+            assert entries[f"lib/{abi}/{name}"].alignment == BIG_PAGE
+        for name in ("mod.json", "mod.params"):
+            found = entries[f"assets/adt/toy/{abi}/{name}"]
+            assert isinstance(found.contents, Path) and abi in str(found.contents)
+    assert entries[BENCH_PLAN].contents == b"{}"
+    assert len({one.api.stem for one in made.models}) == 2
+
+
+def test_only_android_with_the_activity_becomes_an_app(made_up: Callable[..., Project]) -> None:
+    with pytest.raises(MismatchError, match="Android only") as caught:
+        apk_entries(made_up(("linux-aarch64",)), "{}")
+    assert "adt build-target --for android-arm64-v8a" in caught.value.remedy
+    made = made_up()
+    bundle = made.bundles[0]
+    older = replace(made, bundles=(replace(bundle, manifest=replace(bundle.manifest, app_files={})),))
+    with pytest.raises(MismatchError, match=ACTIVITY) as caught:
+        apk_entries(older, "{}")
+    assert "adt build-target --for android-arm64-v8a" in caught.value.remedy
+
+
+def test_one_entry_of_each_model_is_measured(made_up: Callable[..., Project]) -> None:
+    (planned,) = planned_models(made_up(entries=("warm", "main")))
+    assert (planned.stem, planned.library, planned.entry) == ("toy", "libtoy_model.so", "main")
+    made = made_up(entries=("encode", "decode"))
+    assert planned_models(made)[0].entry == "encode"
+    (abi, digest), *_ = bundle_digests(made).items()
+    assert abi == "arm64-v8a" and len(digest) == 64
+
+
+def test_an_input_without_a_fixed_shape_is_refused(made_up: Callable[..., Project]) -> None:
+    with pytest.raises(ConfigError, match=r"'x' of toy has no fixed shape \(\[n, 4\]\)") as caught:
+        planned_models(made_up(shape=("n", 4)))
+    assert "--shape x:" in caught.value.remedy
+
+
+def test_the_manifest_lists_what_it_should(made_up: Callable[..., Project]) -> None:
+    made = made_up()
+    root = ElementTree.fromstring(manifest_text(made))
+    assert root.get("package") == "com.example.vision"
+    sdk = root.find("uses-sdk")
+    assert sdk is not None and sdk.get(f"{ANDROID}minSdkVersion") == "24"
+    application = root.find("application")
+    assert application is not None
+    told = {key.removeprefix(ANDROID): value for key, value in application.attrib.items()}
+    assert told["hasCode"] == told["extractNativeLibs"] == "false" and "debuggable" not in told
+    libraries = application.findall("uses-native-library")
+    assert [one.get(f"{ANDROID}name") for one in libraries] == list(OPENCL_LIBRARIES)
+    assert {one.get(f"{ANDROID}required") for one in libraries} == {"false"}
+    assert root.findall("uses-permission") == []
+    debug = ElementTree.fromstring(manifest_text(made, debuggable=True)).find("application")
+    assert debug is not None and debug.get(f"{ANDROID}debuggable") == "true"
+
+
+def test_an_apk_is_put_together_as_it_was(tmp_path: Path) -> None:
+    assert texts(tmp_path) == expected(), "if that is meant: PYTHONPATH=toolchain python tests/golden_apk.py"
+
+
+def test_without_opencl_no_vendor_library_is_named(made_up: Callable[..., Project]) -> None:
+    made = made_up()
+    facts = made.bundles[0].manifest
+    plain = replace(facts, options=replace(facts.options, opencl=False))
+    text = manifest_text(replace(made, bundles=(replace(made.bundles[0], manifest=plain),)))
+    assert "uses-native-library" not in text
+
+
+def test_the_app_needs_the_highest_level_of_its_bundles(made_up: Callable[..., Project]) -> None:
+    made = made_up(("android-arm64-v8a", "android-x86_64"))
+    levels = [
+        replace(one, manifest=replace(one.manifest, api_level=level))
+        for one, level in zip(made.bundles, (21, 29), strict=True)
+    ]
+    assert min_sdk(replace(made, bundles=tuple(levels))) == 29
+    assert min_sdk(replace(made, bundles=(levels[0],))) == 23  # older ones do not map libraries from an APK
+
+
+@pytest.mark.parametrize("name", ["my model-v1.0 (fp16)", "class", "日本", '"; rm', "app", "a.b", "9", "fun"])
+def test_every_name_gives_an_application_id(name: str) -> None:
+    found = application_id(name)
+    check_package(found)
+    assert found.startswith("com.example.") and found.endswith("_bench")
+
+
+def make_sdk(root: Path, build_tools: tuple[str, ...], platforms: tuple[str, ...]) -> Path:
+    for version in build_tools:
+        (root / "build-tools" / version).mkdir(parents=True)
+        for tool in ("aapt2", "apksigner"):
+            (root / "build-tools" / version / tool).touch()
+    for name in platforms:
+        (root / "platforms" / name).mkdir(parents=True)
+        (root / "platforms" / name / "android.jar").touch()
+    return root
+
+
+def test_the_newest_parts_of_an_sdk_are_taken(tmp_path: Path) -> None:
+    sdk = make_sdk(tmp_path, ("9.0.0", "35.0.0", "35.0.0-rc1", "34.0.9"), ("android-9", "android-35"))
+    (sdk / "platforms/android-36").mkdir()  # half installed
+    found = find_apk_tools(str(sdk), environ={})
+    assert found.aapt2 == sdk / "build-tools/35.0.0/aapt2"
+    assert found.framework == sdk / "platforms/android-35/android.jar"
+    assert "--sdk" in found.origin and "35.0.0" in found.origin
+    assert find_apk_tools(environ={"ANDROID_HOME": str(sdk)}).aapt2 == found.aapt2
+
+
+@pytest.mark.parametrize(
+    ("build_tools", "platforms", "lacks"),
+    [((), ("android-35",), "build-tools"), (("35.0.0",), (), "platform")],
+)
+def test_an_incomplete_sdk_is_named_or_passed_over(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    build_tools: tuple[str, ...],
+    platforms: tuple[str, ...],
+    lacks: str,
+) -> None:
+    sdk = make_sdk(tmp_path / "sdk", build_tools, platforms)
+    sdk.mkdir(exist_ok=True)
+    with pytest.raises(SdkError, match=f"no {lacks}") as caught:
+        find_apk_tools(str(sdk), environ={})
+    assert "sdkmanager" in caught.value.remedy
+    whole = make_sdk(tmp_path / "whole", ("35.0.0",), ("android-35",))
+    both = {"ANDROID_HOME": str(sdk), "ANDROID_SDK_ROOT": str(whole)}
+    assert "ANDROID_SDK_ROOT" in find_apk_tools(environ=both).origin
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(android_sdk, "DEBIAN_FRAMEWORK", tmp_path / "absent.apk")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(NotFound, match="no aapt2, apksigner") as absent:
+        find_apk_tools(environ={"ANDROID_HOME": str(sdk)})
+    assert "apt-get install" in absent.value.remedy and "--sdk" in absent.value.remedy
+    check = check_tools({}, "/usr/bin/keytool")
+    assert check.status is Status.WARNING and "apt-get install" in check.remedy and check.fix is None
+
+
+def test_the_doctor_says_whether_apks_can_be_made(tmp_path: Path) -> None:
+    environ = {"ANDROID_HOME": str(make_sdk(tmp_path, ("35.0.0",), ("android-35",)))}
+    assert check_tools(environ, "/usr/bin/keytool").status is Status.OK
+    without = check_tools(environ, None)
+    assert without.status is Status.WARNING and "default-jre-headless" in without.remedy
+
+
+def test_a_keystore_keeps_its_password_to_itself(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jks"
+    with pytest.raises(ConfigError, match="no keystore") as caught:
+        users_keystore(path, "", password="p", key_password="")
+    assert "keytool -genkeypair" in caught.value.remedy
+    path.touch()
+    with pytest.raises(ConfigError, match="not known") as caught:
+        users_keystore(path, "", password="", key_password="")
+    assert "ADT_KEYSTORE_PASSWORD" in caught.value.remedy
+    found = users_keystore(path, "mine", password="secret-1", key_password="")
+    assert "secret" not in repr(found) and set(found.environment.values()) == {"secret-1"}
+    assert users_keystore(path, "", password="a", key_password="b").environment["ADT_KEY_PASSWORD"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        (
+            f"{FAILED}\njava.io.IOException: keystore password was incorrect\n" + "\tat java\n" * 40,
+            "is wrong",
+        ),
+        (
+            f"{FAILED}: k.p12 contains multiple key entries. --ks-key-alias option must be used",
+            "several keys",
+        ),
+        (f'{FAILED}: k.p12 entry "three" does not contain a key', "no key 'mine'"),
+        (f"{FAILED}: certs.p12 does not contain key entries", "no key"),
+        (f"{FAILED}\njava.io.EOFException\n\tat java.base/sun.security", "no keystore that Java can read"),
+        ("java: command not found", "cannot sign"),
+    ],
+)
+def test_what_apksigner_refuses_is_explained(said: str, what: str) -> None:
+    done = Finished(("apksigner",), 1, "", said)
+    error = _explain(done, Keystore(Path("k"), "mine", "p"))
+    assert what in error.what and error.remedy and said.splitlines()[0] in error.details
+    assert "\tat java" not in error.details
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "remedy"),
+    [
+        (
+            "INSTALL_FAILED_UPDATE_INCOMPATIBLE: Package com.a.b signatures",
+            DeviceError,
+            "S uninstall com.a.b",
+        ),
+        ("INSTALL_FAILED_VERSION_DOWNGRADE", DeviceError, "S uninstall com.a.b"),
+        ("INSTALL_FAILED_NO_MATCHING_ABIS: Failed to extract native libraries", MismatchError, "adt compile"),
+        ("INSTALL_FAILED_OLDER_SDK: Requires newer sdk version #35", MismatchError, "--api-level"),
+        ("INSTALL_FAILED_INSUFFICIENT_STORAGE", DeviceFull, "adt clean --serial S"),
+        ("INSTALL_FAILED_USER_RESTRICTED: Install canceled by user", DeviceError, "developer options"),
+        ("INSTALL_PARSE_FAILED_NO_CERTIFICATES: Failed collecting certificates", DeviceError, "apksigner"),
+        ("INSTALL_PARSE_FAILED_MANIFEST_MALFORMED", DeviceError, "adt elf"),
+        ("INSTALL_FAILED_MISSING_SHARED_LIBRARY", DeviceError, "own words"),
+        ("INSTALL_FAILED_SOMETHING_NEW", DeviceError, "adb install"),
+        ("java.io.IOException: No space left on device", DeviceFull, "remove apps"),
+        ("", DeviceError, "adb install"),
+    ],
+)
+def test_what_the_package_manager_refuses_is_explained(said: str, kind: type[AdtError], remedy: str) -> None:
+    done = Completed("S", ("pm", "install"), 1, f"Failure [{said}]\n".encode(), b"")
+    error = refused(done, "a.apk", "com.a.b")
+    assert type(error) is kind and remedy in error.remedy
+    assert "a.apk was not installed on S" in error.what and said in error.details
+
+
+def apk_with(files: dict[str, bytes]) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, contents in files.items():
+            archive.writestr(name, contents)
+    return data.getvalue()
+
+
+def test_an_apk_says_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "a.apk"
+    plan = json.dumps({"app": "com.a.b", "models": [{"stem": "toy"}, {"stem": "face"}]}).encode()
+    files = {"AndroidManifest.xml": b"", "lib/x86_64/liba.so": b"", "lib/x86_64/libb.so": b""}
+    path.write_bytes(apk_with(files | {BENCH_PLAN: plan}))
+    found = read_apk(path)
+    assert (found.app, found.stems, found.abis) == ("com.a.b", ("toy", "face"), ("x86_64",))
+    path.write_bytes(apk_with(files))
+    assert read_apk(path).app == "" and read_apk(path).stems == ()
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        b"no zip",
+        b"",
+        apk_with({"classes.dex": b""}),
+        apk_with({"AndroidManifest.xml": b"", BENCH_PLAN: b"[]"}),
+        apk_with({"AndroidManifest.xml": b"", BENCH_PLAN: b"{"}),
+        apk_with({"AndroidManifest.xml": b"", BENCH_PLAN: b'{"models": [{}]}'}),
+        apk_with({"AndroidManifest.xml": b"", BENCH_PLAN: b'{"app": "a.b", "models": 3}'}),
+        apk_with({"AndroidManifest.xml": b"", BENCH_PLAN: b'{"app": 3, "models": []}'}),
+        apk_with({"AndroidManifest.xml": b"", BENCH_PLAN: b'{"app": "../../x.y", "models": []}'}),
+        apk_with({"AndroidManifest.xml": b"", BENCH_PLAN: b'{"app": "a.b", "models": [{"stem": "../x"}]}'}),
+    ],
+)
+def test_what_is_no_apk_is_refused(tmp_path: Path, contents: bytes) -> None:
+    (tmp_path / "a.apk").write_bytes(contents)
+    with pytest.raises(InputError, match="is no APK"):
+        read_apk(tmp_path / "a.apk")
+    with pytest.raises(InputError, match="there is no APK"):
+        read_apk(tmp_path / "b.apk")

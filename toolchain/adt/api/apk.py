@@ -1,0 +1,252 @@
+"""Make an APK of packages and bundles without Gradle, install it, and have it measure on the device."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adt.api.chosen import chosen_device
+from adt.api.generate import bundles_of
+from adt.config.load import load_settings
+from adt.device import app as on_device
+from adt.device.sync import Progress
+from adt.errors import AdtError, ConfigError, DiskError, InputError, MismatchError, RunError
+from adt.host.android_sdk import find_apk_tools
+from adt.integrate.apk.build import build_apk
+from adt.integrate.apk.entries import apk_entries
+from adt.integrate.apk.keystore import Keystore, debug_keystore, users_keystore
+from adt.integrate.apk.loadable import audit_libraries
+from adt.integrate.apk.manifest import ACTIVITY_CLASS, application_id, manifest_text, min_sdk
+from adt.integrate.apk.measuring import ERROR, RESULTS, bundle_digests, planned_models, result_file
+from adt.integrate.apk.read import read_apk
+from adt.integrate.bench_plan import BenchPlan
+from adt.integrate.describe import Project
+from adt.integrate.project import project
+from adt.measure.protocol import Protocol, protocol_named
+from adt.model.package import load_package
+from adt.target.audit.request import audit_ndk
+
+if TYPE_CHECKING:
+    from adt.measure.record import BenchRecord
+    from adt.target.audit.report import ElfReport
+
+log = logging.getLogger("adt.apk")
+
+SUFFIX = ".apk"
+
+
+@dataclass(frozen=True)
+class Apk:
+    """An APK that was made."""
+
+    path: Path
+    size: int
+    """Bytes."""
+    project: Project
+    min_sdk: int
+    """The lowest API level that it can be installed on."""
+    schemes: tuple[str, ...]
+    """Its signatures that were verified: ``v2``, ``v3``."""
+    keystore: Path
+    debug_key: bool
+    """It is signed with adt's own debug key."""
+    tools: str
+    """What it was made with."""
+    elf: dict[str, ElfReport]
+    """The audit of its libraries, by ABI."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An app that was installed and, if that was asked for, has measured."""
+
+    serial: str
+    apk: Path
+    app: str
+    """Application id; empty: `adt apk` did not make it."""
+    records: tuple[BenchRecord, ...]
+    """One for each model; none: it was only installed."""
+    files: tuple[Path, ...]
+    """Where they are kept."""
+
+
+def apk(
+    packages: Path | Sequence[Path],
+    *,
+    out: Path | None = None,
+    bundles: Sequence[Path] = (),
+    java_package: str | None = None,
+    sdk: str = "",
+    ndk: str | None = None,
+    keystore: Path | None = None,
+    key_alias: str = "",
+    keystore_password: str = "",
+    key_password: str = "",
+    debuggable: bool = False,
+    protocol: Protocol | None = None,
+    seed: int | None = None,
+    threads: int | None = None,
+    affinity: str = "",
+    end_to_end: bool = False,
+) -> Apk:
+    """Write a signed APK whose app runs *packages*, measures them and writes what it found to a file.
+
+    Args:
+        out: the file; None for the project's name in the working directory.
+        bundles: one for each ABI; none: those built here by the present settings.
+        java_package: the application id; None makes one of the first package's name.
+        sdk: an Android SDK; empty: ANDROID_HOME, ANDROID_SDK_ROOT, ~/Android/Sdk, else Debian's programs.
+        ndk: built the bundles that are not named, and checks the system's symbols that the libraries need; by
+            default the one that Android tools would find, if any.
+        keystore: with the key to sign with; None for a debug key of adt's own.
+        key_alias: which key of it; empty when it has one.
+        debuggable: a debugger, and everybody with adb, may look into the app.
+        protocol: how long it measures; None for the one of `adt bench`.
+        seed: of the made-up inputs; None for verify.seed of the settings.
+
+    Raises:
+        ConfigError: a name, a keystore or its password is not right, or an input has no fixed shape.
+        MismatchError: packages and bundles do not fit each other, or are not for Android.
+        ToolNotFound, SdkError: what makes APKs is not on this machine.
+        BuildError: one of its programs fails, or a library would not load.
+    """
+    if out is not None and out.suffix != SUFFIX:
+        raise ConfigError(f"{out} does not end in {SUFFIX}", remedy="Devices install only files that do.")
+    paths = (packages,) if isinstance(packages, Path) else tuple(packages)
+    opened = tuple(load_package(path) for path in paths)
+    settings = load_settings({"verify.seed": seed, "build.ndk": ndk}).settings
+    described = project(
+        opened,
+        bundles_of(opened, bundles, ndk=ndk),
+        java_package=java_package or application_id(opened[0].manifest.name if opened else ""),
+    )
+    measured = protocol or protocol_named()
+    plan = BenchPlan(
+        app=described.java_package,
+        bundle_digests=bundle_digests(described),
+        models=planned_models(described),
+        threads=threads or 0,
+        affinity=affinity,
+        seed=settings.verify.seed,
+        end_to_end=end_to_end,
+        warmup_runs=measured.warmup_runs,
+        warmup_ms=round(measured.warmup_ms),
+        runs=measured.runs,
+        min_ms=round(measured.seconds * 1000),
+    )
+    entries = apk_entries(described, plan.text())
+    level, symbols = min_sdk(described), audit_ndk(settings.build.ndk)
+    elf = {
+        bundle.manifest.abi: audit_libraries(entries, bundle, api_level=level, ndk=symbols)
+        for bundle in described.bundles
+    }
+    tools = find_apk_tools(sdk)
+    key = _keystore(keystore, key_alias, keystore_password, key_password)
+    built = build_apk(
+        manifest_text(described, debuggable=debuggable),
+        entries,
+        out or Path(described.name + SUFFIX),
+        min_sdk=level,
+        tools=tools,
+        keystore=key,
+    )
+    return Apk(
+        built.path, built.size, described, level, built.schemes, key.path, key.debug, tools.origin, elf
+    )
+
+
+def _keystore(path: Path | None, alias: str, password: str, key_password: str) -> Keystore:
+    if path is None:
+        return debug_keystore()
+    return users_keystore(path, alias, password=password, key_password=key_password)
+
+
+def install(
+    apk: Path,
+    *,
+    serial: str | None = None,
+    run: bool = False,
+    timeout: float = 600.0,
+    record: bool = True,
+    progress: Progress | None = None,
+) -> Installed:
+    """Install an APK on a device, in place of an older one, and have it measure.
+
+    Args:
+        run: start the app, wait until it has measured, and fetch the results; `adt apk` must have made it.
+        timeout: seconds that each of installing and measuring may take.
+        record: keep the results for `adt report`.
+
+    Raises:
+        InputError: *apk* is none.
+        ConfigError: *run*, and `adt apk` did not make it.
+        MismatchError: it has no libraries for the device, or the device is too old.
+        DeviceError, DeviceFull: the device has no package manager, refuses the app, or is full.
+        RunError: the app fails, does not start, or takes too long.
+        NoDevice, AmbiguousDevice, DeviceNotReady: see :mod:`adt.errors`.
+    """
+    contents = read_apk(apk)
+    if run and not contents.stems:
+        raise ConfigError(
+            f"{apk} was not made by `adt apk`: it has no plan of what to measure",
+            remedy="Install it without --run, and start the app on the device; `adt report --import` takes "
+            "what the benchmark of a generated app wrote.",
+        )
+    device = chosen_device(serial)
+    with device:
+        offered = device.facts.abis
+        if contents.abis and offered and not set(contents.abis) & set(offered):
+            raise MismatchError(
+                f"{apk} is for {', '.join(contents.abis)}, and {device.serial} runs {', '.join(offered)}",
+                remedy="Make it with a package and a bundle for the device: adt build-target --for "
+                f"android-{offered[0]}, adt compile MODEL --for android-{offered[0]}.",
+            )
+        on_device.install(device, apk, timeout=timeout, app=contents.app, progress=progress)
+        if not run:
+            return Installed(device.serial, apk, contents.app, (), ())
+        with tempfile.TemporaryDirectory(prefix="adt-results-") as scratch:
+            came = on_device.run_app(
+                device,
+                contents.app,
+                ACTIVITY_CLASS,
+                results=RESULTS,
+                files=[result_file(stem) for stem in contents.stems],
+                over=ERROR,
+                into=Path(scratch),
+                timeout=timeout,
+            )
+            records, files = _records(came, record)
+    return Installed(device.serial, apk, contents.app, records, files)
+
+
+def _records(came: Sequence[Path], keep: bool) -> tuple[tuple[BenchRecord, ...], tuple[Path, ...]]:
+    """What the app measured, read and kept.
+
+    Raises:
+        RunError, InputError: the app says that it failed, or wrote something else; what it measured besides
+            is kept all the same.
+    """
+    from adt.measure import app_bench, history
+
+    records, files = [], []
+    failures: list[AdtError] = []
+    for path in came:
+        try:
+            records.append(app_bench.read(path))
+        except (RunError, InputError) as why:
+            failures.append(why)
+            continue
+        if keep:
+            try:
+                files.append(history.save(records[-1]))
+            except DiskError as why:  # what was measured is worth more than where it is kept
+                log.warning("the result is not kept: %s", why.what)
+    for failure in failures[1:]:
+        log.warning("%s", failure.what)
+    if failures:
+        raise failures[0]
+    return tuple(records), tuple(files)

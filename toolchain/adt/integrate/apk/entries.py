@@ -1,0 +1,78 @@
+"""What an APK consists of besides its manifest: libraries, model files, and the plan of what is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.errors import MismatchError
+from adt.integrate.describe import Project, ProjectModel
+from adt.integrate.licenses import licenses
+from adt.model.package import LIBRARY, MANIFEST, PARAMS
+from adt.target.bundle import ACTIVITY, TargetBundle
+from adt.target.platforms import BIG_PAGE, PLATFORMS
+
+BENCH_PLAN = "assets/adt/bench.json"
+"""What the app runs and how it measures; see :mod:`adt.integrate.bench_plan`."""
+WORD = 4
+"""Bytes at which Android wants what it maps from an APK and is no library."""
+
+
+@dataclass(frozen=True)
+class ApkEntry:
+    """One file of the APK, stored as it is, so that Android can map it."""
+
+    name: str
+    contents: Path | bytes
+    alignment: int = WORD
+    """Bytes: its place in the APK is a multiple of this."""
+
+
+def apk_entries(project: Project, bench_plan: str) -> tuple[ApkEntry, ...]:
+    """Every file of the app of *project*, sorted by name.
+
+    Args:
+        bench_plan: JSON for :data:`BENCH_PLAN`.
+
+    Raises:
+        MismatchError: a bundle is not for Android, or was built without the activity.
+    """
+    entries = [ApkEntry(BENCH_PLAN, bench_plan.encode())]
+    for bundle in project.bundles:
+        entries += _libraries(bundle)
+    for model in project.models:
+        entries += _model(model)
+    entries += [ApkEntry(f"assets/adt/{name}", path) for name, path in licenses(project.bundles).items()]
+    return tuple(sorted(entries, key=lambda entry: entry.name))
+
+
+def _libraries(bundle: TargetBundle) -> Iterator[ApkEntry]:
+    facts = bundle.manifest
+    platform = PLATFORMS.get(facts.platform)
+    if platform is None or not platform.android:
+        raise MismatchError(
+            f"the bundle {bundle.path} is for {facts.platform}: an APK runs on Android only",
+            remedy="Build one for Android: adt build-target --for android-arm64-v8a; on this platform, "
+            "`adt bench` runs the package.",
+        )
+    if ACTIVITY not in facts.app_files:
+        raise MismatchError(
+            f"the bundle {bundle.path} has no {ACTIVITY}, which is the app of the APK",
+            remedy=f"Build it again with this adt: adt build-target --for {facts.platform}",
+        )
+    for name in (*facts.files, *facts.app_files):
+        if name.startswith("lib/"):
+            yield _library(facts.abi, name.removeprefix("lib/"), bundle.file(name))
+
+
+def _model(model: ProjectModel) -> Iterator[ApkEntry]:
+    api = model.api
+    for variant in model.variants:
+        yield _library(variant.abi, f"lib{api.library}.so", variant.package.path / LIBRARY)
+        for name in (MANIFEST, PARAMS):
+            yield ApkEntry(f"assets/adt/{api.stem}/{variant.abi}/{name}", variant.package.path / name)
+
+
+def _library(abi: str, name: str, path: Path) -> ApkEntry:
+    return ApkEntry(f"lib/{abi}/{name}", path, alignment=BIG_PAGE)

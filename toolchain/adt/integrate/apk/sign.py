@@ -1,0 +1,111 @@
+"""Sign an APK, and have the signature and every file's place checked."""
+
+from __future__ import annotations
+
+import re
+import struct
+import zipfile
+from pathlib import Path
+
+from adt.errors import AdtError, BuildError, ConfigError
+from adt.host import process
+from adt.host.android_sdk import ApkTools
+from adt.integrate.apk.archive import LOCAL_HEADER
+from adt.integrate.apk.entries import WORD
+from adt.integrate.apk.keystore import KEY_PASSWORD, STORE_PASSWORD, Keystore
+from adt.target.platforms import BIG_PAGE
+
+JAR_SIGNATURES_UNTIL = 23
+"""The last API level that knows only the old signatures of single files (v1)."""
+
+
+def sign(unsigned: Path, signed: Path, keystore: Keystore, tools: ApkTools, *, min_sdk: int) -> None:
+    """Write *unsigned* to *signed*, with every signature that Android from API level *min_sdk* on looks for.
+
+    Raises:
+        ConfigError: the keystore, its password or its key is not right.
+        BuildError: apksigner fails otherwise.
+    """
+    words = ["--ks-pass", f"env:{STORE_PASSWORD}", "--key-pass", f"env:{KEY_PASSWORD}"]
+    words += ["--ks-key-alias", keystore.alias] if keystore.alias else []
+    words += ["--v1-signing-enabled", str(min_sdk <= JAR_SIGNATURES_UNTIL).lower()]
+    words += ["--v4-signing-enabled", "false"]
+    done = process.run(
+        [tools.apksigner, "sign", "--ks", keystore.path, *words, "--in", unsigned, "--out", signed],
+        env=keystore.environment,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise _explain(done, keystore)
+
+
+def _explain(done: process.Finished, keystore: Keystore) -> AdtError:
+    output = f"{done.stdout}{done.stderr}".strip()
+    said = "\n".join(line for line in output.splitlines() if not line.startswith("\tat "))  # Java's calls
+    choose = f"Choose one with --key-alias; keytool -list -keystore {keystore.path} shows them."
+    if re.search("password was incorrect|password verification failed|Wrong password", output):
+        return ConfigError(
+            f"the password of {keystore.path} is wrong",
+            remedy=f"Check {STORE_PASSWORD} (and {KEY_PASSWORD}, when the key has one of its own).",
+            details=said,
+        )
+    if "multiple key entries" in output:
+        return ConfigError(f"{keystore.path} has several keys", remedy=choose, details=said)
+    if re.search("does not contain (a key|key entries)", output):
+        named = f" {keystore.alias!r}" if keystore.alias else ""
+        return ConfigError(f"{keystore.path} has no key{named}", remedy=choose, details=said)
+    if "Failed to load signer" in output:
+        return ConfigError(
+            f"{keystore.path} is no keystore that Java can read, or is damaged",
+            remedy="Name a JKS or PKCS #12 file with --keystore.",
+            details=said,
+        )
+    return process.failure(
+        done,
+        error=BuildError,
+        what="apksigner cannot sign the APK",
+        remedy="Read its own message above. It runs on Java: apt-get install default-jre-headless.",
+    )
+
+
+def check(apk: Path, tools: ApkTools, *, min_sdk: int) -> tuple[str, ...]:
+    """Have apksigner verify *apk*, and look where each file lies.
+
+    Returns:
+        The signature schemes: ``v2``, ``v3``.
+
+    Raises:
+        BuildError: a signature is not valid, or Android could not map a file.
+    """
+    done = process.run(
+        # from a level on that looks for v2, which newer ones pass over: it must be right, too
+        [tools.apksigner, "verify", "--verbose", "--min-sdk-version", str(min(min_sdk, 24)), apk],
+        error=BuildError,
+        what="the signature of the APK is not valid",
+        remedy="Make the APK again; if it stays so, use the apksigner of another SDK (--sdk).",
+    )
+    if wrong := misplaced(apk):
+        raise BuildError(
+            f"{wrong[0]} is not stored where Android can map it",
+            remedy="Use the apksigner of another SDK (--sdk): this one moved the file.",
+            details="\n".join(wrong),
+        )
+    return tuple(re.findall(r"^Verified using (v[\d.]+) scheme .*: true$", done.stdout, re.MULTILINE))
+
+
+def misplaced(apk: Path) -> tuple[str, ...]:
+    """Names of the uncompressed files of *apk* that do not begin where Android maps them: libraries at a
+    multiple of 16 KB, the others of 4 bytes; and of libraries that are compressed."""
+    wrong = []
+    with zipfile.ZipFile(apk) as archive, apk.open("rb") as file:
+        for member in archive.infolist():
+            library = member.filename.startswith("lib/")
+            if member.compress_type != zipfile.ZIP_STORED:
+                wrong += [member.filename] if library else []
+                continue
+            file.seek(member.header_offset + LOCAL_HEADER - 4)
+            name, extra = struct.unpack("<HH", file.read(4))
+            begin = member.header_offset + LOCAL_HEADER + name + extra
+            if begin % (BIG_PAGE if library else WORD):
+                wrong.append(member.filename)
+    return tuple(wrong)
