@@ -7,14 +7,14 @@
 #   ./test.sh -- ARGS    pytest with ARGS
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/setup.sh"
 mode=${1:-all}
-need_packages adb clang g++ g++-aarch64-linux-gnu iproute2 libclang-rt-dev ocl-icd-libopencl1 pocl-opencl-icd qemu-user-static
+need_packages aapt adb android-framework-res apksigner clang g++ g++-aarch64-linux-gnu iproute2 libclang-rt-dev ocl-icd-libopencl1 openjdk-17-jdk-headless pkgconf pocl-opencl-icd qemu-user-static zipalign
 command -v chromium-headless-shell chromium google-chrome >/dev/null || need_packages chromium-headless-shell
+command -v npm >/dev/null || need_packages npm # the Kotlin compiler comes by it
 marked=()
 formats=tflite
 if [ "$mode" = --all ]; then
   formats=tflite,torch,keras
   need_packages g++-arm-linux-gnueabihf
-  command -v npm >/dev/null || need_packages npm
   marked=(-m "")
 fi
 install_adt "[dev,demo,$formats]"

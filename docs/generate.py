@@ -87,6 +87,7 @@ AREAS = {
     "config": "Settings",
     "device": "Devices, deployment, the virtual device",
     "host": "This machine: programs, NDK, SDKs, the TVM source, files",
+    "integrate": "Models in apps",
     "measure": "Verify and measure",
     "model": "Models and packages",
     "rpc": "Tracker and RPC",

@@ -9,13 +9,15 @@ from pathlib import Path
 import adt
 
 ROOT = Path(adt.__file__).parent
+ARTEFACTS = {"model", "target", "host", "config", "errors"}
 BELOW = {
-    "cli": {"api", "measure", "checkup", "rpc", "device", "model", "target", "host", "config", "errors"},
-    "api": {"measure", "checkup", "rpc", "device", "model", "target", "host", "config", "errors"},
-    "checkup": {"rpc", "device", "model", "target", "host", "config", "errors"},
-    "measure": {"device", "model", "target", "host", "config", "errors"},
-    "rpc": {"device", "model", "target", "host", "config", "errors"},
-    "device": {"model", "target", "host", "config", "errors"},
+    "cli": {"api", "integrate", "measure", "checkup", "rpc", "device", *ARTEFACTS},
+    "api": {"integrate", "measure", "checkup", "rpc", "device", *ARTEFACTS},
+    "checkup": {"rpc", "device", *ARTEFACTS},
+    "measure": {"device", *ARTEFACTS},
+    "rpc": {"device", *ARTEFACTS},
+    "integrate": ARTEFACTS,
+    "device": ARTEFACTS,
     "model": {"target", "host", "config", "errors"},
     "target": {"host", "config", "errors"},
     "host": {"config", "errors"},

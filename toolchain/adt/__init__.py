@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the same names as in VERBS, for type checkers and editors
+    from adt.api.apk import apk, install
     from adt.api.bench import bench, bench_ab, report, report_export, report_html, report_import
     from adt.api.build import (
         build_abis,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # the same names as in VERBS, for type checkers and editors
     from adt.api.deploy import clean, clean_many, deploy, deploy_many
     from adt.api.device import Device, connect, devices, disconnect, logcat, pair
     from adt.api.emulator import emulator_fault, emulator_list, emulator_start, emulator_stop
+    from adt.api.generate import generate
     from adt.api.inspect import doctor, elf, inspect, inspect_diff, inspect_html
     from adt.api.kernel import compile_kernel
     from adt.api.model import compile, explain
@@ -50,6 +52,7 @@ __version__ = "0.1.0"
 
 VERBS = {
     "Device": "device",
+    "apk": "apk",
     "bench": "bench",
     "bench_ab": "bench",
     "build_abis": "build",
@@ -71,9 +74,11 @@ VERBS = {
     "emulator_stop": "emulator",
     "explain": "model",
     "explain_build": "build",
+    "generate": "generate",
     "inspect": "inspect",
     "inspect_diff": "inspect",
     "inspect_html": "inspect",
+    "install": "apk",
     "logcat": "device",
     "ndk_env": "build",
     "ndk_list": "build",
@@ -110,6 +115,7 @@ VERBS = {
 
 __all__ = [
     "Device",
+    "apk",
     "bench",
     "bench_ab",
     "build_abis",
@@ -131,9 +137,11 @@ __all__ = [
     "emulator_stop",
     "explain",
     "explain_build",
+    "generate",
     "inspect",
     "inspect_diff",
     "inspect_html",
+    "install",
     "logcat",
     "ndk_env",
     "ndk_list",

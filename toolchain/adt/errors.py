@@ -178,7 +178,7 @@ class DoctorFailed(AdtError):
 
 
 class SdkError(AdtError):
-    """The CLML or OpenCL SDK to build with is missing or incomplete."""
+    """The CLML, OpenCL or Android SDK to build with is missing or incomplete."""
 
     exit_code = 27
 
@@ -199,6 +199,12 @@ class RegressionFound(AdtError):
     """`adt report --fail-on-regression` found that a newest result is worse than an earlier one."""
 
     exit_code = 30
+
+
+class WouldOverwrite(AdtError):
+    """`adt generate` would overwrite generated files that were edited, or files that adt did not write."""
+
+    exit_code = 31
 
 
 def all_errors() -> Iterator[type[AdtError]]:

@@ -227,8 +227,11 @@ def bundle_fitting(device: Device, explicit: Path | None, program: str) -> Targe
     return bundle
 
 
-def bundle_for(package: ModelPackage, explicit: Path | None) -> TargetBundle:
+def bundle_for(package: ModelPackage, explicit: Path | None, *, ndk: str | None = None) -> TargetBundle:
     """The bundle to run *package* with: *explicit*, or the one built here for its platform.
+
+    Args:
+        ndk: the NDK that it was built with; None for the one of the settings.
 
     Raises:
         MismatchError: none was built.
@@ -237,9 +240,9 @@ def bundle_for(package: ModelPackage, explicit: Path | None) -> TargetBundle:
     if explicit:
         return load_bundle(explicit)
     platform = package.manifest.target.platform
-    present = load_settings().settings
+    present = load_settings({"build.ndk": ndk}).settings
     if platform_named(present.build.platform).name != platform:  # a variant of the same platform stays
-        present = load_settings({"build.platform": platform}).settings
+        present = load_settings({"build.platform": platform, "build.ndk": ndk}).settings
     return built_bundle(platform, present)
 
 

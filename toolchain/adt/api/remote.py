@@ -12,10 +12,10 @@ from adt.api.deploy import SERVER, bundle_for, deploy_to
 from adt.api.rpc import server_ports
 from adt.config.load import load_settings
 from adt.device import selection
-from adt.device.fit import check_pair
 from adt.device.payload import payload_of
 from adt.device.place import THIS_MACHINE, HostPlace
 from adt.errors import AdtError, ConfigError, MismatchError, RpcError
+from adt.model.fit import check_pair
 from adt.model.package import LIBRARY, ModelPackage, load_package
 from adt.rpc import session, state
 from adt.rpc.device_server import Way, device_server

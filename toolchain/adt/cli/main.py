@@ -6,6 +6,7 @@ import signal
 from typing import NoReturn
 
 from adt.cli import (  # noqa: F401  (each registers its verbs)
+    apk,
     bench,
     build,
     clean,
@@ -15,6 +16,7 @@ from adt.cli import (  # noqa: F401  (each registers its verbs)
     doctor,
     elf,
     emulator,
+    generate,
     inspect,
     model,
     ndk,

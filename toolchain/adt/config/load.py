@@ -22,6 +22,8 @@ NOT_SETTINGS = {
     "ADT_CACHE_DIR": "Where everything that can be made again is kept; default `~/.cache/adt`.",
     "ADT_DATA_DIR": "Where benchmarks are kept (`adt report`); default `~/.local/share/adt`.",
     "ADT_EMULATOR_APT_SOURCE": "A one-line deb source for the virtual device's packages.",
+    "ADT_KEYSTORE_PASSWORD": "Password of the keystore that `adt apk --keystore` signs with.",
+    "ADT_KEY_PASSWORD": "Password of the key in it, when it has one of its own.",
 }
 """Variables with our prefix that are no settings, and what they mean."""
 TRUE = ("1", "true", "on", "yes")

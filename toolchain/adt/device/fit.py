@@ -5,60 +5,9 @@ from __future__ import annotations
 from adt.device.device import DeviceFacts
 from adt.device.probe.facts import OpenclDevice
 from adt.errors import MismatchError
+from adt.model.fit import check_pair
 from adt.model.package import PackageManifest
 from adt.target.bundle import BundleManifest
-from adt.target.platforms import NNAPI_API_LEVEL
-
-
-def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
-    """Check that *package* runs on the runtime in *bundle*.
-
-    Raises:
-        MismatchError: it does not; the remedy names the side to rebuild and how.
-    """
-    name, target, platform = package.name, package.target, bundle.platform
-    rebuild = f"adt build-target --for {platform}"
-    recompile = f"adt compile {package.source.file} --for {platform}"
-    if (target.platform, target.machine) != (platform, bundle.machine):
-        raise MismatchError(
-            f"the package {name} is compiled for {target.platform} ({target.machine}), the bundle is for "
-            f"{platform} ({bundle.machine})",
-            remedy=f"Compile the model for the bundle: {recompile}; or build a bundle for the package: adt "
-            f"build-target --for {target.platform}",
-        )
-    missing = sorted(set(package.tvm.context_symbols) - set(bundle.context_symbols))
-    if missing:
-        raise MismatchError(
-            f"the package {name} comes from TVM {package.tvm.version} and needs {', '.join(missing)}, which "
-            f"the bundle's runner (TVM {bundle.tvm.version}) does not supply",
-            remedy=f"Build the bundle from the source of TVM {package.tvm.version}: {rebuild}; or compile "
-            f"the model with TVM {bundle.tvm.version}: {recompile}",
-        )
-    if package.alignment > bundle.options.alignment:
-        raise MismatchError(
-            f"the package {name} assumes tensors aligned to {package.alignment} bytes, the bundle's runtime "
-            f"aligns to {bundle.options.alignment}",
-            remedy=f"Build the bundle with that alignment: {rebuild} --alignment {package.alignment}; or "
-            f"compile the model again for this bundle: {recompile}",
-        )
-    if target.device == "opencl" and not bundle.options.opencl:
-        raise MismatchError(
-            f"the package {name} computes on OpenCL, the bundle has no OpenCL runtime",
-            remedy=f"Build the bundle with it: {rebuild} --opencl; or compile for the CPU: {recompile} "
-            "--target cpu",
-        )
-    if package.offload == "clml" and not bundle.options.clml:
-        raise MismatchError(
-            f"the package {name} hands operators to CLML, the bundle has no CLML runtime",
-            remedy=f"Build the bundle with it: {rebuild} --clml SDK (Qualcomm's; docs/clml.md); or compile "
-            f"without: {recompile} --target {target.name} --offload none",
-        )
-    if package.offload == "nnapi" and not bundle.options.nnapi:
-        raise MismatchError(
-            f"the package {name} hands operators to NNAPI, the bundle has no NNAPI runtime",
-            remedy=f"Build the bundle with it: {rebuild} --nnapi --api-level {NNAPI_API_LEVEL}; or compile "
-            f"without: {recompile} --offload none",
-        )
 
 
 def check_device(bundle: BundleManifest, facts: DeviceFacts, serial: str) -> None:

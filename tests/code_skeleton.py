@@ -1,0 +1,127 @@
+"""A generated file without what is only text in it: comments and the contents of literals.
+
+Two files that differ only in text have one skeleton. So a name that got out of its literal or
+comment and became code is found, whatever it says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import PurePosixPath
+from typing import Any
+from xml.etree import ElementTree
+
+
+class Unclosed(ValueError):
+    """A comment or literal that does not end."""
+
+
+def skeleton(path: str, text: str) -> object:
+    """What remains of the file *path* with *text*; of a kind that holds no code, its name.
+
+    Raises:
+        ValueError: it is no such file: a literal without an end, XML that is not well formed.
+    """
+    name = PurePosixPath(path).name
+    kind = PurePosixPath(path).suffix
+    if name == "CMakeLists.txt" or kind == ".cmake" or name.endswith(".cmake.in"):
+        return cmake(text)
+    if kind == ".java":
+        return c_like(java_escapes(text), nested=False)
+    if kind in (".kt", ".kts"):
+        return c_like(text, nested=True, templates=True)
+    if kind in (".cc", ".h", ".c"):
+        if re.search(r"\\\n|\?\?/", text):
+            raise Unclosed("a line that is continued")  # generated code has none: it would be a name's
+        return c_like(text, nested=False)
+    if kind == ".xml":
+        return tags(ElementTree.fromstring(text))
+    if kind == ".toml":
+        return keys(tomllib.loads(text))
+    if kind == ".json":
+        return keys(json.loads(text))
+    if kind in (".properties", ".pro") or name == ".gitignore":
+        return [line for line in text.splitlines() if not line.startswith("#")]
+    return kind
+
+
+def java_escapes(text: str) -> str:
+    """What javac sees: it turns escapes like ``\\u000a`` into characters before anything else."""
+    return re.sub(
+        r"(?<!\\)((?:\\\\)*)\\u+([0-9a-fA-F]{4})", lambda found: found[1] + chr(int(found[2], 16)), text
+    )
+
+
+def c_like(text: str, *, nested: bool, templates: bool = False) -> list[str]:
+    """Tokens of C++, Java or Kotlin, each literal as ``""``.
+
+    Args:
+        nested: comments nest, as Kotlin's do.
+        templates: a ``$`` in a literal is code, as in Kotlin.
+    """
+    found: list[str] = []
+    position = 0
+    while token := TOKEN.match(text, position):
+        said, position = token.group(), token.end()
+        if said == "/*":
+            position = _comment_end(text, token.start(), nested)
+        elif said in ('"', "'"):
+            raise Unclosed(text[token.start() : token.start() + 80])
+        elif said.startswith(('"', "'")) and not said.startswith('"""'):
+            code = re.findall(r"(?<!\\)(?:\\\\)*\$(\{[^}]*\}|\w+)", said) if templates else []
+            found.append('""' + "".join(code))
+        elif not said.startswith("//") and not said.isspace():
+            found.append(said)
+    return found
+
+
+TOKEN = re.compile(
+    r"""//[^\n\r]* | /\*
+    | \"{3} .*? \"{3}                              # ours alone: no name goes into these
+    | "(?:[^"\\\n\r]|\\[^\n\r])*" | '(?:[^'\\\n\r]|\\[^\n\r])*'
+    | \w+ | \s+ | .""",
+    re.DOTALL | re.VERBOSE,
+)
+MARK = re.compile(r"/\*|\*/")
+
+
+def _comment_end(text: str, position: int, nested: bool) -> int:
+    depth = 0
+    for mark in MARK.finditer(text, position):
+        if mark.group() == "*/":
+            depth -= 1
+            if depth == 0 or not nested:
+                return mark.end()
+        else:
+            depth += 1
+    raise Unclosed(text[position : position + 80])
+
+
+def cmake(text: str) -> list[str]:
+    """Tokens of CMake, each quoted argument as ``""`` and what it refers to."""
+    found: list[str] = []
+    for token in re.finditer(r'#[^\n]*|"(?:[^"\\]|\\.)*"|"|\s+|[^\s"#()]+|[()]', text, re.DOTALL):
+        said = token.group()
+        if said == '"':
+            raise Unclosed(text[token.start() : token.start() + 80])
+        if said.startswith('"'):
+            found.append('""' + "".join(re.findall(r"(?<!\\)(?:\\\\)*(\$\{[^}]*\}|\$<[^>]*>|@\w+@)", said)))
+        elif not said.startswith("#") and not said.isspace():
+            found.append(said)
+    return found
+
+
+def tags(element: ElementTree.Element) -> list[Any]:
+    """Elements and names of attributes."""
+    return [element.tag, sorted(element.attrib), [tags(child) for child in element]]
+
+
+def keys(value: Any) -> Any:
+    """Tables and arrays, each value as its type."""
+    if isinstance(value, dict):
+        return {key: keys(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [keys(one) for one in value]
+    return type(value).__name__

@@ -1,0 +1,311 @@
+"""Generated Gradle projects, read by the tools that there are: aapt, javac, kotlinc, CMake with a stand-in NDK.
+
+No Gradle and no android.jar: what the Android plugin does itself is not seen here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+import re
+import subprocess
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import adt
+import standin_android
+from adt.host.cache import cache_dir, file_sha256
+from adt.host.elf import read_elf
+from adt.host.resources import resource
+from adt.integrate import android_app
+from adt.integrate.android_versions import VERSIONS
+from adt.integrate.describe import Project
+from adt.integrate.files import TextFile
+from adt.integrate.opencl_libraries import OPENCL_LIBRARIES
+from adt.integrate.project import project
+from adt.integrate.write import plan, write
+from adt.measure import app_bench
+from adt.model.package import ModelPackage, TensorSpec, load_package
+from adt.target.bundle import TargetBundle, load_bundle
+from golden_projects import HOSTILE, made_up_project
+from kotlin_compiler import compile_kotlin
+from made_up_packages import entry, made_up_bundle, made_up_package, tensor
+from models import small_model
+from standin_ndk import make_standin_ndk
+
+FRAMEWORK = "/usr/share/android-framework-res/framework-res.apk"
+ANDROID = "{http://schemas.android.com/apk/res/android}"
+PLATFORMS = ("android-arm64-v8a", "android-x86_64")
+APP = "com.example.vision.app"
+PHOTOS = [tensor("photo", ("n", 3, 16, 16), "uint8"), tensor("mask", ("n", "m"))]
+WORDS = [tensor("ids", (1, "length"), "int64"), tensor("mask", (1, "length"), "float16")]
+STANDIN_ON_JVM = Path(__file__).parents[1] / "standin_android_jvm"
+HARNESS = """\
+package com.example.vision.app
+
+import android.content.Context
+import android.content.Intent
+import java.io.File
+
+fun main(arguments: Array<String>) {
+    val intent = Intent("")
+    for ((name, value) in arguments.drop(1).map { it.split("=") }) {
+        value.toIntOrNull()?.let { intent.putExtra(name, it) } ?: intent.putExtra(name, value)
+    }
+    try {
+        println(Benchmark(Context(File(arguments[0])), BenchmarkPlan.from(intent)) { false }.run())
+    } catch (error: RuntimeException) {
+        println(error)
+    }
+}
+"""
+"""Does what BenchmarkActivity does, for an intent with the extras of its command line."""
+MANIFESTS = ("app/src/main", "app/src/benchmark", "vision/src/main")
+
+
+def done(*command: object) -> str:
+    ran = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout + ran.stderr
+
+
+def write_texts(project: Project, directory: Path) -> Path:
+    """The Gradle project of *project*, without what is copied."""
+    for file in android_app.files(project):
+        if isinstance(file, TextFile):
+            place = directory / file.path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(file.text)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def gradle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Gradle project of models with hostile names, for two ABIs."""
+    directory = tmp_path_factory.mktemp("android")
+    return write_texts(made_up_project(directory, PLATFORMS, HOSTILE), directory / "out")
+
+
+def merged(gradle: Path, directory: Path) -> Path:
+    """A stand-in for the Android plugin's manifest merger: what the build files say, and all elements in one."""
+    ET.register_namespace("android", ANDROID[1:-1])
+    roots = [ET.parse(gradle / part / "AndroidManifest.xml").getroot() for part in MANIFESTS]
+    script = (gradle / "app/build.gradle.kts").read_text()
+    manifest = roots[0]
+    manifest.set("package", re.findall(r'applicationId = "(.+)"', script)[0])
+    manifest.set(ANDROID + "versionCode", re.findall(r"versionCode = (\d+)", script)[0])
+    manifest.set(ANDROID + "versionName", re.findall(r'versionName = "(.+)"', script)[0])
+    lowest = re.findall(r"minSdk = (\d+)", script)[0]
+    levels = {ANDROID + "minSdkVersion": lowest, ANDROID + "targetSdkVersion": VERSIONS.target_sdk}
+    manifest.insert(0, ET.Element("uses-sdk", levels))
+    application = manifest.find("application")
+    assert application is not None
+    for root in roots[1:]:
+        (theirs,) = root
+        assert theirs.tag == "application"
+        application.extend(list(theirs))
+    path = directory / "AndroidManifest.xml"
+    ET.ElementTree(manifest).write(path, encoding="utf-8", xml_declaration=True)
+    return path
+
+
+def package(gradle: Path, manifest: Path, apk: Path) -> str:
+    """What aapt says of manifest and resources; their R.java is beside *apk*."""
+    return done(
+        *("aapt", "package", "-f", "-m", "-J", apk.parent, "-M", manifest),
+        *("-S", gradle / "app/src/main/res", "-I", FRAMEWORK, "-F", apk),
+    )
+
+
+def test_merged_manifest_and_resources_are_androids(gradle: Path, tmp_path: Path) -> None:
+    apk = tmp_path / "app.apk"
+    assert package(gradle, merged(gradle, tmp_path), apk) == ""
+    badging = done("aapt", "dump", "badging", apk)
+    for line in (
+        f"package: name='{APP}' versionCode='1' versionName='1.0'",
+        "sdkVersion:'24'",
+        f"targetSdkVersion:'{VERSIONS.target_sdk}'",
+        f"launchable-activity: name='{APP}.MainActivity'",
+        "application-label:'vision'",
+    ):
+        assert line in badging
+    tree = done("aapt", "dump", "xmltree", apk, "AndroidManifest.xml")
+    for name in (*OPENCL_LIBRARIES, ".MainActivity", ".BenchmarkActivity", ":benchmark"):
+        assert f'(Raw: "{name}")' in tree
+    assert tree.count("E: uses-native-library") == len(OPENCL_LIBRARIES)
+
+
+def test_aapt_refuses_what_is_not_androids(gradle: Path, tmp_path: Path) -> None:
+    manifest = merged(gradle, tmp_path)
+    manifest.write_text(manifest.read_text().replace("android:exported", "android:exportd", 1))
+    with pytest.raises(AssertionError, match="exportd"):
+        package(gradle, manifest, tmp_path / "app.apk")
+
+
+def compiles(gradle: Path, directory: Path) -> None:
+    """All Java and Kotlin of the project *gradle*, with the R that aapt makes of its resources."""
+    android = standin_android.compile_classes(directory / "android")
+    package(gradle, merged(gradle, directory), directory / "app.apk")
+    classes = directory / "classes"
+    said = done(
+        *("javac", "-Xlint:all", "-Werror", "--release", "11", "-encoding", "UTF-8"),
+        *("-cp", android, "-d", classes, *gradle.rglob("*.java"), *directory.glob("**/R.java")),
+    )
+    assert said == ""
+    kotlin = sorted(gradle.rglob("*.kt"))
+    assert {"MainActivity.kt", "Benchmark.kt", "Models.kt"} <= {one.name for one in kotlin}
+    compile_kotlin(kotlin, directory / "kotlin", classpath=[android, classes])
+
+
+def test_java_and_kotlin_compile_without_a_warning(gradle: Path, tmp_path: Path) -> None:
+    compiles(gradle, tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("inputs", [PHOTOS, WORDS, []], ids=["photos", "words", "none"])
+def test_every_kind_of_screen_compiles(inputs: list[TensorSpec], tmp_path: Path) -> None:
+    model = made_up_package(
+        tmp_path / "package",
+        "net",
+        [entry(inputs, [tensor("scores", (1, 3)), tensor("best", (1,), "int64")])],
+    )
+    bundle = made_up_bundle(tmp_path / "bundle")
+    bundle = dataclasses.replace(bundle, manifest=dataclasses.replace(bundle.manifest, api_level=28))
+    described = project([model], [bundle], java_package="com.example.vision", labels=("a", "b", "c"))
+    compiles(write_texts(described, tmp_path / "out"), tmp_path)
+
+
+def stub_runner(ndk: Path, directory: Path) -> None:
+    """A libadt_runner.so in *directory* with the functions of its header, which do nothing."""
+    header = (resource("cpp_runner") / "include/adt/adt_runner.h").read_text()
+    names = sorted(set(re.findall(r"\b(adt_\w+)\(", header)))
+    assert "adt_runner_create_from" in names
+    directory.mkdir(parents=True)
+    source = directory / "stub.c"
+    source.write_text("".join(f"void {name}(void) {{}}\n" for name in names))
+    compiler = ndk / "toolchains/llvm/prebuilt/linux-x86_64/bin/aarch64-linux-android24-clang"
+    library = directory / "libadt_runner.so"
+    done(compiler, "-shared", "-fPIC", "-Wl,-soname,libadt_runner.so", "-o", library, source)
+    source.unlink()
+
+
+def test_jni_library_builds_with_the_projects_cmake(gradle: Path, tmp_path: Path) -> None:
+    ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
+    main = gradle / "vision/src/main"
+    stub_runner(ndk, main / "jniLibs/arm64-v8a")
+    include = main / "cpp/include/adt"
+    include.mkdir(parents=True)
+    for header in (resource("cpp_runner") / "include/adt").glob("*.h"):
+        (include / header.name).write_text(header.read_text())
+    jni = [f"-I{java_home() / 'include'}", f"-I{java_home() / 'include/linux'}"]  # the NDK has its own jni.h
+    done(
+        *("cmake", "-G", "Ninja", "-S", main / "cpp", "-B", tmp_path, "-DCMAKE_BUILD_TYPE=Release"),
+        f"-DCMAKE_TOOLCHAIN_FILE={ndk / 'build/cmake/android.toolchain.cmake'}",
+        *("-DANDROID_ABI=arm64-v8a", "-DANDROID_PLATFORM=android-24"),
+        f"-DCMAKE_CXX_FLAGS={' '.join(jni)} -Werror",
+    )
+    done("cmake", "--build", tmp_path)
+    elf = read_elf(tmp_path / "libvision_jni.so")
+    assert elf.machine == "AARCH64"
+    assert "libadt_runner.so" in elf.needed
+    assert elf.page_alignment >= 16384
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A model with an open extent, and the Gradle project around it, put together for a JVM of this machine."""
+
+    package: ModelPackage
+    bundle: TargetBundle
+    main: Path
+    """The library module's src/main."""
+    command: tuple[str, ...]
+    """Runs the benchmark; behind it the extras of its intent, NAME=VALUE."""
+
+    def run(self, *extras: str) -> str:
+        libraries = self.main / "jniLibs" / android_abi()
+        return done("env", f"LD_LIBRARY_PATH={libraries}", *self.command, *extras)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    directory = tmp_path_factory.mktemp("measured")
+    bundle = load_bundle(adt.build_target(platform="host").bundle.path)
+    model = small_model(directory / "small.onnx", dims=("n", 4))
+    made = adt.compile(model, platform="host", out=directory / "small", check=False)
+    like_android = dataclasses.replace(
+        bundle, manifest=dataclasses.replace(bundle.manifest, abi=android_abi(), api_level=28)
+    )
+    described = project([load_package(made.path)], [like_android], java_package="com.example.vision")
+    gradle = directory / "out"
+    write(plan(android_app.files(described), gradle, kind="android-app"))
+    main = gradle / "vision/src/main"
+
+    native = directory / "native"
+    jni = f"-I{java_home() / 'include'} -I{java_home() / 'include/linux'}"
+    configure = ("cmake", "-G", "Ninja", "-S", main / "cpp", "-B", native, f"-DCMAKE_CXX_FLAGS={jni}")
+    done(*configure, f"-DANDROID_ABI={android_abi()}", "-DCMAKE_BUILD_TYPE=Release")
+    done("cmake", "--build", native)
+
+    classes = directory / "classes"
+    java = [*main.rglob("*.java"), *STANDIN_ON_JVM.rglob("*.java")]
+    done("javac", "--release", "11", "-encoding", "UTF-8", "-nowarn", "-d", classes, *java)
+    harness = directory / "Harness.kt"
+    harness.write_text(HARNESS)
+    benchmark = gradle / "app/src/benchmark/kotlin/com/example/vision/app"
+    sources = [benchmark / "Benchmark.kt", benchmark / "BenchmarkSubject.kt", harness]
+    compiled = compile_kotlin(sources, directory / "kotlin", classpath=[classes])
+    path = ":".join(map(str, (classes, *compiled)))
+    command = (
+        *("java", "--add-opens", "java.base/java.io=ALL-UNNAMED", f"-Djava.library.path={native}", "-cp"),
+        *(path, f"{APP}.HarnessKt", str(main)),
+    )
+    return Measured(load_package(made.path), bundle, main, command)
+
+
+@pytest.mark.nightly
+def test_benchmark_measures_what_adt_reads(measured: Measured) -> None:
+    said = measured.run("runs=7", "min_ms=0", "warmup_runs=2", "warmup_ms=0", "extent_n=5", "threads=1")
+    document = json.loads(said.splitlines()[-1])
+    record = app_bench.record_of(document, "small.json")
+    assert len(document["run_ms"]) == len(document["start_ms"]) == record.method.runs == 7
+    assert document["warmup_runs"] == 2
+    assert document["start_ms"] == sorted(document["start_ms"])
+    assert (document["threads"], document["device"]["kind"]) == (1, "cpu")
+    assert document["package"] == "small"
+    assert document["package_digest"] == file_sha256(measured.package.path / "mod.json")
+    assert document["bundle_digest"] == file_sha256(measured.bundle.path / "bundle.json")
+    assert document["memory"]["peak_kb"] >= document["memory"]["before_load_kb"] > 0
+    assert document["samples"][0]["power"] == {"voltage_uv": 4012000, "current_ua": -420000}
+    assert document["samples"][0]["temperatures"] == {"battery": 31.5}
+    assert record.speed is not None
+    assert record.speed.start.first_run_ms > 0
+    assert record.method.end_to_end
+
+
+@pytest.mark.nightly
+def test_benchmark_says_why_it_cannot(measured: Measured) -> None:
+    assert "IllegalArgumentException: no model other; there are [small]" in measured.run("model=other")
+    assert "IllegalArgumentException: a benchmark needs a run" in measured.run("runs=0")
+    params = measured.main / "assets/adt/small" / android_abi() / "mod.params"
+    params.rename(params.with_suffix(".away"))
+    try:
+        assert "AdtException: a file of the model cannot be read" in measured.run()
+    finally:
+        params.with_suffix(".away").rename(params)
+
+
+def android_abi() -> str:
+    """Android's name for this machine."""
+    return {"aarch64": "arm64-v8a"}.get(platform.machine(), platform.machine())
+
+
+def java_home() -> Path:
+    """Of the JDK whose javac is found."""
+    return Path(done("readlink", "-f", done("which", "javac").strip()).strip()).parents[1]

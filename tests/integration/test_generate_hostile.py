@@ -1,0 +1,107 @@
+"""What is generated for names that are no identifiers, read by the compilers of its languages."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from adt.api.generate import KINDS, generator
+from adt.host.resources import resource
+from adt.integrate.files import TextFile
+from golden_projects import HOSTILE, PLATFORMS, made_up_project
+from kotlin_compiler import compile_kotlin
+from made_up_packages import entry, tensor
+
+ROOT = resource("cpp_runner").parent
+ORDINARY = re.findall(
+    r"\w+",
+    """
+    alignment args array aInfo assets b bind bitmap buffer bytes checkNotNull closed context count create data device
+    directory element elements entry env error file from get handle height i image in index info input inputs it
+    iterator j jni k kPackage layout length list load manifest mean message model models n name native needed offset
+    options out output outputs params path pixels position raw result runner scale self set shape size source std
+    stem stream str string tensor tensors text thread throwable to value values view width x y
+    """,
+)
+TRAPS = {
+    "all": (
+        entry([tensor(name, (2,)) for name in ORDINARY], [tensor(name, ("n",)) for name in ORDINARY]),
+        *(entry([tensor(name, (2,))], [tensor(name, (2,))], name) for name in ORDINARY),
+    ),
+    "picture": (
+        entry([tensor("pixels", (1, 3, 32, 64)), tensor("image", (1, 32, 64, 1))], [tensor("i", (2,))]),
+    ),
+}
+"""Names that templates, too, may give to variables, methods and constants."""
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
+
+
+@pytest.fixture(scope="module")
+def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with what each kind generates for the hostile models and those of TRAPS, without copies."""
+    directory = tmp_path_factory.mktemp("generated")
+    for kind in KINDS:
+        for file in generator(kind)(
+            made_up_project(directory / f"{kind}-from", PLATFORMS[kind], HOSTILE | TRAPS)
+        ):
+            if isinstance(file, TextFile):
+                place = directory / kind / file.path
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_text(file.text)
+    return directory
+
+
+def succeeds(*command: object) -> None:
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, timeout=300, check=False
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert not said.strip(), said
+
+
+def cpp_files(directory: Path) -> Sequence[Path]:
+    return sorted(path for path in directory.rglob("*") if path.suffix in (".cc", ".h"))
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_cpp_compiles_without_a_warning(projects: Path, compiler: str) -> None:
+    project = projects / "cpp"
+    sources = [path for path in cpp_files(project) if path.suffix == ".cc"]
+    assert {path.name for path in sources} == {"main.cc", "models_test.cc"}
+    include = [f"-I{project / 'include'}", f"-I{ROOT / 'cpp_runner/include'}"]
+    succeeds(compiler, "-std=c++17", *WARNINGS, "-fsyntax-only", *include, *sources)
+
+
+@pytest.mark.parametrize("kind", ["cpp", "jni", "aar"])
+def test_cpp_is_formatted(projects: Path, kind: str) -> None:
+    files = cpp_files(projects / kind)
+    assert files
+    style = f"--style=file:{ROOT / '.clang-format'}"
+    succeeds(Path(sys.executable).with_name("clang-format"), style, "--dry-run", "--Werror", *files)
+
+
+def compile_java(projects: Path, directory: Path) -> Path:
+    """The classes of kind jni."""
+    sources = sorted((projects / "jni/java").rglob("*.java"))
+    assert len(sources) > len(HOSTILE)
+    succeeds(
+        *("javac", "-Xlint:all", "-Werror", "--release", "11", "-encoding", "UTF-8"),
+        *("-d", directory, *sources),
+    )
+    return directory
+
+
+def test_java_compiles_without_a_warning(projects: Path, tmp_path: Path) -> None:
+    compile_java(projects, tmp_path)
+
+
+@pytest.mark.nightly
+def test_kotlin_compiles_without_a_warning(projects: Path, tmp_path: Path) -> None:
+    sources = sorted((projects / "jni/kotlin").rglob("*.kt"))
+    compile_kotlin(sources, tmp_path / "kotlin", classpath=[compile_java(projects, tmp_path / "java")])

@@ -1,0 +1,364 @@
+"""`adt generate jni`: generated Java, Kotlin and C++, compiled, loaded in a JVM and run on models.
+
+The JVM, CMake, the compilers, the bundle and the models are real. Android is a stand-in, in the test that says so.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+from test_cpp_runner import Built, Package, built, echo, symbolic
+from test_runner_abi import recurrent
+
+import adt
+import standin_android
+import standin_assets
+from adt.host.elf import read_elf
+from adt.host.tools import cmake, ninja
+from adt.integrate import jni
+from adt.integrate.describe import Project as Described
+from adt.integrate.files import TextFile
+from adt.integrate.native_methods import CPP_TYPES, NATIVE_METHODS
+from adt.integrate.project import project
+from adt.model.inputs.picture import PictureOptions
+from adt.model.package import load_package
+from adt.target.bundle import load_bundle
+from kotlin_compiler import compile_kotlin
+from made_up_packages import entry, made_up_bundle, made_up_package, tensor
+from models import MAGIKA, small_model
+from real_models import named
+
+__all__ = ["built", "echo", "recurrent", "symbolic"]
+
+CASES = Path(__file__).parents[1] / "jvm"
+JAVA_PACKAGE = "com.example.vision"
+PICTURES = PictureOptions(mean=(127.5,), std=(128.0,), scale=1.0, color="BGR")
+CYCLES = 10_000
+RNG = np.random.default_rng(5)
+
+
+def run(*words: object, **environment: str) -> str:
+    """Run a program that must work; return what it wrote."""
+    done = subprocess.run(
+        list(map(str, words)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=550,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def class_path(*places: Path) -> str:
+    return os.pathsep.join(map(str, places))
+
+
+@dataclass(frozen=True)
+class Project:
+    """A generated project, built."""
+
+    path: Path
+    """The project; its models are in ``models/host``."""
+    data: Path
+    """A directory for arrays."""
+    bundle: Path
+
+    @property
+    def library(self) -> Path:
+        return self.path / "build/cpp/libvision_jni.so"
+
+    @property
+    def jar(self) -> Path:
+        return self.path / "build/vision.jar"
+
+    @property
+    def models(self) -> Path:
+        return self.path / "models/host"
+
+    def java(self, *words: object, path: Sequence[Path] = (), options: Sequence[str] = ()) -> str:
+        """Run a class on the generated ones, with JNI checked; there may be no warning."""
+        checks = ["-Xcheck:jni", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        said = run(
+            "java", *checks, *options, f"-Djava.library.path={self.library.parent}",
+            "-cp", class_path(*path, self.jar, self.path / "build/vision_test.jar", self.data), *words,
+        )  # fmt: skip
+        assert "warning" not in said.lower(), said
+        return said
+
+    def test(self, cls: str) -> str:
+        """Run the generated test of a model on the arrays in :attr:`data`."""
+        stem = cls.lower()
+        return self.java(f"{JAVA_PACKAGE}.{cls}Test", self.models / stem, self.data)
+
+
+@pytest.fixture(scope="module")
+def packages(
+    echo: Package, recurrent: Package, symbolic: Package, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, ...]:
+    """Two trained models, and made-up ones with all element types, several entries and open extents."""
+    place = tmp_path_factory.mktemp("jni")
+    models = {
+        "magika": Path(shutil.copy(MAGIKA, place / "magika.onnx")),
+        "onet": Path(shutil.copy(named("mtcnn-onet").path(), place / "onet.onnx")),
+        "small": small_model(place / "small.onnx"),
+    }
+    for name, model in models.items():
+        adt.compile(model, out=place / name, platform="host")
+    return (*(place / name for name in models), echo.path, recurrent.path, symbolic.path)
+
+
+@pytest.fixture(scope="module")
+def generated(built: Built, packages: tuple[Path, ...], tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Generated and built as its README says."""
+    path = tmp_path_factory.mktemp("generated") / "vision"
+    adt.generate(
+        "jni",
+        packages,
+        out=path,
+        java_package=JAVA_PACKAGE,
+        bundles=[built.installed],
+        classes={"magika": "Detector", "onet": "Face"},
+        images={"onet": PICTURES},
+    )
+    warnings = "-DCMAKE_CXX_FLAGS=-Werror"
+    run(
+        cmake().path,
+        "-S",
+        path,
+        "-B",
+        path / "build",
+        "-G",
+        "Ninja",
+        warnings,
+        f"-DCMAKE_MAKE_PROGRAM={ninja().path}",
+    )
+    built_ = run(cmake().path, "--build", path / "build")
+    assert "warning" not in built_, built_
+    data = tmp_path_factory.mktemp("data")
+    run("javac", "-Xlint:all", "-cp", path / "build/vision.jar", "-d", data, CASES / "RunnerCases.java")
+    return Project(path, data, built.installed)
+
+
+def test_the_projects_own_tests_pass(generated: Project) -> None:
+    ctest = Path(cmake().path).with_name("ctest")
+    said = run(ctest, "--test-dir", generated.path / "build", "--output-on-failure")
+    assert re.search("100% tests passed.* out of 6", said), said
+
+
+def test_the_example_runs_from_the_install_tree(generated: Project, tmp_path: Path) -> None:
+    run(cmake().path, "--install", generated.path / "build", "--prefix", tmp_path / "out")
+    moved = tmp_path / "elsewhere"
+    (tmp_path / "out").rename(moved)
+    classes = class_path(moved / "share/java/vision.jar", generated.path / "build/vision_example.jar")
+    said = run(
+        "java", f"-Djava.library.path={moved / 'lib'}", "-cp", classes,
+        "Example", moved / "share/vision/models/detector",
+    )  # fmt: skip
+    assert "magika on cpu" in said
+    assert "target_label float32[1, 214]" in said
+    assert read_elf(moved / "lib/libvision_jni.so").runpath == "$ORIGIN"
+
+
+def test_a_trained_model_matches_onnxruntime(generated: Project) -> None:
+    given = RNG.integers(0, 257, (1, 2048), dtype=np.int32)
+    given.tofile(generated.data / "run.input0.bin")
+    assert generated.test("Detector").endswith("passed\n")
+    found = np.fromfile(generated.data / "run.output0.bin", np.float32).reshape(1, 214)
+    (wanted,) = onnxruntime.InferenceSession(MAGIKA).run(None, {"bytes": given})
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_everything_else(generated: Project) -> None:
+    """The cases of RunnerCases.java; of a picture, what the model took and gave."""
+    data = generated.data
+    picture = RNG.integers(0, 256, (48, 48, 3), dtype=np.uint32)
+    alpha = RNG.integers(0, 256, (48, 48), dtype=np.uint32)
+    pixels = alpha << 24 | picture[..., 0] << 16 | picture[..., 1] << 8 | picture[..., 2]
+    pixels.astype("<u4").tofile(data / "pixels.bin")
+    numbers = RNG.standard_normal(3000) * np.exp2(RNG.uniform(-30, 20, 3000))
+    ties = np.arange(0x3C00, 0x4400, dtype=np.uint16).view(np.float16).astype(np.float64) + 2.0**-11
+    special = [
+        0.0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        65519.996,
+        65520.0,
+        -65504.0,
+        2.0**-24,
+        2.0**-25,
+        2.0**-25 * 1.01,
+    ]
+    floats = np.concatenate([numbers, ties, special]).astype(np.float32)
+    floats.tofile(data / "floats.bin")
+
+    assert generated.java("RunnerCases", "everything", generated.models, data).endswith("done\n")
+
+    taken = np.fromfile(data / "picture.bin", np.float32).reshape(1, 3, 48, 48)
+    wanted = (picture[..., ::-1].astype(np.float32) - 127.5) / 128
+    np.testing.assert_allclose(taken[0], wanted.transpose(2, 0, 1), atol=1e-6)
+    session = onnxruntime.InferenceSession(named("mtcnn-onet").path())
+    outputs = session.run(None, {session.get_inputs()[0].name: taken})
+    found = np.fromfile(data / "face.bin", np.float32)
+    np.testing.assert_allclose(found, outputs[0].ravel(), rtol=1e-3, atol=1e-5)
+
+    halves = np.arange(65536, dtype=np.uint16).view(np.float16)
+    np.testing.assert_array_equal(
+        np.fromfile(data / "from_halves.bin", np.float32), halves.astype(np.float32)
+    )
+    with np.errstate(over="ignore"):
+        rounded = floats.astype(np.float16)
+    found_halves = np.fromfile(data / "halves.bin", np.float16)
+    np.testing.assert_array_equal(found_halves, rounded)
+    np.testing.assert_array_equal(np.signbit(found_halves), np.signbit(rounded))
+
+
+def test_pixels_of_every_kind(tmp_path: Path) -> None:
+    """Types, layouts, channels and normalisation; needs Java alone."""
+    kinds = {
+        "float planes": ((1, 3, 10, 12), "float32", PictureOptions(mean=(0.5, 0.25, 0.1), std=(0.2,))),
+        "half colors": ((1, 10, 12, 3), "float16", PictureOptions(color="BGR")),
+        "float gray": ((1, 1, 10, 12), "float32", PictureOptions(scale=1.0)),
+        "levels": (("n", 10, 12, 3), "uint8", PictureOptions()),
+    }
+    models = [
+        made_up_package(tmp_path / name, name, [entry([tensor("photo", shape, dtype)], [])], platform="host")
+        for name, (shape, dtype, _) in kinds.items()
+    ]
+    described = project(
+        models,
+        [made_up_bundle(tmp_path / "bundle", "host")],
+        java_package=JAVA_PACKAGE,
+        images={name: options for name, (_, _, options) in kinds.items()},
+    )
+    write_java(described, tmp_path / "java", android=False)
+    java = [*(tmp_path / "java").rglob("*.java"), CASES / "PictureCases.java"]
+    run("javac", "-Xlint:all", "-Werror", "-d", tmp_path / "classes", *java)
+
+    picture = RNG.integers(0, 256, (10, 12, 3), dtype=np.uint32)
+    pixels = 0x7F << 24 | picture[..., 0] << 16 | picture[..., 1] << 8 | picture[..., 2]
+    pixels.astype("<u4").tofile(tmp_path / "pixels.bin")
+    assert run("java", "-cp", tmp_path / "classes", "PictureCases", tmp_path) == "done\n"
+
+    def found(cls: str, dtype: type, *shape: int) -> NDArray[Any]:
+        return np.fromfile(tmp_path / f"{cls}.bin", dtype).reshape(shape).astype(np.float64)
+
+    levels = picture.astype(np.float64)
+    planes = ((levels / 255 - [0.5, 0.25, 0.1]) / 0.2).transpose(2, 0, 1)
+    np.testing.assert_allclose(found("FloatPlanes", np.float32, 3, 10, 12), planes, atol=1e-5)
+    np.testing.assert_allclose(found("HalfColors", np.float16, 10, 12, 3), levels[..., ::-1] / 255, atol=5e-4)
+    gray = levels @ [0.299, 0.587, 0.114]
+    np.testing.assert_allclose(found("FloatGray", np.float32, 10, 12), gray, atol=1e-3)
+    np.testing.assert_array_equal(found("Levels", np.uint8, 10, 12, 3), levels)
+
+
+def write_java(described: Described, directory: Path, *, android: bool) -> None:
+    """The generated classes, below *directory*."""
+    for file in jni.sources(described, android=android):
+        if file.path.startswith("java/"):
+            assert isinstance(file, TextFile)
+            place = directory / file.path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(file.text)
+
+
+def held(said: str) -> list[dict[str, int]]:
+    """What the process held after each quarter, by kind."""
+    lines = [line.split()[1:] for line in said.splitlines() if line.startswith("holds ")]
+    return [{kind: int(number) for kind, number in (one.split("=") for one in line)} for line in lines]
+
+
+def test_loading_and_closing_leaves_nothing(generated: Project) -> None:
+    """The first half is for what the JVM and the runtime make once."""
+    fixed = ["-Xms64m", "-Xmx64m", "-XX:+AlwaysPreTouch"]
+    said = generated.java("RunnerCases", "cycles", generated.models, generated.data, CYCLES, options=fixed)
+    usage = held(said)
+    assert len(usage) == 4
+    before, after = usage[1], usage[3]
+    assert after["fds"] == before["fds"]
+    assert after["tasks"] <= before["tasks"] + 1  # a JVM may start a compiler of its own
+    assert after["maps"] <= before["maps"] + 5
+    assert after["kb"] <= before["kb"] + 1024, usage  # 200 bytes a time
+
+
+def test_declarations_and_symbols_are_the_same(generated: Project, tmp_path: Path) -> None:
+    """javac's own headers, the description, the C++ file and the library's symbols agree, both ways."""
+    sources = generated.path / f"java/{JAVA_PACKAGE.replace('.', '/')}"
+    run("javac", "-h", tmp_path, "-d", tmp_path, *sources.glob("*.java"))
+    headers = sorted(tmp_path.glob("*.h"))
+    assert [header.name for header in headers] == ["com_example_vision_NativeRunner.h"]
+    text = headers[0].read_text()
+    declared = {
+        name: (returns, [one.strip() for one in parameters.split(",")][2:])
+        for returns, name, parameters in re.findall(
+            r"JNIEXPORT (\w+) JNICALL Java_com_example_vision_NativeRunner_(\w+)\s*\(([^)]*)\)", text
+        )
+    }
+    described = {
+        method.name: (CPP_TYPES[method.returns], [CPP_TYPES[one.type] for one in method.parameters])
+        for method in NATIVE_METHODS
+    }
+    assert declared == described
+    functions = read_elf(generated.library).functions
+    exported = {name for name in functions if name.startswith(("Java_", "JNI_"))}
+    assert exported == {f"Java_com_example_vision_NativeRunner_{name}" for name in described}
+    # A second declaration with other types is an error for a compiler.
+    compiled = [f"-I{path}" for path in jni_includes()]
+    source = generated.path / "cpp/vision_jni.cc"
+    both = ["-include", "jni.h", "-include", headers[0], f"-I{generated.bundle / 'include'}", source]
+    run("g++", "-std=c++17", "-fsyntax-only", *compiled, *both)
+
+
+def jni_includes() -> list[Path]:
+    home = Path(shutil.which("javac") or "").resolve().parents[1]
+    return [home / "include", home / "include/linux"]
+
+
+def test_kotlin(generated: Project, tmp_path: Path) -> None:
+    sources = [*(generated.path / "kotlin").rglob("*.kt"), CASES / "KotlinCases.kt"]
+    classes = compile_kotlin(sources, tmp_path / "kotlin", classpath=[generated.jar])
+    assert generated.java("KotlinCasesKt", generated.models, path=classes).endswith("done\n")
+
+
+def test_an_applications_model_is_loaded_from_its_assets(
+    generated: Project, packages: tuple[Path, ...], tmp_path: Path
+) -> None:
+    """With Android's classes a stand-in: Java's side of it, descriptors and offsets."""
+    small = next(path for path in packages if path.name == "small")
+    described = project([load_package(small)], [load_bundle(generated.bundle)], java_package=JAVA_PACKAGE)
+    write_java(described, tmp_path, android=True)
+    android = standin_android.compile_classes(tmp_path / "android", real=False)
+    running = standin_assets.compile_classes(tmp_path / "running", android)
+    classes = tmp_path / "classes"
+    java = [*(tmp_path / "java").rglob("*.java"), CASES / "AndroidCases.java"]
+    run("javac", "-Xlint:all", "-Werror", "-cp", class_path(running, android), "-d", classes, *java)
+    abi = {"x86_64": "x86_64", "aarch64": "arm64-v8a"}[platform.machine()]
+    assets = {f"adt/small/{abi}/{name}": small / name for name in ("mod.json", "mod.params")}
+    libraries = tmp_path / "lib"
+    libraries.mkdir()
+    shutil.copy(small / "mod.so", libraries / "libsmall_model.so")
+    cache = tmp_path / "code cache"
+    said = run(
+        "java", "-Xcheck:jni", *standin_assets.JVM_OPTIONS,
+        f"-Dassets={standin_assets.write_assets(tmp_path / 'assets.bin', assets)}",
+        f"-Dassets.without={standin_assets.write_assets(tmp_path / 'none.bin', {})}",
+        f"-Djava.library.path={generated.library.parent}", "-cp", class_path(running, classes, android),
+        "AndroidCases", cache, small / "mod.params", LD_LIBRARY_PATH=str(libraries),
+    )  # fmt: skip
+    assert said.endswith("done\n"), said
+    assert "warning" not in said.lower(), said

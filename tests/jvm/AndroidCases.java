@@ -1,0 +1,72 @@
+import android.content.ContextWrapper;
+import android.content.res.AssetManager;
+import com.example.vision.AdtException;
+import com.example.vision.RunnerOptions;
+import com.example.vision.Small;
+import java.io.File;
+
+/** Loads a model as an application carries it: `AndroidCases CACHE PARAMS`. */
+public final class AndroidCases {
+    private AndroidCases() {}
+
+    public static void main(String[] arguments) throws Exception {
+        File cache = new File(arguments[0]);
+        ContextWrapper context =
+                new ContextWrapper() {
+                    @Override
+                    public AssetManager getAssets() {
+                        return new AssetManager();
+                    }
+
+                    @Override
+                    public File getCodeCacheDir() {
+                        return cache;
+                    }
+                };
+        float[] x = {1, 2, 3, 4};
+        for (int cycle = 0; cycle < 3; cycle++) {
+            try (Small small = Small.load(context)) {
+                expect(Math.abs(small.run(x)[0] - 1) < 1e-5, small.info());
+                try {
+                    Small.load(context);
+                    throw new AssertionError("one library was loaded twice");
+                } catch (AdtException expected) {
+                    expect(expected.problem().contains("is loaded already"), expected);
+                }
+            }
+        }
+        RunnerOptions options = RunnerOptions.DEFAULTS;
+        try (Small small = Small.load(context, new File(arguments[1]), options)) {
+            expect(Math.abs(small.run(x)[1] - 2) < 1e-5, small.info());
+        }
+        try {
+            Small.load(context, new File(arguments[1] + ".other"), options);
+            throw new AssertionError("a file that is not there was read");
+        } catch (AdtException expected) {
+            expect(expected.getCause() != null, expected);
+        }
+        System.setProperty("assets", System.getProperty("assets.without"));
+        try {
+            Small.load(context);
+            throw new AssertionError("an asset that is not there was read");
+        } catch (AdtException expected) {
+            expect(expected.remedy().contains("adt/small/"), expected);
+        }
+        int descriptors = new File("/proc/self/fd").list().length;
+        for (int cycle = 0; cycle < 20; cycle++) {
+            try {
+                Small.load(context);
+            } catch (AdtException expected) {
+                continue;
+            }
+        }
+        expect(new File("/proc/self/fd").list().length == descriptors, "a descriptor was left open");
+        System.out.println("done");
+    }
+
+    private static void expect(boolean truth, Object what) {
+        if (!truth) {
+            throw new AssertionError(what);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+import com.example.vision.Detector
+import com.example.vision.Small
+import com.example.vision.Symbolic
+import com.example.vision.a
+import com.example.vision.b
+import com.example.vision.loadSmall
+import com.example.vision.loadSymbolic
+import com.example.vision.runSuspending
+import com.example.vision.runnerDispatcher
+import com.example.vision.toArrays
+import com.example.vision.x
+import com.example.vision.y
+import java.io.File
+import kotlinx.coroutines.Dispatchers
+import kotlinx.coroutines.async
+import kotlinx.coroutines.awaitAll
+import kotlinx.coroutines.launch
+import kotlinx.coroutines.runBlocking
+import kotlinx.coroutines.withContext
+
+/** What generated Kotlin does: `KotlinCasesKt MODELS`. */
+fun main(arguments: Array<String>) = runBlocking {
+    val models = File(arguments[0])
+    val expected = floatArrayOf(1f, 2f, 3f)
+    loadSmall(File(models, "small")).use { small ->
+        val inputs = Small.Inputs().apply { x.set(floatArrayOf(1f, 2f, 3f, 4f)) }
+        val outputs = small.runSuspending(inputs)
+        check(near(outputs.y.toArray(), expected)) { outputs.y.toArray().toList() }
+        check(near(outputs.toArrays().y, expected))
+        check(near(small.runSuspending(floatArrayOf(1f, 2f, 3f, 4f)), expected))
+        val names = (1..20).map {
+            async(Dispatchers.Default) {
+                small.runSuspending(floatArrayOf(1f, 2f, 3f, 4f))
+                withContext(runnerDispatcher) { Thread.currentThread().name.substringBefore(" @") }
+            }
+        }.awaitAll().toSet()
+        check(names == setOf("vision-runner")) { names }
+    }
+    loadSymbolic(File(models, "symbolic")).use { model ->
+        val inputs = Symbolic.Inputs().apply {
+            a.set(floatArrayOf(1f, 2f), 2)
+            b.set(floatArrayOf(3f, 4f), 2)
+        }
+        check(near(model.runSuspending(inputs).toArrays().z, floatArrayOf(4f, 6f)))
+    }
+    Detector.load(File(models, "detector")).use { model ->
+        val inputs = Detector.Inputs()
+        val outputs = Detector.Outputs()
+        val job = launch { repeat(1000) { model.runSuspending(inputs, outputs) } }
+        model.runSuspending(inputs)
+        job.cancel() // a run that has begun ends first
+        job.join()
+    }
+    println("done")
+}
+
+private fun near(found: FloatArray, wanted: FloatArray): Boolean =
+    found.size == wanted.size && found.indices.all { kotlin.math.abs(found[it] - wanted[it]) < 1e-5f }

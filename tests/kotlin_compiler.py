@@ -1,0 +1,77 @@
+"""Kotlin's compiler, as the npm package kotlin-compiler carries it: fetched by sha256, never installed.
+
+It comes with Kotlin's library and with kotlinx-coroutines-core, so Kotlin that uses them compiles and runs here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from adt.host import cache
+
+VERSION = "2.4.20"
+SHA256 = "c23dab400d7ce5ea8b6c909947c0ca5454189e4bb1108695b5f464500e5e950f"
+LANGUAGE = "2.3"
+"""Of the Kotlin that generated Gradle projects use."""
+LIBRARIES = ("kotlin-stdlib", "kotlinx-coroutines-core-jvm")
+NEEDED = (*LIBRARIES, "annotations-13.0", "kotlin-compiler", "kotlin-daemon-client", "kotlin-preloader",
+          "kotlin-reflect", "kotlin-script-runtime")  # fmt: skip
+"""Of the package's libraries, those that compiling needs."""
+
+
+def home() -> Path:
+    """The compiler's directory; fetched when it is not in the cache."""
+    return cache.entry(f"tests/kotlin/{SHA256[:12]}", _fetch)[0]
+
+
+def _fetch(directory: Path) -> None:
+    npm = shutil.which("npm")
+    assert npm, "Kotlin's compiler is an npm package: apt-get install npm"
+    package = f"kotlin-compiler@{VERSION}"
+    done = subprocess.run(
+        [npm, "pack", "--silent", "--pack-destination", directory, package],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    (archive,) = directory.glob("*.tgz")
+    with archive.open("rb") as file:
+        assert hashlib.file_digest(file, "sha256").hexdigest() == SHA256, f"{package} is another file"
+    with tarfile.open(archive) as packed:
+        for name in NEEDED:
+            packed.extract(f"package/lib/{name}.jar", directory, filter="data")
+    archive.unlink()
+
+
+def libraries() -> list[Path]:
+    """What compiled Kotlin needs on its class path."""
+    return [home() / "package/lib" / f"{name}.jar" for name in LIBRARIES]
+
+
+def compile_kotlin(sources: Sequence[Path], out: Path, *, classpath: Sequence[Path] = ()) -> list[Path]:
+    """Compile *sources* to the directory *out*; a warning is an error.
+
+    Returns:
+        What to run them with: *out* and :func:`libraries`.
+    """
+    lib = home() / "package/lib"
+    words = [
+        "java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+        "-cp", lib / "kotlin-preloader.jar", "org.jetbrains.kotlin.preloading.Preloader",
+        "-cp", lib / "kotlin-compiler.jar", "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler",
+        "-kotlin-home", home() / "package", "-Werror", "-no-reflect", "-no-stdlib",
+        "-language-version", LANGUAGE, "-api-version", LANGUAGE, "-jvm-target", "17",
+        "-cp", os.pathsep.join(str(path) for path in (*classpath, *libraries())),
+        "-d", out, *sources,
+    ]  # fmt: skip
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [out, *libraries()]

@@ -1,0 +1,4 @@
+// STAND-IN, not Android: as much of it as the benchmark needs, on a JVM.
+package android.content;
+
+public abstract class BroadcastReceiver {}

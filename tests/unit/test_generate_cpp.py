@@ -1,0 +1,127 @@
+"""The C++ project: what it copies, its presets, and what its comments say of pictures."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adt.errors import PackageError
+from adt.integrate.cpp import WIDTH, files, signature
+from adt.integrate.files import CopiedFile, TextFile
+from adt.integrate.project import project
+from adt.model.inputs.picture import PictureOptions
+from adt.target.bundle import BundleFile
+from made_up_packages import entry, made_up_bundle, made_up_package, tensor
+
+PHOTO = entry([tensor("photo", (1, 3, 32, 64))], [tensor("y", (1,))])
+
+
+def generated(
+    directory: Path, *platforms: str, images: PictureOptions | None = None
+) -> dict[str, TextFile | CopiedFile]:
+    """The files of a project with one model for *platforms*, by path."""
+    made = project(
+        [made_up_package(directory / f"p-{name}", "photo", [PHOTO], platform=name) for name in platforms],
+        [made_up_bundle(directory / f"b-{name}", name, api_level=29) for name in platforms],
+        java_package="com.example.vision",
+        images={"": images} if images else None,
+    )
+    return {file.path: file for file in files(made)}
+
+
+def text(found: dict[str, TextFile | CopiedFile], path: str) -> str:
+    file = found[path]
+    assert isinstance(file, TextFile)
+    return file.text
+
+
+def test_each_platform_has_its_preset_its_bundle_and_its_models(tmp_path: Path) -> None:
+    found = generated(tmp_path, "host", "linux-armhf", "android-arm64-v8a")
+    presets: dict[str, dict[str, Any]] = {
+        preset["name"]: preset for preset in json.loads(text(found, "CMakePresets.json"))["configurePresets"]
+    }
+    assert list(presets) == ["base", "host", "linux-armhf", "android-arm64-v8a"]
+    assert "toolchainFile" not in presets["host"]
+    for name in ("linux-armhf", "android-arm64-v8a"):
+        toolchain = presets[name]["toolchainFile"].removeprefix("${sourceDir}/")
+        assert isinstance(found[toolchain], CopiedFile)
+    assert isinstance(found["cmake/toolchains/gnu-cross.cmake"], CopiedFile), "the other one includes it"
+    assert presets["android-arm64-v8a"]["cacheVariables"] == {
+        "ANDROID_ABI": "arm64-v8a",
+        "ANDROID_PLATFORM": "android-29",
+        "ANDROID_STL": "c++_shared",
+    }
+    for name in ("host", "linux-armhf", "android-arm64-v8a"):
+        assert f"bundles/{name}/lib/cmake/adt_runner/adt_runnerConfig.cmake" in found
+        for file in ("mod.so", "mod.json", "mod.params"):
+            assert isinstance(found[f"models/{name}/photo/{file}"], CopiedFile)
+
+
+def test_a_bundle_without_a_cmake_package_is_refused(tmp_path: Path) -> None:
+    bundle = made_up_bundle(tmp_path / "b", "host")
+    older = dataclasses.replace(bundle, manifest=dataclasses.replace(bundle.manifest, build_files={}))
+    package = made_up_package(tmp_path / "p", "photo", [PHOTO], platform="host")
+    with pytest.raises(PackageError, match="no CMake package") as refused:
+        files(project([package], [older], java_package="com.example.vision"))
+    assert "adt build-target --for host" in refused.value.remedy
+
+
+def test_licences_travel_with_the_libraries_and_programs_stay(tmp_path: Path) -> None:
+    bundle = made_up_bundle(tmp_path / "b", "host")
+    some = BundleFile("", 0, ())
+    facts = dataclasses.replace(
+        bundle.manifest,
+        files={**bundle.manifest.files, "bin/rtvm": some},
+        licenses={"licenses/tvm/LICENSE": some},
+        app_files={"lib/libadt_activity.so": some},
+    )
+    bundle = dataclasses.replace(bundle, manifest=facts)
+    package = made_up_package(tmp_path / "p", "photo", [PHOTO], platform="host")
+    found = files(project([package], [bundle], java_package="com.example.vision"))
+    copied = {file.path.removeprefix("bundles/host/") for file in found if file.path.startswith("bundles/")}
+    assert copied == {
+        "licenses/tvm/LICENSE", "lib/libadt_runner.so", "lib/libtvm_ffi.so", "lib/libtvm_runtime.so",
+        *bundle.manifest.headers, *bundle.manifest.build_files,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "comment", "code"),
+    [
+        (PictureOptions(), "each element byte / 255 (a mean and std of its own", ["scale = 1.0F / 255.0F"]),
+        (PictureOptions(scale=1), "each element byte (a mean", []),
+        (
+            PictureOptions(mean=(0.5, 0.25, 0.125), std=(2,)),
+            "(byte / 255 - mean) / std with mean 0.5, 0.25, 0.125 and std 2, 2, 2.",
+            ["scale = 1.0F / 255.0F", "mean = {0.5F, 0.25F, 0.125F}", "std = {2.0F, 2.0F, 2.0F}"],
+        ),
+        (
+            PictureOptions(scale=1, mean=(103.94,), color="BGR"),
+            "BGR, each element byte - mean with mean 103.94, 103.94, 103.94.",
+            ["color = adt::ImageColor::kBgr", "mean = {103.94F, 103.94F, 103.94F}"],
+        ),
+    ],
+)
+def test_comment_and_code_have_the_normalisation_that_was_given(
+    tmp_path: Path, options: PictureOptions, comment: str, code: list[str]
+) -> None:
+    header = text(generated(tmp_path, "host", images=options), "include/vision/photo.h")
+    plain = " ".join(header.replace("///", " ").split())
+    assert comment in plain
+    values = ("scale", "mean", "std")
+    assert [line for line in code if f"format.{line};" not in header] == []
+    said = [name for name in values if f"format.{name} =" in header]
+    assert said == [name for name in values if any(line.startswith(name) for line in code)]
+
+
+def test_no_line_of_a_signature_is_too_long() -> None:
+    assert signature("void Run", ["int a", "int b"]) == "void Run(int a, int b)"
+    aligned = signature("void " + "R" * 50, ["const Model& model", "const Directories& directories"])
+    assert aligned == f"void {'R' * 50}(const Model& model,\n{' ' * 56}const Directories& directories)"
+    for head in ("void " + "R" * length for length in range(95)):
+        lines = f"{signature(head, ['int ' + 'a' * 30, 'const Directories& directories'])} {{".splitlines()
+        assert max(map(len, lines)) <= WIDTH

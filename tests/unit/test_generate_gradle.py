@@ -1,0 +1,281 @@
+"""Gradle projects: what is in them, whose it is, and that their versions go together."""
+
+from __future__ import annotations
+
+import configparser
+import dataclasses
+import json
+import re
+import tomllib
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+from adt.errors import ConfigError
+from adt.integrate import aar, android_app
+from adt.integrate.android_versions import LIMITS, VERSIONS, conflicts
+from adt.integrate.describe import Project
+from adt.integrate.files import CopiedFile, OutputFile, TextFile
+from adt.integrate.opencl_libraries import OPENCL_LIBRARIES
+from adt.integrate.project import project
+from adt.measure.app_bench import AppBench, AppDevice, AppMachine, AppMemory, AppSample
+from adt.model.package import Entry
+from golden_projects import DETECTOR
+from made_up_packages import entry, made_up_bundle, made_up_package, tensor
+
+ANDROID = "{http://schemas.android.com/apk/res/android}"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+ABIS = {"android-arm64-v8a": "arm64-v8a", "android-x86_64": "x86_64"}
+TEXT = (
+    entry(
+        [tensor("ids", (1, "length"), "int64"), tensor("mask", (1, "length"), "int64")],
+        [tensor("logits", (1, 4))],
+    ),
+)
+
+
+def described(
+    directory: Path,
+    entries: Sequence[Entry] = DETECTOR,
+    labels: Sequence[str] = (),
+    levels: Sequence[int] = (),
+) -> Project:
+    """A project of one model called ``net`` for two ABIs; *levels*: API level of each bundle."""
+    packages = [made_up_package(directory / f"package-{one}", "net", entries, platform=one) for one in ABIS]
+    bundles = [made_up_bundle(directory / f"bundle-{one}", one) for one in ABIS]
+    for number, level in enumerate(levels):
+        manifest = dataclasses.replace(bundles[number].manifest, api_level=level)
+        bundles[number] = dataclasses.replace(bundles[number], manifest=manifest)
+    return project(packages, bundles, java_package="com.example.vision", labels=labels)
+
+
+def by_path(files: Sequence[OutputFile]) -> dict[str, OutputFile]:
+    found = {file.path: file for file in files}
+    assert len(found) == len(files)
+    return found
+
+
+def text(files: Sequence[OutputFile], path: str) -> str:
+    file = by_path(files)[path]
+    assert isinstance(file, TextFile)
+    return file.text
+
+
+def test_versions_go_together() -> None:
+    assert conflicts(VERSIONS) == ()
+
+
+@pytest.mark.parametrize(
+    ("moved", "found"),
+    [
+        ({"gradle": "8.11.1"}, "agp 8.13 needs gradle 8.13 or newer, and 8.11.1 is pinned"),
+        ({"compile_sdk": "37"}, "agp 8.13 needs compile_sdk 1 to 36, and 37 is pinned"),
+        ({"agp": "8.13.0"}, "kotlin 2.3 needs agp 8.13.2 to 8.13.2, and 8.13.0 is pinned"),
+        ({"kotlin": "2.4.0"}, "nothing is written down about kotlin 2.4.0"),
+        ({"ndk": "27.2.12479018"}, "target_sdk 36 needs ndk 28 or newer, and 27.2.12479018 is pinned"),
+    ],
+)
+def test_a_version_that_is_moved_alone_is_found(moved: dict[str, str], found: str) -> None:
+    assert found in conflicts(dataclasses.replace(VERSIONS, **moved))
+
+
+def test_limits_name_versions() -> None:
+    names = {one.name for one in dataclasses.fields(VERSIONS)}
+    assert {limit.of for limit in LIMITS} | {limit.needs for limit in LIMITS} <= names
+
+
+def test_projects_pin_the_versions(tmp_path: Path) -> None:
+    files = android_app.files(described(tmp_path))
+    catalog = tomllib.loads(text(files, "gradle/libs.versions.toml"))
+    pinned = catalog["versions"]
+    for name in ("agp", "kotlin", "coroutines", "junit", "ndk", "cmake"):
+        assert pinned[name] == getattr(VERSIONS, name)
+    assert (pinned["compileSdk"], pinned["targetSdk"]) == (VERSIONS.compile_sdk, VERSIONS.target_sdk)
+    assert (pinned["buildTools"], pinned["testRunner"]) == (VERSIONS.build_tools, VERSIONS.test_runner)
+    used = {row["version"]["ref"] for kind in ("libraries", "plugins") for row in catalog[kind].values()}
+    assert used <= set(pinned)
+    wrapper = text(files, "gradle/wrapper/gradle-wrapper.properties")
+    assert f"gradle-{VERSIONS.gradle}-bin.zip" in wrapper
+    # What the build files ask their catalog for is in it.
+    scripts = [file.text for file in files if isinstance(file, TextFile) and file.path.endswith(".kts")]
+    asked = {
+        name for script in scripts for name in re.findall(r"libs\.([A-Za-z.]+?)(?=[).]*\)|\.get)", script)
+    }
+    offered = {f"versions.{name}" for name in pinned}
+    offered |= {f"plugins.{name.replace('-', '.')}" for name in catalog["plugins"]}
+    offered |= {name.replace("-", ".") for name in catalog["libraries"]}
+    assert asked
+    assert asked <= offered
+
+
+def test_docs_have_the_versions() -> None:
+    page = (DOCS / "apps-android.md").read_text()
+    rows = dict(re.findall(r"^\| ([^|]+?) \| `([^`]+)` \|", page, re.MULTILINE))
+    assert rows == {
+        "Android Gradle plugin": VERSIONS.agp,
+        "Gradle": VERSIONS.gradle,
+        "Kotlin": VERSIONS.kotlin,
+        "kotlinx.coroutines": VERSIONS.coroutines,
+        "compileSdk": VERSIONS.compile_sdk,
+        "targetSdk": VERSIONS.target_sdk,
+        "SDK Build Tools": VERSIONS.build_tools,
+        "NDK": VERSIONS.ndk,
+        "CMake": VERSIONS.cmake,
+        "JDK": VERSIONS.jdk,
+        "androidx.test:runner": VERSIONS.test_runner,
+        "JUnit": VERSIONS.junit,
+    }
+
+
+def test_library_has_models_and_runtime_for_each_abi(tmp_path: Path) -> None:
+    files = by_path(aar.files(described(tmp_path)))
+    for abi in ABIS.values():
+        libraries = {Path(path).name for path in files if f"/jniLibs/{abi}/" in path}
+        runtime = {"libadt_runner.so", "libtvm_runtime.so", "libtvm_ffi.so", "libc++_shared.so"}
+        assert libraries == runtime | {"libnet_model.so"}
+        assets = {path for path in files if f"/assets/adt/net/{abi}/" in path}
+        assert {Path(path).name for path in assets} == {"mod.json", "mod.params"}
+        platform = next(name for name, one in ABIS.items() if one == abi)
+        for path in (*assets, f"vision/src/main/jniLibs/{abi}/libnet_model.so"):
+            file = files[path]
+            assert isinstance(file, CopiedFile)
+            assert platform in file.source.parent.name
+    headers = {Path(name).name for name in described(tmp_path).bundles[0].manifest.headers}
+    assert {Path(path).name for path in files if "/cpp/include/adt/" in path} == headers >= {"adt_runner.h"}
+    # What the runtime's licence wants passed on, once for both ABIs.
+    assert {path for path in files if "/assets/adt/licenses/" in path} == {
+        f"vision/src/main/assets/adt/licenses/tvm/{name}" for name in ("LICENSE", "NOTICE")
+    }
+
+
+def test_library_is_adts_and_the_rest_is_the_users(tmp_path: Path) -> None:
+    files = android_app.files(described(tmp_path))
+    for file in files:
+        adts = file.path.startswith(("vision/", "app/src/benchmark/"))
+        users = isinstance(file, TextFile) and file.users
+        assert users is not adts, file.path
+
+
+def test_lowest_api_level_is_the_highest_of_the_bundles(tmp_path: Path) -> None:
+    files = android_app.files(described(tmp_path, levels=(26, 29)))
+    assert "minSdk = 29\n" in text(files, "vision/build.gradle.kts")
+    assert "minSdk = 29\n" in text(files, "app/build.gradle.kts")
+    apis = {
+        abi: json.loads(
+            text(files, f"vision/src/main/prefab/modules/adt_runner/libs/android.{abi}/abi.json")
+        )["api"]
+        for abi in ABIS.values()
+    }
+    assert apis == {"arm64-v8a": 26, "x86_64": 29}
+
+
+@pytest.mark.parametrize(("level", "decoder"), [(27, "BitmapFactory"), (28, "ImageDecoder")])
+def test_pictures_are_read_by_what_the_api_level_has(tmp_path: Path, level: int, decoder: str) -> None:
+    files = android_app.files(described(tmp_path, levels=(level, level)))
+    screen = text(files, "app/src/main/kotlin/com/example/vision/app/MainActivity.kt")
+    assert set(re.findall("BitmapFactory|ImageDecoder", screen)) == {decoder}
+
+
+def test_bundles_of_linux_are_refused(tmp_path: Path) -> None:
+    package = made_up_package(tmp_path / "p", "net", DETECTOR, platform="linux-aarch64")
+    bundle = made_up_bundle(tmp_path / "b", "linux-aarch64")
+    linux = project([package], [bundle], java_package="com.example.vision")
+    for generate in (aar.files, android_app.files):
+        with pytest.raises(ConfigError, match="which is no Android") as caught:
+            generate(linux)
+        assert "adt build-target --for android-arm64-v8a" in caught.value.remedy
+
+
+@pytest.mark.parametrize("opencl", [True, False])
+def test_opencl_libraries_are_named_when_a_bundle_has_opencl(tmp_path: Path, opencl: bool) -> None:
+    made = described(tmp_path)
+    bundles = tuple(
+        dataclasses.replace(
+            bundle,
+            manifest=dataclasses.replace(
+                bundle.manifest, options=dataclasses.replace(bundle.manifest.options, opencl=opencl)
+            ),
+        )
+        for bundle in made.bundles
+    )
+    files = aar.files(dataclasses.replace(made, bundles=bundles))
+    root = ET.fromstring(text(files, "vision/src/main/AndroidManifest.xml"))
+    found = {
+        row.get(ANDROID + "name"): row.get(ANDROID + "required") for row in root.iter("uses-native-library")
+    }
+    assert found == (dict.fromkeys(OPENCL_LIBRARIES, "false") if opencl else {})
+
+
+def test_benchmark_is_not_in_the_application_that_is_shipped(tmp_path: Path) -> None:
+    files = android_app.files(described(tmp_path))
+    shipped = ET.fromstring(text(files, "app/src/main/AndroidManifest.xml"))
+    assert [row.get(ANDROID + "name") for row in shipped.iter("activity")] == [".MainActivity"]
+    measured = ET.fromstring(text(files, "app/src/benchmark/AndroidManifest.xml"))
+    (activity,) = measured.iter("activity")
+    # In a process of its own, since a process can have a model's library once.
+    assert (activity.get(ANDROID + "name"), activity.get(ANDROID + "process")) == (
+        ".BenchmarkActivity",
+        ":benchmark",
+    )
+
+
+def test_benchmark_writes_what_adt_reads(tmp_path: Path) -> None:
+    files = android_app.files(described(tmp_path))
+    code = text(files, "app/src/benchmark/kotlin/com/example/vision/app/Benchmark.kt")
+    written = set(re.findall(r'\.put\(\s*"([a-z_]+)"', code))
+    read = {
+        name
+        for document in (AppBench, AppMachine, AppDevice, AppMemory, AppSample)
+        for name in get_type_hints(document)
+    }
+    sensors = {"battery", "voltage_uv"}  # keys of the samples' dictionaries
+    assert written == read | sensors
+
+
+def test_symbols_get_an_extent(tmp_path: Path) -> None:
+    files = android_app.files(described(tmp_path, TEXT))
+    screen = text(files, "app/src/main/kotlin/com/example/vision/app/MainActivity.kt")
+    assert "val count = bytes.size / 8L\n" in screen
+    for name in ("ids", "mask"):
+        assert f"inputs.{name}().resize(1L, count)\n" in screen
+    subject = text(files, "app/src/benchmark/kotlin/com/example/vision/app/BenchmarkSubject.kt")
+    assert subject.count('.resize(1L, extent("length"))\n') == 2
+
+
+def test_labels_are_shown_where_an_output_has_as_many_scores(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    four = ("a cat", "a\ndog", "${x}", "é")
+    files = android_app.files(described(tmp_path / "fit", TEXT, labels=four))
+    assert text(files, "app/src/main/res/raw/labels.txt") == "a cat\na dog\n${x}\né\n"
+    assert not caplog.records
+    files = android_app.files(described(tmp_path / "unfit", TEXT, labels=four[:3]))
+    assert "app/src/main/res/raw/labels.txt" not in by_path(files)
+    assert "no output of net has 3 scores" in caplog.text
+
+
+def test_prefab_package_is_as_prefab_wants_it(tmp_path: Path) -> None:
+    files = by_path(aar.files(described(tmp_path)))
+    root = "vision/src/main/prefab"
+    package = json.loads(text(tuple(files.values()), f"{root}/prefab.json"))
+    assert (package["schema_version"], package["name"], package["dependencies"]) == (2, "vision", [])
+    # CMake's version of the package: at most four numbers.
+    assert re.fullmatch(r"\d+(\.\d+){0,3}", package["version"])
+    module = json.loads(text(tuple(files.values()), f"{root}/modules/adt_runner/module.json"))
+    assert module["library_name"] == "libadt_runner"
+    abi = json.loads(
+        text(tuple(files.values()), f"{root}/modules/adt_runner/libs/android.arm64-v8a/abi.json")
+    )
+    # "none": its interface has nothing of a C++ library, so a program may use any.
+    assert abi == {"abi": "arm64-v8a", "api": 24, "ndk": 27, "stl": "none", "static": False}
+
+
+def test_properties_are_properties(tmp_path: Path) -> None:
+    files = android_app.files(described(tmp_path))
+    for path in ("gradle.properties", "gradle/wrapper/gradle-wrapper.properties"):
+        parser = configparser.ConfigParser(interpolation=None, delimiters=("=",))
+        parser.read_string("[all]\n" + text(files, path))
+        assert all(value for _, value in parser["all"].items()), path

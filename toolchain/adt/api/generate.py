@@ -1,0 +1,119 @@
+"""Generate code and projects that put packages into an application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adt.errors import ConfigError
+from adt.integrate.describe import Project
+from adt.integrate.files import OutputFile
+from adt.integrate.project import project
+from adt.integrate.write import Plan, plan, write
+from adt.model.package import ModelPackage, load_package
+from adt.target.bundle import TargetBundle, load_bundle
+
+if TYPE_CHECKING:
+    from adt.model.inputs.picture import PictureOptions
+
+KINDS = {"cpp": "cpp", "jni": "jni", "android-app": "android_app", "aar": "aar"}
+"""What can be generated, and the module of :mod:`adt.integrate` that does."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What was generated, or would be."""
+
+    kind: str
+    out: Path
+    project: Project
+    plan: Plan
+    """What was done to each file of *out*."""
+    written: bool
+    """False: nothing was, this is what would be done."""
+
+
+def generate(
+    kind: str,
+    packages: Path | Sequence[Path],
+    *,
+    out: Path,
+    java_package: str,
+    bundles: Sequence[Path] = (),
+    ndk: str | None = None,
+    classes: Mapping[str, str] | None = None,
+    images: Mapping[str, PictureOptions] | None = None,
+    labels: Sequence[str] = (),
+    dry_run: bool = False,
+    force: bool = False,
+) -> Generated:
+    """Write code and a project for *packages* into the directory *out*.
+
+    A second time what changed is written anew. Files that are the user's are written only once, and files of
+    adt's that were edited are replaced only by *force*.
+
+    Args:
+        kind: ``cpp``, ``jni``, ``android-app`` or ``aar``.
+        packages: one or several models; packages of one name are one model for several platforms.
+        java_package: ``com.example.vision``; its last part is the C++ namespace.
+        bundles: one for each platform; none: those built here by the present settings.
+        ndk: the NDK that bundles for Android were built with here; None for the one of the settings.
+        classes: class of a model by its package's name, or by an empty name when there is one model;
+            else it is made of the package's name.
+        images: how pictures are prepared for inputs that take one, by the package's name, or by an empty
+            one for all models without their own.
+        labels: of a classifier's scores, for the sample.
+        dry_run: write nothing.
+        force: replace edited files and files that adt did not write.
+
+    Raises:
+        ConfigError: an unknown kind, a name that cannot be used, something missing or given twice.
+        MismatchError: packages and bundles do not fit each other.
+        PackageError: a package or bundle is damaged, or *out* is of another kind.
+        InputError: *images* do not fit an input.
+        WouldOverwrite: edited files are in the way; nothing was written.
+        DiskError: no room, or no access.
+    """
+    files_of = generator(kind)
+    paths = (packages,) if isinstance(packages, Path) else tuple(packages)
+    opened = tuple(load_package(path) for path in paths)
+    described = project(
+        opened,
+        bundles_of(opened, bundles, ndk=ndk),
+        java_package=java_package,
+        classes=classes,
+        images=images,
+        labels=labels,
+    )
+    made = plan(files_of(described), out, kind=kind)
+    if not dry_run:
+        write(made, force=force)
+    return Generated(kind, out, described, made, not dry_run)
+
+
+def generator(kind: str) -> Callable[[Project], tuple[OutputFile, ...]]:
+    """What makes the files of *kind*.
+
+    Raises:
+        ConfigError: there is no such kind.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"nothing is generated as {kind!r}", remedy=f"Choose one of: {', '.join(KINDS)}.")
+    files: Callable[[Project], tuple[OutputFile, ...]]
+    files = import_module(f"adt.integrate.{KINDS[kind]}").files
+    return files
+
+
+def bundles_of(
+    packages: Sequence[ModelPackage], explicit: Sequence[Path], *, ndk: str | None = None
+) -> tuple[TargetBundle, ...]:
+    """The bundles *explicit*, else for each platform of *packages* the one built here (with *ndk*)."""
+    if explicit:
+        return tuple(load_bundle(path) for path in explicit)
+    from adt.api.deploy import bundle_for
+
+    found = {package.manifest.target.platform: package for package in packages}
+    return tuple(bundle_for(package, None, ndk=ndk) for package in found.values())

@@ -1,0 +1,306 @@
+"""A CMake project with a typed C++ class for each model, which needs no more than itself and a compiler.
+
+The bundles and the models are copied into it, so that it can be kept, moved and built where
+adt is not installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import adt
+from adt.host.resources import resource
+from adt.integrate.copies import copies
+from adt.integrate.describe import EntryApi, ImageInput, ModelApi, Project, TensorApi
+from adt.integrate.files import CopiedFile, OutputFile, TextFile
+from adt.integrate.render import comment, cpp_string, render
+from adt.target.bundle import TargetBundle
+from adt.target.platforms import PLATFORMS
+
+WIDTH = 100
+"""Characters of a line of C++."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How a bundle's machine is built for."""
+
+    platform: str
+    title: str
+    what: str
+    """The bundle, for people."""
+    tvm: str
+    toolchain: str
+    """File in ``cmake/toolchains/``; empty for this machine's own compiler."""
+    cache: tuple[tuple[str, str], ...]
+    """CMake variables."""
+
+
+def files(project: Project) -> tuple[OutputFile, ...]:
+    """The project's files.
+
+    Raises:
+        PackageError: a bundle is of an adt that had no CMake package in it.
+    """
+    presets = tuple(_preset(bundle) for bundle in project.bundles)
+    first = project.models[0].api
+    values: dict[str, Any] = {
+        "project": project,
+        "upper": project.name.upper(),
+        "bundles": presets,
+        "platforms": [preset.platform for preset in presets],
+        "host": any(preset.platform == "host" for preset in presets),
+        "android": any(preset.platform.startswith("android-") for preset in presets),
+        "runner_version": adt.__version__,
+        "classes": [model.api.cls for model in project.models],
+        "example": _example(project, first),
+        "example_file": _example_file(project),
+        "includes": [f"{project.name}/{model.api.stem}.h" for model in project.models],
+        "signature": signature,
+        "static": lambda entry: all(tensor.static for tensor in entry.inputs),
+        "symbols": _symbols,
+        "ones": _ones,
+        "stem": _stem,
+        "call": _call,
+    }
+    name = project.name
+
+    def made(path: str, template: str, *, users: bool = False) -> TextFile:
+        return TextFile(path, render(f"cpp/{template}", **values), users=users)
+
+    texts = [
+        made("CMakeLists.txt", "CMakeLists.txt.j2"),
+        made("CMakePresets.json", "CMakePresets.json.j2"),
+        made("README.md", "README.md.j2"),
+        made(".gitignore", "gitignore.j2", users=True),
+        made(f"cmake/{name}Config.cmake.in", "Config.cmake.in.j2"),
+        made(f"cmake/{name}.pc.in", "package.pc.in.j2"),
+        made("src/CMakeLists.txt", "src.CMakeLists.txt.j2", users=True),
+        made("src/main.cc", "main.cc.j2", users=True),
+        made("tests/CMakeLists.txt", "tests.CMakeLists.txt.j2"),
+        made("tests/models_test.cc", "models_test.cc.j2"),
+        *(
+            TextFile(f"include/{name}/{model.api.stem}.h", header(project, model.api))
+            for model in project.models
+        ),
+    ]
+    return (*texts, *_toolchains(presets), *copies(project))
+
+
+def header(project: Project, model: ModelApi) -> str:
+    """The class of *model*."""
+    return render(
+        "cpp/Model.h.j2",
+        project=project,
+        model=model,
+        summary=f"The model {comment(model.source)} ({comment(model.precision)}) on one device.",
+        example=_example(project, model),
+        describe=_describe,
+        alias=_alias,
+        require_entry=_require_entry,
+        require=_require,
+        bind=_bind,
+        image=_image,
+        pictures=any(tensor.image for entry in model.entries for tensor in entry.inputs),
+    )
+
+
+def _preset(bundle: TargetBundle) -> Preset:
+    facts = bundle.manifest
+    platform = PLATFORMS[facts.platform]
+    toolchain = ""
+    cache: tuple[tuple[str, str], ...] = ()
+    if platform.name == "host":
+        title = f"This kind of machine (Linux, {facts.abi})"
+    elif platform.android:
+        title = f"Android, {facts.abi}"
+        toolchain = "android.cmake"
+        stl = "c++_shared" if "lib/libc++_shared.so" in facts.files else "c++_static"
+        cache = (
+            ("ANDROID_ABI", facts.abi),
+            ("ANDROID_PLATFORM", f"android-{facts.api_level}"),
+            ("ANDROID_STL", stl),
+        )
+    else:
+        title = f"Linux, {facts.abi}"
+        toolchain = f"{platform.name}.cmake"
+    what = "OpenCL and CPU" if facts.options.opencl else "CPU"
+    if facts.api_level is not None:
+        what += f", API level {facts.api_level}"
+    return Preset(platform.name, title, what, facts.tvm.version, toolchain, cache)
+
+
+def _toolchains(presets: Sequence[Preset]) -> tuple[CopiedFile, ...]:
+    """adt's own toolchain files, which are plain CMake."""
+    names = {preset.toolchain for preset in presets if preset.toolchain}
+    if any(name.startswith("linux-") for name in names):
+        names.add("gnu-cross.cmake")  # the others include it
+    directory = resource("cmake_presets") / "toolchains"
+    return tuple(CopiedFile(f"cmake/toolchains/{name}", directory / name) for name in sorted(names))
+
+
+def signature(head: str, parameters: Sequence[str], indent: str = "") -> str:
+    """A function's first line without its brace, broken as clang-format breaks it."""
+    opened = f"{indent}{head}("
+    one = f"{opened}{', '.join(parameters)})"
+    if len(one) + len(" {") <= WIDTH:
+        return one
+    aligned = (",\n" + " " * len(opened)).join(parameters)
+    if max(map(len, f"{opened}{aligned}) {{".splitlines())) <= WIDTH:
+        return f"{opened}{aligned})"
+    return f"{opened}\n{indent}    {', '.join(parameters)})"
+
+
+def _example(project: Project, model: ModelApi) -> tuple[str, ...]:
+    """How the class is used, for people."""
+    entry = model.entries[0]
+    cls = f"{project.name}::{model.cls}"
+    lines = [f'{cls} {model.stem}("models/{model.stem}");']
+    for tensor in entry.inputs:
+        note = "" if _symbols(tensor) else "  // zeros"
+        lines.append(f"{cls}::{entry.pascal}Inputs::{tensor.pascal}Tensor {tensor.cpp}{_ones(tensor)};{note}")
+    given = f"{{{', '.join(tensor.cpp for tensor in entry.inputs)}}}" if entry.inputs else ""
+    lines.append(f"const auto outputs = {model.stem}.{entry.cpp}({given});")
+    if entry.outputs:
+        lines.append(f"outputs.{entry.outputs[0].cpp}[0];  // the first element")
+    return tuple(lines)
+
+
+def _example_file(project: Project) -> str:
+    """Name of one file that the example program reads."""
+    for model in project.models:
+        for entry in model.api.entries:
+            for tensor in entry.inputs:
+                return f"{_stem(model.api, entry, tensor)}.bin"
+    return "MODEL.INPUT.bin"
+
+
+def _stem(model: ModelApi, entry: EntryApi, tensor: TensorApi) -> str:
+    """Name of a file with one array, without its ending."""
+    return ".".join([model.stem, *([entry.cpp] if entry.pascal else []), tensor.cpp])
+
+
+def _symbols(tensor: TensorApi) -> str:
+    """The symbolic extents, for a comment; empty without any."""
+    return ", ".join(dict.fromkeys(comment(extent) for extent in tensor.shape if isinstance(extent, str)))
+
+
+def _ones(tensor: TensorApi) -> str:
+    """What constructs a tensor with symbolic extents, each of them 1; empty without any."""
+    if tensor.static:
+        return ""
+    return f"({{{', '.join('1' if isinstance(extent, str) else str(extent) for extent in tensor.shape)}}})"
+
+
+def _alias(tensor: TensorApi) -> str:
+    """Type of the tensor's memory."""
+    if tensor.static:
+        parameters = [tensor.element.cpp, *map(str, tensor.shape)]
+        kind = "Tensor"
+    else:
+        parameters = [tensor.element.cpp, str(len(tensor.shape))]
+        kind = "DynamicTensor"
+    return f"using {tensor.pascal}Tensor = adt::{kind}<{', '.join(parameters)}>;"
+
+
+def _bind(entry: EntryApi) -> str:
+    """The method that binds the entry's inputs, as clang-format sets it."""
+    head = f"void bind(const {entry.pascal}Inputs& inputs) {{"
+    statements = [
+        f"runner_.Bind({entry.index}, {tensor.index}, inputs.{tensor.cpp});" for tensor in entry.inputs
+    ]
+    one = f"{head} {statements[0]} }}"
+    if len(statements) == 1 and len("  " + one) <= WIDTH:
+        return one
+    return "\n    ".join([head, *statements]) + "\n  }"
+
+
+def _require_entry(entry: EntryApi) -> str:
+    """The statement that checks that the package has the entry."""
+    arguments = [str(entry.index), cpp_string(entry.name), str(len(entry.inputs)), str(len(entry.outputs))]
+    return _call("runner_.RequireEntry", arguments)
+
+
+def _require(method: str, entry: EntryApi, tensor: TensorApi) -> str:
+    """The statement that checks that the package has the tensor."""
+    extents = ", ".join("-1" if isinstance(extent, str) else str(extent) for extent in tensor.shape)
+    texts = [cpp_string(tensor.name), cpp_string(tensor.element.dtype)]
+    arguments = [str(entry.index), str(tensor.index), *texts, f"{{{extents}}}"]
+    return _call(f"runner_.{method}", arguments)
+
+
+def _call(function: str, arguments: Sequence[str], before: str = "    ") -> str:
+    """A statement behind the blanks *before*, its arguments filled into lines as clang-format does."""
+    indent = " " * len(f"{before}{function}(")
+    lines = [f"{before}{function}("]
+    for argument in arguments:
+        if lines[-1].endswith("("):
+            lines[-1] += argument
+        elif len(f"{lines[-1]}, {argument});") > WIDTH:
+            lines[-1] += ","
+            lines.append(indent + argument)
+        else:
+            lines[-1] += f", {argument}"
+    return "\n".join(lines).strip() + ");"
+
+
+def _describe(tensor: TensorApi) -> list[str]:
+    """What a user must know of the tensor, a paragraph each."""
+    extents = ", ".join(comment(str(extent)) for extent in tensor.shape)
+    lines = [f"{comment(tensor.name)}: {tensor.element.dtype} [{extents}]."]
+    if tensor.element.dtype == "float16":
+        lines.append("Half precision: the bits of each number.")
+    if image := tensor.image:
+        lines.append(
+            f"A picture: {image.layout}, {image.height} rows of {image.width} pixels, {image.color}, "
+            f"{_normalisation(image)}."
+        )
+    return lines
+
+
+def _normalisation(image: ImageInput) -> str:
+    """What happens to each byte, for people."""
+    value = "byte" if image.scale == 1 else f"byte / {1 / image.scale:g}"
+    if image.mean is None and image.std is None:
+        return f"each element {value} (a mean and std of its own: adt generate --mean … --std …)"
+    if image.mean is not None:
+        value = f"{value} - mean"
+    if image.std is not None:
+        value = f"({value}) / std"
+    numbers = [
+        f"{word} {', '.join(f'{number:g}' for number in values)}"
+        for word, values in (("mean", image.mean), ("std", image.std))
+        if values is not None
+    ]
+    return f"each element {value} with {' and '.join(numbers)}"
+
+
+def _image(tensor: TensorApi) -> list[tuple[str, str]]:
+    """The members of the input's ``adt::ImageFormat`` that have another value than by themselves."""
+    image = tensor.image
+    assert image is not None
+    members = [
+        ("layout", f"adt::ImageLayout::k{image.layout.capitalize()}"),
+        ("color", f"adt::ImageColor::k{image.color.capitalize()}"),
+        ("height", str(image.height)),
+        ("width", str(image.width)),
+    ]
+    if image.scale != 1:
+        members.append(("scale", f"1.0F / {_float(1 / image.scale)}"))
+    if image.mean is not None:
+        members.append(("mean", _floats(image.mean)))
+    if image.std is not None:
+        members.append(("std", _floats(image.std)))
+    return members
+
+
+def _floats(numbers: Sequence[float]) -> str:
+    return f"{{{', '.join(map(_float, numbers))}}}"
+
+
+def _float(number: float) -> str:
+    """A literal of C++'s float."""
+    text = f"{number:.9g}"
+    return f"{text}F" if "." in text or "e" in text else f"{text}.0F"

@@ -1,0 +1,176 @@
+"""What the generated code of a model offers: classes, methods and fields, by their names in each language.
+
+Everything that a template writes as code comes from here, as an identifier that
+:mod:`adt.integrate.names` has made; what a user wrote (names in mod.json, file names)
+reaches a template only as text, and a template writes it through a filter of
+:mod:`adt.integrate.render`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from adt.model.package import ModelPackage
+from adt.target.bundle import TargetBundle
+
+
+@dataclass(frozen=True)
+class ElementType:
+    """How the elements of an array are called."""
+
+    dtype: str
+    """As mod.json spells it: ``float32``."""
+    size: int
+    """Bytes of one element."""
+    cpp: str
+    """``float``, ``adt::Float16``, ``std::int64_t``, ``bool``, …"""
+    java: str
+    """Java's element type: ``float``; ``short`` for float16 and uint16, ``byte`` for bool."""
+    buffer: str
+    """``java.nio`` view of a direct ByteBuffer: ``FloatBuffer``, …; ``ByteBuffer`` for bytes."""
+    note: str
+    """What a Java or Kotlin user must know about it (unsigned, half precision as bits); else empty."""
+
+
+@dataclass(frozen=True)
+class ImageInput:
+    """How a picture becomes this input."""
+
+    layout: str
+    """``NCHW`` or ``NHWC``."""
+    height: int
+    width: int
+    channels: int
+    """1 (grey) or 3 (red, green, blue)."""
+    mean: tuple[float, ...] | None
+    """Subtracted from each channel's 0 … 255 (or 0 … 1, see scale); None: the user has not said."""
+    std: tuple[float, ...] | None
+    """What each channel is divided by then; None: the user has not said."""
+    scale: float
+    """What the bytes are multiplied by before that: 1, or 1/255."""
+    color: str = "RGB"
+    """Order of the channels: ``RGB``, ``BGR`` or ``GRAY``."""
+
+
+@dataclass(frozen=True)
+class TensorApi:
+    """One input or output.
+
+    Its identifiers differ, in every form, from those of all other inputs and outputs of the entry.
+    """
+
+    name: str
+    """As mod.json has it: any text."""
+    index: int
+    """Its number, from 0, in adt_runner's calls."""
+    cpp: str
+    """Identifier in C++: ``input_ids``."""
+    java: str
+    """Identifier in Java and Kotlin: ``inputIds``."""
+    constant: str
+    """Identifier of constants in Java and Kotlin: ``INPUT_IDS``."""
+    pascal: str
+    """``InputIds``, for names that are put together: ``kInputIdsShape``, ``setInputIds``."""
+    element: ElementType
+    shape: tuple[int | str, ...]
+    """Extents; a string is a symbolic dimension as mod.json calls it."""
+    elements: int | None
+    """How many in all; None with a symbolic dimension."""
+    image: ImageInput | None
+    """None: an output, or nothing that looks like a picture."""
+
+    @property
+    def kind(self) -> str:
+        """``float32[1, 3, 224, 224]``, for people; a symbolic dimension is any text."""
+        return f"{self.element.dtype}[{', '.join(map(str, self.shape))}]"
+
+    @property
+    def static(self) -> bool:
+        """Whether all extents are known."""
+        return self.elements is not None
+
+    @property
+    def bytes(self) -> int | None:
+        """Size of the array; None with a symbolic dimension."""
+        return None if self.elements is None else self.elements * self.element.size
+
+
+@dataclass(frozen=True)
+class EntryApi:
+    """One function of the model."""
+
+    name: str
+    """As mod.json has it."""
+    index: int
+    cpp: str
+    """Method in C++: ``run`` for main, else its name in snake case."""
+    java: str
+    """Method in Java and Kotlin: ``run`` for main."""
+    pascal: str
+    """Prefix of its types: empty for main (``Inputs``, ``Outputs``), ``Encode`` (``EncodeInputs``)."""
+    inputs: tuple[TensorApi, ...]
+    outputs: tuple[TensorApi, ...]
+
+
+@dataclass(frozen=True)
+class ModelApi:
+    """One model as a class."""
+
+    name: str
+    """The package's name, as mod.json has it."""
+    cls: str
+    """The class in each language: ``Detector``."""
+    stem: str
+    """Snake case, for file names, CMake targets and assets/adt/<stem>/: ``detector``."""
+    library: str
+    """mod.so as an application carries it, without ``lib`` and ``.so``: ``detector_model``."""
+    source: str
+    """File name of the trained model: any text."""
+    precision: str
+    entries: tuple[EntryApi, ...]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A model's package for one ABI, and the bundle that runs it."""
+
+    package: ModelPackage
+    bundle: TargetBundle
+
+    @property
+    def abi(self) -> str:
+        """``arm64-v8a``, ``x86_64``, ``aarch64``, … as bundle.json calls it."""
+        return self.bundle.manifest.abi
+
+
+@dataclass(frozen=True)
+class ProjectModel:
+    """A model and its packages: one per bundle, all with the same entries."""
+
+    api: ModelApi
+    variants: tuple[Variant, ...]
+
+
+@dataclass(frozen=True)
+class Project:
+    """What is generated from."""
+
+    name: str
+    """Of the project, its library and its C++ namespace: the last part of the Java package, ``vision``."""
+    java_package: str
+    """``com.example.vision``; its last part is the C++ namespace."""
+    models: tuple[ProjectModel, ...]
+    bundles: tuple[TargetBundle, ...]
+    """One per ABI."""
+    labels: tuple[str, ...] = ()
+    """Of a classifier's scores, for the sample screen; any text."""
+
+    @property
+    def java_path(self) -> str:
+        """``com/example/vision``."""
+        return self.java_package.replace(".", "/")
+
+    @property
+    def jni_prefix(self) -> str:
+        """``Java_com_example_vision_`` as JNI mangles it."""
+        return "Java_" + self.java_package.replace("_", "_1").replace(".", "_") + "_"

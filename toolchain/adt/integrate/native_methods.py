@@ -1,0 +1,192 @@
+"""The native methods of ``NativeRunner``, described once, for Java's declarations and C++'s definitions.
+
+Java has them as ``native`` methods, C++ as functions named by the rules of JNI. A parameter that
+one of them has and the other has not would be found only when a call goes wrong; so neither is
+written by hand. What the C++ functions do stands in ``templates/jni/jni.cc.j2``, whose heads
+:func:`cpp_head` writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CLASS = "NativeRunner"
+
+CPP_TYPES = {
+    "void": "void",
+    "boolean": "jboolean",
+    "int": "jint",
+    "long": "jlong",
+    "byte[]": "jbyteArray",
+    "long[]": "jlongArray",
+    "ByteBuffer": "jobject",
+}
+"""JNI's type of each Java type that the methods use."""
+
+WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a native method."""
+
+    type: str
+    """In Java; a key of :data:`CPP_TYPES`."""
+    name: str
+    """In Java; :attr:`cpp` is the same in C++."""
+
+    @property
+    def cpp(self) -> str:
+        """``manifest_fd`` for ``manifestFd``."""
+        return "".join("_" + c.lower() if c.isupper() else c for c in self.name)
+
+
+@dataclass(frozen=True)
+class NativeMethod:
+    """One native method; all are static but :data:`RUN_METHODS`."""
+
+    name: str
+    returns: str
+    parameters: tuple[Parameter, ...]
+    doc: str
+    """For Java: what it does, and what it returns when it fails."""
+    static: bool = True
+
+
+def _method(head: str, doc: str, *, static: bool = True) -> NativeMethod:
+    """From Java's own spelling: ``int run(long runner, int entry)``."""
+    front, _, inside = head.removesuffix(")").partition("(")
+    returns, name = front.split()
+    parameters = tuple(Parameter(*one.split()) for one in inside.split(", ") if one)
+    return NativeMethod(name, returns, parameters, doc, static)
+
+
+NATIVE_METHODS = (
+    _method("boolean fits()", "Whether libadt_runner.so is one that this library was compiled for."),
+    _method("byte[] version()", "Of libadt_runner.so."),
+    _method("byte[] abi()", "Android's name of the processor architecture that this library is for."),
+    _method("int lastStatus()", "What went wrong last on this thread: 0, or a kind of AdtException."),
+    _method("byte[] lastError()", "Its text."),
+    _method("byte[] lastRemedy()", "What can be done about it."),
+    _method(
+        "int setThreads(int count, byte[] affinity)",
+        "Set the threads that work for the models this thread runs; a status.",
+    ),
+    _method(
+        "long create(byte[] directory, byte[] device, byte[] programCache, byte[] scratch)",
+        "Load the package in a directory; 0 when that fails.",
+    ),
+    _method(
+        "long createFrom(int manifestFd, long manifestOffset, long manifestSize, "
+        "int paramsFd, long paramsOffset, long paramsSize, "
+        "byte[] library, byte[] device, byte[] programCache, byte[] scratch)",
+        "Load mod.json and mod.params from parts of open files, and the library by name; 0 when that fails.",
+    ),
+    _method("void free(long runner)", "Release a loaded package."),
+    _method("byte[] packageName(long runner)", "Name of the package."),
+    _method("byte[] device(long runner)", "cpu or opencl."),
+    _method("byte[] deviceName(long runner)", "What the device calls itself."),
+    _method("byte[] deviceDriver(long runner)", "Version of its driver; empty for a CPU."),
+    _method("byte[] programCache(long runner)", "What became of the compiled OpenCL kernels."),
+    _method("byte[] programCacheWarning(long runner)", "What is to be known of them; empty for nothing."),
+    _method("int entryCount(long runner)", "How many functions the package has; -1 when that fails."),
+    _method("byte[] entryName(long runner, int entry)", "Name of one of them."),
+    _method("int inputCount(long runner, int entry)", "How many inputs it has; -1 when that fails."),
+    _method("int outputCount(long runner, int entry)", "How many outputs it has; -1 when that fails."),
+    _method("byte[] inputName(long runner, int entry, int input)", "Name of an input."),
+    _method("byte[] inputType(long runner, int entry, int input)", "Its element type."),
+    _method("long[] inputShape(long runner, int entry, int input)", "Its extents; -1 for a symbolic one."),
+    _method("byte[] outputName(long runner, int entry, int output)", "Name of an output."),
+    _method("byte[] outputType(long runner, int entry, int output)", "Its element type."),
+    _method("long[] outputShape(long runner, int entry, int output)", "Its extents; -1 for a symbolic one."),
+    _method("long misalignment(ByteBuffer array, int alignment)", "How far its address is off a multiple."),
+    _method(
+        "int setInput(long runner, int entry, int input, ByteBuffer array, long size, long[] shape)",
+        "Have the model read a direct buffer where it lies, or, if that cannot be, a copy; a status. "
+        "The shape is null for an input of fixed extents.",
+        static=False,
+    ),
+    _method("int run(long runner, int entry)", "Run the model to its end; a status.", static=False),
+    _method(
+        "long[] resultShape(long runner, int entry, int output)",
+        "Extents of an output of the last run; null when that fails.",
+        static=False,
+    ),
+    _method(
+        "int getOutput(long runner, int entry, int output, ByteBuffer array, long size)",
+        "Copy an output of the last run to a direct buffer; a status.",
+        static=False,
+    ),
+)
+"""In the order in which both languages list them.
+
+Those that are not static take part in a run: their object, which keeps the arrays that the model
+reads, stays reachable while they are at work.
+"""
+
+
+def java_declarations(indent: str = "    ") -> str:
+    """All of them as members of a Java class."""
+    return "\n\n".join(_java_declaration(method, indent) for method in NATIVE_METHODS)
+
+
+def _java_declaration(method: NativeMethod, indent: str) -> str:
+    from adt.integrate.render import wrap
+
+    if len(indent) + len(f"/** {method.doc} */") <= WIDTH:
+        comment = f"{indent}/** {method.doc} */"
+    else:
+        prefix = f"{indent} * "
+        comment = f"{indent}/**\n{prefix}{wrap(method.doc, WIDTH, prefix)}\n{indent} */"
+    front = f"{indent}private {'static ' if method.static else ''}native {method.returns} {method.name}("
+    inside = ", ".join(f"{one.type} {one.name}" for one in method.parameters)
+    line = f"{front}{inside});"
+    if len(line) > WIDTH:
+        prefix = indent + "        "
+        line = f"{front}\n{prefix}{_filled(inside + ');', prefix)}"
+    return f"{comment}\n{line}"
+
+
+def _filled(parameters: str, prefix: str) -> str:
+    """Parameters in lines of WIDTH characters, broken behind commas, each but the first behind *prefix*."""
+    lines = [""]
+    for one in parameters.replace(", ", ",\0").split("\0"):
+        longer = f"{lines[-1]} {one}" if lines[-1] else one
+        if len(prefix) + len(longer) <= WIDTH:
+            lines[-1] = longer
+        else:
+            lines.append(one)
+    return ("\n" + prefix).join(lines)
+
+
+def cpp_head(name: str, *unused: str) -> str:
+    """Head of the definition of the method *name* in C++, up to its brace, as clang-format leaves it.
+
+    Args:
+        name: in Java.
+        unused: parameters that the body does not use; ``env`` may be one.
+    """
+    method = next(one for one in NATIVE_METHODS if one.name == name)
+    named = [("JNIEnv*", "env"), ("jclass" if method.static else "jobject", "")]
+    named += [(CPP_TYPES[one.type], one.cpp) for one in method.parameters]
+    inside = ", ".join(f"{kind} {'' if word in unused else word}".rstrip() for kind, word in named)
+    front = f"NATIVE({CPP_TYPES[method.returns]}, {method.name})("
+    if len(f"{front}{inside}) {{") <= WIDTH:
+        return f"{front}{inside}) {{"
+    return front + _filled(f"{inside}) {{", " " * len(front))
+
+
+def cpp_macro(jni_prefix: str) -> str:
+    """The macro NATIVE, which makes the name that JNI looks a method up by, as clang-format leaves it.
+
+    Args:
+        jni_prefix: ``Java_com_example_vision_``.
+    """
+    front, types = "#define NATIVE(type, method)", "JNIEXPORT type JNICALL"
+    function = f"{jni_prefix}{CLASS}_##method"
+    if len(f"{front} {types} {function}") <= WIDTH:
+        return f"{front} {types} {function}"
+    if len(f"  {types} {function}") <= WIDTH:
+        return f"{front} \\\n  {types} {function}"
+    second = f"  {types}".ljust(len(front)) + " \\"
+    return f"{front} \\\n{second}\n      {function}"

@@ -1,0 +1,262 @@
+"""Put packages and bundles together: which models, for which ABIs, and what their classes are called."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from adt.errors import ConfigError, InputError, MismatchError, PackageError
+from adt.integrate.describe import (
+    EntryApi,
+    ModelApi,
+    Project,
+    ProjectModel,
+    TensorApi,
+    Variant,
+)
+from adt.integrate.elements import element_type
+from adt.integrate.images import check_options, image_input
+from adt.integrate.names import (
+    Name,
+    Names,
+    check_class,
+    check_package,
+    class_names,
+    method_names,
+    project_name,
+    tensor_names,
+)
+from adt.model.fit import check_pair
+from adt.model.inputs.picture import PictureOptions
+from adt.model.package import Entry, ModelPackage, PackageManifest, TensorSpec
+from adt.target.bundle import TargetBundle
+
+
+def project(
+    packages: Sequence[ModelPackage],
+    bundles: Sequence[TargetBundle],
+    *,
+    java_package: str,
+    classes: Mapping[str, str] | None = None,
+    images: Mapping[str, PictureOptions] | None = None,
+    labels: Sequence[str] = (),
+) -> Project:
+    """What to generate from.
+
+    Args:
+        packages: those of one name are one model for several ABIs.
+        bundles: one for each ABI, with a package of each model for it.
+        java_package: ``com.example.vision``.
+        classes: class of a model by the package's name, or by an empty one when there is one model; else it
+            is made of that name.
+        images: how pictures are normalised, by the package's name, or by an empty one for all models
+            without their own.
+        labels: of a classifier's scores, for the sample screen.
+
+    Raises:
+        ConfigError: a name cannot be used, or packages or bundles are missing or given twice.
+        MismatchError: a package and its bundle do not fit each other, or packages of one name differ.
+        PackageError: a package has nothing that can be run, or a type that no runner takes.
+        InputError: *images* do not fit an input.
+    """
+    check_package(java_package)
+    chosen = dict(classes or {})
+    groups = _groups(packages)
+    _check_bundles(bundles)
+    if "" in chosen and len(groups) == 1:
+        chosen = {next(iter(groups)): chosen.pop("")} | chosen
+    pictures = dict(images or {})
+    for options in pictures.values():
+        check_options(options)
+    if unknown := sorted((set(chosen) | set(pictures) - {""}) - set(groups)):
+        raise ConfigError(
+            f"an option names the package {unknown[0]!r}, which is not among those given",
+            remedy=f"They are called: {', '.join(groups)}.",
+        )
+    name = project_name(java_package)
+    names = class_names(name)
+    given = {model: (text, check_class(text, names)) for model, text in chosen.items()}  # before any other
+    models: list[ProjectModel] = []
+    for model, group in groups.items():
+        if model in given:
+            cls, stem = given[model][0], given[model][1].snake
+        else:
+            made = names.give(model, "model", number=len(models) + 1)
+            cls, stem = made.pascal, made.snake
+        models.append(
+            ProjectModel(
+                _model_api(group[0].manifest, cls, stem, _for_model(pictures, model)),
+                _variants(model, group, bundles),
+            )
+        )
+    _check_pictures(pictures, models)
+    return Project(name, java_package, _with_libraries(models), tuple(bundles), tuple(labels))
+
+
+def _for_model(pictures: Mapping[str, PictureOptions], model: str) -> PictureOptions:
+    return pictures.get(model) or pictures.get("") or PictureOptions()
+
+
+def _check_pictures(pictures: Mapping[str, PictureOptions], models: Sequence[ProjectModel]) -> None:
+    """Refuse options for pictures that change no input."""
+    for name, options in pictures.items():
+        theirs = [model.api for model in models if _for_model(pictures, model.api.name) is options]
+        used = any(
+            tensor.image is not None and (tensor.element.dtype != "uint8" or not options.normalises)
+            for api in theirs
+            for entry in api.entries
+            for tensor in entry.inputs
+        )
+        if theirs and not used and options != PictureOptions():
+            raise InputError(
+                f"{name or 'no model'} has {'no' if name else 'an'} input for pictures with these options",
+                remedy="Pictures go into float32, float16 or, not normalised, uint8, with 1 or 3 channels, "
+                "as NCHW or NHWC.",
+            )
+
+
+def _groups(packages: Sequence[ModelPackage]) -> dict[str, list[ModelPackage]]:
+    """The packages of each model, by its name, in the order in which they were given."""
+    if not packages:
+        raise ConfigError("no package was given", remedy="Name one or more that `adt compile` made.")
+    groups: dict[str, list[ModelPackage]] = {}
+    for package in packages:
+        groups.setdefault(package.manifest.name, []).append(package)
+    for name, group in groups.items():
+        first = group[0].manifest
+        for index, other in enumerate(group[1:], start=1):
+            manifest = other.manifest
+            if manifest.source.sha256 != first.source.sha256:
+                raise MismatchError(
+                    f"{group[0].place} and {other.place} are both called {name}, of different models",
+                    remedy="Packages are called as their models' files: rename one and compile it again.",
+                )
+            if _interface(manifest) != _interface(first):
+                raise MismatchError(
+                    f"{group[0].place} and {other.place} are both {name}, with different inputs, outputs or "
+                    "entries",
+                    remedy=f"Compile both from {first.source.file} with the same --shape and settings.",
+                )
+            if _platform(manifest) in [_platform(one.manifest) for one in group[:index]]:
+                raise ConfigError(
+                    f"two packages of {name} are for {manifest.target.platform}",
+                    remedy="Give one for each platform.",
+                )
+    return groups
+
+
+def _interface(manifest: PackageManifest) -> list[tuple[object, ...]]:
+    return [(entry.name, entry.inputs, entry.outputs) for entry in manifest.entries]
+
+
+def _platform(manifest: PackageManifest) -> tuple[str, str]:
+    return manifest.target.platform, manifest.target.machine
+
+
+def _check_bundles(bundles: Sequence[TargetBundle]) -> None:
+    if not bundles:
+        raise ConfigError("no bundle was given", remedy="Name the one to ship: --bundle DIR.")
+    abis = [bundle.manifest.abi for bundle in bundles]
+    if twice := sorted({abi for abi in abis if abis.count(abi) > 1}):
+        raise ConfigError(f"two bundles are for {twice[0]}", remedy="Give one for each ABI.")
+
+
+def _variants(
+    name: str, group: Sequence[ModelPackage], bundles: Sequence[TargetBundle]
+) -> tuple[Variant, ...]:
+    """The package of each bundle, in the bundles' order."""
+    by_platform = {_platform(package.manifest): package for package in group}
+    source = group[0].manifest.source.file
+    found = []
+    for bundle in bundles:
+        package = by_platform.pop((bundle.manifest.platform, bundle.manifest.machine), None)
+        if package is None:
+            raise MismatchError(
+                f"there is a bundle for {bundle.manifest.platform} and no package of {name} for it",
+                remedy=f"adt compile {source} --for {bundle.manifest.platform}; or leave that --bundle away.",
+            )
+        check_pair(bundle.manifest, package.manifest)
+        found.append(Variant(package, bundle))
+    for platform, _ in by_platform:
+        raise MismatchError(
+            f"there is a package of {name} for {platform} and no bundle to run it",
+            remedy=f"adt build-target --for {platform}, then --bundle DIR; or leave that package away.",
+        )
+    return tuple(found)
+
+
+def _model_api(manifest: PackageManifest, cls: str, stem: str, options: PictureOptions) -> ModelApi:
+    if not manifest.entries:
+        raise PackageError(
+            f"the package {manifest.name} has no entry",
+            remedy=f"Compile it again: adt compile {manifest.source.file}",
+        )
+    methods, prefixes = method_names(), Names()
+    entries = tuple(
+        _entry_api(entry, index, manifest, methods, prefixes, options)
+        for index, entry in enumerate(manifest.entries)
+    )
+    return ModelApi(
+        manifest.name, cls, stem, f"{stem}_model", manifest.source.file, manifest.precision, entries
+    )
+
+
+def _entry_api(
+    entry: Entry,
+    index: int,
+    manifest: PackageManifest,
+    methods: Names,
+    prefixes: Names,
+    options: PictureOptions,
+) -> EntryApi:
+    """One entry.
+
+    Args:
+        prefixes: names of its tensors behind the entry's own, which no two of the model share.
+    """
+    main = entry.name == "main"
+    name = Name(("run",)) if main else methods.give(entry.name, "entry", number=index)
+    prefix = () if main else name.words
+    names = tensor_names()
+
+    def tensor(spec: TensorSpec, number: int, noun: str) -> TensorApi:
+        made = names.give(spec.name, noun, number=number)
+        while prefixes.has(Name((*prefix, *made.words))):
+            made = names.give(spec.name, noun, number=number)
+        prefixes.take(Name((*prefix, *made.words)))
+        what = f"{noun} {spec.name} of {manifest.name}"
+        image = image_input(spec, options) if noun == "input" else None
+        fixed = [extent for extent in spec.shape if isinstance(extent, int)]
+        return TensorApi(
+            name=spec.name,
+            index=number,
+            cpp=made.snake,
+            java=made.camel,
+            constant=made.constant,
+            pascal=made.pascal,
+            element=element_type(spec.dtype, what),
+            shape=spec.shape,
+            elements=math.prod(fixed) if len(fixed) == len(spec.shape) else None,
+            image=image,
+        )
+
+    return EntryApi(
+        name=entry.name,
+        index=index,
+        cpp=name.snake,
+        java=name.camel,
+        pascal="" if main else name.pascal,
+        inputs=tuple(tensor(spec, number, "input") for number, spec in enumerate(entry.inputs)),
+        outputs=tuple(tensor(spec, number, "output") for number, spec in enumerate(entry.outputs)),
+    )
+
+
+def _with_libraries(models: Sequence[ProjectModel]) -> tuple[ProjectModel, ...]:
+    """The models; a library that is called as another model's targets gets another name."""
+    stems = {model.api.stem for model in models}
+
+    def free(library: str) -> str:
+        return library if library not in stems else free(f"{library}_so")
+
+    return tuple(replace(model, api=replace(model.api, library=free(model.api.library))) for model in models)

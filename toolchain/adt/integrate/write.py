@@ -1,0 +1,316 @@
+"""Write what was generated, and again: what the user wrote or edited is never lost.
+
+``.adt-generated.json`` in the output directory has the sha256 of each file that adt wrote there. A
+file that still has it may be replaced or removed; one that has not was edited. While files are
+being written the record has both, the old one's and the new one's: wherever it was interrupted, the
+next time finishes it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import hashlib
+import logging
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+
+from adt import __version__
+from adt.errors import PackageError, WouldOverwrite
+from adt.host import cache, manifest
+from adt.integrate.files import CopiedFile, OutputFile, TextFile
+
+log = logging.getLogger("adt.generate")
+
+SCHEMA = "adt.generated"
+SCHEMA_VERSION = 1
+RECORD = ".adt-generated.json"
+IN_THE_WAY = "Move it away, or choose another directory: --out DIR."
+
+Files = dict[str, tuple[str, ...]]
+"""sha256 of what adt wrote, by path."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """``.adt-generated.json``."""
+
+    adt_version: str
+    kind: str
+    """What was generated: ``cpp``, ``jni``, ``android-app`` or ``aar``."""
+    files: Files = field(default_factory=dict)
+    """sha256 by path; two of a file that was about to be replaced when the writing was interrupted."""
+    schema: str = SCHEMA
+    schema_version: int = SCHEMA_VERSION
+
+
+class Step(StrEnum):
+    """What is done with one path."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    """It is as adt wrote it, and changes."""
+    SAME = "same"
+    KEEP = "keep"
+    """It is the user's."""
+    REMOVE = "remove"
+    """It is as adt wrote it, and no longer generated."""
+    LEAVE = "leave"
+    """It is no longer generated, and was edited: it stays, and is the user's."""
+    EDITED = "edited"
+    """It is not as adt wrote it; replaced only by force."""
+    FOREIGN = "foreign"
+    """Something is there that adt did not write; replaced only by force."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One path and what happens to it."""
+
+    path: str
+    step: Step
+    file: OutputFile | None
+    """None: it is no longer generated."""
+    sha256: str = ""
+    """What it will have; empty when it is not adt's."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What writing would do."""
+
+    out: Path
+    kind: str
+    actions: tuple[Action, ...]
+
+    def paths(self, *steps: Step) -> tuple[str, ...]:
+        """Paths of all actions of *steps*."""
+        return tuple(action.path for action in self.actions if action.step in steps)
+
+    @property
+    def changes(self) -> bool:
+        """Whether writing by force would change anything."""
+        return bool(self.paths(Step.CREATE, Step.UPDATE, Step.REMOVE, Step.EDITED, Step.FOREIGN))
+
+
+def plan(files: Iterable[OutputFile], out: Path, *, kind: str) -> Plan:
+    """What is to be done to make the directory *out* hold *files*.
+
+    Args:
+        kind: what they are, for the record.
+
+    Raises:
+        PackageError: *out* is a file, or has what another kind generated, or its record is damaged.
+        ValueError: two files have one path, or a path leaves *out* (a bug of a generator).
+    """
+    wanted = tuple(files)
+    _check_paths(wanted)
+    if out.exists() and not out.is_dir():
+        raise PackageError(f"{out} is a file", remedy="Choose another directory: --out DIR.")
+    before = _recorded(out, kind)
+    actions = [_action(file, out, before.get(file.path, ())) for file in wanted]
+    gone = set(before) - {file.path for file in wanted}
+    actions += [action for path in sorted(gone) if (action := _gone(out, path, before[path]))]
+    return Plan(out, kind, tuple(sorted(actions, key=lambda action: action.path)))
+
+
+def write(made: Plan, *, force: bool = False) -> None:
+    """Do what *made* says; each file appears complete or not at all.
+
+    Args:
+        force: replace edited and foreign files, too.
+
+    Raises:
+        WouldOverwrite: there are some and *force* is not given; nothing was written.
+        PackageError: a directory is where a file goes.
+        DiskError: there is no room, or no access.
+    """
+    if not force:
+        _refuse_conflicts(made)
+    for action in made.actions:
+        if action.file is not None:
+            _check_place(made.out, action.path)
+    with (
+        cache.disk_errors(f"writing {made.out}"),
+        cache.lock(cache.cache_dir() / "locks" / _digest(str(made.out.resolve()).encode())),
+    ):
+        made.out.mkdir(parents=True, exist_ok=True)
+        before = _recorded(made.out, made.kind)
+        after: Files = {action.path: (action.sha256,) for action in made.actions if action.sha256}
+        both = {
+            path: tuple(dict.fromkeys((*after.get(path, ()), *before.get(path, ()))))
+            for path in sorted(set(after) | set(before))
+        }
+        if both != before:
+            manifest.write(Record(__version__, made.kind, both), made.out / RECORD)
+        for action in made.actions:
+            if action.step is Step.REMOVE:
+                _remove(made.out, action.path)
+            elif action.step in (Step.CREATE, Step.UPDATE, Step.EDITED, Step.FOREIGN) and action.file:
+                _place(action.file, made.out / action.path)
+        if after != both:
+            manifest.write(Record(__version__, made.kind, after), made.out / RECORD)
+
+
+def diff(made: Plan) -> str:
+    """What would change, as a unified diff; of files that are no text, only that they differ."""
+    return "".join(text for action in made.actions for text in _diff(made.out, action))
+
+
+def _refuse_conflicts(made: Plan) -> None:
+    edited, foreign = made.paths(Step.EDITED), made.paths(Step.FOREIGN)
+    if not edited and not foreign:
+        return
+    lines = [f"edited: {path}" for path in edited] + [f"not written by adt: {path}" for path in foreign]
+    count = len(lines)
+    raise WouldOverwrite(
+        f"{count} file{'s' * (count > 1)} in {made.out} would be overwritten: {lines[0]}"
+        + (f", and {count - 1} more" if count > 1 else "")
+        + "; nothing was written",
+        remedy="See what would change with --dry-run; move your changes into files of your own, or give "
+        "--force to lose them.",
+        details="\n".join(lines),
+    )
+
+
+def _check_place(out: Path, path: str) -> None:
+    """Refuse to write where no file can be, or outside of *out*."""
+    place = out / path
+    if place.is_dir() and not place.is_symlink():
+        raise PackageError(f"{place} is a directory, where a file goes", remedy=IN_THE_WAY)
+    for parent in PurePosixPath(path).parents[:-1]:
+        if (out / parent).is_symlink():
+            raise PackageError(
+                f"{out / parent} is a symbolic link, where a directory of files goes", remedy=IN_THE_WAY
+            )
+
+
+def _check_paths(files: Sequence[OutputFile]) -> None:
+    seen: set[str] = {RECORD}
+    for file in files:
+        if not _plain(file.path):
+            raise ValueError(f"{file.path!r} is no plain path below the output directory")
+        if file.path.lower() in seen:  # some file systems do not tell case
+            raise ValueError(f"two files are called {file.path}")
+        seen.add(file.path.lower())
+
+
+def _plain(path: str) -> bool:
+    """Whether *path* is relative, stays below its directory and has one spelling."""
+    parts = PurePosixPath(path)
+    return not (
+        path in ("", ".")
+        or parts.is_absolute()
+        or ".." in parts.parts
+        or parts.as_posix() != path
+        or any(char in path for char in "\\\0\n")
+    )
+
+
+def _recorded(out: Path, kind: str) -> Files:
+    """sha256 of what adt wrote to *out*, by path."""
+    if not (out / RECORD).exists():
+        return {}
+    remedy = f"Remove {out / RECORD}; files that differ are then overwritten only with --force."
+    found = manifest.load(Record, out / RECORD, schema=SCHEMA, version=SCHEMA_VERSION, remedy=remedy)
+    if found.kind != kind:
+        raise PackageError(
+            f"{out} was generated as {found.kind}, not {kind}",
+            remedy="Choose another directory for each: --out DIR.",
+        )
+    if wrong := [path for path in found.files if not _plain(path)]:
+        raise PackageError(f"{out / RECORD} names {wrong[0]!r}, which is not in {out}", remedy=remedy)
+    return found.files
+
+
+def _action(file: OutputFile, out: Path, known: tuple[str, ...]) -> Action:
+    place = out / file.path
+    there = place.is_symlink() or place.exists()
+    if isinstance(file, TextFile) and file.users:
+        return Action(file.path, Step.KEEP if there else Step.CREATE, file)
+    sha256 = _digest(file.text.encode()) if isinstance(file, TextFile) else cache.file_sha256(file.source)
+    if not there:
+        return Action(file.path, Step.CREATE, file, sha256)
+    present = cache.file_sha256(place) if place.is_file() and not _through_link(out, file.path) else ""
+    if present == sha256:
+        step = Step.SAME
+    elif present in known:
+        step = Step.UPDATE
+    else:
+        step = Step.EDITED if known else Step.FOREIGN
+    return Action(file.path, step, file, sha256)
+
+
+def _gone(out: Path, path: str, known: tuple[str, ...]) -> Action | None:
+    place = out / path
+    if not place.is_file() or _through_link(out, path):
+        return None
+    return Action(path, Step.REMOVE if cache.file_sha256(place) in known else Step.LEAVE, None)
+
+
+def _through_link(out: Path, path: str) -> bool:
+    """Whether the file, or a directory on the way to it, is a symbolic link."""
+    place = out
+    for part in PurePosixPath(path).parts:
+        place /= part
+        if place.is_symlink():
+            return True
+    return False
+
+
+def _place(file: OutputFile, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    stem = f".{place.name[:100]}"
+    for left in place.parent.glob(f"{glob.escape(stem)}.????????.tmp"):
+        left.unlink()  # of a process that was killed: we hold the lock
+    temporary = place.with_name(f"{stem}.{secrets.token_hex(4)}.tmp")
+    try:
+        if isinstance(file, TextFile):
+            temporary.write_bytes(file.text.encode())
+            if file.executable:
+                temporary.chmod(temporary.stat().st_mode | 0o111)
+        else:
+            shutil.copyfile(file.source, temporary)
+        temporary.replace(place)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _remove(out: Path, path: str) -> None:
+    (out / path).unlink(missing_ok=True)
+    for parent in list((out / path).parents):
+        if parent == out or any(parent.iterdir()):
+            return
+        parent.rmdir()
+
+
+def _diff(out: Path, action: Action) -> Iterator[str]:
+    if action.step in (Step.SAME, Step.KEEP, Step.LEAVE):
+        return
+    place = out / action.path
+    file = action.file
+    old_name = f"a/{action.path}" if place.is_file() else "/dev/null"
+    new_name = f"b/{action.path}" if file is not None else "/dev/null"
+    if isinstance(file, CopiedFile) or (file is None and _binary(place)):
+        size = f", {file.source.stat().st_size:,} bytes" if isinstance(file, CopiedFile) else ""
+        yield f"Binary files {old_name} and {new_name} differ{size}\n"
+        return
+    old = place.read_bytes() if place.is_file() else b""
+    before = old.decode(errors="replace").splitlines(keepends=True)
+    after = file.text.splitlines(keepends=True) if file else []
+    for line in difflib.unified_diff(before, after, old_name, new_name):
+        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+
+
+def _binary(path: Path) -> bool:
+    """Whether it is no text, as git finds it out: there is a zero at its beginning."""
+    with path.open("rb") as file:
+        return b"\0" in file.read(8192)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
