@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from adt.api.generate import KINDS, generator
-from adt.host.resources import resource
 from adt.integrate.files import TextFile
 from golden_projects import HOSTILE, PLATFORMS, made_up_project
 from kotlin_compiler import compile_kotlin
 from made_up_packages import entry, tensor
 
-ROOT = resource("cpp_runner").parent
+ROOT = Path(__file__).parents[2]
 ORDINARY = re.findall(
     r"\w+",
     """

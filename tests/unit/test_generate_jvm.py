@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from adt.errors import ConfigError
-from adt.host.resources import resource
 from adt.integrate.describe import Project
 from adt.integrate.files import CopiedFile, TextFile
 from adt.integrate.jni import TENSOR_CLASSES, alignment, array_doc, files, sources, tensor_doc
@@ -19,7 +18,7 @@ from adt.model.inputs.picture import PictureOptions
 from golden_projects import PLATFORMS, made_up_project
 from made_up_packages import entry, made_up_bundle, made_up_package, tensor
 
-ROOT = resource("cpp_runner").parent
+ROOT = Path(__file__).parents[2]
 DETECT = [entry([tensor("images", (1, 3, 32, 32))], [tensor("scores", (1, "n"))])]
 
 
