@@ -39,5 +39,5 @@ if [ "$mode" != --fast ]; then
   say "integration tests"
   # Real servers and devices have moments: a test that fails is tried once more, and the summary names it (RERUN).
   # What fails twice has failed.
-  python -m pytest -q --reruns 1 -raR "${marked[@]}" tests/integration
+  python -m pytest -q --reruns 1 -raR --durations 20 "${marked[@]}" tests/integration
 fi

@@ -94,8 +94,10 @@ def test_an_apk_is_signed_aligned_and_would_load(made: dict[str, Any], parts: Pa
     assert re.findall(r"using (v\d) scheme .*: true", verified) == ["v2", "v3"]
     say("zipalign", "-c", "-p", "4", apk)  # Debian's knows pages of 4 KB; misplaced() looks for 16 KB
     assert misplaced(apk) == ()
-    audited = adt("elf", apk, "--ndk", parts.ndk, "--for", "android-arm64-v8a")
-    assert audited.returncode == 0 and "libadt_activity.so" in audited.stdout, audited.stdout + audited.stderr
+    for words in ((), ("--for", "android-arm64-v8a")):
+        audited = adt("elf", apk, "--ndk", parts.ndk, *words)
+        assert audited.returncode == 0, audited.stdout + audited.stderr
+        assert "libadt_activity.so" in audited.stdout
     assert made["elf"]["arm64-v8a"]["verdict"] == "ok"
 
 

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from adt.config.load import load_settings
 from adt.errors import PackageError
 from adt.target.audit import archives
 from adt.target.audit.auditing import audit
 from adt.target.audit.binaries import Binary, collect
 from adt.target.audit.destination import Destination
 from adt.target.audit.report import OK, REFUSED, WARNING
+from adt.target.audit.request import audit_paths
 from elf_vectors import Toolbox, stub_libraries
 
 
@@ -128,3 +130,18 @@ def test_names_in_archives_stay_names(library: bytes, tmp_path: Path) -> None:
     report = audit(collect(archive(tmp_path / "x.zip", members)), Destination())
     assert all(file.name.isprintable() for file in report.files) and len(report.files) == 2
     assert list(tmp_path.iterdir()) == [tmp_path / "x.zip"]
+
+
+def test_what_an_app_carries_is_for_android_whatever_it_was_built_for(tmp_path: Path) -> None:
+    import numpy
+
+    built_for_glibc = next(Path(numpy.__file__).parent.glob("random/_common*.so")).read_bytes()
+    build = load_settings(environ={}).settings.build
+    systems = {}
+    for name in ("a.apk", "b.aar", "c.zip"):
+        path = archive(tmp_path / name, {"lib/x86_64/libx.so": built_for_glibc})
+        (found,) = audit_paths([path], platform=None, api_level=None, settings=build).files
+        systems[name] = found.system
+        refused = [one.what for one in found.findings if one.verdict == REFUSED]
+        assert any("not for Android" in what for what in refused) is (name != "c.zip")
+    assert systems == {"a.apk": "android", "b.aar": "android", "c.zip": "glibc"}

@@ -13,7 +13,7 @@ from adt.errors import MismatchError, NdkError
 from adt.host.ndk import Ndk, find_ndk
 from adt.target.audit.auditing import audit
 from adt.target.audit.binaries import collect
-from adt.target.audit.destination import Destination, destination, own_directories
+from adt.target.audit.destination import ANDROID, Destination, destination, own_directories
 from adt.target.audit.report import ElfReport
 from adt.target.bundle import MANIFEST, load_bundle
 from adt.target.platforms import platform_named
@@ -22,6 +22,8 @@ log = logging.getLogger("adt.elf")
 
 PACKAGE_MANIFEST = "mod.json"
 """Marks a ModelPackage; only its platform is read here."""
+ANDROID_ARCHIVES = (".aar", ".apk")
+"""What is in one of these is for Android, whatever it was built for."""
 
 
 def audit_paths(
@@ -52,7 +54,8 @@ def audit_paths(
     name = platform or next(iter(platforms), None)
     ndk = audit_ndk(settings.ndk)
     if name is None:
-        judged = Destination(api_level=api_level, ndk=ndk, directories=own_directories())
+        system = ANDROID if all(path.suffix in ANDROID_ARCHIVES for path in paths) else ""
+        judged = Destination(system=system, api_level=api_level, ndk=ndk, directories=own_directories())
     else:
         chosen = platform_named(name)
         judged = destination(chosen, api_level=api_level or platforms.get(name), ndk=ndk)
