@@ -6,6 +6,7 @@ Only adt's own code is compiled (half a minute once); TVM's libraries are those 
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import subprocess
 from pathlib import Path
@@ -28,7 +29,8 @@ ENVIRONMENT = {
 def build() -> Path:
     """The directory with the programs, in ``bin/``; built when one of their sources has changed."""
     bundle, tree = adt.build_target(platform="host").bundle, adt.source().path
-    place = cache.cache_dir() / "tests/sanitized"
+    checkout = hashlib.sha256(str(RUNNER).encode()).hexdigest()[:8]  # a build directory has one source
+    place = cache.cache_dir() / f"tests/sanitized-{checkout}"
     with cache.lock(place):
         configure = [
             cmake().path, "-S", RUNNER / "tests", "-B", place, "-G", "Ninja",
