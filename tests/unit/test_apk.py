@@ -25,7 +25,7 @@ from adt.integrate.apk.archive import write_archive
 from adt.integrate.apk.entries import BENCH_PLAN, ApkEntry, apk_entries
 from adt.integrate.apk.keystore import Keystore, users_keystore
 from adt.integrate.apk.manifest import application_id, manifest_text, min_sdk
-from adt.integrate.apk.measuring import bundle_digests, planned_models
+from adt.integrate.apk.measuring import planned_models
 from adt.integrate.apk.read import read_apk
 from adt.integrate.apk.sign import _explain, misplaced
 from adt.integrate.describe import Project
@@ -146,7 +146,7 @@ def test_one_entry_of_each_model_is_measured(made_up: Callable[..., Project]) ->
     assert (planned.stem, planned.library, planned.entry) == ("toy", "libtoy_model.so", "main")
     made = made_up(entries=("encode", "decode"))
     assert planned_models(made)[0].entry == "encode"
-    (abi, digest), *_ = bundle_digests(made).items()
+    (abi, digest), *_ = made.bundle_digests.items()
     assert abi == "arm64-v8a" and len(digest) == 64
 
 

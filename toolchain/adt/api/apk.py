@@ -21,7 +21,7 @@ from adt.integrate.apk.entries import apk_entries
 from adt.integrate.apk.keystore import Keystore, debug_keystore, users_keystore
 from adt.integrate.apk.loadable import audit_libraries
 from adt.integrate.apk.manifest import ACTIVITY_CLASS, application_id, manifest_text, min_sdk
-from adt.integrate.apk.measuring import ERROR, RESULTS, bundle_digests, planned_models, result_file
+from adt.integrate.apk.measuring import ERROR, RESULTS, planned_models, result_file
 from adt.integrate.apk.read import read_apk
 from adt.integrate.bench_plan import BenchPlan
 from adt.integrate.describe import Project
@@ -127,7 +127,7 @@ def apk(
     measured = protocol or protocol_named()
     plan = BenchPlan(
         app=described.java_package,
-        bundle_digests=bundle_digests(described),
+        bundle_digests=described.bundle_digests,
         models=planned_models(described),
         threads=threads or 0,
         affinity=affinity,

@@ -13,12 +13,11 @@ from adt import __version__
 from adt.errors import ConfigError
 from adt.integrate import jni
 from adt.integrate.android_versions import VERSIONS
+from adt.integrate.carried import LIBRARIES, carried
 from adt.integrate.describe import Project, TensorApi
 from adt.integrate.files import CopiedFile, OutputFile, TextFile
-from adt.integrate.licenses import licenses
 from adt.integrate.opencl_libraries import OPENCL_LIBRARIES
 from adt.integrate.render import render
-from adt.model.package import LIBRARY, MANIFEST, PARAMS
 from adt.target.bundle import TargetBundle
 
 
@@ -111,14 +110,12 @@ def module(project: Project) -> tuple[OutputFile, ...]:
         for model in project.models
     ]
     made += [_in_module(project, file) for file in sources if file.path != "cpp/CMakeLists.txt"]
-    for bundle in project.bundles:
-        made += _of_bundle(project, bundle)
+    made += [_prefab(project, bundle) for bundle in project.bundles]
     made += _headers(project)
     made += [
-        CopiedFile(f"{project.name}/src/main/assets/adt/{name}", path)
-        for name, path in licenses(project.bundles).items()
+        CopiedFile(f"{project.name}/src/main/{_in_gradle(name)}", path)
+        for name, path in carried(project).items()
     ]
-    made += _of_models(project)
     return tuple(made)
 
 
@@ -173,16 +170,14 @@ def _in_module(project: Project, file: OutputFile) -> OutputFile:
     return TextFile(path, file.text, users=file.users, executable=file.executable)
 
 
-def _of_bundle(project: Project, bundle: TargetBundle) -> list[OutputFile]:
-    """The libraries for one ABI, and what prefab says of the one that C++ links."""
+def _in_gradle(path: str) -> str:
+    """Where Gradle looks for what is to be at *path* in the APK."""
+    return f"jniLibs/{path.removeprefix(LIBRARIES)}" if path.startswith(LIBRARIES) else path
+
+
+def _prefab(project: Project, bundle: TargetBundle) -> TextFile:
+    """What prefab says of the library for one ABI that C++ links."""
     manifest = bundle.manifest
-    made: list[OutputFile] = [
-        CopiedFile(
-            f"{project.name}/src/main/jniLibs/{manifest.abi}/{name.removeprefix('lib/')}", bundle.file(name)
-        )
-        for name in sorted(manifest.files)
-        if name.startswith("lib/") and name.endswith(".so")
-    ]
     facts = render(
         "aar/prefab/abi.json.j2",
         abi=manifest.abi,
@@ -190,7 +185,7 @@ def _of_bundle(project: Project, bundle: TargetBundle) -> list[OutputFile]:
         ndk=int((manifest.ndk_revision or VERSIONS.ndk).split(".")[0]),
     )
     directory = f"{project.name}/src/main/prefab/modules/adt_runner/libs/android.{manifest.abi}"
-    return [*made, TextFile(f"{directory}/abi.json", facts)]
+    return TextFile(f"{directory}/abi.json", facts)
 
 
 def _headers(project: Project) -> list[OutputFile]:
@@ -201,19 +196,3 @@ def _headers(project: Project) -> list[OutputFile]:
         for name in sorted(bundle.manifest.headers)
         if name.startswith("include/adt/")
     ]
-
-
-def _of_models(project: Project) -> list[OutputFile]:
-    """Each model's code as a library, the rest of its package as assets."""
-    made: list[OutputFile] = []
-    for model in project.models:
-        for variant in model.variants:
-            package, abi = variant.package, variant.abi
-            main = f"{project.name}/src/main"
-            assets = f"{main}/assets/adt/{model.api.stem}/{abi}"
-            made += [
-                CopiedFile(f"{main}/jniLibs/{abi}/lib{model.api.library}.so", package.path / LIBRARY),
-                CopiedFile(f"{assets}/{MANIFEST}", package.path / MANIFEST),
-                CopiedFile(f"{assets}/{PARAMS}", package.path / PARAMS),
-            ]
-    return made

@@ -7,13 +7,11 @@ import math
 from dataclasses import dataclass
 
 from adt import __version__
-from adt.host.cache import file_sha256
 from adt.integrate import aar
 from adt.integrate.android_versions import VERSIONS
 from adt.integrate.describe import EntryApi, Project, TensorApi
 from adt.integrate.files import OutputFile, TextFile
 from adt.integrate.render import render
-from adt.target.bundle import MANIFEST
 
 log = logging.getLogger("adt.generate")
 
@@ -57,9 +55,7 @@ def _application(project: Project) -> tuple[OutputFile, ...]:
         "adaptive_icon": min_sdk >= ADAPTIVE_ICONS,
         "adt_version": __version__,
         "app_package": application_package(project),
-        "bundle_digests": {
-            bundle.manifest.abi: file_sha256(bundle.path / MANIFEST) for bundle in project.bundles
-        },
+        "bundle_digests": project.bundle_digests,
         "count": _count(first, entry) if first is not None else None,
         "entry": entry,
         "first": first,

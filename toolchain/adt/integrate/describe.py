@@ -166,6 +166,11 @@ class Project:
     """Of a classifier's scores, for the sample screen; any text."""
 
     @property
+    def bundle_digests(self) -> dict[str, str]:
+        """sha256 of each bundle's bundle.json, by ABI."""
+        return {bundle.manifest.abi: bundle.digest for bundle in self.bundles}
+
+    @property
     def java_path(self) -> str:
         """``com/example/vision``."""
         return self.java_package.replace(".", "/")

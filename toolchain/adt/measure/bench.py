@@ -35,7 +35,6 @@ from adt.measure.record import (
 )
 from adt.measure.statistics import drift, quantiles, summarise, time_line
 from adt.model.package import MANIFEST
-from adt.target.bundle import MANIFEST as BUNDLE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -226,7 +225,7 @@ def subject_of(opened: Opened, entry: str) -> Subject:
         entry=entry,
         tvm=facts.tvm.version,
         bundle=bundle.preset,
-        bundle_digest=file_sha256(opened.bundle.path / BUNDLE),
+        bundle_digest=opened.bundle.digest,
         bundle_tvm=bundle.tvm.version,
         adt=__version__,
     )

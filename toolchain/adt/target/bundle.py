@@ -119,6 +119,11 @@ class TargetBundle:
     path: Path
     manifest: BundleManifest
 
+    @property
+    def digest(self) -> str:
+        """sha256 of bundle.json, which has those of its other files."""
+        return file_sha256(self.path / MANIFEST)
+
     def file(self, name: str) -> Path:
         """Absolute path of a file of the bundle, e.g. ``bin/rtvm``."""
         return self.path / name

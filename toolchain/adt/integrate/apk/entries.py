@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from adt.errors import MismatchError
-from adt.integrate.describe import Project, ProjectModel
-from adt.integrate.licenses import licenses
-from adt.model.package import LIBRARY, MANIFEST, PARAMS
+from adt.integrate.carried import LIBRARIES, carried, library_path
+from adt.integrate.describe import Project
 from adt.target.bundle import ACTIVITY, TargetBundle
 from adt.target.platforms import BIG_PAGE, PLATFORMS
 
@@ -38,16 +36,20 @@ def apk_entries(project: Project, bench_plan: str) -> tuple[ApkEntry, ...]:
     Raises:
         MismatchError: a bundle is not for Android, or was built without the activity.
     """
-    entries = [ApkEntry(BENCH_PLAN, bench_plan.encode())]
+    files = carried(project)
     for bundle in project.bundles:
-        entries += _libraries(bundle)
-    for model in project.models:
-        entries += _model(model)
-    entries += [ApkEntry(f"assets/adt/{name}", path) for name, path in licenses(project.bundles).items()]
-    return tuple(sorted(entries, key=lambda entry: entry.name))
+        _check(bundle)
+        for name in bundle.manifest.app_files:
+            files[library_path(bundle.manifest.abi, name)] = bundle.file(name)
+    entries = [
+        ApkEntry(name, path, alignment=BIG_PAGE if name.startswith(LIBRARIES) else WORD)
+        for name, path in files.items()
+    ]
+    plan = ApkEntry(BENCH_PLAN, bench_plan.encode())
+    return tuple(sorted([plan, *entries], key=lambda entry: entry.name))
 
 
-def _libraries(bundle: TargetBundle) -> Iterator[ApkEntry]:
+def _check(bundle: TargetBundle) -> None:
     facts = bundle.manifest
     platform = PLATFORMS.get(facts.platform)
     if platform is None or not platform.android:
@@ -61,18 +63,3 @@ def _libraries(bundle: TargetBundle) -> Iterator[ApkEntry]:
             f"the bundle {bundle.path} has no {ACTIVITY}, which is the app of the APK",
             remedy=f"Build it again with this adt: adt build-target --for {facts.platform}",
         )
-    for name in (*facts.files, *facts.app_files):
-        if name.startswith("lib/"):
-            yield _library(facts.abi, name.removeprefix("lib/"), bundle.file(name))
-
-
-def _model(model: ProjectModel) -> Iterator[ApkEntry]:
-    api = model.api
-    for variant in model.variants:
-        yield _library(variant.abi, f"lib{api.library}.so", variant.package.path / LIBRARY)
-        for name in (MANIFEST, PARAMS):
-            yield ApkEntry(f"assets/adt/{api.stem}/{variant.abi}/{name}", variant.package.path / name)
-
-
-def _library(abi: str, name: str, path: Path) -> ApkEntry:
-    return ApkEntry(f"lib/{abi}/{name}", path, alignment=BIG_PAGE)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from adt.errors import ConfigError
-from adt.host.cache import file_sha256
 from adt.integrate.bench_plan import PlannedModel
 from adt.integrate.describe import EntryApi, ModelApi, Project
-from adt.target.bundle import MANIFEST
 
 RESULTS = "adt-bench"
 """Directory below the app's external files."""
@@ -42,8 +40,3 @@ def _check_shapes(model: ModelApi, entry: EntryApi) -> None:
                 "make up data for it",
                 remedy=f"Compile the model with --shape {tensor.name}:EXTENTS.",
             )
-
-
-def bundle_digests(project: Project) -> dict[str, str]:
-    """sha256 of each bundle's bundle.json, by ABI."""
-    return {bundle.manifest.abi: file_sha256(bundle.path / MANIFEST) for bundle in project.bundles}
