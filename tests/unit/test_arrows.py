@@ -11,10 +11,11 @@ import adt
 ROOT = Path(adt.__file__).parent
 ARTEFACTS = {"model", "target", "host", "config", "errors"}
 BELOW = {
-    "cli": {"api", "integrate", "measure", "checkup", "rpc", "device", *ARTEFACTS},
-    "api": {"integrate", "measure", "checkup", "rpc", "device", *ARTEFACTS},
+    "cli": {"api", "integrate", "measure", "tuning", "checkup", "rpc", "device", *ARTEFACTS},
+    "api": {"integrate", "measure", "tuning", "checkup", "rpc", "device", *ARTEFACTS},
     "checkup": {"rpc", "device", *ARTEFACTS},
     "measure": {"device", *ARTEFACTS},
+    "tuning": {"rpc", "device", *ARTEFACTS},
     "rpc": {"device", *ARTEFACTS},
     "integrate": ARTEFACTS,
     "device": ARTEFACTS,

@@ -82,7 +82,7 @@ class CompileError(AdtError):
 
 
 class PackageError(AdtError):
-    """A ModelPackage or TargetBundle is damaged or is not one."""
+    """A ModelPackage, TargetBundle or tuning database is damaged or is not one."""
 
     exit_code = 11
 

@@ -118,7 +118,7 @@ def unpack(archive: Path, directory: Path) -> None:
         PackageError: it is no archive, or has an entry that no package has; nothing was written.
     """
     try:
-        with _Bounded(io.FileIO(archive)) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+        with Bounded(io.FileIO(archive)) as file, tarfile.open(fileobj=file, mode="r:") as tar:
             members = list(_checked(tar, archive))
             for name, member in members:
                 tar.extract(member.replace(name=name, mode=0o644, deep=False), directory, filter="data")
@@ -126,7 +126,7 @@ def unpack(archive: Path, directory: Path) -> None:
         raise PackageError(f"{archive} is not a .tar archive, or is damaged: {why}", remedy=_REMEDY) from why
 
 
-class _Bounded(io.BufferedReader):
+class Bounded(io.BufferedReader):
     """A file of which only so much is read at once."""
 
     def read(self, size: int | None = -1) -> bytes:

@@ -1,0 +1,325 @@
+"""The tuning database with real processes that are killed, and with TVM's own databases."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+from tvm import relax, te
+
+import adt
+from adt.errors import ConfigError, DiskError, PackageError
+from adt.model.tuning.intrinsics import need_intrinsics
+from adt.model.tuning.traces import apply_trace, trace_text
+from adt.model.tuning.workload import workload as normal
+from adt.tuning.database import open_database
+from adt.tuning.merging import merge
+from adt.tuning.records import Context, Record
+from adt.tuning.verifying import verify
+from adt.tuning.workloads import described
+from tuning_records import baseline, record, workload
+
+SEED = 20261121
+ENVIRON = {"PYTHONPATH": os.pathsep.join(sys.path)}
+WRITER = """
+import os, sys
+from pathlib import Path
+from adt.tuning.database import open_database
+from tuning_records import record, workload
+
+first = int(sys.argv[2])
+with open_database(Path(sys.argv[1]), write=True) as database:
+    database.add((), [workload()])
+    print("opened", flush=True)
+    for batch in range(first, 1 << 30):
+        database.add([record(f"{batch}/{i} " + "x" * 1000) for i in range(20)], [workload(f"new {batch}")])
+        os.write(1, b"%d\\n" % batch)  # the batch is acknowledged
+"""
+
+
+@pytest.mark.parametrize("rounds", [5, pytest.param(50, marks=pytest.mark.nightly)])
+def test_killed_writers_lose_nothing(tmp_path: Path, rounds: int) -> None:
+    moments = random.Random(SEED)
+    acknowledged: list[int] = []
+    torn = 0
+    for number in range(rounds):
+        if number % 10 == 0:  # else ever more time goes into reading it
+            directory, acknowledged, torn = tmp_path / f"db{number}", [], 0
+        wait = moments.random() * 0.3
+        running = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(directory), str(1000 * number)],
+            stdout=subprocess.PIPE,
+            env=os.environ | ENVIRON,
+        )
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"opened\n"
+        time.sleep(wait)
+        running.send_signal(signal.SIGKILL)
+        acknowledged += [int(line) for line in running.stdout.read().split()]
+        running.wait()
+        with open_database(directory) as database:
+            kept = {one.trace.partition(" ")[0] for one in database.records()}
+            told = f"round {number}, killed after {wait:.3f} s"
+            missing = {f"{batch}/{i}" for batch in acknowledged for i in range(20)} - kept
+            assert not missing, told
+            assert {workload(f"new {batch}").id for batch in acknowledged} <= set(database.workloads), told
+        found = verify(directory)
+        torn += found.unfinished > 0
+        assert found.passed, told
+        assert acknowledged
+    with open_database(directory, write=True) as database:
+        database.add([record("after all")])
+    assert len(list(directory.glob("backup/*-tail-*"))) == torn, "each unfinished end is kept aside"
+
+
+def test_the_lock_goes_with_its_process_whatever_it_forked(tmp_path: Path) -> None:
+    holder = (
+        "import os, sys, time\nfrom pathlib import Path\nfrom adt.tuning.database import open_database\n"
+        "with open_database(Path(sys.argv[1]), write=True):\n"
+        "    child = os.fork()\n"
+        "    if child:\n        print(child, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-c", holder, str(tmp_path / "db")], stdout=subprocess.PIPE, env=os.environ | ENVIRON
+    )
+    assert running.stdout is not None
+    child = int(running.stdout.readline())
+    try:
+        running.kill()
+        running.wait()
+        os.kill(child, 0)
+        with open_database(tmp_path / "db", write=True) as database:
+            database.add([record()], [workload()])
+    finally:
+        os.kill(child, signal.SIGKILL)
+        running.stdout.close()
+
+
+def test_a_real_limit_to_the_file_leaves_nothing_half_written(tmp_path: Path) -> None:
+    with open_database(tmp_path / "db", write=True) as database:
+        database.add([record("before")], [workload()])
+        path = tmp_path / "db/records.jsonl"
+        before = path.read_bytes()
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 100, limits[1]))  # Python ignores SIGXFSZ
+        try:
+            with pytest.raises(DiskError, match="File too large"):
+                database.add([record("x" * 5000)])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert path.read_bytes() == before
+        database.add([record("after")])
+    assert verify(tmp_path / "db").records == 2
+
+
+def dense(rows: int = 16, name: str = "A") -> tvm.IRModule:
+    """A matrix multiplication as a workload; *name* of a variable decides nothing."""
+    a, b = te.placeholder((rows, 16), name=name), te.placeholder((16, 16), name="B")
+    k = te.reduce_axis((0, 16), name="k")
+    c = te.compute((rows, 16), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="dense")
+    return normal(te.create_prim_func([a, b, c]))
+
+
+def schedule(module: tvm.IRModule, factor: int) -> tvm.s_tir.Schedule:
+    made = tvm.s_tir.Schedule(module)
+    i, _, _ = made.get_loops(made.get_sblock("dense"))
+    _, inner = made.split(i, [None, factor])
+    made.annotate(inner, "pragma_auto_unroll_max_step", 16)
+    return made
+
+
+HOST = Context('{"arch":"x86_64","kind":"llvm"}', "0.25.0", "a processor", "")
+
+
+def measured(identity: str, factor: int, seconds: float) -> Record:
+    trace = trace_text(schedule(dense(), factor).trace)
+    return Record(identity, HOST, "dense", trace, (seconds, seconds * 1.1), None, None, "", 0)
+
+
+def test_equal_kernels_are_one_workload(tmp_path: Path) -> None:
+    with open_database(tmp_path / "a", write=True) as database:
+        identity = database.workload_id(dense())
+        assert database.workload_id(dense(name="lv12")) == identity
+        assert database.workload_id(dense(8)) != identity
+        database.add([measured(identity, 4, 0.001)])
+    other = described(dense(name="lv12"))
+    assert other.id != identity, "its text is another"
+    with open_database(tmp_path / "b", write=True) as database:
+        database.add([measured(other.id, 8, 0.002)], [other])
+    assert merge([tmp_path / "b"], tmp_path / "a").workloads == 0
+    with open_database(tmp_path / "a") as database:
+        assert len(database.records(workload=identity)) == 2
+        assert database.find(dense(name="x")) == identity
+        assert database.find(dense(7)) is None
+        with pytest.raises(ValueError, match="for reading"):
+            database.workload_id(dense(7))
+    assert verify(tmp_path / "a").passed
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    """MetaSchedule's two files of a database with a fast, a slow and a failed candidate."""
+    with open_database(tmp_path / "db", write=True) as database:
+        identity = database.workload_id(dense())
+        failed = record(trace_text(schedule(dense(), 16).trace), failed="run", context=HOST)
+        database.add([measured(identity, 4, 0.001), measured(identity, 8, 0.002)])
+        database.add([baseline(3.0, context=HOST), failed], [workload()])
+        database.add([Record(identity, HOST, "d", failed.trace, (), failed.failure, None, "", 0)])
+        wrong = schedule(dense(), 2).trace  # the fastest, and wrong
+        database.add([measured(identity, 2, 0.0001)])
+        harm = record(failed="wrong").failure
+        database.add([Record(identity, HOST, "d", trace_text(wrong), (), harm, None, "", 1)])
+    done = adt.db_export(tmp_path / "db", metaschedule=tmp_path / "ms", failures=True)
+    assert (done.workloads, done.records) == (1, 4)
+    return tmp_path / "ms"
+
+
+def test_tvm_reads_what_was_exported(exported: Path) -> None:
+    need_intrinsics()
+    from tvm.s_tir import meta_schedule as ms
+
+    database = ms.database.JSONDatabase(work_dir=str(exported))
+    assert len(database) == 4
+    best = database.query_tuning_record(dense(), tvm.target.Target("llvm"), "main")
+    assert [float(value) for value in best.run_secs] == pytest.approx([0.001, 0.0011])
+    assert trace_text(best.trace) == trace_text(schedule(dense(), 4).trace)
+
+
+def test_tvm_applies_what_was_exported(exported: Path) -> None:
+    need_intrinsics()
+    builder = relax.BlockBuilder()
+    function = dense()["main"].without_attr("global_symbol")  # as what TVM makes of an operator
+    x, w = (relax.Var(name, relax.TensorStructInfo((16, 16), "float32")) for name in "xw")
+    with builder.function("main", [x, w]):
+        callee = builder.add_func(function, "dense")
+        out = relax.TensorStructInfo((16, 16), "float32")
+        builder.emit_func_output(builder.emit(relax.call_tir(callee, [x, w], out_sinfo=out)))
+    with tvm.target.Target("llvm"):
+        applied = relax.transform.MetaScheduleApplyDatabase(str(exported))(builder.get())
+    expected = apply_trace(dense(), trace_text(schedule(dense(), 4).trace))["main"]
+    tvm.ir.assert_structural_equal(applied["dense"].body, expected.body)
+
+
+def test_records_of_tvm_come_in_once(exported: Path, tmp_path: Path) -> None:
+    where: dict[str, Any] = {"into": tmp_path / "in", "device": "a processor"}
+    done = adt.db_import(exported, **where)
+    assert (done.records, done.duplicates, done.refused) == (4, 0, ())
+    assert done.contexts == (HOST,), "the records' own target tells"
+    assert adt.db_import(exported, **where).duplicates == 4
+    with open_database(tmp_path / "in") as found, open_database(tmp_path / "db") as original:
+        (identity,) = found.workloads
+        assert found.find(dense()) == identity
+        assert found.best(HOST)[identity].seconds == (0.001, 0.0011)
+        traces = {one.trace for one in original.records(HOST) if one.trace}
+        assert {one.trace for one in found.records()} == traces
+        assert [one.failure.kind for one in found.records() if one.failure] == ["run"] * 2
+    elsewhere = adt.db_import(exported, **where, platform="linux-aarch64", target="cpu", cpu="cortex-a76")
+    assert "cortex-a76" in elsewhere.contexts[0].target
+
+
+def test_what_tvm_itself_wrote_comes_in(tmp_path: Path) -> None:
+    need_intrinsics()
+    from tvm.s_tir import meta_schedule as ms
+
+    (tmp_path / "ms").mkdir()
+    theirs = ms.database.JSONDatabase(work_dir=str(tmp_path / "ms"))
+    kernel = theirs.commit_workload(dense(name="X"))
+    target = tvm.target.Target({"kind": "opencl", "device": "mali"})
+    arguments = ms.arg_info.ArgInfo.from_prim_func(dense()["main"])
+    for factor, seconds in ((2, [0.004]), (4, [1e10])):
+        trace = schedule(dense(), factor).trace
+        theirs.commit_tuning_record(ms.database.TuningRecord(trace, kernel, seconds, target, arguments))
+
+    done = adt.db_import(tmp_path / "ms", into=tmp_path / "in", device="Mali-G78", driver="r32p1")
+
+    assert (done.records, done.workloads, done.refused) == (2, 1, ())
+    (context,) = done.contexts
+    assert (context.device, context.driver, context.tvm) == ("Mali-G78", "r32p1", "0.25.0")
+    assert json.loads(context.target) == {"device": "mali", "kind": "opencl", "textures": False}
+    with open_database(tmp_path / "in") as found:
+        best = found.best(context)[found.find(dense()) or ""]
+        assert (best.time, best.trace) == (0.004, trace_text(schedule(dense(), 2).trace))
+        assert [one.failure is None for one in found.records()] == [True, False]
+
+
+def test_damaged_files_of_tvm(exported: Path, tmp_path: Path) -> None:
+    rows = (exported / "database_tuning_record.json").read_text().splitlines()
+    first = json.loads(rows[0])
+    wrong = [[7, first[1]], [0, [[[], []], [0.1], None, None]], [0, [*first[1][:2], None, None]], "x", [0, 1]]
+    lines = [*rows, *map(json.dumps, wrong), "no JSON"]
+    (exported / "database_tuning_record.json").write_text("\n".join(lines))
+    done = adt.db_import(exported, into=tmp_path / "in", device="d")
+    assert done.records == 4
+    assert len(done.refused) == 6
+    assert "give --target" in done.refused[3]
+    (exported / "database_workload.json").write_text('["1","bm8="]\n')
+    with pytest.raises(PackageError, match="no workload that this TVM can read"):
+        adt.db_import(exported, into=tmp_path / "in2", device="d")
+    with pytest.raises(PackageError, match="there is no"):
+        adt.db_import(tmp_path, into=tmp_path / "in2", device="d")
+    assert not (tmp_path / "in2").exists()
+
+
+def test_exporting_needs_one_context(tmp_path: Path) -> None:
+    with open_database(tmp_path / "db", write=True) as database:
+        database.add([record("a"), record("b", context=HOST)], [workload()])
+    with pytest.raises(ConfigError, match="2 devices"):
+        adt.db_export(tmp_path / "db", metaschedule=tmp_path / "ms")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/file").touch()
+    with pytest.raises(PackageError, match="left alone"):
+        adt.db_export(tmp_path / "db", metaschedule=tmp_path / "mine", device="Adreno")
+
+
+def command(*arguments: object, code: int = 0) -> str:
+    """What ``adt db`` prints with these arguments; it must end with *code*."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from adt.cli.main import main; main()", "db", *map(str, arguments)],
+        env=os.environ | ENVIRON,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    db = tmp_path / "db"
+    with open_database(db, write=True) as database:
+        records = [baseline(2.0), record("a", 1.0), record("b", 4.0, at=2), record("c", failed="hang")]
+        database.add(records, [workload()])
+
+    assert "Adreno (TM) 650, driver V@0502.0, adreno (textures), TVM 0.25.0" in (said := command("stats", db))
+    assert "up to 2.00 times" in said and "1 hang; 1 never again" in said
+    stats = json.loads(command("stats", db, "--json"))
+    assert stats["schema"] == "adt.db-stats" and stats["contexts"][0]["failures"] == {"hang": 1}
+    assert json.loads(command("merge", db, "--into", tmp_path / "all", "--json"))["records"] == 4
+    assert "2 records" not in command("prune", db, "--keep", 1, "--dry-run")
+    pruned = json.loads(command("prune", db, "--keep", 1, "--json"))
+    assert (pruned["removed"], Path(pruned["backup"]).is_file()) == (1, True)
+    archive = tmp_path / "x.tar.gz"
+    published = json.loads(command("publish", db, "-o", archive, "--json"))
+    got = command("fetch", archive, "-o", tmp_path / "got", "--sha256", published["sha256"])
+    assert f"added 3 records to {tmp_path / 'got'}" in got
+    assert "all whole" in command("verify", db)
+
+    path = db / "records.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"trace":"a"', b'"trace":"z"'))
+    assert "line 4" in command("verify", db, code=11)
+    assert json.loads(command("verify", db, "--json", code=11))["passed"] is False
+    assert "taken out" in command("verify", db, "--repair")
+    command("stats", tmp_path / "absent", code=11)
+    command("prune", db, code=3)

@@ -1,0 +1,47 @@
+"""Workloads and records of a tuning, made up: nothing was measured."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from adt.tuning.records import BASELINE, Context, Failure, MeasuredOn, Record, Workload
+
+CONTEXT = Context(
+    '{"device":"adreno","kind":"opencl","textures":true}', "0.25.0", "Adreno (TM) 650", "V@0502.0"
+)
+OTHER = Context('{"arch":"aarch64","kind":"llvm","mcpu":"cortex-a76"}', "0.25.0", "SM8250", "")
+SERIAL = "serial-R58M12ABCDE"
+
+
+def workload(name: str = "conv") -> Workload:
+    """A workload that TVM could not read."""
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    return Workload(digest[:32], str(int(digest[:16], 16)), "0.25.0", name)
+
+
+def record(
+    trace: str = "t",
+    ms: float | None = 1.0,
+    *,
+    of: Workload | None = None,
+    context: Context = CONTEXT,
+    failed: str = "",
+    at: float = 1.0,
+    run: str = "run",
+    serial: str = SERIAL,
+    options: Mapping[str, Any] | None = None,
+) -> Record:
+    """A candidate that took *ms* milliseconds, or *failed*; trace "" is the untuned schedule."""
+    seconds = () if failed or ms is None else (ms / 1000,)
+    failure = Failure(failed, f"/home/somebody/{trace}: it did not work") if failed else None
+    on = MeasuredOn(serial, "Pixel 7", 41.5)
+    return Record(
+        (of or workload()).id, context, "conv", trace, seconds, failure, on, run, at, dict(options or {})
+    )
+
+
+def baseline(ms: float, **how: Any) -> Record:
+    """The untuned schedule's time."""
+    return record(BASELINE, ms, **how)

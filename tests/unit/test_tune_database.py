@@ -1,0 +1,407 @@
+"""What a tuning database says of its records: the best, merged, pruned, counted, published."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.server
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from adt.errors import ConfigError, DownloadError, PackageError
+from adt.tuning import journal, publishing
+from adt.tuning.counting import count
+from adt.tuning.database import open_database
+from adt.tuning.merging import merge
+from adt.tuning.pruning import prune
+from adt.tuning.publishing import fetch, publish
+from adt.tuning.records import MeasuredOn, Record, Workload
+from adt.tuning.selecting import Selection, chosen, only
+from adt.tuning.verifying import verify
+from tuning_records import CONTEXT, OTHER, SERIAL, baseline, record, workload
+
+
+def made(directory: Path, records: Iterable[Record], workloads: Sequence[Workload] = (workload(),)) -> Path:
+    with open_database(directory, write=True) as database:
+        database.add(records, workloads)
+    return directory
+
+
+def records_of(directory: Path) -> list[Record]:
+    with open_database(directory) as database:
+        return list(database.records())
+
+
+def test_the_best_is_the_fastest_that_may_run(tmp_path: Path) -> None:
+    lucky = [record("lucky", 0.5, at=1), record("lucky", 1.5, at=2), record("lucky", 1.6, at=3)]
+    harmful = [record("harmful", 0.1, at=4), record("harmful", failed="hang", at=5)]
+    one = record("steady", 1.0, at=6)
+    made(tmp_path / "db", [baseline(2.0), *lucky, *harmful, one, record("bad", failed="build")])
+    with open_database(tmp_path / "db") as database:
+        assert database.best(CONTEXT) == {workload().id: one}
+        assert database.baselines(CONTEXT)[workload().id].time == 0.002
+        assert database.best(OTHER) == {}
+        known = database.known(CONTEXT)
+        assert known[workload().id, "harmful"] == harmful[1]
+        assert known[workload().id, "lucky"] == lucky[2]
+        assert set(known) == {(workload().id, trace) for trace in ("", "lucky", "harmful", "steady", "bad")}
+
+
+def test_what_was_confirmed_counts_alone(tmp_path: Path) -> None:
+    sure = {"confirmed": True}
+    lucky = [record("lucky", 0.5, at=1), record("lucky", 1.5, at=2, options=sure)]
+    refuted = [
+        record("refuted", 0.4, at=3, options=sure),
+        record("refuted", failed="run", at=4, options=sure),
+    ]
+    steady = record("steady", 1.0, at=5)
+    untuned = [baseline(9.0), baseline(2.0, at=6, options=sure)]
+    made(tmp_path / "db", [*lucky, *refuted, steady, *untuned])
+    with open_database(tmp_path / "db") as database:
+        assert database.best(CONTEXT) == {workload().id: steady}
+        assert database.baselines(CONTEXT) == {workload().id: untuned[1]}
+
+
+def test_a_database_that_is_only_read_takes_nothing(tmp_path: Path) -> None:
+    made(tmp_path / "db", [record()])
+    with open_database(tmp_path / "db") as database, pytest.raises(ValueError, match="for reading"):
+        database.add([record("b")])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [record(of=workload("unheard of")), record(ms=float("nan")), record(ms=None)],
+    ids=["no workload", "no number", "neither time nor failure"],
+)
+def test_a_wrong_record_is_refused_with_its_batch(tmp_path: Path, wrong: Record) -> None:
+    made(tmp_path / "db", [record()])
+    with open_database(tmp_path / "db", write=True) as database:
+        with pytest.raises(ValueError):
+            database.add([record("good"), wrong])
+        database.add([record("after")])
+    assert [one.trace for one in records_of(tmp_path / "db")] == ["t", "after"]
+
+
+def test_contexts_are_chosen_by_their_words(tmp_path: Path) -> None:
+    both = (CONTEXT, OTHER)
+    assert chosen(both, Selection()) == both
+    assert chosen(both, Selection(device="adreno")) == (CONTEXT,)
+    assert chosen(both, Selection(target="cortex", tvm="0.25")) == (OTHER,)
+    assert chosen(both, Selection(tvm="0.26")) == ()
+    assert chosen(both, Selection(target="adreno (textures)")) == (CONTEXT,)
+    assert only(both, Selection(driver="0502")) == CONTEXT
+    with pytest.raises(ConfigError, match="2 devices") as several:
+        only(both, Selection())
+    assert "Adreno (TM) 650, driver V@0502.0" in several.value.details and "SM8250" in several.value.details
+    with pytest.raises(ConfigError, match="no records of what was asked for"):
+        only(both, Selection(device="Mali"))
+
+
+def test_merging_adds_what_is_new_once(tmp_path: Path) -> None:
+    same, new = record("same", at=1), record("new", of=workload("dense"), context=OTHER, at=2)
+    desk = made(tmp_path / "desk", [same, record("desk", at=3)])
+    rack = made(tmp_path / "rack", [same, new], [workload(), workload("dense")])
+    done = merge([desk, rack, desk], tmp_path / "all")
+    assert (done.workloads, done.records, done.duplicates) == (2, 3, 3)
+    assert {one.trace for one in records_of(tmp_path / "all")} == {"same", "desk", "new"}
+    before = (tmp_path / "all/records.jsonl").read_bytes()
+    assert merge([rack], tmp_path / "all").records == 0
+    assert (tmp_path / "all/records.jsonl").read_bytes() == before
+    with pytest.raises(ConfigError, match="into itself"):
+        merge([desk], tmp_path / "rack/../desk")
+
+
+def test_an_interrupted_merge_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    into, source = made(tmp_path / "into", [record("a")]), made(tmp_path / "source", [record("b")])
+    before = (into / "records.jsonl").read_bytes()
+
+    def stop(*_arguments: object) -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(journal, "line", stop)
+    with pytest.raises(KeyboardInterrupt):
+        merge([source], into)
+    assert {path.name for path in into.iterdir()} == {"records.jsonl", "lock"}
+    assert (into / "records.jsonl").read_bytes() == before
+
+
+def test_merging_passes_over_damage(tmp_path: Path) -> None:
+    source = made(tmp_path / "source", [record("a"), record("b"), record("c")])
+    path = source / "records.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"trace":"b"', b'"trace":"x"'))
+    done = merge([source], tmp_path / "all")
+    assert (done.records, done.passed_over) == (2, 1)
+    assert (count(source).damaged, count(source).records) == (1, 2)
+    assert verify(tmp_path / "all").passed
+
+
+MIXED = [
+    baseline(2.0, at=1),
+    record("fast", 1.0, at=2),
+    record("slow", 3.0, at=3),
+    record("middle", 1.5, at=4),
+    record("refused", failed="run", at=5),
+    record("deadly", 0.1, at=5.5),
+    record("deadly", failed="wrong", at=6),
+    record("other", 9.0, at=7, context=OTHER, of=workload("dense")),
+]
+
+
+def test_pruning_keeps_the_fastest_the_untuned_and_the_deadly(tmp_path: Path) -> None:
+    directory = made(tmp_path / "db", MIXED, [workload(), workload("dense")])
+    before = (directory / "records.jsonl").read_bytes()
+    would = prune(directory, keep=1, failures=True, dry_run=True)
+    assert (would.removed, would.kept, would.backup, would.applied) == (3, 5, None, False)
+    assert (directory / "records.jsonl").read_bytes() == before
+
+    done = prune(directory, keep=1, failures=True)
+
+    assert (done.removed, done.kept, done.workloads_removed) == (3, 5, 0)
+    assert [one.trace for one in records_of(directory)] == ["", "fast", "deadly", "deadly", "other"]
+    assert done.backup is not None and done.backup.read_bytes() == before
+    assert verify(directory).passed
+
+
+def test_dropping_a_device(tmp_path: Path) -> None:
+    directory = made(tmp_path / "db", MIXED, [workload(), workload("dense")])
+    for nothing in ({}, {"drop": True}):
+        with pytest.raises(ConfigError):
+            prune(directory, **nothing)
+    done = prune(directory, drop=True, selection=Selection(device="650"))
+    assert (done.removed, done.workloads_removed, done.contexts) == (7, 1, (CONTEXT,))
+    with open_database(directory) as database:
+        assert set(database.workloads) == {workload("dense").id}
+    with pytest.raises(PackageError, match="there is no tuning database"):
+        prune(tmp_path / "absent", keep=1)
+    assert not (tmp_path / "absent").exists()
+
+
+def test_pruning_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_paths: object) -> None:
+        raise OSError("no links here")
+
+    directory = made(tmp_path / "db", MIXED, [workload(), workload("dense")])
+    before = (directory / "records.jsonl").read_bytes()
+    monkeypatch.setattr(os, "link", refuse)
+    done = prune(directory, keep=0)
+    assert done.backup is not None and done.backup.read_bytes() == before
+
+
+def test_counting(tmp_path: Path) -> None:
+    more = [baseline(8.0, of=workload("dense"), at=8), record("d", 2.0, of=workload("dense"), at=9)]
+    found = count(made(tmp_path / "db", [*MIXED, *more], [workload(), workload("dense")]))
+    assert (found.workloads, found.records, len(found.contexts)) == (2, 10, 2)
+    adreno = found.contexts[0]
+    assert adreno.context == CONTEXT
+    assert (adreno.workloads, adreno.records, adreno.measured) == (2, 9, 7)
+    assert adreno.failures == {"run": 1, "wrong": 1} and adreno.quarantined == 1
+    assert (adreno.tuned, adreno.compared, adreno.best_ratio) == (2, 2, 4.0)
+    assert adreno.mean_ratio == pytest.approx(8**0.5)
+    assert [(one.name, one.records) for one in adreno.devices] == [(SERIAL, 9)]
+    assert (adreno.first, adreno.last) == (1, 9)
+    assert (found.contexts[1].best_ratio, found.contexts[1].compared) == (None, 0)
+
+
+def test_emulated_times_are_no_speed(tmp_path: Path) -> None:
+    emulated = [replace(one, on=MeasuredOn("emu", "virtual", None, emulated=True)) for one in MIXED[:3]]
+    found = count(made(tmp_path / "db", emulated)).contexts[0]
+    assert (found.emulated, found.tuned, found.compared, found.best_ratio) == (True, 0, 0, None)
+    assert found.measured == 3
+
+
+def test_published_bytes_do_not_depend_on_the_order(tmp_path: Path) -> None:
+    both = [workload(), workload("dense")]
+    one = publish(made(tmp_path / "one", MIXED, both), tmp_path / "one.tar.gz")
+    two = publish(made(tmp_path / "two", reversed(MIXED), both[::-1]), tmp_path / "two.tar.gz")
+    assert (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "two.tar.gz").read_bytes()
+    assert (tmp_path / "one.tar.gz").read_bytes()[4:8] == bytes(4), "no time of day"
+    assert one.sha256 == two.sha256 == hashlib.sha256((tmp_path / "one.tar.gz").read_bytes()).hexdigest()
+    assert (one.records, one.workloads, set(one.contexts)) == (8, 2, {CONTEXT, OTHER})
+
+
+def test_what_is_published_tells_nothing_private(tmp_path: Path) -> None:
+    publish(made(tmp_path / "db", MIXED, [workload(), workload("dense")]), tmp_path / "x.tar.gz")
+    text = gzip.decompress((tmp_path / "x.tar.gz").read_bytes())
+    assert SERIAL.encode() not in text and b"/home/" not in text and b'"run":"run"' not in text
+    assert b"Pixel 7" in text and b"device-1" in text
+
+
+def test_only_the_best_is_published(tmp_path: Path) -> None:
+    directory = made(tmp_path / "db", MIXED, [workload(), workload("dense")])
+    publish(directory, tmp_path / "x.tar.gz", keep=1, selection=Selection(device="Adreno"))
+    assert fetch(str(tmp_path / "x.tar.gz"), tmp_path / "got").merged.records == 3
+    assert {one.trace for one in records_of(tmp_path / "got")} == {"", "fast", "deadly"}
+    with open_database(tmp_path / "got") as got:
+        assert got.best(CONTEXT)[workload().id].trace == "fast"
+    with pytest.raises(ConfigError, match="no records to publish"):
+        publish(directory, tmp_path / "y.tar.gz", selection=Selection(device="Mali"))
+    with pytest.raises(ConfigError, match="not named"):
+        publish(directory, tmp_path / "y.zip")
+    assert not (tmp_path / "y.tar.gz").exists()
+
+
+def test_a_damaged_database_is_not_published(tmp_path: Path) -> None:
+    path = made(tmp_path / "db", MIXED, [workload(), workload("dense")]) / "records.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"trace":"fast"', b'"trace":"best"'))
+    with pytest.raises(PackageError, match="is damaged"):
+        publish(tmp_path / "db", tmp_path / "x.tar.gz")
+
+
+def test_fetching_adds_to_what_is_there(tmp_path: Path) -> None:
+    done = publish(made(tmp_path / "db", [record("a")]), tmp_path / "x.tar.gz")
+    mine = made(tmp_path / "mine", [record("b", at=2)])
+    assert fetch(str(tmp_path / "x.tar.gz"), mine, sha256=done.sha256.upper()).sha256 == done.sha256
+    assert {one.trace for one in records_of(mine)} == {"a", "b"}
+    assert fetch(str(tmp_path / "x.tar.gz"), tmp_path / "db").merged.duplicates == 1, "one's own come back"
+    with pytest.raises(DownloadError, match="expected 0000"):
+        fetch(str(tmp_path / "x.tar.gz"), tmp_path / "new", sha256="0" * 64)
+    with pytest.raises(ConfigError, match="no sha256"):
+        fetch(str(tmp_path / "x.tar.gz"), tmp_path / "new", sha256="abc")
+    with pytest.raises(PackageError, match="there is no"):
+        fetch(str(tmp_path / "absent.tar.gz"), tmp_path / "new")
+    with pytest.raises(PackageError, match="is a directory"):
+        fetch(str(mine), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def archive(entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as tar:
+        for member, content in entries:
+            member.size = len(content) if member.isreg() else 0
+            tar.addfile(member, io.BytesIO(content))
+    return made.getvalue()
+
+
+def entry(name: str = "records.jsonl", kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, "/etc/passwd" if kind != tarfile.REGTYPE else ""
+    return member
+
+
+GOOD = journal.HEADER + journal.line("note", {})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no archive",
+        gzip.compress(b"no tar"),
+        archive([(entry(), GOOD)])[:-20],
+        archive([]),
+        archive([(entry("../records.jsonl"), GOOD)]),
+        archive([(entry(kind=tarfile.SYMTYPE), b"")]),
+        archive([(entry(), GOOD), (entry("more"), b"")]),
+        archive([(entry(), b"no journal\n")]),
+        archive([(entry(), GOOD[:-9])]),
+        archive([(entry(), GOOD * 2)]),
+        gzip.compress(tarfile.TarInfo("x").tobuf()[:156] + b"x" + b"\0" * 355),
+    ],
+    ids=[
+        "text",
+        "gzip",
+        "cut off",
+        "empty",
+        "name",
+        "link",
+        "two",
+        "no journal",
+        "unfinished",
+        "header",
+        "x",
+    ],
+)
+def test_no_other_archive_is_used(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.tar.gz").write_bytes(content)
+    with pytest.raises(PackageError, match=r"nothing of it was used|no tuning database"):
+        fetch(str(tmp_path / "x.tar.gz"), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_archive_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.tar.gz").write_bytes(archive([(entry(), b"\0" * 100_000)]))
+    monkeypatch.setattr(publishing, "MOST_BYTES", 50_000)
+    monkeypatch.setattr(publishing, "PIECE", 10_000)
+    with pytest.raises(PackageError, match="would unpack to more"):
+        fetch(str(tmp_path / "x.tar.gz"), tmp_path / "new")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
+    """A directory that is served on 127.0.0.1, and its address."""
+    root = tmp_path / "site"
+    root.mkdir()
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args: object) -> None:
+            super().__init__(*args, directory=str(root))  # type: ignore[arg-type]
+
+        def log_message(self, *_args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple/")
+    monkeypatch.setenv("PIP_CERT", str(tmp_path))
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    yield root, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_fetching_from_an_address(
+    tmp_path: Path, site: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, address = site
+    done = publish(made(tmp_path / "db", [record("a")]), root / "x.tar.gz")
+    url = f"{address}/x.tar.gz"
+    assert fetch(url, tmp_path / "got", sha256=done.sha256).merged.records == 1
+    (root / "x.tar.gz").rename(root / "gone")
+    assert fetch(url, tmp_path / "again", sha256=done.sha256).merged.records == 1, "it is kept"
+    (root / "x.tar.gz").write_bytes(b"another one")
+    with pytest.raises(DownloadError, match="expected 1111"):
+        fetch(url, tmp_path / "new", sha256="1" * 64)
+    with pytest.raises(DownloadError, match="could not download"):
+        fetch(f"{address}/absent", tmp_path / "new", sha256="2" * 64)
+    with pytest.raises(DownloadError, match="could not download"):
+        fetch("http://127.0.0.1:9/x", tmp_path / "new", sha256="3" * 64)
+    with pytest.raises(ConfigError, match="sha256 is missing"):
+        fetch(url, tmp_path / "new")
+    with pytest.raises(ConfigError, match="no address"):
+        fetch("file:///etc/passwd", tmp_path / "new", sha256="4" * 64)
+    monkeypatch.setattr(publishing, "MOST_PACKED", 5)
+    with pytest.raises(DownloadError, match="more than"):
+        fetch(url, tmp_path / "new", sha256="5" * 64)
+    assert not (tmp_path / "new").exists()
+    assert not list((tmp_path / "cache").rglob("*.part"))
+
+
+def test_nothing_of_this_needs_tvm(tmp_path: Path) -> None:
+    made(tmp_path / "db", MIXED, [workload(), workload("dense")])
+    code = (
+        "import sys, pathlib, adt; home = pathlib.Path(sys.argv[1])\n"
+        "adt.db_verify(home / 'db'); adt.db_stats(home / 'db'); adt.db_merge([home / 'db'], into=home / 'all')\n"
+        "adt.db_prune(home / 'db', keep=1); adt.db_publish(home / 'db', home / 'x.tar.gz')\n"
+        "adt.db_fetch(str(home / 'x.tar.gz'), out=home / 'got')\n"
+        "print([name for name in ('tvm', 'numpy', 'cattrs') if name in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "[]", done.stderr

@@ -1,0 +1,225 @@
+"""``adt db verify|stats|merge|prune``: what tunings found."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adt.cli.app import Commands, Json, Verbose, app, emit_json
+from adt.errors import PackageError
+from adt.host.columns import aligned
+
+if TYPE_CHECKING:
+    from adt.tuning.counting import ContextCounts, Counts
+    from adt.tuning.records import Context
+    from adt.tuning.verifying import Verification
+
+db = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    help="Tuning databases: check, count, merge, prune, exchange, publish.",
+)
+app.add_typer(db, name="db")
+
+Database = Annotated[Path, typer.Argument(metavar="DB", help="Directory of the database.")]
+Into = Annotated[Path, typer.Option("--into", metavar="DB", help="The database to add to; it may be new.")]
+Keep = Annotated[int | None, typer.Option(min=0, help="Only the K fastest of each kernel.", metavar="K")]
+Device = Annotated[str, typer.Option(help="Only records of devices so named; a part is enough.")]
+Driver = Annotated[str, typer.Option(help="Only of drivers so named; a part is enough.")]
+Target = Annotated[str, typer.Option(help="Only of targets whose key has this in it.")]
+Tvm = Annotated[str, typer.Option(help="Only of this version of TVM; its start is enough.")]
+
+
+@db.command(epilog="Example: adt db verify tuning")
+def verify(
+    database: Database,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Take out what is damaged; it is kept in backup/.")
+    ] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Check every line: checksums, contents, and that each record's kernel is there."""
+    import adt
+
+    found = adt.db_verify(database, repair=repair)
+    if as_json:
+        emit_json("db-verify", _verification_fields(found))
+        if not found.passed:
+            raise typer.Exit(PackageError.exit_code)
+        return
+    for finding in found.findings[:20]:
+        typer.echo(f"✗ byte {finding.offset:,}: {finding.what}")
+    if len(found.findings) > 20:
+        typer.echo(f"✗ and {len(found.findings) - 20} more")
+    if found.taken_out:
+        typer.echo(f"taken out: what was damaged is in {found.taken_out}")
+    if found.unfinished and not found.written_now:
+        typer.echo(
+            f"{found.unfinished} bytes at the end are of a process that was ended; no record is lost by it"
+        )
+    if found.written_now:
+        typer.echo("a process is writing it")
+    if not found.passed:
+        raise PackageError(
+            f"{database} is damaged in {len(found.findings)} places",
+            remedy=f"adt db verify {database} --repair takes out what is damaged, and keeps it aside.",
+        )
+    typer.echo(f"✓ {found.records:,} records of {found.workloads:,} kernels, {found.size:,} bytes: all whole")
+
+
+def _verification_fields(found: Verification) -> dict[str, Any]:
+    return {
+        "path": found.path,
+        "passed": found.passed,
+        "bytes": found.size,
+        "workloads": found.workloads,
+        "records": found.records,
+        "contexts": found.contexts,
+        "findings": [vars(finding) for finding in found.findings],
+        "unfinished": found.unfinished,
+        "written_now": found.written_now,
+        "taken_out": found.taken_out,
+    }
+
+
+@db.command(epilog="Example: adt db stats tuning")
+def stats(database: Database, as_json: Json = False, verbose: Verbose = False) -> None:
+    """Show what it holds for each device, driver, target and version of TVM."""
+    import adt
+    from adt.tuning.selecting import told
+
+    found = adt.db_stats(database)
+    if as_json:
+        emit_json("db-stats", _stats_fields(found))
+        return
+    typer.echo(
+        f"{found.records:,} records of {found.workloads:,} kernels, {found.size:,} bytes"
+        + (f"; {found.backups} files in backup/, {found.backup_size:,} bytes" if found.backups else "")
+    )
+    if found.damaged:
+        typer.echo(f"{found.damaged:,} more lines cannot be used: adt db verify {database}")
+    for counts in found.contexts:
+        typer.echo(f"\n{told(counts.context)}")
+        typer.echo("\n".join(aligned(_stats_rows(counts))))
+
+
+def _stats_rows(counts: ContextCounts) -> list[tuple[str, ...]]:
+    failed = ", ".join(f"{number:,} {kind}" for kind, number in counts.failures.items())
+    never = f"; {counts.quarantined:,} never again" if counts.quarantined else ""
+    rows: list[tuple[str, ...]] = [
+        ("  records", f"{counts.records:,} of {counts.workloads:,} kernels, {counts.measured:,} with times"),
+        ("  failed", (failed or "none") + never),
+        ("  faster than untuned", f"{counts.tuned:,} of {counts.compared:,} kernels"),
+    ]
+    if counts.best_ratio is not None and counts.mean_ratio is not None:
+        text = f"up to {counts.best_ratio:.2f} times the untuned, {counts.mean_ratio:.2f} on average"
+        rows.append(("  speed", text))
+    elif counts.emulated:
+        rows.append(("  speed", "not known: an emulator's times are no device's"))
+    devices = ", ".join(f"{one.label or one.name} {one.name} ({one.records:,})" for one in counts.devices[:6])
+    more = f" and {len(counts.devices) - 6} more" if len(counts.devices) > 6 else ""
+    rows.append(("  devices", (devices or "not told") + more))
+    if counts.first and counts.last:
+        rows.append(("  made", f"{_when(counts.first)} to {_when(counts.last)}"))
+    return rows
+
+
+def _when(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+
+
+def _stats_fields(found: Counts) -> dict[str, Any]:
+    return {
+        "path": found.path,
+        "bytes": found.size,
+        "workloads": found.workloads,
+        "records": found.records,
+        "damaged": found.damaged,
+        "backups": found.backups,
+        "backup_bytes": found.backup_size,
+        "contexts": [
+            vars(one)
+            | {"context": vars(one.context), "devices": [vars(device) for device in one.devices]}
+            | {"emulated": one.emulated}
+            for one in found.contexts
+        ],
+    }
+
+
+@db.command(epilog="Example: adt db merge desk rack --into all")
+def merge(
+    databases: Annotated[list[Path], typer.Argument(metavar="DB…", help="Databases to take from.")],
+    into: Into,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Add the records of other databases; what is there already is not added again."""
+    import adt
+
+    done = adt.db_merge(databases, into=into)
+    if as_json:
+        emit_json("db-merge", vars(done))
+        return
+    typer.echo(added(done.records, done.duplicates, into))
+    if done.passed_over:
+        typer.echo(f"passed over {done.passed_over:,} damaged lines of the sources")
+
+
+def added(records: int, duplicates: int, into: Path) -> str:
+    """What was added to a database, for people."""
+    return f"added {records:,} records to {into}" + (
+        f"; {duplicates:,} were there already" if duplicates else ""
+    )
+
+
+@db.command(epilog="Example: adt db prune tuning --keep 20 --failures")
+def prune(
+    database: Database,
+    keep: Keep = None,
+    failures: Annotated[
+        bool, typer.Option("--failures", help="Take out what could not be built, or was refused.")
+    ] = False,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="Take out everything of the devices, drivers … that are named.")
+    ] = False,
+    device: Device = "",
+    driver: Driver = "",
+    target: Target = "",
+    tvm: Tvm = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Take out slow candidates and failures; the state before stays in backup/.
+
+    What hung or crashed a server, or computed wrong numbers, stays, so that it never runs again.
+    """
+    import adt
+
+    done = adt.db_prune(
+        database,
+        keep=keep,
+        failures=failures,
+        drop=drop,
+        device=device,
+        driver=driver,
+        target=target,
+        tvm=tvm,
+        dry_run=dry_run,
+    )
+    if as_json:
+        emit_json("db-prune", vars(done) | {"contexts": contexts_fields(done.contexts)})
+        return
+    verb = "took out" if done.applied else "would take out"
+    typer.echo(f"{verb} {done.removed:,} records and {done.workloads_removed:,} kernels; {done.kept:,} stay")
+    if done.backup:
+        typer.echo(f"the state before is {done.backup}")
+
+
+def contexts_fields(contexts: tuple[Context, ...]) -> list[dict[str, str]]:
+    """For JSON."""
+    return [dict(vars(context)) for context in contexts]

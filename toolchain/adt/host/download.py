@@ -1,0 +1,110 @@
+"""Fetch a file from an address, known by its sha256: nothing else is ever kept."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from adt.errors import AdtError, ConfigError, DownloadError
+from adt.host import registry
+from adt.host.cache import cache_dir, disk_errors, file_sha256, lock
+
+log = logging.getLogger("adt.download")
+
+SCHEMES = ("https", "http")
+"""http, too: what is fetched is checked against its sha256 all the same."""
+TIMEOUT = 60
+"""Seconds without a byte."""
+PIECE = 1 << 20
+
+
+def is_address(text: str) -> bool:
+    """Whether *text* is an address rather than a path."""
+    return "://" in text
+
+
+def download(url: str, sha256: str, *, most_bytes: int) -> Path:
+    """The local copy of the file at *url*, downloaded when it is absent or damaged.
+
+    Args:
+        sha256: of its bytes, 64 hex digits; any other file is refused.
+        most_bytes: a larger file is refused.
+
+    Raises:
+        ConfigError: *url* or *sha256* is none.
+        DownloadError: it cannot be had, is too large, or its bytes differ.
+        DiskError: there is no room or no access.
+    """
+    digest = sha256.lower()
+    parts = urlsplit(url)
+    if parts.scheme not in SCHEMES or not parts.netloc:
+        raise ConfigError(f"{url} is no address to download from", remedy="Give https://… or a path.")
+    check_digest(digest)
+    name = Path(parts.path).name or "file"
+    target = cache_dir() / "downloads" / digest[:12] / name
+    with lock(target):
+        if target.is_file():
+            if file_sha256(target) == digest:
+                return target
+            log.warning("%s is damaged; downloading it again", target)
+            target.unlink()
+        partial = target.with_name(target.name + ".part")
+        log.info("downloading %s", name)
+        try:
+            with disk_errors(f"downloading {name}"):
+                found = _fetch(url, partial, most_bytes)
+            if found != digest:
+                raise DownloadError(
+                    f"{url} has sha256 {found}, expected {digest}",
+                    remedy="It is not the file that was meant: do not use it; ask who published it.",
+                )
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+    return target
+
+
+def check_digest(text: str) -> None:
+    """Refuse what is no sha256.
+
+    Raises:
+        ConfigError: *text* has not 64 hex digits.
+    """
+    if len(text) != 64 or set(text.lower()) - set("0123456789abcdef"):
+        raise ConfigError(f"{text!r} is no sha256", remedy="Give all of its 64 hexadecimal digits.")
+
+
+def _fetch(url: str, partial: Path, most_bytes: int) -> str:
+    """Write the file at *url* to *partial*; its sha256."""
+    total, digest = 0, hashlib.sha256()
+    try:
+        with (
+            registry.open_index() as index,  # for its session: it trusts the certificates that pip trusts
+            index.s.get(url, stream=True, timeout=TIMEOUT) as answer,
+            partial.open("wb") as file,
+        ):
+            answer.raise_for_status()
+            for piece in answer.iter_content(PIECE):
+                total += len(piece)
+                if total > most_bytes:
+                    raise DownloadError(
+                        f"{url} has more than {most_bytes >> 20} MB",
+                        remedy="It is not what it should be: do not use it.",
+                    )
+                digest.update(piece)
+                file.write(piece)
+    except (AdtError, OSError) as why:
+        if isinstance(why, AdtError) or not type(why).__module__.startswith(("requests", "urllib3")):
+            raise
+        raise _not_had(url, why) from why
+    except Exception as why:  # urllib3's own
+        raise _not_had(url, why) from why
+    return digest.hexdigest()
+
+
+def _not_had(url: str, why: Exception) -> DownloadError:
+    return DownloadError(
+        f"could not download {url}: {why}", remedy="Check the address and the network, then run this again."
+    )

@@ -1,0 +1,295 @@
+"""Records as MetaSchedule's own database of two JSON files has them, for and from other programs.
+
+``database_workload.json`` has a line for each workload, ``[hash, base64 of the module]``, and
+``database_tuning_record.json`` one for each record,
+``[workload's line, [trace, seconds, target, arguments]]``. They say nothing of the device, and
+nothing of TVM but inside a module's text.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adt.errors import PackageError
+from adt.host.cache import disk_errors, fresh_dir, leave_alone
+from adt.tuning import ranking
+from adt.tuning.database import open_database
+from adt.tuning.merging import identity
+from adt.tuning.records import BASELINE, Context, Failure, Record, Workload
+from adt.tuning.selecting import Selection, only
+from adt.tuning.workloads import module_of
+
+log = logging.getLogger("adt.tune")
+
+WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
+FAILED = 1e10
+"""Seconds that MetaSchedule writes for a candidate that failed."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written."""
+
+    out: Path
+    context: Context
+    workloads: int
+    records: int
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What was added."""
+
+    into: Path
+    contexts: tuple[Context, ...]
+    workloads: int
+    """Different ones, of the files."""
+    records: int
+    duplicates: int
+    """Records that were there already."""
+    refused: tuple[str, ...]
+    """Why lines were passed over, each with its number."""
+
+
+def export(directory: Path, out: Path, selection: Selection, *, failures: bool = False) -> Exported:
+    """Write the candidates of one context as the two files of a ``ms.database.JSONDatabase``.
+
+    One that was measured several times is written once. What must not run again has no time there, and
+    neither have the untuned schedules, which have no place in these files.
+
+    Args:
+        out: a directory, which appears complete or not at all.
+        failures: failed candidates, too, with the time that MetaSchedule gives these.
+
+    Raises:
+        PackageError: there is no database, or *out* holds something else.
+        ConfigError: *selection* means no context, or several.
+        DiskError: there is no room or no access.
+    """
+    leave_alone(out, lambda place: (place / WORKLOADS).is_file(), "a database of MetaSchedule")
+    with open_database(directory) as database:
+        context = only(database.contexts(), selection)
+        records = _rows_to_write(database.records(context), failures)
+        names = dict.fromkeys(record.workload for record in records)
+        lines = list(_workload_lines(database.workloads[name] for name in names))
+    numbers = {line.id: number for number, line in enumerate(lines)}
+    records = [record for record in records if record.workload in numbers]
+    target = _tvm_target(context.target)
+    with disk_errors(f"writing {out}"), fresh_dir(out) as place:
+        (place / WORKLOADS).write_text("".join(line.text for line in lines))
+        with (place / RECORDS).open("w") as file:
+            for record in records:
+                index = numbers[record.workload]
+                seconds = list(record.seconds) or [FAILED]
+                row = [index, [json.loads(record.trace), seconds, target, lines[index].arguments]]
+                file.write(json.dumps(row, separators=(",", ":")) + "\n")
+    return Exported(out, context, len(lines), len(records))
+
+
+def _rows_to_write(records: Sequence[Record], failures: bool) -> list[Record]:
+    """One record for each candidate: its typical time, or that it failed or must not run."""
+    found = []
+    for (_, trace), measured in ranking.candidates(records).items():
+        if trace == BASELINE:
+            continue
+        failed = next((record for record in measured if record.failure), None)
+        if row := ranking.typical(measured) or (failed if failures else None):
+            found.append(row)
+    return found
+
+
+@dataclass(frozen=True)
+class _WorkloadLine:
+    """A line of the workloads' file."""
+
+    id: str
+    text: str
+    arguments: list[Any]
+    """What the function takes, as each record's line describes it."""
+
+
+def _workload_lines(workloads: Iterable[Workload]) -> Iterator[_WorkloadLine]:
+    """A line for each workload that this TVM can read; for the others a warning."""
+    from tvm.s_tir import meta_schedule
+
+    for workload in workloads:
+        if (module := module_of(workload)) is not None:
+            text = json.dumps(meta_schedule.database.Workload(module).as_json()) + "\n"
+            arguments = meta_schedule.arg_info.ArgInfo.from_prim_func(module["main"])
+            yield _WorkloadLine(workload.id, text, [argument.as_json() for argument in arguments])
+
+
+def _tvm_target(key: str) -> dict[str, Any] | None:
+    """A target of TVM for the key of a context; None where TVM knows none."""
+    from tvm.target import Target
+
+    try:
+        facts = json.loads(key)
+    except ValueError:
+        return None
+    if arch := facts.pop("arch", ""):
+        facts["mtriple"] = f"{arch}-unknown-linux-gnu"
+    if facts.pop("textures", False):
+        facts["keys"] = [facts.get("device", ""), "opencl", "gpu", "texture"]
+    try:
+        exported: dict[str, Any] = json.loads(str(Target({k: v for k, v in facts.items() if v != ""})))
+    except Exception as why:  # whatever TVM's parser raises
+        log.debug("no target of TVM for %s: %s", key, why)
+        return None
+    return exported
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What MetaSchedule's files do not say of their records."""
+
+    target: str
+    """Its key; empty: each record's own target tells."""
+    device: str
+    driver: str
+
+
+def take_in(files: Path, into: Path, *, device: str, driver: str = "", target: str = "") -> Imported:
+    """Add the records of a ``ms.database.JSONDatabase`` to the database in *into*.
+
+    Args:
+        files: the directory of the two files.
+        device: what they were measured on, as :attr:`Context.device`.
+        target: the key of what they were generated for; empty: each record's own target tells.
+
+    Raises:
+        PackageError: *files* has no such files, or they are damaged from the first line on.
+        Busy: another process writes *into*.
+        DiskError: there is no room or no access.
+    """
+    refused: list[str] = []
+    with disk_errors(f"reading {files}"):
+        modules = [_module(row, number, refused) for number, row in _rows(files / WORKLOADS, refused)]
+        rows = list(_rows(files / RECORDS, refused))
+    if rows and not any(modules):
+        raise PackageError(
+            f"{files / WORKLOADS} has no workload that this TVM can read",
+            remedy="Export it again with the TVM that wrote it, or compile with that version.",
+            details="\n".join(refused[:10]),
+        )
+    with open_database(into, write=True) as database:
+        names = [(database.workload_id(found[0]), found[1]) if found else None for found in modules]
+        seen = {identity(record) for record in database.records()}
+        records: list[Record] = []
+        duplicates = 0
+        for number, row in rows:
+            record = _record(row, number, names, Origin(target, device, driver), refused)
+            if record is None:
+                continue
+            if identity(record) in seen:
+                duplicates += 1
+            else:
+                seen.add(identity(record))
+                records.append(record)
+        database.add(records)
+    contexts = tuple(dict.fromkeys(record.context for record in records))
+    different = len({found[0] for found in names if found})
+    return Imported(into, contexts, different, len(records), duplicates, tuple(refused))
+
+
+def _rows(path: Path, refused: list[str]) -> Iterator[tuple[int, Any]]:
+    if not path.is_file():
+        raise PackageError(
+            f"there is no {path}", remedy=f"Give the directory with {WORKLOADS} and {RECORDS}."
+        )
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, text in enumerate(file, 1):
+            try:
+                yield number, json.loads(text)
+            except ValueError:
+                refused.append(f"{path.name} line {number}: it is no JSON")
+                yield number, None
+
+
+def _module(row: Any, number: int, refused: list[str]) -> tuple[Any, str] | None:
+    """The workload of a line, and the version of TVM that wrote it; None, and said, for what is none."""
+    from tvm.s_tir import meta_schedule
+
+    from adt.model.tuning.workload import workload
+
+    if row is None:
+        return None
+    try:
+        module = meta_schedule.database.Workload.from_json(row).mod
+        (name,) = (variable.name_hint for variable in module.get_global_vars())
+        return workload(module[name]), _written_by(row[1])
+    except Exception as why:  # whatever TVM's reader raises, and a module of several functions
+        refused.append(f"{WORKLOADS} line {number}: {_last_line(why)}")
+        return None
+
+
+def _written_by(encoded: str) -> str:
+    """The version of TVM in the text of a module."""
+    import base64
+
+    from adt.model.tuning.key import tvm_key, tvm_version
+
+    text = base64.b64decode(encoded)
+    metadata = json.loads(text[text.index(b"{") :]).get("metadata", {})
+    return tvm_version(metadata["tvm_version"]) if "tvm_version" in metadata else tvm_key()
+
+
+def _record(
+    row: Any,
+    number: int,
+    names: Sequence[tuple[str, str] | None],
+    origin: Origin,
+    refused: list[str],
+) -> Record | None:
+    """The record of a line; None, and said, for what is none."""
+    from adt.model.tuning.traces import TraceError, canonical
+
+    if row is None:
+        return None
+    try:
+        index, (trace, seconds, its_target, _) = row
+        found = names[index] if index >= 0 else None
+        if found is None:
+            raise ValueError(f"its workload, line {index + 1}, could not be read")
+        if not trace[0]:
+            raise ValueError("its trace has no step: it is the untuned schedule, or was never one")
+        times = tuple(float(value) for value in seconds or ())
+        if not times:
+            raise ValueError("it has no times")
+        failed = any(not 0 < value < FAILED for value in times)
+        return Record(
+            workload=found[0],
+            context=Context(origin.target or _key(its_target), found[1], origin.device, origin.driver),
+            task="main",
+            trace=canonical(json.dumps(trace)),
+            seconds=() if failed else times,
+            failure=Failure("run", "MetaSchedule recorded no time") if failed else None,
+            on=None,
+            run="",
+            at=0,  # unknown, and the same when they are imported again
+        )
+    except (ValueError, TypeError, IndexError, KeyError, TraceError) as why:
+        refused.append(f"{RECORDS} line {number}: {_last_line(why)}")
+        return None
+
+
+def _key(target: Mapping[str, Any] | None) -> str:
+    """The key of TVM's *target*."""
+    from adt.model.targets.target import ModelTarget
+    from adt.model.tuning.key import target_key
+
+    if not target:
+        raise ValueError("it does not say for which target: give --target")
+    on_cpu = target["kind"] == "llvm"
+    textures = "texture" in target.get("keys", ())
+    return target_key(ModelTarget("", "cpu" if on_cpu else "opencl", dict(target), (), textures))
+
+
+def _last_line(why: Exception) -> str:
+    lines = [line.strip() for line in str(why).splitlines() if line.strip()]
+    return lines[-1] if lines else type(why).__name__

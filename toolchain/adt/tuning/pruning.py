@@ -1,0 +1,113 @@
+"""Take out of a tuning database what nobody will ask for again; the old state is kept beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.errors import ConfigError
+from adt.host.cache import disk_errors
+from adt.tuning import journal, ranking
+from adt.tuning.database import writing
+from adt.tuning.loading import Loaded, journal_of, load
+from adt.tuning.records import BASELINE, Context, Record
+from adt.tuning.selecting import Selection, chosen
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What was taken out, or would be."""
+
+    path: Path
+    applied: bool
+    removed: int
+    """Records."""
+    kept: int
+    workloads_removed: int
+    """Those of which no record is left."""
+    contexts: tuple[Context, ...]
+    """Those that were looked at."""
+    backup: Path | None
+    """The state before; None when nothing was changed."""
+
+
+def prune(
+    directory: Path,
+    *,
+    keep: int | None = None,
+    failures: bool = False,
+    drop: bool = False,
+    selection: Selection | None = None,
+    dry_run: bool = False,
+) -> Pruned:
+    """Take records out of the database in *directory*, in one step.
+
+    The untuned schedule's times stay, and so does all of a candidate that must not run again.
+
+    Args:
+        keep: of each workload in each context only the so many fastest candidates, with all their records.
+        failures: no records of candidates that could not be built or that the device refused.
+        drop: nothing of the contexts that *selection* means.
+        selection: the contexts to look at; all.
+        dry_run: only say what would go.
+
+    Raises:
+        ConfigError: the arguments ask for nothing, or for everything.
+        PackageError: there is no tuning database.
+        Busy: another process writes it.
+        DiskError: there is no room or no access.
+    """
+    selection = selection or Selection()
+    if not drop and keep is None and not failures:
+        raise ConfigError(
+            "nothing was named that should go", remedy="Give --keep K, --failures, or --drop with --device."
+        )
+    if drop and selection.everything:
+        raise ConfigError(
+            "--drop would take out every record",
+            remedy="Say of what: --device, --driver, --target, --tvm. To be rid of all, remove it.",
+        )
+    if dry_run:
+        return _pruned(directory, load(directory), keep, failures, drop, selection)[0]
+    journal_of(directory)  # only what is there is pruned
+    with writing(directory) as (loaded, _):
+        plan, offsets = _pruned(directory, loaded, keep, failures, drop, selection)
+        backup = None
+        if offsets:
+            with disk_errors(f"writing {loaded.path}"):
+                lines = journal.raw_lines(loaded.path, offsets)
+                backup = journal.rewrite(loaded.path, lines, backup="pruned")
+    return Pruned(directory, True, plan.removed, plan.kept, plan.workloads_removed, plan.contexts, backup)
+
+
+def _pruned(
+    directory: Path, loaded: Loaded, keep: int | None, failures: bool, drop: bool, selection: Selection
+) -> tuple[Pruned, set[int]]:
+    """What goes, and the offsets of its lines."""
+    contexts = chosen(loaded.contexts, selection)
+    by_context: dict[Context, list[tuple[int, Record]]] = {context: [] for context in contexts}
+    for offset, record in zip(loaded.offsets, loaded.records, strict=True):
+        if record.context in by_context:
+            by_context[record.context].append((offset, record))
+    gone: set[int] = set()
+    for records in by_context.values():
+        going = set() if keep is None else _slow([record for _, record in records], keep)
+        for offset, record in records:
+            if drop or (record.workload, record.trace) in going or (failures and _plain_failure(record)):
+                gone.add(offset)
+    left = zip(loaded.offsets, loaded.records, strict=True)
+    used = {record.workload for offset, record in left if offset not in gone}
+    unused = {offset for name, (offset, _) in loaded.places.items() if name not in used}
+    kept = len(loaded.records) - len(gone)
+    return Pruned(directory, False, len(gone), kept, len(unused), contexts, None), gone | unused
+
+
+def _slow(records: Sequence[Record], keep: int) -> set[ranking.Key]:
+    """Of one context the candidates that ran and may run, but are none of their workload's *keep* fastest."""
+    stay = ranking.fastest(records, keep) | ranking.quarantined(records)
+    return {(r.workload, r.trace) for r in records if r.seconds and r.trace != BASELINE} - stay
+
+
+def _plain_failure(record: Record) -> bool:
+    return record.failure is not None and not record.failure.quarantined

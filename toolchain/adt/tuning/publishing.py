@@ -1,0 +1,225 @@
+"""A tuning database as one file for others, and what others published into a database of one's own.
+
+The file is a ``.tar.gz`` of one entry, ``records.jsonl``, the journal itself. It is the same bytes
+for the same records, in whatever order they came, so that its sha256 names them. What is of nobody's
+concern stays at home: serial numbers, which tuning it was, what failed programs printed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from adt.errors import ConfigError, DownloadError, PackageError
+from adt.host.cache import disk_errors, file_sha256
+from adt.host.download import check_digest, download, is_address
+from adt.model.packaging.archive import Bounded, fresh_file
+from adt.tuning import journal, ranking
+from adt.tuning.loading import JOURNAL, RECORD, WORKLOAD, Loaded, load
+from adt.tuning.merging import Merged, merge
+from adt.tuning.record_json import record_data, workload_data
+from adt.tuning.records import BASELINE, Context, Record
+from adt.tuning.selecting import Selection, chosen
+
+MOST_PACKED = 1 << 30
+"""Bytes of a published file."""
+MOST_BYTES = 8 << 30
+"""Bytes of the journal in it."""
+PIECE = 1 << 20
+LEVEL = 6
+"""Of the compression: with another one the same records would be other bytes."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was written."""
+
+    path: Path
+    sha256: str
+    size: int
+    """Bytes."""
+    workloads: int
+    records: int
+    contexts: tuple[Context, ...]
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What was taken over."""
+
+    sha256: str
+    merged: Merged
+
+
+def publish(
+    directory: Path, out: Path, *, keep: int | None = None, selection: Selection | None = None
+) -> Published:
+    """Write what the database in *directory* holds to the archive *out*.
+
+    Args:
+        out: its name ends in ``.tar.gz``; it appears complete or not at all.
+        keep: of each workload in each context only the so many fastest candidates, the untuned schedule,
+            and that a candidate must not run; None: everything.
+        selection: only of these contexts.
+
+    Raises:
+        ConfigError: *out* is named otherwise, or nothing is left to publish.
+        PackageError: there is no database, or it is damaged.
+        DiskError: there is no room or no access.
+    """
+    if not out.name.endswith(".tar.gz"):
+        raise ConfigError(f"{out} is not named as an archive", remedy="Give -o NAME.tar.gz")
+    loaded = load(directory)
+    if loaded.damaged or loaded.orphans:
+        raise PackageError(
+            f"{directory} is damaged, and is not published so",
+            remedy=f"See what it is, and take it out: adt db verify {directory} --repair",
+        )
+    contexts = chosen(loaded.contexts, selection or Selection())
+    records = sorted(_published(loaded, contexts, keep), key=_order)
+    if not records:
+        raise ConfigError(
+            f"{directory} has no records to publish" + (" of what was asked for" if loaded.records else ""),
+            remedy=f"Look at what is there: adt db stats {directory}",
+        )
+    names = sorted({record.workload for record in records})
+    with tempfile.TemporaryDirectory(prefix="adt-publish-") as scratch, disk_errors(f"writing {out}"):
+        plain = Path(scratch) / JOURNAL
+        with plain.open("wb") as file:
+            file.write(journal.HEADER)
+            file.writelines(journal.line(WORKLOAD, workload_data(loaded.workloads[name])) for name in names)
+            file.writelines(journal.line(RECORD, record_data(record)) for record in records)
+        _pack(plain, out)
+    used = tuple(context for context in contexts if any(r.context == context for r in records))
+    return Published(out, file_sha256(out), out.stat().st_size, len(names), len(records), used)
+
+
+def _published(loaded: Loaded, contexts: Iterable[Context], keep: int | None) -> Iterator[Record]:
+    """Records as others get them."""
+    for context in contexts:
+        records = [record for record in loaded.records if record.context == context]
+        if keep is not None:
+            stay = ranking.fastest(records, keep)
+            records = [record for record in records if _is_kept(record, stay)]
+        devices: dict[str, str] = {}
+        for record in records:
+            on = record.on
+            if on:
+                on = replace(on, name=devices.setdefault(on.name, f"device-{len(devices) + 1}"))
+            failure = record.failure and replace(record.failure, message="")
+            yield replace(record, on=on, failure=failure, run="")
+
+
+def _is_kept(record: Record, fastest: Container[ranking.Key]) -> bool:
+    """Whether others get *record* when they get only the fastest; what must not run they get to know, too."""
+    if record.failure:
+        return record.failure.quarantined
+    return record.trace == BASELINE or (record.workload, record.trace) in fastest
+
+
+def _order(record: Record) -> tuple[object, ...]:
+    context = record.context
+    key = context.target, context.tvm, context.device, context.driver
+    return (*key, record.workload, record.trace, record.at, record.seconds)
+
+
+def _pack(plain: Path, out: Path) -> None:
+    with (
+        fresh_file(out) as temporary,
+        temporary.open("wb") as file,
+        gzip.GzipFile("", "wb", LEVEL, file, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        member = tarfile.TarInfo(JOURNAL)
+        member.size, member.mode = plain.stat().st_size, 0o644
+        with plain.open("rb") as source:
+            tar.addfile(member, source)
+
+
+def fetch(source: str, into: Path, *, sha256: str = "") -> Fetched:
+    """Add what was published to the database in *into*, which is made when it is not there.
+
+    Args:
+        source: a path, or an https or http address.
+        sha256: of the file; an address needs one.
+
+    Raises:
+        ConfigError: an address without a sha256.
+        DownloadError: it cannot be had, or is another file.
+        PackageError: it is no published database, or a damaged one; nothing of it was used.
+        Busy: another process writes *into*.
+        DiskError: there is no room or no access.
+    """
+    if is_address(source):
+        if not sha256:
+            raise ConfigError(
+                f"{source} could be anything: its sha256 is missing",
+                remedy="Give --sha256; `adt db publish` printed it.",
+            )
+        archive = download(source, sha256, most_bytes=MOST_PACKED)
+        digest = sha256.lower()
+    else:
+        archive, digest = _local(Path(source), sha256)
+    with tempfile.TemporaryDirectory(prefix="adt-fetch-") as scratch:
+        directory = Path(scratch)
+        _unpack(archive, directory / JOURNAL)
+        found = load(directory)
+        if found.damages or found.orphans:
+            raise _refused(archive, "its records are damaged")
+        return Fetched(digest, merge([directory], into))
+
+
+def _local(archive: Path, sha256: str) -> tuple[Path, str]:
+    if archive.is_dir():
+        raise PackageError(
+            f"{archive} is a directory", remedy=f"A database is added with: adt db merge {archive} --into DB"
+        )
+    if not archive.is_file():
+        raise PackageError(f"there is no {archive}", remedy="Give the file that `adt db publish` wrote.")
+    if sha256:
+        check_digest(sha256)
+    with disk_errors(f"reading {archive}"):
+        found = file_sha256(archive)
+    if sha256 and found != sha256.lower():
+        raise DownloadError(
+            f"{archive} has sha256 {found}, expected {sha256.lower()}",
+            remedy="It is not the file that was meant: do not use it; ask who published it.",
+        )
+    return archive, found
+
+
+def _unpack(archive: Path, to: Path) -> None:
+    """Write the one entry of *archive* to *to*; no name, mode or size in it is trusted."""
+    size = 0
+    try:
+        with (
+            gzip.open(archive, "rb") as packed,
+            Bounded(packed) as bounded,
+            tarfile.open(fileobj=bounded, mode="r:") as tar,
+            to.open("wb") as file,
+        ):
+            member = tar.next()
+            if member is None or member.name != JOURNAL or not member.isreg() or member.issparse():
+                raise _refused(archive, f"its first entry is not {JOURNAL}")
+            inside = tar.extractfile(member)
+            while inside and (piece := inside.read(PIECE)):
+                size += len(piece)
+                if size > MOST_BYTES:
+                    raise _refused(archive, f"it would unpack to more than {MOST_BYTES >> 30} GiB")
+                file.write(piece)
+            if tar.next() is not None:
+                raise _refused(archive, "it has more than one entry")
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, OverflowError) as why:
+        raise _refused(archive, f"it is no .tar.gz, or is damaged: {why}") from why
+
+
+def _refused(archive: Path, why: str) -> PackageError:
+    return PackageError(
+        f"{archive} is no published tuning database: {why}; nothing of it was used",
+        remedy="Get it again from who published it, with its sha256.",
+    )

@@ -1,0 +1,97 @@
+"""What was measured, as it is kept: a workload, where it ran, how it was scheduled, how long it took."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+from typing import Any
+
+BASELINE = ""
+"""The trace of a kernel that is scheduled as `adt compile` does without records."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a result holds for: records of different contexts are never compared or applied for each other."""
+
+    target: str
+    """What the code was generated for: :func:`adt.model.tuning.key.target_key`."""
+    tvm: str
+    """TVM's version, three numbers: ``0.25.0``."""
+    device: str
+    """What computed: the GPU's name, or for a CPU that of the system on chip or processor."""
+    driver: str
+    """Of the GPU; empty for a CPU."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One kernel before it is scheduled."""
+
+    id: str
+    """sha256 of *module*'s text, 32 hex digits: for the files; equality is structural, see the database."""
+    structural_hash: str
+    """TVM's, decimal, as TVM *tvm* computed it."""
+    tvm: str
+    module: str
+    """TVM's JSON of the IRModule ``{"main": PrimFunc}``, see :func:`adt.model.tuning.workload.workload`."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a candidate has no time."""
+
+    kind: str
+    """``build``, ``build-timeout``, ``build-crash``; ``run`` (the device refused it), ``hang`` (it took
+    longer than allowed), ``crash`` (the server died of it), ``wrong`` (it computes other numbers than the
+    untuned schedule). A device that left is no failure of a candidate."""
+    message: str
+    """Its last line, for people."""
+
+    @property
+    def quarantined(self) -> bool:
+        """It kills or hangs a server, or computes wrong numbers: never to be measured or used again."""
+        return self.kind in ("hang", "crash", "wrong")
+
+
+@dataclass(frozen=True)
+class MeasuredOn:
+    """The circumstances of one measurement."""
+
+    name: str
+    """The device's serial, or the server's address."""
+    label: str
+    """What it is, for people: ``Pixel 7``."""
+    celsius: float | None
+    """Its hottest thermal zone shortly before; None where it is not told."""
+    emulated: bool = False
+    """The times are no device's speed."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One candidate, built and measured, or failed."""
+
+    workload: str
+    """:attr:`Workload.id`."""
+    context: Context
+    task: str
+    """The kernel's name in the model that was tuned."""
+    trace: str
+    """TVM's trace as JSON (:mod:`adt.model.tuning.traces`); :data:`BASELINE` for the untuned schedule."""
+    seconds: tuple[float, ...]
+    """Of one call, for each repeat; empty for a failure."""
+    failure: Failure | None
+    on: MeasuredOn | None
+    """None: it was not measured (it could not be built), or came from MetaSchedule's files."""
+    run: str
+    """Which tuning it belongs to (:attr:`adt.tuning.plan.Plan.run`), for resuming; imports: empty."""
+    at: float
+    """Seconds since the epoch."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """How it was measured: number, repeat, min_repeat_ms."""
+
+    @property
+    def time(self) -> float:
+        """Seconds of one call: the median of the repeats; infinite for a failure."""
+        return statistics.median(self.seconds) if self.seconds else float("inf")

@@ -1,0 +1,74 @@
+"""Which contexts of a database are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from adt.errors import ConfigError
+from adt.tuning.records import Context
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Words that a context must have, in any case; empty: any."""
+
+    device: str = ""
+    """Part of the device's name."""
+    driver: str = ""
+    target: str = ""
+    """Part of the target's key, or of the words that people read for it."""
+    tvm: str = ""
+    """The version, or its start."""
+
+    @property
+    def everything(self) -> bool:
+        """Nothing was chosen."""
+        return self == Selection()
+
+
+def chosen(contexts: Iterable[Context], selection: Selection) -> tuple[Context, ...]:
+    """Those of *contexts* that are meant."""
+    from adt.model.tuning.key import key_words
+
+    return tuple(
+        context
+        for context in contexts
+        if selection.device.lower() in context.device.lower()
+        and selection.driver.lower() in context.driver.lower()
+        and selection.target.lower() in f"{context.target} {key_words(context.target)}".lower()
+        and context.tvm.startswith(selection.tvm)
+    )
+
+
+def only(contexts: Iterable[Context], selection: Selection) -> Context:
+    """The one that is meant.
+
+    Raises:
+        ConfigError: none is, or several are; it lists them.
+    """
+    everything = tuple(contexts)
+    found = chosen(everything, selection)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ConfigError(
+            "the tuning database has no records of what was asked for"
+            if everything
+            else "the tuning database has no records",
+            remedy="Look at what is there: adt db stats DB",
+            details="\n".join(map(told, everything)),
+        )
+    raise ConfigError(
+        f"the tuning database has records of {len(found)} devices, drivers, targets or versions of TVM",
+        remedy="Choose with --device, --driver, --target and --tvm (parts of them are enough).",
+        details="\n".join(map(told, found)),
+    )
+
+
+def told(context: Context) -> str:
+    """The context in one line, for people."""
+    from adt.model.tuning.key import key_words
+
+    driver = f", driver {context.driver}" if context.driver else ""
+    return f"{context.device}{driver}, {key_words(context.target)}, TVM {context.tvm}"

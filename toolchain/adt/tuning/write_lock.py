@@ -1,0 +1,84 @@
+"""One process at a time writes a tuning database; readers need no lock.
+
+The lock is the kernel's record lock on ``DB/lock``: it goes with the process that took it,
+however that ends, and builders which it forked do not inherit it, as they would an flock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from adt.errors import Busy, DiskError
+
+NAME = "lock"
+_ours: set[Path] = set()
+"""Directories that this process writes: the kernel's lock is the process's, not the thread's."""
+_guard = threading.Lock()
+
+
+@contextlib.contextmanager
+def write_lock(directory: Path) -> Iterator[None]:
+    """Be the only one that writes the database in *directory*.
+
+    Raises:
+        Busy: another process, or another part of this one, writes it.
+        DiskError: its file system has no locks.
+    """
+    place = directory.resolve()
+    with _guard:
+        if place in _ours:  # opening the file again would give up the lock that is held
+            raise _busy(directory, str(os.getpid()))
+        _ours.add(place)
+    try:
+        file = os.open(place / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as why:
+                if why.errno not in (errno.EACCES, errno.EAGAIN):
+                    raise DiskError(
+                        f"{directory} cannot be locked: {os.strerror(why.errno or errno.ENOLCK)}",
+                        remedy="Put the tuning database on a file system that has locks: a local disk.",
+                    ) from why
+                raise _busy(directory, os.read(file, 32).decode(errors="replace").strip()) from None
+            os.ftruncate(file, 0)
+            os.write(file, f"{os.getpid()}\n".encode())
+            yield
+        finally:
+            os.close(file)  # which gives the lock up
+    finally:
+        with _guard:
+            _ours.discard(place)
+
+
+def held(directory: Path) -> bool:
+    """Whether a process writes the database in *directory* now."""
+    place = directory.resolve()
+    with _guard:  # to the end: closing the file would give up a lock that this process takes meanwhile
+        if place in _ours:
+            return True
+        try:
+            file = os.open(place / NAME, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(file)
+        return False
+
+
+def _busy(directory: Path, pid: str) -> Busy:
+    return Busy(
+        f"process {pid or '(unknown)'} writes the tuning database {directory}",
+        remedy="Wait for it to end, or end it: everything that it kept stays. Or take another directory: "
+        "`adt db merge` brings two together.",
+    )
