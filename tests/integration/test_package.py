@@ -23,6 +23,7 @@ from adt.host.cache import STAMP
 from adt.model import package as package_module
 from adt.model.compiled import Job, identity
 from adt.model.package import PackageLike, load_package
+from adt.model.tuning.tuning import Tuning
 from adt.target.platforms import platform_named
 from models import small_model
 
@@ -100,7 +101,7 @@ def test_what_decides_the_bytes_decides_the_entry(model: Path, tmp_path: Path) -
     same = tmp_path / "same" / model.name
     same.parent.mkdir()
     same.write_bytes(model.read_bytes())
-    assert key() == key(model=same) == key({"device.serial": "abcd"})
+    assert key() == key(model=same) == key({"device.serial": "abcd"}) == key({"compile.db": "anywhere"})
     (tmp_path / "other").mkdir()
     keys = [
         key(),
@@ -114,6 +115,8 @@ def test_what_decides_the_bytes_decides_the_entry(model: Path, tmp_path: Path) -
         key(model=small_model(tmp_path / "other" / model.name, op="Tanh")),
         key(model=small_model(tmp_path / "renamed.onnx", op="Sigmoid")),
         key(like=PackageLike("a device", "", "", "", None, (), {}, ("+dotprod",))),
+        key(tuning=Tuning((), "one", "a device", "")),
+        key(tuning=Tuning((), "another", "a device", "")),
     ]
     assert len(set(keys)) == len(keys)
 

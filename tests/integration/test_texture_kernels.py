@@ -16,6 +16,7 @@ from adt.model.texture.guard import check_images, image_faults, lowering
 from adt.model.texture.layout import block_channels
 from adt.model.texture.schedule import NotSchedulable, element_schedule, proven, texel_schedule
 from adt.model.texture.scopes import SCOPE, ImageLimits, place, scoped
+from adt.model.tuning.schedules import Untuned
 
 TARGET = tvm.target.Target(
     {
@@ -138,7 +139,7 @@ def fused(path: Path) -> Any:
 
 
 def test_tensors_become_images_where_every_kernel_can(tmp_path: Path) -> None:
-    module, rows = place(fused(networks.mixed_blocks(tmp_path / "m.onnx")), TARGET, LIMITS)
+    module, rows = place(fused(networks.mixed_blocks(tmp_path / "m.onnx")), TARGET, LIMITS, Untuned())
 
     by_name = {row.kernel: row for row in rows}
     assert sum(row.textured for row in rows) >= len(rows) - 1
@@ -153,7 +154,7 @@ def test_tensors_become_images_where_every_kernel_can(tmp_path: Path) -> None:
 def test_an_image_over_the_devices_limits_stays_a_buffer(tmp_path: Path) -> None:
     small = ImageLimits(side=8, layers=2048)
 
-    _, rows = place(fused(networks.mixed_blocks(tmp_path / "m.onnx")), TARGET, small)
+    _, rows = place(fused(networks.mixed_blocks(tmp_path / "m.onnx")), TARGET, small, Untuned())
 
     assert any("over the device's limits" in row.reason for row in rows)
     assert any(row.textured for row in rows)
@@ -165,7 +166,7 @@ def test_weights_become_parameters_with_their_names(tmp_path: Path) -> None:
 
     imported = import_model(networks.mixed_blocks(tmp_path / "m.onnx"), {})
 
-    made = with_textures(imported.module, imported.params, TARGET, LIMITS)
+    made = with_textures(imported.module, imported.params, TARGET, LIMITS, Untuned())
 
     names = [str(param.name_hint) for param in made.module["main"].params]
     assert names[1:] == list(made.params)
@@ -186,7 +187,7 @@ def placed(path: Path) -> Any:
     from adt.model.texture.pipeline import with_textures
 
     imported = import_model(path, {})
-    return with_textures(imported.module, imported.params, TARGET, LIMITS).module
+    return with_textures(imported.module, imported.params, TARGET, LIMITS, Untuned()).module
 
 
 def test_an_image_is_never_viewed_in_another_shape(tmp_path: Path) -> None:
@@ -203,7 +204,7 @@ def lowered_main(module: Any) -> str:
     from adt.model.schedules import fused_pipeline
 
     with TARGET:
-        return str(fused_pipeline()(module)["main"].script())
+        return str(fused_pipeline(Untuned())(module)["main"].script())
 
 
 def test_the_memory_of_an_image_is_its_size(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 
 from adt.model.schedules import relax_pipeline
+from adt.model.tuning.schedules import Untuned
 
 
 def vector_times_matrix() -> tvm.IRModule:
@@ -25,7 +26,7 @@ def vector_times_matrix() -> tvm.IRModule:
 def kernels(**words: Any) -> list[str]:
     target = tvm.target.Target({"kind": "opencl", "host": {"kind": "llvm"}, **words})
     with target:
-        module = relax_pipeline("opencl", {})(vector_times_matrix())
+        module = relax_pipeline("opencl", {}, Untuned())(vector_times_matrix())
     return [
         function.script() for function in module.functions.values() if isinstance(function, tvm.tirx.PrimFunc)
     ]

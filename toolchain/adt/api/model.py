@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.config.load import load_settings
-from adt.errors import MismatchError
+from adt.errors import ConfigError, MismatchError
 from adt.host.ndk import find_ndk
 from adt.model.package import ModelPackage, PackageLike
 from adt.model.targets import place
@@ -18,6 +19,7 @@ from adt.target.plan import plan_build
 from adt.target.platforms import platform_named
 
 if TYPE_CHECKING:
+    from adt.model.compiled import Job
     from adt.model.importers.any import Explanation
 
 
@@ -40,6 +42,8 @@ def compile(  # the verb's name; Python's own compile() is not used here
     accuracy_inputs: Sequence[Path] = (),
     offload: str | None = None,
     check: bool | None = None,
+    db: Path | None = None,
+    tuned_on: str | None = None,
     use_cache: bool = True,
 ) -> ModelPackage:
     """Compile a model to a ModelPackage for *platform*.
@@ -66,19 +70,79 @@ def compile(  # the verb's name; Python's own compile() is not used here
         check: run the OpenCL kernels on this machine at once and compare them with the CPU; True: it is an
             error when that cannot be done; None: as configured, by default where it can (``.checked`` of
             the result says what came of it).
+        db: a tuning database (:func:`adt.tune`): kernels get the fastest schedules that it has for this
+            target, where they are faster than the usual ones.
+        tuned_on: which device's records of it, ``NAME`` or ``NAME, DRIVER``; by default those of the device
+            *like*, or of the only one that it has for the target.
         use_cache: take the package from the cache if it was compiled before with all the same
             (``.cached`` of the result says so); False compiles again.
 
     Raises:
         NoDevice, DeviceNotReady, DeviceError: with *like*, the device is absent or not usable.
         ToolNotFound: TVM is not installed, or in versions that are known to break.
-        ConfigError: no such target or processor, or it contradicts the platform.
+        ConfigError: no such target or processor, or it contradicts the platform; or *db* has records of
+            several devices.
+        PackageError: *db* is no tuning database.
         VerifyFailed: the OpenCL kernels compute wrong numbers.
         ModelError, UnsupportedOp, CompileError, MismatchError: see :mod:`adt.errors`.
     """
     from adt.model.assemble import package_name
-    from adt.model.compiled import Job, compile_to
+    from adt.model.compiled import compile_to
     from adt.model.precision.accuracy import warn
+
+    job = job_of(
+        model,
+        platform=platform,
+        target=target,
+        cpu=cpu,
+        shapes=shapes,
+        bundle=bundle,
+        ndk=ndk,
+        api_level=api_level,
+        opt_level=opt_level,
+        like=like,
+        precision=precision,
+        keep_float32=keep_float32,
+        accuracy=accuracy,
+        accuracy_inputs=accuracy_inputs,
+        offload=offload,
+        check=check,
+        db=db,
+        tuned_on=tuned_on,
+    )
+    job = tuned_job(job)
+    package = compile_to(job, out or Path(f"{package_name(model)}-{job.platform.name}"), use_cache=use_cache)
+    if package.manifest.made.accuracy:
+        warn(package.manifest.made.accuracy)  # also of a package from the cache
+    return package
+
+
+def job_of(
+    model: Path,
+    *,
+    platform: str | None = None,
+    target: str | None = None,
+    cpu: str | None = None,
+    shapes: Sequence[str] | None = None,
+    bundle: Path | None = None,
+    ndk: str | None = None,
+    api_level: int | None = None,
+    opt_level: int | None = None,
+    like: str | None = None,
+    precision: str | None = None,
+    keep_float32: Sequence[str] | None = None,
+    accuracy: bool | None = None,
+    accuracy_inputs: Sequence[Path] = (),
+    offload: str | None = None,
+    check: bool | None = None,
+    db: Path | None = None,
+    tuned_on: str | None = None,
+) -> Job:
+    """A model and all that it is compiled with, resolved; its records are not (:func:`tuned_job`).
+
+    Args and errors are those of :func:`compile`.
+    """
+    from adt.model.compiled import Job
 
     require_tvm()
     model_like = None
@@ -98,12 +162,14 @@ def compile(  # the verb's name; Python's own compile() is not used here
             "compile.accuracy": None if accuracy is None else ("on" if accuracy else "off"),
             "compile.offload": offload,
             "compile.check": None if check is None else "on" if check else "off",
+            "compile.db": db,
+            "compile.tuned_on": tuned_on,
         }
     )
     linked = load_bundle(bundle) if bundle else None
     if linked is None and chosen.android:
         linked = find_bundle(plan_build(resolved))
-    job = Job(
+    return Job(
         model,
         platform=chosen,
         settings=resolved,
@@ -112,10 +178,30 @@ def compile(  # the verb's name; Python's own compile() is not used here
         like=model_like,
         accuracy_inputs=tuple(accuracy_inputs),
     )
-    package = compile_to(job, out or Path(f"{package_name(model)}-{chosen.name}"), use_cache=use_cache)
-    if package.manifest.made.accuracy:
-        warn(package.manifest.made.accuracy)  # also of a package from the cache
-    return package
+
+
+def tuned_job(job: Job) -> Job:
+    """*job* with the records of the database that its settings name, if they name one.
+
+    Raises:
+        ConfigError: the database has records of several devices, or none of the one that was chosen.
+        PackageError: there is no database.
+    """
+    wanted = job.settings.compile
+    if not wanted.db:
+        if wanted.tuned_on:
+            raise ConfigError(
+                f"records of {wanted.tuned_on} were asked for (--tuned-on), and no database that has them",
+                remedy="Name the database, too: --db DIR",
+            )
+        return job
+    from adt.model.compile import package_target
+    from adt.model.tuning.key import tvm_key
+    from adt.tuning.chosen import tuning_for
+
+    target = package_target(job.platform, job.settings, job.like)
+    found = tuning_for(Path(wanted.db), target, tvm_key(), tuned_on=wanted.tuned_on, like=job.like)
+    return replace(job, tuning=found)
 
 
 def explain(model: Path, *, shapes: Sequence[str] | None = None) -> Explanation:

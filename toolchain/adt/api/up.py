@@ -84,6 +84,8 @@ def up(
     ndk: str | None = None,
     inputs: Mapping[str, Array] | None = None,
     seed: int | None = None,
+    db: Path | None = None,
+    tuned_on: str | None = None,
     on_plan: Callable[[UpPlan], None] = lambda _: None,
     on_step: Callable[[Step], None] = lambda _: None,
     progress: Progress = quiet,
@@ -94,6 +96,7 @@ def up(
     and left running. What was made before is reused.
 
     Args:
+        db, tuned_on: tuning records for the kernels, see :func:`adt.compile`.
         on_plan: called once with the resolved plan, before anything is made.
         on_step: called after each step.
 
@@ -109,6 +112,8 @@ def up(
         "device.serial": serial,
         "compile.target": target,
         "compile.shapes": tuple(shapes) if shapes else None,
+        "compile.db": db,
+        "compile.tuned_on": tuned_on,
         "verify.seed": seed,
     }
     given = load_settings(flags).settings
@@ -207,8 +212,10 @@ def _device_for_up(serial: str) -> Device | None:
 
 def _package_for_up(model: Path, resolved: Settings, bundle: TargetBundle) -> ModelPackage:
     """The package of *model* in the cache, compiled when it is not there."""
+    from adt.api.model import tuned_job
     from adt.model.compiled import Job, cached_package
 
     platform = platform_named(resolved.build.platform)
     ndk = find_ndk(resolved.build.ndk) if platform.android else None
-    return cached_package(Job(model, platform=platform, settings=resolved, ndk=ndk, bundle=bundle))
+    job = Job(model, platform=platform, settings=resolved, ndk=ndk, bundle=bundle)
+    return cached_package(tuned_job(job))

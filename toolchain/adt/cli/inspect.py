@@ -192,6 +192,8 @@ def _show_summary(found: Inspection) -> None:
     typer.echo(
         f"kernels     {facts.total} on {target.device}{textures}; {facts.tuned} of {facts.total} tuned"
     )
+    if facts.made.tuning:
+        typer.echo(f"tuning      {facts.made.tuning.told}")
     if found.recorded:
         graph = found.graph
         scopes = ", ".join(f"{scope} {size:,}" for scope, size in graph.by_scope().items())

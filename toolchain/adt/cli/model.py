@@ -29,6 +29,10 @@ Cpu = Annotated[
         help="Processor: a core, a chip, native, +features.", metavar="cortex-a76,+dotprod|rk3588|…"
     ),
 ]
+Db = Annotated[
+    Path | None, typer.Option(help="Take tuned schedules from this database (adt tune).", metavar="DIR")
+]
+TunedOn = Annotated[str | None, typer.Option(help="… those of this device.", metavar="NAME[, DRIVER]")]
 
 
 @app.command("compile", epilog="Example: adt compile model.onnx --for linux-aarch64 -o model-pkg")
@@ -75,6 +79,8 @@ def compile_(
         bool | None,
         typer.Option("--check/--no-check", help="Run OpenCL kernels here and compare them with the CPU."),
     ] = None,
+    db: Db = None,
+    tuned_on: TunedOn = None,
     use_cache: Annotated[
         bool, typer.Option("--cache/--no-cache", help="Copy what was compiled before with all the same.")
     ] = True,
@@ -108,6 +114,8 @@ def compile_(
         accuracy_inputs=accuracy_inputs or (),
         offload=offload,
         check=check,
+        db=db,
+        tuned_on=tuned_on,
         use_cache=use_cache,
     )
     facts = package.manifest
@@ -130,6 +138,7 @@ def compile_(
     typer.echo(
         f"kernels  {facts.total} for {facts.target.device} ({facts.target.triple}), {facts.tuned} tuned"
     )
+    show_tuning(facts)
     show_textures(facts)
     show_offload(facts)
     show_check(package)
@@ -154,6 +163,18 @@ def show_explanation(found: Explanation, *, as_json: bool) -> None:
             typer.echo(f"remedy: {found.remedy}")
     if found.exit_code:
         raise typer.Exit(found.exit_code)
+
+
+def show_tuning(facts: PackageManifest) -> None:
+    """Print whose records the kernels are from, and which kernels have none of theirs applied."""
+    found = facts.made.tuning
+    if found is None:
+        return
+    typer.echo(f"tuning   {found.told}")
+    for kernel in found.kept:
+        typer.echo(f"         {kernel} keeps the untuned schedule: it was the fastest")
+    for kernel in found.refused:
+        typer.echo(f"         {kernel} is untuned: its record does not apply any more")
 
 
 def show_textures(facts: PackageManifest) -> None:

@@ -10,7 +10,7 @@ import typer
 from adt.cli.app import Json, Serial, Verbose, app, emit_json
 from adt.cli.build import Ndk, Platform
 from adt.cli.deploy import Input, Seed
-from adt.cli.model import Shapes, Target
+from adt.cli.model import Db, Shapes, Target, TunedOn
 from adt.cli.progress import status_line
 from adt.cli.verify import raise_unless_passed, show_verification, verification_fields
 
@@ -31,6 +31,8 @@ def up(
         Path | None, typer.Option("--output", "-o", help="Write the outputs here, .npz.")
     ] = None,
     seed: Seed = None,
+    db: Db = None,
+    tuned_on: TunedOn = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -48,6 +50,8 @@ def up(
             ndk=ndk,
             inputs=load_npz(inputs) if inputs else None,
             seed=seed,
+            db=db,
+            tuned_on=tuned_on,
             on_plan=_ignore if as_json else _show_plan,
             on_step=_ignore if as_json else _show_step,
             progress=progress,

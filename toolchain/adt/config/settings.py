@@ -82,6 +82,12 @@ class CompileSettings:
     check: str
     """Run OpenCL kernels on this machine at once and compare them with the CPU: ``auto`` (where it has an
     OpenCL device that can), ``on`` (or it is an error) or ``off``."""
+    db: str
+    """A tuning database (`adt tune`): kernels that it has records of, for this target, get their schedules
+    from it; empty: none."""
+    tuned_on: str
+    """Which device's records of the database, ``NAME`` or ``NAME, DRIVER``; empty: those of the device that
+    is compiled for (``--like``), or of the only one."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,38 @@ class VerifySettings:
 
 
 @dataclass(frozen=True)
+class TuneSettings:
+    """How a model is tuned (`adt tune`)."""
+
+    trials: int
+    """Candidates to build and measure, of all kernels together, or of each one (``per_task``)."""
+    per_task: bool
+    """Every kernel gets ``trials`` candidates, instead of more for those that promise more."""
+    early_stopping: int
+    """A kernel is done when so many candidates in a row made it no faster (1 %); 0: never."""
+    tuner: str
+    """What proposes candidates: ``evolutionary``, ``random``, or ``replay`` (those that are on record)."""
+    cost_model: str
+    """What foretells how fast a candidate is: ``xgb`` (learns from what is measured), ``none``, or ``auto``
+    (xgb where it is installed)."""
+    number: int
+    """Calls of a kernel in one repeat, at least."""
+    repeat: int
+    """Repeats; the median of them counts."""
+    min_repeat_ms: int
+    """A repeat takes at least so long: more calls are made."""
+    timeout: float
+    """Seconds for loading and timing one candidate; after that it counts as hung."""
+    seed: int
+    """Seed of the search."""
+    builders: str
+    """How many processes of this machine compile candidates, or the scheduler of a Dask cluster that does
+    (``dask://HOST:PORT``); empty: as many as this machine has cores."""
+    wait: float
+    """Seconds to wait for a device when none is there."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """All settings, resolved."""
 
@@ -140,6 +178,7 @@ class Settings:
     device: DeviceSettings
     rpc: RpcSettings
     verify: VerifySettings
+    tune: TuneSettings
 
 
 SECTIONS: dict[str, type[Any]] = {
@@ -149,6 +188,7 @@ SECTIONS: dict[str, type[Any]] = {
     "device": DeviceSettings,
     "rpc": RpcSettings,
     "verify": VerifySettings,
+    "tune": TuneSettings,
 }
 
 

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,10 @@ from adt.model.package import (
 from adt.model.precision.accuracy_report import Accuracy
 from adt.model.prepare import Prepared, prepare
 from adt.model.targets import ModelTarget
+from adt.model.tuning.marks import KEPT, REFUSED, TUNED, marks
+from adt.model.tuning.report import TuningReport
+from adt.model.tuning.schedules import KernelSchedules, Tuned, Untuned
+from adt.model.tuning.tuning import Tuning
 from adt.target.platforms import Platform
 
 KERNEL_PREFIX = "__tvm_ffi_"
@@ -58,6 +62,8 @@ class Making:
     like: PackageLike | None = None
     accuracy: Accuracy | None = None
     """Of the reduced precision, against float32."""
+    tuning: Tuning | None = None
+    """Records that kernels get their schedules from; None: there are none."""
 
 
 def assemble(imported: ImportedModel, making: Making, directory: Path) -> ModelPackage:
@@ -68,51 +74,84 @@ def assemble(imported: ImportedModel, making: Making, directory: Path) -> ModelP
         ModelError: operators were to be handed over, and the model has open dimensions.
         ToolNotFound, SourceError, DownloadError: … and their code generator cannot be built.
     """
-    handed = _hand_over(imported, making)
-    if handed is not None:
-        imported = dataclasses.replace(imported, module=handed.module, params=handed.params)
-    prepared, recorded = _build(imported, making, directory / LIBRARY)
+    imported, handed = hand_over(imported, making)
+    made = _build(imported, making, directory / LIBRARY)
     if handed is not None:
         handed.write(directory)
-    _save_params(prepared, directory / PARAMS)
-    described = _describe(imported, prepared, recorded, making, directory, handed)
+    _save_params(made.prepared, directory / PARAMS)
+    described = _describe(imported, made, making, directory, handed)
     manifest.write(described, directory / MANIFEST)
     return ModelPackage(directory, described)
 
 
-def _hand_over(imported: ImportedModel, making: Making) -> Offloaded | None:
-    """Hand operators to a vendor's library, if that was asked for."""
+def hand_over(imported: ImportedModel, making: Making) -> tuple[ImportedModel, Offloaded | None]:
+    """Hand operators to a vendor's library, if that was asked for: what is left, and what was handed over.
+
+    Raises:
+        CompileError: the library's code generator failed.
+        ModelError, ToolNotFound, SourceError, DownloadError: see :func:`assemble`.
+    """
     kind = making.settings.compile.offload
     if kind == "none":
-        return None
+        return imported, None
     with tvm_errors(f"the part for {kind}"):
-        return offload(
+        handed = offload(
             imported.module,
             imported.params,
             kind,
             plugin=plugin_for(kind, making.settings.tvm),
             api_level=making.settings.build.api_level,
         )
+    return dataclasses.replace(imported, module=handed.module, params=handed.params), handed
 
 
-def _build(imported: ImportedModel, making: Making, library: Path) -> tuple[Prepared, Recorded]:
+@contextlib.contextmanager
+def compiling(
+    imported: ImportedModel, making: Making, schedules: KernelSchedules
+) -> Iterator[tuple[Any, Prepared]]:
+    """TVM's target, and *imported* ready for ``tvm.compile``, while TVM is set up for *making*.
+
+    Raises:
+        CompileError: TVM failed, there or inside.
+    """
+    import tvm
+
+    with tvm_errors("the model"):
+        wanted = tvm.target.Target(making.target.spec)
+        with tvm.transform.PassContext(opt_level=making.settings.compile.opt_level), wanted:
+            yield (
+                wanted,
+                prepare(imported.module, imported.params, making.target, making.alignment, schedules),
+            )
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What compiling made, besides files."""
+
+    prepared: Prepared
+    recorded: Recorded
+    lowered: Any
+    """The module after the last Relax pass."""
+
+
+def _build(imported: ImportedModel, making: Making, library: Path) -> _Made:
     import tvm
 
     capture = Capture()
-
+    schedules = (
+        Tuned(making.tuning, str(making.target.spec.get("mtriple", ""))) if making.tuning else Untuned()
+    )
+    with compiling(imported, making, schedules) as (wanted, prepared):
+        built = tvm.compile(
+            prepared.module,
+            wanted,
+            relax_pipeline=capture.after(prepared.relax_pipeline),
+            tir_pipeline=prepared.tir_pipeline,
+        )
     with tvm_errors("the model"), tempfile.TemporaryDirectory(prefix="adt-link-") as scratch:
-        pass_context = tvm.transform.PassContext(opt_level=making.settings.compile.opt_level)
-        wanted = tvm.target.Target(making.target.spec)
-        with pass_context, wanted:
-            prepared = prepare(imported.module, imported.params, making.target, making.alignment)
-            built = tvm.compile(
-                prepared.module,
-                wanted,
-                relax_pipeline=capture.after(prepared.relax_pipeline),
-                tir_pipeline=prepared.tir_pipeline,
-            )
         built.export_library(str(library), fcompile=making.linker.for_export(), workspace_dir=scratch)
-    return prepared, record(library.parent, capture, built, prepared.plain)
+    return _Made(prepared, record(library.parent, capture, built, prepared.plain), capture.lowered)
 
 
 @contextlib.contextmanager
@@ -160,8 +199,7 @@ def package_name(model: Path) -> str:
 
 def _describe(
     imported: ImportedModel,
-    prepared: Prepared,
-    recorded: Recorded,
+    made: _Made,
     making: Making,
     directory: Path,
     handed: Offloaded | None,
@@ -170,9 +208,12 @@ def _describe(
     import tvm_ffi
 
     target, platform, settings = making.target, making.platform, making.settings
+    recorded = made.recorded
     elf = read_elf(directory / LIBRARY)
     names = exported_functions(elf)
-    entry = Entry("main", imported.inputs, imported.outputs, tuple(prepared.params))
+    entry = Entry("main", imported.inputs, imported.outputs, tuple(made.prepared.params))
+    origins = {name: mark for name, _, mark in marks(made.lowered)}
+    tuned = [name for name in names if origins.get(name) == TUNED]
     return PackageManifest(
         adt_version=adt.__version__,
         name=package_name(Path(imported.source.file)),
@@ -193,10 +234,10 @@ def _describe(
         precision=settings.compile.precision,
         offload=handed.kind if handed else "none",
         kernels=tuple(
-            Kernel(name, target.device, tuned=False, textures=recorded.textures.get(name, 0))
+            Kernel(name, target.device, tuned=name in tuned, textures=recorded.textures.get(name, 0))
             for name in names
         ),
-        tuned=0,
+        tuned=len(tuned),
         total=len(names),
         files={
             LIBRARY: PackageFile(*_facts(directory / LIBRARY), needed=elf.needed),
@@ -205,19 +246,28 @@ def _describe(
         like=making.like,
         made=PackageMade(
             settings=_recorded_settings(settings),
-            textures=prepared.textures,
+            textures=made.prepared.textures,
             accuracy=making.accuracy,
             offload=handed.report if handed else None,
+            tuning=_tuning_report(making.tuning, origins),
         ),
         inspection=recorded_files(directory),
     )
 
 
 def _recorded_settings(settings: Settings) -> dict[str, Any]:
-    """The settings that decide the package's bytes: checking it does not."""
+    """The settings that decide the package's bytes: checking it does not, and records tell of themselves."""
     facts = dataclasses.asdict(settings.compile)
-    del facts["check"]
+    for name in ("check", "db", "tuned_on"):
+        del facts[name]
     return facts
+
+
+def _tuning_report(tuning: Tuning | None, origins: Mapping[str, str]) -> TuningReport | None:
+    if tuning is None:
+        return None
+    kept, refused = (tuple(n for n in sorted(origins) if origins[n] == mark) for mark in (KEPT, REFUSED))
+    return TuningReport(tuning.digest, tuning.device, tuning.driver, tuning.emulated, kept, refused)
 
 
 def _facts(path: Path) -> tuple[str, int]:

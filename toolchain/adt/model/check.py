@@ -140,6 +140,7 @@ def _for_host(
         linker=linker_for(host, ndk=None, api_level=0, bundle=None),
         alignment=host.alignment,
         like=None,
+        tuning=making.tuning if gpu is not None else None,
     )
     return assemble(imported, there, directory).path
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from adt.config.settings import Settings
@@ -14,12 +15,14 @@ from adt.model import store
 from adt.model.assemble import Making, assemble
 from adt.model.check import check
 from adt.model.importers.any import import_model
+from adt.model.importers.imported import ImportedModel
 from adt.model.importers.shapes import parse_shapes
 from adt.model.link import linker_for
 from adt.model.offload.partition import check_combination
-from adt.model.package import LIBRARY, MANIFEST, ModelPackage, PackageLike
+from adt.model.package import LIBRARY, MANIFEST, ModelPackage, PackageLike, PackageManifest
 from adt.model.precision.reduced import reduced
 from adt.model.targets import ModelTarget, model_target
+from adt.model.tuning.tuning import Tuning
 from adt.model.versions import OURS, install, require_tvm, texture_codegen_trusted
 from adt.target.audit.gate import audit_made
 from adt.target.bundle import TargetBundle
@@ -38,6 +41,7 @@ def compile_model(
     bundle: TargetBundle | None = None,
     like: PackageLike | None = None,
     accuracy_inputs: Sequence[Path] = (),
+    tuning: Tuning | None = None,
 ) -> ModelPackage:
     """Compile the model file for *platform* into the directory *out*, which appears complete or not at all.
 
@@ -46,25 +50,24 @@ def compile_model(
             alignment is what the generated code may assume.
         like: the device to compile for in particular; None: any one of the platform.
         accuracy_inputs: .npz files, one sample each, on which reduced precision is measured.
+        tuning: records that kernels get their schedules from.
 
     Raises:
-        ModelError, UnsupportedOp: the model cannot be imported.
-        ConfigError, MismatchError, InputError: see :func:`adt.model.precision.reduced.reduced`.
+        ModelError, UnsupportedOp, ConfigError, MismatchError, InputError: see :func:`readied`.
         CompileError: TVM or the linker failed.
         PackageError: *out* exists and is no package.
     """
     leave_alone(out, lambda there: (there / MANIFEST).is_file(), "a package")
-    linker = linker_for(platform, ndk=ndk, api_level=settings.build.api_level, bundle=bundle)
-    target = package_target(platform, settings, like)
-    check_combination(settings.compile.offload, target.device, platform, settings.build.api_level)
-    alignment = bundle.manifest.options.alignment if bundle else settings.build.alignment
-    alignment = alignment or platform.alignment
-    log.info("importing %s", model.name)
-    imported = import_model(model, parse_shapes(settings.compile.shapes))
-    store.keep(imported.file, imported.source.sha256)
-    log.info("compiling for %s on %s", target.name, platform.name)
-    imported, accuracy = reduced(imported, settings.compile, target, like, accuracy_inputs)
-    making = Making(target, platform, settings, linker, alignment, like, accuracy)
+    imported, making = readied(
+        model,
+        platform=platform,
+        settings=settings,
+        ndk=ndk,
+        bundle=bundle,
+        like=like,
+        accuracy_inputs=accuracy_inputs,
+    )
+    making = replace(making, tuning=tuning)
     with fresh_dir(out) as directory:
         package = assemble(imported, making, directory)
         if bundle is not None:
@@ -76,10 +79,55 @@ def compile_model(
                 ndk=ndk,
                 bundle=bundle.path,
             )
+        say_tuned(package.manifest)
         checked = None
-        if target.device == "opencl" and (wanted := _wanted_check(target, settings.compile.check)) != "off":
+        wanted = _wanted_check(making.target, settings.compile.check)
+        if making.target.device == "opencl" and wanted != "off":
             checked = check(imported, package, making, wanted=wanted)
     return ModelPackage(out, package.manifest, checked=checked)
+
+
+def readied(
+    model: Path,
+    *,
+    platform: Platform,
+    settings: Settings,
+    ndk: Ndk | None = None,
+    bundle: TargetBundle | None = None,
+    like: PackageLike | None = None,
+    accuracy_inputs: Sequence[Path] = (),
+) -> tuple[ImportedModel, Making]:
+    """The model file imported and in its precision, and what it is to be compiled for.
+
+    Args:
+        model, platform, settings, ndk, bundle, like, accuracy_inputs: see :func:`compile_model`.
+
+    Raises:
+        ModelError, UnsupportedOp: the model cannot be imported.
+        ConfigError, MismatchError, InputError: see :func:`adt.model.precision.reduced.reduced`.
+        ToolNotFound, NdkError: the platform's compiler is not there.
+    """
+    linker = linker_for(platform, ndk=ndk, api_level=settings.build.api_level, bundle=bundle)
+    target = package_target(platform, settings, like)
+    check_combination(settings.compile.offload, target.device, platform, settings.build.api_level)
+    alignment = bundle.manifest.options.alignment if bundle else settings.build.alignment
+    alignment = alignment or platform.alignment
+    log.info("importing %s", model.name)
+    imported = import_model(model, parse_shapes(settings.compile.shapes))
+    store.keep(imported.file, imported.source.sha256)
+    log.info("compiling for %s on %s", target.name, platform.name)
+    imported, accuracy = reduced(imported, settings.compile, target, like, accuracy_inputs)
+    return imported, Making(target, platform, settings, linker, alignment, like, accuracy)
+
+
+def say_tuned(made: PackageManifest) -> None:
+    """Say how many kernels have the schedule of a record, and of which device."""
+    report = made.made.tuning
+    if report is None:
+        return
+    log.info("tuned %d of %d kernels (%s)", made.tuned, made.total, report.told)
+    for kernel in report.refused:
+        log.warning("the record of %s does not apply to it any more: it is untuned", kernel)
 
 
 def _wanted_check(target: ModelTarget, setting: str) -> str:

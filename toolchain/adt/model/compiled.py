@@ -24,14 +24,16 @@ from adt.errors import PackageError
 from adt.host import cache
 from adt.host.ndk import Ndk
 from adt.model import checked, store
-from adt.model.assemble import package_name
-from adt.model.compile import compile_model, package_target
+from adt.model.assemble import Making, package_name
+from adt.model.compile import compile_model, package_target, readied, say_tuned
 from adt.model.host_run.opencl import opencl_device
+from adt.model.importers.imported import ImportedModel
 from adt.model.link import linker_for
 from adt.model.offload.partition import PLUGINS, check_combination, plugin_for
 from adt.model.package import SCHEMA_VERSION, ModelPackage, PackageLike, load_package
 from adt.model.packaging import archive
 from adt.model.packaging.files import MANIFEST
+from adt.model.tuning.tuning import Tuning
 from adt.target.bundle import TargetBundle
 from adt.target.platforms import Platform
 
@@ -60,6 +62,29 @@ class Job:
     bundle: TargetBundle | None = None
     like: PackageLike | None = None
     accuracy_inputs: tuple[Path, ...] = ()
+    tuning: Tuning | None = None
+    """Records that kernels get their schedules from."""
+
+    def readied(self, *, accuracy: bool = True) -> tuple[ImportedModel, Making]:
+        """The model imported, and what it is to be compiled for; see :func:`adt.model.compile.readied`.
+
+        Args:
+            accuracy: measure that of reduced precision, as configured.
+        """
+        settings = self.settings
+        if not accuracy:
+            off = dataclasses.replace(settings.compile, accuracy="off")
+            settings = dataclasses.replace(settings, compile=off)
+        imported, making = readied(
+            self.model,
+            platform=self.platform,
+            settings=settings,
+            ndk=self.ndk,
+            bundle=self.bundle,
+            like=self.like,
+            accuracy_inputs=self.accuracy_inputs if accuracy else (),
+        )
+        return imported, dataclasses.replace(making, tuning=self.tuning)
 
     def compile(self, directory: Path) -> ModelPackage:
         """Compile into *directory*; see :func:`adt.model.compile.compile_model`."""
@@ -72,6 +97,7 @@ class Job:
             bundle=self.bundle,
             like=self.like,
             accuracy_inputs=self.accuracy_inputs,
+            tuning=self.tuning,
         )
 
 
@@ -102,7 +128,11 @@ def identity(job: Job) -> dict[str, Any] | None:
         "schema": SCHEMA_VERSION,
         "adt": [adt.__version__, _code()],
         "model": [job.model.name, sha256],
-        "settings": dataclasses.asdict(job.settings.compile),
+        "settings": {
+            name: value
+            for name, value in dataclasses.asdict(job.settings.compile).items()
+            if name not in ("db", "tuned_on")  # what they choose is the tuning
+        },
         "platform": [job.platform.name, build.api_level if job.platform.android else 0, build.alignment],
         "target": dataclasses.asdict(target),
         "like": dataclasses.asdict(job.like) if job.like else None,
@@ -118,7 +148,7 @@ def identity(job: Job) -> dict[str, Any] | None:
         else None,
         "plugin": _plugin(job.settings),
         "versions": versions,
-        "tuning": "",  # the digest of the records, once there are any
+        "tuning": job.tuning.digest if job.tuning else "",
         "checking": str(opencl_device())
         if target.device == "opencl" and job.settings.compile.check != "off"
         else "",
@@ -150,6 +180,8 @@ def _cached(job: Job, facts: dict[str, Any]) -> ModelPackage:
         package = load_package(path)
     except PackageError as why:
         raise PackageError(why.what, remedy=f"Remove {path} and run this again.") from why
+    if found:
+        say_tuned(package.manifest)
     return dataclasses.replace(package, cached=found, checked=checked.load(path / CHECKED))
 
 

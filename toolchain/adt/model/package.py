@@ -26,6 +26,7 @@ from adt.model.packaging.files import MANIFEST as MANIFEST
 from adt.model.packaging.files import PARAMS as PARAMS
 from adt.model.precision.accuracy_report import Accuracy
 from adt.model.texture.report import TextureReport
+from adt.model.tuning.report import TuningReport
 from adt.target.platforms import PLATFORMS
 
 SCHEMA = "adt.model-package"
@@ -108,6 +109,7 @@ class Kernel:
     name: str
     device: str
     tuned: bool
+    """Its schedule is that of a tuning record."""
     textures: int = 0
     """How many of its arguments are images (OpenCL textures)."""
 
@@ -144,6 +146,8 @@ class PackageMade:
     """Reduced precision against float32; None: it is float32, or was not measured."""
     offload: OffloadReport | None = None
     """What was handed to a vendor's library; None: nothing was to be."""
+    tuning: TuningReport | None = None
+    """The tuning records that it was compiled with; None: without any."""
 
 
 @dataclass(frozen=True)

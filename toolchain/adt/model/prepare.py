@@ -14,6 +14,7 @@ from adt.model.texture.pipeline import with_textures
 from adt.model.texture.report import TextureReport
 from adt.model.texture.rewriter import StaticShapes, is_flat
 from adt.model.texture.scopes import ImageLimits
+from adt.model.tuning.schedules import KernelSchedules, Untuned
 
 
 @dataclass(frozen=True)
@@ -31,22 +32,30 @@ class Prepared:
     """The kernels before they are scheduled, by name; complete once the Relax pipeline has run."""
 
 
-def prepare(module: Any, params: Mapping[str, Any], target: ModelTarget, alignment: int) -> Prepared:
+def prepare(
+    module: Any,
+    params: Mapping[str, Any],
+    target: ModelTarget,
+    alignment: int,
+    schedules: KernelSchedules | None = None,
+) -> Prepared:
     """Ready the imported Relax *module* for *target*.
 
     Args:
         params: its detached parameters by name, in order.
         alignment: bytes to which the device aligns tensors.
+        schedules: what kernels are scheduled by, before the usual schedules take the rest.
 
     Raises:
         UnsupportedOp: the model branches at run time, and the target is a GPU.
     """
+    schedules = schedules or Untuned()
     if target.device != "cpu":
         _refuse_branches(module, target)
         module = StaticShapes(module).run() if is_flat(module) else module
     if not target.textures:
         plain: dict[str, Any] = {}
-        passes = relax_pipeline(target.device, plain)
+        passes = relax_pipeline(target.device, plain, schedules)
         return Prepared(module, params, passes, tir_pipeline(alignment), None, plain)
     import tvm
 
@@ -54,11 +63,11 @@ def prepare(module: Any, params: Mapping[str, Any], target: ModelTarget, alignme
     limits = ImageLimits(
         side=int(wanted.attrs["texture_spatial_limit"]), layers=int(wanted.attrs["texture_depth_limit"])
     )
-    textured = with_textures(module, params, wanted, limits)
+    textured = with_textures(module, params, wanted, limits, schedules)
     return Prepared(
         textured.module,
         textured.params,
-        fused_pipeline(),
+        fused_pipeline(schedules),
         tir_pipeline(alignment, textures=True),
         textured.report,
         textured.plain,

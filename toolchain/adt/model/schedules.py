@@ -13,20 +13,22 @@ from adt.model.inspection.flops import count_flops
 from adt.model.inspection.plain import kept
 from adt.model.names import shorten_kernel_names
 from adt.model.texture.memory import plan_memory
+from adt.model.tuning.schedules import KernelSchedules, take_schedules
 
 log = logging.getLogger("adt.compile")
 
 
-def relax_pipeline(device: str, plain: dict[str, Any]) -> Any:
+def relax_pipeline(device: str, plain: dict[str, Any], schedules: KernelSchedules) -> Any:
     """The pipeline for kernels on *device* (``cpu`` or ``opencl``), as ``tvm.compile`` takes it.
 
     Args:
         plain: gets the kernels before they are scheduled, by name.
+        schedules: what kernels are scheduled by, before TVM's rules take the rest.
     """
-    return _cpu_pipeline(plain) if device == "cpu" else _opencl_pipeline(plain)
+    return (_cpu_pipeline if device == "cpu" else _opencl_pipeline)(plain, schedules)
 
 
-def _cpu_pipeline(plain: dict[str, Any]) -> Any:
+def _cpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules) -> Any:
     """TVM's default build, which by itself fuses nothing: each operator would be a loop of its own."""
     import tvm
     from tvm import relax
@@ -40,6 +42,8 @@ def _cpu_pipeline(plain: dict[str, Any]) -> Any:
             shorten_kernel_names(),
             count_flops(),
             kept(plain),
+            *_views(),
+            take_schedules(schedules),
             relax.get_pipeline("default_build"),
         ]
         return tvm.transform.Sequential(passes)(module)
@@ -47,9 +51,8 @@ def _cpu_pipeline(plain: dict[str, Any]) -> Any:
     return pipeline
 
 
-def _opencl_pipeline(plain: dict[str, Any]) -> Any:
+def _opencl_pipeline(plain: dict[str, Any], schedules: KernelSchedules) -> Any:
     import tvm
-    from tvm import relax
     from tvm.relax.backend.gpu_generic import pipeline as generic
 
     @tvm.transform.module_pass(opt_level=0, name="adt.OpenCLPipeline")  # type: ignore[untyped-decorator]
@@ -57,17 +60,25 @@ def _opencl_pipeline(plain: dict[str, Any]) -> Any:
         target = tvm.target.Target.current()
         legalize = generic.legalize_passes(target)[:-1]  # all but its schedule rules
         dispatch = generic.library_dispatch_passes(target)
-        views = relax.transform.RewriteDataflowReshape()
         before = [*dispatch, *legalize, shorten_kernel_names(), count_flops(), kept(plain)]
-        passes = [*before, views, fused_pipeline()]
+        passes = [*before, *_views(), fused_pipeline(schedules)]
         return tvm.transform.Sequential(passes)(module)
 
     return pipeline
 
 
-def fused_pipeline() -> Any:
+def _views() -> tuple[Any, ...]:
+    """Passes that make views of reshapes, whose kernels nothing calls then; of a scheduled kernel TVM could
+    not tell that it is one."""
+    from tvm import relax
+
+    return relax.transform.RewriteDataflowReshape(), relax.transform.DeadCodeElimination(["main"])
+
+
+def fused_pipeline(schedules: KernelSchedules) -> Any:
     """The rest of an OpenCL pipeline, for a module that is legalized and fused and whose reshapes are
-    views: kernels that have no schedule get one, and what is left of Relax is lowered for the VM."""
+    views: kernels that have no schedule get one, of *schedules* or by TVM's rules, and what is left of
+    Relax is lowered for the VM."""
     import tvm
     from tvm.relax.backend.gpu_generic import pipeline as generic
     from tvm.s_tir import dlight
@@ -77,6 +88,7 @@ def fused_pipeline() -> Any:
     @tvm.transform.module_pass(opt_level=0, name="adt.FusedPipeline")  # type: ignore[untyped-decorator]
     def pipeline(module: Any, _context: Any) -> Any:
         target = tvm.target.Target.current()
+        module = take_schedules(schedules)(module)
         with _any_gpu(target):
             schedule = dlight.ApplyDefaultSchedule(
                 *(_forgiving(getattr(dlight.gpu, rule)()) for rule in rules)

@@ -21,6 +21,7 @@ from adt.model.texture.layout import block_channels
 from adt.model.texture.report import TextureReport
 from adt.model.texture.rewriter import is_flat
 from adt.model.texture.scopes import ImageLimits, place
+from adt.model.tuning.schedules import KernelSchedules
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,15 @@ class Textured:
     """The kernels before they were made for images and scheduled, by name."""
 
 
-def with_textures(module: Any, params: Mapping[str, Any], target: Any, limits: ImageLimits) -> Textured:
+def with_textures(
+    module: Any, params: Mapping[str, Any], target: Any, limits: ImageLimits, schedules: KernelSchedules
+) -> Textured:
     """Put the activations of an imported model into textures where that is right.
 
     Args:
         module: ``main(inputs…, params…)`` in Relax, static shapes, of which none is a variable.
         target: TVM's target; its host is what constants are folded for.
+        schedules: what kernels that touch images are scheduled by, where that uses the images rightly.
 
     A model with control flow comes back fused, in buffers.
     """
@@ -81,6 +85,6 @@ def with_textures(module: Any, params: Mapping[str, Any], target: Any, limits: I
         )(lifted)
         if not is_flat(fused):
             return Textured(fused, kept, TextureReport(convolutions, ()), primitive(fused))
-        placed, kernels = place(fused, target, limits)
+        placed, kernels = place(fused, target, limits, schedules)
         placed = relax.transform.DeadCodeElimination(["main"])(placed)
         return Textured(placed, kept, TextureReport(convolutions, kernels), primitive(fused))

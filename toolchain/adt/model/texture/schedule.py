@@ -7,6 +7,9 @@ without a word. Here each work-item computes the four lanes of its texels as vec
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from adt.model.texture.blocks import LANES
@@ -40,15 +43,24 @@ def texel_schedule(function: Any, *, by_lane: bool = False) -> Any:
     Raises:
         NotSchedulable: it has several reductions, or is not of that form.
     """
-    import tvm
     from tvm import s_tir
 
     schedule = s_tir.Schedule(function)
-    try:
+    with refusals():
         _schedule(schedule, by_lane)
+    return schedule.mod["main"]
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """What TVM's scheduling raises meanwhile becomes NotSchedulable."""
+    import tvm
+    from tvm import s_tir
+
+    try:
+        yield
     except (s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError) as why:
         raise NotSchedulable(f"TVM's scheduling refuses it: {_first_line(why)}") from why
-    return schedule.mod["main"]
 
 
 def element_schedule(function: Any, target: Any) -> Any:
@@ -87,7 +99,27 @@ def proven(function: Any, target: Any) -> None:
         raise NotSchedulable(faults[0])
 
 
-def _schedule(schedule: Any, by_lane: bool) -> None:
+@dataclass(frozen=True)
+class KernelBlocks:
+    """The blocks of a kernel that are left once all that can be is computed where it is read."""
+
+    store: Any
+    """Writes the output."""
+    before: tuple[Any, ...]
+    """What the store needs, from the last to the first: in private memory of a work-item."""
+    reduction: Any | None
+    """The one of *before* that accumulates."""
+
+
+def kernel_blocks(schedule: Any, *, by_lane: bool = False) -> KernelBlocks:
+    """Inline what can be in the unscheduled kernel; put into private memory what cannot.
+
+    Args:
+        by_lane: see :func:`texel_schedule`.
+
+    Raises:
+        NotSchedulable: it has several reductions, or is not of that form.
+    """
     root = schedule.get_sblock("root")
     blocks = schedule.get_child_blocks(root)
     reductions = [block for block in blocks if _reduces(schedule, block)]
@@ -106,17 +138,32 @@ def _schedule(schedule: Any, by_lane: bool) -> None:
     if reduction is not None and epilogue:
         schedule.set_scope(reduction, 0, "local")
     store = schedule.cache_write(last, 0, "local") if by_lane or not epilogue else last
-    before = [last] if by_lane and epilogue else []  # what the store needs, from the last to the first
+    before = [last] if by_lane and epilogue else []
     if reduction is not None:
         before.append(reduction)
-    *outer, lane = schedule.get_loops(store)
-    if int(schedule.get(lane).extent) != LANES:
+    return KernelBlocks(store, tuple(before), reduction)
+
+
+def texel_loops(schedule: Any, store: Any) -> list[Any]:
+    """The loops of the block *store*, of which the last runs over the lanes of a texel.
+
+    Raises:
+        NotSchedulable: it does not.
+    """
+    loops: list[Any] = schedule.get_loops(store)
+    if not loops or int(schedule.get(loops[-1]).extent) != LANES:
         raise NotSchedulable("its last axis is no texel")
+    return loops
+
+
+def _schedule(schedule: Any, by_lane: bool) -> None:
+    blocks = kernel_blocks(schedule, by_lane=by_lane)
+    *outer, lane = texel_loops(schedule, blocks.store)
     innermost = _bind(schedule, outer)
-    for part in before:
+    for part in blocks.before:
         schedule.compute_at(part, innermost, preserve_unit_loops=True)
-    if reduction is not None:
-        _vectorize_reduction(schedule, reduction, depth=len(schedule.get_loops(store)) - 1)
+    if blocks.reduction is not None:
+        _vectorize_reduction(schedule, blocks.reduction, depth=len(schedule.get_loops(blocks.store)) - 1)
     schedule.vectorize(lane)
 
 
@@ -148,15 +195,26 @@ def power_of_two_within(extent: int) -> int:
     return min(WORK_GROUP, 1 << max(extent - 1, 0).bit_length())
 
 
-def _vectorize_reduction(schedule: Any, reduction: Any, depth: int) -> None:
-    """Accumulate all lanes at once: the lane's loop becomes the innermost one."""
+def reduction_loops(schedule: Any, reduction: Any, depth: int) -> tuple[list[Any], list[Any]]:
+    """The loops of *reduction* inside the *depth* outermost ones: those over texels (the last
+    one over a texel's lanes), and those that it accumulates over.
+
+    Raises:
+        NotSchedulable: it does not run over texels.
+    """
     loops = schedule.get_loops(reduction)[depth:]
     kinds = [int(iterator.iter_type) for iterator in schedule.get(reduction).iter_vars[-len(loops) :]]
     spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == SPATIAL]
     reduce = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == REDUCE]
-    lane = spatial[-1]
-    if int(schedule.get(lane).extent) != LANES or len(spatial) + len(reduce) != len(loops):
+    if int(schedule.get(spatial[-1]).extent) != LANES or len(spatial) + len(reduce) != len(loops):
         raise NotSchedulable("its reduction does not run over texels")
+    return spatial, reduce
+
+
+def _vectorize_reduction(schedule: Any, reduction: Any, depth: int) -> None:
+    """Accumulate all lanes at once: the lane's loop becomes the innermost one."""
+    spatial, reduce = reduction_loops(schedule, reduction, depth)
+    lane = spatial[-1]
     schedule.reorder(*reduce, lane)
     schedule.vectorize(lane)  # before the decomposition, after which it is refused
     schedule.decompose_reduction(reduction, reduce[0])

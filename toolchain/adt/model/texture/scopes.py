@@ -11,6 +11,7 @@ reason is kept:
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -24,6 +25,10 @@ from adt.model.texture.layout import FLOATS
 from adt.model.texture.report import KernelTextures
 from adt.model.texture.rewriter import Rewriter
 from adt.model.texture.schedule import NotSchedulable, element_schedule, proven, texel_schedule
+from adt.model.tuning.marks import REFUSED, marked
+from adt.model.tuning.schedules import KernelSchedules, is_scheduled
+
+log = logging.getLogger("adt.compile")
 
 SCOPE = "global.texture"
 """TVM's name for an image of ``(layers…, height, width, texel)``."""
@@ -40,11 +45,14 @@ class ImageLimits:
     """Greatest length of an array of images."""
 
 
-def place(module: Any, target: Any, limits: ImageLimits) -> tuple[Any, tuple[KernelTextures, ...]]:
+def place(
+    module: Any, target: Any, limits: ImageLimits, schedules: KernelSchedules
+) -> tuple[Any, tuple[KernelTextures, ...]]:
     """Put tensors of the fused, flat *module* into images and schedule the kernels that write them.
 
     Args:
         target: TVM's target, for the virtual devices that tell buffers and images apart.
+        schedules: what kernels are scheduled by, where that uses their images rightly.
 
     Returns:
         The module, whose kernels that touch images are specialised and, where they write
@@ -55,7 +63,7 @@ def place(module: Any, target: Any, limits: ImageLimits) -> tuple[Any, tuple[Ker
     reasons = _reasons(module, limits)
     image = ir.VDevice(target, 0, SCOPE)
     module.update_global_info("vdevice", [ir.VDevice(target, 0, BUFFER), image])
-    kernels = _Kernels(module, target)
+    kernels = _Kernels(module, target, schedules)
     while not _settle(module, reasons, kernels):
         pass
     placement = _Placement(module, reasons, kernels, image)
@@ -99,9 +107,10 @@ def _bindings(module: Any) -> list[Any]:
 class _Kernels:
     """The kernels of a module, made for the images among their arguments."""
 
-    def __init__(self, module: Any, target: Any) -> None:
+    def __init__(self, module: Any, target: Any, schedules: KernelSchedules) -> None:
         self.module = module
         self.target = target
+        self.schedules = schedules
         self.made: dict[tuple[Any, tuple[bool, ...]], Any] = {}
 
     def specialized(self, kernel: Any, textured: tuple[bool, ...]) -> Any:
@@ -121,6 +130,17 @@ class _Kernels:
 
     def _made(self, function: Any, *, writes: bool) -> Any:
         """The first schedule of *function* that uses its images rightly, or why there is none."""
+        taken = self.schedules.take(function)
+        if not is_scheduled(taken):
+            return self._usual(taken, writes=writes)
+        try:
+            proven(taken, self.target)
+        except NotSchedulable as why:
+            log.debug("a record does not apply: %s", why)
+            return self._usual(marked(function, REFUSED), writes=writes)
+        return taken
+
+    def _usual(self, function: Any, *, writes: bool) -> Any:
         schedules: tuple[Callable[[Any], Any], ...]
         if writes:
             schedules = (texel_schedule, partial(texel_schedule, by_lane=True))

@@ -1,0 +1,55 @@
+"""Schedules that no search chose: simple, right, and other than those that compiling gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adt.model.tuning.intrinsics import need_intrinsics
+from adt.model.tuning.traces import trace_text
+from adt.tuning.tasks import Task
+from adt.tuning.texture_space import texture_space, uses_images
+
+
+def hand_trace(task: Task, target: dict[str, Any]) -> str:
+    """The trace of a schedule of *task* for TVM's *target*.
+
+    On a CPU each operator's outer loops run in parallel; on a GPU each element has a work-item, in groups
+    of 32; kernels with images get what their space begins with.
+    """
+    import tvm
+
+    need_intrinsics()
+    if uses_images(task.module["main"]):
+        from tvm.s_tir import meta_schedule as ms
+
+        wanted = tvm.target.Target(target)
+        space = texture_space(task.module["main"], wanted)
+        context = ms.TuneContext(
+            task.module, target=wanted, space_generator=space, rand_state=1, num_threads=1
+        )
+        return trace_text(context.generate_design_space()[0].trace)
+    schedule = tvm.s_tir.Schedule(task.module)
+    apply_by_hand(schedule, gpu=target["kind"] != "llvm")
+    return trace_text(schedule.trace)
+
+
+def apply_by_hand(schedule: Any, *, gpu: bool) -> None:
+    """Schedule what is no kernel with images, see :func:`hand_trace`."""
+    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+        _schedule(schedule, block, gpu=gpu)
+
+
+def _schedule(schedule: Any, block: Any, *, gpu: bool) -> None:
+    loops = schedule.get_loops(block)
+    spatial = [
+        loop
+        for loop, var in zip(loops, schedule.get(block).iter_vars, strict=True)
+        if int(var.iter_type) == 0
+    ]
+    if not gpu:
+        schedule.parallel(schedule.fuse(*spatial[:2]))
+        return
+    schedule.reorder(*spatial, *(loop for loop in loops if not any(loop.same_as(one) for one in spatial)))
+    group, item = schedule.split(schedule.fuse(*spatial), [None, 32])
+    schedule.bind(group, "blockIdx.x")
+    schedule.bind(item, "threadIdx.x")

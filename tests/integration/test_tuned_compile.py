@@ -1,0 +1,349 @@
+"""Compiling with tuning records: what is tunable, which kernels get their records, and that they stay right."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import adt
+import networks
+from adt.api.model import job_of
+from adt.errors import ConfigError
+from adt.model import check as check_module
+from adt.model.assemble import Making
+from adt.model.checked import Checked
+from adt.model.compiled import Job
+from adt.model.host_run.running import run_package, run_packages
+from adt.model.importers.imported import ImportedModel
+from adt.model.inputs.random import random_inputs
+from adt.model.package import ModelPackage, load_package
+from adt.model.tuning.intrinsics import need_intrinsics
+from adt.model.tuning.key import target_key, tvm_key
+from adt.model.tuning.schedules import Recording
+from adt.model.tuning.workload import same, workload
+from adt.tuning.database import open_database
+from adt.tuning.records import BASELINE, Context, MeasuredOn, Record
+from adt.tuning.tasks import Extracted, Task, extract, extracted, toolchain, tuning_target, untunable_reason
+from hand_schedules import apply_by_hand, hand_trace
+
+TARGETS = ("cpu", "opencl", "adreno")
+UNTUNED, TUNED = 2.0, 1.0
+"""Seconds on record."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three convolutions, of which two are the same."""
+    net = networks.Network((1, 4, 8, 8))
+    first = net.relu(net.conv("x", 8))
+    second = net.relu(net.conv(first, 8))
+    third = net.relu(net.conv(second, 8))
+    return net.save(tmp_path_factory.mktemp("model") / "three.onnx", third, (1, 8, 8, 8))
+
+
+def job(model: Path, target: str, **options: Any) -> Job:
+    return job_of(model, **{"platform": "host", "target": target, "check": False, **options})
+
+
+def read(made: Job) -> tuple[ImportedModel, Making, Extracted]:
+    imported, making = made.readied(accuracy=False)
+    return imported, making, extract(imported, making)
+
+
+def context_of(making: Making) -> Context:
+    return Context(target_key(making.target), tvm_key(), "a GPU", "1.0")
+
+
+def keep(directory: Path, making: Making, task: Task, trace: str, seconds: float) -> None:
+    with open_database(directory, write=True) as database:
+        on = MeasuredOn("serial", "a phone", None)
+        named = database.workload_id(task.module)
+        database.add([Record(named, context_of(making), task.name, trace, (seconds,), None, on, "", 1.0)])
+
+
+def tuned_by_hand(directory: Path, making: Making, tasks: tuple[Task, ...]) -> Path:
+    """A database with a schedule for each task, each said to be faster than the untuned one."""
+    for task in tasks:
+        keep(directory, making, task, BASELINE, UNTUNED)
+        keep(directory, making, task, hand_trace(task, tuning_target(making.target, 2)), TUNED)
+    return directory
+
+
+def compiled(model: Path, out: Path, target: str, **options: Any) -> ModelPackage:
+    return adt.compile(model, out=out, **{"platform": "host", "target": target, "check": False, **options})
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_tasks_are_the_kernels_that_compiling_makes(model: Path, target: str, tmp_path: Path) -> None:
+    _, making, found = read(job(model, target))
+    package = compiled(model, tmp_path / "package", target)
+    assert {name for task in found.tasks for name in task.kernels} == {
+        k.name for k in package.manifest.kernels
+    }
+    assert not found.untunable
+    convolutions = [task for task in found.tasks if "conv" in task.name]
+    assert sorted(task.weight for task in convolutions) == [1, 2]
+    flops = {task.weight: task.flops for task in convolutions}
+    assert flops[2] is not None and flops[1] is not None and flops[2] > flops[1] >= 2 * 8 * 8 * 8 * 4 * 9
+    scopes = {argument.scope for task in found.tasks for argument in task.arguments}
+    assert scopes == ({"global", "global.texture"} if target == "adreno" else {"global"})
+    for task in found.tasks:
+        assert [tuple(int(e) for e in b.shape) for b in task.module["main"].buffer_map.values()] == [
+            argument.shape for argument in task.arguments
+        ]
+    how = toolchain(making)
+    assert (how.target, how.textures) == (making.target.spec, target == "adreno")
+
+
+def test_kernels_that_are_the_same_code_are_one_task() -> None:
+    from tvm import relax, te
+
+    given = te.placeholder((4,), name="given")
+    twice = te.create_prim_func([given, te.compute((4,), lambda i: given[i] * 2.0, name="twice")])
+    recording, builder = Recording(), relax.BlockBuilder()
+    one, other = (builder.add_func(recording.take(twice), name) for name in ("one", "other"))
+    x = relax.Var("x", relax.TensorStructInfo((4,), "float32"))
+    with builder.function("main", [x]):
+        value: Any = x
+        for kernel in (one, other, one):
+            value = builder.emit(relax.call_tir(kernel, [value], relax.TensorStructInfo((4,), "float32")))
+        builder.emit_func_output(value)
+    lowered = relax.transform.CallTIRRewrite()(builder.get())
+    [task] = extracted(lowered, recording, "").tasks
+    assert (task.name, task.kernels, task.weight) == ("one", ("one", "other"), 3)
+
+
+def test_another_program_s_records_of_the_same_model_are_found(model: Path, tmp_path: Path) -> None:
+    """Tasks that TVM itself takes out of the model, and what MetaSchedule writes down of them."""
+    need_intrinsics()
+    import tvm
+    from tvm import relax
+    from tvm.s_tir import meta_schedule as ms
+    from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
+
+    imported, making, found = read(job(model, "cpu"))
+    target = tvm.target.Target(tuning_target(making.target, 2))
+    with target:
+        theirs = extract_tasks(relax.get_pipeline("zero")(imported.module), target)
+    ours = {task.name: task for task in found.tasks}
+    assert {task.task_name: task.weight for task in theirs} == {
+        task.name: task.weight for task in found.tasks
+    }
+    (tmp_path / "theirs").mkdir()
+    written = ms.database.JSONDatabase(work_dir=str(tmp_path / "theirs"))
+    for task in theirs:
+        assert same(task.mod, ours[task.task_name].module)
+        schedule = tvm.s_tir.Schedule(task.mod)
+        apply_by_hand(schedule, gpu=False)
+        arguments = ms.arg_info.ArgInfo.from_prim_func(task.mod["main"])
+        workload_there = written.commit_workload(task.mod)
+        written.commit_tuning_record(
+            ms.database.TuningRecord(schedule.trace, workload_there, [TUNED], target, arguments)
+        )
+    adt.db_import(tmp_path / "theirs", into=tmp_path / "db", device="a board", platform="host", target="cpu")
+    package = compiled(model, tmp_path / "package", "cpu", db=tmp_path / "db")
+    assert package.manifest.tuned == package.manifest.total == len(theirs)
+    assert package.manifest.made.tuning is not None and package.manifest.made.tuning.device == "a board"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_baseline_is_what_compiling_gives_without_records(model: Path, target: str) -> None:
+    """Bound to threads on a GPU; as it was on a CPU."""
+    import tvm
+
+    _, _, found = read(job(model, target))
+    for task in found.tasks:
+        baseline = tvm.ir.load_json(task.baseline)
+        assert ("blockIdx.x" in str(baseline.script())) == (target != "cpu")
+        assert same(workload(baseline["main"]), task.module) == (target == "cpu")
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"), [("cpu", "it calls a function outside"), ("opencl", "TVM brings its schedule")]
+)
+def test_what_cannot_be_tuned_is_named_with_the_reason(tmp_path: Path, target: str, reason: str) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("TopK", ["r", "k"], ["v", "i"], axis=1)],
+        "top",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 64))],
+        [helper.make_tensor_value_info(name, kind, (1, 8)) for name, kind in (("v", 1), ("i", 7))],
+        [numpy_helper.from_array(np.array([8]), "k")],
+    )
+    path = tmp_path / "top.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    _, _, found = read(job(path, target))
+    assert [task.name for task in found.tasks] == ["relu"]
+    [other] = found.untunable
+    assert other.name == "topk" and other.reason.startswith(reason)
+
+
+def test_open_shapes_and_loops_without_an_end_cannot_be_tuned() -> None:
+    from tvm import te, tirx
+
+    length = te.var("n")
+    given = te.placeholder((length,), name="given")
+    opened = te.create_prim_func([given, te.compute((length,), lambda i: given[i] * 2.0, name="twice")])
+    assert "known at run time" in untunable_reason(opened)
+    fixed = te.placeholder((16,), name="fixed")
+    closed = te.create_prim_func([fixed, te.compute((16,), lambda i: fixed[i] * 2.0, name="twice")])
+    assert untunable_reason(closed) == ""
+    forever = closed.with_body(tirx.While(tirx.const(1, "bool"), closed.body))
+    assert "loops until" in untunable_reason(forever)
+
+
+@pytest.mark.parametrize("target", ["cpu", pytest.param("opencl", marks=pytest.mark.nightly), "adreno"])
+def test_kernels_get_their_records_and_stay_right(model: Path, tmp_path: Path, target: str) -> None:
+    _, making, found = read(job(model, target))
+    records = tuned_by_hand(tmp_path / "db", making, found.tasks)
+    plain = compiled(model, tmp_path / "plain", target)
+    check = {} if target == "cpu" else {"check": True}
+    tuned = compiled(model, tmp_path / "tuned", target, db=records, **check)
+
+    facts = tuned.manifest
+    assert facts.tuned == facts.total == plain.manifest.total and all(k.tuned for k in facts.kernels)
+    assert facts.made.tuning is not None
+    assert (facts.made.tuning.device, facts.made.tuning.driver) == ("a GPU", "1.0")
+    assert facts.made.tuning.kept == facts.made.tuning.refused == ()
+    assert plain.manifest.tuned == 0 and plain.manifest.made.tuning is None
+    assert not {"db", "tuned_on"} & facts.made.settings.keys()
+    assert facts.files["mod.so"].sha256 != plain.manifest.files["mod.so"].sha256
+    assert facts.files["mod.params"].sha256 == plain.manifest.files["mod.params"].sha256
+    if target == "cpu":
+        inputs = random_inputs(facts.entry().inputs, 3)
+        [name] = [output.name for output in facts.entry().outputs]
+        computed, expected = (run_package(p.path, inputs, timeout=300)[name] for p in (tuned, plain))
+        assert np.abs(computed - expected).max() <= 1e-5 * np.abs(expected).max()
+    else:
+        assert isinstance(tuned.checked, Checked)
+
+
+@pytest.mark.nightly
+def test_another_machine_s_package_is_checked_with_its_records(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, int, int]] = []
+
+    def spied(runs: Any, **options: Any) -> Any:
+        for run in runs:
+            facts = load_package(run.package).manifest
+            seen.append((facts.target.name, facts.tuned, facts.total))
+        return run_packages(runs, **options)
+
+    monkeypatch.setattr(check_module, "run_packages", spied)
+    elsewhere = {"platform": "linux-aarch64"}
+    _, making, found = read(job(model, "adreno", **elsewhere))
+    records = tuned_by_hand(tmp_path / "db", making, found.tasks)
+    package = compiled(
+        model, tmp_path / "package", "adreno", db=records, check=True, use_cache=False, **elsewhere
+    )
+    assert isinstance(package.checked, Checked)
+    count = package.manifest.total
+    assert package.manifest.tuned == count
+    assert [row[:2] for row in seen] == [("adreno", count), ("cpu", 0)]
+
+
+@pytest.mark.nightly
+def test_what_a_library_computes_is_named(model: Path) -> None:
+    _, _, found = read(job(model, "adreno", platform="linux-aarch64", offload="clml"))
+    assert "CLML computes it" in {other.reason for other in found.untunable}
+
+
+def test_a_kernel_whose_untuned_schedule_is_faster_keeps_it(model: Path, tmp_path: Path) -> None:
+    _, making, found = read(job(model, "cpu"))
+    records = tuned_by_hand(tmp_path / "db", making, found.tasks)
+    for task in found.tasks:
+        keep(records, making, task, BASELINE, TUNED / 2)
+        keep(records, making, task, BASELINE, TUNED / 2)
+    plain = compiled(model, tmp_path / "plain", "cpu")
+    tuned = compiled(model, tmp_path / "tuned", "cpu", db=records)
+    report = tuned.manifest.made.tuning
+    assert report is not None and set(report.kept) == {kernel.name for kernel in plain.manifest.kernels}
+    assert tuned.manifest.tuned == 0
+    assert tuned.manifest.files["mod.so"].sha256 == plain.manifest.files["mod.so"].sha256
+
+
+@pytest.mark.parametrize(
+    ("target", "trace"),
+    [("cpu", "no JSON"), ("adreno", '[[["GetSBlock",[],["no such block","main"],["b0"]]],[]]')],
+)
+def test_a_record_that_does_not_apply_is_passed_over(
+    model: Path, tmp_path: Path, target: str, trace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, making, found = read(job(model, target))
+    task = found.tasks[0]
+    keep(tmp_path / "db", making, task, trace, TUNED)
+    plain = compiled(model, tmp_path / "plain", target)
+    package = compiled(model, tmp_path / "tuned", target, db=tmp_path / "db")
+    report = package.manifest.made.tuning
+    assert report is not None and report.refused == (task.name,) and package.manifest.tuned == 0
+    assert package.manifest.files["mod.so"].sha256 == plain.manifest.files["mod.so"].sha256
+    assert f"the record of {task.name} does not apply to it" in caplog.text
+
+
+def test_a_record_that_misuses_images_is_passed_over(model: Path, tmp_path: Path) -> None:
+    """A work-item for each lane: TVM's code generator would store each lane over the others."""
+    import tvm
+
+    from adt.model.tuning.traces import trace_text
+
+    _, making, found = read(job(model, "adreno"))
+    task = next(task for task in found.tasks if task.arguments[-1].scope == "global.texture")
+    schedule = tvm.s_tir.Schedule(task.module)
+    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+        loops = schedule.get_loops(block)[:5]
+        group, item = schedule.split(schedule.fuse(*loops), [None, 32])
+        schedule.bind(group, "blockIdx.x")
+        schedule.bind(item, "threadIdx.x")
+    keep(tmp_path / "db", making, task, trace_text(schedule.trace), TUNED)
+    package = compiled(model, tmp_path / "package", "adreno", db=tmp_path / "db")
+    report = package.manifest.made.tuning
+    assert report is not None and report.refused == (task.name,)
+    plain = compiled(model, tmp_path / "plain", "adreno")
+    assert package.manifest.files["mod.so"].sha256 == plain.manifest.files["mod.so"].sha256
+
+
+def test_records_decide_the_entry_of_the_cache(model: Path, tmp_path: Path) -> None:
+    _, making, found = read(job(model, "cpu"))
+    records = tuned_by_hand(tmp_path / "db", making, found.tasks[:1])
+    first = compiled(model, tmp_path / "first", "cpu", db=records)
+    moved = records.rename(tmp_path / "elsewhere")
+    again = compiled(model, tmp_path / "again", "cpu", db=moved)
+    assert again.cached and first.manifest == again.manifest
+    anew = compiled(model, tmp_path / "anew", "cpu", db=moved, use_cache=False)
+    assert (
+        anew.manifest.files == first.manifest.files
+        and anew.manifest.made.tuning == first.manifest.made.tuning
+    )
+    assert compiled(model, tmp_path / "plain", "cpu").manifest.tuned == 0
+    tuned_by_hand(moved, making, found.tasks[1:])
+    more = compiled(model, tmp_path / "more", "cpu", db=moved)
+    assert more.manifest.tuned > first.manifest.tuned >= 1
+
+
+def test_the_database_can_be_a_setting(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, making, found = read(job(model, "cpu"))
+    tuned_by_hand(tmp_path / "db", making, found.tasks)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "adt.toml").write_text('[compile]\ndb = "db"\n')
+    assert compiled(model, tmp_path / "package", "cpu").manifest.tuned == len(found.tasks)
+    with pytest.raises(ConfigError, match="no records of 'another'"):
+        compiled(model, tmp_path / "other", "cpu", tuned_on="another")
+    (tmp_path / "adt.toml").unlink()
+    with pytest.raises(ConfigError, match="no database"):
+        compiled(model, tmp_path / "other", "cpu", tuned_on="another")
+
+
+def test_records_of_a_texture_kernel_are_not_those_of_a_buffer_kernel(model: Path, tmp_path: Path) -> None:
+    _, textures, found = read(job(model, "adreno"))
+    _, buffers, _ = read(job(model, "adreno-buffer"))
+    records = tuned_by_hand(tmp_path / "db", textures, found.tasks)
+    package = compiled(model, tmp_path / "package", "adreno-buffer", db=records)
+    assert package.manifest.tuned == 0 and package.manifest.made.tuning is None
+    assert context_of(textures) != context_of(buffers)
+    assert context_of(textures) == context_of(dataclasses.replace(textures, alignment=128))

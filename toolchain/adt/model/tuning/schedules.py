@@ -1,0 +1,122 @@
+"""Kernels get their schedules: those of records, or marks by which they are found again."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from typing import Any, Protocol
+
+from adt.model.inspection.flops import SCHEDULED
+from adt.model.tuning.intrinsics import need_intrinsics
+from adt.model.tuning.marks import KEPT, REFUSED, TUNED, marked
+from adt.model.tuning.traces import TraceError, apply_trace
+from adt.model.tuning.tuning import TunedKernel, Tuning
+from adt.model.tuning.workload import same, structural_hash, workload
+
+log = logging.getLogger("adt.compile")
+
+
+class KernelSchedules(Protocol):
+    """Says what becomes of each kernel that is to be scheduled."""
+
+    def take(self, function: Any) -> Any:
+        """*function* scheduled; or as it is, perhaps with a mark, where it is to get the usual schedule."""
+
+
+class Untuned:
+    """Each kernel gets the usual schedule."""
+
+    def take(self, function: Any) -> Any:
+        """*function* as it is."""
+        return function
+
+
+class Tuned:
+    """Kernels get the schedules of records."""
+
+    def __init__(self, tuning: Tuning, triple: str = "") -> None:
+        """
+        Args:
+            triple: of the CPU, whose intrinsics a record may name; empty for a GPU.
+        """
+        need_intrinsics(triple)
+        self._by_hash: defaultdict[str, list[TunedKernel]] = defaultdict(list)
+        for kernel in tuning.kernels:
+            if hashed := kernel.structural_hash or _hash_of(kernel.workload):
+                self._by_hash[hashed].append(kernel)
+
+    def take(self, function: Any) -> Any:
+        """*function* with its record's schedule, if there is one that is faster than the usual one."""
+        module = workload(function)
+        for kernel in self._by_hash.get(structural_hash(module), ()):
+            if (known := _read(kernel.workload)) is not None and same(known, module):
+                return self._taken(function, module, kernel) if kernel.faster else marked(function, KEPT)
+        return function
+
+    def _taken(self, function: Any, module: Any, kernel: TunedKernel) -> Any:
+        try:
+            scheduled = apply_trace(module, kernel.trace)
+        except TraceError as why:
+            log.debug("a record does not apply: %s", why)
+            return marked(function, REFUSED)
+        return marked(_with_body_of(function, scheduled["main"]), TUNED)
+
+
+def _read(text: str) -> Any | None:
+    """The workload of TVM's JSON *text*; None where this TVM cannot read it."""
+    from tvm import ir
+
+    try:
+        return ir.load_json(text)
+    except Exception as why:  # whatever TVM's reader raises
+        log.debug("a workload on record cannot be read: %s", why)
+        return None
+
+
+def _hash_of(text: str) -> str:
+    """The structural hash of the workload of TVM's JSON *text*; empty where it cannot be read."""
+    module = _read(text)
+    return structural_hash(module) if module is not None else ""
+
+
+def _with_body_of(function: Any, scheduled: Any) -> Any:
+    """*scheduled* with the attributes of *function*, which it is a schedule of."""
+    from tvm import tirx
+
+    made = tirx.PrimFunc(
+        scheduled.params, scheduled.body, scheduled.ret_type, scheduled.buffer_map, function.attrs
+    )
+    return made.with_attr(SCHEDULED, True)
+
+
+class Recording:
+    """Each kernel gets the usual schedule, and a mark: the place of what it was in :attr:`functions`."""
+
+    def __init__(self) -> None:
+        self.functions: list[Any] = []
+
+    def take(self, function: Any) -> Any:
+        """*function* with its mark."""
+        self.functions.append(function)
+        return marked(function, str(len(self.functions) - 1))
+
+
+def take_schedules(schedules: KernelSchedules) -> Any:
+    """A pass that has *schedules* take each kernel that is not scheduled yet."""
+    import tvm
+    from tvm import tirx
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.TakeSchedules")  # type: ignore[untyped-decorator]
+    def take(module: Any, _context: Any) -> Any:
+        made = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
+        for variable, function in module.functions_items():
+            if isinstance(function, tirx.PrimFunc) and not is_scheduled(function):
+                made.update_func(variable, schedules.take(function))
+        return made
+
+    return take
+
+
+def is_scheduled(function: Any) -> bool:
+    """Whether TVM's schedule rules leave the PrimFunc *function* alone."""
+    return function.attrs is not None and bool(function.attrs.get(SCHEDULED, False))

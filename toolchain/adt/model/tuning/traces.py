@@ -1,0 +1,84 @@
+"""TVM's traces as text: the decisions and steps that make a schedule of a workload."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+class TraceError(Exception):
+    """A trace is no trace, or does not apply to the workload; the text says why."""
+
+
+def trace_text(trace: Any) -> str:
+    """One line of JSON of TVM's *trace*; traces with the same steps, and no others, have the same."""
+    return _line(_plain(trace.as_json()))
+
+
+def canonical(text: str) -> str:
+    """The text of :func:`trace_text` for a trace's JSON *text* from elsewhere.
+
+    Raises:
+        TraceError: it is no JSON of a trace.
+    """
+    return _line(_parsed(text))
+
+
+def apply_trace(module: Any, text: str) -> Any:
+    """The workload *module* scheduled as the trace *text* says.
+
+    Raises:
+        TraceError: *text* is no trace, or does not apply.
+    """
+    from tvm import s_tir
+
+    steps = _parsed(text)
+    schedule = s_tir.Schedule(module, debug_mask="none", error_render_level="fast")
+    try:
+        s_tir.schedule.Trace.apply_json_to_schedule(steps, schedule)
+    except Exception as why:  # ScheduleError, InternalError, ValueError, TypeError, KeyError, …
+        lines = [line.strip() for line in str(why).splitlines() if line.strip()]
+        raise TraceError(lines[-1] if lines else type(why).__name__) from why
+    return schedule.mod
+
+
+def _parsed(text: str) -> Any:
+    try:
+        steps = json.loads(text)
+    except ValueError as why:
+        raise TraceError(f"it is no JSON: {why}") from why
+    if not (isinstance(steps, list) and len(steps) == 2 and all(isinstance(part, list) for part in steps)):
+        raise TraceError("it is no list of instructions and decisions")
+    return _plain(steps)
+
+
+def _plain(value: Any) -> Any:
+    """*value* of a trace as every writer of TVM's may have written it.
+
+    Its files have 1 for 1.0 and for True, and reading takes either; index maps are JSON in a text, of one
+    line or of many, with the version of TVM that wrote it.
+    """
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, str):
+        return _index_map(value) if value.startswith("{") else value
+    if value is None or isinstance(value, int):
+        return value if value is None else int(value)
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    return _plain(value.value)  # IntImm or FloatImm
+
+
+def _index_map(text: str) -> str:
+    try:
+        graph = json.loads(text)
+    except ValueError:
+        return text
+    graph.pop("metadata", None)
+    return _line(graph)
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)

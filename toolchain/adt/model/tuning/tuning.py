@@ -1,0 +1,41 @@
+"""Tuning: the records that apply to one compile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TunedKernel:
+    """The fastest known schedule of one workload."""
+
+    workload: str
+    """TVM's JSON of what :func:`adt.model.tuning.workload.workload` gives; read when a kernel may be it."""
+    structural_hash: str
+    """Of the workload, by the TVM that compiles; empty where only another one's is known."""
+    trace: str
+    """As :func:`adt.model.tuning.traces.trace_text` gives it."""
+    seconds: float
+    """Of one call with that schedule …"""
+    baseline: float | None
+    """… and with the one that the kernel gets without records; None: it was not measured."""
+
+    @property
+    def faster(self) -> bool:
+        """The record is to be applied: nothing is known that is faster."""
+        return self.baseline is None or self.seconds < self.baseline
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The records of one device, for one target and version of TVM."""
+
+    kernels: tuple[TunedKernel, ...]
+    digest: str
+    """sha256 over everything of it that decides a package's bytes."""
+    device: str
+    """On which the records were taken."""
+    driver: str
+    """Of its GPU; empty for a CPU."""
+    emulated: bool = False
+    """The times are no device's speed."""

@@ -1,0 +1,157 @@
+"""Which records of a database a compile gets its schedules from: those of one device, for its target."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from adt.errors import ConfigError
+from adt.model.package import PackageLike
+from adt.model.targets import ModelTarget
+from adt.model.tuning.key import key_words, target_key
+from adt.model.tuning.tuning import TunedKernel, Tuning
+from adt.tuning.database import Database, open_database
+from adt.tuning.records import Context
+
+log = logging.getLogger("adt.compile")
+
+
+def tuning_for(
+    directory: Path, target: ModelTarget, tvm: str, *, tuned_on: str = "", like: PackageLike | None = None
+) -> Tuning | None:
+    """The records that a compile for *target* gets its schedules from; None, with a warning, without any.
+
+    Args:
+        tvm: its version, see :func:`adt.model.tuning.key.tvm_key`.
+        tuned_on: ``NAME`` or ``NAME, DRIVER`` of the device that they were taken on; parts are enough.
+        like: the device that is compiled for; *tuned_on* comes first.
+
+    Raises:
+        ConfigError: several devices have such records, and none was chosen; or the chosen one has none.
+        PackageError: there is no database in *directory*.
+    """
+    device = driver = None
+    if like is not None and not tuned_on:
+        gpu = target.device != "cpu"
+        device, driver = (like.gpu, like.opencl_driver) if gpu else (like.soc, "")
+    return tuning(directory, target_key(target), tvm, device, driver, tuned_on=tuned_on)
+
+
+def tuning(
+    directory: Path,
+    target: str,
+    tvm: str,
+    device: str | None = None,
+    driver: str | None = None,
+    *,
+    tuned_on: str = "",
+) -> Tuning | None:
+    """The fastest schedules on record for a target, of one device; None, with a warning, without any.
+
+    Args:
+        target: the target's key, see :func:`adt.model.tuning.key.target_key`.
+        device, driver: exactly as records have them; None: whichever the database has.
+        tuned_on: as for :func:`tuning_for`.
+
+    Raises:
+        ConfigError, PackageError: see :func:`tuning_for`.
+    """
+    with open_database(directory) as database:
+        everything = database.contexts()
+        fitting = tuple(c for c in everything if (c.target, c.tvm) == (target, tvm))
+        if not fitting:
+            log.warning(
+                "%s has no records for %s and TVM %s: no kernel is tuned%s",
+                directory,
+                key_words(target),
+                tvm,
+                f" (it has: {'; '.join(map(_told, everything))})" if everything else "",
+            )
+            return None
+        context = _asked(fitting, tuned_on) if tuned_on else _of(fitting, device, driver, directory)
+        return _gathered(database, context) if context else None
+
+
+def _asked(contexts: Sequence[Context], text: str) -> Context:
+    """The one of *contexts* whose device, or device and driver, *text* says."""
+    wanted = text.lower()
+    exact = [c for c in contexts if wanted in (c.device.lower(), _place(c).lower())]
+    found = exact or [c for c in contexts if wanted in _place(c).lower()]
+    if len(found) == 1:
+        return found[0]
+    raise ConfigError(
+        f"the tuning database has records of {len(found)} devices that {text!r} may mean"
+        if found
+        else f"the tuning database has no records of {text!r} for this target and TVM",
+        remedy=f"Choose one: --tuned-on {_place((found or contexts)[0])!r}",
+        details="\n".join(map(_place, found or contexts)),
+    )
+
+
+def _of(
+    contexts: Sequence[Context], device: str | None, driver: str | None, directory: Path
+) -> Context | None:
+    """The one of *contexts* for a device; of several drivers of it, *driver* or else the one used last."""
+    if device is None:
+        if len(contexts) > 1:
+            raise ConfigError(
+                f"the tuning database {directory} has records of {len(contexts)} devices or drivers"
+                " for this target",
+                remedy=f"Choose one: --tuned-on {_place(contexts[0])!r}, or compile for a connected device "
+                "with --like SERIAL.",
+                details="\n".join(map(_place, contexts)),
+            )
+        return contexts[0]
+    of_device = [context for context in contexts if context.device == device]
+    if not of_device:
+        log.warning(
+            "%s has no records of %s: no kernel is tuned (it has some of %s; --tuned-on takes those)",
+            directory,
+            device or "this device, which does not say what it is",
+            ", ".join(map(_place, contexts)),
+        )
+        return None
+    for context in of_device:
+        if driver is None or context.driver == driver:
+            return context
+    log.warning(
+        "the records of %s were taken with driver %s, it has %s now: tuning again may find faster kernels",
+        device,
+        of_device[0].driver or "unknown",
+        driver or "none",
+    )
+    return of_device[0]
+
+
+def _gathered(database: Database, context: Context) -> Tuning:
+    baselines = database.baselines(context)
+    kernels, decisions, emulated = [], [], False
+    for identity, best in sorted(database.best(context).items()):
+        workload = database.workloads[identity]
+        hashed = workload.structural_hash if workload.tvm == context.tvm else ""
+        untuned = baselines.get(identity)
+        kernel = TunedKernel(
+            workload.module, hashed, best.trace, best.time, untuned.time if untuned else None
+        )
+        kernels.append(kernel)
+        decisions.append([identity, best.trace, kernel.faster])
+        emulated = emulated or bool(best.on and best.on.emulated)
+    if emulated:
+        log.warning(
+            "the records of %s were taken under emulation: what is fastest there is not what is on a device",
+            _place(context),
+        )
+    facts = [context.target, context.tvm, context.device, context.driver, emulated, decisions]
+    digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    return Tuning(tuple(kernels), digest, context.device, context.driver, emulated)
+
+
+def _place(context: Context) -> str:
+    return f"{context.device}, {context.driver}" if context.driver else context.device
+
+
+def _told(context: Context) -> str:
+    return f"{_place(context)} for {key_words(context.target)}, TVM {context.tvm}"

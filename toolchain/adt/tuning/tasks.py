@@ -1,0 +1,227 @@
+"""The kernels of a model that can be tuned, as `adt compile` makes them, and why others cannot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from adt.model.assemble import Making, compiling, hand_over
+from adt.model.importers.imported import ImportedModel
+from adt.model.inspection.flops import flops_of
+from adt.model.targets import ModelTarget
+from adt.model.tuning.marks import marks
+from adt.model.tuning.schedules import Recording, is_scheduled
+from adt.model.tuning.workload import named_main, same, structural_hash, workload
+from adt.tuning.jobs import Argument, Toolchain
+
+
+@dataclass(frozen=True)
+class Task:
+    """One workload to tune."""
+
+    name: str
+    """The kernel's name in the model, as in mod.json."""
+    module: Any
+    """The workload: ``tvm.IRModule {"main": PrimFunc}``, see :mod:`adt.model.tuning.workload`."""
+    weight: int
+    """How often one run of the model calls it."""
+    flops: int | None
+    """Operations of one call; None where they are not known."""
+    baseline: str
+    """TVM's JSON of ``{"main": PrimFunc}`` with the schedule that compiling gives it without records."""
+    arguments: tuple[Argument, ...]
+    kernels: tuple[str, ...]
+    """Every kernel of the model that is this workload; :attr:`name` is the first."""
+
+
+@dataclass(frozen=True)
+class Untunable:
+    """A kernel, or another function that the model calls, whose schedule stays what it is."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """The tunable and the untunable parts of a model."""
+
+    tasks: tuple[Task, ...]
+    """In the order in which the model calls them first."""
+    untunable: tuple[Untunable, ...]
+
+
+def extract(imported: ImportedModel, making: Making) -> Extracted:
+    """Take the kernels out of *imported*, fused and placed in textures exactly as compiling does.
+
+    Raises:
+        CompileError: TVM failed.
+        ModelError, UnsupportedOp, ToolNotFound, SourceError, DownloadError: see
+            :func:`adt.model.assemble.assemble`.
+    """
+    imported, handed = hand_over(imported, making)
+    recording = Recording()
+    with compiling(imported, making, recording) as (_wanted, prepared):
+        lowered = prepared.relax_pipeline(prepared.module)
+    return extracted(lowered, recording, handed.kind.upper() if handed else "a library")
+
+
+def toolchain(making: Making) -> Toolchain:
+    """How candidates become libraries, so that they are as in a package."""
+    return Toolchain(
+        target=dict(making.target.spec),
+        device=making.target.device,
+        alignment=making.alignment,
+        textures=making.target.textures,
+        opt_level=making.settings.compile.opt_level,
+        compiler=str(making.linker.compiler),
+        link_options=making.linker.flags,
+    )
+
+
+def tuning_target(target: ModelTarget, cores: int) -> dict[str, Any]:
+    """TVM's dictionary of *target* for the search, which wants to know how many *cores* take part."""
+    if target.device == "cpu":
+        return {**target.spec, "num-cores": max(1, cores)}
+    return dict(target.spec)
+
+
+def extracted(lowered: Any, recording: Recording, library: str) -> Extracted:
+    """The tasks of *lowered*, the module after its last Relax pass.
+
+    Args:
+        recording: took its kernels' places before they were scheduled.
+        library: what computes that which is no kernel of TVM's.
+    """
+    import tvm
+
+    calls = _calls(lowered)
+    tunable: list[Task] = []
+    untunable = [Untunable(name, reason) for name, reason in _untuned(lowered, calls, library)]
+    of_hash: dict[str, list[int]] = {}
+    marked = {name: (function, mark) for name, function, mark in marks(lowered)}
+    for name in calls:
+        if name not in marked:
+            continue
+        scheduled, mark = marked[name]
+        plain = recording.functions[int(mark)]
+        if reason := untunable_reason(plain):
+            untunable.append(Untunable(name, reason))
+            continue
+        module = workload(plain)
+        digest = structural_hash(module)
+        twin = next((at for at in of_hash.get(digest, ()) if same(tunable[at].module, module)), None)
+        if twin is not None:
+            tunable[twin] = _joined(tunable[twin], name, calls[name])
+            continue
+        of_hash.setdefault(digest, []).append(len(tunable))
+        baseline = tvm.IRModule({"main": named_main(scheduled)})
+        tunable.append(
+            Task(
+                name,
+                module,
+                calls[name],
+                flops_of(plain),
+                str(tvm.ir.save_json(baseline)),
+                arguments(plain),
+                (name,),
+            )
+        )
+    return Extracted(tuple(tunable), tuple(sorted(untunable, key=lambda one: one.name)))
+
+
+def _joined(task: Task, name: str, weight: int) -> Task:
+    """*task* of one more kernel."""
+    return Task(
+        task.name,
+        task.module,
+        task.weight + weight,
+        task.flops,
+        task.baseline,
+        task.arguments,
+        (*task.kernels, name),
+    )
+
+
+def _calls(lowered: Any) -> Counter[str]:
+    """How often the Relax functions of *lowered* call each function, in the order of the first calls."""
+    from tvm import ir, relax
+
+    found: Counter[str] = Counter()
+
+    def visit(node: Any) -> None:
+        if not isinstance(node, relax.Call):
+            return
+        callee = node.op
+        if isinstance(callee, ir.Op) and callee.name == "relax.call_tir_dyn":
+            callee = node.args[0]
+        if isinstance(callee, ir.GlobalVar | relax.ExternFunc):
+            found[str(callee.name_hint if isinstance(callee, ir.GlobalVar) else callee.global_symbol)] += 1
+
+    functions = {str(variable.name_hint): function for variable, function in lowered.functions_items()}
+    for _, function in sorted(functions.items(), key=lambda item: (item[0] != "main", item[0])):
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, visit)
+    return found
+
+
+def _untuned(lowered: Any, calls: Counter[str], library: str) -> Iterator[tuple[str, str]]:
+    """What *calls* names that has no mark, and why: TVM scheduled it, or it is no kernel of TVM's.
+
+    Args:
+        library: what computes the latter.
+    """
+    import tvm
+
+    functions = {str(variable.name_hint): function for variable, function in lowered.functions_items()}
+    known = {name for name, _, _ in marks(lowered)}
+    for name in calls:
+        function = functions.get(name)
+        if name in known or isinstance(function, tvm.relax.Function):
+            continue
+        if isinstance(function, tvm.tirx.PrimFunc):
+            yield name, "TVM brings its schedule (sorting, scanning)"
+        elif not name.startswith(RUNTIME):
+            yield name, f"{library} computes it"
+
+
+def untunable_reason(function: Any) -> str:
+    """Why the PrimFunc *function* cannot be tuned; empty: nothing is known against it."""
+    from tvm.tirx import IntImm, stmt_functor
+
+    if is_scheduled(function):
+        return "TVM brings its schedule (sorting, scanning)"
+    buffers = [function.buffer_map.get(parameter) for parameter in function.params]
+    if not all(
+        buffer is not None and all(isinstance(extent, IntImm) for extent in buffer.shape)
+        for buffer in buffers
+    ):
+        return "its shapes are known at run time only"
+    reasons: list[str] = []
+
+    def visit(node: Any) -> None:
+        kind = type(node).__name__
+        if kind == "Call" and getattr(node.op, "name", "").removeprefix("tirx.") in CALLS:
+            reasons.append("it calls a function outside of it")
+        elif kind == "While":
+            reasons.append("it loops until a condition holds")
+
+    stmt_functor.post_order_visit(function.body, visit)
+    return reasons[0] if reasons else ""
+
+
+RUNTIME = ("vm.", "runtime.")
+"""How functions of TVM's virtual machine are called, which compute nothing."""
+CALLS = ("tvm_call_packed", "tvm_call_cpacked", "call_extern")
+"""TVM's operators in TIR for calls of functions elsewhere; math functions of C are pure and have others."""
+
+
+def arguments(function: Any) -> tuple[Argument, ...]:
+    """The buffers that *function* is called with, outputs last."""
+    buffers = [function.buffer_map[parameter] for parameter in function.params]
+    return tuple(
+        Argument(tuple(int(extent) for extent in buffer.shape), str(buffer.dtype), str(buffer.scope()))
+        for buffer in buffers
+    )
