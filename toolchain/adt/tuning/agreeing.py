@@ -1,0 +1,97 @@
+"""Whether a candidate computes what the untuned schedule computes: from the same inputs, on the same device.
+
+Compilers err, and drivers do: TVM 0.25 takes some index calculations for smaller than
+they are and leaves out the checks that keep them inside a tensor. Such a kernel is
+fast, and wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from adt.tuning.jobs import Argument
+
+TOLERANCE = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-3, "float64": 1e-6}
+"""Of the largest number that the untuned schedule computes. Sums are added up in another order; a wrong
+index is off by far more."""
+
+
+def written(module: Any) -> int:
+    """How many of the last arguments of the workload *module* (``{"main": PrimFunc}``) it computes."""
+    from tvm import tirx
+
+    function = module["main"]
+    names: set[Any] = set()
+
+    def visit(node: Any) -> None:
+        if isinstance(node, tirx.BufferStore):
+            names.add(node.buffer)
+
+    tirx.stmt_functor.post_order_visit(function.body, visit)
+    count = 0
+    for parameter in reversed(list(function.params)):
+        buffer = function.buffer_map.get(parameter)
+        if buffer is None or not any(buffer.same_as(other) for other in names):
+            break
+        count += 1
+    return count
+
+
+def disagreement(
+    arguments: Sequence[Argument], untuned: Sequence[bytes], tuned: Sequence[bytes]
+) -> str | None:
+    """What is wrong with the numbers of a candidate; None: nothing.
+
+    Args:
+        arguments: of the kernel; its outputs are the last ones.
+        untuned: the outputs of the untuned schedule, as they lie in memory …
+        tuned: … and those of the candidate, from the same inputs.
+    """
+    outputs = arguments[len(arguments) - len(untuned) :]
+    for number, (argument, right, made) in enumerate(zip(outputs, untuned, tuned, strict=True)):
+        if (off := _off(argument.dtype, right, made)) is not None:
+            which = f" in output {number + 1} of {len(outputs)}" if len(outputs) > 1 else ""
+            return f"it computes other numbers than the untuned schedule{which}: {off}"
+    return None
+
+
+def _off(dtype: str, right: bytes, made: bytes) -> str | None:
+    import numpy as np
+
+    if right == made:
+        return None
+    if len(right) != len(made):
+        return f"{len(made)} bytes instead of {len(right)}"
+    if dtype not in TOLERANCE or dtype == "bfloat16":
+        return "they must be equal" if dtype not in TOLERANCE else _off_bfloat16(right, made)
+    return _off_floats(
+        np.frombuffer(right, dtype).astype(np.float64),
+        np.frombuffer(made, dtype).astype(np.float64),
+        TOLERANCE[dtype],
+    )
+
+
+def _off_bfloat16(right: bytes, made: bytes) -> str | None:
+    import numpy as np
+
+    def widened(data: bytes) -> Any:
+        """bfloat16 is the upper half of float32."""
+        return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+    return _off_floats(widened(right), widened(made), TOLERANCE["bfloat16"])
+
+
+def _off_floats(right: Any, made: Any, tolerance: float) -> str | None:
+    import numpy as np
+
+    plain = np.isfinite(right)
+    if not np.array_equal(right[~plain], made[~plain], equal_nan=True):
+        return "infinities or NaNs in other places"
+    right, made = right[plain], made[plain]
+    if not np.isfinite(made).all():
+        return f"{int((~np.isfinite(made)).sum())} of {len(made)} are infinite or NaN"
+    if not len(right):
+        return None
+    off = float(np.abs(made - right).max() / max(float(np.abs(right).max()), np.finfo(np.float32).tiny))
+    return f"off by {off:.2g} of the largest, {tolerance:g} allowed" if off > tolerance else None

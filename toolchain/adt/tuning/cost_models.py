@@ -1,0 +1,143 @@
+"""What a search expects of a schedule before it is measured: gradient boosted trees, learned as it goes.
+
+One model serves all kernels of a tuning: what it learned of one convolution helps with
+the next one. The trees are TVM's, with three things mended around them: what is said
+before they have learned enough depends on the seed only; kernels of which nothing ran
+yet teach nothing (TVM would rate their failures as the best there is); and where TVM
+cannot tell the features of a schedule, chance rates it and the search goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from adt.errors import ConfigError
+from adt.model.importers.extras import load
+
+log = logging.getLogger("adt.tune")
+
+MODELS = ("auto", "xgb", "none")
+WARM_UP = 64
+"""Measurements, of all kernels together, before the trees are asked."""
+
+
+class CostModel(Protocol):
+    """Rates schedules; candidates and results are TVM's, and one to one."""
+
+    def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
+        """Learn from measurements of the workload of *context* (a TuneContext)."""
+
+    def predict(self, context: Any, candidates: Sequence[Any]) -> Any:
+        """An array with a number ≥ 0 for each candidate: the higher, the faster."""
+
+
+def cost_model(name: str, *, seed: int, threads: int) -> CostModel:
+    """The model *name*, of :data:`MODELS`; ``auto`` is ``xgb`` where XGBoost is installed, else ``none``.
+
+    Raises:
+        ToolNotFound: ``xgb`` was asked for, and XGBoost is not installed.
+        ConfigError: there is no such model.
+    """
+    if name not in MODELS:
+        raise ConfigError(f"there is no cost model {name!r}", remedy=f"Choose one of {', '.join(MODELS)}.")
+    if name == "none" or (name == "auto" and not _installed()):
+        return Chance(seed)
+    load("xgboost", "tune", "the cost model xgb")
+    return Trees(_trees(seed, threads), Chance(seed))
+
+
+def _installed() -> bool:
+    try:
+        import xgboost  # noqa: F401
+    except ImportError:
+        log.warning(
+            "XGBoost is not installed: the search is led by measured times alone, and finds less in as many "
+            'trials; pip install "adt[tune]" brings it'
+        )
+        return False
+    return True
+
+
+def _trees(seed: int, threads: int) -> Any:
+    from tvm.s_tir import meta_schedule as ms
+    from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig
+
+    config = XGBConfig(seed=seed % (1 << 31), nthread=threads)
+    return ms.cost_model.XGBModel(config=config, num_warmup_samples=0)
+
+
+class Chance:
+    """Rates schedules by chance and learns nothing: the cost model ``none``."""
+
+    def __init__(self, seed: int) -> None:
+        import numpy
+
+        self._random = numpy.random.default_rng(seed)
+
+    def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
+        """Nothing."""
+
+    def predict(self, context: Any, candidates: Sequence[Any]) -> Any:
+        return self._random.random(len(candidates))
+
+
+class Trees:
+    """TVM's XGBoost model, which *chance* stands in for where it knows nothing."""
+
+    def __init__(self, trees: Any, chance: Chance) -> None:
+        self._trees = trees
+        self._chance = chance
+        self._learned = 0
+        self._only_failed: dict[Any, tuple[list[Any], list[Any]]] = {}
+        """Of the workloads of which nothing ran yet: what was tried. None, once something ran."""
+        self._ran: set[Any] = set()
+
+    def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
+        workload = _identity(context)
+        if workload not in self._ran:
+            tried = self._only_failed.setdefault(workload, ([], []))
+            tried[0].extend(candidates)
+            tried[1].extend(results)
+            if not any(result.run_secs for result in results):
+                return
+            self._ran.add(workload)
+            candidates, results = self._only_failed.pop(workload)
+        try:
+            self._trees.update(context, list(candidates), list(results))
+        except Exception as why:  # TVM's extractor of features raises what its passes raise; so does XGBoost
+            log.debug("the cost model cannot learn from %s: %s", context.task_name, why)
+            return
+        self._learned += len(candidates)
+
+    def predict(self, context: Any, candidates: Sequence[Any]) -> Any:
+        if self._learned < WARM_UP:
+            return self._chance.predict(context, candidates)
+        try:
+            return self._trees.predict(context, list(candidates))
+        except Exception as why:  # as above
+            log.debug("the cost model cannot rate schedules of %s: %s", context.task_name, why)
+            return self._chance.predict(context, candidates)
+
+
+def _identity(context: Any) -> Any:
+    import tvm_ffi
+
+    return tvm_ffi.structural_hash(context.mod)
+
+
+def as_tvm(model: CostModel) -> Any:
+    """*model* as a CostModel that TVM's search strategies take."""
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir import meta_schedule as ms
+
+    @derived_object
+    class Bridge(ms.cost_model.PyCostModel):  # type: ignore[misc]
+        def update(self, context: Any, candidates: Any, results: Any) -> None:
+            model.update(context, candidates, results)
+
+        def predict(self, context: Any, candidates: Any) -> Any:
+            return model.predict(context, candidates)
+
+    return Bridge()

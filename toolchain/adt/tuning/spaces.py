@@ -1,0 +1,199 @@
+"""The schedules that a search may choose from: TVM's rules for the processor or GPU that is tuned for.
+
+CPUs get the rules that TVM has for them (AVX-512 and VNNI, Neon and dot products).
+
+GPUs with OpenCL get rules of their own. TVM takes its CUDA rules for them, which assume
+what no phone offers: work-groups of up to 1024, 16-byte loads of three elements, and
+memory shared by a work-group that is faster than the cache. Here work-groups stay
+within the device's limits, and tiles are kept in local memory only where that is a
+memory of its own: on Mali GPUs it is not, and copying into it costs time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adt.model.texture.schedule import NotSchedulable
+from adt.model.tuning.intrinsics import need_intrinsics
+from adt.tuning.candidates import NoSpace
+from adt.tuning.texture_space import texture_space, uses_images
+
+log = logging.getLogger("adt.tune")
+
+THREADS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+"""Work-items that may reduce together, or share a work-group, where the device takes as many."""
+BLOCKS = 65535
+"""Work-groups of an elementwise kernel, at most: each work-item computes one element."""
+VECTORS = (1,)
+"""Elements that a work-item loads at once into local memory. Not more: TVM 0.25 gets the bounds of
+``(4 * x + 2) % 6`` wrong, as such loads have it, and then leaves out checks: numbers come out wrong."""
+UNROLLED = (0, 16, 64, 256)
+"""Steps up to which loops are unrolled. Compilers on phones take minutes for what CUDA's takes: 1024."""
+INNERMOST = 16
+"""Elements along an axis that a work-item computes at once, at most: they live in registers."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """What may be chosen for one workload."""
+
+    generator: Any
+    """TVM's SpaceGenerator: its postprocessors finish and check a schedule, its mutators vary one."""
+    schedules: list[Any]
+    """TVM's Schedules whose decisions are open."""
+
+    @property
+    def postprocs(self) -> list[Any]:
+        """TVM's."""
+        return list(self.generator.postprocs)
+
+
+def space(module: Any, target: Any, *, seed: int, logger: Any) -> Space:
+    """The space of the workload *module* (``{"main": PrimFunc}``) for TVM's *target*.
+
+    Args:
+        seed: TVM's, 1 … 2³¹ - 1: of the decisions that a schedule starts with.
+        logger: takes what TVM says.
+
+    Raises:
+        NoSpace: there is nothing to choose, or no schedule that uses its images rightly.
+    """
+    import tvm
+    from tvm.s_tir import meta_schedule as ms
+
+    need_intrinsics(str(target.attrs.get("mtriple", "")))
+    generators = _generators(module, target)
+    found: dict[str, Any] = {}
+    try:
+        for generator in generators:
+            context = ms.TuneContext(
+                module,
+                target=target,
+                space_generator=generator,
+                rand_state=seed,
+                num_threads=1,
+                logger=logger,
+            )
+            for schedule in context.generate_design_space():
+                found.setdefault(str(schedule.trace.simplified(remove_postproc=True)), schedule)
+    except (tvm.error.InternalError, RuntimeError, ValueError, TypeError) as why:
+        lines = [line.strip() for line in str(why).splitlines() if line.strip()]
+        raise NoSpace(f"TVM's schedule rules fail on it: {lines[-1][:160] if lines else why!r}") from why
+    if not any(schedule.trace.decisions for schedule in found.values()):
+        raise NoSpace("TVM's schedule rules leave nothing to choose")
+    return Space(generators[0], list(found.values()))
+
+
+def _generators(module: Any, target: Any) -> list[Any]:
+    """TVM's generators of design spaces; they differ in their rules only."""
+    from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
+
+    if uses_images(module["main"]):
+        try:
+            return [texture_space(module["main"], target)]
+        except NotSchedulable as why:
+            raise NoSpace(str(why)) from why
+    _know_schedule_rules(module, target)
+    if str(target.kind.name) != "opencl":
+        rules = "llvm" if _arm32(target) else "from-target"
+        return [PostOrderApply(sch_rules=rules, postprocs=rules, mutator_probs=rules)]
+    return [_opencl(target, local) for local in ((False,) if _mali(target) else (False, True))]
+
+
+def _opencl(target: Any, local: bool) -> Any:
+    """
+    Args:
+        local: tiles of what is read are copied into local memory, together.
+    """
+    from tvm.s_tir import meta_schedule as ms
+    from tvm.s_tir.meta_schedule import mutator, postproc, schedule_rule
+
+    most = int(target.attrs["max_threads_per_block"])
+    threads = [size for size in THREADS if size <= most]
+    reads = schedule_rule.ReuseType(req="must", levels=[4], scope="shared") if local else None
+    rules = [
+        schedule_rule.ApplyCustomRule(),
+        # What follows a convolution becomes one block, which its tiles can then take in. TVM's CUDA rules
+        # leave x * sigmoid(x) to a kernel of its own. Padding (a choice) stays until tiles are loaded.
+        schedule_rule.AutoInline(
+            into_producer=False,
+            into_consumer=True,
+            inline_const_tensor=True,
+            disallow_if_then_else=True,
+            require_injective=True,
+            require_ordered=True,
+        ),
+        schedule_rule.MultiLevelTiling(
+            structure="SSSRRSRS",
+            tile_binds=["blockIdx.x", "vthread.x", "threadIdx.x"],
+            max_innermost_factor=INNERMOST,
+            vector_load_lens=list(VECTORS),
+            reuse_read=reads,
+            reuse_write=schedule_rule.ReuseType(req="must", levels=[3], scope="local"),
+        ),
+        schedule_rule.InlineConstantScalars(),
+        schedule_rule.AutoInline(
+            into_producer=True,
+            into_consumer=True,
+            inline_const_tensor=True,
+            disallow_if_then_else=False,
+            require_injective=False,
+            require_ordered=False,
+        ),
+        schedule_rule.CrossThreadReduction(thread_extents=threads),
+        schedule_rule.ParallelizeVectorizeUnroll(
+            max_jobs_per_core=-1,
+            max_vectorize_extent=-1,
+            unroll_max_steps=list(UNROLLED),
+            unroll_explicit=True,
+        ),
+        schedule_rule.AutoBind(max_threadblocks=BLOCKS, thread_extents=threads),
+    ]
+    checks = [
+        postproc.DisallowDynamicLoop(),
+        postproc.RewriteCooperativeFetch(),
+        postproc.RewriteUnboundBlock(max_threadblocks=BLOCKS),
+        postproc.RewriteParallelVectorizeUnroll(),
+        postproc.RewriteReductionBlock(),
+        postproc.VerifyGPUCode(),
+    ]
+    mutators = {
+        mutator.MutateTileSize(): 0.9,
+        mutator.MutateUnroll(): 0.08,
+        mutator.MutateThreadBinding(): 0.02,
+    }
+    return ms.space_generator.PostOrderApply(sch_rules=rules, postprocs=checks, mutator_probs=mutators)
+
+
+def _know_schedule_rules(module: Any, target: Any) -> None:
+    """Let blocks be scheduled by the general rules that ask for one of their own which TVM does not have.
+
+    Poolings do. TVM does the same, but says so on stderr each time.
+    """
+    import tvm_ffi
+    from tvm import tirx
+
+    def ordinary(schedule: Any, block: Any) -> list[Any]:
+        schedule.unannotate(block, "schedule_rule")
+        return [schedule]
+
+    def visit(node: Any) -> None:
+        if isinstance(node, tirx.SBlock) and (name := node.annotations.get("schedule_rule")):
+            rules = [f"s_tir.meta_schedule.{key}.{name}" for key in target.keys]
+            if not any(tvm_ffi.get_global_func(rule, allow_missing=True) for rule in rules):
+                tvm_ffi.register_global_func(rules[0], ordinary)
+
+    tirx.stmt_functor.post_order_visit(module["main"].body, visit)
+
+
+def _mali(target: Any) -> bool:
+    return "mali" in {str(key) for key in target.keys}
+
+
+def _arm32(target: Any) -> bool:
+    """A 32-bit Arm processor: TVM's Arm intrinsics are those of 64-bit ones."""
+    attributes: Mapping[str, Any] = target.attrs
+    return str(attributes.get("mtriple", "")).startswith(("arm-", "armv7", "thumb"))

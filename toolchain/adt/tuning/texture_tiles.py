@@ -1,0 +1,128 @@
+"""How the texels of a kernel's output are dealt out: to work-groups, work-items, and registers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adt.model.texture.blocks import LANES
+from adt.model.texture.schedule import WORK_GROUP, NotSchedulable
+
+MOST_TEXELS = (4, 2, 4)
+"""That a work-item computes along x, y and the axis before them (channels); each fills four registers."""
+UNROLL = (0, 64, 256)
+"""Statements up to which the loops of a kernel are unrolled, besides those that always are. A driver was
+seen to compile for 20 s what 1024 give."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The loops that one axis of the output was cut into."""
+
+    groups: tuple[Any, ...]
+    """Over work-groups, from the outermost on."""
+    item: Any
+    """Over work-items of a work-group."""
+    register: Any
+    """Over texels of one work-item."""
+    tile: tuple[Any, ...]
+    """Sampled: the extents of the last group, the item and the register."""
+
+
+def sample_tiles(
+    schedule: Any, loops: Sequence[Any], *, rounded: bool = False, items_in: str = "xyz"
+) -> tuple[Axis, ...]:
+    """Cut *loops* into tiles and put them in order; nothing is bound yet.
+
+    Args:
+        loops: over texels; the last is x, the one before y, then z, and further ones are left whole.
+        rounded: round x and y up where they are hard to divide; what is beyond their end is not stored.
+        items_in: axes along which a work-group may have several work-items.
+
+    Returns:
+        x, y, z, as far as there are loops.
+
+    Raises:
+        NotSchedulable: *rounded*, and neither is hard to divide.
+    """
+    others = list(loops)
+    room = WORK_GROUP
+    axes: list[Axis] = []
+    for name, most in zip("xyz", MOST_TEXELS, strict=True):
+        if not others:
+            break
+        loop = others.pop()
+        extent = int(schedule.get(loop).extent)
+        outside: tuple[Any, ...] = ()
+        if rounded and name != "z" and (up := _rounded(extent)) != extent:
+            beyond, loop = schedule.split(loop, [None, up])
+            outside, extent = (beyond,), up
+        if name in items_in:
+            first = largest_divisor(extent, room)
+            room //= first
+            tile = schedule.sample_perfect_tile(loop, 3, most, decision=[extent // first, first, 1])
+        else:
+            outer, inner = schedule.sample_perfect_tile(loop, 2, most, decision=[extent, 1])
+            tile = [outer, 1, inner]
+        group, item, register = schedule.split(loop, tile)
+        axes.append(Axis((*outside, group), item, register, tuple(tile)))
+    if rounded and all(len(axis.groups) == 1 for axis in axes):
+        raise NotSchedulable("it has no axis to round up")
+    last = axes[-1]
+    axes[-1] = Axis((*others, *last.groups), last.item, last.register, last.tile)
+    backwards = axes[::-1]
+    schedule.reorder(
+        *itertools.chain.from_iterable(axis.groups for axis in backwards),
+        *(axis.item for axis in backwards),
+        *(axis.register for axis in backwards),
+    )
+    return tuple(axes)
+
+
+def bind_groups(schedule: Any, axes: Sequence[Axis]) -> Any:
+    """Make work-groups of OpenCL of *axes*; returns the innermost loop over them."""
+    groups = []
+    for name, axis in zip("xyz", axes, strict=False):
+        groups.append(schedule.fuse(*axis.groups) if len(axis.groups) > 1 else axis.groups[0])
+        schedule.bind(groups[-1], f"blockIdx.{name}")
+    return groups[0]
+
+
+def bind_items(schedule: Any, *items: Any) -> None:
+    """Make work-items of OpenCL of the loops *items*: along x, y and z."""
+    for name, item in zip("xyz", items, strict=False):
+        schedule.bind(item, f"threadIdx.{name}")
+
+
+def accumulate(
+    schedule: Any, reduction: Any, spatial: list[Any], reduce: list[Any], inner: Sequence[Any]
+) -> None:
+    """Order the loops of *reduction*: *reduce*, *inner* unrolled, all texels, the lanes of each at once."""
+    *texels, lane = spatial
+    schedule.reorder(*reduce, *inner, *texels, lane)
+    for loop in (*inner, *texels):
+        schedule.unroll(loop)
+    schedule.vectorize(lane)  # before the decomposition, after which it is refused
+    schedule.decompose_reduction(reduction, reduce[0])
+
+
+def sample_unrolling(schedule: Any) -> None:
+    """How far TVM's postprocessor unrolls what accumulates."""
+    steps = schedule.sample_categorical(UNROLL, [1 / len(UNROLL)] * len(UNROLL), decision=0)
+    schedule.annotate(schedule.get_sblock("root"), "meta_schedule.unroll_explicit", steps)
+
+
+def largest_divisor(extent: int, most: int) -> int:
+    """Of *extent*, not above *most*."""
+    return max(size for size in range(1, most + 1) if extent % size == 0)
+
+
+def _rounded(extent: int) -> int:
+    """*extent*, or where it is hard to divide, the next multiple of four."""
+    rest = extent
+    for prime in (2, 3, 5, 7):
+        while rest % prime == 0:
+            rest //= prime
+    return extent if rest == 1 else extent + -extent % LANES
