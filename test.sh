@@ -17,7 +17,7 @@ if [ "$mode" = --all ]; then
   need_packages g++-arm-linux-gnueabihf
   marked=(-m "")
 fi
-install_adt "[dev,demo,$formats]"
+install_adt "[dev,demo,tune,dask,$formats]"
 cd "$root"
 export PATH="$venv/bin:$PATH"
 

@@ -1,0 +1,38 @@
+"""A child of :mod:`adt.tuning.child` that does what it is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from adt.tuning.child import serve
+
+
+def handle(request: tuple[str, Any]) -> Any:
+    what, value = request
+    if what == "echo":
+        os.write(1, b"to stdout, where libraries write")
+        return value
+    if what == "pid":
+        return os.getpid(), os.getppid(), os.nice(0)
+    if what == "sleep":
+        time.sleep(value)
+    if what == "start":  # something that outlives its parent
+        return subprocess.Popen(["sleep", "1000"]).pid
+    if what == "signal":
+        sys.stderr.write("warning\nthe last words\n")
+        sys.stderr.flush()
+        os.kill(os.getpid(), getattr(signal, value))
+    if what == "exit":
+        os._exit(value)
+    if what == "raise":
+        raise ValueError(value)
+    return None
+
+
+if __name__ == "__main__":
+    serve(handle, niceness=3, idle=float(sys.argv[1]) if len(sys.argv) > 1 else None)

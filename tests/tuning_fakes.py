@@ -1,0 +1,220 @@
+"""What a tuning works with, made up: searches, builders, devices and a database that need no TVM."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from adt.tuning.candidates import Candidate, Measured, Result
+from adt.tuning.jobs import Argument, BuildJob, Built, MeasureJob, Outcome, Timing, Toolchain
+from adt.tuning.plan import Plan
+from adt.tuning.records import BASELINE, Context, Failure, MeasuredOn, Record
+from adt.tuning.status import DeviceStatus
+
+CONTEXT = Context("target", "0.25.0", "GPU", "1.0")
+TOOLCHAIN = Toolchain({"kind": "llvm"}, "cpu", 64, False, 3, "g++", ())
+
+
+def plan(**changes: Any) -> Plan:
+    facts: dict[str, Any] = {
+        "run": "run-1", "target": CONTEXT.target, "tvm": CONTEXT.tvm, "toolchain": TOOLCHAIN, "timing": Timing(),
+        "trials": 8, "batch": 4, "wait": 5.0, "grace": 2.0,
+    }  # fmt: skip
+    return Plan(**facts | changes)
+
+
+def task(name: str, *, weight: int = 1, flops: int | None = 1000) -> Any:
+    """A :class:`adt.tuning.tasks.Task`; its module is its name, and so is its workload."""
+    return SimpleNamespace(
+        name=name,
+        module=name,
+        weight=weight,
+        flops=flops,
+        baseline=f"{name}:",
+        arguments=(Argument((5,), "int8"),),
+        kernels=(name,),
+    )
+
+
+def record(
+    workload: str, trace: str, *seconds: float, failure: Failure | None = None, run: str = "run-1"
+) -> Record:
+    on = MeasuredOn("a", "A", None)
+    return Record(workload, CONTEXT, workload, trace, seconds, failure, on, run, 0.0)
+
+
+class FakeSearch:
+    """Proposes ``t0``, ``t1``, …; *limit* of them."""
+
+    def __init__(self, name: str, limit: int, known: Sequence[Record]) -> None:
+        self.name = name
+        self.limit = limit
+        self.known = {each.trace for each in known}
+        self.next = 0
+        self.sizes: list[int] = []
+        self.told: list[list[Result]] = []
+        self.threads: set[str] = set()
+
+    def next_batch(self, count: int) -> Sequence[Candidate] | None:
+        self.threads.add(threading.current_thread().name)
+        found: list[Candidate] = []
+        while len(found) < count and self.next < self.limit:
+            trace = f"t{self.next}"
+            self.next += 1
+            if trace not in self.known:
+                found.append(Candidate(trace, f"{self.name}:{trace}"))
+        self.sizes.append(len(found))
+        return found or None
+
+    def report(self, results: Sequence[Result]) -> None:
+        self.told.append(list(results))
+
+
+class FakeSearches:
+    """One :class:`FakeSearch` for each task; *refused*: what beginning one raises."""
+
+    def __init__(self, limit: int = 10_000, refused: dict[str, Exception] | None = None) -> None:
+        self.limit = limit
+        self.refused = refused or {}
+        self.made: dict[str, FakeSearch] = {}
+        self.elsewhere: dict[str, Sequence[Record]] = {}
+
+    def search(
+        self,
+        task: Any,
+        *,
+        known: Sequence[Record] = (),
+        elsewhere: Sequence[Record] = (),
+    ) -> FakeSearch:
+        if task.name in self.refused:
+            raise self.refused[task.name]
+        self.elsewhere[task.name] = elsewhere
+        self.made[task.name] = FakeSearch(task.name, self.limit, known)
+        return self.made[task.name]
+
+
+class FakeBuilders:
+    """Builds at once; *broken*: modules that cannot be built, and how they fail."""
+
+    workers = 2
+
+    def __init__(self, broken: Callable[[str], Failure | None] = lambda module: None) -> None:
+        self.broken = broken
+        self.jobs: list[BuildJob] = []
+        self.closed = False
+
+    def submit(self, job: BuildJob, done: Callable[[Built], None]) -> None:
+        assert not self.closed
+        self.jobs.append(job)
+        failure = self.broken(job.module)
+        done(Built(job.id, b"" if failure else job.module.encode(), failure, 0.0))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeFleet:
+    """Devices that are threads; *measure* gives the seconds of a module, or a failure, or None: lost."""
+
+    def __init__(
+        self,
+        measure: Callable[[str, str], float | Failure | None],
+        names: Sequence[str] = ("a",),
+        *,
+        sleep: float = 0.0,
+    ) -> None:
+        self.measure = measure
+        self.names = names
+        self.sleep = sleep
+        self.emulated = False
+        self.computed: Callable[[str], bytes] = lambda module: b"right"
+        """What a module computes."""
+        self.ended = threading.Event()
+        self.jobs: list[tuple[str, MeasureJob]] = []
+        self.graces: list[float] = []
+        self.alive = True
+        self.threads: list[threading.Thread] = []
+
+    def start(self, take: Callable[[], MeasureJob | None], done: Callable[[Outcome], None]) -> FakeFleet:
+        self.threads = [threading.Thread(target=self.work, args=(name, take, done)) for name in self.names]
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def work(self, name: str, take: Callable[[], MeasureJob | None], done: Callable[[Outcome], None]) -> None:
+        on = MeasuredOn(name, name.upper(), None, self.emulated)
+        while not self.ended.is_set():
+            job = take()
+            if job is None:
+                continue
+            self.jobs.append((name, job))
+            time.sleep(self.sleep)
+            found = self.measure(name, job.library.decode())
+            failure = found if isinstance(found, Failure) else None
+            seconds = (found,) * job.timing.repeat if isinstance(found, float) else ()
+            outputs = (self.computed(job.library.decode()),) * job.outputs
+            done(
+                Outcome(
+                    job.id,
+                    seconds,
+                    failure,
+                    found is None,
+                    on,
+                    CONTEXT.device,
+                    CONTEXT.driver,
+                    self.sleep,
+                    outputs,
+                )
+            )
+
+    def identity(self) -> tuple[str, str] | None:
+        return (CONTEXT.device, CONTEXT.driver) if self.alive else None
+
+    def live(self) -> int:
+        return len(self.names) if self.alive else 0
+
+    def devices(self) -> tuple[DeviceStatus, ...]:
+        return tuple(DeviceStatus(name, name, "idle", 0, 0, 0, None, 0.0, "") for name in self.names)
+
+    def close(self, grace: float) -> None:
+        self.graces.append(grace)
+        self.ended.set()
+        for thread in self.threads:
+            thread.join()
+
+
+class FakeDatabase:
+    """Keeps records in a list; a workload's id is its module."""
+
+    def __init__(self, kept: Sequence[Record] = ()) -> None:
+        self.kept = list(kept)
+        self.broken: Exception | None = None
+
+    def workload_id(self, module: Any) -> str:
+        return str(module)
+
+    def contexts(self) -> Sequence[Context]:
+        return list(dict.fromkeys(record.context for record in self.kept))
+
+    def records(self, context: Context | None = None, workload: str | None = None) -> Sequence[Record]:
+        return [
+            record
+            for record in self.kept
+            if context in (None, record.context) and workload in (None, record.workload)
+        ]
+
+    def add(self, records: Sequence[Record]) -> None:
+        if self.broken is not None:
+            raise self.broken
+        self.kept += records
+
+
+def traces(results: Sequence[Record]) -> list[str]:
+    """Those of candidates that were measured the first time."""
+    return [each.trace for each in results if each.trace != BASELINE and not each.options.get("confirmed")]
+
+
+__all__ = ["Measured"]

@@ -1,0 +1,96 @@
+"""Which task gets the next batch."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from adt.tuning.allocation import LEAST, Standing, batch_size, choose, gain, scarce
+
+FRESH = Standing(
+    weight=1, flops=100, baseline=1.0, history=(), trials=0, out=0, batches_out=0, limit=None, over=False
+)
+
+
+def standing(**changes: object) -> Standing:
+    return dataclasses.replace(FRESH, **changes)  # type: ignore[arg-type]
+
+
+def tuned(best: float, batches: int, *, weight: int = 1, history: tuple[float, ...] = ()) -> Standing:
+    return standing(weight=weight, history=history or (best,) * batches, trials=16 * batches)
+
+
+def test_batches_grow_with_the_devices_unless_asked() -> None:
+    assert [batch_size(0, 1), batch_size(0, 8), batch_size(3, 8)] == [16, 32, 3]
+
+
+def test_every_task_gets_one_batch_first_the_costliest_first() -> None:
+    tasks = [standing(baseline=0.1), standing(baseline=2.0, weight=3), tuned(9.0, 1), standing(baseline=5.0)]
+    assert choose(tasks, 16, 100) == (1, 16)
+    assert choose([tasks[0], standing(out=16, batches_out=1), tasks[2]], 16, 100) == (0, 16)
+
+
+def test_without_times_the_operations_order() -> None:
+    assert choose([standing(baseline=None), standing(baseline=None, flops=500)], 16, 64) == (1, 16)
+    assert choose([standing(baseline=None, flops=None)], 16, 64) == (0, 16)
+
+
+def test_where_trials_are_scarce_only_what_promises_much_gets_some() -> None:
+    small, large = standing(baseline=1e-7), standing(baseline=1e-3)
+    tasks = [small, large]
+    given = [0, 0]
+    left = 24
+    while (chosen := choose(tasks, 16, left)) is not None:
+        index, count = chosen
+        given[index] += count
+        left -= count
+        tasks[index] = dataclasses.replace(tasks[index], trials=given[index], history=(5e-4,))
+    assert given == [0, 24]
+
+
+def test_a_scarce_batch_is_smaller_but_worth_a_search() -> None:
+    tasks = [FRESH] * 10
+    assert scarce(tasks, 16, 64) and not scarce(tasks, 16, 160)
+    assert choose(tasks, 16, 64) == (0, 6)
+    assert choose(tasks, 16, 20) == (0, LEAST)
+    assert choose(tasks, 16, 2) == (0, 2)
+
+
+def test_the_longer_a_task_was_tuned_the_less_it_promises() -> None:
+    assert gain(tuned(1.0, 2), 16) > gain(tuned(1.0, 8), 16)
+    assert choose([tuned(1.0, 8), tuned(1.0, 2)], 16, 100) == (1, 16)
+
+
+def test_what_falls_promises_more_than_what_does_not() -> None:
+    falling = tuned(1.0, 5, history=(9.0, 7.0, 5.0, 3.0, 1.0))
+    assert gain(falling, 16) > gain(tuned(1.0, 5), 16)
+
+
+def test_calls_of_the_model_count() -> None:
+    assert choose([tuned(1.0, 4), tuned(0.5, 4, weight=8)], 16, 100) == (1, 16)
+
+
+def test_what_is_out_counts_as_done() -> None:
+    out = dataclasses.replace(tuned(1.0, 1), out=16, batches_out=1)
+    assert choose([out, tuned(0.9, 1)], 16, 100) == (1, 16)
+
+
+@pytest.mark.parametrize(
+    "facts", [{"over": True}, {"batches_out": 2, "out": 32}, {"limit": 8, "trials": 5, "out": 3}]
+)
+def test_nothing_for_a_task_that_may_have_no_more(facts: dict[str, object]) -> None:
+    assert choose([standing(**facts)], 16, 100) is None
+
+
+def test_no_more_than_is_left() -> None:
+    assert choose([standing(limit=20, trials=15)], 16, 100) == (0, 5)
+    assert choose([standing()], 16, 7) == (0, 7)
+    assert choose([standing()], 16, 0) is None
+
+
+def test_a_task_none_of_whose_candidates_ran_comes_last() -> None:
+    failed = standing(baseline=None, history=(math.inf,), trials=16)
+    assert failed.seconds is None
+    assert choose([failed, tuned(1e-9, 50)], 16, 100) == (1, 16)

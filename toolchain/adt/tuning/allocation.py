@@ -1,0 +1,109 @@
+"""Which task gets the next batch: the one where most is to be gained for the model, as Ansor decides it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+BATCH = 16
+"""Candidates of a batch, where little depends on it: the cost model learns after each."""
+PER_DEVICE = 4
+"""… at least so many for each device."""
+LEAST = 4
+"""A batch of fewer candidates tells a search nothing."""
+AT_ONCE = 2
+"""Batches of one task that may be out: while one is measured, the next is searched and built."""
+BACKWARD = 0.2
+"""Weight of what the last batches gained, against what the next may gain."""
+WINDOW = 3
+"""Batches that are looked back at."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a task stands."""
+
+    weight: int
+    """Calls in one run of the model."""
+    flops: int | None
+    baseline: float | None
+    """Seconds of one call; None: not measured yet, or failed."""
+    history: tuple[float, ...]
+    """Best seconds of one call after each batch; infinite while none ran."""
+    trials: int
+    """Candidates that are done …"""
+    out: int
+    """… that are proposed and not done …"""
+    batches_out: int
+    """… and in how many batches, the one that is being searched too."""
+    limit: int | None
+    """Candidates it may have; None: all share a number."""
+    over: bool
+    """It gets no more."""
+
+    @property
+    def room(self) -> float:
+        """Candidates that it may still get."""
+        if self.over:
+            return 0
+        return math.inf if self.limit is None else max(self.limit - self.trials - self.out, 0)
+
+    @property
+    def fresh(self) -> bool:
+        """It got nothing yet."""
+        return self.trials + self.out + self.batches_out == 0
+
+    @property
+    def seconds(self) -> float | None:
+        """The time that the model would need for a call now; None: not known."""
+        known = [time for time in (*self.history[-1:], self.baseline) if time is not None and time < math.inf]
+        return min(known, default=None)
+
+
+def batch_size(asked: int, devices: int) -> int:
+    """Candidates of a batch for *devices* devices; *asked*: as the user wants, 0 for as is best."""
+    return asked or max(BATCH, PER_DEVICE * devices)
+
+
+def choose(tasks: Sequence[Standing], batch: int, left: int) -> tuple[int, int] | None:
+    """The task that gets the next batch and the number of its candidates, or None: nothing for now.
+
+    First every task gets one batch, the costliest first. Then, and from the start where there is too
+    little for that, the one that promises most gets it.
+
+    Args:
+        batch: candidates of a full batch.
+        left: candidates that may still be proposed, for all tasks together.
+    """
+    able = [index for index, task in enumerate(tasks) if task.room > 0 and task.batches_out < AT_ONCE]
+    if not able or left < 1:
+        return None
+    size = batch
+    if scarce(tasks, batch, left):
+        size = min(batch, max(left // sum(task.room > 0 for task in tasks), LEAST))
+    else:
+        able = [index for index in able if tasks[index].fresh] or able
+    index = max(able, key=lambda index: (*gain(tasks[index], batch), -index))
+    return index, int(min(size, tasks[index].room, left))
+
+
+def scarce(tasks: Sequence[Standing], batch: int, left: int) -> bool:
+    """Whether *left* candidates give no full batch to every task that had none."""
+    return left < batch * sum(task.room > 0 and task.fresh for task in tasks)
+
+
+def gain(task: Standing, batch: int) -> tuple[float, float]:
+    """Seconds of a run of the model that the next batch of *task* may save; its operations decide a tie.
+
+    A mean of what the last batches saved, and of what the next would if the time went on falling to
+    nothing in as many batches as there were: the longer a task was tuned, the less it promises.
+    """
+    operations = float(task.weight * (task.flops or 0))
+    best = task.seconds
+    if best is None:
+        return 0.0, operations
+    times = [time for time in task.history if time < math.inf]
+    saved = (times[-1 - WINDOW] - times[-1]) / WINDOW if len(times) > WINDOW else 0.0
+    batches = max((task.trials + task.out) / batch, task.batches_out, 1.0)
+    return task.weight * (BACKWARD * saved + (1 - BACKWARD) * best / batches), operations

@@ -1,0 +1,25 @@
+"""The process of :class:`adt.tuning.building.Guarded`, that compiles candidates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adt.tuning.building import build
+from adt.tuning.child import serve
+from adt.tuning.jobs import BuildJob, Built
+
+NICENESS = 10
+"""What measures on this machine, and the search, come first."""
+IDLE = 600.0
+"""Seconds without a candidate after which it ends; it is started again when there is one."""
+
+
+def answer(asked: tuple[BuildJob, Path] | None) -> Built | None:
+    """Build a candidate in a scratch directory; None: only get ready for one."""
+    import tvm  # noqa: F401
+
+    return build(*asked) if asked is not None else None
+
+
+if __name__ == "__main__":
+    serve(answer, niceness=NICENESS, idle=IDLE)

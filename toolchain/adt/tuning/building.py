@@ -1,0 +1,105 @@
+"""Compile one candidate to a library: one plain function, and a process around it that may crash or hang."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from adt.errors import AdtError
+from adt.tuning.child import Child, ChildDied, ChildHung
+from adt.tuning.jobs import BuildJob, Built, Toolchain
+from adt.tuning.records import Failure
+
+LIBRARY = "candidate.so"
+START = 120.0
+"""Seconds that the process may take to import TVM, before its first candidate."""
+BUILDS = 500
+"""Candidates after which the process is replaced: TVM does not give back all memory."""
+
+
+def build(job: BuildJob, scratch: Path) -> Built:
+    """Compile and link the candidate of *job* as `adt compile` does a model's kernels.
+
+    What TVM, adt's checks of images, or the linker refuse is the candidate's failure, no exception.
+
+    Args:
+        scratch: directory for files, made and removed here.
+    """
+    began = time.perf_counter()
+    try:
+        scratch.mkdir(mode=0o700)
+        library, failure = _library(job.module, job.toolchain, scratch), None
+    except AdtError as why:
+        library, failure = b"", Failure("build", f"{why.what}: {_last_line(why.details)}".rstrip(": "))
+    except Exception as why:  # TVM raises InternalError, RuntimeError, ValueError, TypeError, …
+        library, failure = b"", Failure("build", f"{type(why).__name__}: {_last_line(str(why))}".rstrip(": "))
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return Built(job.id, library, failure, time.perf_counter() - began)
+
+
+def _library(text: str, toolchain: Toolchain, scratch: Path) -> bytes:
+    import tvm
+
+    from adt.model.link import Linker
+    from adt.model.lowering import tir_pipeline
+    from adt.model.tuning.intrinsics import need_intrinsics
+
+    need_intrinsics(str(toolchain.target.get("mtriple", "")))
+    linker = Linker(Path(toolchain.compiler), toolchain.link_options)
+    with tvm.transform.PassContext(opt_level=toolchain.opt_level):
+        built = tvm.compile(
+            tvm.ir.load_json(text),
+            target=tvm.target.Target(toolchain.target),
+            tir_pipeline=tir_pipeline(toolchain.alignment, textures=toolchain.textures),
+        )
+        path = scratch / LIBRARY
+        built.export_library(str(path), fcompile=linker.for_export(), workspace_dir=str(scratch))
+        return path.read_bytes()
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
+
+
+class Guarded:
+    """Compiles candidates in a process of its own, replaced when it crashes or hangs. For one thread."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._child = Child("adt.tuning.build_child")
+        self._builds = 0
+        self._scratch = Path(tempfile.gettempdir()) / f"adt-candidate-{secrets.token_hex(8)}"
+
+    def build(self, job: BuildJob) -> Built:
+        """:func:`build`, where a compiler that crashes or hangs is the candidate's failure, too."""
+        began = time.perf_counter()
+        try:
+            self._made_ready()
+            built: Built = self._child.ask((job, self._scratch), self._timeout)
+        except ChildHung:
+            failure = Failure("build-timeout", f"it was not built within {self._timeout:g} s")
+        except ChildDied as why:
+            failure = Failure("build-crash", f"the compiler {why}")
+        else:
+            return built
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        return Built(job.id, b"", failure, time.perf_counter() - began)
+
+    def _made_ready(self) -> None:
+        """Start the process, or replace it in time."""
+        if self._builds >= BUILDS:
+            self._child.kill()
+        if self._child.pid is None:
+            self._builds = 0
+            self._child.ask(None, START)
+        self._builds += 1
+
+    def close(self) -> None:
+        """End the process, whatever it does. For any thread."""
+        self._child.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)

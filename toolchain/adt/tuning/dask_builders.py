@@ -1,0 +1,203 @@
+"""Compile candidates on the workers of a Dask cluster (the ``distributed`` package).
+
+The cluster is the user's: adt connects to its scheduler, and starts or ends none of it. Each
+worker compiles in processes of its own (:class:`adt.tuning.building.Guarded`), one for each of its
+threads, so that a candidate that crashes or hangs the compiler takes no worker along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import os
+import platform
+import re
+import shutil
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import adt
+from adt.errors import ConfigError, MismatchError, ToolNotFound
+from adt.tuning.building import Guarded
+from adt.tuning.jobs import BuildJob, Built, Toolchain
+from adt.tuning.records import Failure
+
+log = logging.getLogger("adt.tune")
+
+ANSWER = 10.0
+"""Seconds in which a scheduler must answer."""
+COUNTED = 2.0
+"""Seconds after which the workers are counted anew."""
+HERE = threading.local()
+"""On a worker: the process that this thread compiles in."""
+
+
+class DaskBuilders:
+    """Candidates go to the workers of one scheduler; as many at once as those have threads, now."""
+
+    def __init__(self, address: str, toolchain: Toolchain, *, timeout: float) -> None:
+        """
+        Args:
+            address: ``dask://HOST:PORT``, ``tcp://…``, ``tls://…``.
+            timeout: seconds for one candidate.
+
+        Raises:
+            ToolNotFound: Dask is not installed here, or a worker lacks the compiler.
+            ConfigError: no scheduler answers there, or it has no workers.
+            MismatchError: a worker has another adt, TVM or Python.
+        """
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._closed = False
+        self._out: dict[int, Any] = {}
+        self._counted = 0.0
+        self._workers = 0
+        self._client = _connect(address)
+        try:
+            _check(self._client.run(_facts, toolchain), address)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def workers(self) -> int:
+        """Threads of all workers."""
+        now = time.monotonic()
+        if now - self._counted > COUNTED:
+            with contextlib.suppress(Exception):  # the scheduler is being restarted: as many as before
+                self._workers = sum(self._client.nthreads().values())
+            self._counted = now
+        return self._workers
+
+    def submit(self, job: BuildJob, done: Callable[[Built], None]) -> None:
+        """Have a worker compile *job*."""
+        # pure: Dask would take equal jobs for one. Retries are for lost workers: a compiler's crash is none.
+        future = self._client.submit(_build, job, self._timeout, pure=False)
+        with self._lock:
+            self._out[job.id] = future
+
+        def ended(future: Any) -> None:
+            with self._lock:
+                if self._closed or self._out.pop(job.id, None) is None:
+                    return
+            done(_built(job, future))
+
+        future.add_done_callback(ended)
+
+    def close(self) -> None:
+        """Take back what was not compiled, and disconnect; the cluster stays."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            out = list(self._out.values())
+        with contextlib.suppress(Exception):  # nobody may be there any more
+            self._client.cancel(out, force=True)
+        self._client.close(timeout=2)
+
+
+def _build(job: BuildJob, timeout: float) -> Built:
+    """On a worker: compile *job* in this thread's process."""
+    if not hasattr(HERE, "guarded"):
+        HERE.guarded = Guarded(timeout)
+    guarded: Guarded = HERE.guarded
+    return guarded.build(job)
+
+
+def _built(job: BuildJob, future: Any) -> Built:
+    """What *future* has; what Dask says instead is the candidate's failure: the tuning goes on."""
+    try:
+        if future.cancelled():
+            raise RuntimeError("the scheduler dropped it")
+        built: Built = future.result(timeout=ANSWER)
+    except Exception as why:  # KilledWorker, CommClosedError, what unpickling raises, …
+        return Built(job.id, b"", Failure("build-crash", f"Dask: {type(why).__name__}: {why}"[:300]), 0.0)
+    return built
+
+
+def _facts(toolchain: Toolchain) -> dict[str, Any]:
+    """On a worker: what must be as it is here."""
+    missing = [path for path in _needed(toolchain) if not (shutil.which(path) or os.path.isdir(path))]  # noqa: PTH112
+    return {"versions": _versions(), "missing": missing}
+
+
+def _versions() -> dict[str, str]:
+    from adt.model.versions import require_tvm
+
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"adt": adt.__version__, "TVM": require_tvm(), "Python": python}
+
+
+def _needed(toolchain: Toolchain) -> list[str]:
+    """The compiler, and directories that it searches for libraries."""
+    searched = [option.removeprefix("-L") for option in toolchain.link_options if option.startswith("-L")]
+    return [toolchain.compiler, *searched]
+
+
+def _connect(address: str) -> Any:
+    try:
+        import distributed
+    except ImportError as why:
+        raise ToolNotFound(
+            f"--builders {address} takes Dask, which is not installed", remedy="pip install 'adt[dask]'"
+        ) from why
+    scheme, _, place = address.partition("://")
+    if scheme not in ("dask", "tcp", "tls") or not re.fullmatch(r".+:\d{1,5}", place):
+        raise ConfigError(
+            f"--builders {address} is no address of a Dask scheduler",
+            remedy="Say --builders dask://HOST:PORT; `dask scheduler` prints its address when it starts.",
+        )
+    if scheme != "tls" and not _loopback(urllib.parse.urlsplit(f"//{place}").hostname or ""):
+        log.warning(
+            "%s is not on this machine: whoever reaches that scheduler can run anything on its workers; "
+            "use tls:// or a tunnel",
+            place,
+        )
+    where = address if scheme == "tls" else f"tcp://{place}"
+    logging.getLogger("distributed").setLevel(logging.ERROR)  # it tells each lost connection as a traceback
+    try:
+        client = distributed.Client(where, timeout=ANSWER, set_as_default=False, name="adt-tune")
+    except (OSError, TimeoutError, ValueError) as why:
+        raise ConfigError(
+            f"no Dask scheduler answers at {where}: {why}",
+            remedy="Start one: `dask scheduler --host 127.0.0.1`, and `dask worker ADDRESS --nworkers 4 "
+            "--nthreads 1` on each machine, in an environment with this adt.",
+        ) from why
+    return client
+
+
+def _check(workers: Mapping[str, Mapping[str, Any]], address: str) -> None:
+    """Whether every worker can build what this machine would.
+
+    Raises:
+        ConfigError, MismatchError, ToolNotFound: it cannot.
+    """
+    if not workers:
+        raise ConfigError(
+            f"the Dask scheduler at {address} has no workers",
+            remedy=f"dask worker {address.replace('dask://', 'tcp://')} --nworkers 4 --nthreads 1",
+        )
+    ours = _versions()
+    for worker, facts in sorted(workers.items()):
+        for name, version in ours.items():
+            if facts["versions"][name] != version:
+                raise MismatchError(
+                    f"the Dask worker {worker} has {name} {facts['versions'][name]}, this machine {version}",
+                    remedy="Start the workers in an environment with the same adt, TVM and Python.",
+                )
+        if facts["missing"]:
+            raise ToolNotFound(
+                f"the Dask worker {worker} lacks {', '.join(facts['missing'])}",
+                remedy="Candidates are linked there as here: the compiler and the bundle must be at the same "
+                "paths, for example on a shared file system.",
+            )
+
+
+def _loopback(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
