@@ -21,6 +21,16 @@ from adt.target.bundle import TargetBundle
 DIRECTORY = "adt-rpc"
 """Where the bundle goes on the board, below the home directory."""
 PROGRAM = "bin/tvm_rpc"
+GUARD = """
+exec 3<&0
+"$@" </dev/null 3<&- &
+server=$!
+{ read -r nothing <&3; kill -KILL $server; rm -rf "$0"; kill -KILL 0; } &
+exec 3<&-
+wait $server
+"""
+"""Run as ``sh -c GUARD DIRECTORY PROGRAM ARGUMENT…``: runs a program to its end. When our end of its standard
+input is closed, be it that we were killed, the directory goes, and all of the process group."""
 MACHINES = {"x86_64": "X86_64", "aarch64": "AARCH64", "armv7l": "ARM"}
 """``uname -m`` and what ELF calls it."""
 
@@ -112,7 +122,7 @@ def serve(bundle: TargetBundle, words: Sequence[str]) -> int:
 def started_here(
     bundle: TargetBundle, words: Sequence[str], *, output: int
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """tvm_rpc from *bundle* on this machine, for as long as the block runs.
+    """tvm_rpc from *bundle* on this machine, for as long as the block runs; it ends with us however we end.
 
     Args:
         words: its arguments after ``server`` but for the working directory, which is a temporary one.
@@ -136,9 +146,19 @@ def started_here(
         library_path += os.pathsep + before
     with tempfile.TemporaryDirectory(prefix="adt-rpc-") as work:
         child = process.start(
-            [bundle.file(PROGRAM).absolute(), "server", *words, f"--work-dir={work}"],
+            [
+                "sh",
+                "-c",
+                GUARD,
+                work,
+                bundle.file(PROGRAM).absolute(),
+                "server",
+                *words,
+                f"--work-dir={work}",
+            ],
             cwd=Path(work),
             env={"LD_LIBRARY_PATH": library_path},
+            stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
         )
@@ -147,6 +167,8 @@ def started_here(
         finally:
             process.kill_group(child)
             _end_group(child)
+            assert child.stdin is not None
+            child.stdin.close()
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:

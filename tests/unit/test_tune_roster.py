@@ -1,0 +1,179 @@
+"""Who may measure, and who is to blame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from adt.tuning.jobs import MeasureJob, Outcome, Timing
+from adt.tuning.records import Failure, MeasuredOn
+from adt.tuning.roster import IN_A_ROW, LONGEST_PAUSE, Roster
+from adt.tuning.sources import Lease, Sight
+from adt.tuning.suspects import PATIENCE, Suspects
+
+A, B, C = "a", "b", "c"
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def lease(name: str) -> Lease:
+    return Lease(name, "", False, None, "key", "127.0.0.1", 1, "", None, lambda: True, lambda: None)
+
+
+def sights(*names: str, there: bool = True, note: str = "") -> list[Sight]:
+    return [Sight(name, f"phone {name}", there, note) for name in names]
+
+
+def state(roster: Roster, name: str) -> str:
+    return next(one.state for one in roster.statuses() if one.name == name)
+
+
+def test_devices_come_measure_leave_and_come_back() -> None:
+    roster = Roster()
+    roster.seen(sights(A, B), gone="left")
+    assert [(one.name, one.label, one.state) for one in roster.statuses()] == [
+        (A, "phone a", "starting"),
+        (B, "phone b", "starting"),
+    ]
+    assert roster.at_work() == set() and roster.in_service() == {A, B}
+    roster.working(A, measuring=True)
+    roster.working(B, measuring=False)
+    assert roster.at_work() == {A, B}
+    roster.seen(sights(A), gone="left")
+    assert (state(roster, A), state(roster, B)) == ("measuring", "left")
+    roster.seen((), gone="away")  # the tracker does not answer
+    assert (state(roster, A), state(roster, B)) == ("away", "left")
+    roster.seen(sights(A, B), gone="left")
+    assert roster.in_service() == {A, B}
+    roster.seen([*sights(A, there=False, note="offline"), *sights(B)], gone="left")
+    (status, _) = roster.statuses()
+    assert (status.state, status.note) == ("away", "offline")
+
+
+def test_a_device_that_fails_again_and_again_while_others_succeed_is_out_for_longer_and_longer() -> None:
+    clock = Clock()
+    roster = Roster(pause=60, clock=clock)
+    roster.working(B, measuring=False)
+    pauses = []
+    for _ in range(7):
+        waits = []
+        while not any(waits):
+            clock.now += 1
+            waits.append(roster.failed(A, "crash: ended", candidate=True))
+            roster.succeeded(B, 0.5)
+        pauses.append((len(waits), waits[-1]))
+        assert roster.barred(A) and state(roster, A) == "out" and roster.leased(lease(A))
+        clock.now += waits[-1]
+        assert not roster.barred(A) and roster.leased(lease(A)) == "" and state(roster, A) == "starting"
+    assert pauses == [
+        (IN_A_ROW, 60),
+        (1, 120),
+        (1, 240),
+        (1, 480),
+        (1, 960),
+        (1, LONGEST_PAUSE),
+        (1, LONGEST_PAUSE),
+    ]
+    roster.succeeded(A, 0.5)
+    assert [roster.failed(A, "hang: no answer") for _ in range(2)] == [0, 0]
+    status = roster.statuses()[0]
+    assert (status.measured, status.failed, status.restarts, status.note) == (1, 9, 11, "hang: no answer")
+
+
+def test_a_device_that_is_alone_or_whose_candidates_were_to_blame_stays_in_service() -> None:
+    roster = Roster(clock=Clock())
+    assert [roster.failed(A, "crash") for _ in range(10)] == [0.0] * 10
+    clock = Clock()
+    roster = Roster(clock=clock)
+    for _ in range(10):
+        clock.now += 1
+        assert roster.failed(A, "crash") == 0
+        roster.cleared((A,))
+        roster.succeeded(B, 0.1)
+    assert state(roster, A) == "restarting"
+
+
+def test_one_of_another_kind_is_refused_for_good() -> None:
+    roster = Roster()
+    roster.seen(sights(A), gone="left")
+    roster.refuse(A, "it is a Mali")
+    roster.seen(sights(A), gone="left")
+    assert roster.barred(A) and roster.leased(lease(A)) == "it is a Mali" and state(roster, A) == "out"
+    assert roster.in_service() == set()
+
+
+def test_the_temperature_is_asked_now_and_then() -> None:
+    clock = Clock()
+    roster = Roster(clock=clock)
+    assert roster.due(A, 10) and not roster.due(A, 10) and roster.due(B, 10)
+    roster.warm(A, 41.5)
+    clock.now += 10
+    assert roster.due(A, 10) and roster.celsius(A) == 41.5 and roster.celsius(B) is None
+
+
+# suspects -----------------------------------------------------------------------------------------
+
+
+def job(number: int) -> MeasureJob:
+    return MeasureJob(number, "conv", b"", (), "cpu", Timing())
+
+
+def outcome(number: int, name: str, kind: str = "", *, lost: bool = False) -> Outcome:
+    failure = Failure(kind, f"{kind}!") if kind else None
+    seconds = () if kind or lost else (0.1,)
+    return Outcome(number, seconds, failure, lost, MeasuredOn(name, "", None), "soc", "", 1.0)
+
+
+def test_what_ran_or_was_refused_is_told_at_once() -> None:
+    suspects = Suspects()
+    for told in (outcome(1, A), outcome(2, A, "run")):
+        assert suspects.judge(job(told.id), told, {B}) == (told, ())
+    assert not suspects.waiting and suspects.take(B) is None
+
+
+def test_what_crashed_one_device_is_tried_on_another_and_blamed_when_it_crashes_that() -> None:
+    suspects = Suspects()
+    assert suspects.judge(job(1), outcome(1, A, "crash"), {B, C}) == (None, ())
+    assert suspects.waiting and suspects.take(A) is None
+    assert suspects.take(B) == job(1) and suspects.take(C) is None
+    told, cleared = suspects.judge(job(1), outcome(1, B, "hang"), {C})
+    assert told and told.failure == Failure("hang", "hang! (b, and a before)") and cleared == (A, B)
+    suspects.judge(job(2), outcome(2, A, "crash"), {B})
+    assert suspects.take(B) == job(2)
+    assert suspects.judge(job(2), outcome(2, B), {A}) == (outcome(2, B), ())
+
+
+def test_what_crashes_the_only_device_is_blamed() -> None:
+    told = outcome(1, A, "crash")
+    assert Suspects().judge(job(1), told, frozenset()) == (told, (A,))
+
+
+def test_nobody_waits_for_a_device_that_does_not_come() -> None:
+    clock = Clock()
+    suspects = Suspects(clock=clock)
+    for number in (1, 2):
+        suspects.judge(job(number), outcome(number, A, "crash"), {B})
+    assert suspects.orphans({A, B}) == ()
+    assert suspects.orphans({A}) == (outcome(1, A, "crash"), outcome(2, A, "crash"))
+    suspects.judge(job(3), outcome(3, A, "crash"), {B})
+    clock.now += PATIENCE + 1
+    assert suspects.orphans({A, B}) == (outcome(3, A, "crash"),)
+    suspects.judge(job(4), outcome(4, A, "crash"), {B})
+    assert suspects.drop() == (outcome(4, A, lost=True),) and suspects.drop() == ()
+
+
+def test_what_takes_two_devices_along_is_blamed_and_what_one_device_loses_twice_is_not() -> None:
+    suspects = Suspects()
+    for _ in range(3):
+        assert suspects.judge(job(1), outcome(1, A, lost=True), {B}) == (outcome(1, A, lost=True), ())
+    told, cleared = suspects.judge(job(1), outcome(1, B, lost=True), {C})
+    assert told and not told.lost and told.failure and told.failure.kind == "crash" and cleared == (A, B)
+    suspects.judge(job(2), outcome(2, A, "crash"), {B})
+    suspects.take(B)
+    told, _ = suspects.judge(job(2), outcome(2, B, lost=True), {C})
+    assert told and told.failure and "a before" in told.failure.message

@@ -1,0 +1,102 @@
+"""What a worker and its measuring process (:mod:`adt.tuning.measure_child`) say to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from adt.tuning.jobs import Argument, Timing
+
+
+@dataclass(frozen=True)
+class Connect:
+    """Open a session; one that is open is closed first. Answer: :class:`Connected` or :class:`Refused`."""
+
+    host: str
+    port: int
+    match_key: str
+    """What the server expects its client to say."""
+    seconds: int
+    """After which the server ends the session, whatever runs in it."""
+    device: str
+    """``cpu`` or ``opencl``."""
+
+
+@dataclass(frozen=True)
+class Disconnect:
+    """Close the session. Answer: :class:`Done`."""
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Have *arguments* on the device. Answer: :class:`Done`, :class:`Refused` or :class:`Broken`."""
+
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Time a library's function ``main``. Answer: :class:`Timed`, :class:`Refused` or :class:`Broken`."""
+
+    name: str
+    """Of the file on the server; no other may have had it, for dlopen knows a library by its name."""
+    library: bytes
+    arguments: tuple[Argument, ...]
+    timing: Timing
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Call a library's ``main`` once. Answer: :class:`Computed`, :class:`Refused` or :class:`Broken`."""
+
+    name: str
+    """See :class:`Measure`."""
+    library: bytes
+    arguments: tuple[Argument, ...]
+    outputs: int
+    """How many of the last arguments it computes."""
+
+
+@dataclass(frozen=True)
+class Connected:
+    """There is a session, and the device exists."""
+
+    device: str
+    """Its name and driver, as the runtime there tells them; empty where it does not."""
+    driver: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """It is."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """How long one call took, in seconds, for each repeat."""
+
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What the outputs hold, as it lies in memory: from the same inputs everywhere."""
+
+    outputs: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """It failed, and the session is as good as before."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The session is over: the server, or the way to it, is gone."""
+
+    message: str
+
+
+Request = Connect | Disconnect | Prepare | Measure | Compute
+Answer = Connected | Done | Timed | Computed | Refused | Broken

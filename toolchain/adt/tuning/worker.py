@@ -1,0 +1,288 @@
+"""One device, or one place in a tracker's queue: lease a server, open a session, measure, again and again.
+
+What TVM's client does happens in a process of its own (:mod:`adt.tuning.measure_child`), so that a
+server which does not answer costs the time that it was given, and no more.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import math
+import secrets
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from adt.errors import AdtError
+from adt.rpc import handshake
+from adt.tuning.argument_data import size
+from adt.tuning.child import Child, ChildDied, ChildHung
+from adt.tuning.device_facts import Identity
+from adt.tuning.jobs import MeasureJob, Outcome
+from adt.tuning.measure_protocol import (
+    Answer,
+    Broken,
+    Compute,
+    Computed,
+    Connect,
+    Connected,
+    Disconnect,
+    Measure,
+    Prepare,
+    Refused,
+    Request,
+    Timed,
+)
+from adt.tuning.records import Failure, MeasuredOn
+from adt.tuning.sources import Lease, NotNow
+
+if TYPE_CHECKING:
+    from adt.tuning.fleet import Fleet
+
+log = logging.getLogger("adt.tune")
+
+CONNECT_SECONDS = 30.0
+"""In which a server must open a session; the start of our process counts."""
+PREPARE_SECONDS = 20.0
+"""In which the arguments of a kernel must be on the device, when they are small …"""
+SLOWEST = 4e6
+"""… and bytes per second of those that are not."""
+SLACK_SECONDS = 5.0
+"""For the way to and fro, on top of what a measurement may take."""
+LAST_SECONDS = 50.0
+"""That a session has for its last candidate, unless one needs more."""
+RENEW_SECONDS = 600.0
+"""After which a session with a server that is ours is opened anew: what leaked is gone then."""
+CELSIUS_SECONDS = 10.0
+"""The temperature is not asked more often."""
+PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Seconds to wait after so many attempts in a row that came to nothing."""
+
+
+class _End(enum.Enum):
+    """How a session ended."""
+
+    OVER = "over"
+    """Its time was over, or there is nothing to do."""
+    RENEW = "renew"
+    """The session is spoilt; the server is not."""
+    RESTART = "restart"
+    """The server is to be given up, and if it is ours, restarted."""
+
+
+class Worker(threading.Thread):
+    """Measures what the fleet has, as long as its *slot* is there."""
+
+    def __init__(self, fleet: Fleet, slot: str) -> None:
+        super().__init__(name=f"measuring on {slot}")
+        self._fleet, self.slot = fleet, slot
+        self._roster = fleet.roster
+        self._child = Child("adt.tuning.measure_child")
+        self._leaving = threading.Event()
+        self._vain = 0  # attempts in a row that came to nothing
+        self._usual = LAST_SECONDS  # that a session has for its last candidate …
+        self._once = 0.0  # … the next one for one that needs more
+        self.measuring = False
+
+    def leave(self) -> None:
+        """End when the candidate that is measured is done."""
+        self._leaving.set()
+
+    def kill(self) -> None:
+        """End now."""
+        self._leaving.set()
+        self._child.close()
+
+    @property
+    def _over(self) -> bool:
+        return self._leaving.is_set() or self._fleet.ending.is_set()
+
+    def run(self) -> None:
+        """Until the slot is gone, or the fleet ends."""
+        try:
+            while not self._over:
+                pause = PAUSES[min(self._vain, len(PAUSES) - 1)]
+                if pause and self._fleet.ending.wait(pause):
+                    break
+                self._vain += 1
+                self._round()
+        finally:
+            self._child.close()
+
+    def _round(self) -> None:
+        """One lease."""
+        if self._roster.barred(self.slot):
+            return
+        if not self._fleet.work():
+            self._vain = 0
+            return
+        try:
+            with self._fleet.source.lease(self.slot, self._fleet.computes) as lease:
+                self._use(lease)
+        except NotNow as why:
+            self._vain = min(self._vain, 1)
+            log.debug("%s: %s", self.slot, why)
+        except AdtError as why:
+            if not self._over:
+                log.debug("%s: %s", self.slot, why.what)
+                self._fleet.missed(self.slot, why)
+        except Exception as why:  # a fault of ours must not take the other devices along
+            log.debug("%s", self.slot, exc_info=True)
+            self._roster.missed(self.slot, f"{type(why).__name__}: {why}")
+
+    def _use(self, lease: Lease) -> None:
+        """Session after session, as long as the lease lasts."""
+        if self._roster.leased(lease):
+            if lease.seconds is not None:  # let it go back to its tracker at once, for others
+                handshake.try_server(lease.host, lease.port, key=lease.match_key, seconds=SLACK_SECONDS)
+            return
+        while not self._over:
+            end = self._session(lease)
+            if lease.seconds is not None or end is _End.RESTART:
+                return
+
+    # one session --------------------------------------------------------------------------------
+
+    def _session(self, lease: Lease) -> _End:
+        held = RENEW_SECONDS if lease.seconds is None else lease.seconds
+        allowed, self._once = max(self._usual, self._once), 0.0
+        limit = math.ceil(held + allowed)
+        asked = Connect(lease.host, lease.port, lease.match_key, limit, self._fleet.computes)
+        answer = self._ask(asked, CONNECT_SECONDS)
+        if not isinstance(answer, Connected):
+            return self._unreachable(lease, answer)
+        end = time.monotonic() + held
+        identity = self._identity(lease, answer)
+        if self._fleet.accept(lease.name, identity):
+            self._ask(Disconnect(), SLACK_SECONDS)
+            return _End.RESTART
+        self._roster.working(lease.name, measuring=False)
+        self._vain = 0
+        how = _End.OVER
+        while how is _End.OVER and time.monotonic() < end and not self._over:
+            job = self._fleet.next(lease.name)
+            if job is not None and _needs(job) > allowed:
+                self._usual = max(self._usual, _needs(job, once=True))
+                self._once = _needs(job)
+                self._fleet.hold(job)
+                break
+            if job is not None:
+                how = self._one(lease, identity, job)
+            elif lease.seconds is not None:
+                break
+        if how is not _End.RESTART:
+            self._ask(Disconnect(), SLACK_SECONDS)
+        return how
+
+    def _unreachable(self, lease: Lease, answer: Answer | str) -> _End:
+        if not self._over:
+            said = answer if isinstance(answer, str) else getattr(answer, "message", "it did not answer")
+            self._roster.failed(lease.name, f"no session: {said}")
+        return _End.RESTART
+
+    def _identity(self, lease: Lease, told: Connected) -> Identity:
+        known = lease.identity or Identity("", "")
+        if self._fleet.computes == "cpu":
+            return Identity(known.device or lease.key, "")
+        return known.filled(told.device or lease.key, told.driver)
+
+    def _one(self, lease: Lease, identity: Identity, job: MeasureJob) -> _End:
+        """Measure *job*, and tell what came of it."""
+        self.measuring = True
+        began, how = time.monotonic(), _End.RESTART
+        seconds: tuple[float, ...] = ()
+        outputs: tuple[bytes, ...] = ()
+        failure, lost = None, True
+        try:
+            self._look_at_heat(lease)
+            self._roster.working(lease.name, measuring=True)
+            answer = self._measured(job)
+            if job.outputs and isinstance(answer, Timed):
+                computed = self._computed(job)
+                outputs = computed.outputs if isinstance(computed, Computed) else ()
+                answer = answer if outputs else computed
+            seconds = answer.seconds if isinstance(answer, Timed) else ()
+            failure, lost, how = self._judged(lease, answer)
+        finally:  # also when we are at fault: who gave the job waits for it
+            took = time.monotonic() - began
+            self._note(lease.name, failure, lost, took)
+            on = MeasuredOn(lease.name, lease.label, self._roster.celsius(lease.name), lease.emulated)
+            device, driver = identity.device, identity.driver
+            self._fleet.finished(
+                job, Outcome(job.id, seconds, failure, lost, on, device, driver, took, outputs)
+            )
+            self.measuring = False
+        return how
+
+    def _note(self, name: str, failure: Failure | None, lost: bool, took: float) -> None:
+        """How the device did."""
+        if lost:
+            self._roster.gone(name, "away", "it was lost while it measured")
+        elif failure is not None and failure.quarantined:
+            self._roster.failed(name, f"{failure.kind}: {failure.message}", took=took, candidate=True)
+        else:
+            self._roster.succeeded(name, took)
+            self._roster.working(name, measuring=False)
+
+    def _measured(self, job: MeasureJob) -> Answer | str:
+        """The process's answer; a text where it gave none: why."""
+        ready = self._ask(Prepare(job.arguments), _sending(job))
+        if isinstance(ready, str):
+            return Broken(f"its arguments could not be sent: {ready}")
+        if isinstance(ready, Refused | Broken):
+            return ready
+        asked = Measure(_file_name(job), job.library, job.arguments, job.timing)
+        return self._ask(asked, job.timing.timeout + SLACK_SECONDS)
+
+    def _computed(self, job: MeasureJob) -> Answer | str:
+        """What it computes, once; a text where the process gave no answer."""
+        asked = Compute(_file_name(job), job.library, job.arguments, job.outputs)
+        return self._ask(asked, job.timing.timeout + _sending(job))
+
+    def _judged(self, lease: Lease, answer: Answer | str) -> tuple[Failure | None, bool, _End]:
+        """The failure, whether the device was lost, and what becomes of the session."""
+        if isinstance(answer, Timed):
+            return None, False, _End.OVER
+        if isinstance(answer, Refused):  # a GPU's context may be spoilt for those that follow
+            return Failure("run", answer.message), False, _End.RENEW
+        if self._over or not lease.alive():
+            return None, True, _End.RESTART
+        if isinstance(answer, str):
+            return Failure("hang", answer), False, _End.RESTART
+        message = getattr(answer, "message", "the server died")
+        return Failure("crash", message), False, _End.RENEW
+
+    def _ask(self, request: Request, seconds: float) -> Answer | str:
+        """The answer; a text when the process did not give one in time, or died."""
+        try:
+            answer: Answer = self._child.ask(request, seconds)
+            return answer
+        except ChildHung as why:
+            return str(why)
+        except ChildDied as why:
+            return Broken(f"the measuring process {why}")
+
+    def _look_at_heat(self, lease: Lease) -> None:
+        if self._roster.due(lease.name, CELSIUS_SECONDS):
+            self._roster.warm(lease.name, lease.celsius())
+
+
+def _sending(job: MeasureJob) -> float:
+    """Seconds in which its arguments must be on the device."""
+    return PREPARE_SECONDS + sum(map(size, job.arguments)) / SLOWEST
+
+
+def _needs(job: MeasureJob, *, once: bool = False) -> float:
+    """Seconds that *job* may take from first to last, in steps, so that few sessions are too short.
+
+    Args:
+        once: without the call that brings back what it computes.
+    """
+    seconds = (_sending(job) + job.timing.timeout + SLACK_SECONDS) * (2 if job.outputs and not once else 1)
+    return 10.0 * math.ceil(seconds / 10.0)
+
+
+def _file_name(job: MeasureJob) -> str:
+    """Of its library on the server: never one that was there before."""
+    return f"adt-tune-{job.id}-{secrets.token_hex(4)}.so"
