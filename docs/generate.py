@@ -92,6 +92,7 @@ AREAS = {
     "model": "Models and packages",
     "rpc": "Tracker and RPC",
     "target": "Building for a device, bundles, the ELF audit",
+    "tuning": "Tuning and its database",
 }
 """What each package's messages are about."""
 

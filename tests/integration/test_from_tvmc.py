@@ -29,7 +29,10 @@ LINES = [
     line for kind, _, text in BLOCKS if kind == "sh" for line in text.splitlines() if line.startswith("adt ")
 ]
 COMPILE = [line for line in LINES if line.startswith("adt compile ")]
-NOT_COMPILED = {"--offload": "the plugin that it needs is built and tested with the offload"}
+NOT_COMPILED = {
+    "--offload": "the plugin that it needs is built and tested with the offload",
+    "--db": "the records that it needs are made and compiled with where tuning is tested",
+}
 """Options whose lines are only parsed, and why."""
 
 

@@ -23,6 +23,16 @@ if TYPE_CHECKING:  # the same names as in VERBS, for type checkers and editors
         settings,
         source,
     )
+    from adt.api.db import (
+        db_export,
+        db_fetch,
+        db_import,
+        db_merge,
+        db_prune,
+        db_publish,
+        db_stats,
+        db_verify,
+    )
     from adt.api.deploy import clean, clean_many, deploy, deploy_many
     from adt.api.device import Device, connect, devices, disconnect, logcat, pair
     from adt.api.emulator import emulator_fault, emulator_list, emulator_start, emulator_stop
@@ -45,6 +55,7 @@ if TYPE_CHECKING:  # the same names as in VERBS, for type checkers and editors
         tracker_stop,
     )
     from adt.api.run import run
+    from adt.api.tune import tune
     from adt.api.up import up
     from adt.api.verify import verify, verify_layers
 
@@ -62,6 +73,14 @@ VERBS = {
     "compile": "model",
     "compile_kernel": "kernel",
     "connect": "device",
+    "db_export": "db",
+    "db_fetch": "db",
+    "db_import": "db",
+    "db_merge": "db",
+    "db_prune": "db",
+    "db_publish": "db",
+    "db_stats": "db",
+    "db_verify": "db",
     "deploy": "deploy",
     "deploy_many": "deploy",
     "devices": "device",
@@ -107,6 +126,7 @@ VERBS = {
     "tracker_start": "rpc",
     "tracker_status": "rpc",
     "tracker_stop": "rpc",
+    "tune": "tune",
     "up": "up",
     "verify": "verify",
     "verify_layers": "verify",
@@ -125,6 +145,14 @@ __all__ = [
     "compile",
     "compile_kernel",
     "connect",
+    "db_export",
+    "db_fetch",
+    "db_import",
+    "db_merge",
+    "db_prune",
+    "db_publish",
+    "db_stats",
+    "db_verify",
     "deploy",
     "deploy_many",
     "devices",
@@ -170,6 +198,7 @@ __all__ = [
     "tracker_start",
     "tracker_status",
     "tracker_stop",
+    "tune",
     "up",
     "verify",
     "verify_layers",

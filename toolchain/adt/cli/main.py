@@ -11,6 +11,8 @@ from adt.cli import (  # noqa: F401  (each registers its verbs)
     build,
     clean,
     configuration,
+    db,
+    db_exchange,
     deploy,
     device,
     doctor,
@@ -27,6 +29,7 @@ from adt.cli import (  # noqa: F401  (each registers its verbs)
     report,
     rpc,
     run,
+    tune,
     up,
     verify,
 )

@@ -1,0 +1,203 @@
+"""What came of a tuning, for people and as a document; and what is asked of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adt.api import tune_places
+from adt.api.tune_places import Asked, Rack, asked_devices, platform_for
+from adt.api.tune_result import check_ended, told
+from adt.cli.tune_report import comparison_lines, fields, show
+from adt.errors import ConfigError, NoDevice, TrackerError
+from adt.tuning.plan import Result
+from adt.tuning.records import Context
+from adt.tuning.report import (
+    Comparison,
+    Figures,
+    Quarantined,
+    TunedTask,
+    TuneResult,
+    TuningPlan,
+    UntunedKernel,
+)
+from adt.tuning.status import DeviceStatus, Status
+
+PLAN = TuningPlan(
+    model=Path("m.onnx"),
+    platform="linux-aarch64",
+    target="cpu",
+    database=Path("db"),
+    run="abc",
+    where="on R5CT",
+    tasks=(("conv", 3, 2_000_000),),
+    untunable=(UntunedKernel("sort", "TVM brings its schedule"),),
+    trials=64,
+    per_task=False,
+    logs=Path("db/logs/abc"),
+    compile_command="adt compile m.onnx --db db",
+)
+RESULT = TuneResult(
+    plan=PLAN,
+    context=Context("{}", "0.25.0", "Adreno (TM) 740", "512"),
+    tasks=(
+        TunedTask("conv", ("conv", "conv1"), 3, 2_000_000, "done", "", 60, 2, 4.0, 2.0),
+        TunedTask("pool", ("pool",), 1, None, "exhausted", "", 4, 0, 1.0, 1.5),
+        TunedTask("copy", ("copy",), 1, None, "exhausted", "nothing to choose", 0, 0, 0.5, None),
+    ),
+    devices=(DeviceStatus("R5CT", "Pixel 7", "idle", 66, 1, 1, 39.0, 60.0, ""),),
+    quarantined=(Quarantined("conv", "crash", "signal 11", "R5CT", "Pixel 7"),),
+    failures={"run": 1, "crash": 1},
+    done=64,
+    total=64,
+    kept=68,
+    seconds=90.0,
+    interrupted=False,
+    comparison=None,
+)
+EMULATED = dataclasses.replace(RESULT, devices=(dataclasses.replace(RESULT.devices[0], emulated=True),))
+COMPARED = Comparison(
+    "R5CT", 2, 4, Figures(20.0, 19.5, 1.0, 300), Figures(40.0, 39.0, 1.5, 200), (2.0, 1.9, 2.1), True, ""
+)
+
+
+def test_all_calls_count_each_as_fast_as_compiling_makes_it() -> None:
+    assert RESULT.baseline_ms == 3 * 4.0 + 1.0 + 0.5
+    assert RESULT.tuned_ms == 3 * 2.0 + 1.0 + 0.5
+
+
+def test_people_see_each_task_what_failed_and_what_comes_next(capsys: pytest.CaptureFixture[str]) -> None:
+    show(RESULT)
+    out = capsys.readouterr().out
+    lines = [line.split() for line in out.splitlines()]
+    assert ["conv", "3", "4", "2", "2.00x", "60", "2"] in lines
+    assert "keeps its schedule: none was faster" in next(
+        line for line in out.splitlines() if line.startswith("pool")
+    )
+    assert "nothing to choose: copy" in out
+    assert "13.5 ms untuned, 7.5 ms tuned" in out
+    assert "failed    1 crash, 1 run" in out
+    assert "never again: a candidate of conv (crash on R5CT: signal 11)" in out
+    assert out.rstrip().endswith("adt compile m.onnx --db db")
+
+
+def test_an_interrupted_tuning_says_that_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    show(dataclasses.replace(RESULT, interrupted=True, done=10))
+    said = capsys.readouterr()
+    assert "trials    10 of 64; 68 records of this session are kept (1 min 30 s)" in said.out
+    assert "same command goes on" in said.err and "adt compile" not in said.out
+
+
+def test_a_finished_tuning_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    show(dataclasses.replace(RESULT, kept=0))
+    assert "64 of 64: finished before" in capsys.readouterr().out
+
+
+def test_no_time_of_an_emulated_device_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    show(EMULATED)
+    out = capsys.readouterr().out
+    assert "emulated: right or wrong counts here" in out
+    assert "2.00x" not in out and " ms untuned," not in out and "none was faster" not in out
+    document = fields(EMULATED)
+    assert document["emulated"] and document["baseline_ms"] is None and document["tuned_ms"] is None
+    for task in document["tasks"]:
+        assert (task["baseline_ms"], task["best_ms"], task["times_as_fast"]) == (None, None, None)
+
+
+def test_the_document_has_what_docs_json_says() -> None:
+    import re
+
+    row = re.search(
+        r"^\| `adt\.tune` \| (.*) \|$", (Path(__file__).parents[2] / "docs/json.md").read_text(), re.M
+    )
+    assert row
+    document = fields(dataclasses.replace(RESULT, comparison=COMPARED))
+    for name in [*document, *document["tasks"][0], *document["comparison"], *document["devices"][0]]:
+        assert f"`{name}`" in row[1], name
+    assert document["tasks"][0]["times_as_fast"] == 2.0 and document["tuned_ms"] == 7.5
+
+
+def test_the_comparison_is_autotvms_table() -> None:
+    lines = comparison_lines(COMPARED)
+    assert lines[0] == "compared  on R5CT; 2 of 4 kernels are tuned"
+    assert [line.split() for line in lines[1:4]] == [
+        ["mean", "ms", "median", "ms", "std", "ms", "runs"],
+        ["optimised", "20", "19.5", "1", "300"],
+        ["unoptimised", "40", "39", "1.5", "200"],
+    ]
+    assert "optimised is 1.9 to 2.1 × as fast as unoptimised (95 % confidence)" in lines[4]
+
+
+def test_without_times_the_comparison_says_whether_both_are_right_and_why_there_are_none() -> None:
+    untimed = dataclasses.replace(COMPARED, optimised=None, unoptimised=None, ratio=None, reason="emulated")
+    assert comparison_lines(untimed) == [
+        "compared  2 of 4 kernels are tuned; both are right; no times: emulated"
+    ]
+    wrong = dataclasses.replace(untimed, correct=False)
+    assert (
+        "both are not right" in comparison_lines(wrong)[0]
+        or "not both are right" in comparison_lines(wrong)[0]
+    )
+
+
+class Phone:
+    platform = "linux-aarch64"
+
+
+def test_the_platform_is_the_first_devices_unless_somebody_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(tune_places, "_first", lambda serials: asked.append(serials) or Phone())
+    assert platform_for(Asked(("a", "b")), None, None) == "linux-aarch64"
+    assert platform_for(Asked(), None, None) == "linux-aarch64"
+    assert asked == [("a", "b"), ()]
+    assert platform_for(Asked(("a",)), "host", None) == "host"
+    assert platform_for(Asked(key="k"), None, None) is None
+    assert platform_for(Asked(), None, "host") is None, "the target names it"
+    monkeypatch.setenv("ADT_BUILD_PLATFORM", "linux-armhf")
+    assert platform_for(Asked(), None, None) is None, "the settings name it"
+    assert len(asked) == 2
+
+
+def test_devices_come_from_a_tracker_or_by_name() -> None:
+    assert asked_devices(["a", "b", "a"], "", "").serials == ("a", "b")
+    assert asked_devices([], "", "h:1").tracked
+    with pytest.raises(ConfigError):
+        asked_devices(["a"], "k", "")
+
+
+def test_of_several_devices_one_that_is_there_tells_and_without_any_the_first_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def select(serial: str) -> Phone:
+        if serial != "there":
+            raise NoDevice(f"no device has the serial {serial}", remedy="")
+        return Phone()
+
+    monkeypatch.setattr(tune_places.selection, "select", select)
+    assert platform_for(Asked(("away", "there")), None, None) == "linux-aarch64"
+    with pytest.raises(NoDevice, match="away"):
+        platform_for(Asked(("away", "gone")), None, None)
+
+
+def test_a_compile_is_told_which_records_when_several_fit() -> None:
+    mine = Context("{}", "0.25.0", "Adreno (TM) 740", "512")
+    status = Status((), (), 0, 0, 0, {}, 0, 0, 0.0, None)
+    ended = Result("finished", mine, (), (), status, {}, ())
+    others = [mine, Context("other", "0.25.0", "Adreno (TM) 650", "1"), Context("{}", "0.26.0", "x", "")]
+    assert told(PLAN, ended, others).plan.compile_command == PLAN.compile_command
+    several = told(PLAN, ended, [*others, Context("{}", "0.25.0", "Adreno (TM) 650", "1")])
+    assert several.plan.compile_command == f"{PLAN.compile_command} --tuned-on 'Adreno (TM) 740, 512'"
+
+
+def test_a_tuning_without_devices_says_what_became_of_them() -> None:
+    gone = dataclasses.replace(RESULT.devices[0], state="away", note="the cable was pulled")
+    status = Status((), (gone,), 3, 64, 5, {}, 0, 0, 700.0, None)
+    ended = Result("no device", None, (), (gone,), status, {}, ())
+    for tracked, error in ((True, TrackerError), (False, NoDevice)):
+        rack = Rack(None, "on R5CT", 8, ("R5CT",), emulated=False, tracked=tracked)  # type: ignore[arg-type]
+        with pytest.raises(error, match="600 s; 5 records") as caught:
+            check_ended(ended, rack, 600.0)
+        assert "R5CT: away: the cable was pulled" in caught.value.details

@@ -1,0 +1,265 @@
+"""Tune the kernels of a model: search for faster schedules, measured on devices, and keep every record."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adt.api.model import job_of
+from adt.api.tune_compare import compared
+from adt.api.tune_places import Rack, asked_devices, open_rack, platform_for
+from adt.api.tune_result import check_ended, compile_command, told
+from adt.config.load import load_settings
+from adt.config.settings import TuneSettings
+from adt.errors import ConfigError
+from adt.model.versions import require_tvm
+from adt.tuning.jobs import Timing
+from adt.tuning.report import TuneResult, TuningPlan, UntunedKernel
+from adt.tuning.resume import run_id
+from adt.tuning.status import Status
+
+if TYPE_CHECKING:
+    from adt.model.compiled import Job
+    from adt.model.targets import ModelTarget
+    from adt.tuning.database import Database
+    from adt.tuning.plan import Result
+
+log = logging.getLogger("adt.tune")
+
+EMULATED_TIMEOUT = 120.0
+"""Seconds for a candidate on an emulated device, unless somebody said."""
+
+
+def tune(
+    model: Path,
+    *,
+    db: Path | None = None,
+    platform: str | None = None,
+    target: str | None = None,
+    cpu: str | None = None,
+    shapes: Sequence[str] | None = None,
+    serials: Sequence[str] = (),
+    key: str = "",
+    tracker: str = "",
+    device: str = "",
+    trials: int | None = None,
+    per_task: bool | None = None,
+    early_stopping: int | None = None,
+    tuner: str | None = None,
+    cost_model: str | None = None,
+    number: int | None = None,
+    repeat: int | None = None,
+    min_repeat_ms: int | None = None,
+    timeout: float | None = None,
+    seed: int | None = None,
+    builders: str | None = None,
+    wait: float | None = None,
+    compare: bool = False,
+    bundle: Path | None = None,
+    ndk: str | None = None,
+    api_level: int | None = None,
+    like: str | None = None,
+    opt_level: int | None = None,
+    precision: str | None = None,
+    keep_float32: Sequence[str] | None = None,
+    offload: str | None = None,
+    on_plan: Callable[[TuningPlan], None] = lambda _plan: None,
+    on_status: Callable[[Status], None] = lambda _status: None,
+    stop: threading.Event | None = None,
+    gentle: bool = False,
+) -> TuneResult:
+    """Tune *model*; the same call with the same database goes on where it was stopped.
+
+    Where it measures: on this machine with a target for it, on every device that a tracker has under
+    *key*, or on the devices *serials*. As many measurements are under way as there are devices; they may
+    come and go. What this starts (tracker, servers) it stops, and nothing else.
+
+    Args:
+        db: directory of the records, made when absent; None: compile.db of the settings.
+        platform, target, cpu, shapes, bundle, ndk, api_level, like, opt_level, precision, keep_float32,
+            offload: as :func:`adt.compile`; the platform is that of the first of *serials* when not given.
+        serials: devices; none: device.serial of the settings, else ANDROID_SERIAL, else the only one.
+        key, tracker: what devices are registered as; the tracker is adt's own when not named.
+        device: of a key with different devices, the one that counts: ``NAME`` or ``NAME, DRIVER``, as
+            records have them; empty: the first that answers.
+        trials … wait: see :class:`adt.config.settings.TuneSettings`; None for the settings'.
+        compare: afterwards run the model with the records and without, in turns.
+        on_plan: told what is going to be done, before it begins.
+        on_status: told how it stands, several times a second, in this thread.
+        stop: when it is set the tuning ends soon, with everything kept.
+        gentle: a first SIGINT or SIGTERM while devices measure does the same, instead of raising; for
+            programs that then look at ``interrupted`` of the result.
+
+    Raises:
+        ConfigError: settings that cannot be, or contradict each other.
+        ToolNotFound: a cost model, or a Dask cluster, that is asked for and not installed.
+        Busy: another process tunes into the same database.
+        NoDevice, TrackerError: no device was there for as long as we wait.
+        ModelError, MismatchError, PackageError, RpcError, …: see :mod:`adt.errors`.
+    """
+    from adt.model.compile import package_target
+    from adt.tuning.database import open_database
+
+    require_tvm()
+    numbers = {
+        "trials": trials, "per_task": per_task, "early_stopping": early_stopping, "tuner": tuner,
+        "cost_model": cost_model, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms,
+        "timeout": timeout, "seed": seed, "builders": builders, "wait": wait,
+    }  # fmt: skip
+    asked = asked_devices(serials, key, tracker)
+    flags: dict[str, Any] = {
+        "platform": platform_for(asked, platform, target), "target": target, "cpu": cpu, "shapes": shapes,
+        "bundle": bundle, "ndk": ndk, "api_level": api_level, "opt_level": opt_level, "like": like,
+        "precision": precision, "keep_float32": keep_float32, "offload": offload,
+    }  # fmt: skip
+    found = load_settings({f"tune.{name}": value for name, value in numbers.items()})
+    settings = _checked(found.settings.tune)
+    directory = _database(db, found.settings.compile.db)
+    job = job_of(model, **flags)
+    computes = package_target(job.platform, job.settings, job.like)
+    with open_rack(asked, job, computes.device) as rack, open_database(directory, write=True) as database:
+        if rack.emulated and found.origins["tune.timeout"] == "default":
+            settings = dataclasses.replace(settings, timeout=EMULATED_TIMEOUT)
+        wanted = _Wanted(job, computes, settings, rack, directory, device)
+        plan, result = _run(wanted, database, on_plan, on_status, stop or threading.Event(), gentle)
+        contexts = database.contexts()
+    check_ended(result, rack, settings.wait)
+    report = told(plan, result, contexts)
+    if compare and not report.interrupted:
+        log.info("comparing the model with its records and without")
+        report = dataclasses.replace(report, comparison=compared(job, directory, report, rack.serials))
+    return report
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is asked for."""
+
+    job: Job
+    target: ModelTarget
+    settings: TuneSettings
+    rack: Rack
+    directory: Path
+    device: str
+    """``NAME`` or ``NAME, DRIVER`` of the device that counts; empty: of the first one."""
+
+
+def _run(
+    wanted: _Wanted,
+    database: Database,
+    on_plan: Callable[[TuningPlan], None],
+    on_status: Callable[[Status], None],
+    stop: threading.Event,
+    gentle: bool,
+) -> tuple[TuningPlan, Result]:
+    """Take the kernels out of the model, and tune them."""
+    from adt.model.tuning.key import target_key, tvm_key
+    from adt.tuning import engine
+    from adt.tuning.builders import make_builders
+    from adt.tuning.fleet import Fleet
+    from adt.tuning.plan import Observer, Plan
+    from adt.tuning.search import Searches, SearchOptions
+    from adt.tuning.stopping import interrupts
+    from adt.tuning.task_log import TaskLogs
+    from adt.tuning.tasks import extract, toolchain, tuning_target
+
+    job, target, settings, rack = wanted.job, wanted.target, wanted.settings, wanted.rack
+    options = SearchOptions(settings.tuner, settings.cost_model, settings.seed)
+    searches = Searches(tuning_target(target, rack.cores), options)  # says first that its package is missing
+    imported, making = job.readied(accuracy=False)
+    log.info("taking the kernels out of %s", imported.source.file)
+    found = extract(imported, making)
+    every = dataclasses.replace(job.settings, tune=settings)
+    key = target_key(target)
+    run = run_id(imported.source.sha256, every, key, tvm_key())
+    logs = TaskLogs(wanted.directory, run, [(task.name, task.flops) for task in found.tasks])
+    plan = TuningPlan(
+        model=job.model,
+        platform=job.platform.name,
+        target=job.settings.compile.target,
+        database=wanted.directory,
+        run=run,
+        where=rack.words,
+        tasks=tuple((task.name, task.weight, task.flops) for task in found.tasks),
+        untunable=tuple(UntunedKernel(one.name, one.reason) for one in found.untunable),
+        trials=settings.trials,
+        per_task=settings.per_task,
+        logs=logs.directory,
+        compile_command=compile_command(job, wanted.directory),
+    )
+    on_plan(plan)
+    tools = toolchain(making)
+    timing = Timing(settings.number, settings.repeat, settings.min_repeat_ms, settings.timeout)
+    asked = Plan(
+        run,
+        key,
+        tvm_key(),
+        tools,
+        timing,
+        settings.trials,
+        per_task=settings.per_task,
+        early_stopping=settings.early_stopping,
+        exclusive=rack.source.exclusive,
+        wait=settings.wait,
+    )
+    fleet = Fleet(rack.source, tools.device, wanted=_identity(wanted.device))
+    with logs, interrupts(stop) if gentle else nullcontext():
+        result = engine.tune(
+            asked,
+            found.tasks,
+            searches=searches,
+            builders=make_builders(settings.builders, tools),
+            fleet=fleet.start,
+            database=database,
+            observer=Observer(status=on_status, record=logs.add),
+            stop=stop,
+        )
+    return plan, result
+
+
+def _identity(text: str) -> tuple[str, str] | None:
+    """Device and driver of ``NAME`` or ``NAME, DRIVER``; None for an empty text."""
+    name, _, driver = text.partition(", ")
+    return (name, driver) if text else None
+
+
+def _checked(settings: TuneSettings) -> TuneSettings:
+    """*settings*, when they can be.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    least = {"trials": 0, "early_stopping": 0, "number": 1, "repeat": 1, "min_repeat_ms": 0}
+    for name, lowest in least.items():
+        if getattr(settings, name) < lowest:
+            raise ConfigError(
+                f"tune.{name} = {getattr(settings, name)} is less than {lowest}",
+                remedy=f"Give --{name.replace('_', '-')} {lowest} or more.",
+            )
+    for name in ("timeout", "wait"):
+        if not 0 < getattr(settings, name) < float("inf"):
+            raise ConfigError(
+                f"tune.{name} = {getattr(settings, name)} is no time to wait",
+                remedy=f"Give --{name} a number of seconds.",
+            )
+    return settings
+
+
+def _database(given: Path | None, setting: str) -> Path:
+    """The directory of the records.
+
+    Raises:
+        ConfigError: nobody said where they go.
+    """
+    if given is None and not setting:
+        raise ConfigError(
+            "where the records are kept is not said",
+            remedy='Name a directory: --db DIR, or db = "DIR" in [compile] of adt.toml.',
+        )
+    return given or Path(setting)

@@ -1,0 +1,211 @@
+"""Where a tuning measures: on this machine, on devices by their serials, or on a tracker's servers."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from adt.api.chosen import chosen_device
+from adt.api.deploy import SERVER, built_bundle
+from adt.api.rpc import server_ports, tracker_start
+from adt.config.load import load_settings
+from adt.config.settings import Settings
+from adt.device import selection
+from adt.device.device import Device
+from adt.errors import AdtError, ConfigError, MismatchError, RpcError
+from adt.model.compiled import Job
+from adt.model.host_run.opencl import opencl_device
+from adt.model.targets.reading import read_target
+from adt.rpc import server, wire
+from adt.rpc import tracker as tracking
+from adt.target.bundle import TargetBundle
+from adt.tuning import device_facts
+from adt.tuning.local_source import LocalSource
+from adt.tuning.serial_source import SerialSource
+from adt.tuning.sources import Source, TrackerSource
+
+log = logging.getLogger("adt.tune")
+
+HOST = "host"
+CORES = 8
+"""Of a processor that cannot be asked: what most phones have."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which devices were asked for, as far as that can be told before the target is known."""
+
+    serials: tuple[str, ...] = ()
+    key: str = ""
+    tracker: str = ""
+
+    @property
+    def tracked(self) -> bool:
+        """A tracker gives the devices."""
+        return bool(self.key or self.tracker)
+
+
+@dataclass(frozen=True)
+class Rack:
+    """What measures."""
+
+    source: Source
+    words: str
+    """For people."""
+    cores: int
+    """Of the processor."""
+    serials: tuple[str, ...]
+    """Devices behind adb among them, as far as they are known."""
+    emulated: bool
+    """They are known to be emulated."""
+    tracked: bool = False
+    """A tracker gives them."""
+
+
+def asked_devices(serials: Sequence[str], key: str, tracker: str) -> Asked:
+    """What was asked for.
+
+    Raises:
+        ConfigError: devices and a tracker at once.
+    """
+    asked = Asked(tuple(dict.fromkeys(serials)), key, tracker)
+    if asked.tracked and asked.serials:
+        raise ConfigError(
+            "a tracker gives the devices, and devices are named",
+            remedy="Leave --serial away, or --key and --tracker.",
+        )
+    return asked
+
+
+def platform_for(asked: Asked, platform: str | None, target: str | None) -> str | None:
+    """The platform to tune for: *platform*, or that of the device; None for what the settings say.
+
+    Raises:
+        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: the device that would tell is not there.
+    """
+    if platform is not None or asked.tracked:
+        return platform
+    found = load_settings({"compile.target": target})
+    if not asked.serials:
+        named = read_target(found.settings.compile.target).platform
+        if named or found.origins["build.platform"] != "default":
+            return None
+    return _first(asked.serials).platform
+
+
+def _first(serials: Sequence[str]) -> Device:
+    """One of *serials* that is there; with none named, the device that verbs take.
+
+    Raises:
+        NoDevice, …: none is.
+    """
+    problems = []
+    for serial in serials:
+        try:
+            return selection.select(serial)
+        except AdtError as why:
+            problems.append(why)
+    if problems:
+        raise problems[0]
+    return chosen_device(None)
+
+
+@contextlib.contextmanager
+def open_rack(asked: Asked, job: Job, computes: str) -> Iterator[Rack]:
+    """What measures for *job*; a tracker that this starts is stopped when the block ends.
+
+    Args:
+        computes: ``cpu`` or ``opencl``.
+
+    Raises:
+        MismatchError: no bundle for the devices was built here, or without OpenCL, or a device is of another
+            platform.
+        RpcError: the bundle has no RPC server.
+        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: the device is not there.
+        TrackerError: the tracker does not answer, or cannot be started.
+    """
+    settings = job.settings
+    if asked.tracked:
+        with _tracker(asked, settings) as (address, key):
+            count = wire.summary(address).queue(key).total
+            if not count:
+                log.warning("no server is registered as %s at %s yet: waiting for one", key, address)
+            words = f"servers with the key {key} of the tracker {address} ({count} now)"
+            serials = tuple(one.serial for one in _servers(key))
+            yield Rack(TrackerSource(address, key), words, CORES, serials, emulated=False, tracked=True)
+    elif job.platform.name == HOST and not asked.serials:
+        words = f"on this machine ({device_facts.this_processor()})"
+        here = LocalSource(_bundle(job, computes), exclusive=not _own_gpu(computes))
+        yield Rack(here, words, os.cpu_count() or CORES, (), emulated=False)
+    else:
+        first = _first(asked.serials)
+        serials = asked.serials or (first.serial,)
+        _check_platforms(serials, job.platform.name)
+        source = SerialSource(serials, _bundle(job, computes), server_ports(settings.rpc))
+        words = f"on {', '.join(serials)}"
+        yield Rack(source, words, _cores(first), serials, emulated=first.facts.emulated)
+
+
+def _own_gpu(computes: str) -> bool:
+    """Whether kernels run on a GPU of this machine; OpenCL may also be its processor."""
+    device = opencl_device() if computes == "opencl" else None
+    return device is not None and device.gpu
+
+
+@contextlib.contextmanager
+def _tracker(asked: Asked, settings: Settings) -> Iterator[tuple[str, str]]:
+    """Address of the tracker, and the key."""
+    key = asked.key or settings.rpc.key or "android"
+    if asked.tracker:
+        yield tracking.ensure(asked.tracker), key
+        return
+    info = tracker_start()
+    try:
+        yield info.address, key
+    finally:
+        if not info.already:
+            tracking.stop()
+
+
+def _servers(key: str) -> Sequence[server.ServerStatus]:
+    return [one for one in server.statuses() if one.key == key]
+
+
+def _check_platforms(serials: Sequence[str], platform: str) -> None:
+    """Refuse a device of another platform; one that is not there is looked at when it comes."""
+    for serial in serials:
+        try:
+            found = selection.select(serial).facts.platforms
+        except AdtError as why:
+            log.warning("%s: %s; it joins when it is there", serial, why.what)
+            continue
+        if platform not in found:
+            raise MismatchError(
+                f"{serial} is {' or '.join(found)}, and the kernels are for {platform}",
+                remedy="Tune devices of one platform at a time; leave --for out for the device's own.",
+            )
+
+
+def _bundle(job: Job, computes: str) -> TargetBundle:
+    """The bundle for the devices, which has a server, and OpenCL where that *computes*."""
+    bundle = job.bundle or built_bundle(job.platform.name, job.settings)
+    if SERVER not in bundle.manifest.files:
+        raise RpcError(
+            f"the bundle {bundle.path} has no tvm_rpc, which measures",
+            remedy=f"Build it with RPC: adt build-target --for {bundle.manifest.platform} --rpc",
+        )
+    if computes == "opencl" and not bundle.manifest.options.opencl:
+        raise MismatchError(
+            f"the kernels compute on OpenCL, the bundle {bundle.path} has no OpenCL runtime",
+            remedy=f"Build it with OpenCL: adt build-target --for {bundle.manifest.platform} --opencl; or "
+            "tune for the CPU: --target cpu",
+        )
+    return bundle
+
+
+def _cores(device: Device) -> int:
+    said = device.shell(["nproc"], check=False)
+    return int(said.out) if said.out.strip().isdecimal() else CORES

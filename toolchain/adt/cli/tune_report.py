@@ -1,0 +1,145 @@
+"""What came of a tuning, for people and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from adt.tuning.report import Comparison, TunedTask, TuneResult
+
+
+def fields(result: TuneResult) -> dict[str, Any]:
+    """A tuning as JSON fields; times that are no device's speed are null."""
+    from dataclasses import asdict
+
+    plan = result.plan
+    tasks = [
+        {
+            **asdict(task),
+            "times_as_fast": task.times_as_fast,
+            **({"baseline_ms": None, "best_ms": None, "times_as_fast": None} if result.emulated else {}),
+        }
+        for task in result.tasks
+    ]
+    return {
+        "run": plan.run,
+        "model": plan.model,
+        "database": plan.database,
+        "logs": plan.logs,
+        "platform": plan.platform,
+        "target": plan.target,
+        "context": asdict(result.context) if result.context else None,
+        "emulated": result.emulated,
+        "interrupted": result.interrupted,
+        "done": result.done,
+        "total": result.total,
+        "kept": result.kept,
+        "seconds": result.seconds,
+        "baseline_ms": None if result.emulated else result.baseline_ms,
+        "tuned_ms": None if result.emulated else result.tuned_ms,
+        "tasks": tasks,
+        "untunable": [asdict(one) for one in plan.untunable],
+        "devices": [asdict(one) for one in result.devices],
+        "quarantined": [asdict(one) for one in result.quarantined],
+        "failures": dict(result.failures),
+        "next": result.plan.compile_command,
+        "comparison": asdict(result.comparison) if result.comparison else None,
+    }
+
+
+def show(result: TuneResult) -> None:
+    """Print it for people."""
+    from adt.host.columns import aligned
+    from adt.tuning.live import device_cells, failures_text, span
+
+    typer.echo("")
+    for line in aligned(_task_rows(result)):
+        typer.echo(line)
+    for line in _reasons(result):
+        typer.echo(line)
+    if result.emulated:
+        typer.echo("emulated: right or wrong counts here, time does not; the records say so")
+    elif result.baseline_ms and result.tuned_ms:
+        typer.echo(
+            f"kernels   {result.baseline_ms:.4g} ms untuned, {result.tuned_ms:.4g} ms tuned in one run of "
+            "the model, as measured one by one (--compare runs the whole model)"
+        )
+    if result.devices:
+        typer.echo("devices")
+        for line in aligned([("  ", *device_cells(device)) for device in result.devices]):
+            typer.echo(line)
+    if failed := failures_text(result.failures):
+        typer.echo(f"failed    {failed}")
+    for bad in result.quarantined:
+        typer.echo(f"  never again: a candidate of {bad.task} ({bad.kind} on {bad.device}: {bad.message})")
+    if result.finished_before:
+        typer.echo(f"trials    {result.done} of {result.total}: finished before; more with --trials")
+    else:
+        typer.echo(
+            f"trials    {result.done} of {result.total}; {result.kept} records of this session are kept "
+            f"({span(result.seconds)})"
+        )
+    if result.comparison:
+        for line in comparison_lines(result.comparison):
+            typer.echo(line)
+    if result.interrupted:
+        typer.echo("next      the same command goes on where this one stopped", err=True)
+    else:
+        typer.echo(f"next      {result.plan.compile_command}")
+
+
+def _task_rows(result: TuneResult) -> list[tuple[str, ...]]:
+    headings = ("task", "calls", "untuned ms", "tuned ms", "ratio", "trials", "failed", "")
+    rows: list[tuple[str, ...]] = [headings]
+    for task in result.tasks:
+        times: tuple[str, ...] = ("-", "-", "-")
+        if not result.emulated:
+            ratio = f"{task.times_as_fast:.2f}x" if task.times_as_fast else "-"
+            times = (_ms(task.baseline_ms), _ms(task.best_ms), ratio)
+        note = _note(task, emulated=result.emulated)
+        rows.append((task.name, str(task.calls), *times, str(task.trials), str(task.failed), note))
+    return rows
+
+
+def _note(task: TunedTask, *, emulated: bool) -> str:
+    """What is to be said of a task: that it ended early, or that its records are not used."""
+    parts = [task.state] if task.state != "done" and not task.reason else []
+    if not emulated and task.times_as_fast is not None and not task.faster:
+        parts.append("keeps its schedule: none was faster")
+    return ", ".join(parts)
+
+
+def _reasons(result: TuneResult) -> Iterator[str]:
+    """Why tasks ended before their time, each reason once."""
+    by_reason: dict[str, list[str]] = {}
+    for task in result.tasks:
+        if task.reason:
+            by_reason.setdefault(task.reason, []).append(task.name)
+    for reason, names in by_reason.items():
+        yield f"{reason}: {', '.join(names)}"
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def comparison_lines(found: Comparison) -> list[str]:
+    """The model's times with records and without, as tables of AutoTVM's guides had them."""
+    from adt.host.columns import aligned
+    from adt.measure.compare import sentence
+    from adt.measure.statistics import Interval
+
+    kernels = f"{found.tuned_kernels} of {found.total_kernels} kernels are tuned"
+    if found.optimised is None or found.unoptimised is None or found.ratio is None:
+        right = {None: "", True: "; both are right", False: "; not both are right"}[found.correct]
+        return [f"compared  {kernels}{right}; no times: {found.reason}"]
+    rows: list[tuple[str, ...]] = [("", "mean ms", "median ms", "std ms", "runs")]
+    for name, side in (("optimised", found.optimised), ("unoptimised", found.unoptimised)):
+        figures = (f"{value:.4g}" for value in (side.mean_ms, side.median_ms, side.std_ms))
+        rows.append((name, *figures, str(side.runs)))
+    said = sentence(Interval(*found.ratio), ("unoptimised", "optimised"))
+    where = f"compared  on {found.place}; {kernels}"
+    return [where, *(f"  {line}" for line in aligned(rows)), f"  {said} (95 % confidence)"]

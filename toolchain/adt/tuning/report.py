@@ -1,0 +1,193 @@
+"""What came of a tuning: task by task, device by device, and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.tuning.records import Context, Record
+from adt.tuning.status import DeviceStatus
+
+
+@dataclass(frozen=True)
+class TunedTask:
+    """One kernel, and what became of it."""
+
+    name: str
+    kernels: tuple[str, ...]
+    """Kernels of the model that are the same one; *name* is the first."""
+    calls: int
+    """In one run of the model."""
+    flops: int | None
+    """Operations of one call; None where they are not known."""
+    state: str
+    """``done``, ``stopped`` (early), ``exhausted``, ``failed`` (*reason*), or how far it had come when the
+    tuning was interrupted: ``waiting``, ``searching``, ``building``, ``measuring``."""
+    reason: str
+    """Why it could not be tuned; empty when it could."""
+    trials: int
+    """Candidates that were built and measured, in earlier sessions of the same tuning, too …"""
+    failed: int
+    """… of which so many failed."""
+    baseline_ms: float | None
+    """One call, scheduled as `adt compile` does without records."""
+    best_ms: float | None
+    """One call of the fastest candidate."""
+
+    @property
+    def times_as_fast(self) -> float | None:
+        """Baseline over best; None where one of them is not known."""
+        return self.baseline_ms / self.best_ms if self.baseline_ms and self.best_ms else None
+
+    @property
+    def faster(self) -> bool:
+        """A record is faster than the untuned schedule: compiling will take it."""
+        return (self.times_as_fast or 0.0) > 1.0
+
+    @property
+    def tuned_ms(self) -> float | None:
+        """One call as compiling with the records makes it: the faster one of the two."""
+        known = [ms for ms in (self.baseline_ms, self.best_ms) if ms is not None]
+        return min(known) if known else None
+
+
+@dataclass(frozen=True)
+class UntunedKernel:
+    """A kernel that keeps its schedule, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """A candidate that is never measured again."""
+
+    task: str
+    kind: str
+    """``hang``, ``crash`` or ``wrong``."""
+    message: str
+    device: str
+    """Where it happened last."""
+    label: str
+
+
+@dataclass(frozen=True)
+class TuningPlan:
+    """What is going to be tuned, and where; told before it begins."""
+
+    model: Path
+    platform: str
+    target: str
+    """adt's name of what computes."""
+    database: Path
+    run: str
+    where: str
+    """Which devices measure, in words."""
+    tasks: tuple[tuple[str, int, int | None], ...]
+    """Name, calls in one run of the model, operations of one call (None: not known)."""
+    untunable: tuple[UntunedKernel, ...]
+    trials: int
+    per_task: bool
+    logs: Path
+    """Directory of the tasks' logs."""
+    compile_command: str
+    """What compiles the model with the records."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """How fast a package ran, milliseconds."""
+
+    mean_ms: float
+    median_ms: float
+    std_ms: float
+    runs: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The model with its records and without, taking turns on one machine."""
+
+    place: str
+    """The device's serial, or this machine; empty: none was at hand."""
+    tuned_kernels: int
+    total_kernels: int
+    optimised: Figures | None
+    """None where times do not count, or were not taken."""
+    unoptimised: Figures | None
+    ratio: tuple[float, float, float] | None
+    """How many times as fast the optimised one is: value, low and high of the 95 % interval."""
+    correct: bool | None
+    """Both computed what the reference does; None: not compared."""
+    reason: str
+    """Why there are no times; empty when there are."""
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """What :func:`adt.tune` did."""
+
+    plan: TuningPlan
+    context: Context | None
+    """What the records hold for; None: no device was reached."""
+    tasks: tuple[TunedTask, ...]
+    devices: tuple[DeviceStatus, ...]
+    quarantined: tuple[Quarantined, ...]
+    failures: Mapping[str, int]
+    """Failed candidates by :attr:`adt.tuning.records.Failure.kind`."""
+    done: int
+    """Trials, those of earlier sessions of the same tuning, too …"""
+    total: int
+    """… of so many."""
+    kept: int
+    """Records of this session that are safe on disk."""
+    seconds: float
+    interrupted: bool
+    """It was asked to stop before the end; the same command goes on."""
+    comparison: Comparison | None
+    """None: not asked for."""
+
+    @property
+    def finished_before(self) -> bool:
+        """An earlier session did it all."""
+        return not self.interrupted and not self.kept and self.done >= self.total
+
+    @property
+    def emulated(self) -> bool:
+        """Times were taken on an emulated device: they are no device's speed."""
+        return any(device.emulated for device in self.devices)
+
+    @property
+    def baseline_ms(self) -> float | None:
+        """All calls of the tasks that have both times, untuned; None when there are none."""
+        return self._sum([task.baseline_ms for task in self.tasks])
+
+    @property
+    def tuned_ms(self) -> float | None:
+        """The same, each kernel as fast as compiling with the records makes it."""
+        return self._sum([task.tuned_ms for task in self.tasks])
+
+    def _sum(self, times: list[float | None]) -> float | None:
+        known = [
+            task.calls * ms
+            for task, ms in zip(self.tasks, times, strict=True)
+            if ms is not None and task.baseline_ms is not None
+        ]
+        return sum(known) if known else None
+
+
+def quarantined(records: tuple[Record, ...]) -> tuple[Quarantined, ...]:
+    """The quarantined candidates among *records*, in order."""
+    return tuple(
+        Quarantined(
+            one.task,
+            one.failure.kind,
+            one.failure.message,
+            one.on.name if one.on else "",
+            one.on.label if one.on else "",
+        )
+        for one in records
+        if one.failure is not None and one.failure.quarantined
+    )
