@@ -1,0 +1,219 @@
+"""Kernels with images are tuned among schedules that use the images rightly, and compute what they should."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import te, tirx
+from tvm.s_tir import Schedule, meta_schedule
+
+from adt.model.lowering import tir_pipeline
+from adt.model.plugins.build import opencl_runtime
+from adt.model.plugins.loading import load_plugin
+from adt.model.texture import blocks
+from adt.model.texture.schedule import NotSchedulable, proven
+from adt.model.texture.scopes import scoped
+from adt.model.tuning.intrinsics import need_intrinsics
+from adt.model.tuning.traces import apply_trace, trace_text
+from adt.tuning.texture_space import texture_space, uses_images
+from adt.tuning.texture_tiles import MOST_TEXELS
+
+TARGET = tvm.target.Target(
+    {
+        "kind": "opencl",
+        "device": "adreno",
+        "keys": ["adreno", "opencl", "gpu", "texture"],
+        "host": {"kind": "llvm"},
+    }
+)
+
+
+def image(*shape: int) -> Any:
+    return te.placeholder((*shape, 4), "float32", name=f"x{len(shape)}_{shape[1]}")
+
+
+def convolution(blocks_in: int, rows: int, columns: int, blocks_out: int, *, stride: int = 1) -> Any:
+    """3 x 3 with padding, a residual and a ReLU; data, residual and result are images."""
+    x = image(1, blocks_in, rows, columns)
+    weight = te.placeholder((blocks_out, blocks_in * 4, 3, 3, 4), "float32", name="w")
+    window = blocks.Window((3, 3), (stride, stride), (1, 1), (1, 1), (1, 1))
+    sums = blocks.convolution(x, weight, window, 1, "float32")
+    residual = te.placeholder(sums.shape, "float32", name="residual")
+    made = te.compute(sums.shape, lambda *at: te.max(sums(*at) + residual(*at), 0.0), name="relu")
+    return scoped(te.create_prim_func([x, weight, residual, made]), (True, False, True, True))
+
+
+def depthwise() -> Any:
+    x = image(1, 3, 9, 14)
+    weight = te.placeholder((3, 1, 3, 3, 4), "float32", name="w")
+    window = blocks.Window((3, 3), (1, 1), (1, 1), (1, 1), (1, 1))
+    made = blocks.convolution(x, weight, window, 12, "float32")
+    return scoped(te.create_prim_func([x, weight, made]), (True, False, True))
+
+
+def pooling() -> Any:
+    x = image(2, 3, 13, 13)
+    made = blocks.pool(x, blocks.Window((3, 3), (2, 2), (1, 1), (1, 1), (1, 1)), "max", False)
+    return scoped(te.create_prim_func([x, made]), (True, True))
+
+
+def error_function() -> Any:
+    """No vector can be computed of it: lane by lane, and a texel is stored."""
+    x = image(1, 2, 6, 10)
+    made = te.compute(x.shape, lambda *at: tirx.erf(x(*at)), name="y")
+    return scoped(te.create_prim_func([x, made]), (True, True))
+
+
+def unpacking() -> Any:
+    """From an image to a buffer of another form."""
+    x = image(1, 3, 5, 7)
+    return scoped(te.create_prim_func([x, blocks.unpack(x, 10)]), (True, False))
+
+
+def sampled(function: Any, count: int, seed: int = 3) -> list[list[Any]]:
+    """For each of the design spaces of *function*, *count* schedules drawn from it."""
+    need_intrinsics()
+    module = tvm.IRModule({"main": function})
+    drawn = []
+    generator = texture_space(function, TARGET)
+    for number in range(len(spaces_of(function, generator))):
+        context = meta_schedule.TuneContext(
+            module,
+            target=TARGET,
+            space_generator=generator,
+            search_strategy="replay-trace",
+            rand_state=seed,
+            num_threads=1,
+        )
+        context.pre_tuning(100, count, [context.generate_design_space()[number]], None, None)
+        drawn.append([candidate.sch for candidate in context.generate_measure_candidates() or ()])
+        context.post_tuning()
+    return drawn
+
+
+def spaces_of(function: Any, generator: Any) -> list[Any]:
+    need_intrinsics()
+    context = meta_schedule.TuneContext(
+        tvm.IRModule({"main": function}), target=TARGET, space_generator=generator, num_threads=1
+    )
+    return list(context.generate_design_space())
+
+
+@pytest.mark.parametrize(
+    ("make", "spaces"),
+    [
+        (lambda: convolution(4, 8, 14, 2), 3),  # two orders of accumulation, and shared sums
+        (lambda: convolution(4, 11, 8, 2), 5),  # the two also with 11 rows rounded up
+        (lambda: convolution(1, 8, 8, 2), 2),  # four channels are too few to share
+        (depthwise, 2),
+        (error_function, 1),
+        (unpacking, 1),
+    ],
+    ids=["convolution", "eleven rows", "few channels", "depthwise", "by lane", "to a buffer"],
+)
+def test_every_schedule_of_a_space_uses_its_images_rightly(make: Callable[[], Any], spaces: int) -> None:
+    function = make()
+    assert uses_images(function)
+
+    drawn = sampled(function, 8)
+
+    assert len(drawn) == spaces
+    for schedules in drawn:
+        assert schedules
+        for schedule in schedules:
+            proven(schedule.mod["main"], TARGET)
+
+
+def test_a_record_s_trace_gives_the_schedule_again() -> None:
+    function = convolution(4, 11, 8, 2)
+
+    for schedules in sampled(function, 2):
+        for schedule in schedules:
+            again = apply_trace(tvm.IRModule({"main": function}), trace_text(schedule.trace))
+            tvm.ir.assert_structural_equal(again, schedule.mod)
+
+
+def test_a_search_may_change_one_decision_of_a_schedule() -> None:
+    function = convolution(4, 8, 14, 2)
+    [space, *_] = spaces_of(function, texture_space(function, TARGET))
+    mutator = meta_schedule.mutator.MutateTileSize()
+    seen = set()
+    trace = space.trace
+    for _ in range(20):
+        trace = mutator.apply(trace) or trace
+        schedule = Schedule(tvm.IRModule({"main": function}))
+        trace.apply_to_schedule(schedule, remove_postproc=False)
+        proven(schedule.mod["main"], TARGET)
+        seen.add(trace_text(trace))
+        tiles = [list(map(int, tile)) for tile in trace.decisions.values() if not isinstance(tile, int)][:3]
+        assert all(tile[-1] <= most for tile, most in zip(tiles, MOST_TEXELS, strict=False))
+    assert len(seen) > 5
+
+
+def test_what_cannot_write_texels_has_no_space() -> None:
+    from tvm import topi
+
+    x = image(2, 4, 4)
+    function = scoped(te.create_prim_func([x, topi.nn.softmax(x, 3)]), (True, True))
+
+    with pytest.raises(NotSchedulable, match="reductions"):
+        texture_space(function, TARGET)
+
+
+def computed(module: Any, target: Any, device: Any, arrays: list[Any], scopes: list[str]) -> Any:
+    textures = "global.texture" in scopes
+    pipeline = tir_pipeline(64, textures=textures)
+    main = module["main"].with_attr({"global_symbol": "main", "tirx.noalias": True})
+    built = tvm.compile(tvm.IRModule({"main": main}), target=target, tir_pipeline=pipeline)
+    tensors = []
+    for array, scope in zip(arrays, scopes, strict=True):
+        tensors.append(
+            tvm.runtime.empty(array.shape, "float32", device, mem_scope=scope if textures else None).copyfrom(
+                array
+            )
+        )
+    built["main"](*tensors)
+    device.sync()
+    return tensors[-1].numpy()
+
+
+def check_numbers(function: Any, count: int) -> None:
+    load_plugin(opencl_runtime())
+    random = np.random.default_rng(0)
+    buffers = [function.buffer_map[parameter] for parameter in function.params]
+    arrays = [random.uniform(-1, 1, [int(n) for n in buffer.shape]).astype("float32") for buffer in buffers]
+    plain = scoped(function, (False,) * len(buffers))
+    llvm = tvm.target.Target({"kind": "llvm"})
+    right = computed(tvm.IRModule({"main": plain}), llvm, tvm.cpu(), arrays, ["global"] * len(buffers))
+    arrays[-1] = np.full_like(arrays[-1], np.nan)
+    scopes = [buffer.scope() for buffer in buffers]
+    for schedules in sampled(function, count):
+        for schedule in schedules:
+            made = computed(schedule.mod, TARGET, tvm.opencl(), arrays, scopes)
+            np.testing.assert_allclose(made, right, atol=1e-4, err_msg=str(schedule.trace))
+
+
+def test_candidates_compute_what_the_kernel_computes() -> None:
+    check_numbers(convolution(4, 11, 6, 2), 1)
+    check_numbers(unpacking(), 1)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: convolution(4, 11, 6, 2),
+        lambda: convolution(8, 14, 14, 8, stride=2),
+        lambda: convolution(1, 13, 26, 3),
+        depthwise,
+        pooling,
+        error_function,
+        unpacking,
+    ],
+)
+def test_many_candidates_compute_what_the_kernel_computes(make: Callable[[], Any]) -> None:
+    check_numbers(make(), 6)
