@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from adt.target.bundle import TargetBundle
 DIRECTORY = "adt-rpc"
 """Where the bundle goes on the board, below the home directory."""
 PROGRAM = "bin/tvm_rpc"
+END_SECONDS = 2.0
+"""In which processes that were killed are gone."""
 GUARD = """
 exec 3<&0
 "$@" </dev/null 3<&- &
@@ -172,9 +175,12 @@ def started_here(
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """What serves a session outlives the server that was ended."""
+    """What serves a session outlives the server that was ended; wait until nothing of it is left."""
+    end = time.monotonic() + END_SECONDS
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
+        while time.monotonic() < end:
+            os.killpg(child.pid, signal.SIGKILL)
+            time.sleep(0.01)
 
 
 def _check(bundle: TargetBundle) -> None:
