@@ -175,12 +175,22 @@ def started_here(
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """What serves a session outlives the server that was ended; wait until nothing of it is left."""
-    end = time.monotonic() + END_SECONDS
+    """What serves a session outlives the server that was ended; wait until nothing of it runs."""
     with contextlib.suppress(ProcessLookupError):
-        while time.monotonic() < end:
-            os.killpg(child.pid, signal.SIGKILL)
-            time.sleep(0.01)
+        os.killpg(child.pid, signal.SIGKILL)
+    end = time.monotonic() + END_SECONDS
+    while _runs(child.pid) and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def _runs(group: int) -> bool:
+    """Whether a process of *group* runs; one that ended, and that nobody has waited for yet, does not."""
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended while we looked
+            state, _parent, its_group = status.read_text().rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state not in "ZX":
+                return True
+    return False
 
 
 def _check(bundle: TargetBundle) -> None:
