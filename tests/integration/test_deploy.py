@@ -469,7 +469,15 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(
+            fault, id=name, marks=[pytest.mark.nightly] * ("stall" in fault)
+        )  # waits for time limits
+        for name, fault in FAULTS.items()
+    ],
+)
 def test_whatever_ends_a_deploy_early_harms_nothing(phone: Device, tmp_path: Path, fault: str) -> None:
     bundle, package = make_bundle(tmp_path / "b"), make_package(tmp_path / "p")
     old = put(phone, bundle, package)

@@ -118,6 +118,7 @@ def ran_against_onnxruntime(package: Path, source: Path, scratch: Path) -> float
     return float(np.abs(output - wanted).max() / np.abs(wanted).max())
 
 
+@pytest.mark.nightly  # compiles twice; the mobile network is measured every time
 def test_a_real_model_halves_its_weights(tmp_path: Path) -> None:
     words = ["compile", MAGIKA, "--for", "linux-aarch64", "--precision", "float16_acc32"]
     package = adt_json(*words, "-o", tmp_path / "pkg")["package"]

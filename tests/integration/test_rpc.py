@@ -662,6 +662,7 @@ def test_a_link_that_is_cut_during_a_session(
         add_one(remote, library)
 
 
+@pytest.mark.nightly  # waits for time limits
 def test_a_device_that_hangs(
     site: Site, faulty: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, library: Path
 ) -> None:
