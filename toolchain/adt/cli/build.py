@@ -24,6 +24,7 @@ Ndk = Annotated[
     str | None,
     typer.Option("--ndk", help="Root of the Android NDK; else found as Android tools do.", metavar="DIR"),
 ]
+ApiLevel = Annotated[int | None, typer.Option(help="Lowest Android API level.")]
 Clml = Annotated[
     str | None,
     typer.Option(
@@ -40,7 +41,7 @@ def build_target(
     platform: Platform = None,
     ndk: Ndk = None,
     tvm_source: TvmSource = None,
-    api_level: Annotated[int | None, typer.Option(help="Lowest Android API level.")] = None,
+    api_level: ApiLevel = None,
     alignment: Annotated[int | None, typer.Option(help="Bytes; tensor alignment of the runtime.")] = None,
     opencl: Annotated[bool | None, typer.Option(help="Build the OpenCL runtime in.")] = None,
     opencl_sdk: Annotated[

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.build import Ndk, Platform
+from adt.cli.build import ApiLevel, Ndk, Platform
 
 if TYPE_CHECKING:
     from adt.model.importers.any import Explanation
     from adt.model.package import ModelPackage, PackageManifest
     from adt.model.precision.accuracy_report import Accuracy
 
+Model = Annotated[
+    Path, typer.Argument(help="An .onnx, .tflite, .pt2, .keras or .h5 file, or module:function.")
+]
 Shapes = Annotated[
     list[str] | None,
     typer.Option("--shape", help="Fix an input's shape; repeat for each.", metavar="NAME:1,3,224,224"),
@@ -29,17 +32,35 @@ Cpu = Annotated[
         help="Processor: a core, a chip, native, +features.", metavar="cortex-a76,+dotprod|rk3588|…"
     ),
 ]
+Like = Annotated[
+    str | None,
+    typer.Option(help="Compile for this device: its platform, CPU features, limits.", metavar="SERIAL"),
+]
+OptLevel = Annotated[int | None, typer.Option(help="TVM's optimisation level, 0 to 3.")]
+Precision = Annotated[
+    str | None, typer.Option(help="Computing in half precision.", metavar="float32|float16|float16_acc32")
+]
+KeepFloat32 = Annotated[
+    list[str] | None,
+    typer.Option(help="Operators that stay float32 in half precision.", metavar="nn.softmax,exp,…"),
+]
+Offload = Annotated[
+    str | None, typer.Option(help="Hand operators to a vendor's library.", metavar="clml|nnapi|none")
+]
 Db = Annotated[
     Path | None, typer.Option(help="Take tuned schedules from this database (adt tune).", metavar="DIR")
 ]
 TunedOn = Annotated[str | None, typer.Option(help="… those of this device.", metavar="NAME[, DRIVER]")]
 
 
+def each_name(texts: list[str] | None) -> list[str]:
+    """The names in *texts*, each of which may hold several: ``nn.softmax,exp``."""
+    return [name for text in texts or () for name in text.split(",") if name]
+
+
 @app.command("compile", epilog="Example: adt compile model.onnx --for linux-aarch64 -o model-pkg")
 def compile_(
-    model: Annotated[
-        Path, typer.Argument(help="An .onnx, .tflite, .pt2, .keras or .h5 file, or module:function.")
-    ],
+    model: Model,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Directory of the package, or x.tar for one file.")
     ] = None,
@@ -51,19 +72,11 @@ def compile_(
         Path | None, typer.Option(help="The bundle it will run with; Android needs one.", metavar="DIR")
     ] = None,
     ndk: Ndk = None,
-    api_level: Annotated[int | None, typer.Option(help="Lowest Android API level.")] = None,
-    like: Annotated[
-        str | None,
-        typer.Option(help="Compile for this device: its platform, CPU features, limits.", metavar="SERIAL"),
-    ] = None,
-    opt_level: Annotated[int | None, typer.Option(help="TVM's optimisation level, 0 to 3.")] = None,
-    precision: Annotated[
-        str | None, typer.Option(help="Computing in half precision.", metavar="float32|float16|float16_acc32")
-    ] = None,
-    keep_float32: Annotated[
-        list[str] | None,
-        typer.Option(help="Operators that stay float32 in half precision.", metavar="nn.softmax,exp,…"),
-    ] = None,
+    api_level: ApiLevel = None,
+    like: Like = None,
+    opt_level: OptLevel = None,
+    precision: Precision = None,
+    keep_float32: KeepFloat32 = None,
     accuracy: Annotated[
         bool | None,
         typer.Option("--accuracy/--no-accuracy", help="Compare half precision with float32 here."),
@@ -71,10 +84,7 @@ def compile_(
     accuracy_inputs: Annotated[
         list[Path] | None, typer.Option(help="… on this sample; repeat for more.", metavar="FILE.npz")
     ] = None,
-    offload: Annotated[
-        str | None,
-        typer.Option(help="Hand operators to a vendor's library.", metavar="clml|nnapi|none"),
-    ] = None,
+    offload: Offload = None,
     check: Annotated[
         bool | None,
         typer.Option("--check/--no-check", help="Run OpenCL kernels here and compare them with the CPU."),
@@ -109,7 +119,7 @@ def compile_(
         opt_level=opt_level,
         like=like,
         precision=precision,
-        keep_float32=[name for text in keep_float32 or () for name in text.split(",") if name],
+        keep_float32=each_name(keep_float32),
         accuracy=accuracy,
         accuracy_inputs=accuracy_inputs or (),
         offload=offload,

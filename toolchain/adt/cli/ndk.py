@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from adt.cli.app import Commands, Json, Verbose, app, emit_json
-from adt.cli.build import Ndk, Platform
+from adt.cli.build import ApiLevel, Ndk, Platform
 
 ndk = typer.Typer(cls=Commands, help="The Android NDKs of this machine.")
 app.add_typer(ndk, name="ndk", no_args_is_help=True)
@@ -51,7 +49,7 @@ def ndk_list(ndk_root: Ndk = None, as_json: Json = False, verbose: Verbose = Fal
 def ndk_env(
     ndk_root: Ndk = None,
     platform: Platform = None,
-    api_level: Annotated[int | None, typer.Option(help="Lowest Android API level.")] = None,
+    api_level: ApiLevel = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:

@@ -8,9 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.build import Ndk, Platform
+from adt.cli.build import ApiLevel, Ndk, Platform
 from adt.cli.deploy import Bundle
-from adt.cli.model import Cpu, Shapes, Target
+from adt.cli.model import (
+    Cpu,
+    KeepFloat32,
+    Like,
+    Model,
+    Offload,
+    OptLevel,
+    Precision,
+    Shapes,
+    Target,
+    each_name,
+)
 from adt.errors import INTERRUPTED, VerifyFailed
 
 if TYPE_CHECKING:
@@ -21,9 +32,7 @@ EXAMPLE = "adt tune model.onnx --target adreno --serial R5CT,R5CV --trials 2000 
 
 @app.command(epilog=f"Example: {EXAMPLE}")
 def tune(
-    model: Annotated[
-        Path, typer.Argument(help="An .onnx, .tflite, .pt2, .keras or .h5 file, or module:function.")
-    ],
+    model: Model,
     db: Annotated[
         Path | None, typer.Option("--db", help="Directory of the records; made when absent.", metavar="DIR")
     ] = None,
@@ -81,22 +90,12 @@ def tune(
     ] = False,
     bundle: Bundle = None,
     ndk: Ndk = None,
-    api_level: Annotated[int | None, typer.Option(help="Lowest Android API level.")] = None,
-    like: Annotated[
-        str | None,
-        typer.Option(help="Compile for this device: its platform, CPU features, limits.", metavar="SERIAL"),
-    ] = None,
-    opt_level: Annotated[int | None, typer.Option(help="TVM's optimisation level, 0 to 3.")] = None,
-    precision: Annotated[
-        str | None, typer.Option(help="Computing in half precision.", metavar="float32|float16|float16_acc32")
-    ] = None,
-    keep_float32: Annotated[
-        list[str] | None,
-        typer.Option(help="Operators that stay float32 in half precision.", metavar="nn.softmax,exp,…"),
-    ] = None,
-    offload: Annotated[
-        str | None, typer.Option(help="Hand operators to a vendor's library.", metavar="clml|nnapi|none")
-    ] = None,
+    api_level: ApiLevel = None,
+    like: Like = None,
+    opt_level: OptLevel = None,
+    precision: Precision = None,
+    keep_float32: KeepFloat32 = None,
+    offload: Offload = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -113,7 +112,7 @@ def tune(
             target=target,
             cpu=cpu,
             shapes=shape,
-            serials=[name for name in (serial or "").split(",") if name],
+            serials=each_name([serial or ""]),
             key=key,
             tracker=tracker,
             device=device,
@@ -136,7 +135,7 @@ def tune(
             like=like,
             opt_level=opt_level,
             precision=precision,
-            keep_float32=[name for text in keep_float32 or () for name in text.split(",") if name],
+            keep_float32=each_name(keep_float32),
             offload=offload,
             on_plan=_ignore if as_json else _show_plan,
             on_status=on_status,
