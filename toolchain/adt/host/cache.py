@@ -19,7 +19,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from adt.errors import Busy, DiskError, PackageError
+from adt.errors import AdtError, Busy, DiskError, PackageError
 
 log = logging.getLogger("adt.cache")
 
@@ -88,6 +88,50 @@ def file_sha256(path: Path) -> str:
     """The sha256 of a file's bytes, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def downloaded(
+    name: str,
+    sha256: str,
+    fetch: Callable[[Path], None],
+    *,
+    not_had: Callable[[Exception], AdtError],
+    differs: Callable[[str], AdtError],
+) -> Path:
+    """The file *name* with this sha256, fetched when it is absent or damaged; other contents are never kept.
+
+    Args:
+        sha256: of its bytes, 64 lower-case hex digits.
+        fetch: writes it to the path that it is given.
+        not_had: the error for what *fetch* raises, …
+        differs: … and for another sha256.
+
+    Raises:
+        DiskError: there is no room or no access.
+    """
+    target = cache_dir() / "downloads" / sha256[:12] / name
+    with lock(target):
+        if target.is_file():
+            if file_sha256(target) == sha256:
+                return target
+            log.warning("%s is damaged; downloading it again", target)
+            target.unlink()
+        partial = target.with_name(target.name + ".part")
+        log.info("downloading %s", name)
+        try:
+            with disk_errors(f"downloading {name}"):
+                fetch(partial)
+            found = file_sha256(partial)
+            if found != sha256:
+                raise differs(found)
+            partial.replace(target)
+        except AdtError:
+            raise
+        except Exception as why:  # requests, urllib3 and digest errors: all mean "not downloaded"
+            raise not_had(why) from why
+        finally:
+            partial.unlink(missing_ok=True)
+    return target
 
 
 def tree_digest(root: Path) -> str:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import logging
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from adt.errors import AdtError, ConfigError, DownloadError
+from adt.errors import ConfigError, DownloadError
 from adt.host import registry
-from adt.host.cache import cache_dir, disk_errors, file_sha256, lock
-
-log = logging.getLogger("adt.download")
+from adt.host.cache import downloaded
 
 SCHEMES = ("https", "http")
 """http, too: what is fetched is checked against its sha256 all the same."""
@@ -42,28 +38,19 @@ def download(url: str, sha256: str, *, most_bytes: int) -> Path:
     if parts.scheme not in SCHEMES or not parts.netloc:
         raise ConfigError(f"{url} is no address to download from", remedy="Give https://… or a path.")
     check_digest(digest)
-    name = Path(parts.path).name or "file"
-    target = cache_dir() / "downloads" / digest[:12] / name
-    with lock(target):
-        if target.is_file():
-            if file_sha256(target) == digest:
-                return target
-            log.warning("%s is damaged; downloading it again", target)
-            target.unlink()
-        partial = target.with_name(target.name + ".part")
-        log.info("downloading %s", name)
-        try:
-            with disk_errors(f"downloading {name}"):
-                found = _fetch(url, partial, most_bytes)
-            if found != digest:
-                raise DownloadError(
-                    f"{url} has sha256 {found}, expected {digest}",
-                    remedy="It is not the file that was meant: do not use it; ask who published it.",
-                )
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
-    return target
+    return downloaded(
+        Path(parts.path).name or "file",
+        digest,
+        lambda partial: _fetch(url, partial, most_bytes),
+        not_had=lambda why: DownloadError(
+            f"could not download {url}: {why}",
+            remedy="Check the address and the network, then run this again.",
+        ),
+        differs=lambda found: DownloadError(
+            f"{url} has sha256 {found}, expected {digest}",
+            remedy="It is not the file that was meant: do not use it; ask who published it.",
+        ),
+    )
 
 
 def check_digest(text: str) -> None:
@@ -76,35 +63,20 @@ def check_digest(text: str) -> None:
         raise ConfigError(f"{text!r} is no sha256", remedy="Give all of its 64 hexadecimal digits.")
 
 
-def _fetch(url: str, partial: Path, most_bytes: int) -> str:
-    """Write the file at *url* to *partial*; its sha256."""
-    total, digest = 0, hashlib.sha256()
-    try:
-        with (
-            registry.open_index() as index,  # for its session: it trusts the certificates that pip trusts
-            index.s.get(url, stream=True, timeout=TIMEOUT) as answer,
-            partial.open("wb") as file,
-        ):
-            answer.raise_for_status()
-            for piece in answer.iter_content(PIECE):
-                total += len(piece)
-                if total > most_bytes:
-                    raise DownloadError(
-                        f"{url} has more than {most_bytes >> 20} MB",
-                        remedy="It is not what it should be: do not use it.",
-                    )
-                digest.update(piece)
-                file.write(piece)
-    except (AdtError, OSError) as why:
-        if isinstance(why, AdtError) or not type(why).__module__.startswith(("requests", "urllib3")):
-            raise
-        raise _not_had(url, why) from why
-    except Exception as why:  # urllib3's own
-        raise _not_had(url, why) from why
-    return digest.hexdigest()
-
-
-def _not_had(url: str, why: Exception) -> DownloadError:
-    return DownloadError(
-        f"could not download {url}: {why}", remedy="Check the address and the network, then run this again."
-    )
+def _fetch(url: str, partial: Path, most_bytes: int) -> None:
+    """Write the file at *url* to *partial*."""
+    total = 0
+    with (
+        registry.open_index() as index,  # for its session: it trusts the certificates that pip trusts
+        index.s.get(url, stream=True, timeout=TIMEOUT) as answer,
+        partial.open("wb") as file,
+    ):
+        answer.raise_for_status()
+        for piece in answer.iter_content(PIECE):
+            total += len(piece)
+            if total > most_bytes:
+                raise DownloadError(
+                    f"{url} has more than {most_bytes >> 20} MB",
+                    remedy="It is not what it should be: do not use it.",
+                )
+            file.write(piece)

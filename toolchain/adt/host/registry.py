@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adt.errors import AdtError, DownloadError
-from adt.host.cache import cache_dir, disk_errors, file_sha256, lock
+from adt.errors import DownloadError
+from adt.host.cache import downloaded
 from adt.host.process import run
 
 if TYPE_CHECKING:
     from pypi_simple import PyPISimple
-
-log = logging.getLogger("adt.registry")
 
 
 @dataclass(frozen=True)
@@ -56,40 +53,29 @@ def fetch(file: RegistryFile) -> Path:
     Raises:
         DownloadError: the index cannot be reached, does not list the file, or its bytes differ.
     """
-    target = cache_dir() / "downloads" / file.sha256[:12] / file.filename
-    with lock(target):
-        if target.is_file():
-            if file_sha256(target) == file.sha256:
-                return target
-            log.warning("%s is damaged; downloading it again", target)
-            target.unlink()
-        partial = target.with_name(target.name + ".part")
-        log.info("downloading %s", file.filename)
-        try:
-            with disk_errors(f"downloading {file.filename}"), open_index() as index:
-                page = index.get_project_page(file.project, timeout=60)
-                listed = next((p for p in page.packages if p.filename == file.filename), None)
-                if listed is None:
-                    raise DownloadError(
-                        f"the package index does not list {file.filename}",
-                        remedy="Check which index pip uses (`pip config list`); it must carry it.",
-                    )
-                # Not verified against the index's own digest: ours, below, is the one that counts.
-                index.download_package(listed, partial, verify=False, timeout=60)
-        except AdtError:
-            raise
-        except Exception as why:  # requests, urllib3 and digest errors: all mean "not downloaded"
-            partial.unlink(missing_ok=True)
-            raise DownloadError(
-                f"could not download {file.filename}: {why}",
-                remedy="Check the network and pip's index (`pip config list`), then run this again.",
-            ) from why
-        found = file_sha256(partial)
-        if found != file.sha256:
-            partial.unlink()
-            raise DownloadError(
-                f"{file.filename} has sha256 {found}, expected {file.sha256}",
-                remedy="The index serves another file under this name: do not use it; check the index.",
-            )
-        partial.replace(target)
-    return target
+
+    def download(partial: Path) -> None:
+        with open_index() as index:
+            page = index.get_project_page(file.project, timeout=60)
+            listed = next((p for p in page.packages if p.filename == file.filename), None)
+            if listed is None:
+                raise DownloadError(
+                    f"the package index does not list {file.filename}",
+                    remedy="Check which index pip uses (`pip config list`); it must carry it.",
+                )
+            # Not verified against the index's own digest: ours is the one that counts.
+            index.download_package(listed, partial, verify=False, timeout=60)
+
+    return downloaded(
+        file.filename,
+        file.sha256,
+        download,
+        not_had=lambda why: DownloadError(
+            f"could not download {file.filename}: {why}",
+            remedy="Check the network and pip's index (`pip config list`), then run this again.",
+        ),
+        differs=lambda found: DownloadError(
+            f"{file.filename} has sha256 {found}, expected {file.sha256}",
+            remedy="The index serves another file under this name: do not use it; check the index.",
+        ),
+    )
