@@ -472,6 +472,10 @@ def test_what_is_no_key(key: str) -> None:
     ("text", "is_lost"),
     [
         ("Check failed: (code == RPCCode::kReturn) is false: code=kShutdown", True),
+        (
+            "Check failed: (HandleUntilReturnEvent(true, [](ffi::PackedArgs) {}) == RPCCode::kCopyAck) is false:",
+            True,
+        ),
         ("InternalError: Channel closes before we get needed bytes", True),
         ("Socket SockChannel::Recv Error:Connection reset by peer", True),
         ("SockChannel::Send Error:Broken pipe", True),

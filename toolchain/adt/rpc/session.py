@@ -33,7 +33,7 @@ NOTICE_SECONDS = 3.0
 
 _LOST = re.compile(
     r"kShutdown|Channel closes before|previously closed|Connection reset|Broken pipe|Bad file descriptor"
-    r"|SockChannel::|code == RPCCode::k\w+|Connection refused",
+    r"|SockChannel::|== RPCCode::k\w+|Connection refused",
 )
 """What TVM says when the other side of a session is gone."""
 
