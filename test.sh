@@ -38,6 +38,6 @@ python -m pytest -q tests/unit
 if [ "$mode" != --fast ]; then
   say "integration tests"
   # Real servers and devices have moments: a test that fails is tried once more, and the summary names it (RERUN).
-  # What fails twice has failed.
-  python -m pytest -q --reruns 1 -raR --durations 20 "${marked[@]}" tests/integration
+  # What fails twice has failed. The tests mostly wait for devices and servers: two files at a time take half as long.
+  python -m pytest -q -n 2 --dist loadfile --reruns 1 -raR --durations 20 "${marked[@]}" tests/integration
 fi

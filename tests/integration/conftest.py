@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,9 +36,17 @@ def listeners() -> Iterator[ListenerWatch]:
 LISTENED_ABROAD: dict[str, str] = {}
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """What one of pytest-xdist's workers saw counts for the whole run."""
+    LISTENED_ABROAD.update(getattr(node, "workeroutput", {}).get("abroad", {}))
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the run, not its last test, which would be tried again."""
-    if LISTENED_ABROAD:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["abroad"] = LISTENED_ABROAD
+    elif LISTENED_ABROAD:
         sys.stderr.write(f"\nerror: listened on more than the loopback: {LISTENED_ABROAD}\n")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
