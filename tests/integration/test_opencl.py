@@ -17,6 +17,7 @@ from adt.api.verify import VerifyResult
 from adt.device import selection
 from adt.errors import MismatchError
 from models import MAGIKA
+from networks import Network
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,15 @@ def matrix_vector(path: Path) -> Path:
 @pytest.mark.timeout(900)
 def test_odd_names_and_a_matrix_vector_product(place: Place, tmp_path: Path) -> None:
     verified(matrix_vector(tmp_path / "dense.onnx"), tmp_path / "dense", place)
+
+
+def test_a_sum_of_one_term_is_added_to_once(tmp_path: Path) -> None:
+    """TVM's schedule rules add such a convolution's bias twice: the check of the compile would say so."""
+    net = Network((1, 8, 6, 6))
+    weights = [net.weight(net.random.random(shape, np.float32)) for shape in ((8, 1, 1, 1), (8,))]
+    model = net.save(tmp_path / "m.onnx", net.op("Conv", ["x", *weights], 8, group=8), (1, 8, 6, 6))
+    package = adt.compile(model, out=tmp_path / "pkg", platform="host", target="opencl", check=True)
+    assert package.checked is not None
 
 
 def test_half_precision_is_refused_where_opencl_lacks_it(place: Place, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from adt.model.assemble import exported_functions, tvm_errors
 from adt.model.link import linker_for
 from adt.model.lowering import tir_pipeline
 from adt.model.targets import ModelTarget, model_target
+from adt.model.unit_reductions import plain_unit_reductions
 from adt.target.audit.gate import audit_made
 from adt.target.bundle import TargetBundle
 from adt.target.platforms import Platform
@@ -146,7 +147,8 @@ def _scheduled(module: Any, target: ModelTarget) -> Any:
         variable: function.with_attr("tirx.is_scheduled", True) if _bound(function) else function
         for variable, function in module.functions.items()
     }
-    return dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())(tvm.IRModule(done))
+    plain = plain_unit_reductions()(tvm.IRModule(done))
+    return dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())(plain)
 
 
 def _bound(function: Any) -> bool:

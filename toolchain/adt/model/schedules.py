@@ -14,6 +14,7 @@ from adt.model.inspection.plain import kept
 from adt.model.names import shorten_kernel_names
 from adt.model.texture.memory import plan_memory
 from adt.model.tuning.schedules import KernelSchedules, take_schedules
+from adt.model.unit_reductions import plain_unit_reductions
 
 log = logging.getLogger("adt.compile")
 
@@ -88,7 +89,7 @@ def fused_pipeline(schedules: KernelSchedules) -> Any:
     @tvm.transform.module_pass(opt_level=0, name="adt.FusedPipeline")  # type: ignore[untyped-decorator]
     def pipeline(module: Any, _context: Any) -> Any:
         target = tvm.target.Target.current()
-        module = take_schedules(schedules)(module)
+        module = take_schedules(schedules)(plain_unit_reductions()(module))
         with _any_gpu(target):
             schedule = dlight.ApplyDefaultSchedule(
                 *(_forgiving(getattr(dlight.gpu, rule)()) for rule in rules)
