@@ -87,11 +87,21 @@ def test_odd_names_and_a_matrix_vector_product(place: Place, tmp_path: Path) -> 
     verified(matrix_vector(tmp_path / "dense.onnx"), tmp_path / "dense", place)
 
 
-def test_a_sum_of_one_term_is_added_to_once(tmp_path: Path) -> None:
-    """TVM's schedule rules add such a convolution's bias twice: the check of the compile would say so."""
+@pytest.mark.parametrize(
+    ("weight", "groups"),
+    [
+        pytest.param((8, 1, 1, 1), 8, id="sums of one term"),  # their bias would be added twice
+        pytest.param((16, 4, 1, 1), 2, id="sums over a group"),  # work-items would take each other's
+    ],
+)
+def test_what_schedule_rules_of_tvm_get_wrong_is_right(
+    weight: tuple[int, ...], groups: int, tmp_path: Path
+) -> None:
+    """Else the check that compiling ends with would say so."""
     net = Network((1, 8, 6, 6))
-    weights = [net.weight(net.random.random(shape, np.float32)) for shape in ((8, 1, 1, 1), (8,))]
-    model = net.save(tmp_path / "m.onnx", net.op("Conv", ["x", *weights], 8, group=8), (1, 8, 6, 6))
+    weights = [net.weight(net.random.random(shape, np.float32)) for shape in (weight, weight[:1])]
+    convolved = net.op("Conv", ["x", *weights], weight[0], group=groups)
+    model = net.save(tmp_path / "m.onnx", convolved, (1, weight[0], 6, 6))
     package = adt.compile(model, out=tmp_path / "pkg", platform="host", target="opencl", check=True)
     assert package.checked is not None
 

@@ -91,9 +91,7 @@ def fused_pipeline(schedules: KernelSchedules) -> Any:
         target = tvm.target.Target.current()
         module = take_schedules(schedules)(plain_unit_reductions()(module))
         with _any_gpu(target):
-            schedule = dlight.ApplyDefaultSchedule(
-                *(_forgiving(getattr(dlight.gpu, rule)()) for rule in rules)
-            )
+            schedule = dlight.ApplyDefaultSchedule(*(_careful(getattr(dlight.gpu, rule)()) for rule in rules))
             module = schedule(module)
         lower = generic.dataflow_lower_passes(target)[1:]  # all but the views
         finalize = generic.finalize_passes(target)[1:]  # all but its plan of the memory
@@ -117,16 +115,38 @@ def _any_gpu(target: Any) -> Any:
     return tvm.target.Target({"kind": target.kind.name, "keys": keys, **limits, "host": {"kind": "llvm"}})
 
 
-def _forgiving(rule: Any) -> Any:
-    """*rule*, for which an exception means that it does not apply."""
+def _careful(rule: Any) -> Any:
+    """*rule*, which does not apply where it raises, nor where it is known to be wrong."""
     from tvm.s_tir.dlight import ScheduleRule
 
-    class Forgiving(ScheduleRule):  # type: ignore[misc]
+    wrong = _splits_what_it_sums if type(rule).__name__ == "Reduction" else lambda _function: False
+
+    class Careful(ScheduleRule):  # type: ignore[misc]
         def apply(self, func: Any, target: Any, tunable: bool) -> Any:
             try:
-                return rule.apply(func, target, tunable)
+                return None if wrong(func) else rule.apply(func, target, tunable)
             except Exception as why:  # rules fail with whatever Python or TVM raises
                 log.debug("TVM's schedule rule %s fails on a kernel: %s", type(rule).__name__, why)
                 return None
 
-    return Forgiving()
+    return Careful()
+
+
+def _splits_what_it_sums(function: Any) -> bool:
+    """Whether a sum of the kernel reads at an index that divides one, as grouped convolutions do.
+
+    The rule Reduction then keeps the sums in another order of axes than the rest of the kernel
+    reads them (TVM 0.25): work-items take each other's.
+    """
+    from tvm import tirx
+
+    found = []
+
+    def look(node: Any) -> None:
+        if isinstance(node, tirx.SBlock) and node.init is not None:
+            tirx.stmt_functor.post_order_visit(
+                node.body, lambda inner: found.append(inner) if isinstance(inner, tirx.FloorDiv) else None
+            )
+
+    tirx.stmt_functor.post_order_visit(function.body, look)
+    return bool(found)
