@@ -277,6 +277,20 @@ def test_a_small_space_is_exhausted() -> None:
     assert (conv.state, conv.trials, conv.reason) == ("exhausted", 7, "")
 
 
+def test_no_task_gets_more_than_it_may_have_while_it_is_searched() -> None:
+    """Two batches of a task are searched at a time."""
+
+    class Slow(FakeSearches):
+        def search(self, task: Any, **facts: Any) -> Any:
+            made = super().search(task, **facts)
+            found = made.next_batch
+            made.next_batch = lambda count: (time.sleep(0.02), found(count))[1]
+            return made
+
+    [conv] = Bench(searches=Slow()).tune([task("conv")], trials=10, per_task=True, batch=8).tasks
+    assert conv.trials == 10
+
+
 def test_a_task_that_only_fails_is_given_up_and_others_go_on() -> None:
     broken = FakeBuilders(lambda module: Failure("build", "no way") if module[:2] == "a:" else None)
     a, b = Bench(builders=broken).tune([task("a"), task("b")], trials=50, per_task=True).tasks

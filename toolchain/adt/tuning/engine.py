@@ -221,9 +221,12 @@ class _Engine:
             for progress in self._tasks:
                 untried = not (progress.trials or progress.out)
                 progress.end("done", "all trials went to tasks that promise more" if untried else "")
-        while self._works.pending + self._proposals.asked < enough + self._builders.workers:
+        while True:
+            searched = sum(progress.asked for progress in self._tasks)
+            if self._works.pending + searched >= enough + self._builders.workers:
+                return
             standings = [progress.standing() for progress in self._tasks]
-            left = total - self._trials - sum(each.out for each in standings) - self._proposals.asked
+            left = total - self._trials - sum(each.out for each in standings)
             if scarce(standings, batch, left) and any(progress.baseline_pending for progress in self._tasks):
                 return
             chosen = choose(standings, batch, left)

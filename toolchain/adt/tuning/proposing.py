@@ -59,8 +59,6 @@ class Proposals:
         self._done = done
         self._known: dict[TaskProgress, tuple[Sequence[Record], Sequence[Record]]] = {}
         self._stale: dict[TaskProgress, int] = {}
-        self.asked = 0
-        """Candidates that are being searched."""
 
     def begin(self, progress: TaskProgress, known: Sequence[Record], elsewhere: Sequence[Record]) -> None:
         """Records of the task's workload: in this context, and in others."""
@@ -77,7 +75,7 @@ class Proposals:
             return progress.search.next_batch(count)
 
         progress.searching += 1
-        self.asked += count
+        progress.asked += count
         self._thread.do(search, lambda answer: self._done(Proposed(progress, count, answer)))
 
     def again(self, progress: TaskProgress, trace: str) -> None:
@@ -98,7 +96,7 @@ class Proposals:
         """The new candidates of a search; known ones are answered. The task ends if there was none."""
         progress, answer = proposed.progress, proposed.answer
         progress.searching -= 1
-        self.asked -= proposed.asked
+        progress.asked -= proposed.asked
         if isinstance(answer, candidates.NoSpace):
             progress.end("exhausted", answer.reason)
             return ()

@@ -47,6 +47,8 @@ class TaskProgress:
         self.search: Search | None = None
         self.searching = 0
         """Batches that are being searched."""
+        self.asked = 0
+        """Candidates that are being searched."""
         self.batches: deque[Batch] = deque()
         self._records: dict[str, list[Record]] = {}
         """Of each trace, in this context."""
@@ -149,7 +151,7 @@ class TaskProgress:
             baseline=baseline.time if baseline is not None and not baseline.failure else None,
             history=tuple(self.history) or ((best.time,) if best is not None else ()),
             trials=self.trials,
-            out=self.out,
+            out=self.out + self.asked,
             batches_out=len(self.batches) + self.searching,
             limit=self.plan.trials if self.plan.per_task else None,
             over=bool(self.ended),
