@@ -107,16 +107,22 @@ function(adt_read_opencl_libraries root)
   set(ADT_OPENCL_LIBRARIES "${libraries}" PARENT_SCOPE)
 endfunction()
 
-# Call our functions in place of two that TVM's OpenCL runtime calls: see src/opencl_images.cc and
-# src/opencl_library.cc. Takes the tree's targets, after it was added.
+# Call our functions in place of some that TVM's OpenCL runtime calls: see src/opencl_images.cc,
+# src/opencl_image_reuse.cc and src/opencl_library.cc. Takes the tree's targets, after it was added.
 function(adt_replace_opencl_calls)
   set(runtime tvm_runtime_objs) # where trees up to 0.25 have it
   if(TARGET tvm_runtime_opencl)
     set(runtime tvm_runtime_opencl)
   endif()
   set(ours "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../src")
-  set(replaced "opencl_device_api.cc:clGetDeviceInfo=adt_opencl_device_info")
-  target_sources(${runtime} PRIVATE "${ours}/opencl_images.cc")
+  set(replaced
+      opencl_device_api.cc:clGetDeviceInfo=adt_opencl_device_info
+      opencl_device_api.cc:clCreateContext=adt_opencl_create_context
+      opencl_device_api.cc:clCreateBuffer=adt_opencl_create_buffer
+      opencl_device_api.cc:clCreateImage=adt_opencl_create_image
+      opencl_device_api.cc:clReleaseMemObject=adt_opencl_release_memory
+  )
+  target_sources(${runtime} PRIVATE "${ours}/opencl_images.cc" "${ours}/opencl_image_reuse.cc")
   if(NOT ANDROID AND NOT OpenCL_LIBRARIES)
     list(APPEND replaced "opencl_wrapper.cc:dlopen=adt_open_opencl")
     target_sources(${runtime} PRIVATE "${ours}/opencl_library.cc")
