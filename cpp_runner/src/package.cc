@@ -1,5 +1,8 @@
 #include "package.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "error.h"
 #include "json_reader.h"
 #include "source.h"
@@ -8,7 +11,8 @@ namespace adt {
 namespace {
 
 constexpr const char* kSchema = "adt.model-package";
-constexpr std::int64_t kSchemaVersion = 2;
+constexpr std::int64_t kSchemaVersion = 3;
+constexpr std::int64_t kOldestVersion = 2;  // which has no images among the parameters
 
 TensorSpec ReadTensorSpec(JsonReader json) {
   TensorSpec spec;
@@ -22,12 +26,20 @@ TensorSpec ReadTensorSpec(JsonReader json) {
   return spec;
 }
 
-Entry ReadEntry(JsonReader json) {
+Entry ReadEntry(JsonReader json, std::int64_t version) {
   Entry entry;
   entry.name = json.String("name");
   for (JsonReader& spec : json.Objects("inputs")) entry.inputs.push_back(ReadTensorSpec(spec));
   for (JsonReader& spec : json.Objects("outputs")) entry.outputs.push_back(ReadTensorSpec(spec));
   entry.params = json.Strings("params");
+  if (version > kOldestVersion) {
+    for (std::string& image : json.Strings("images")) {
+      if (std::find(entry.params.begin(), entry.params.end(), image) == entry.params.end()) {
+        json.Fail("images", "lists " + image + ", which is none of params");
+      }
+      entry.images.insert(std::move(image));
+    }
+  }
   json.Finish();
   return entry;
 }
@@ -116,10 +128,11 @@ Package ParsePackage(const std::string& text, const std::string& path) {
     json.Fail("schema", std::string("is not ") + kSchema);
   }
   const std::int64_t version = json.Int("schema_version");
-  if (version != kSchemaVersion) {
+  if (version < kOldestVersion || version > kSchemaVersion) {
     throw Error(ErrorKind::kPackage,
                 "the package has schema version " + std::to_string(version) +
-                    "; this runner reads " + std::to_string(kSchemaVersion),
+                    "; this runner reads " + std::to_string(kOldestVersion) + " to " +
+                    std::to_string(kSchemaVersion),
                 "Build the runner (adt build-target) and compile the model (adt compile) with the "
                 "same adt, then deploy both.");
   }
@@ -127,8 +140,15 @@ Package ParsePackage(const std::string& text, const std::string& path) {
   package.adt_version = json.String("adt_version");
   package.name = json.String("name");
   package.source = ReadSource(json.Object("source"));
-  for (JsonReader& entry : json.Objects("entries")) package.entries.push_back(ReadEntry(entry));
+  for (JsonReader& entry : json.Objects("entries")) {
+    package.entries.push_back(ReadEntry(entry, version));
+  }
   package.target = ReadTarget(json.Object("target"));
+  const bool images = std::any_of(package.entries.begin(), package.entries.end(),
+                                  [](const Entry& entry) { return !entry.images.empty(); });
+  if (images && package.target.device != "opencl") {
+    json.Fail("entries", "have images, and the target is " + package.target.device);
+  }
   package.tvm = ReadTvm(json.Object("tvm"));
   package.alignment = json.Int("alignment");
   package.precision = json.String("precision");

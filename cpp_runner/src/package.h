@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct Entry {
   std::vector<TensorSpec> outputs;
   /// Keys of mod.params, in the order in which they follow the inputs.
   std::vector<std::string> params;
+  /// Those of them that the entry takes as images.
+  std::set<std::string> images;
 };
 
 struct SourceModel {

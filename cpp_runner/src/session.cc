@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "compatibility.h"
+#include "device_tensor.h"
 #include "devices.h"
 #include "dtype.h"
 #include "error.h"
@@ -79,6 +80,16 @@ DLTensor HostArray(const void* data, const DLTensor& like) {
   array.device = DLDevice{kDLCPU, 0};
   array.strides = nullptr;
   array.byte_offset = 0;
+  return array;
+}
+
+DLTensor HostArray(const Param& param) {
+  DLTensor array{};
+  array.data = const_cast<std::byte*>(param.data);
+  array.device = DLDevice{kDLCPU, 0};
+  array.ndim = static_cast<std::int32_t>(param.shape.size());
+  array.dtype = param.dtype;
+  array.shape = const_cast<std::int64_t*>(param.shape.data());
   return array;
 }
 
@@ -160,25 +171,17 @@ void Session::LoadEntries(const Source& source) {
     std::string name = param.name;
     found.emplace(std::move(name), std::move(param));
   }
-  std::map<std::string, Tensor> loaded;
-  const auto param = [&](const std::string& name) {
-    if (const auto it = loaded.find(name); it != loaded.end()) return it->second;
+  std::map<std::pair<std::string, bool>, Tensor> loaded;
+  const auto param = [&](const std::string& name, bool image) {
+    const std::pair<std::string, bool> key(name, image);
+    if (const auto it = loaded.find(key); it != loaded.end()) return it->second;
     const auto it = found.find(name);
     if (it == found.end()) {
       throw Error(ErrorKind::kPackage, source.params_name + " has no parameter " + name,
                   "Compile the model again (adt compile) and deploy the package.");
     }
-    const Tensor tensor = WithTvmErrors(
-        ErrorKind::kRun, [&] { return "cannot copy parameter " + name + " to the device"; },
-        "Check the memory that the device has left.",
-        [&] {
-          const Param& values = it->second;
-          Tensor made = Tensor::Empty(TvmShape({values.shape.data(), values.shape.size()}),
-                                      values.dtype, device_);
-          CopyIn(values.data, made);
-          return made;
-        });
-    loaded.emplace(name, tensor);
+    const Tensor tensor = CopyToDevice(HostArray(it->second), device_, image, "parameter " + name);
+    loaded.emplace(key, tensor);
     return tensor;
   };
 
@@ -212,7 +215,9 @@ void Session::LoadEntries(const Source& source) {
     for (const TensorSpec& spec : entry.inputs) state.inputs.emplace_back().port = port(spec);
     for (const TensorSpec& spec : entry.outputs) state.ports.push_back(port(spec));
     state.symbols.resize(symbols.size());
-    for (const std::string& name : entry.params) state.params.push_back(param(name));
+    for (const std::string& name : entry.params) {
+      state.params.push_back(param(name, entry.images.count(name) != 0));
+    }
     state.arguments.resize(entry.inputs.size());
     for (const Tensor& tensor : state.params) state.arguments.emplace_back(tensor);
   }

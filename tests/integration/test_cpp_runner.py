@@ -450,9 +450,22 @@ def test_no_package(built: Built, tmp_path: Path) -> None:
     built.run("--model", tmp_path).refused(PACKAGE, "mod.json", "does not exist")
 
 
-def test_another_schema_version(built: Built, mixed: Package, tmp_path: Path) -> None:
-    package = mixed.changed(tmp_path / "p", schema_version=1)
-    built.run("--model", package.path).refused(PACKAGE, "schema version 1", "reads 2", "adt build-target")
+@pytest.mark.parametrize("version", [1, 4])
+def test_another_schema_version(built: Built, mixed: Package, tmp_path: Path, version: int) -> None:
+    package = mixed.changed(tmp_path / "p", schema_version=version)
+    built.run("--model", package.path).refused(
+        PACKAGE, f"schema version {version}", "reads 2 to 3", "adt build-target"
+    )
+
+
+def test_schema_version_2_has_no_images(built: Built, mixed: Package, tmp_path: Path) -> None:
+    package = mixed.changed(tmp_path / "p", schema_version=2)
+    built.run("--model", package.path).refused(PACKAGE, "entries[0].images is not part of the schema")
+
+    document = json.loads((package.path / MANIFEST).read_text())
+    del document["entries"][0]["images"]
+    (package.path / MANIFEST).write_text(json.dumps(document))
+    assert built.run("--model", package.path).code == 0
 
 
 @pytest.mark.parametrize(
@@ -467,6 +480,12 @@ def test_another_schema_version(built: Built, mixed: Package, tmp_path: Path) ->
         (lambda j: j["entries"][0]["inputs"][1].update(shape=[1.5]), ("inputs[1].shape holds",)),
         (lambda j: j["entries"][0]["inputs"][0].update(shape=[-1]), ("negative extent",)),
         (lambda j: j["entries"][0].update(params=[1]), ("params holds",)),
+        (lambda j: j["entries"][0].pop("images"), ("entries[0].images is missing",)),
+        (
+            lambda j: j["entries"][0].update(images=["other"]),
+            ("images lists other, which is none of params",),
+        ),
+        (lambda j: j["entries"][0].update(images=["weight"]), ("entries have images", "target is cpu")),
         (lambda j: j["files"].pop("mod.so"), ("files does not list mod.so",)),
         (lambda j: j["files"].update({"../x": j["files"]["mod.so"]}), ("files lists ../x",)),
     ],

@@ -28,6 +28,8 @@ def seeds_of(target: str, package: Package) -> dict[str, bytes]:
     digest = hashlib.sha256(params).hexdigest()
     assert digest in text
     manifest = text.replace(digest, "@PARAMS@").encode()
+    images = manifest.replace(b'"images": []', b'"images": ["weight"]').replace(b'"cpu"', b'"opencl"')
+    assert images.count(b'"opencl"') > 1
     huge = manifest.replace(b'"shape": [', b'"shape": [1152921504606846976, ')
     seeds = {
         "c_api": {
@@ -35,9 +37,10 @@ def seeds_of(target: str, package: Package) -> dict[str, bytes]:
             "no manifest": b"\0" + params,
             "no params": manifest,
             "huge shape": huge + b"\0" + params,
+            "images": images + b"\0" + params,
             **{name: manifest + b"\0" + data for name, data in fuzz_seeds.BAD_PARAMS.items()},
         },
-        "mod_json": {"right": text.encode(), "huge shape": huge, **fuzz_seeds.DEEP},
+        "mod_json": {"right": text.encode(), "huge shape": huge, "images": images, **fuzz_seeds.DEEP},
         "npy": fuzz_seeds.NPY,
         "npz": fuzz_seeds.npz() | {name: make() for name, (make, _) in BAD_FILES.items()},
         "params": fuzz_seeds.GOOD_PARAMS | fuzz_seeds.BAD_PARAMS | {"tvm's": params},

@@ -9,6 +9,7 @@ import tarfile
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -203,12 +204,24 @@ def test_parts_of_different_packages(package: Path, tmp_path: Path) -> None:
         parts.merged(split.params, split.params, tmp_path / "merged")
 
 
-def test_a_package_of_schema_1_says_compile_again(package: Path) -> None:
+@pytest.mark.parametrize("version", [1, 4, "3", None])
+def test_a_package_of_another_schema_says_make_it_again(package: Path, version: Any) -> None:
     document = json.loads((package / MANIFEST).read_text())
-    (package / MANIFEST).write_text(json.dumps(document | {"schema_version": 1}))
-    with pytest.raises(PackageError, match=r"schema version 1; this adt reads 2") as old:
+    (package / MANIFEST).write_text(json.dumps(document | {"schema_version": version}))
+    with pytest.raises(PackageError, match=rf"schema version {version}; this adt reads 2 or 3") as other:
         load_package(package)
-    assert "Make it again" in old.value.remedy
+    assert "Make it again" in other.value.remedy
+
+
+def test_a_package_of_schema_2_has_no_weights_in_images(package: Path) -> None:
+    document = json.loads((package / MANIFEST).read_text())
+    for entry in document["entries"]:
+        del entry["images"]
+    (package / MANIFEST).write_text(json.dumps(document | {"schema_version": 2}))
+
+    found = load_package(package)
+
+    assert [entry.images for entry in found.manifest.entries] == [()]
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ a newer schema, and names the field; writing goes through a temporary file.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,8 +37,13 @@ def write(manifest: object, path: Path) -> None:
     temporary.replace(path)
 
 
-def load(kind: type[T], path: Path, *, schema: str, version: int, remedy: str) -> T:
+def load(
+    kind: type[T], path: Path, *, schema: str, version: int, remedy: str, older: Collection[int] = ()
+) -> T:
     """Read *path* as a manifest of class *kind*.
+
+    Args:
+        older: versions before *version* whose fields *kind* has, too; what it has beyond them has a default.
 
     Raises:
         PackageError: the file is missing, not JSON, of another schema, or a field is wrong.
@@ -50,9 +56,10 @@ def load(kind: type[T], path: Path, *, schema: str, version: int, remedy: str) -
         raise PackageError(f"{path} cannot be read: {why}", remedy=remedy) from why
     if not isinstance(raw, dict) or raw.get("schema") != schema:
         raise PackageError(f"{path} is not a {schema} file", remedy=remedy)
-    if raw.get("schema_version") != version:
+    if raw.get("schema_version") not in (version, *older):
+        reads = " or ".join(map(str, (*older, version)))
         raise PackageError(
-            f"{path} has schema version {raw.get('schema_version')}; this adt reads {version}",
+            f"{path} has schema version {raw.get('schema_version')}; this adt reads {reads}",
             remedy="Make it again with this adt, or use the adt that wrote it.",
         )
     import cattrs

@@ -30,7 +30,9 @@ from adt.model.tuning.report import TuningReport
 from adt.target.platforms import PLATFORMS
 
 SCHEMA = "adt.model-package"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+OLDER_VERSIONS = (2,)
+"""Versions that are read, too: 2 has no weights in images."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ class Entry:
     outputs: tuple[TensorSpec, ...]
     params: tuple[str, ...]
     """Keys of ``mod.params``, in the order in which they follow the inputs."""
+    images: tuple[str, ...] = ()
+    """Those of :attr:`params` that the entry takes as images: tensors of the memory scope
+    ``global.texture``, ``(layers…, height, width, 4)``. Whoever loads the package fills them once."""
 
 
 @dataclass(frozen=True)
@@ -231,6 +236,17 @@ class ModelPackage:
         return self.archive or self.path
 
 
+def read_manifest(path: Path, *, remedy: str) -> PackageManifest:
+    """Read the file mod.json.
+
+    Raises:
+        PackageError: it is missing, of another schema, or a field is wrong.
+    """
+    return manifest.load(
+        PackageManifest, path, schema=SCHEMA, version=SCHEMA_VERSION, older=OLDER_VERSIONS, remedy=remedy
+    )
+
+
 def load_package(path: Path, *, check_hashes: bool = True) -> ModelPackage:
     """Open the package in the directory or .tar archive *path*.
 
@@ -243,9 +259,7 @@ def load_package(path: Path, *, check_hashes: bool = True) -> ModelPackage:
     archive = None
     if path.suffix == ARCHIVE and not path.is_dir():
         archive, path = path, unpacked(path)
-    found = manifest.load(
-        PackageManifest, path / MANIFEST, schema=SCHEMA, version=SCHEMA_VERSION, remedy=remedy
-    )
+    found = read_manifest(path / MANIFEST, remedy=remedy)
     for name in (LIBRARY, PARAMS):
         file = path / name
         if name not in found.files:

@@ -3,7 +3,8 @@
 Of the package only ``mod.so`` becomes a file over there, when it is not deployed
 already; it goes when the block ends. The parameters go straight into the memory of
 the device. The machine keeps a copy of all arguments from :meth:`RemoteModel.set_inputs`
-on, so a model needs its parameters' size twice.
+on, so a model needs its parameters' size twice; weights that its kernels read as images
+become such there.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.generic]
 
 log = logging.getLogger("adt.rpc")
+
+SET_INPUT = "adt.set_input"
+"""The server's function that takes tensors as images; TVM's own copies all of them into buffers."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class RemoteModel:
         Raises:
             PackageError: there is no such entry.
             InputError: they do not fit it.
+            MismatchError: it takes images, and the server is not one of adt's.
             RunError: the server refused them (its memory is full, …).
         """
         import numpy as np
@@ -69,12 +74,31 @@ class RemoteModel:
         wanted = self.entry(entry)
         check_inputs(self.package.manifest.name, wanted, inputs)
         with explained(self.package, "take its inputs"):
-            arguments = [
+            given = [
                 tvm.runtime.tensor(np.asarray(inputs[spec.name], order="C"), self.device)
                 for spec in wanted.inputs
             ]
-            arguments += [self.params[name] for name in wanted.params]
-            self.machine.set_input(entry, *arguments)
+            if not wanted.images:
+                self.machine.set_input(entry, *given, *(self.params[name] for name in wanted.params))
+                return
+            pairs = [(False, tensor) for tensor in given]
+            pairs += [(name in wanted.images, self.params[name]) for name in wanted.params]
+            set_input = self._function(SET_INPUT)
+            set_input(self.machine.module, entry, *(part for pair in pairs for part in pair))
+
+    def _function(self, name: str) -> Any:
+        try:
+            return self.session.get_function(name)
+        except Exception as why:  # TVM raises AttributeError, RPCError, …
+            if lost(why):
+                raise
+            raise MismatchError(
+                f"{self.package.manifest.name} has weights in images, which the RPC server does not take: "
+                f"it has no function {name}",
+                remedy="Serve from a bundle that this adt built (adt build-target, then adt rpc start), or "
+                "run it without RPC (--via native).",
+                details=str(why),
+            ) from why
 
     def run(self, entry: str = "main") -> None:
         """Run *entry* once on the inputs that were set, and wait until the device is done.

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from adt.model.texture.specialized import SCOPE
+
 
 def main() -> int:
     """Do what the request says and write ``result`` in any case that is not a crash."""
@@ -46,7 +48,8 @@ def _run(request: dict[str, Any], result: dict[str, Any]) -> None:
                 str(Path(wanted["package"]) / wanted["params_file"])
             )
             first = devices[0]
-            held = [tvm.runtime.tensor(params[name].numpy(), first) for name in wanted["params"]]
+            images = frozenset(wanted["images"])
+            held = [_on_device(params[name], first, image=name in images) for name in wanted["params"]]
             loaded[wanted["package"]] = machine, first, held
         machine, first, held = loaded[wanted["package"]]
         result["stage"] = "run"
@@ -56,6 +59,14 @@ def _run(request: dict[str, Any], result: dict[str, Any]) -> None:
         tensors = [answer] if hasattr(answer, "numpy") else list(answer)
         np.savez(wanted["outputs"], *(tensor.numpy() for tensor in tensors))
     result["done"] = len(request["runs"])
+
+
+def _on_device(param: Any, device: Any, *, image: bool) -> Any:
+    """The parameter on *device*, in a buffer or an image."""
+    import tvm
+
+    made = tvm.runtime.empty(param.shape, param.dtype, device, mem_scope=SCOPE if image else None)
+    return made.copyfrom(param.numpy())
 
 
 def _device(kind: str, opencl: dict[str, str]) -> Any:

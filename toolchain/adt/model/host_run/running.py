@@ -126,6 +126,7 @@ def _request(
                 "params_file": PARAMS,
                 "entry": entry.name,
                 "params": list(entry.params),
+                "images": list(entry.images),
                 "vdevices": list(manifest.target.vdevices),
                 "inputs": str(inputs),
                 "outputs": str(scratch / f"outputs-{number}.npz"),

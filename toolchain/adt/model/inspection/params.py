@@ -28,6 +28,8 @@ class Param:
     mean: float | None
     not_finite: int
     """Elements that are infinite or not a number."""
+    image: bool = False
+    """On the device it lies in an image."""
 
 
 def read_params(package: ModelPackage) -> tuple[Param, ...]:
@@ -36,7 +38,8 @@ def read_params(package: ModelPackage) -> tuple[Param, ...]:
     Raises:
         PackageError: ``mod.params`` is no parameter file of TVM.
     """
-    return tuple(_row(name, array) for name, array in load_arrays(package))
+    images = {name for entry in package.manifest.entries for name in entry.images}
+    return tuple(_row(name, array, image=name in images) for name, array in load_arrays(package))
 
 
 def load_arrays(package: ModelPackage) -> Iterator[tuple[str, NDArray[np.generic]]]:
@@ -61,7 +64,7 @@ def load_arrays(package: ModelPackage) -> Iterator[tuple[str, NDArray[np.generic
         yield str(name), found[name].numpy()
 
 
-def _row(name: str, array: Any) -> Param:
+def _row(name: str, array: Any, *, image: bool) -> Param:
     import numpy as np
 
     size = int(array.nbytes)
@@ -71,4 +74,5 @@ def _row(name: str, array: Any) -> Param:
     if finite.size:
         low, high, mean = float(finite.min()), float(finite.max()), float(finite.mean())
     missing = int(numbers.size - finite.size)
-    return Param(name, tuple(map(int, array.shape)), str(array.dtype), size, low, high, mean, missing)
+    shape = tuple(map(int, array.shape))
+    return Param(name, shape, str(array.dtype), size, low, high, mean, missing, image)

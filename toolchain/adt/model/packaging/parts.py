@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.errors import PackageError
-from adt.host import cache, manifest
-from adt.model.package import SCHEMA, SCHEMA_VERSION, ModelPackage, PackageManifest, load_package
+from adt.host import cache
+from adt.model.package import ModelPackage, PackageManifest, load_package, read_manifest
 from adt.model.packaging import archive
 from adt.model.packaging.files import LIBRARY, MANIFEST, PARAMS
 
@@ -56,9 +56,7 @@ def merged(code: Path, params: Path, directory: Path) -> ModelPackage:
     remedy = (
         "Name the parts that `adt package split-params` made: adt package merge DIR/code DIR/params -o PKG"
     )
-    found = manifest.load(
-        PackageManifest, code / MANIFEST, schema=SCHEMA, version=SCHEMA_VERSION, remedy=remedy
-    )
+    found = read_manifest(code / MANIFEST, remedy=remedy)
     if not (code / LIBRARY).is_file():
         raise PackageError(f"{code} has no {LIBRARY}: it is no part of a package", remedy=remedy)
     if not params.is_file():

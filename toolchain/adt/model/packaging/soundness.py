@@ -12,6 +12,7 @@ from adt.host.elf import read_elf
 from adt.model.inspection.params import load_arrays
 from adt.model.package import ModelPackage, PackageFile, load_package
 from adt.model.packaging.files import INSPECT, LIBRARY, PARAMS
+from adt.model.texture.blocks import LANES
 
 CODE = "code"
 """Name of the finding about what is in mod.so."""
@@ -104,17 +105,27 @@ def _shown(value: str | tuple[str, ...]) -> str:
 
 def _params(package: ModelPackage) -> Iterator[Finding]:
     try:
-        names = [name for name, _ in load_arrays(package)]
+        shapes = {name: array.shape for name, array in load_arrays(package)}
     except AdtError as why:
         yield Finding("parameters", False, why.what)
         return
     wanted = {name for entry in package.manifest.entries for name in entry.params}
-    if missing := sorted(wanted - set(names)):
+    images = {name for entry in package.manifest.entries for name in entry.images}
+    if missing := sorted(wanted - shapes.keys()):
         yield Finding("parameters", False, f"{PARAMS} lacks {', '.join(missing[:5])}")
-    elif surplus := sorted(set(names) - wanted):
+    elif surplus := sorted(shapes.keys() - wanted):
         yield Finding("parameters", False, f"{PARAMS} has {', '.join(surplus[:5])}, which no entry takes")
+    elif unknown := sorted(images - wanted):
+        yield Finding("parameters", False, f"no entry takes {', '.join(unknown[:5])}, said to be images")
+    elif flat := sorted(name for name in images if not _texels(shapes[name])):
+        yield Finding("parameters", False, f"{', '.join(flat[:5])}: not of texels, and said to be images")
     else:
-        yield Finding("parameters", True, f"{len(names)}, as the entries take them")
+        said = f"{len(shapes)}, as the entries take them" + (f", {len(images)} as images" if images else "")
+        yield Finding("parameters", True, said)
+
+
+def _texels(shape: tuple[int, ...]) -> bool:
+    return len(shape) > 2 and shape[-1] == LANES and 0 not in shape
 
 
 def _inspection(package: ModelPackage) -> Iterator[Finding]:

@@ -1,0 +1,19 @@
+// Tensors that lie in a device's memory, in a buffer or in an image.
+#pragma once
+
+#include <tvm/runtime/tensor.h>
+
+#include <string>
+
+namespace adt {
+
+/// A copy of *from* on *device*.
+///
+/// *image*: in an OpenCL image array (layers…, height, width, 4), which the driver keeps as it
+/// likes; kernels that were compiled for one take nothing else, and others no image. Throws
+/// Error(kPackage), which calls the tensor *name*: no such array, or the device makes no such
+/// image. Error(kRun): the memory does not suffice.
+tvm::runtime::Tensor CopyToDevice(const DLTensor& from, DLDevice device, bool image,
+                                  const std::string& name);
+
+}  // namespace adt
