@@ -1,4 +1,4 @@
-"""Write what comes from the code: pages of docs/ (exit codes, settings, command line) and JSON Schemas.
+"""Write what comes from the code: pages and figures of docs/ (exit codes, settings, …) and JSON Schemas.
 
 python docs/generate.py          write them
 python docs/generate.py --check  fail when one is out of date
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from figures import FIGURES, figure
 from json_schema import SCHEMAS, json_schema
 from messages import OPEN, messages
 
@@ -181,6 +182,7 @@ def main() -> int:
     stale = []
     texts = {DOCS / name: make() for name, make in PAGES.items()}
     texts |= {SCHEMA_DIRECTORY / f"{name}.schema.json": json_schema(kind) for name, kind in SCHEMAS.items()}
+    texts |= {DOCS / f"figures/{name}.svg": figure(name) for name in FIGURES}
     for path, text in texts.items():
         if check and (not path.is_file() or path.read_text() != text):
             stale.append(path.name)
