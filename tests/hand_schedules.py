@@ -7,7 +7,7 @@ from typing import Any
 from adt.model.tuning.intrinsics import need_intrinsics
 from adt.model.tuning.traces import trace_text
 from adt.tuning.tasks import Task
-from adt.tuning.texture_space import texture_space, uses_images
+from adt.tuning.texture_space import texture_space, uses_texels
 
 
 def hand_trace(task: Task, target: dict[str, Any]) -> str:
@@ -19,7 +19,7 @@ def hand_trace(task: Task, target: dict[str, Any]) -> str:
     import tvm
 
     need_intrinsics()
-    if uses_images(task.module["main"]):
+    if uses_texels(task.module["main"]):
         from tvm.s_tir import meta_schedule as ms
 
         wanted = tvm.target.Target(target)

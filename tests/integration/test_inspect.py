@@ -142,6 +142,16 @@ def test_textures_are_marked(model: Path, tmp_path: Path) -> None:
     for kernel in found.graph.kernels:
         assert ("image2d" in texts[kernel.name]) == bool(kernel.textures)
     assert any(argument.startswith("write_only ") for kernel in textured for argument in kernel.textures)
+    adt_json("inspect", tmp_path / "pkg", "--html", tmp_path / "page.html")
+    report = found.package.manifest.made.textures
+    assert report is not None
+    with browser() as shown_page:
+        shown_page.open(tmp_path / "page.html")
+        shown_page.run("[...document.querySelectorAll('nav button')][3].click()")
+        told = names(shown_page, "section[data-view=Textures] td")
+        assert shown_page.complaints == []
+    for operator in report.convolutions:
+        assert operator.name in told and (operator.reason or operator.grounds) in told
     in_images = {tensor.name for tensor in found.graph.tensors if tensor.texture}
     assert in_images, "what a kernel reads as an image lies in one"
     for call in found.graph.calls:

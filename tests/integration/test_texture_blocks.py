@@ -14,45 +14,7 @@ from adt.model.names import LONGEST, short_name
 from adt.model.texture.blocks import Window, ceil_blocks
 from adt.model.texture.channels import channels_first
 from adt.model.texture.layout import block_channels
-
-RANDOM = np.random.default_rng(7)
-
-
-def model(shape: tuple[int, ...], body: Callable[[relax.BlockBuilder, Any], Any]) -> tvm.IRModule:
-    """A module whose ``main`` computes *body* of one float32 input of *shape*."""
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorStructInfo(shape, "float32"))
-    with builder.function("main", params=[x], attrs={"num_input": 1}):
-        with builder.dataflow():
-            result = builder.emit_output(body(builder, x))
-        builder.emit_func_output(result)
-    return builder.get()
-
-
-def weight(*shape: int) -> relax.Constant:
-    return relax.const(RANDOM.normal(size=shape).astype(np.float32))
-
-
-def computed(module: tvm.IRModule, x: np.ndarray) -> list[np.ndarray]:
-    target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
-    machine = relax.VirtualMachine(tvm.compile(module, target), tvm.cpu())
-    found = machine["main"](tvm.runtime.tensor(x))
-    return [found.numpy()] if hasattr(found, "numpy") else [part.numpy() for part in found]
-
-
-def blocked_like_plain(module: tvm.IRModule, shape: tuple[int, ...]) -> tuple[tvm.IRModule, list[str]]:
-    """Check that blocking changes no number; the blocked module and why convolutions were left alone."""
-    blocked, convolutions = block_channels(module)
-    x = RANDOM.normal(size=shape).astype(np.float32)
-    for have, want in zip(computed(blocked, x), computed(module, x), strict=True):
-        assert have.shape == want.shape
-        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
-    return blocked, [row.reason for row in convolutions]
-
-
-def conv(x: Any, out: int, inputs: int, kernel: int = 3, **options: Any) -> Any:
-    options = {"padding": kernel // 2, **options}
-    return relax.op.nn.conv2d(x, weight(out, inputs, kernel, kernel), **options)
+from blocked_models import RANDOM, blocked_like_plain, calls, computed, conv, last, model, weight
 
 
 @pytest.mark.parametrize(
@@ -132,6 +94,10 @@ FOLLOWERS: dict[str, Callable[[relax.BlockBuilder, Any], Any]] = {
         relax.op.nn.avg_pool2d(y, (3, 3), (2, 2), (1, 1, 1, 1), count_include_pad=True)
     ),
     "mean": lambda b, y: b.emit(relax.op.mean(y, [2, 3], keepdims=True)),
+    "max": lambda b, y: b.emit(relax.op.max(y, [2, 3], keepdims=True)),
+    "adaptive-tiles": lambda b, y: b.emit(relax.op.nn.adaptive_avg_pool2d(y, (3, 2))),
+    "slice": lambda b, y: b.emit(relax.op.strided_slice(y, [2, 3], [1, -9], [12, 10], [2, 1])),
+    "flatten": lambda b, y: b.emit(relax.op.reshape(y, (1, 8, 120))),
     "adaptive": lambda b, y: b.emit(relax.op.nn.adaptive_avg_pool2d(y, (1, 1))),
     "gate": lambda b, y: b.emit(
         relax.op.multiply(y, b.emit(relax.op.sigmoid(b.emit(relax.op.mean(y, [2, 3], keepdims=True)))))
@@ -146,20 +112,14 @@ FOLLOWERS: dict[str, Callable[[relax.BlockBuilder, Any], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("follow", FOLLOWERS.values(), ids=FOLLOWERS)
-def test_what_follows_a_convolution_is_blocked_too(follow: Callable[..., Any]) -> None:
-    blocked, _ = blocked_like_plain(_after_conv(follow), (1, 8, 12, 10))
+@pytest.mark.parametrize("name", FOLLOWERS)
+def test_what_follows_a_convolution_is_blocked_too(name: str) -> None:
+    blocked, _ = blocked_like_plain(_after_conv(FOLLOWERS[name]), (1, 8, 12, 10))
 
-    calls = [
-        binding.value.args[0].name_hint
-        if binding.value.op.name == "relax.call_tir"
-        else binding.value.op.name
-        for block in blocked["main"].body.blocks
-        for binding in block.bindings
-        if isinstance(binding.value, relax.Call)
-    ]
-    assert calls[-1] == "unpack_texels"
-    assert calls.count("unpack_texels") == 1
+    made = calls(blocked)
+    # Of a single pixel the blocked tensor and the plain one are the same.
+    assert made[-1] == ("relax.reshape" if name in ("mean", "max", "adaptive") else "unpack_texels")
+    assert made.count("unpack_texels") == (made[-1] == "unpack_texels")
 
 
 @pytest.mark.parametrize("sections", [2, [4], [3]], ids=["halves", "at-4", "at-3"])
@@ -195,13 +155,6 @@ def test_long_kernel_names_stay_apart() -> None:
     assert short_name("conv") == "conv"
     assert len(short_name(long)) <= LONGEST
     assert short_name(long) != short_name(long + "x")
-
-
-def last(x: Any, out: int, inputs: int, kernel: int = 3, order: str = "HWIO", **options: Any) -> Any:
-    """A convolution with its channels last, as TFLite's importer writes it."""
-    sizes = {"H": kernel, "W": kernel, "I": inputs, "O": out}
-    options = {"padding": kernel // 2, "data_layout": "NHWC", "kernel_layout": order, **options}
-    return relax.op.nn.conv2d(x, weight(*(sizes[axis] for axis in order)), **options)
 
 
 CHANNELS_LAST: dict[str, Callable[[relax.BlockBuilder, Any], Any]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ import tvm
 from tvm import relax, te, tirx
 
 import networks
+from adt.model.texture.choice import ALWAYS
 from adt.model.texture.guard import check_images, image_faults, lowering
+from adt.model.texture.kernel_blocks import NotSchedulable
 from adt.model.texture.layout import block_channels
-from adt.model.texture.schedule import NotSchedulable, element_schedule, proven, texel_schedule
-from adt.model.texture.scopes import SCOPE, ImageLimits, place, scoped
+from adt.model.texture.schedule import element_schedule, proven, texel_schedule
+from adt.model.texture.scopes import ImageLimits, place
+from adt.model.texture.specialized import SCOPE, scoped
 from adt.model.tuning.schedules import Untuned
 
 TARGET = tvm.target.Target(
@@ -132,18 +136,23 @@ def fused(path: Path) -> Any:
     module = weights.bind(imported.module, imported.params)
     with TARGET:
         module = relax.transform.FoldConstant()(relax.transform.DecomposeOpsForInference()(module))
-        module, _ = block_channels(module)
+        module, _ = block_channels(module, ALWAYS)
         for name in ("FoldConstant", "LegalizeOps", "AnnotateTIROpPattern", "FuseOps", "FuseTIR"):
             module = getattr(relax.transform, name)()(module)
         return relax.transform.DeadCodeElimination(["main"])(module)
 
 
 def test_tensors_become_images_where_every_kernel_can(tmp_path: Path) -> None:
-    module, rows = place(fused(networks.mixed_blocks(tmp_path / "m.onnx")), TARGET, LIMITS, Untuned())
+    placed = place(fused(networks.mixed_blocks(tmp_path / "m.onnx")), TARGET, LIMITS, Untuned())
+    module, rows = placed.module, placed.kernels
 
     by_name = {row.kernel: row for row in rows}
-    assert sum(row.textured for row in rows) >= len(rows) - 1
+    assert sum(row.textured for row in rows) >= len(rows) - 2
+    assert all("would hold one texel" in row.reason for row in rows if not row.textured)
+    assert any("would hold one texel" in row.reason for row in rows)
     assert any("is returned" in row.reason for row in rows)
+    # A gate that is fused with the map it multiplies is computed again for each texel of the map.
+    assert any(row.kernel.startswith("fused_reshape_multiply") for row in rows)
     for name, function in module.functions.items():
         if name.name_hint not in by_name:
             continue
@@ -154,7 +163,7 @@ def test_tensors_become_images_where_every_kernel_can(tmp_path: Path) -> None:
 def test_an_image_over_the_devices_limits_stays_a_buffer(tmp_path: Path) -> None:
     small = ImageLimits(side=8, layers=2048)
 
-    _, rows = place(fused(networks.mixed_blocks(tmp_path / "m.onnx")), TARGET, small, Untuned())
+    rows = place(fused(networks.mixed_blocks(tmp_path / "m.onnx")), TARGET, small, Untuned()).kernels
 
     assert any("over the device's limits" in row.reason for row in rows)
     assert any(row.textured for row in rows)
@@ -166,7 +175,7 @@ def test_weights_become_parameters_with_their_names(tmp_path: Path) -> None:
 
     imported = import_model(networks.mixed_blocks(tmp_path / "m.onnx"), {})
 
-    made = with_textures(imported.module, imported.params, TARGET, LIMITS, Untuned())
+    made = with_textures(imported.module, imported.params, TARGET, LIMITS, Untuned(), chooser=ALWAYS)
 
     names = [str(param.name_hint) for param in made.module["main"].params]
     assert names[1:] == list(made.params)
@@ -176,10 +185,19 @@ def test_weights_become_parameters_with_their_names(tmp_path: Path) -> None:
 
 
 def classifier(path: Path) -> Any:
-    """Features of one pixel, flattened: unpacking them is a change of shape and nothing else."""
+    """Features of one pixel, flattened."""
     net = networks.Network((1, 4, 8, 8))
     x = net.relu(net.conv("x", 8))
-    return net.save(path, net.classifier(x, 5), (1, 5))
+    return net.save(path, net.classifier(x, 8), (1, 8))
+
+
+def rows_merged(path: Path) -> Any:
+    """A map of which a convolution over one axis reads all rows as one."""
+    net = networks.Network((1, 4, 8, 8))
+    x = net.relu(net.conv("x", 8))
+    x = net.op("Reshape", [x, net.weight(np.array([1, 8, 64]))], 8)
+    x = net.op("Conv", [x, net.weight(np.ones((8, 8, 1), np.float32))], 8, kernel_shape=[1])
+    return net.save(path, net.relu(x), (1, 8, 64))
 
 
 def placed(path: Path) -> Any:
@@ -190,14 +208,35 @@ def placed(path: Path) -> Any:
     return with_textures(imported.module, imported.params, TARGET, LIMITS, Untuned()).module
 
 
-def test_an_image_is_never_viewed_in_another_shape(tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [classifier, rows_merged])
+def test_an_image_is_never_viewed_in_another_shape(tmp_path: Path, make: Callable[[Path], Any]) -> None:
     """PoCL takes the image for a buffer and says nothing; other drivers refuse it."""
-    module = placed(classifier(tmp_path / "m.onnx"))
+    module = placed(make(tmp_path / "m.onnx"))
 
-    text = lowered_main(module)
+    values = [binding.value for block in module["main"].body.blocks for binding in block.bindings]
+    views = [value for value in values if getattr(getattr(value, "op", None), "name", "") == "relax.reshape"]
+    assert views
+    assert not [view for view in views if SCOPE in str(view.args[0].struct_info)]
 
-    assert "unpack_texels" in text
-    assert "builtin.reshape" not in text
+
+def test_a_reshape_that_is_returned_is_a_view(tmp_path: Path) -> None:
+    net = networks.Network((1, 4, 8, 8))
+    pooled = net.op("GlobalAveragePool", [net.conv("x", 8)], 8)
+    module = placed(net.save(tmp_path / "m.onnx", net.op("Flatten", [pooled], 8), (1, 8)))
+
+    values = [binding.value for block in module["main"].body.blocks for binding in block.bindings]
+    made = [value.op.name for value in values if isinstance(value, relax.Call)]
+    assert made == [*["relax.call_tir"] * 3, "relax.reshape"]  # packing, convolution, pool
+
+
+@pytest.mark.parametrize("size", [7, 28], ids=["a part is a row", "a part is rows"])
+def test_work_items_share_the_sum_over_a_whole_map(tmp_path: Path, size: int) -> None:
+    net = networks.Network((1, 4, size, size))
+    pooled = net.op("GlobalAveragePool", [net.conv("x", 8)], 8)
+    module = placed(net.save(tmp_path / "m.onnx", net.op("Flatten", [pooled], 8), (1, 8)))
+
+    [pool] = [function for name, function in module.functions.items() if "pool" in name.name_hint]
+    assert 'scope="shared"' in pool.script()
 
 
 def lowered_main(module: Any) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,12 +17,16 @@ from adt.model.lowering import tir_pipeline
 from adt.model.plugins.build import opencl_runtime
 from adt.model.plugins.loading import load_plugin
 from adt.model.texture import blocks
-from adt.model.texture.schedule import NotSchedulable, proven
-from adt.model.texture.scopes import scoped
+from adt.model.texture.kernel_blocks import NotSchedulable
+from adt.model.texture.schedule import proven
+from adt.model.texture.specialized import scoped
+from adt.model.texture.tiles import MOST_WIDE
 from adt.model.tuning.intrinsics import need_intrinsics
 from adt.model.tuning.traces import apply_trace, trace_text
-from adt.tuning.texture_space import texture_space, uses_images
-from adt.tuning.texture_tiles import MOST_TEXELS
+from adt.tuning.search import Searches, SearchOptions
+from adt.tuning.strategies import STEPS
+from adt.tuning.texture_bounds import MOST, statements
+from adt.tuning.texture_space import texture_space, uses_texels
 
 TARGET = tvm.target.Target(
     {
@@ -39,7 +45,7 @@ def image(*shape: int) -> Any:
 def convolution(blocks_in: int, rows: int, columns: int, blocks_out: int, *, stride: int = 1) -> Any:
     """3 x 3 with padding, a residual and a ReLU; data, residual and result are images."""
     x = image(1, blocks_in, rows, columns)
-    weight = te.placeholder((blocks_out, blocks_in * 4, 3, 3, 4), "float32", name="w")
+    weight = te.placeholder((blocks_out, 9, blocks_in * 4, 4), "float32", name="w")
     window = blocks.Window((3, 3), (stride, stride), (1, 1), (1, 1), (1, 1))
     sums = blocks.convolution(x, weight, window, 1, "float32")
     residual = te.placeholder(sums.shape, "float32", name="residual")
@@ -49,14 +55,14 @@ def convolution(blocks_in: int, rows: int, columns: int, blocks_out: int, *, str
 
 def depthwise() -> Any:
     x = image(1, 3, 9, 14)
-    weight = te.placeholder((3, 1, 3, 3, 4), "float32", name="w")
+    weight = te.placeholder((1, 3, 9, 4), "float32", name="w")
     window = blocks.Window((3, 3), (1, 1), (1, 1), (1, 1), (1, 1))
     made = blocks.convolution(x, weight, window, 12, "float32")
     return scoped(te.create_prim_func([x, weight, made]), (True, False, True))
 
 
-def pooling() -> Any:
-    x = image(2, 3, 13, 13)
+def pooling(size: int = 13) -> Any:
+    x = image(2, 3, size, size)
     made = blocks.pool(x, blocks.Window((3, 3), (2, 2), (1, 1), (1, 1), (1, 1)), "max", False)
     return scoped(te.create_prim_func([x, made]), (True, True))
 
@@ -106,18 +112,19 @@ def spaces_of(function: Any, generator: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("make", "spaces"),
     [
-        (lambda: convolution(4, 8, 14, 2), 3),  # two orders of accumulation, and shared sums
-        (lambda: convolution(4, 11, 8, 2), 5),  # the two also with 11 rows rounded up
-        (lambda: convolution(1, 8, 8, 2), 2),  # four channels are too few to share
-        (depthwise, 2),
+        (lambda: convolution(4, 8, 14, 2), 2),  # each sum is one work-item's, or shared
+        (lambda: convolution(1, 8, 8, 2), 1),  # four channels are too few to share
+        (depthwise, 1),
+        (pooling, 1),
+        (lambda: pooling(25), 2),  # the other with 13 rows and columns rounded up
         (error_function, 1),
         (unpacking, 1),
     ],
-    ids=["convolution", "eleven rows", "few channels", "depthwise", "by lane", "to a buffer"],
+    ids=["convolution", "few channels", "depthwise", "pooling", "13 rows", "by lane", "to a buffer"],
 )
 def test_every_schedule_of_a_space_uses_its_images_rightly(make: Callable[[], Any], spaces: int) -> None:
     function = make()
-    assert uses_images(function)
+    assert uses_texels(function)
 
     drawn = sampled(function, 8)
 
@@ -126,6 +133,30 @@ def test_every_schedule_of_a_space_uses_its_images_rightly(make: Callable[[], An
         assert schedules
         for schedule in schedules:
             proven(schedule.mod["main"], TARGET)
+            assert statements(schedule.mod["main"]) <= MOST
+
+
+def test_a_search_begins_with_what_compiling_takes_and_with_what_is_near() -> None:
+    function = convolution(4, 8, 14, 2)
+    task = SimpleNamespace(name="conv", module=tvm.IRModule({"main": function}))
+    target = {name: value for name, value in TARGET.export().items() if name != "tag"}
+    searching = Searches(target, SearchOptions(cost_model="none")).search(task)
+    spaces = spaces_of(function, texture_space(function, TARGET))
+
+    first = searching.next_batch(8) or ()
+
+    usual = [decisions(trace_text(space.trace)) for space in spaces]
+    found = [decisions(candidate.trace) for candidate in first]
+    assert len(first) == 8 and found[: len(usual)] == usual
+    for near in found[len(usual) :]:
+        steps = [
+            sum(a != b for a, b in zip(near, one, strict=True)) for one in usual if len(one) == len(near)
+        ]
+        assert 1 <= min(steps) <= STEPS + 1  # what is left of the channels follows their parts
+
+
+def decisions(trace: str) -> list[Any]:
+    return [decision for _, decision in json.loads(trace)[1]]
 
 
 def test_a_record_s_trace_gives_the_schedule_again() -> None:
@@ -149,8 +180,8 @@ def test_a_search_may_change_one_decision_of_a_schedule() -> None:
         trace.apply_to_schedule(schedule, remove_postproc=False)
         proven(schedule.mod["main"], TARGET)
         seen.add(trace_text(trace))
-        tiles = [list(map(int, tile)) for tile in trace.decisions.values() if not isinstance(tile, int)][:3]
-        assert all(tile[-1] <= most for tile, most in zip(tiles, MOST_TEXELS, strict=False))
+        tiles = [list(map(int, tile)) for tile in trace.decisions.values() if not isinstance(tile, int)]
+        assert all(tile[-1] <= MOST_WIDE for tile in tiles)
     assert len(seen) > 5
 
 

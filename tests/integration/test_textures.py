@@ -60,7 +60,7 @@ def test_a_network_in_textures_is_right(tmp_path: Path, network: Any) -> None:
     convolutions = [kernel for kernel in report.kernels if "conv" in kernel.kernel]
     textured = sum(kernel.operations for kernel in convolutions if kernel.reads or kernel.writes)
     assert textured >= 0.9 * sum(kernel.operations for kernel in convolutions)
-    assert not [row for row in report.convolutions if row.reason]
+    assert not [row for row in report.convolutions if row.reason and row.kind == "convolution"]
 
 
 def test_the_blocks_of_newer_networks_are_right_and_checked(tmp_path: Path) -> None:

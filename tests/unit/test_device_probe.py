@@ -366,6 +366,13 @@ def test_names_from_properties_and_from_the_device_tree() -> None:
 
 def test_the_gpu_is_named_by_opencl_where_the_kernel_does_not(bundle: TargetBundle) -> None:
     assert ask(FakeDevice(BOARD, REPORT), bundle).gpu == Gpu("NVIDIA H200", "OpenCL")
+    report = json.loads(REPORT)
+    report["candidates"][0]["platforms"][0]["devices"][0] |= {
+        "name": "QUALCOMM Adreno(TM)",
+        "version": "OpenCL 3.0 Adreno(TM) 730",
+    }
+    phone = ask(FakeDevice(BOARD.replace("0003", "0044"), json.dumps(report)), bundle)
+    assert phone.gpu == Gpu("Adreno(TM) 730", "OpenCL"), "the version alone says which"
     assert ask(FakeDevice(BOARD.replace("0003", "0033"), ro_hardware_egl="powervr"), None).gpu == Gpu(
         "powervr", "ro.hardware.egl"
     )

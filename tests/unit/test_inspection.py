@@ -150,6 +150,7 @@ def test_the_page_is_one_file_and_takes_nothing_for_markup(inspection: Inspectio
     assert data["tensors"][1]["name"] == HOSTILE
     assert HOSTILE in data["sources"]["conv"]["conv_kernel"]
     assert "def relu" in data["sources"]["relu"]["TIR"]
+    assert data["textures"] is None, "none were asked for"
     nodes = {node["name"]: node for node in data["nodes"]}
     assert (
         nodes["conv"]["texture"] and nodes["conv"]["device"] == "opencl" and nodes["relu"]["device"] == "cpu"

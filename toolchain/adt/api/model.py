@@ -41,6 +41,7 @@ def compile(  # the verb's name; Python's own compile() is not used here
     accuracy: bool | None = None,
     accuracy_inputs: Sequence[Path] = (),
     offload: str | None = None,
+    texture_choice: str | None = None,
     check: bool | None = None,
     db: Path | None = None,
     tuned_on: str | None = None,
@@ -67,6 +68,7 @@ def compile(  # the verb's name; Python's own compile() is not used here
             do not take long. mod.json has the figures.
         accuracy_inputs: .npz files, one sample each, to compare on; random inputs without.
         offload: ``clml`` or ``nnapi``: hand operators to the vendor's library; needs a bundle that has it.
+        texture_choice: for ``adreno``: ``auto`` or ``always``, see docs/adreno.md; None: as configured.
         check: run the OpenCL kernels on this machine at once and compare them with the CPU; True: it is an
             error when that cannot be done; None: as configured, by default where it can (``.checked`` of
             the result says what came of it).
@@ -106,6 +108,7 @@ def compile(  # the verb's name; Python's own compile() is not used here
         accuracy=accuracy,
         accuracy_inputs=accuracy_inputs,
         offload=offload,
+        texture_choice=texture_choice,
         check=check,
         db=db,
         tuned_on=tuned_on,
@@ -134,6 +137,7 @@ def job_of(
     accuracy: bool | None = None,
     accuracy_inputs: Sequence[Path] = (),
     offload: str | None = None,
+    texture_choice: str | None = None,
     check: bool | None = None,
     db: Path | None = None,
     tuned_on: str | None = None,
@@ -161,6 +165,7 @@ def job_of(
             "compile.keep_float32": tuple(keep_float32) if keep_float32 else None,
             "compile.accuracy": None if accuracy is None else ("on" if accuracy else "off"),
             "compile.offload": offload,
+            "compile.texture_choice": texture_choice,
             "compile.check": None if check is None else "on" if check else "off",
             "compile.db": db,
             "compile.tuned_on": tuned_on,

@@ -69,6 +69,7 @@ def tune(
     precision: str | None = None,
     keep_float32: Sequence[str] | None = None,
     offload: str | None = None,
+    texture_choice: str | None = None,
     on_plan: Callable[[TuningPlan], None] = lambda _plan: None,
     on_status: Callable[[Status], None] = lambda _status: None,
     stop: threading.Event | None = None,
@@ -83,7 +84,8 @@ def tune(
     Args:
         db: directory of the records, made when absent; None: compile.db of the settings.
         platform, target, cpu, shapes, bundle, ndk, api_level, like, opt_level, precision, keep_float32,
-            offload: as :func:`adt.compile`; the platform is that of the first of *serials* when not given.
+            offload, texture_choice: as :func:`adt.compile`; the platform is that of the first of *serials*
+            when not given.
         serials: devices; none: device.serial of the settings, else ANDROID_SERIAL, else the only one.
         key, tracker: what devices are registered as; the tracker is adt's own when not named.
         device: of a key with different devices, the one that counts: ``NAME`` or ``NAME, DRIVER``, as
@@ -117,6 +119,7 @@ def tune(
         "platform": platform_for(asked, platform, target), "target": target, "cpu": cpu, "shapes": shapes,
         "bundle": bundle, "ndk": ndk, "api_level": api_level, "opt_level": opt_level, "like": like,
         "precision": precision, "keep_float32": keep_float32, "offload": offload,
+        "texture_choice": texture_choice,
     }  # fmt: skip
     found = load_settings({f"tune.{name}": value for name, value in numbers.items()})
     settings = _checked(found.settings.tune)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.texture_report import choices, show_choices, summary
 from adt.errors import ConfigError
 
 if TYPE_CHECKING:
     from adt.model.inspection.diff import PackageDiff
     from adt.model.inspection.params import Param
     from adt.model.inspection.read import Inspection
+    from adt.model.texture.report import TextureReport
 
 TEXTS = ("relax", "tir", "llvm", "asm")
 
@@ -32,6 +34,9 @@ def inspect(
     asm: Annotated[bool, typer.Option("--asm", help="Assembly of the host's code.")] = False,
     params: Annotated[
         bool, typer.Option("--params", help="Name, shape, size and range of each one.")
+    ] = False,
+    textures: Annotated[
+        bool, typer.Option("--textures", help="What is in textures, what is not, and why.")
     ] = False,
     diff: Annotated[
         Path | None, typer.Option(help="What differs between this package and PKG2.", metavar="PKG2")
@@ -53,7 +58,7 @@ def inspect(
 
     shown = [name for name, on in (
         ("opencl", opencl), ("clml", clml), ("relax", relax), ("tir", tir), ("llvm", llvm), ("asm", asm),
-        ("params", params), ("diff", diff is not None), ("html", html is not None),
+        ("params", params), ("textures", textures), ("diff", diff is not None), ("html", html is not None),
     ) if on]  # fmt: skip
     _check_options(shown, kernel, profile, out)
     found = adt.inspect(package)
@@ -69,6 +74,9 @@ def inspect(
     elif what == "params":
         rows = found.params()
         fields = {"params": [vars(row) for row in rows]}
+    elif what == "textures":
+        report = _textures(found)
+        fields = {"textures": choices(report)}
     elif what == "diff":
         assert diff is not None
         difference = adt.inspect_diff(package, diff)
@@ -86,6 +94,8 @@ def inspect(
         typer.echo(fields[what], nl=False)
     elif what == "params":
         _show_params(rows)
+    elif what == "textures":
+        show_choices(report)
     elif what == "diff":
         _show_diff(difference)
     elif what == "html":
@@ -136,6 +146,17 @@ def _sources(found: Inspection, kernel: str | None, out: Path | None) -> list[di
         }
         for name, text in texts.items()
     ]
+
+
+def _textures(found: Inspection) -> TextureReport:
+    report = found.package.manifest.made.textures
+    if report is None:
+        target = found.package.manifest.target.name
+        raise ConfigError(
+            f"the package has no textures: its target is {target}",
+            remedy="Compile the model with --target adreno.",
+        )
+    return report
 
 
 def _subgraphs(found: Inspection, out: Path | None) -> dict[str, Any]:
@@ -192,6 +213,13 @@ def _show_summary(found: Inspection) -> None:
     typer.echo(
         f"kernels     {facts.total} on {target.device}{textures}; {facts.tuned} of {facts.total} tuned"
     )
+    if facts.made.textures:
+        buffers = sum(bool(operator.reason) for operator in facts.made.textures.convolutions)
+        typer.echo(f"textures    {summary(facts.made.textures)}")
+        typer.echo(
+            f"            {len(facts.made.textures.convolutions) - buffers} operators chosen for textures,"
+            f" {buffers} for buffers (--textures says why)"
+        )
     if facts.made.tuning:
         typer.echo(f"tuning      {facts.made.tuning.told}")
     if found.recorded:
@@ -219,7 +247,8 @@ def _show_params(rows: tuple[Param, ...]) -> None:
     for row in rows:
         kind = f"{row.dtype}[{', '.join(map(str, row.shape))}]"
         numbers = " ".join("-".rjust(12) if v is None else f"{v:12.5g}" for v in (row.min, row.max, row.mean))
-        odd = f"  {row.not_finite} not finite" if row.not_finite else ""
+        odd = "  image" if row.image else ""
+        odd += f"  {row.not_finite} not finite" if row.not_finite else ""
         typer.echo(f"{row.name:<{wide}}  {kind:<28} {row.bytes:>12,} {numbers}{odd}")
     typer.echo(f"{len(rows)} parameters, {sum(row.bytes for row in rows):,} bytes")
 

@@ -9,6 +9,7 @@ import typer
 
 from adt.cli.app import Json, Verbose, app, emit_json
 from adt.cli.build import ApiLevel, Ndk, Platform
+from adt.cli.texture_report import show_textures
 
 if TYPE_CHECKING:
     from adt.model.importers.any import Explanation
@@ -46,6 +47,10 @@ KeepFloat32 = Annotated[
 ]
 Offload = Annotated[
     str | None, typer.Option(help="Hand operators to a vendor's library.", metavar="clml|nnapi|none")
+]
+TextureChoice = Annotated[
+    str | None,
+    typer.Option(help="Textures where they are faster, or wherever they can be.", metavar="auto|always"),
 ]
 Db = Annotated[
     Path | None, typer.Option(help="Take tuned schedules from this database (adt tune).", metavar="DIR")
@@ -85,6 +90,7 @@ def compile_(
         list[Path] | None, typer.Option(help="… on this sample; repeat for more.", metavar="FILE.npz")
     ] = None,
     offload: Offload = None,
+    texture_choice: TextureChoice = None,
     check: Annotated[
         bool | None,
         typer.Option("--check/--no-check", help="Run OpenCL kernels here and compare them with the CPU."),
@@ -123,6 +129,7 @@ def compile_(
         accuracy=accuracy,
         accuracy_inputs=accuracy_inputs or (),
         offload=offload,
+        texture_choice=texture_choice,
         check=check,
         db=db,
         tuned_on=tuned_on,
@@ -185,20 +192,6 @@ def show_tuning(facts: PackageManifest) -> None:
         typer.echo(f"         {kernel} keeps the untuned schedule: it was the fastest")
     for kernel in found.refused:
         typer.echo(f"         {kernel} is untuned: its record does not apply any more")
-
-
-def show_textures(facts: PackageManifest) -> None:
-    """Print what is in textures, and why convolutions are not."""
-    found = facts.made.textures
-    if found is None:
-        return
-    textured = sum(kernel.textured for kernel in found.kernels)
-    typer.echo(
-        f"textures {textured} of {len(found.kernels)} kernels use them, {found.share:.0%} of the arithmetic"
-    )
-    for convolution in found.convolutions:
-        if convolution.reason:
-            typer.echo(f"         {convolution.name} stays in buffers: {convolution.reason}")
 
 
 def show_offload(facts: PackageManifest) -> None:

@@ -20,6 +20,7 @@ from adt.cli.model import (
     Precision,
     Shapes,
     Target,
+    TextureChoice,
     each_name,
 )
 from adt.errors import INTERRUPTED, VerifyFailed
@@ -96,6 +97,7 @@ def tune(
     precision: Precision = None,
     keep_float32: KeepFloat32 = None,
     offload: Offload = None,
+    texture_choice: TextureChoice = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -137,6 +139,7 @@ def tune(
             precision=precision,
             keep_float32=each_name(keep_float32),
             offload=offload,
+            texture_choice=texture_choice,
             on_plan=_ignore if as_json else _show_plan,
             on_status=on_status,
             gentle=True,

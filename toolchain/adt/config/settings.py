@@ -79,6 +79,9 @@ class CompileSettings:
     ``off``, or ``auto`` (for models that do not take long)."""
     offload: str
     """Hand operators to a vendor's library: ``clml`` (Adreno GPUs), ``nnapi`` (Android), or ``none``."""
+    texture_choice: str
+    """For ``adreno``: ``auto`` (textures where they are the faster choice, by records of both forms or by a
+    model) or ``always`` (wherever they can be)."""
     check: str
     """Run OpenCL kernels on this machine at once and compare them with the CPU: ``auto`` (where it has an
     OpenCL device that can), ``on`` (or it is an error) or ``off``."""

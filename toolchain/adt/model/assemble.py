@@ -39,6 +39,8 @@ from adt.model.package import (
 from adt.model.precision.accuracy_report import Accuracy
 from adt.model.prepare import Prepared, prepare
 from adt.model.targets import ModelTarget
+from adt.model.targets.gpu import ANY_ADRENO
+from adt.model.texture.choice import chooser
 from adt.model.tuning.marks import KEPT, REFUSED, TUNED, marks
 from adt.model.tuning.report import TuningReport
 from adt.model.tuning.schedules import KernelSchedules, Tuned, Untuned
@@ -116,12 +118,14 @@ def compiling(
     """
     import tvm
 
+    target, settings = making.target, making.settings.compile
     with tvm_errors("the model"):
-        wanted = tvm.target.Target(making.target.spec)
-        with tvm.transform.PassContext(opt_level=making.settings.compile.opt_level), wanted:
+        wanted = tvm.target.Target(target.spec)
+        choice = chooser(settings.texture_choice, target.gpu or ANY_ADRENO, making.tuning)
+        with tvm.transform.PassContext(opt_level=settings.opt_level), wanted:
             yield (
                 wanted,
-                prepare(imported.module, imported.params, making.target, making.alignment, schedules),
+                prepare(imported.module, imported.params, target, making.alignment, schedules, choice),
             )
 
 
@@ -211,7 +215,14 @@ def _describe(
     recorded = made.recorded
     elf = read_elf(directory / LIBRARY)
     names = exported_functions(elf)
-    entry = Entry("main", imported.inputs, imported.outputs, tuple(made.prepared.params))
+    textures = made.prepared.textures
+    entry = Entry(
+        "main",
+        imported.inputs,
+        imported.outputs,
+        tuple(made.prepared.params),
+        images=textures.images if textures else (),
+    )
     origins = {name: mark for name, _, mark in marks(made.lowered)}
     tuned = [name for name in names if origins.get(name) == TUNED]
     return PackageManifest(
@@ -246,7 +257,7 @@ def _describe(
         like=making.like,
         made=PackageMade(
             settings=_recorded_settings(settings),
-            textures=made.prepared.textures,
+            textures=textures,
             accuracy=making.accuracy,
             offload=handed.report if handed else None,
             tuning=_tuning_report(making.tuning, origins),

@@ -146,7 +146,7 @@ def _wanted_check(target: ModelTarget, setting: str) -> str:
 
 def package_target(platform: Platform, settings: Settings, like: PackageLike | None) -> ModelTarget:
     """What the settings stand for on *platform*, for the device *like*."""
-    features, limits = (like.cpu_features, like.opencl_limits) if like else ((), None)
+    features, limits, gpu = (like.cpu_features, like.opencl_limits, like.gpu) if like else ((), None, "")
     return model_target(
         settings.compile.target,
         platform,
@@ -154,4 +154,5 @@ def package_target(platform: Platform, settings: Settings, like: PackageLike | N
         features,
         limits,
         cpu=settings.compile.cpu,
+        gpu=gpu,
     )

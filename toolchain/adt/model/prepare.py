@@ -10,6 +10,7 @@ from adt.errors import UnsupportedOp
 from adt.model.lowering import tir_pipeline
 from adt.model.schedules import fused_pipeline, relax_pipeline
 from adt.model.targets import ModelTarget
+from adt.model.texture.choice import BY_MODEL, Chooser
 from adt.model.texture.pipeline import with_textures
 from adt.model.texture.report import TextureReport
 from adt.model.texture.rewriter import StaticShapes, is_flat
@@ -38,6 +39,7 @@ def prepare(
     target: ModelTarget,
     alignment: int,
     schedules: KernelSchedules | None = None,
+    choice: Chooser = BY_MODEL,
 ) -> Prepared:
     """Ready the imported Relax *module* for *target*.
 
@@ -45,6 +47,7 @@ def prepare(
         params: its detached parameters by name, in order.
         alignment: bytes to which the device aligns tensors.
         schedules: what kernels are scheduled by, before the usual schedules take the rest.
+        choice: says what of that which can be in textures is; of no account where the target has none.
 
     Raises:
         UnsupportedOp: the model branches at run time, and the target is a GPU.
@@ -53,7 +56,7 @@ def prepare(
     if target.device != "cpu":
         _refuse_branches(module, target)
         module = StaticShapes(module).run() if is_flat(module) else module
-    if not target.textures:
+    if target.gpu is None:
         plain: dict[str, Any] = {}
         passes = relax_pipeline(target.device, plain, schedules)
         return Prepared(module, params, passes, tir_pipeline(alignment), None, plain)
@@ -63,7 +66,7 @@ def prepare(
     limits = ImageLimits(
         side=int(wanted.attrs["texture_spatial_limit"]), layers=int(wanted.attrs["texture_depth_limit"])
     )
-    textured = with_textures(module, params, wanted, limits, schedules)
+    textured = with_textures(module, params, wanted, limits, schedules, gpu=target.gpu, chooser=choice)
     return Prepared(
         textured.module,
         textured.params,

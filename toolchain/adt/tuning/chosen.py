@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import logging
@@ -11,8 +12,8 @@ from pathlib import Path
 from adt.errors import ConfigError
 from adt.model.package import PackageLike
 from adt.model.targets import ModelTarget
-from adt.model.tuning.key import key_words, target_key
-from adt.model.tuning.tuning import TunedKernel, Tuning
+from adt.model.tuning.key import key_words, target_key, without_textures
+from adt.model.tuning.tuning import KernelTimes, TimedKernel, TunedKernel, Tuning
 from adt.tuning.database import Database, open_database
 from adt.tuning.records import Context
 
@@ -127,26 +128,61 @@ def _of(
 
 
 def _gathered(database: Database, context: Context) -> Tuning:
-    baselines = database.baselines(context)
-    kernels, decisions, emulated = [], [], False
-    for identity, best in sorted(database.best(context).items()):
-        workload = database.workloads[identity]
-        hashed = workload.structural_hash if workload.tvm == context.tvm else ""
-        untuned = baselines.get(identity)
-        kernel = TunedKernel(
-            workload.module, hashed, best.trace, best.time, untuned.time if untuned else None
-        )
-        kernels.append(kernel)
-        decisions.append([identity, best.trace, kernel.faster])
-        emulated = emulated or bool(best.on and best.on.emulated)
+    """The records of *context*; with textures, those of the same device without them, too.
+
+    A convolution that is faster in buffers stays there, and then has the schedule that it has in a
+    package without textures.
+    """
+    contexts = [context]
+    twin = without_textures(context.target)
+    if twin is not None and (other := dataclasses.replace(context, target=twin)) in database.contexts():
+        contexts.append(other)
+    found: dict[str, TunedKernel] = {}
+    emulated = False
+    for one in contexts:
+        baselines = database.baselines(one)
+        for identity, best in sorted(database.best(one).items()):
+            workload = database.workloads[identity]
+            hashed = workload.structural_hash if workload.tvm == context.tvm else ""
+            untuned = baselines.get(identity)
+            kernel = TunedKernel(
+                workload.module, hashed, best.trace, best.time, untuned.time if untuned else None
+            )
+            found.setdefault(identity, kernel)
+            emulated = emulated or bool(best.on and best.on.emulated)
+    kernels = tuple(found.values())
+    decisions = [[identity, kernel.trace, kernel.faster] for identity, kernel in found.items()]
+    times = KernelTimes(*(_times(database, one) for one in contexts)) if len(contexts) > 1 else None
     if emulated:
         log.warning(
             "the records of %s were taken under emulation: what is fastest there is not what is on a device",
             _place(context),
         )
     facts = [context.target, context.tvm, context.device, context.driver, emulated, decisions]
+    if times is not None:
+        facts.append(dataclasses.asdict(times))
     digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-    return Tuning(tuple(kernels), digest, context.device, context.driver, emulated)
+    return Tuning(kernels, digest, context.device, context.driver, emulated, times)
+
+
+def _times(database: Database, context: Context) -> tuple[TimedKernel, ...]:
+    """The fastest time of each workload of *context*, sorted by workload; without those of emulators."""
+    best, untuned = (
+        {
+            identity: record.time
+            for identity, record in records.items()
+            if not (record.on and record.on.emulated)
+        }
+        for records in (database.best(context), database.baselines(context))
+    )
+    return tuple(
+        TimedKernel(
+            database.workloads[identity].module,
+            min(times[identity] for times in (best, untuned) if identity in times),
+            untuned.get(identity),
+        )
+        for identity in sorted(best.keys() | untuned.keys())
+    )
 
 
 def _place(context: Context) -> str:

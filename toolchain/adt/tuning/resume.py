@@ -8,7 +8,7 @@ from typing import Any
 
 from adt.config.settings import Settings, TuneSettings
 
-KERNELS = ("shapes", "opt_level", "precision", "keep_float32", "offload")
+KERNELS = ("shapes", "opt_level", "precision", "keep_float32", "offload", "texture_choice")
 """Settings of [compile] that decide which kernels a model has; the target comes in by its key."""
 SEARCH = ("per_task", "tuner", "cost_model", "seed", "number", "repeat", "min_repeat_ms")
 """Settings of [tune] that decide what is proposed, and how it is measured. The number of trials is none of

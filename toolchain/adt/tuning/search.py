@@ -22,6 +22,7 @@ from adt.tuning.strategies import (
     FEW,
     REPLAY,
     STRATEGIES,
+    Around,
     Evolution,
     OneByOne,
     Upstream,
@@ -122,6 +123,7 @@ class TaskSearch:
         self._target = tvm.target.Target(target)
         self._space = space(task.module, self._target, seed=self._seed("space"), logger=_Debug())
         self._strategy: OneByOne | Upstream | None = None
+        self._leads = self._led()
         self._context = ms.TuneContext(
             task.module, target=self._target, task_name=task.name, num_threads=options.threads
         )
@@ -161,6 +163,9 @@ class TaskSearch:
         """Some of TVM's candidates, maybe none this time; None: there will be no more."""
         if self._options.strategy == REPLAY:
             return None
+        if self._leads is not None:
+            leads, self._leads = self._leads, None
+            return leads.propose(count)
         if self._strategy is None:
             few = choices(self._space.schedules, FEW)
             if few is not None:
@@ -169,6 +174,12 @@ class TaskSearch:
             else:
                 self._strategy = Upstream(self._started(count))
         return self._strategy.propose(count)
+
+    def _led(self) -> Around | None:
+        """What an evolutionary search begins with where the space's own decisions are good ones."""
+        if not self._space.led or self._options.strategy != EVOLUTIONARY:
+            return None
+        return Around(self._module, self._space.schedules, self._space.postprocs, self._seed("leads"))
 
     def _started(self, count: int) -> Any:
         """A TuneContext with TVM's strategy, for batches of *count*.
@@ -183,7 +194,9 @@ class TaskSearch:
             self._module,
             target=self._target,
             space_generator=self._space.generator,
-            search_strategy=evolutionary(Evolution.of(count)) if evolves else random_draws(),
+            search_strategy=evolutionary(Evolution.of(count, led=self._space.led))
+            if evolves
+            else random_draws(),
             task_name=self._name,
             rand_state=self._seed("search"),
             num_threads=self._options.threads,

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.texture.schedule import NotSchedulable
+from adt.model.texture.kernel_blocks import NotSchedulable
 from adt.model.tuning.intrinsics import need_intrinsics
 from adt.tuning.candidates import NoSpace
-from adt.tuning.texture_space import texture_space, uses_images
+from adt.tuning.texture_space import texture_space, uses_texels
 
 log = logging.getLogger("adt.tune")
 
@@ -46,6 +46,8 @@ class Space:
     """TVM's SpaceGenerator: its postprocessors finish and check a schedule, its mutators vary one."""
     schedules: list[Any]
     """TVM's Schedules whose decisions are open."""
+    led: bool = False
+    """The decisions that they have are good ones: a search begins with these, and with what is near."""
 
     @property
     def postprocs(self) -> list[Any]:
@@ -86,14 +88,14 @@ def space(module: Any, target: Any, *, seed: int, logger: Any) -> Space:
         raise NoSpace(f"TVM's schedule rules fail on it: {lines[-1][:160] if lines else why!r}") from why
     if not any(schedule.trace.decisions for schedule in found.values()):
         raise NoSpace("TVM's schedule rules leave nothing to choose")
-    return Space(generators[0], list(found.values()))
+    return Space(generators[0], list(found.values()), led=uses_texels(module["main"]))
 
 
 def _generators(module: Any, target: Any) -> list[Any]:
     """TVM's generators of design spaces; they differ in their rules only."""
     from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
-    if uses_images(module["main"]):
+    if uses_texels(module["main"]):
         try:
             return [texture_space(module["main"], target)]
         except NotSchedulable as why:

@@ -26,6 +26,10 @@ ENDLESS = 1 << 30
 """Trials: when to end is not the strategy's business."""
 FEW = 64
 """Schedules in a space that are tried one by one."""
+STEPS = 3
+"""Changes of a good schedule, at most, that give one that is near."""
+TRIES = 8
+"""Schedules near a good one that are tried for each that is wanted: postprocessors refuse some."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +48,19 @@ class Evolution:
     """At least so many of the first generation are drawn by chance."""
     by_chance: float
     """Share of the batch that is taken from these, whatever the cost model says of them."""
+    measured: float
+    """Share of the first generation that are the fastest so far."""
 
     @staticmethod
-    def of(batch: int) -> Evolution:
-        """For *batch* candidates at a time."""
+    def of(batch: int, *, led: bool = False) -> Evolution:
+        """For *batch* candidates at a time.
+
+        Args:
+            led: the search began with good decisions: most of what is drawn by chance is worse.
+        """
         population = min(512, max(16, 2 * batch))
-        return Evolution(population, 2, max(4, population // 4), max(0.05, 1.01 / max(batch, 8)))
+        fresh = max(4, population // 4)
+        return Evolution(population, 2, fresh, max(0.05, 1.01 / max(batch, 8)), 0.75 if led else 0.25)
 
 
 def evolutionary(effort: Evolution) -> Any:
@@ -58,7 +69,7 @@ def evolutionary(effort: Evolution) -> Any:
 
     return ms.search_strategy.EvolutionarySearch(
         population_size=effort.population,
-        init_measured_ratio=0.25,
+        init_measured_ratio=effort.measured,
         init_min_unmeasured=effort.fresh,
         max_fail_count=10,
         genetic_num_iters=effort.generations,
@@ -114,6 +125,47 @@ class OneByOne:
             if schedule is not None:
                 made.append(candidate(schedule))
         return made or None
+
+
+class Around:
+    """Proposes the decisions that TVM's *schedules* have, and then some that are a few steps from them."""
+
+    def __init__(self, module: Any, schedules: Sequence[Any], postprocs: Sequence[Any], seed: int) -> None:
+        self._module = module
+        self._postprocs = postprocs
+        self._traces = [schedule.trace.simplified(remove_postproc=True) for schedule in schedules]
+        self._random = random.Random(seed)
+
+    def propose(self, count: int) -> list[Any]:
+        """At most *count* of TVM's MeasureCandidates."""
+        made: list[Any] = []
+        for attempt in range(TRIES * count):
+            if len(made) == count:
+                break
+            trace = self._traces[attempt % len(self._traces)]
+            if attempt >= len(self._traces):
+                for _ in range(self._random.randint(1, STEPS)):
+                    trace = one_step(trace, self._random)
+            schedule = replayed(self._module, trace, self._postprocs)
+            if schedule is not None:
+                made.append(candidate(schedule))
+        return made
+
+
+def one_step(trace: Any, chance: random.Random) -> Any:
+    """TVM's *trace* with one decision changed a little: a factor of a tile moved, or another choice."""
+    open_ones = [step for step in trace.insts if step in trace.decisions]
+    step = chance.choice(open_ones)
+    decision = trace.decisions[step]
+    if step.kind.name != "SamplePerfectTile":
+        return trace.with_decision(step, chance.randrange(len(step.attrs[0])), remove_postproc=True)
+    tile, most = [int(extent) for extent in decision], int(step.attrs[1])
+    source, target = chance.sample(range(len(tile)), 2)
+    factors = [size for size in (2, 3, 5, 7) if tile[source] % size == 0] or [tile[source]]
+    factor = chance.choice(factors)
+    tile[source] //= factor
+    tile[target] *= factor
+    return trace if tile[-1] > most else trace.with_decision(step, tile, remove_postproc=True)
 
 
 class Upstream:

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.model.texture.blocks import LANES
-from adt.model.texture.schedule import WORK_GROUP, NotSchedulable
+from adt.model.texture.kernel_blocks import NotSchedulable
+from adt.model.texture.schedule import WORK_GROUP
+from adt.model.texture.tiles import divisors
 
 MOST_TEXELS = (4, 2, 4)
 """That a work-item computes along x, y and the axis before them (channels); each fills four registers."""
-UNROLL = (0, 64, 256)
-"""Statements up to which the loops of a kernel are unrolled, besides those that always are. A driver was
-seen to compile for 20 s what 1024 give."""
 
 
 @dataclass(frozen=True)
@@ -27,19 +26,14 @@ class Axis:
     """Over work-items of a work-group."""
     register: Any
     """Over texels of one work-item."""
-    tile: tuple[Any, ...]
-    """Sampled: the extents of the last group, the item and the register."""
 
 
-def sample_tiles(
-    schedule: Any, loops: Sequence[Any], *, rounded: bool = False, items_in: str = "xyz"
-) -> tuple[Axis, ...]:
+def sample_tiles(schedule: Any, loops: Sequence[Any], *, rounded: bool = False) -> tuple[Axis, ...]:
     """Cut *loops* into tiles and put them in order; nothing is bound yet.
 
     Args:
         loops: over texels; the last is x, the one before y, then z, and further ones are left whole.
         rounded: round x and y up where they are hard to divide; what is beyond their end is not stored.
-        items_in: axes along which a work-group may have several work-items.
 
     Returns:
         x, y, z, as far as there are loops.
@@ -59,19 +53,15 @@ def sample_tiles(
         if rounded and name != "z" and (up := _rounded(extent)) != extent:
             beyond, loop = schedule.split(loop, [None, up])
             outside, extent = (beyond,), up
-        if name in items_in:
-            first = largest_divisor(extent, room)
-            room //= first
-            tile = schedule.sample_perfect_tile(loop, 3, most, decision=[extent // first, first, 1])
-        else:
-            outer, inner = schedule.sample_perfect_tile(loop, 2, most, decision=[extent, 1])
-            tile = [outer, 1, inner]
+        first = divisors(extent, room)[-1]
+        room //= first
+        tile = schedule.sample_perfect_tile(loop, 3, most, decision=[extent // first, first, 1])
         group, item, register = schedule.split(loop, tile)
-        axes.append(Axis((*outside, group), item, register, tuple(tile)))
+        axes.append(Axis((*outside, group), item, register))
     if rounded and all(len(axis.groups) == 1 for axis in axes):
         raise NotSchedulable("it has no axis to round up")
     last = axes[-1]
-    axes[-1] = Axis((*others, *last.groups), last.item, last.register, last.tile)
+    axes[-1] = Axis((*others, *last.groups), last.item, last.register)
     backwards = axes[::-1]
     schedule.reorder(
         *itertools.chain.from_iterable(axis.groups for axis in backwards),
@@ -96,27 +86,14 @@ def bind_items(schedule: Any, *items: Any) -> None:
         schedule.bind(item, f"threadIdx.{name}")
 
 
-def accumulate(
-    schedule: Any, reduction: Any, spatial: list[Any], reduce: list[Any], inner: Sequence[Any]
-) -> None:
-    """Order the loops of *reduction*: *reduce*, *inner* unrolled, all texels, the lanes of each at once."""
+def accumulate(schedule: Any, reduction: Any, spatial: list[Any], reduce: list[Any]) -> None:
+    """Order the loops of *reduction*: *reduce*, all texels unrolled, the lanes of each at once."""
     *texels, lane = spatial
-    schedule.reorder(*reduce, *inner, *texels, lane)
-    for loop in (*inner, *texels):
+    schedule.reorder(*reduce, *texels, lane)
+    for loop in texels:
         schedule.unroll(loop)
     schedule.vectorize(lane)  # before the decomposition, after which it is refused
     schedule.decompose_reduction(reduction, reduce[0])
-
-
-def sample_unrolling(schedule: Any) -> None:
-    """How far TVM's postprocessor unrolls what accumulates."""
-    steps = schedule.sample_categorical(UNROLL, [1 / len(UNROLL)] * len(UNROLL), decision=0)
-    schedule.annotate(schedule.get_sblock("root"), "meta_schedule.unroll_explicit", steps)
-
-
-def largest_divisor(extent: int, most: int) -> int:
-    """Of *extent*, not above *most*."""
-    return max(size for size in range(1, most + 1) if extent % size == 0)
 
 
 def _rounded(extent: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -129,9 +130,15 @@ def _android(facts: DeviceFacts) -> Android | None:
 def _gpu(report: OpenclReport | None, properties: Mapping[str, str]) -> Gpu | None:
     """The GPU's name from elsewhere than the kernel."""
     if report and (device := report.device) and device.kind == "gpu" and device.name:
-        return Gpu(device.name, "OpenCL")
+        return Gpu(_model_of(device.name, device.version or ""), "OpenCL")
     name = properties.get("ro.hardware.egl", "")
     return Gpu(name, "ro.hardware.egl") if name else None
+
+
+def _model_of(name: str, version: str) -> str:
+    """Qualcomm's driver calls every GPU ``QUALCOMM Adreno(TM)``, and has the model in its version only."""
+    model = re.search(r"Adreno\(TM\) \w*\d\w*", version)
+    return model[0] if model and not re.search(r"\d", name) else name
 
 
 def _opencl(

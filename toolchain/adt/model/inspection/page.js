@@ -50,7 +50,8 @@
     [size(data.memory.total), `planned memory (${size(data.memory.unplanned)} without sharing)`],
     data.profile ? [time(data.profile.total_us), `on ${data.profile.device}, mean of ${data.profile.runs}`] : null,
   ].filter(Boolean);
-  const views = { Graph: graphView, Memory: memoryView, Kernels: kernelView, Tensors: tensorView, About: aboutView };
+  const views = { Graph: graphView, Memory: memoryView, Kernels: kernelView,
+    ...(data.textures ? { Textures: textureView } : {}), Tensors: tensorView, About: aboutView };
   const buttons = {};
   const main = make("main");
   const nav = make("nav", { role: "tablist" });
@@ -285,6 +286,24 @@
       make("td", {}, kernels.map((k) => `${k.grid.join("·") || "?"} × ${k.block.join("·") || "?"}`).join("; ")),
       timed ? make("td", { class: "number" }, time(us)) : null,
       timed ? make("td", { class: "number" }, `${((100 * us) / (data.profile.total_us || 1)).toFixed(1)} %`) : null)))));
+  }
+  function textureView() {
+    const { convolutions, kernels, weights, share } = data.textures;
+    const table = (heads, rows) => make("table", {}, make("tr", {}, ...heads.map((text) => make("th", {}, text))),
+      ...rows.map((cells) => make("tr", {}, ...cells.map((cell, at) => make("td", at ? {} : { class: "mono" }, cell)))));
+    const where = (reason) => (reason ? "buffers" : "textures");
+    return make("div", { class: "page" }, make("div", {},
+      make("h3", {}, "operators: texture or buffers"),
+      make("p", {}, `${(100 * share).toFixed(0)} % of the arithmetic is done by kernels with textures.`),
+      table(["operator", "kind, weight", "multiplications", "where", "why"], convolutions.map((one) => [one.name,
+        `${one.kind}, ${one.weight.join(" × ")}${one.groups > 1 ? `, ${one.groups} groups` : ""}`,
+        one.macs.toLocaleString("en"), where(one.reason), one.reason || one.grounds])),
+      make("h3", {}, "kernels"),
+      table(["kernel", "images read", "written", "why the output is no image"],
+        kernels.map((one) => [one.kernel, one.reads, one.writes, one.reason])),
+      make("h3", {}, `weights (${weights.filter((one) => !one.reason).length} of ${weights.length} in images)`),
+      table(["parameter", "layers, height, width, lanes", "where", "why"],
+        weights.map((one) => [one.name, one.shape.join(" × "), where(one.reason), one.reason]))));
   }
   function tensorView() {
     return make("div", { class: "page" }, make("div", {}, ...["input", "param", "constant", "value"].flatMap((kind) => {

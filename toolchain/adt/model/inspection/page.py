@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,7 @@ def page_data(inspection: Inspection, profile: Profile | None) -> dict[str, Any]
         "storages": [vars(storage) for storage in graph.storages],
         "memory": {"total": graph.total, "peak": graph.peak, "unplanned": graph.unplanned},
         "kernels": [vars(kernel) for kernel in graph.kernels],
+        "textures": _textures(inspection),
         "sources": _sources(inspection),
         "profile": _profile(profile),
     }
@@ -105,6 +107,12 @@ def _nodes_and_edges(graph: Graph) -> tuple[list[dict[str, Any]], list[tuple[int
     for edge in edges:
         first.setdefault(edge[:2], edge)
     return nodes, list(first.values())
+
+
+def _textures(inspection: Inspection) -> dict[str, Any] | None:
+    """What became of each operator that can be in textures, of the kernels and of the weights."""
+    report = inspection.package.manifest.made.textures
+    return {"share": report.share, **asdict(report)} if report else None
 
 
 def _sources(inspection: Inspection) -> dict[str, dict[str, str]]:

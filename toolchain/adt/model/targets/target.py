@@ -10,6 +10,7 @@ from typing import Any
 from adt.errors import ConfigError
 from adt.model.targets.asked import Asked
 from adt.model.targets.cpu import NATIVE, cpu_choice, kernel_features
+from adt.model.targets.gpu import Gpu, gpu_of
 from adt.model.targets.reading import read_target
 from adt.target.platforms import PLATFORMS, Platform
 
@@ -38,6 +39,8 @@ class ModelTarget:
     """Tensors may lie in OpenCL images."""
     cpu_features: tuple[str, ...] = ()
     """What the code may use on top of the platform's processors, as Arm's kernels name it (``asimddp``)."""
+    gpu: Gpu | None = None
+    """What the schedules of textured kernels are made for; None where there are none."""
 
 
 def model_target(
@@ -48,6 +51,7 @@ def model_target(
     opencl_limits: Mapping[str, int] | None = None,
     *,
     cpu: str = "",
+    gpu: str = "",
 ) -> ModelTarget:
     """The target *text* on *platform*.
 
@@ -56,6 +60,7 @@ def model_target(
         extra_features: LLVM features that the CPU has on top of the platform's (``+dotprod``).
         opencl_limits: a certain device's, as attributes of TVM's opencl target; None: TVM's defaults.
         cpu: the processor, see :func:`adt.model.targets.cpu.cpu_choice`.
+        gpu: what that certain device calls its GPU; empty: any that the target is for.
 
     Raises:
         ConfigError: there is no such target or processor, or they contradict the platform.
@@ -89,7 +94,8 @@ def model_target(
     spec = {"kind": "opencl", **_GPUS[asked.name], "host": host, **limits}
     # Tensors in images have a virtual device of their own, the same GPU once more.
     vdevices = ("opencl",) * (2 if textures else 1)
-    return ModelTarget(asked.name, "opencl", spec, vdevices, textures, demands)
+    scheduled_for = gpu_of(gpu, limits) if textures else None
+    return ModelTarget(asked.name, "opencl", spec, vdevices, textures, demands, scheduled_for)
 
 
 def _check_platform(asked: Asked, text: str, platform: Platform, api_level: int) -> None:

@@ -3,7 +3,9 @@
 A blocked tensor holds the channels of ``(N, C, spatial…)`` in blocks of four:
 ``(N, ceil(C/4), spatial…, 4)``. The last axis is one texel of an image. Lanes beyond
 the last channel hold anything, and nothing that computes a channel reads them.
-Weights of a convolution ``(O, I, kernel…)`` become ``(ceil(O/4), I, kernel…, 4)``.
+Weights of a convolution ``(O, I/groups, kernel…)`` become ``(ceil(O/4), taps, I/groups, 4)``,
+those of a depthwise one ``(1, ceil(C/4), taps, 4)``: an array of images, too, of which a texel
+holds what four output channels multiply with one input value. The kernel's axes are one, "taps".
 
 TVM's own convolutions for this layout know neither groups nor another
 accumulator type, and pad in a kernel of their own; these pad where they read.
@@ -12,11 +14,16 @@ accumulator type, and pad in a kernel of their own; these pad where they read.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 LANES = 4
 """Channels in a texel."""
+
+STAGE = "window_texels"
+"""The block of a convolution that reads its input, and zeros for the border."""
+FLOATS = ("float32", "float16")
+"""What an image can hold: four channels of either are one texel."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,14 @@ class Window:
             for extent, size, stride, low, high, spread in zip(
                 inputs, self.kernel, self.strides, self.before, self.after, self.dilation, strict=True
             )
+        )
+
+    def widened(self, before: Sequence[int], after: Sequence[int]) -> Window:
+        """The same window over an input with so much more padding."""
+        return replace(
+            self,
+            before=tuple(a + b for a, b in zip(self.before, before, strict=True)),
+            after=tuple(a + b for a, b in zip(self.after, after, strict=True)),
         )
 
 
@@ -74,47 +89,145 @@ def unpack(x: Any, channels: int) -> Any:
     )
 
 
+def packed(array: Any, axis: int) -> Any:
+    """Block the numpy *array*'s *axis*, with zeros in the lanes to spare; the lanes come last."""
+    import numpy as np
+
+    extent = array.shape[axis]
+    count = ceil_blocks(extent)
+    spare = [(0, count * LANES - extent if at == axis else 0) for at in range(array.ndim)]
+    shape = (*array.shape[:axis], count, LANES, *array.shape[axis + 1 :])
+    return np.ascontiguousarray(np.moveaxis(np.pad(array, spare).reshape(shape), axis + 1, -1))
+
+
+def part(x: Any, first: int, count: int) -> Any:
+    """*count* blocks of the blocked tensor *x*, from the block *first* on."""
+    from tvm import te
+
+    return te.compute(
+        (x.shape[0], count, *x.shape[2:]), lambda n, c, *at: x(n, c + first, *at), name="part_texels"
+    )
+
+
+def scaled(x: Any, gate: Any) -> Any:
+    """The blocked tensor *x* times *gate*, which has one pixel."""
+    from tvm import te
+
+    ones = (0,) * (len(x.shape) - 3)
+    return te.compute(
+        x.shape, lambda n, c, *at: x(n, c, *at) * gate(n, c, *ones, at[-1]), name="scaled_texels"
+    )
+
+
+def enlarged(x: Any, scales: Sequence[int]) -> Any:
+    """The blocked tensor *x*, each pixel repeated *scales* times along the spatial axes."""
+    from tvm import te
+
+    batch, count, *spatial, _ = x.shape
+    return te.compute(
+        (batch, count, *(extent * scale for extent, scale in zip(spatial, scales, strict=True)), LANES),
+        lambda n, c, *at: x(
+            n, c, *(place // scale for place, scale in zip(at[:-1], scales, strict=True)), at[-1]
+        ),
+        name="enlarged_texels",
+    )
+
+
 def convolution(x: Any, weight: Any, window: Window, groups: int, out_dtype: str) -> Any:
     """A convolution with a blocked weight, blocked; accumulates in *out_dtype*.
 
     Args:
         x: the data, blocked or plain (which its rank tells).
+        weight: ``(ceil(O/4), taps, I/groups, 4)``, or ``(1, ceil(C/4), taps, 4)`` for a depthwise
+            convolution.
         groups: each group's output channels are whole blocks, or the convolution is
             depthwise: only then all lanes of an output texel read the same input
             channel, or each its own.
     """
     from tvm import te, tirx
 
-    out_blocks, group_inputs, *kernel, _ = weight.shape
-    blocked = len(x.shape) == len(weight.shape)
+    # A group's outputs are whole blocks: with a single one there is one group, or one for each channel.
+    depthwise = groups > 1 and int(weight.shape[0]) == 1
+    out_blocks, group_inputs = (weight.shape[1], 1) if depthwise else (weight.shape[0], weight.shape[2])
+    blocked = len(x.shape) == len(window.kernel) + 3
     spatial = [int(extent) for extent in (x.shape[2:-1] if blocked else x.shape[2:])]
     extents = window.extents(spatial)
-    depthwise = groups > 1 and int(group_inputs) == 1 and groups > (int(out_blocks) - 1) * LANES
+    computed = divisible(extents)
     channel = te.reduce_axis((0, group_inputs), "channel")
-    taps = [te.reduce_axis((0, size), f"tap{axis}") for axis, size in enumerate(kernel)]
+    taps = [te.reduce_axis((0, size), f"tap{axis}") for axis, size in enumerate(window.kernel)]
+    tap: Any = 0
+    for size, index in zip(window.kernel, taps, strict=True):
+        tap = tap * size + index
+
+    staged = _staged(x, window, computed, blocked=blocked)
 
     def value(n: Any, block: Any, position: Sequence[Any], lane: Any) -> Any:
+        at = [
+            place * stride + tap * spread
+            for place, stride, tap, spread in zip(
+                position, window.strides, taps, window.dilation, strict=True
+            )
+        ]
         if depthwise and blocked:
-            return padded(lambda *at: x(n, block, *at, lane), position, taps, window, spatial, x.dtype)
+            return staged(n, block, *at, lane)
         if depthwise:
             source = tirx.min(block * LANES + lane, groups - 1)
         else:
             source = channel if groups == 1 else block // (out_blocks // groups) * group_inputs + channel
-        if blocked:
-            read = lambda *at: x(n, source // LANES, *at, source % LANES)  # noqa: E731
-        else:
-            read = lambda *at: x(n, source, *at)  # noqa: E731
-        return padded(read, position, taps, window, spatial, x.dtype)
+        return staged(n, source // LANES, *at, source % LANES) if blocked else staged(n, source, *at)
 
-    return te.compute(
-        (x.shape[0], out_blocks, *extents, LANES),
+    def factor(block: Any, lane: Any) -> Any:
+        return weight(channel, block, tap, lane) if depthwise else weight(block, tap, channel, lane)
+
+    sums = te.compute(
+        (x.shape[0], out_blocks, *computed, LANES),
         lambda n, block, *at: te.sum(
-            value(n, block, at[:-1], at[-1]).astype(out_dtype)
-            * weight(block, channel, *taps, at[-1]).astype(out_dtype),
+            value(n, block, at[:-1], at[-1]).astype(out_dtype) * factor(block, at[-1]).astype(out_dtype),
             axis=[channel, *taps],
         ),
         name="conv_texels",
     )
+    if computed == extents:
+        return sums
+    # The cut is computed where it is read.
+    return te.compute((x.shape[0], out_blocks, *extents, LANES), lambda *at: sums(*at), name="cut_texels")
+
+
+def divisible(extents: Sequence[int]) -> tuple[int, ...]:
+    """*extents*, of which the last, the row, is rounded up to a multiple of four where a work-item could not
+    take several texels of it otherwise (13, 17, 73, 149): what that adds is at most a fifth."""
+    *others, row = extents
+    hard = row > 2 * LANES and all(row % size for size in range(3, 2 * LANES + 1))
+    return (*others, row + -row % LANES if hard else row)
+
+
+def _staged(x: Any, window: Window, outputs: Sequence[int], *, blocked: bool) -> Any:
+    """*x* with its border, exactly what the windows of the *outputs* cover: a stage that a schedule may
+    keep in registers."""
+    from tvm import te
+
+    spatial = [int(extent) for extent in x.shape[2 : 2 + len(outputs)]]
+    covered = [
+        (extent - 1) * stride + (size - 1) * spread + 1
+        for extent, size, stride, spread in zip(
+            outputs, window.kernel, window.strides, window.dilation, strict=True
+        )
+    ]
+    # What lies beyond the output's end may reach further than the border does.
+    after = [
+        max(high, covers - low - extent)
+        for high, covers, low, extent in zip(window.after, covered, window.before, spatial, strict=True)
+    ]
+    border = Window(
+        (1,) * len(spatial), (1,) * len(spatial), window.before, tuple(after), (1,) * len(spatial)
+    )
+
+    def value(n: Any, c: Any, *at: Any) -> Any:
+        place, lane = at[: len(spatial)], at[len(spatial) :]
+        read = lambda *where: x(n, c, *where, *lane)  # noqa: E731
+        return padded(read, place, (0,) * len(spatial), border, spatial, x.dtype)
+
+    return te.compute((*x.shape[:2], *covered, *((LANES,) if blocked else ())), value, name=STAGE)
 
 
 def pool(x: Any, window: Window, kind: str, count_padding: bool) -> Any:

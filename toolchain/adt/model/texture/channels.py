@@ -51,6 +51,8 @@ class _Walk(Rewriter):
             name = getattr(value.op, "name", "")
             rule = _elementwise if name in ELEMENTWISE else _RULES.get(name)
             made = rule(self, binding.var, value) if rule else None
+            if binding.var in self.values:  # the rule gave it the form of the model
+                return
             if made is not None:
                 self.first[binding.var] = self.builder.emit(made)
                 return
@@ -165,13 +167,28 @@ def _pad(walk: _Walk, _variable: Any, call: Any) -> Any:
     return relax.op.nn.pad(walk.first[data], moved, call.attrs.pad_mode, float(call.attrs.pad_value))
 
 
-def _mean(walk: _Walk, _variable: Any, call: Any) -> Any:
+def _mean(walk: _Walk, variable: Any, call: Any) -> Any:
     from tvm import relax
 
     (data,) = call.args
-    if data not in walk.first or not call.attrs.keepdims or call.attrs.axis is None:
+    if data not in walk.first or call.attrs.axis is None:
         return None
-    return relax.op.mean(walk.first[data], [MOVED[int(axis) % 4] for axis in call.attrs.axis], keepdims=True)
+    axes = sorted(int(axis) % 4 for axis in call.attrs.axis)
+    made = relax.op.mean(walk.first[data], [MOVED[axis] for axis in axes], keepdims=bool(call.attrs.keepdims))
+    if call.attrs.keepdims:
+        return made
+    if axes == [1, 2]:  # what is left, (N, C), is in the order of both forms
+        walk.values[variable] = walk.builder.emit(made)
+    return None
+
+
+def _reshape(walk: _Walk, variable: Any, call: Any) -> Any:
+    """Of a single pixel: the order is that of both forms."""
+    from tvm import relax
+
+    data, shape, output = call.args[0], static_shape(call.args[0]), static_shape(variable)
+    if data in walk.first and shape and output and shape[1:3] == (1, 1):
+        walk.values[variable] = walk.builder.emit(relax.op.reshape(walk.first[data], output))
 
 
 def _concat(walk: _Walk, variable: Any, call: Any) -> Any:
@@ -203,6 +220,7 @@ def _constant(array: Any, like: Any) -> Any:
 
 _RULES: Mapping[str, Callable[[_Walk, Any, Any], Any]] = {
     "relax.concat": _concat,
+    "relax.flatten": _reshape,
     "relax.image.resize2d": _resize,
     "relax.mean": _mean,
     "relax.nn.avg_pool2d": _pool,
@@ -210,4 +228,6 @@ _RULES: Mapping[str, Callable[[_Walk, Any, Any], Any]] = {
     "relax.nn.max_pool2d": _pool,
     "relax.nn.pad": _pad,
     "relax.nn.prelu": _prelu,
+    "relax.reshape": _reshape,
+    "relax.squeeze": _reshape,
 }

@@ -7,17 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Convolution:
-    """What became of one convolution of the model."""
+    """What became of one convolution or matrix product of the model."""
 
     name: str
     """The variable that it defines in Relax."""
     weight: tuple[int, ...]
-    """Its weight's shape, ``(O, I/groups, kernel…)``."""
+    """Its weight's shape, ``(O, I/groups, kernel…)``; of a matrix product ``(O, I)``."""
     groups: int
     macs: int
     """Multiplications with addition."""
     reason: str
     """Why its channels are not blocked, so that it stays in buffers; empty: they are."""
+    grounds: str = ""
+    """Why they are, if they are: see :mod:`adt.model.texture.choice`."""
+    kind: str = "convolution"
+    """Or ``product``: a matrix product."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,30 @@ class KernelTextures:
 
 
 @dataclass(frozen=True)
+class WeightTexture:
+    """A parameter that four output channels of a kernel share as texels."""
+
+    name: str
+    """Its key in ``mod.params``."""
+    shape: tuple[int, ...]
+    """``(layers…, height, width, 4)``."""
+    reason: str
+    """Why it is a buffer; empty: it is an image."""
+
+
+@dataclass(frozen=True)
 class TextureReport:
     """A model's textures."""
 
     convolutions: tuple[Convolution, ...]
     kernels: tuple[KernelTextures, ...]
+    weights: tuple[WeightTexture, ...] = ()
+    """The weights that may lie in images; a bias is none of them, with one texel to a row."""
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The weights that lie in images."""
+        return tuple(weight.name for weight in self.weights if not weight.reason)
 
     @property
     def share(self) -> float:

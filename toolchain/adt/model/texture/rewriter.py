@@ -147,6 +147,22 @@ class StaticShapes(Rewriter):
             )
 
 
+def returned_views(module: Any) -> Any:
+    """*module* with a name of its own for what ``main`` returns, where a kernel makes it of another's result.
+
+    TVM makes views of reshapes, but not of that which is returned; of one that has another name it does.
+    Of an input no view is returned: the caller may write to it.
+    """
+    from tvm import relax
+
+    main = module["main"]
+    last = main.body.blocks[-1].bindings[-1] if is_flat(module) and main.body.blocks else None
+    if last is None or not last.var.same_as(main.body.body) or not isinstance(last.value, relax.Call):
+        return module
+    read = relax.analysis.free_vars(last.value)
+    return module if any(param in read for param in main.params) else Rewriter(module).run()
+
+
 def is_flat(module: Any) -> bool:
     """Whether ``main`` is one straight line of pure bindings, which :class:`Rewriter` takes."""
     from tvm import relax

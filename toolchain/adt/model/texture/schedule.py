@@ -7,24 +7,28 @@ without a word. Here each work-item computes the four lanes of its texels as vec
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from adt.model.texture.blocks import LANES
+from adt.model.targets.gpu import Gpu
+from adt.model.texture.blocks import LANES, STAGE
+from adt.model.texture.deciding import Decider, Settled
+from adt.model.texture.direct import Convolution, convolution_of, direct_sums
 from adt.model.texture.guard import image_faults, lowering
+from adt.model.texture.kernel_blocks import (
+    NotSchedulable,
+    first_line,
+    kernel_blocks,
+    last_line,
+    reduction_loops,
+    refusals,
+    texel_loops,
+)
+from adt.model.texture.shared_sums import shared_sums
+from adt.model.texture.tiles import Tile, best_tile
+from adt.model.unit_reductions import plain_unit_reductions
 
 WORK_GROUP = 64
 """Work-items in a work-group; every OpenCL device of a phone takes as many."""
-
-
-SPATIAL, REDUCE = 0, 2
-"""TVM's kinds of block iterators."""
-
-
-class NotSchedulable(Exception):
-    """A kernel cannot write images; what is said is the reason, for the report."""
 
 
 def texel_schedule(function: Any, *, by_lane: bool = False) -> Any:
@@ -51,16 +55,46 @@ def texel_schedule(function: Any, *, by_lane: bool = False) -> Any:
     return schedule.mod["main"]
 
 
-@contextlib.contextmanager
-def refusals() -> Iterator[None]:
-    """What TVM's scheduling raises meanwhile becomes NotSchedulable."""
-    import tvm
+def writes_texels(function: Any) -> bool:
+    """Whether the TIR *function* writes a tensor whose last axis is a texel."""
+    shape = function.buffer_map[function.params[-1]].shape
+    return len(shape) > 3 and int(shape[-1]) == LANES
+
+
+def is_convolution(function: Any) -> bool:
+    """Whether the unscheduled TIR *function* is a convolution on blocked tensors."""
+    blocks = getattr(function.body.block, "alloc_buffers", ())
+    return any(buffer.name.startswith(STAGE) for buffer in blocks)
+
+
+def convolution_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
+    """Schedule the TIR *function*, a convolution on blocked tensors, for *gpu*.
+
+    Args:
+        by_lane: see :func:`texel_schedule`.
+
+    Raises:
+        NotSchedulable: it is none, or there is no schedule for it.
+    """
     from tvm import s_tir
 
-    try:
-        yield
-    except (s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError) as why:
-        raise NotSchedulable(f"TVM's scheduling refuses it: {_first_line(why)}") from why
+    schedule = s_tir.Schedule(function)
+    with refusals():
+        conv = convolution_of(schedule, by_lane=by_lane)
+        tile = best_tile(conv.sums, gpu)
+        if tile is None:
+            raise NotSchedulable("no tile of it fits the GPU")
+        schedule_convolution(schedule, conv, tile, Settled())
+    return schedule.mod["main"]
+
+
+def schedule_convolution(schedule: Any, conv: Convolution, tile: Tile, decide: Decider) -> None:
+    """Schedule *conv* by *tile*, or by what *decide* makes of it.
+
+    Raises:
+        NotSchedulable: the kernel does not write texels, or cannot share its sums.
+    """
+    (shared_sums if tile.parts > 1 else direct_sums)(schedule, conv, tile, decide)
 
 
 def element_schedule(function: Any, target: Any) -> Any:
@@ -72,12 +106,12 @@ def element_schedule(function: Any, target: Any) -> Any:
     import tvm
     from tvm.s_tir import dlight
 
-    module = tvm.IRModule({"main": function})
+    module = plain_unit_reductions()(tvm.IRModule({"main": function}))
     try:
         with target:
             return dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())(module)["main"]
     except (tvm.error.InternalError, RuntimeError, ValueError) as why:
-        raise NotSchedulable(f"TVM's scheduling refuses it: {_first_line(why)}") from why
+        raise NotSchedulable(f"TVM's scheduling refuses it: {first_line(why)}") from why
 
 
 def proven(function: Any, target: Any) -> None:
@@ -94,66 +128,9 @@ def proven(function: Any, target: Any) -> None:
             lowered = lowering()(tvm.IRModule({"kernel": bound}))
         faults = image_faults(lowered)
     except (tvm.error.InternalError, RuntimeError, ValueError, TypeError) as why:
-        raise NotSchedulable(f"TVM cannot lower it: {_last_line(why)}") from why
+        raise NotSchedulable(f"TVM cannot lower it: {last_line(why)}") from why
     if faults:
         raise NotSchedulable(faults[0])
-
-
-@dataclass(frozen=True)
-class KernelBlocks:
-    """The blocks of a kernel that are left once all that can be is computed where it is read."""
-
-    store: Any
-    """Writes the output."""
-    before: tuple[Any, ...]
-    """What the store needs, from the last to the first: in private memory of a work-item."""
-    reduction: Any | None
-    """The one of *before* that accumulates."""
-
-
-def kernel_blocks(schedule: Any, *, by_lane: bool = False) -> KernelBlocks:
-    """Inline what can be in the unscheduled kernel; put into private memory what cannot.
-
-    Args:
-        by_lane: see :func:`texel_schedule`.
-
-    Raises:
-        NotSchedulable: it has several reductions, or is not of that form.
-    """
-    root = schedule.get_sblock("root")
-    blocks = schedule.get_child_blocks(root)
-    reductions = [block for block in blocks if _reduces(schedule, block)]
-    if len(reductions) > 1:
-        raise NotSchedulable(f"it has {len(reductions)} reductions")
-    if any(schedule.get_child_blocks(block) for block in blocks):
-        raise NotSchedulable("its blocks are nested")
-    outputs = schedule.get_output_blocks(root)
-    if len(outputs) != 1:
-        raise NotSchedulable(f"it has {len(outputs)} outputs")
-    reduction, last = (reductions[0] if reductions else None), outputs[0]
-    epilogue = reduction is None or not _same(schedule, last, reduction)
-    for block in blocks:
-        if not any(_same(schedule, block, kept) for kept in (last, reduction) if kept is not None):
-            schedule.compute_inline(block)
-    if reduction is not None and epilogue:
-        schedule.set_scope(reduction, 0, "local")
-    store = schedule.cache_write(last, 0, "local") if by_lane or not epilogue else last
-    before = [last] if by_lane and epilogue else []
-    if reduction is not None:
-        before.append(reduction)
-    return KernelBlocks(store, tuple(before), reduction)
-
-
-def texel_loops(schedule: Any, store: Any) -> list[Any]:
-    """The loops of the block *store*, of which the last runs over the lanes of a texel.
-
-    Raises:
-        NotSchedulable: it does not.
-    """
-    loops: list[Any] = schedule.get_loops(store)
-    if not loops or int(schedule.get(loops[-1]).extent) != LANES:
-        raise NotSchedulable("its last axis is no texel")
-    return loops
 
 
 def _schedule(schedule: Any, by_lane: bool) -> None:
@@ -195,22 +172,6 @@ def power_of_two_within(extent: int) -> int:
     return min(WORK_GROUP, 1 << max(extent - 1, 0).bit_length())
 
 
-def reduction_loops(schedule: Any, reduction: Any, depth: int) -> tuple[list[Any], list[Any]]:
-    """The loops of *reduction* inside the *depth* outermost ones: those over texels (the last
-    one over a texel's lanes), and those that it accumulates over.
-
-    Raises:
-        NotSchedulable: it does not run over texels.
-    """
-    loops = schedule.get_loops(reduction)[depth:]
-    kinds = [int(iterator.iter_type) for iterator in schedule.get(reduction).iter_vars[-len(loops) :]]
-    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == SPATIAL]
-    reduce = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == REDUCE]
-    if int(schedule.get(spatial[-1]).extent) != LANES or len(spatial) + len(reduce) != len(loops):
-        raise NotSchedulable("its reduction does not run over texels")
-    return spatial, reduce
-
-
 def _vectorize_reduction(schedule: Any, reduction: Any, depth: int) -> None:
     """Accumulate all lanes at once: the lane's loop becomes the innermost one."""
     spatial, reduce = reduction_loops(schedule, reduction, depth)
@@ -218,23 +179,3 @@ def _vectorize_reduction(schedule: Any, reduction: Any, depth: int) -> None:
     schedule.reorder(*reduce, lane)
     schedule.vectorize(lane)  # before the decomposition, after which it is refused
     schedule.decompose_reduction(reduction, reduce[0])
-
-
-def _reduces(schedule: Any, block: Any) -> bool:
-    return any(int(iterator.iter_type) != SPATIAL for iterator in schedule.get(block).iter_vars)
-
-
-def _same(schedule: Any, one: Any, other: Any) -> bool:
-    return bool(schedule.get(one).same_as(schedule.get(other)))
-
-
-def _first_line(why: BaseException) -> str:
-    return _lines(why)[0][:160]
-
-
-def _last_line(why: BaseException) -> str:
-    return _lines(why)[-1][:160]
-
-
-def _lines(why: BaseException) -> list[str]:
-    return [line.strip() for line in str(why).splitlines() if line.strip()] or [type(why).__name__]

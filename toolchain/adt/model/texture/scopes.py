@@ -7,32 +7,27 @@ reason is kept:
 - the kernel that makes it writes whole texels (:mod:`adt.model.texture.schedule`), and
   this and every kernel that reads it pass the check of :mod:`adt.model.texture.guard`,
 - only kernels read it: the caller, views of another shape and library calls need buffers.
+
+That goes for the parameters, too: a weight whose rows are several texels becomes an image,
+which whoever loads the package fills once.
 """
 
 from __future__ import annotations
 
-import logging
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from adt.model.inspection.flops import SCHEDULED, flops_of
-from adt.model.texture.blocks import LANES
-from adt.model.texture.layout import FLOATS
-from adt.model.texture.report import KernelTextures
-from adt.model.texture.rewriter import Rewriter
-from adt.model.texture.schedule import NotSchedulable, element_schedule, proven, texel_schedule
-from adt.model.tuning.marks import REFUSED, marked
-from adt.model.tuning.schedules import KernelSchedules, is_scheduled
-
-log = logging.getLogger("adt.compile")
-
-SCOPE = "global.texture"
-"""TVM's name for an image of ``(layers…, height, width, texel)``."""
-BUFFER = "global"
+from adt.model.inspection.flops import flops_of
+from adt.model.targets.gpu import ANY_ADRENO, Gpu
+from adt.model.texture.blocks import FLOATS, LANES
+from adt.model.texture.kernel_blocks import NotSchedulable
+from adt.model.texture.report import KernelTextures, WeightTexture
+from adt.model.texture.rewriter import Rewriter, static_shape
+from adt.model.texture.specialized import BUFFER, SCOPE, Kernels
+from adt.model.tuning.schedules import KernelSchedules
 
 
 @dataclass(frozen=True)
@@ -45,35 +40,51 @@ class ImageLimits:
     """Greatest length of an array of images."""
 
 
+@dataclass(frozen=True)
+class Placed:
+    """A module whose tensors are buffers and images."""
+
+    module: Any
+    """Its kernels that touch images are specialised and, where they write one, scheduled."""
+    kernels: tuple[KernelTextures, ...]
+    """One row for each kernel."""
+    weights: tuple[WeightTexture, ...]
+    """One row for each weight."""
+
+
 def place(
-    module: Any, target: Any, limits: ImageLimits, schedules: KernelSchedules
-) -> tuple[Any, tuple[KernelTextures, ...]]:
+    module: Any,
+    target: Any,
+    limits: ImageLimits,
+    schedules: KernelSchedules,
+    *,
+    gpu: Gpu = ANY_ADRENO,
+) -> Placed:
     """Put tensors of the fused, flat *module* into images and schedule the kernels that write them.
 
     Args:
         target: TVM's target, for the virtual devices that tell buffers and images apart.
         schedules: what kernels are scheduled by, where that uses their images rightly.
-
-    Returns:
-        The module, whose kernels that touch images are specialised and, where they write
-        one, scheduled; and one row for each kernel.
+        gpu: what the usual schedules are made for.
     """
     from tvm import ir
 
-    reasons = _reasons(module, limits)
+    weights = _weights(module)
+    reasons = _reasons(module, weights, limits)
     image = ir.VDevice(target, 0, SCOPE)
     module.update_global_info("vdevice", [ir.VDevice(target, 0, BUFFER), image])
-    kernels = _Kernels(module, target, schedules)
-    while not _settle(module, reasons, kernels):
+    kernels = Kernels(module, target, schedules, gpu)
+    while not _settle(module, reasons, set(weights), kernels):
         pass
     placement = _Placement(module, reasons, kernels, image)
     made = placement.run()
     for variable, function in placement.functions.items():
         made.update_func(variable, function)
-    return made, tuple(placement.rows)
+    rows = tuple(WeightTexture(w.name_hint, static_shape(w) or (), reasons[w]) for w in weights)
+    return Placed(made, tuple(placement.rows), rows)
 
 
-def _settle(module: Any, reasons: dict[Any, str], kernels: _Kernels) -> bool:
+def _settle(module: Any, reasons: dict[Any, str], weights: set[Any], kernels: Kernels) -> bool:
     """Make each call's kernel; take back images that one cannot use. Whether there were none."""
     settled = True
     for binding in _bindings(module):
@@ -85,12 +96,14 @@ def _settle(module: Any, reasons: dict[Any, str], kernels: _Kernels) -> bool:
             kernels.specialized(kernel, textured)
         except NotSchedulable as why:
             settled = False
-            if textured[-1]:
+            read = [arg for arg in operands.fields if reasons.get(arg, "-") == ""]
+            # Activations in images save more than weights there do: the weights go first.
+            back = [arg for arg in read if arg in weights]
+            if not back and textured[-1]:
                 reasons[binding.var] = str(why)
-            else:
-                for arg in operands.fields:
-                    if not reasons.get(arg, "-"):
-                        reasons[arg] = f"{kernel.name_hint}, which reads it, cannot: {why}"
+                continue
+            for arg in back or read:
+                reasons[arg] = f"{kernel.name_hint}, which reads it, cannot: {why}"
     return settled
 
 
@@ -104,69 +117,24 @@ def _bindings(module: Any) -> list[Any]:
     return [binding for block in module["main"].body.blocks for binding in block.bindings]
 
 
-class _Kernels:
-    """The kernels of a module, made for the images among their arguments."""
-
-    def __init__(self, module: Any, target: Any, schedules: KernelSchedules) -> None:
-        self.module = module
-        self.target = target
-        self.schedules = schedules
-        self.made: dict[tuple[Any, tuple[bool, ...]], Any] = {}
-
-    def specialized(self, kernel: Any, textured: tuple[bool, ...]) -> Any:
-        """The scheduled function; unscheduled, as it was, where no argument is an image.
-
-        Raises:
-            NotSchedulable: it cannot be made.
-        """
-        if not any(textured):
-            return self.module[kernel]
-        key = (kernel, textured)
-        if key not in self.made:
-            self.made[key] = self._made(scoped(self.module[kernel], textured), writes=textured[-1])
-        if isinstance(self.made[key], NotSchedulable):
-            raise self.made[key]
-        return self.made[key]
-
-    def _made(self, function: Any, *, writes: bool) -> Any:
-        """The first schedule of *function* that uses its images rightly, or why there is none."""
-        taken = self.schedules.take(function)
-        if not is_scheduled(taken):
-            return self._usual(taken, writes=writes)
-        try:
-            proven(taken, self.target)
-        except NotSchedulable as why:
-            log.debug("a record does not apply: %s", why)
-            return self._usual(marked(function, REFUSED), writes=writes)
-        return taken
-
-    def _usual(self, function: Any, *, writes: bool) -> Any:
-        schedules: tuple[Callable[[Any], Any], ...]
-        if writes:
-            schedules = (texel_schedule, partial(texel_schedule, by_lane=True))
-        else:
-            schedules = (partial(element_schedule, target=self.target),)
-        refused: NotSchedulable | None = None
-        for schedule in schedules:
-            try:
-                scheduled = schedule(function)
-                proven(scheduled, self.target)
-            except NotSchedulable as why:
-                refused = refused or why
-            else:
-                return scheduled.with_attr(SCHEDULED, True)
-        return refused
+def _weights(module: Any) -> list[Any]:
+    """The parameters of ``main`` that may become images: blocked, with rows of more than the one texel of a
+    bias."""
+    main = module["main"]
+    inputs = int((main.attrs or {}).get("num_input", len(main.params)))
+    shapes = [(param, static_shape(param) or ()) for param in main.params[inputs:]]
+    return [param for param, shape in shapes if len(shape) > 3 and shape[-1] == LANES and shape[-2] > 1]
 
 
-def _reasons(module: Any, limits: ImageLimits) -> dict[Any, str]:
-    """Each variable that a kernel makes, to why it is no image; empty: it is one."""
+def _reasons(module: Any, weights: Sequence[Any], limits: ImageLimits) -> dict[Any, str]:
+    """Each variable that a kernel makes, and each weight, to why it is no image; empty: it is one."""
     from tvm import relax
 
     main = module["main"]
     bindings = _bindings(module)
     reasons = {
         binding.var: _unfit(binding.var, limits) for binding in bindings if _is_kernel_call(binding.value)
-    }
+    } | {weight: _unfit(weight, limits) for weight in weights}
     for binding in bindings:
         if _is_kernel_call(binding.value):
             continue
@@ -208,13 +176,15 @@ def _unfit(variable: Any, limits: ImageLimits) -> str:
     count = math.prod(layers)
     if count > limits.layers or max(height, width) > limits.side:
         return f"an image of {width} x {height} x {count} is over the device's limits"
+    if height * width == 1:
+        return "each layer of its image would hold one texel"
     return ""
 
 
 class _Placement(Rewriter):
     """Rewrites the calls: the variable's device, and the kernel that fits it."""
 
-    def __init__(self, module: Any, reasons: Mapping[Any, str], kernels: _Kernels, image: Any) -> None:
+    def __init__(self, module: Any, reasons: Mapping[Any, str], kernels: Kernels, image: Any) -> None:
         super().__init__(module)
         self.reasons = reasons
         self.kernels = kernels
@@ -223,7 +193,19 @@ class _Placement(Rewriter):
         """New kernels by their global variable."""
         self.rows: list[KernelTextures] = []
         self.called: dict[tuple[Any, tuple[bool, ...]], Any] = {}
+        self.values |= {
+            param: self._in_image(param) for param in super().params() if reasons.get(param, "-") == ""
+        }
         self.names: defaultdict[str, int] = defaultdict(int)
+
+    def params(self) -> list[Any]:
+        return [self.value_of(param) for param in super().params()]
+
+    def _in_image(self, param: Any) -> Any:
+        from tvm import relax
+
+        info = param.struct_info
+        return relax.Var(param.name_hint, relax.TensorStructInfo(info.shape, info.dtype, self.image))
 
     def bind(self, binding: Any) -> None:
         from tvm import relax
@@ -252,22 +234,12 @@ class _Placement(Rewriter):
                 count = self.names[kernel.name_hint]
                 variable = ir.GlobalVar(f"{kernel.name_hint}_texture" + (f"_{count}" if count > 1 else ""))
                 relax.expr._update_struct_info(variable, relax.FuncStructInfo.opaque_func())
-                self.functions[variable] = self.kernels.specialized(kernel, textured)
+            made = self.kernels.specialized(kernel, textured)
+            if not made.same_as(self.module[kernel]):
+                self.functions[variable] = made
             operations = flops_of(self.module[kernel]) or 0
             self.called[key] = variable
             self.rows.append(
                 KernelTextures(variable.name_hint, sum(textured[:-1]), int(textured[-1]), operations, reason)
             )
         return self.called[key]
-
-
-def scoped(function: Any, textured: tuple[bool, ...]) -> Any:
-    """The TIR *function* with images for the arguments that *textured* marks."""
-    from tvm import tirx
-
-    buffers = [function.buffer_map[param] for param in function.params]
-    images = {
-        param: tirx.decl_buffer(buffer.shape, buffer.dtype, buffer.name, scope=SCOPE if image else BUFFER)
-        for param, buffer, image in zip(function.params, buffers, textured, strict=True)
-    }
-    return function.specialize(images)

@@ -38,7 +38,13 @@ def target_key(target: ModelTarget) -> str:
         facts |= {name: value for name, value in spec.items() if name not in ELSEWHERE and value != ""}
         if features := sorted(spec.get("mattr", ())):
             facts["mattr"] = features
-    return json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    return _text(facts)
+
+
+def without_textures(key: str) -> str | None:
+    """The key of the same target with all tensors in buffers; None where *key* is of one without textures."""
+    facts: dict[str, Any] = json.loads(key)
+    return _text(facts | {"textures": False}) if facts.get("textures") else None
 
 
 def key_words(key: str) -> str:
@@ -65,6 +71,10 @@ def tvm_key() -> str:
 def tvm_version(text: str) -> str:
     """The numbers of a version, without what follows them: ``0.25.0.post1`` is ``0.25.0``."""
     return ".".join(re.findall(r"\d+", text.partition("post")[0].partition("dev")[0])[:3])
+
+
+def _text(facts: dict[str, Any]) -> str:
+    return json.dumps(facts, sort_keys=True, separators=(",", ":"))
 
 
 def _arch(triple: str) -> str:

@@ -1,0 +1,69 @@
+"""Small models in Relax, and whether they compute the same on tensors in texels; run on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from adt.model.texture.choice import ALWAYS
+from adt.model.texture.layout import block_channels
+
+RANDOM = np.random.default_rng(7)
+
+
+def model(shape: tuple[int, ...], body: Callable[[relax.BlockBuilder, Any], Any]) -> tvm.IRModule:
+    """A module whose ``main`` computes *body* of one float32 input of *shape*."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo(shape, "float32"))
+    with builder.function("main", params=[x], attrs={"num_input": 1}):
+        with builder.dataflow():
+            result = builder.emit_output(body(builder, x))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def weight(*shape: int) -> relax.Constant:
+    return relax.const(RANDOM.normal(size=shape).astype(np.float32))
+
+
+def computed(module: tvm.IRModule, x: np.ndarray) -> list[np.ndarray]:
+    target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+    machine = relax.VirtualMachine(tvm.compile(module, target), tvm.cpu())
+    found = machine["main"](tvm.runtime.tensor(x))
+    return [found.numpy()] if hasattr(found, "numpy") else [part.numpy() for part in found]
+
+
+def blocked_like_plain(module: tvm.IRModule, shape: tuple[int, ...]) -> tuple[tvm.IRModule, list[str]]:
+    """Check that blocking changes no number; the blocked module and why convolutions were left alone."""
+    blocked, convolutions = block_channels(module, ALWAYS)
+    x = RANDOM.normal(size=shape).astype(np.float32)
+    for have, want in zip(computed(blocked, x), computed(module, x), strict=True):
+        assert have.shape == want.shape
+        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+    return blocked, [row.reason for row in convolutions]
+
+
+def calls(module: tvm.IRModule) -> list[str]:
+    """Kernels and operators that ``main`` calls, by name."""
+    values = [binding.value for block in module["main"].body.blocks for binding in block.bindings]
+    return [
+        value.args[0].name_hint if value.op.name == "relax.call_tir" else value.op.name
+        for value in values
+        if isinstance(value, relax.Call)
+    ]
+
+
+def conv(x: Any, out: int, inputs: int, kernel: int = 3, **options: Any) -> Any:
+    options = {"padding": kernel // 2, **options}
+    return relax.op.nn.conv2d(x, weight(out, inputs, kernel, kernel), **options)
+
+
+def last(x: Any, out: int, inputs: int, kernel: int = 3, order: str = "HWIO", **options: Any) -> Any:
+    """A convolution with its channels last, as TFLite's importer writes it."""
+    sizes = {"H": kernel, "W": kernel, "I": inputs, "O": out}
+    options = {"padding": kernel // 2, "data_layout": "NHWC", "kernel_layout": order, **options}
+    return relax.op.nn.conv2d(x, weight(*(sizes[axis] for axis in order)), **options)

@@ -1,0 +1,231 @@
+"""Convolutions on blocked tensors, scheduled: what they compute on an OpenCL device, and how."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import te, tirx
+from tvm.s_tir import Schedule
+
+from adt.model.lowering import tir_pipeline
+from adt.model.plugins.build import opencl_runtime
+from adt.model.plugins.loading import load_plugin
+from adt.model.targets.gpu import ANY_ADRENO
+from adt.model.texture import blocks
+from adt.model.texture.deciding import Settled
+from adt.model.texture.direct import convolution_of
+from adt.model.texture.kernel_blocks import NotSchedulable
+from adt.model.texture.schedule import (
+    convolution_schedule,
+    is_convolution,
+    proven,
+    schedule_convolution,
+)
+from adt.model.texture.specialized import scoped
+from adt.model.texture.tiles import Tile, best_tile
+
+TARGET = tvm.target.Target(
+    {
+        "kind": "opencl",
+        "device": "adreno",
+        "keys": ["adreno", "opencl", "gpu", "texture"],
+        "host": {"kind": "llvm"},
+    }
+)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution, a bias, a residual and a ReLU."""
+
+    inputs: int
+    outputs: int
+    size: tuple[int, ...]
+    """Spatial extents of the input."""
+    kernel: int = 1
+    stride: int = 1
+    groups: int = 1
+    dilation: int = 1
+    images: int = 1
+    plain: bool = False
+    """Its input is not blocked."""
+    epilogue: str = "relu"
+    """``""``: nothing follows; ``erf``: what is computed lane by lane."""
+    dtype: str = "float32"
+    textures: bool = True
+
+    def function(self) -> Any:
+        rank, blocked_in = len(self.size), blocks.ceil_blocks(self.inputs)
+        out = blocks.ceil_blocks(self.outputs)
+        ones = (1,) * rank
+        pad = (self.kernel // 2 * self.dilation,) * rank
+        window = blocks.Window(
+            (self.kernel,) * rank, (self.stride,) * rank, pad, pad, (self.dilation,) * rank
+        )
+        channels = (self.inputs, *self.size) if self.plain else (blocked_in, *self.size, 4)
+        x = te.placeholder((self.images, *channels), self.dtype, name="x")
+        taps = self.kernel**rank
+        depthwise = 1 < self.groups == self.inputs
+        shape = (1, out, taps, 4) if depthwise else (out, taps, self.inputs // self.groups, 4)
+        weight = te.placeholder(shape, self.dtype, name="w")
+        made = blocks.convolution(x, weight, window, self.groups, "float32")
+        arguments, images = [x, weight], [not self.plain, True]
+        if self.epilogue:
+            sums = made
+            bias = te.placeholder((1, out, *ones, 4), "float32", name="bias")
+            residual = te.placeholder(sums.shape, "float32", name="residual")
+            arguments += [bias, residual]
+            images += [False, True]
+
+            def value(*at: Any) -> Any:
+                total = sums(*at) + bias(0, at[1], *(0,) * rank, at[-1]) + residual(*at)
+                return tirx.erf(total * 0.1) if self.epilogue == "erf" else te.max(total, 0.0)
+
+            made = te.compute(sums.shape, value, name="epilogue")
+        scopes = [*images, True] if self.textures else [False] * (len(images) + 1)
+        return scoped(te.create_prim_func([*arguments, made]), tuple(scopes))
+
+
+def scheduled(function: Any, *, shared: bool | None = None, tile: Tile | None = None, by_lane: bool) -> Any:
+    schedule = Schedule(function)
+    conv = convolution_of(schedule, by_lane=by_lane)
+    tile = tile or best_tile(conv.sums, ANY_ADRENO, shared=shared)
+    assert tile is not None
+    schedule_convolution(schedule, conv, tile, Settled())
+    made = schedule.mod["main"]
+    proven(made, TARGET)
+    return made
+
+
+def built(function: Any, target: Any, *, textures: bool) -> Any:
+    main = function.with_attr({"global_symbol": "main", "tirx.noalias": True})
+    pipeline = tir_pipeline(64, textures=textures)
+    return tvm.compile(tvm.IRModule({"main": main}), target=target, tir_pipeline=pipeline)
+
+
+def computed(function: Any, target: Any, device: Any, arrays: list[Any]) -> Any:
+    scopes = [function.buffer_map[parameter].scope() for parameter in function.params]
+    textures = device.dlpack_device_type() != tvm.cpu().dlpack_device_type()
+    tensors = [
+        tvm.runtime.empty(
+            array.shape, array.dtype, device, mem_scope=scope if "texture" in scope else None
+        ).copyfrom(array)
+        for array, scope in zip(arrays, scopes, strict=True)
+    ]
+    built(function, target, textures=textures)["main"](*tensors)
+    device.sync()
+    return tensors[-1].numpy()
+
+
+def check(layer: Layer, *, shared: bool | None = None, tile: Tile | None = None) -> None:
+    """That the scheduled kernel computes on OpenCL what the unscheduled one does on the CPU."""
+    load_plugin(opencl_runtime())
+    function = layer.function()
+    random = np.random.default_rng(0)
+    buffers = [function.buffer_map[parameter] for parameter in function.params]
+    arrays = [random.uniform(-1, 1, [int(n) for n in b.shape]).astype(b.dtype) for b in buffers]
+    plain = scoped(function, (False,) * len(buffers))
+    right = computed(plain, tvm.target.Target({"kind": "llvm"}), tvm.cpu(), arrays)
+    arrays[-1] = np.full_like(arrays[-1], np.nan)
+    made = scheduled(function, shared=shared, tile=tile, by_lane=layer.epilogue == "erf")
+    found = computed(made, TARGET, tvm.opencl(), arrays)
+    np.testing.assert_allclose(found, right, rtol=0, atol=1e-5 * float(np.abs(right).max()))
+
+
+@pytest.mark.parametrize(
+    ("layer", "shared"),
+    [
+        (Layer(16, 30, (9, 12), 3), False),
+        (Layer(64, 32, (6, 6), 3, stride=2), True),
+        (Layer(32, 16, (5, 17)), False),  # the row is rounded up to 20
+        (Layer(12, 12, (9, 14), 3, groups=12), False),
+        (Layer(32, 32, (6, 6), 3, groups=2), True),
+        (Layer(3, 8, (15, 15), 3, stride=2, plain=True), False),
+        (Layer(64, 48, (1, 1), images=6), True),  # rows of a matrix
+    ],
+    ids=["direct", "shared", "17 columns", "depthwise", "grouped", "three channels", "matrix"],
+)
+def test_a_scheduled_convolution_computes_what_it_should(layer: Layer, shared: bool) -> None:
+    check(layer, shared=shared)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Layer(64, 64, (12, 12), 3, epilogue=""),
+        Layer(64, 30, (7, 7), 5),
+        Layer(64, 64, (14, 14), 3, dilation=2),
+        Layer(64, 32, (24,), 3),
+        Layer(64, 64, (8, 8), 1, images=2),
+        Layer(64, 64, (13, 13), 3, epilogue="erf"),
+        Layer(256, 1000, (1, 1)),
+        Layer(64, 64, (37, 37), 3, stride=2),
+        Layer(64, 64, (12, 12), 3, textures=False),
+    ],
+)
+def test_more_convolutions_compute_what_they_should(layer: Layer, shared: bool) -> None:
+    check(layer, shared=shared)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize(("wide", "high", "deep"), [(1, 1, 1), (4, 1, 1), (2, 2, 1), (3, 1, 2), (6, 2, 1)])
+def test_every_shape_of_tile_computes_what_it_should(wide: int, high: int, deep: int, parts: int) -> None:
+    group = (12 // wide, 2, 1)
+    check(Layer(32, 16, (12, 12), 3), tile=Tile(wide, high, deep, group, parts))
+
+
+def test_channels_that_do_not_fill_a_texel_are_read_one_by_one() -> None:
+    check(Layer(10, 16, (6, 8), 3))
+
+
+def test_a_texel_is_read_once_for_its_four_channels_and_for_all_columns() -> None:
+    """Of a row: wide + 2 texels of the input for three columns, and a texel of weights for each channel."""
+    function = Layer(16, 16, (12, 12), 3, epilogue="").function()
+    tile = Tile(4, 1, 1, (3, 4, 1), 1)
+    made = built(scheduled(function, tile=tile, by_lane=False), TARGET, textures=True)
+    source = made.mod.imports[0].inspect_source()
+
+    assert len(re.findall(r"READ_IMAGEF\(x,", source)) == 4 + 2
+    assert len(re.findall(r"READ_IMAGEF\(w,", source)) == 3 * 4
+    assert source.count("write_imagef(") == 4
+
+
+def test_a_convolution_that_ends_in_a_buffer_is_scheduled_the_same_way() -> None:
+    function = Layer(64, 64, (12, 12), 3, textures=False).function()
+
+    assert is_convolution(function)
+    source = str(convolution_schedule(function, ANY_ADRENO))
+
+    assert "T.vectorized(4)" in source
+    assert 'scope="shared"' in source
+
+
+def test_what_is_no_convolution_is_refused() -> None:
+    x = te.placeholder((1, 2, 4, 4, 4), "float32", name="x")
+    function = te.create_prim_func([x, te.compute(x.shape, lambda *at: x(*at) + 1.0, name="y")])
+
+    assert not is_convolution(function)
+    with pytest.raises(NotSchedulable, match="no convolution"):
+        convolution_schedule(function, ANY_ADRENO)
+
+
+def test_sums_that_are_used_for_many_texels_are_refused() -> None:
+    """A gate of one pixel that multiplies a whole map would be computed again for each texel of it."""
+    x = te.placeholder((1, 4, 1, 1, 4), "float32", name="x")
+    weight = te.placeholder((4, 1, 16, 4), "float32", name="w")
+    gate = blocks.convolution(x, weight, blocks.Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1)), 1, "float32")
+    whole = te.placeholder((1, 4, 8, 8, 4), "float32", name="whole")
+    gated = te.compute(
+        whole.shape, lambda n, c, y, x, lane: whole(n, c, y, x, lane) * gate(n, c, 0, 0, lane), name="gated"
+    )
+
+    with pytest.raises(NotSchedulable, match="fewer than the texels"):
+        convolution_schedule(te.create_prim_func([x, weight, whole, gated]), ANY_ADRENO)

@@ -1,0 +1,94 @@
+"""What schedules want to know of a GPU: the table for Adreno, and what a device reports."""
+
+from __future__ import annotations
+
+import pytest
+
+from adt.config.load import load_settings
+from adt.model.compile import package_target
+from adt.model.package import PackageLike
+from adt.model.targets import gpu as table
+from adt.model.targets import model_target
+from adt.model.targets.gpu import ANY_ADRENO, gpu_of
+from adt.target.platforms import platform_named
+
+H200 = {"max_num_threads": 1024, "max_threads_per_block": 1024, "max_shared_memory_per_block": 49152}
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "items"),
+    [
+        ("Adreno512", "Adreno 5xx", 512),
+        ("Adreno (TM) 610", "Adreno 6xx", 512),
+        ("FD650", "Adreno 6xx", 3072),
+        ("Adreno650v3", "Adreno 6xx", 3072),
+        ("Adreno730v2", "Adreno 7xx", 4096),
+        ("QUALCOMM Adreno(TM) 740", "Adreno 7xx", 6144),
+        ("Qualcomm(R) Adreno(TM) X1-85 GPU", "Adreno 7xx", 6144),
+        ("Snapdragon 8cx Gen 3", "Adreno 6xx", 8192),
+        ("Adreno830", "Adreno 8xx", 6144),
+    ],
+)
+def test_a_name_is_found_whoever_says_it(name: str, row: str, items: int) -> None:
+    assert (gpu_of(name, {}).name, gpu_of(name, {}).items) == (row, items)
+
+
+@pytest.mark.parametrize(("name", "like"), [("Adreno 699", "Adreno 650"), ("Adreno 899", "Adreno 830")])
+def test_one_without_a_row_has_its_generation_s_usual(name: str, like: str) -> None:
+    assert gpu_of(name, {}) == gpu_of(like, {})
+
+
+@pytest.mark.parametrize(
+    "name", ["QUALCOMM Adreno(TM)", "Mali-G710", "NVIDIA H200", "Adreno 1234", "pocl 650"]
+)
+def test_what_says_no_adreno_has_what_suits_any(name: str) -> None:
+    found = gpu_of(name, {})
+    assert found.name == name
+    assert (found.wave, found.work_group, found.items, found.sums, found.local_bytes) == (
+        ANY_ADRENO.wave,
+        ANY_ADRENO.work_group,
+        ANY_ADRENO.items,
+        ANY_ADRENO.sums,
+        ANY_ADRENO.local_bytes,
+    )
+
+
+def test_the_default_asks_for_no_more_local_memory_than_any_has() -> None:
+    rows = [
+        gpu_of(f"Adreno {chip.models.split()[0]}", {}) for chips in table._CHIPS.values() for chip in chips
+    ]
+    assert gpu_of("", {}) == ANY_ADRENO
+    assert ANY_ADRENO.local_bytes == min(row.local_bytes for row in rows)
+    for row in rows:
+        assert row.work_group % row.wave == 0 and row.items % row.wave == 0
+        assert row.sums == 1 << (row.sums.bit_length() - 1), "tiles are powers of two"
+
+
+def test_a_device_s_limits_come_before_the_table() -> None:
+    assert gpu_of("Adreno 650", H200).local_bytes == 49152 // 2
+    assert gpu_of("", H200).local_bytes == ANY_ADRENO.local_bytes, "nobody knows that it may use more"
+    assert gpu_of("", {"max_shared_memory_per_block": 4096}).local_bytes == 2048
+    small = gpu_of("Adreno 650", {"max_num_threads": 32, "max_threads_per_block": 32})
+    assert (small.work_group, small.wave) == (32, 32)
+
+
+def test_a_target_with_textures_knows_its_gpu_and_no_other_does() -> None:
+    phone = platform_named("android-arm64-v8a")
+    limits = {"max_num_threads": 64, "texture_spatial_limit": 16384}
+    assert model_target("adreno", phone, 28).gpu == ANY_ADRENO
+    like = model_target("adreno", phone, 28, opencl_limits=limits, gpu="Adreno740v2").gpu
+    assert like is not None and (like.name, like.work_group) == ("Adreno 7xx", 64)
+    words = model_target("opencl -device=adreno -max_num_threads=32", phone, 28).gpu
+    assert words is not None and words.work_group == 32
+    for other in ("adreno-buffer", "opencl", "mali", "cpu"):
+        assert model_target(other, phone, 28).gpu is None
+
+
+def test_a_compile_for_a_connected_device_takes_its_gpu() -> None:
+    settings = load_settings({"compile.target": "adreno"}).settings
+    phone = platform_named("android-arm64-v8a")
+    limits = {"max_threads_per_block": 512, "texture_spatial_limit": 16384, "texture_depth_limit": 2048}
+    like = PackageLike("a phone", "SM8450", "Adreno730v2", "V@0615", True, (), limits, ())
+    found = package_target(phone, settings, like).gpu
+    assert found is not None and (found.name, found.sums) == ("Adreno 7xx", 16)
+    assert package_target(phone, settings, None).gpu == ANY_ADRENO

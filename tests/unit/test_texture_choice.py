@@ -1,0 +1,159 @@
+"""Texture or buffers: what decides, with times and without."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from adt.errors import ConfigError
+from adt.model.targets.gpu import ANY_ADRENO, gpu_of
+from adt.model.texture.choice import (
+    ALWAYS,
+    BY_MODEL,
+    CLEARLY,
+    SLOWEST,
+    Chooser,
+    Moves,
+    chooser,
+    multiply_adds_per_texel,
+)
+from adt.model.texture.measured import Measured
+from adt.model.texture.signature import Signature, convolution, product
+
+CONV = convolution("float32", (64, 64, 3, 3), (1, 64, 56, 56), (1, 1), 1)
+POINTWISE = convolution("float32", (8, 16, 1, 1), (1, 8, 100, 100), (1, 1), 1)
+DEPTHWISE = convolution("float32", (32, 1, 3, 3), (1, 32, 28, 28), (1, 1), 32)
+BYTES = 16 * 100 * 100 * 4
+
+
+def test_what_a_convolution_computes() -> None:
+    assert Signature("float32", 64, (56, 56), 64, (3, 3), (1, 1), False) == CONV
+    assert CONV.macs == 64 * 56 * 56 * 64 * 9
+    assert Signature("float32", 32, (28, 28), 1, (3, 3), (1, 1), True) == DEPTHWISE
+    odd = convolution("float16", (10, 3, 5, 1), (2, 10, 7, 9), (2, 1), 1)
+    assert odd == Signature("float16", 12, (2, 7, 9), 3, (5,), (1, 2, 1), False)
+
+
+def test_a_window_that_stands_still_is_one_with_the_channels() -> None:
+    whole = convolution("float32", (8, 4, 7, 7), (1, 8, 1, 1), (1, 1), 1)
+    assert whole == convolution("float32", (8, 4 * 49, 1, 1), (1, 8, 1, 1), (3, 3), 1)
+
+
+def test_a_product_is_a_convolution_of_points() -> None:
+    assert product("float32", (1,), 512, 1000) == convolution(
+        "float32", (1000, 512, 1, 1), (1, 1000, 1, 1), (1, 1), 1
+    )
+    assert product("float32", (1, 77), 64, 30).positions == (77,)
+    assert product("float32", (2, 14), 64, 32) == convolution(
+        "float32", (32, 64, 1, 1), (1, 32, 4, 7), (1, 1), 1
+    )
+    assert convolution("float32", (32, 64, 1, 1), (1, 32, 4, 7), (2, 2), 1).positions == (4, 7)
+
+
+def times(texture: float, buffer: float, call: float = 0.0) -> Chooser:
+    return Chooser(
+        measured=Measured("a GPU", {CONV: texture}, {CONV: buffer}, {CONV: 4 * buffer}, call, math.inf)
+    )
+
+
+@pytest.mark.parametrize(
+    ("texture", "buffer", "textures"),
+    [
+        (1.0, 2.0, True),
+        (1.0, 1.0, True),
+        (0.99 * CLEARLY, 1.0, True),
+        (1.01 * CLEARLY, 1.0, False),
+        (3.0, 1.0, False),
+    ],
+)
+def test_times_decide_where_the_neighbours_cost_nothing(
+    texture: float, buffer: float, textures: bool
+) -> None:
+    chosen = times(texture, buffer).choose(CONV, 64, Moves())
+    assert chosen.textures == textures
+    twin = "buffers" if textures else "textures"
+    assert f"of the time in {twin} (" in chosen.why and "measured on a GPU" in chosen.why
+    assert f"{texture * 1e3:.3g}" in chosen.why and f"{buffer * 1e3:.3g}" in chosen.why
+
+
+def test_what_must_be_moved_counts_with_what_moving_takes() -> None:
+    slower = times(1.2, 1.0, call=0.1)
+    assert not slower.choose(CONV, 64, Moves()).textures
+    kept = slower.choose(CONV, 64, Moves(unpack=1, output=1))
+    assert kept.textures and "unpacking and packing take 200 ms at least" in kept.why
+    assert not slower.choose(CONV, 64, Moves(pack=1, output=1)).textures, "textures' input is packed, too"
+    assert times(1.0, 1.05, call=1.0).choose(CONV, 64, Moves()).textures
+    assert not times(1.0, 1.05, call=1.0).choose(CONV, 64, Moves(pack=1)).textures
+
+
+def test_moving_takes_a_call_or_what_the_bandwidth_allows() -> None:
+    found = Measured("a GPU", {}, {}, {}, call=5e-6, bandwidth=1e9)
+    assert found.moving(100) == 5e-6
+    assert found.moving(10_000_000) == pytest.approx(0.02)
+
+
+def test_a_texture_that_is_far_slower_is_never_taken() -> None:
+    dear = Moves(unpack=1, output=1)
+    assert times(SLOWEST * 0.99, 1.0, call=1.0).choose(CONV, 64, dear).textures
+    assert not times(SLOWEST * 1.01, 1.0, call=1.0).choose(CONV, 64, dear).textures
+
+
+def test_without_a_record_that_applies_the_untuned_time_counts() -> None:
+    tuned = times(2.0, 1.0)
+    assert not tuned.choose(CONV, 64, Moves()).textures
+    assert tuned.without({CONV}).choose(CONV, 64, Moves()).textures, "4 s without one"
+    assert tuned.without({CONV}).measured is not tuned.measured
+    bare = Measured("a GPU", {CONV: 2.0}, {CONV: 1.0}, {}, 0.0, math.inf)
+    assert CONV not in bare.untuned_for({CONV}).buffers, "unknown: the model decides"
+
+
+def test_what_was_measured_in_one_form_is_left_to_the_model() -> None:
+    half = Chooser(measured=Measured("a GPU", {CONV: 9.0}, {}, {}, 0.0, math.inf))
+    assert half.choose(CONV, 64, Moves()) == BY_MODEL.choose(CONV, 64, Moves())
+
+
+@pytest.mark.parametrize(("outputs", "textures"), [(4, True), (5, False), (6, True), (8, True), (9, True)])
+def test_lanes_to_spare(outputs: int, textures: bool) -> None:
+    computes = convolution("float32", (outputs, 16, 3, 3), (1, outputs, 8, 8), (1, 1), 1)
+    chosen = BY_MODEL.choose(computes, outputs, Moves())
+    assert chosen.textures == textures
+    assert textures or "5 output channels leave 3 lanes idle" in chosen.why
+    assert ALWAYS.choose(computes, outputs, Moves()).textures
+
+
+def test_a_vector_times_a_matrix_stays_in_buffers_where_it_is_in_one() -> None:
+    row = product("float32", (1,), 512, 1000)
+    alone = BY_MODEL.choose(row, 1000, Moves())
+    assert not alone.textures and "each weight is used once" in alone.why
+    assert BY_MODEL.choose(row, 1000, Moves(unpack=2048)).textures, "a gate between blocked tensors"
+    assert BY_MODEL.choose(product("float32", (7,), 512, 1000), 1000, Moves()).textures
+    assert ALWAYS.choose(row, 1000, Moves()).textures
+
+
+def test_packing_must_be_worth_it() -> None:
+    assert BY_MODEL.choose(POINTWISE, 8, Moves(output=BYTES)).textures, "its input is packed already"
+    alone = BY_MODEL.choose(POINTWISE, 8, Moves(pack=BYTES, output=BYTES))
+    assert not alone.textures and "packing its input" in alone.why
+    assert BY_MODEL.choose(CONV, 64, Moves(pack=64 * 56 * 56 * 4)).textures
+    half = dataclasses.replace(POINTWISE, dtype="float16")
+    assert BY_MODEL.choose(half, 8, Moves(pack=BYTES // 2)).textures == alone.textures, "as many texels"
+
+
+def test_reuse_is_bounded_by_registers_and_by_what_there_is() -> None:
+    small = gpu_of("Adreno 610", {})
+    assert small.sums < ANY_ADRENO.sums
+    assert multiply_adds_per_texel(CONV, small) < multiply_adds_per_texel(CONV, ANY_ADRENO)
+    row = product("float32", (1,), 512, 1000)
+    assert multiply_adds_per_texel(row, ANY_ADRENO) < 4, "each weight is used once"
+    assert multiply_adds_per_texel(DEPTHWISE, ANY_ADRENO) < multiply_adds_per_texel(CONV, ANY_ADRENO)
+    strided = convolution("float32", (32, 1, 3, 3), (1, 32, 28, 28), (2, 2), 32)
+    assert multiply_adds_per_texel(strided, ANY_ADRENO) < multiply_adds_per_texel(DEPTHWISE, ANY_ADRENO)
+
+
+def test_the_setting() -> None:
+    assert chooser("always", ANY_ADRENO, None) == ALWAYS
+    assert chooser("auto", ANY_ADRENO, None) == BY_MODEL
+    with pytest.raises(ConfigError, match="always"):
+        chooser("alway", ANY_ADRENO, None)

@@ -1,0 +1,170 @@
+"""What schedules want to know of a GPU: one table for Adreno, and what a device itself reports.
+
+Each row of the table is made of facts that are public, by one rule for all of them:
+
+- *Mesa*: the open driver's ``src/freedreno/common/freedreno_devices.py`` has for each
+  GPU the shader cores (``num_sp_cores``), the work-items that one holds at the same time
+  (``fibers_per_sp``), the registers (``reg_size_vec4``, float4, in the unit in which a
+  kernel that uses ``n`` of them leaves room for ``2 * reg_size_vec4 / n`` waves) and the
+  bytes of local memory (``cs_shared_mem_size``); ``src/freedreno/ir3/ir3_compiler.c`` has
+  those of Adreno 5xx and the wave (``threadsize_base``).
+- *Qualcomm*: its engineers' word in llama.cpp's OpenCL backend (pull request 23312): waves
+  are of 64 from Adreno 8xx on, and before that of 64 or 128, as the compiler chooses for
+  a kernel. A multiple of 64 is right for both.
+
+None of it was measured: adt has not met an Adreno yet.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU as a schedule sees it."""
+
+    name: str
+    """A row of the table, or what the device calls itself."""
+    wave: int
+    """Work-items that run in lock step: work-groups are multiples of it where they can be."""
+    work_group: int
+    """Work-items in a work-group, at most, that a schedule uses."""
+    items: int
+    """Work-items that keep the whole GPU busy: cores x waves x wave."""
+    sums: int
+    """Sums of four floats that a work-item may keep in registers."""
+    local_bytes: int
+    """Local memory of a work-group that a schedule may use."""
+
+
+@dataclass(frozen=True)
+class _Chip:
+    """What is known of some GPUs; see the module for where it is from."""
+
+    models: str
+    """Their numbers."""
+    cores: int
+    fibers: int
+    """Work-items in one core, at most."""
+    registers: int
+    """``reg_size_vec4``."""
+    wave: int = 64
+    local: int = 32 << 10
+    """Bytes."""
+
+
+_CHIPS = {
+    "Adreno 5xx": (
+        # The wave, and the registers of all of them: ir3_compiler.c.
+        _Chip("505 506 508 509", cores=1, fibers=64 * 16, registers=48, wave=32),
+        _Chip("510 512", cores=2, fibers=64 * 16, registers=48, wave=32),
+        _Chip("530 540", cores=4, fibers=64 * 16, registers=48, wave=32),
+    ),
+    "Adreno 6xx": (
+        _Chip("605 608 610 612", cores=1, fibers=128 * 16, registers=48, local=16 << 10),
+        _Chip("615 616 618 619 620", cores=1, fibers=128 * 16, registers=96),
+        _Chip("630", cores=2, fibers=128 * 16, registers=96),
+        _Chip("640", cores=2, fibers=128 * 4 * 16, registers=96),
+        _Chip("621 635 643", cores=2, fibers=128 * 2 * 16, registers=64),
+        _Chip("650 660", cores=3, fibers=128 * 2 * 16, registers=64),
+        _Chip("644 662 663", cores=3, fibers=128 * 4 * 16, registers=64),
+        _Chip("680", cores=4, fibers=128 * 4 * 16, registers=96),
+        _Chip("690", cores=8, fibers=128 * 2 * 16, registers=64),
+    ),
+    "Adreno 7xx": (
+        _Chip("735", cores=3, fibers=128 * 2 * 16, registers=96),
+        _Chip("725 730", cores=4, fibers=128 * 2 * 16, registers=96),
+        _Chip("740 750", cores=6, fibers=128 * 2 * 16, registers=96),
+    ),
+    "Adreno 8xx": (_Chip("830", cores=6, fibers=128 * 2 * 16, registers=96),),
+}
+"""By generation."""
+
+_TYPICAL = {"Adreno 5xx": "510", "Adreno 6xx": "650", "Adreno 7xx": "730", "Adreno 8xx": "830"}
+"""Whose row stands for those of a generation that have none."""
+
+ANY = "any Adreno"
+"""The name of the default: a package for it is to run on each of them."""
+
+_NUMBER = re.compile(r"(?:adreno|fd|qcom)\D{0,8}?([5-8]\d\d)(?!\d)", re.IGNORECASE)
+_LAPTOPS = {"x1-85": "740", "7c+ gen 3": "635", "8c gen 3": "635", "8cx gen 3": "690"}
+"""Adrenos that go by no number, and the phone's GPU that Mesa has the same facts of."""
+
+
+def gpu_of(name: str, limits: Mapping[str, int]) -> Gpu:
+    """What schedules should know of the GPU *name*.
+
+    Args:
+        name: what the device calls it (``Adreno730v2``, ``FD650``); empty for any Adreno. Where the
+            name says no Adreno, it has what suits any of them.
+        limits: as attributes of TVM's opencl target, see :func:`adt.device.probe.like.opencl_limits`;
+            what is not there is not known, and the table's counts.
+    """
+    generation, chip = _chip(name)
+    gpu = _gpu(generation or name or ANY, chip) if chip else dataclasses.replace(_any(), name=name or ANY)
+    group = limits.get("max_threads_per_block", limits.get("max_num_threads", gpu.work_group))
+    local = limits.get("max_shared_memory_per_block", 2 * gpu.local_bytes)
+    return dataclasses.replace(
+        gpu,
+        work_group=max(1, min(gpu.work_group, group)),
+        wave=max(1, min(gpu.wave, group)),
+        local_bytes=min(gpu.local_bytes, local // 2) if chip is None else local // 2,
+    )
+
+
+def _gpu(name: str, chip: _Chip) -> Gpu:
+    """The rule that makes a row of a chip's facts."""
+    return Gpu(
+        name,
+        wave=chip.wave,
+        # Two waves, or one of Qualcomm's double ones: enough to share a sum, and small enough that
+        # several groups lie in a core, so that it has work while one of them waits at a barrier.
+        work_group=2 * chip.wave,
+        # A core holds that many only of kernels with few registers; a kernel that uses as many as
+        # :attr:`Gpu.sums` allows leaves room for a quarter.
+        items=chip.cores * chip.fibers // 4,
+        # With as many registers again for what is multiplied and for indices, four waves are left.
+        sums=_power_of_two(chip.registers // 4),
+        # So that a core holds two groups.
+        local_bytes=chip.local // 2,
+    )
+
+
+def _any() -> Gpu:
+    """What the usual one has, and no more local memory than the smallest."""
+    smallest = min(chip.local for chips in _CHIPS.values() for chip in chips)
+    return dataclasses.replace(_gpu(ANY, _named(_TYPICAL["Adreno 7xx"])), local_bytes=smallest // 2)
+
+
+def _chip(name: str) -> tuple[str, _Chip | None]:
+    """The generation and the facts of the GPU *name*; of one without a row its generation's usual."""
+    for words, number in _LAPTOPS.items():
+        if words in name.lower():
+            return _generation(number), _named(number)
+    found = _NUMBER.search(name)
+    if found is None:
+        return "", None
+    generation = _generation(found[1])
+    known = any(found[1] in chip.models.split() for chip in _CHIPS[generation])
+    return generation, _named(found[1] if known else _TYPICAL[generation])
+
+
+def _generation(number: str) -> str:
+    return f"Adreno {number[0]}xx"
+
+
+def _named(number: str) -> _Chip:
+    return next(chip for chip in _CHIPS[_generation(number)] if number in chip.models.split())
+
+
+def _power_of_two(limit: int) -> int:
+    """The greatest power of two that is not above *limit*."""
+    return 1 << (limit.bit_length() - 1)
+
+
+ANY_ADRENO = gpu_of("", {})
+"""For a package that is to run on each of them."""
