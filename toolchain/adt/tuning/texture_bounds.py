@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm.s_tir.meta_schedule.postproc import PyPostproc
 from tvm.ir.utils import derived_object
+from tvm.s_tir.meta_schedule.postproc import PyPostproc
 
 from adt.model.texture.tiles import STATEMENTS
 
