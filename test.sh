@@ -34,7 +34,7 @@ mypy
 python docs/generate.py --check
 
 say "unit tests"
-python -m pytest -q tests/unit
+python -m pytest -q -n 2 --dist loadfile tests/unit
 if [ "$mode" != --fast ]; then
   say "integration tests"
   # Real servers and devices have moments: a test that fails is tried once more, and the summary names it (RERUN).

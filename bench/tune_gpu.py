@@ -1,13 +1,14 @@
 """Tune ResNet-18's kernels on this machine's GPU, in buffers and in textures, against the untuned ones.
 
-    python bench/tune_gpu.py [--trials 1000] [--size 224] [--target adreno]… [--db DIR]
-                             [--bundle DIR] [-o FILE.json] [MODEL.onnx]
+    python bench/tune_gpu.py [--trials 1000] [--seconds S] [--size 224] [--target adreno]…
+                             [--db DIR] [--bundle DIR] [-o FILE.json] [MODEL.onnx]
 
 Prints for each target what `adt tune --compare` finds: each kernel untuned and tuned, and the
 whole model with its records and without, in turns; the outputs are compared with ONNX
 Runtime's. With ``-o``, the same as JSON. Exits with 1 where a package is wrong, or slower than
 untuned. Without a model, ResNet-18 with random weights. The directory of records may be used
-again: with more ``--trials`` the tuning goes on.
+again: with more ``--trials`` the tuning goes on. After ``--seconds`` for a target it ends with
+what it has, which is then compared.
 
 The kernels are made for Adreno; the times are those of the GPU that is here, and say nothing
 of a phone. OCL_ICD_VENDORS names the driver where none is registered:
@@ -22,11 +23,14 @@ import json
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import adt
+from adt.api.model import job_of
+from adt.api.tune_compare import compared
 from adt.tuning.report import TuneResult
 from adt.tuning.status import Status
 
@@ -40,6 +44,7 @@ def main() -> int:
     parser.add_argument("model", nargs="?", type=Path)
     parser.add_argument("--target", action="append")
     parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--seconds", type=float)
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--db", type=Path)
     parser.add_argument("--bundle", type=Path)
@@ -52,20 +57,7 @@ def main() -> int:
         model = given.model or _resnet18(Path(scratch) / "resnet18.onnx", given.size)
         rows = []
         for target in given.target or ["adreno", "adreno-buffer"]:
-            found = adt.tune(
-                model,
-                platform="host",
-                target=target,
-                db=given.db or Path(scratch) / "records",
-                bundle=given.bundle,
-                trials=given.trials,
-                tuner=given.tuner,
-                min_repeat_ms=20,
-                timeout=5.0,
-                repeat=3,
-                compare=True,
-                on_status=_lines(target),
-            )
+            found = _tuned(model, target, given, given.db or Path(scratch) / "records")
             rows.append(_row(target, found))
             _print(rows[-1])
             if given.out:
@@ -78,6 +70,34 @@ def _resnet18(path: Path, size: int) -> Path:
     from networks import resnet18
 
     return resnet18(path, size)
+
+
+def _tuned(model: Path, target: str, given: argparse.Namespace, db: Path) -> TuneResult:
+    """Tune, for as long as *given* says; then compare."""
+    stop = threading.Event()
+    timer = threading.Timer(given.seconds or threading.TIMEOUT_MAX, stop.set)
+    timer.daemon = True
+    timer.start()
+    found = adt.tune(
+        model,
+        platform="host",
+        target=target,
+        db=db,
+        bundle=given.bundle,
+        trials=given.trials,
+        tuner=given.tuner,
+        min_repeat_ms=20,
+        timeout=5.0,
+        repeat=3,
+        compare=True,
+        on_status=_lines(target),
+        stop=stop,
+    )
+    timer.cancel()
+    if found.comparison is None:  # it was stopped
+        job = job_of(model, platform="host", target=target, bundle=given.bundle)
+        found = dataclasses.replace(found, comparison=compared(job, db, found, ()))
+    return found
 
 
 def _lines(target: str) -> Callable[[Status], None]:

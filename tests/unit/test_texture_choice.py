@@ -132,8 +132,20 @@ def test_a_vector_times_a_matrix_stays_in_buffers_where_it_is_in_one() -> None:
     assert ALWAYS.choose(row, 1000, Moves()).textures
 
 
+def test_a_convolution_of_points_must_do_something_with_what_it_moves() -> None:
+    few, more = (
+        convolution("float32", (16, channels, 1, 1), (1, 16, 112, 112), (1, 1), 1) for channels in (16, 32)
+    )
+    chosen = BY_MODEL.choose(few, 16, Moves())
+    assert not chosen.textures and chosen.why == "32 multiply-adds for each texel that it moves"
+    assert BY_MODEL.choose(few, 16, Moves(unpack=1)).textures, "its input is blocked"
+    assert BY_MODEL.choose(more, 16, Moves()).textures
+
+
 def test_packing_must_be_worth_it() -> None:
-    assert BY_MODEL.choose(POINTWISE, 8, Moves(output=BYTES)).textures, "its input is packed already"
+    assert BY_MODEL.choose(POINTWISE, 8, Moves(unpack=BYTES, output=BYTES)).textures, (
+        "its input is packed already"
+    )
     alone = BY_MODEL.choose(POINTWISE, 8, Moves(pack=BYTES, output=BYTES))
     assert not alone.textures and "packing its input" in alone.why
     assert BY_MODEL.choose(CONV, 64, Moves(pack=64 * 56 * 56 * 4)).textures
