@@ -39,5 +39,9 @@ if [ "$mode" != --fast ]; then
   say "integration tests"
   # Real servers and devices have moments: a test that fails is tried once more, and the summary names it (RERUN).
   # What fails twice has failed. The tests mostly wait for devices and servers: two files at a time take half as long.
-  python -m pytest -q -n 2 --dist loadfile --reruns 1 -raR --durations 20 "${marked[@]}" tests/integration
+  # Builds come first, by themselves: others use what they make, and one of them damages a bundle and has it mended.
+  builds=tests/integration/test_build_target.py
+  common=(-q --reruns 1 -raR --durations 20 "${marked[@]}")
+  python -m pytest "${common[@]}" "$builds"
+  python -m pytest "${common[@]}" -n 2 --dist loadfile --ignore "$builds" tests/integration
 fi

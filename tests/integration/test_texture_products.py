@@ -16,6 +16,7 @@ import networks
 from adt.model.host_run.running import run_package
 from adt.model.inputs.random import random_inputs
 from adt.model.texture.channels import channels_first
+from adt.model.texture.choice import ALWAYS
 from adt.model.texture.layout import block_channels
 from blocked_models import RANDOM, blocked_like_plain, calls, computed, conv, last, model, weight
 
@@ -233,7 +234,7 @@ def test_products_after_channels_last(name: str) -> None:
     shape = (2, 6, 6, 3)
     module = model(shape, lambda b, x: LAST[name](b, b.emit(last(x, 8, 3))))
 
-    blocked, operators = block_channels(channels_first(module))
+    blocked, operators = block_channels(channels_first(module), ALWAYS)
 
     assert [row.reason for row in operators] == ["", ""]
     assert not {"unpack_texels", "unpack_rows"} & set(calls(blocked))
