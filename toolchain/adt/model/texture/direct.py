@@ -23,7 +23,13 @@ from typing import Any
 
 from adt.model.texture.blocks import LANES, STAGE
 from adt.model.texture.deciding import Decider
-from adt.model.texture.kernel_blocks import KernelBlocks, NotSchedulable, kernel_blocks, texel_loops
+from adt.model.texture.kernel_blocks import (
+    KernelBlocks,
+    NotSchedulable,
+    kernel_blocks,
+    reduction_loops,
+    texel_loops,
+)
 from adt.model.texture.tiles import DEPTHS, HEIGHTS, MOST_WIDE, Sums, Tile
 
 MOST_FOURS = 4
@@ -189,7 +195,7 @@ def accumulate(
 ) -> None:
     """Schedule *block*, which accumulates, inside of *depth* loops; where sums are shared its channels
     are cut into fours already."""
-    texels, lane, reduce = loops_of(schedule, block, depth)
+    (*texels, lane), reduce = reduction_loops(schedule, block, depth)
     channel, *window = reduce
     sums = conv.sums
     inner = []
@@ -223,16 +229,6 @@ def accumulate(
         _copy_texels(schedule, copy, _depth(schedule, block, loop))
     decide.unroll(schedule, channel, UNROLLED)
     schedule.decompose_reduction(block, channel)
-
-
-def loops_of(schedule: Any, block: Any, depth: int) -> tuple[list[Any], Any, list[Any]]:
-    """The loops of *block* inside the *depth* outermost ones: over texels, over their lanes, and those
-    that it accumulates over."""
-    loops = schedule.get_loops(block)[depth:]
-    kinds = [int(iterator.iter_type) for iterator in schedule.get(block).iter_vars[-len(loops) :]]
-    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == 0]
-    reduce = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != 0]
-    return spatial[:-1], spatial[-1], reduce
 
 
 def _depth(schedule: Any, block: Any, loop: Any) -> int:

@@ -21,6 +21,7 @@ from adt.model.texture.kernel_blocks import (
     refusals,
     texel_loops,
 )
+from adt.model.texture.tiles import divisors
 
 POOLED = ("sum_texels", "max_texels")
 """Names of the blocks that accumulate: see :func:`adt.model.texture.blocks.pool`."""
@@ -75,10 +76,10 @@ def shares_of(window: int, depth: int, gpu: Gpu) -> Shares:
     Raises:
         NotSchedulable: no number of work-items divides the window.
     """
-    parts = _largest_divisor(window, min(gpu.work_group, window // 4))
+    parts = divisors(window, min(gpu.work_group, window // 4))[-1]
     if parts == 1:
         raise NotSchedulable(f"a window of {window} places cannot be dealt out evenly")
-    fitting = [size for size in range(1, depth + 1) if depth % size == 0 and size * parts <= gpu.work_group]
+    fitting = divisors(depth, gpu.work_group // parts)
     return Shares(parts, next((size for size in fitting if size * parts >= gpu.wave), fitting[-1]))
 
 
@@ -135,11 +136,7 @@ def _share(schedule: Any, blocks: KernelBlocks, shares: Shares) -> None:
 
 def _accumulate(schedule: Any, block: Any, depth: int) -> None:
     """Accumulate all lanes of a texel at once."""
-    *_, lane = (spatial_reduce := reduction_loops(schedule, block, depth))[0]
-    schedule.reorder(*spatial_reduce[1], lane)
+    (*_, lane), window = reduction_loops(schedule, block, depth)
+    schedule.reorder(*window, lane)
     schedule.vectorize(lane)  # before the decomposition, after which it is refused
-    schedule.decompose_reduction(block, spatial_reduce[1][0])
-
-
-def _largest_divisor(number: int, most: int) -> int:
-    return max(size for size in range(1, max(1, most) + 1) if number % size == 0)
+    schedule.decompose_reduction(block, window[0])

@@ -13,8 +13,8 @@ from typing import Any
 
 from adt.model.texture.blocks import LANES
 from adt.model.texture.deciding import Decider
-from adt.model.texture.direct import Convolution, accumulate, bind, finish, loops_of, split_output
-from adt.model.texture.kernel_blocks import NotSchedulable
+from adt.model.texture.direct import Convolution, accumulate, bind, finish, split_output
+from adt.model.texture.kernel_blocks import NotSchedulable, reduction_loops
 from adt.model.texture.tiles import PARTS_OF_A_PIXEL, Tile
 
 AXES = 3
@@ -30,7 +30,7 @@ def shared_sums(schedule: Any, conv: Convolution, tile: Tile, decide: Decider) -
     total, sums = conv.blocks.reduction, conv.sums
     if not sums.texels or sums.lanes != LANES or sums.fours % tile.parts or tile.group[2] != 1:
         raise NotSchedulable("its sums cannot be cut into parts")
-    channel = loops_of(schedule, total, 0)[2][0]
+    _, (channel, *_window) = reduction_loops(schedule, total, 0)
     fours, _four = schedule.split(channel, [None, LANES])
     cut = decide.tile(schedule, fours, [sums.fours // tile.parts, tile.parts], PARTS_OF_A_PIXEL[-1])
     _rest, part = schedule.split(fours, cut)
@@ -68,7 +68,7 @@ def shared_sums(schedule: Any, conv: Convolution, tile: Tile, decide: Decider) -
 
 def _add_up(schedule: Any, total: Any, depth: int) -> None:
     """Schedule *total*, which adds the parts, inside of *depth* loops."""
-    texels, lane, parts = loops_of(schedule, total, depth)
+    (*texels, lane), parts = reduction_loops(schedule, total, depth)
     schedule.reorder(*parts, *texels, lane)
     for loop in texels:
         schedule.unroll(loop)

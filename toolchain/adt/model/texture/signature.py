@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.model.texture.blocks import LANES, ceil_blocks
+from adt.model.texture.kernel_blocks import REDUCE
 
-REDUCE = 2
-"""TVM's kind of the axes that a block sums over."""
 WEIGHT_AXES = 4
 """Of a blocked weight: blocks, taps, input channels, lanes."""
 
