@@ -16,7 +16,8 @@ from adt.model.importers.any import explain_model, import_model
 from adt.model.importers.onnx import prepare as preparing
 from adt.model.importers.onnx.compare import Runner
 from adt.model.importers.onnx.prepare import prepare
-from adt.model.importers.onnx.rewrites import REWRITES, Rewrite
+from adt.model.importers.onnx.rewrites.rewrite import Rewrite
+from adt.model.importers.onnx.rewrites.table import REWRITES
 from adt.model.importers.shapes import fixed_shapes
 from adt.model.inputs.random import random_inputs
 from adt.model.package import TensorSpec

@@ -9,9 +9,9 @@ from adt.errors import ModelError, UnsupportedOp
 from adt.model.importers.imported import ImportedModel, imported_model
 from adt.model.importers.onnx.convert import CONVERTED_HERE, to_relax
 from adt.model.importers.onnx.file import declared_inputs, input_dtypes, read_onnx, with_fixed_shapes
-from adt.model.importers.onnx.graph import all_nodes
+from adt.model.importers.onnx.graph import all_nodes, op_name
 from adt.model.importers.onnx.prepare import Prepared, prepare
-from adt.model.importers.onnx.support import op_name, unsupported_ops
+from adt.model.importers.onnx.support import unsupported_ops
 from adt.model.importers.op_table import UNSUPPORTED, OpRow, op_rows
 from adt.model.importers.shapes import Shape, fixed_shapes
 from adt.model.importers.weights import lift_weights

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adt.model.importers.onnx.compare import Runner
-from adt.model.importers.onnx.graph import Graph, all_nodes, opset, subgraphs
-from adt.model.importers.onnx.rewrites import REWRITES
+from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, opset, subgraphs
+from adt.model.importers.onnx.rewrites.table import REWRITES
 from adt.model.importers.onnx.support import convertible
 from adt.model.importers.op_table import named_nodes
 
@@ -194,12 +194,12 @@ def _apply_to(graph: Graph, allowed: Collection[str], done: dict[str, list[onnx.
     for node in graph.graph.node:
         for inner in subgraphs(node):
             _apply_to(Graph(graph.model, inner, graph), allowed, done)
-        rewrite = REWRITES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+        rewrite = REWRITES.get(op_name(node))
         replaced = rewrite.apply(node, graph) if rewrite and rewrite.op in allowed else None
         if replaced is None:
             nodes.append(_copy(node))
         else:
-            done.setdefault(node.op_type, []).append(_copy(node))
+            done.setdefault(op_name(node), []).append(_copy(node))
             nodes.extend(replaced)
     del graph.graph.node[:]
     graph.graph.node.extend(nodes)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from adt.model.importers.onnx.graph import all_nodes
-from adt.model.importers.onnx.recurrent import MOST_STEPS
+from adt.model.importers.onnx.graph import all_nodes, op_name
+from adt.model.importers.onnx.rewrites.recurrent import MOST_STEPS
 from adt.model.importers.op_table import named_nodes
 
 if TYPE_CHECKING:
@@ -40,11 +40,6 @@ def convertible(domain: str, op: str) -> bool:
     if domain in ("", "ai.onnx"):
         return op in _converters()
     return (domain, op) in OTHER_DOMAINS
-
-
-def op_name(node: onnx.NodeProto) -> str:
-    """The operator, with its domain unless that is ONNX's own."""
-    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
 
 
 def unsupported_ops(model: onnx.ModelProto) -> dict[str, str]:

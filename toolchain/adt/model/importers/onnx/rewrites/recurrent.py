@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from adt.model.importers.onnx.graph import Builder, Graph, attribute
+from adt.model.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,18 +28,8 @@ _DEFAULTS = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "R
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
-def rewrite_lstm(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
-    """The nodes for an LSTM; None when it has what is not covered (peepholes, clipping, lengths)."""
-    return _Unrolled(node, graph).nodes() if _covered(node, graph) else None
-
-
-def rewrite_gru(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
-    """The same for a GRU."""
-    return _Unrolled(node, graph).nodes() if _covered(node, graph) else None
-
-
-def rewrite_rnn(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
-    """The same for a plain RNN."""
+def _unrolled(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
+    """The nodes for each step; None when the node has what is not covered (peepholes, clipping, lengths)."""
     return _Unrolled(node, graph).nodes() if _covered(node, graph) else None
 
 
@@ -219,3 +210,10 @@ class _Unrolled:
         z = build.add("Sigmoid", build.add("Add", z_x, z_h))
         # (1 - z)·n + z·h
         return build.add("Add", n, build.add("Mul", z, build.add("Sub", h, n)))
+
+
+REWRITES = (
+    Rewrite("LSTM", "MatMul, Sigmoid, Tanh, … for each step", NO_CONVERTER, _unrolled),
+    Rewrite("GRU", "MatMul, Sigmoid, Tanh, … for each step", NO_CONVERTER, _unrolled),
+    Rewrite("RNN", "MatMul, Tanh, … for each step", NO_CONVERTER, _unrolled),
+)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adt.model.importers.onnx.graph import Builder, Graph
+from adt.model.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
 
 if TYPE_CHECKING:
     import onnx
@@ -21,7 +22,7 @@ def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
     return {found.name: helper.get_attribute_value(found) for found in node.attribute}
 
 
-def rewrite_qlinear_conv(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
+def _qlinear_conv(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
     """x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero[, bias in units of x_scale·w_scale]."""
     x, xs, xz, w, ws, wz, ys, yz, *rest = node.input
     weights, w_scale = graph.constant(w), graph.constant(ws)
@@ -45,7 +46,7 @@ def rewrite_qlinear_conv(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodePr
     return build.nodes
 
 
-def rewrite_qlinear_matmul(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
+def _qlinear_matmul(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
     """a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = node.input
     scales = [graph.constant(a_scale), graph.constant(b_scale)]
@@ -58,7 +59,7 @@ def rewrite_qlinear_matmul(node: onnx.NodeProto, graph: Graph) -> list[onnx.Node
     return build.nodes
 
 
-def rewrite_conv_integer(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
+def _conv_integer(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
     """The sums are whole numbers that float32 holds exactly up to 2^24."""
     from onnx import TensorProto
 
@@ -76,3 +77,10 @@ def rewrite_conv_integer(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodePr
     result = build.add("Conv", *inputs, **_attributes(node))
     build.add("Cast", result, out=node.output[0], to=TensorProto.INT32)
     return build.nodes
+
+
+REWRITES = (
+    Rewrite("QLinearConv", "DequantizeLinear, Conv, QuantizeLinear", NO_CONVERTER, _qlinear_conv),
+    Rewrite("QLinearMatMul", "DequantizeLinear, MatMul, QuantizeLinear", NO_CONVERTER, _qlinear_matmul),
+    Rewrite("ConvInteger", "Conv in float32", NO_CONVERTER, _conv_integer),
+)
