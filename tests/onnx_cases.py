@@ -1,0 +1,338 @@
+"""ONNX's own backend cases through adt: compiled for this machine, run by rtvm, compared.
+
+    python tests/onnx_cases.py [NAME…] [--write]
+
+Runs the cases whose names contain a NAME (all of them without one), and prints those that are not
+right. --write keeps what came of them in tests/golden/onnx_cases.json, from which the tests know
+the cases and ``python docs/generate.py`` makes the table of docs/models.md.
+
+Each case runs twice: with every input but the first as a constant of the graph, as in most models,
+and, where it has several, with all of them as inputs. Left out are the expanded forms of operators
+and the cases of training, ai.onnx.ml and CUDA; and what numpy has no tensors for (sequences,
+strings, bfloat16, floating point of 8 and 4 bits).
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+import adt
+from adt.errors import AdtError, ModelError, UnsupportedOp
+
+GOLDEN = Path(__file__).parent / "golden" / "onnx_cases.json"
+VARIANTS = ("constants", "inputs")
+RIGHT, REFUSED, LEFT_OUT, WRONG, CANNOT_RUN, FAILED = (
+    "right",
+    "refused",
+    "left out",
+    "wrong",
+    "cannot run",
+    "failed",
+)
+ACCEPTED = (RIGHT, REFUSED, LEFT_OUT)
+SECONDS = 120
+"""A case that takes longer hangs."""
+RAW = re.compile(r"\b[A-Z]\w*(Error|Exception|Invalid)\b|Check failed|Traceback|<class|relax\.")
+"""What no message of adt's own says."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model with one set of inputs and outputs, in the order of its graph."""
+
+    name: str
+    model: onnx.ModelProto
+    inputs: list[Any]
+    outputs: list[Any]
+    rtol: float
+    atol: float
+    variant: str = VARIANTS[0]
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}-{self.variant}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case: a status of this module, and why it is not right."""
+
+    status: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.status}: {self.reason}" if self.reason else self.status
+
+
+@functools.cache
+def all_cases() -> dict[str, Case]:
+    """Every case in both variants, by id. Making them takes ten seconds."""
+    cases: dict[str, Case] = {}
+    for case in (*_node_cases(), *_stored_cases()):
+        for variant in VARIANTS:
+            if variant == "inputs" and len(case.model.graph.input) < 2:
+                continue
+            named = replace(case, variant=variant)
+            cases[named.id] = _with_constants(named) if variant == "constants" else named
+    return dict(sorted(cases.items()))
+
+
+def _node_cases() -> Iterator[Case]:
+    from onnx.backend.test.case.node import collect_testcases
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        collected = collect_testcases(None)
+    for case in collected:
+        if any(word in case.name for word in ("expanded", "training", "cuda", "ai_onnx_ml")):
+            continue
+        inputs, outputs = ([_array(value) for value in values] for values in case.data_sets[0])
+        name = case.name.removeprefix("test_")
+        yield Case(name, case.model, inputs, outputs, case.rtol or 1e-3, case.atol or 1e-5)
+
+
+def _stored_cases() -> Iterator[Case]:
+    """Models that PyTorch once exported, in onnx's wheel."""
+    data = Path(onnx.__file__).parent / "backend" / "test" / "data"
+    for path in sorted(data.glob("pytorch-*/*")):
+        arrays = []
+        for kind in ("input", "output"):
+            files = sorted(
+                (path / "test_data_set_0").glob(f"{kind}_*.pb"), key=lambda file: (len(file.name), file)
+            )
+            arrays.append([numpy_helper.to_array(onnx.TensorProto.FromString(f.read_bytes())) for f in files])
+        name = f"{path.parent.name.removeprefix('pytorch-')}_{path.name.removeprefix('test_')}"
+        yield Case(name, onnx.load(str(path / "model.onnx")), *arrays, 1e-3, 1e-5)
+
+
+def _array(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def _with_constants(case: Case) -> Case:
+    """*case* with all inputs but the first as initializers."""
+    graph = case.model.graph
+    if left_out(case) or len(graph.input) < 2 or len(graph.input) != len(case.inputs):
+        return case
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    model.ir_version = max(4, model.ir_version)  # before, an initializer had to be an input as well
+    for value, array in zip(graph.input[1:], case.inputs[1:], strict=True):
+        model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), value.name))
+    del model.graph.input[1:]
+    return replace(case, model=model, inputs=case.inputs[:1])
+
+
+def left_out(case: Case) -> str:
+    """Why *case* cannot be a case here; empty when it can."""
+    graph = case.model.graph
+    arrays = [*case.inputs, *case.outputs]
+    if any(value.type.WhichOneof("value") != "tensor_type" for value in (*graph.input, *graph.output)):
+        return "sequences and optional values"
+    if not all(isinstance(array, np.ndarray) for array in arrays):
+        return "sequences and optional values"
+    if any(array.dtype.kind in "OSU" for array in arrays):
+        return "strings"
+    if any(array.dtype.kind not in "fiub" or array.dtype.name not in np.sctypeDict for array in arrays):
+        return "types that numpy has not"
+    return ""
+
+
+def operator(case: Case) -> str:
+    """The operator that the case is about; of a model with several nodes, the last but Constants."""
+    nodes = [node for node in case.model.graph.node if node.op_type != "Constant"]
+    return str(nodes[-1].op_type) if nodes else "Constant"
+
+
+def family(case: Case) -> str:
+    """Where ONNX defines the operator: math, nn, tensor, …"""
+    if case.name.startswith(("converted_", "operator_")):
+        return "models of PyTorch"
+    node = next((node for node in case.model.graph.node if node.op_type == operator(case)), None)
+    if node is None or not onnx.defs.has(node.op_type, node.domain):
+        return "other domains"
+    file = Path(onnx.defs.get_schema(node.op_type, domain=node.domain).file)
+    return file.parent.name
+
+
+def outcome(case: Case, rtvm: Path) -> Outcome:
+    """What comes of *case*, in a process of its own: it may crash or hang."""
+    if reason := left_out(case):
+        return Outcome(LEFT_OUT, reason)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            os.setpgid(0, 0)
+            quiet = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(quiet, 1)
+            os.dup2(quiet, 2)
+            try:
+                result = _run(case, rtvm)
+            except BaseException:
+                result = Outcome(FAILED, traceback.format_exc(limit=-3)[:4000])
+            os.write(writer, json.dumps([result.status, result.reason[:20000]]).encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+    end = time.monotonic() + SECONDS
+    while not os.waitpid(pid, os.WNOHANG)[0]:
+        if time.monotonic() > end:
+            os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(reader)
+            return Outcome(FAILED, f"no end in {SECONDS} seconds")
+        time.sleep(0.02)
+    with os.fdopen(reader, "rb") as pipe:
+        text = pipe.read()
+    return Outcome(*json.loads(text)) if text else Outcome(FAILED, "the compiler crashed")
+
+
+def _run(case: Case, rtvm: Path) -> Outcome:
+    graph = case.model.graph
+    constants = {tensor.name for tensor in graph.initializer}
+    given = [value for value in graph.input if value.name not in constants]
+    shapes = [
+        f"{value.name}:{','.join(map(str, array.shape))}"
+        for value, array in zip(given, case.inputs, strict=True)
+        if array.ndim and any(not dim.HasField("dim_value") for dim in value.type.tensor_type.shape.dim)
+    ]
+    with tempfile.TemporaryDirectory(prefix="onnx-case-") as scratch:
+        directory = Path(scratch)
+        (directory / "case.onnx").write_bytes(case.model.SerializeToString())
+        try:
+            adt.compile(
+                directory / "case.onnx",
+                out=directory / "package",
+                platform="host",
+                shapes=shapes,
+                use_cache=False,
+            )
+        except AdtError as error:
+            return _refusal(error)
+        arrays = {value.name: array for value, array in zip(given, case.inputs, strict=True)}
+        np.savez(directory / "in.npz", **arrays)
+        words = ["--model", "package", "--input", "in.npz", "--output", "out.npz"]
+        ended = subprocess.run(
+            [rtvm, *words], cwd=directory, capture_output=True, text=True, check=False, timeout=60
+        )
+        if ended.returncode:
+            return Outcome(CANNOT_RUN, ended.stderr.strip()[:300] or f"rtvm ended with {ended.returncode}")
+        computed = dict(np.load(directory / "out.npz"))
+    for value, expected in zip(graph.output, case.outputs, strict=False):
+        if reason := difference(computed.get(value.name), expected, case):
+            return Outcome(WRONG, f"{value.name}: {reason}")
+    return Outcome(RIGHT)
+
+
+def _refusal(error: AdtError) -> Outcome:
+    """A refusal, if the error is one: raised before anything is compiled, in words of adt."""
+    if not isinstance(error, ModelError | UnsupportedOp) or RAW.search(error.what):
+        return Outcome(FAILED, f"{type(error).__name__}: {error.what} {error.details[:300]}")
+    reason = re.sub(r"(/\S*/)?case\.onnx", "the model", error.what)
+    return Outcome(REFUSED, " ".join(reason.split()))
+
+
+def difference(computed: Any, expected: Any, case: Case) -> str:
+    """What is wrong with *computed*; empty when it is right."""
+    if computed is None:
+        return "it is not among the outputs"
+    if computed.shape != expected.shape or computed.dtype != expected.dtype:
+        return f"{computed.dtype}{list(computed.shape)} instead of {expected.dtype}{list(expected.shape)}"
+    if expected.dtype.kind != "f":
+        count = int(np.sum(computed != expected))
+        return f"{count} of {expected.size} values differ" if count else ""
+    a, b = computed.astype(np.float64), expected.astype(np.float64)
+    if np.allclose(a, b, rtol=case.rtol, atol=case.atol, equal_nan=True):
+        return ""
+    return f"off by {np.nanmax(np.abs(a - b), initial=0):.3g}"
+
+
+def stored() -> dict[str, dict[str, str]]:
+    """What the golden file holds, by id."""
+    cases: dict[str, dict[str, str]] = json.loads(GOLDEN.read_text()) if GOLDEN.is_file() else {}
+    return cases
+
+
+def store(outcomes: dict[str, Outcome]) -> None:
+    """Put *outcomes* (by id) into the golden file; what onnx has no longer goes."""
+    rows = {id: row for id, row in stored().items() if id in all_cases()}
+    for id, result in outcomes.items():
+        case = all_cases()[id]
+        rows[id] = {"family": family(case), "operator": operator(case), "outcome": str(result)}
+    lines = [f"{json.dumps(id)}: {json.dumps(rows[id])}" for id in sorted(rows)]
+    GOLDEN.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _outcome_of(arguments: tuple[str, Path]) -> tuple[str, Outcome]:
+    id, rtvm = arguments
+    return id, outcome(all_cases()[id], rtvm)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--variant", choices=VARIANTS)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--rtvm", type=Path, help="the program; by default the one of the bundle for this machine"
+    )
+    given = parser.parse_args()
+    rtvm = given.rtvm or adt.build_target(platform="host").bundle.path / "bin" / "rtvm"
+    chosen = [
+        id
+        for id, case in all_cases().items()
+        if given.variant in (None, case.variant)
+        and (not given.names or any(name in id for name in given.names))
+    ]
+    preload()
+    outcomes: dict[str, Outcome] = {}
+    with multiprocessing.get_context("fork").Pool(given.jobs) as pool:
+        for id, result in pool.imap_unordered(_outcome_of, [(id, rtvm) for id in chosen]):
+            outcomes[id] = result
+            if result.status not in (RIGHT, LEFT_OUT):
+                sys.stdout.write(f"{id}: {result}\n")
+                sys.stdout.flush()
+    for variant in VARIANTS:
+        counts = Counter(result.status for id, result in outcomes.items() if id.endswith(f"-{variant}"))
+        sys.stdout.write(f"{variant}: {dict(counts)}\n")
+    if given.write:
+        store(outcomes)
+    return int(any(result.status not in ACCEPTED for result in outcomes.values()))
+
+
+def preload() -> None:
+    """Import once what every case needs, before processes are forked."""
+    import onnxruntime  # noqa: F401
+    import onnxslim  # noqa: F401
+    import tvm.relax.frontend.onnx  # noqa: F401
+
+    import adt.model.compile  # noqa: F401
+
+
+if __name__ == "__main__":
+    sys.exit(main())
