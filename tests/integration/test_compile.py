@@ -81,8 +81,8 @@ def test_for_android_mod_so_names_what_supplies_its_symbols(tmp_path: Path) -> N
     ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
     bundle = adt_json("build-target", "--for", "android-arm64-v8a", "--ndk", ndk)["path"]
     out = tmp_path / "pkg"
-    words = ["compile", MAGIKA, "--for", "android-arm64-v8a", "--ndk", ndk, "--bundle", bundle, "-o", out]
-    package = adt_json(*words)["package"]
+    other = make_standin_ndk(tmp_path / "other-ndk")  # which built no bundle: it only links the model
+    package = adt_json("compile", MAGIKA, "--for", "android-arm64-v8a", "--ndk", other, "-o", out)["package"]
     elf = read_elf(out / "mod.so")
     assert "libtvm_ffi.so" in elf.needed
     assert elf.machine == "AARCH64" and elf.page_alignment == 16384
@@ -93,8 +93,9 @@ def test_for_android_mod_so_names_what_supplies_its_symbols(tmp_path: Path) -> N
     assert {name for name in elf.undefined if name.startswith("TVM")} <= supplied
 
 
-def test_android_without_a_bundle_is_refused(tmp_path: Path) -> None:
-    ndk = make_standin_ndk(tmp_path / "other-ndk")  # never built with: no bundle of it is in the cache
+def test_android_without_a_bundle_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "empty"))
+    ndk = make_standin_ndk(tmp_path / "ndk")
     done = adt("compile", MAGIKA, "--for", "android-arm64-v8a", "--ndk", ndk, "-o", tmp_path / "pkg")
     assert done.returncode == 12 and "adt build-target --for android-arm64-v8a" in done.stderr
 

@@ -27,8 +27,8 @@ from adt.device.probe.remembered import BOOT_SCRIPT, remember, remembered
 from adt.device.shell import Completed
 from adt.errors import DeviceError, DeviceFull
 from adt.host.resources import resource
-from adt.target.built import newest_with
 from adt.target.bundle import TargetBundle
+from adt.target.bundle_cache import newest_with
 from standin_payload import make_bundle
 
 GOLDEN = Path(__file__).parents[1] / "golden"

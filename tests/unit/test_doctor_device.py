@@ -530,8 +530,8 @@ def test_the_bundle_that_was_built_last_is_taken(no_adb: Path) -> None:
     for name, age in (("b", 100), ("c", 50), ("a", 200)):
         path = make_bundle(no_adb / "cache/bundles" / name).path
         os.utime(path / "bundle.json", (1_000_000 - age, 1_000_000 - age))
-    assert package.newest_bundle("linux-aarch64") == no_adb / "cache/bundles/c"
-    assert package.newest_bundle("host") is None
+    made = make_package(no_adb / "toy")
+    assert package.newest_bundle(made) == no_adb / "cache/bundles/c"
 
 
 def test_a_damaged_package_does_not_hide_its_bundle(no_adb: Path) -> None:

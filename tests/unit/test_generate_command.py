@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 import adt
-import adt.api.deploy as deploying
 from adt.api.generate import KINDS
 from adt.cli import main  # noqa: F401  (registers every verb)
 from adt.cli.app import app
@@ -19,8 +18,6 @@ from adt.errors import ConfigError, WouldOverwrite
 from adt.integrate import cpp
 from adt.integrate.describe import Project
 from adt.integrate.files import CopiedFile, OutputFile, TextFile
-from adt.model.package import ModelPackage
-from adt.target.bundle import TargetBundle, load_bundle
 from made_up_packages import entry, made_up_bundle, made_up_package, tensor
 
 OUT = ("--out", "out", "--package", "com.example.vision")
@@ -151,14 +148,10 @@ def test_from_python(place: Path) -> None:
         adt.generate("swift", Path("pkg"), out=Path("o"), java_package="com.a.b")
 
 
-def test_without_a_bundle_it_takes_the_one_built_here(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def bundle_for(package: ModelPackage, explicit: Path | None, *, ndk: str | None) -> TargetBundle:
-        asked.append((package.manifest.target.platform, explicit, ndk))
-        return load_bundle(Path("bundle"))
-
-    monkeypatch.setattr(deploying, "bundle_for", bundle_for)
-    result = adt.generate("cpp", [Path("pkg")], out=Path("o"), java_package="com.a.b", ndk="/ndk")
-    assert asked == [("android-arm64-v8a", None, "/ndk")]
-    assert [bundle.manifest.abi for bundle in result.project.bundles] == ["arm64-v8a"]
+def test_without_a_bundle_it_takes_the_one_built_here(place: Path) -> None:
+    made_up_bundle(place / "cache/bundles/built-here", api_level=26)
+    done = CliRunner().invoke(app, ["generate", "cpp", "pkg", *OUT, "--dry-run", "--json"])
+    assert done.exit_code == 0, done.output
+    made_up_bundle(place / "cache/bundles/built-later")
+    result = adt.generate("cpp", [Path("pkg")], out=Path("o"), java_package="com.a.b")
+    assert [bundle.path.name for bundle in result.project.bundles] == ["built-later"]

@@ -142,7 +142,7 @@ def test_a_device_that_a_tracker_gave_is_checked_as_far_as_it_is_known(
     monkeypatch.setattr(remote.selection, "select", lambda _serial: SimpleNamespace(facts=facts))
     monkeypatch.setattr(remote.state, "read_server", lambda _home: record(deployment="/d/deployments/b2"))
     bundles = [SimpleNamespace(manifest=name, digest=name) for name in ("b1", "b2")]
-    monkeypatch.setattr(remote, "built_bundles", lambda: bundles)
+    monkeypatch.setattr(remote, "cached_bundles", lambda: bundles)
     monkeypatch.setattr(remote, "payload_of", lambda bundle, _package: bundle)
     monkeypatch.setattr(remote, "check_pair", lambda *pair: asked.append(pair))
     unknown: Any = SimpleNamespace(serial="", target=SimpleNamespace(address="10.0.0.7:9090"))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the same names as in VERBS, for type checkers and editors
         settings,
         source,
     )
+    from adt.api.bundles import bundles, bundles_remove
     from adt.api.db import (
         db_export,
         db_fetch,
@@ -68,6 +69,8 @@ VERBS = {
     "bench_ab": "bench",
     "build_abis": "build",
     "build_target": "build",
+    "bundles": "bundles",
+    "bundles_remove": "bundles",
     "clean": "deploy",
     "clean_many": "deploy",
     "compile": "model",
@@ -140,6 +143,8 @@ __all__ = [
     "bench_ab",
     "build_abis",
     "build_target",
+    "bundles",
+    "bundles_remove",
     "clean",
     "clean_many",
     "compile",

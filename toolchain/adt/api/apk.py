@@ -97,11 +97,11 @@ def apk(
 
     Args:
         out: the file; None for the project's name in the working directory.
-        bundles: one for each ABI; none: those built here by the present settings.
+        bundles: one for each ABI; none: the newest ones built here that fit.
         java_package: the application id; None makes one of the first package's name.
         sdk: an Android SDK; empty: ANDROID_HOME, ANDROID_SDK_ROOT, ~/Android/Sdk, else Debian's programs.
-        ndk: built the bundles that are not named, and checks the system's symbols that the libraries need; by
-            default the one that Android tools would find, if any.
+        ndk: checks the system's symbols that the libraries need; by default the one that Android tools would
+            find, if any.
         keystore: with the key to sign with; None for a debug key of adt's own.
         key_alias: which key of it; empty when it has one.
         debuggable: a debugger, and everybody with adb, may look into the app.
@@ -121,7 +121,7 @@ def apk(
     settings = load_settings({"verify.seed": seed, "build.ndk": ndk}).settings
     described = project(
         opened,
-        bundles_of(opened, bundles, ndk=ndk),
+        bundles_of(opened, bundles),
         java_package=java_package or application_id(opened[0].manifest.name if opened else ""),
     )
     measured = protocol or protocol_named()

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from adt.api.bundles import choose_bundle, package_bundle
 from adt.api.chosen import chosen_device
 from adt.api.probe import probe_device
-from adt.config.load import load_settings
-from adt.config.settings import Settings
 from adt.device import collect, fleet, private
 from adt.device import deploy as deploying
 from adt.device.collect import CleanReport
@@ -21,20 +20,15 @@ from adt.device.fit import check_half, needs_half
 from adt.device.fleet import Event, Outcomes
 from adt.device.payload import payload_of
 from adt.device.private import PrivateCopy
-from adt.errors import ConfigError, MismatchError, RpcError
+from adt.errors import ConfigError
 from adt.model.package import ModelPackage, load_package
-from adt.target.build import find_bundle
-from adt.target.built import newest_with
-from adt.target.bundle import TargetBundle, load_bundle
-from adt.target.plan import plan_build
-from adt.target.platforms import platform_named
+from adt.target.bundle import TargetBundle
 
 if TYPE_CHECKING:
     from adt.rpc.server import RpcServer
 
 log = logging.getLogger("adt.deploy")
 
-RUNNER, SERVER = "bin/rtvm", "bin/tvm_rpc"
 KEEP = 2
 """How many deployments of each name :func:`clean` leaves."""
 
@@ -112,8 +106,7 @@ def deploy(
 
     Args:
         packages: one, several, or none for the bundle alone.
-        bundle: None for the one built here: for a package by the present settings, else the newest one
-            for the device.
+        bundle: None for the newest one built here that fits the device and the package.
         rpc: False only sends.
         key: the server's; see :func:`adt.rpc_start`.
         run_as: a debuggable app, into whose own directory each deployment is copied.
@@ -155,8 +148,9 @@ def _deploy_on(device: Device, what: _Wanted, say: Callable[[str], None]) -> Dep
     jobs: list[tuple[TargetBundle, ModelPackage | None]] = []
     if what.rpc or not what.packages:
         # The server has a deployment of its own: it then runs on, whichever packages come and go.
-        jobs.append((bundle_fitting(device, what.bundle, SERVER if what.rpc else RUNNER), None))
-    jobs += [(bundle_for(package, what.bundle), package) for package in what.packages]
+        platforms = device.facts.platforms
+        jobs.append((choose_bundle(platforms, what.bundle, device=device, server=what.rpc), None))
+    jobs += [(package_bundle(package, what.bundle, device=device), package) for package in what.packages]
     results = []
     for bundle, package in jobs:
         name = package.manifest.name if package else bundle.manifest.preset
@@ -195,71 +189,6 @@ def _percent(say: Callable[[str], None]) -> DeployProgress:
             say(text)
 
     return report
-
-
-def bundle_fitting(device: Device, explicit: Path | None, program: str) -> TargetBundle:
-    """The bundle to put on *device*: *explicit*, or the newest one built here that runs there.
-
-    Args:
-        program: what it must hold, e.g. ``bin/tvm_rpc``.
-
-    Raises:
-        MismatchError: none was built.
-        RpcError: *explicit* has no RPC server, which is what is needed.
-    """
-    platforms = device.facts.platforms
-    if explicit is None:
-        newest = newest_with(program, platforms)
-        if newest is None:
-            raise MismatchError(
-                f"no bundle with {program} for {' or '.join(platforms)} was built here; that is what "
-                f"{device.serial} runs",
-                remedy=f"adt build-target --for {platforms[0]}, or pass --bundle DIR",
-            )
-        explicit = newest.path
-    bundle = load_bundle(explicit)
-    if program == SERVER and SERVER not in bundle.manifest.files:
-        raise RpcError(
-            f"the bundle {bundle.path} has no tvm_rpc",
-            remedy=f"Build it with RPC: adt build-target --for {bundle.manifest.platform} --rpc; or only "
-            "push: --no-rpc.",
-        )
-    return bundle
-
-
-def bundle_for(package: ModelPackage, explicit: Path | None, *, ndk: str | None = None) -> TargetBundle:
-    """The bundle to run *package* with: *explicit*, or the one built here for its platform.
-
-    Args:
-        ndk: the NDK that it was built with; None for the one of the settings.
-
-    Raises:
-        MismatchError: none was built.
-        PackageError: *explicit* is no bundle.
-    """
-    if explicit:
-        return load_bundle(explicit)
-    platform = package.manifest.target.platform
-    present = load_settings({"build.ndk": ndk}).settings
-    if platform_named(present.build.platform).name != platform:  # a variant of the same platform stays
-        present = load_settings({"build.platform": platform, "build.ndk": ndk}).settings
-    return built_bundle(platform, present)
-
-
-def built_bundle(platform: str, settings: Settings) -> TargetBundle:
-    """The bundle for *platform* that was built here with *settings*.
-
-    Raises:
-        MismatchError: there is none.
-        ConfigError, ToolNotFound, NdkError, SourceError, SdkError: what such a build would need is missing.
-    """
-    found = find_bundle(plan_build(settings))
-    if found is None:
-        raise MismatchError(
-            f"no bundle for {platform} was built here with the present settings",
-            remedy=f"adt build-target --for {platform}, or pass --bundle DIR",
-        )
-    return found
 
 
 def deploy_to(

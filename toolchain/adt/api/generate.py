@@ -43,7 +43,6 @@ def generate(
     out: Path,
     java_package: str,
     bundles: Sequence[Path] = (),
-    ndk: str | None = None,
     classes: Mapping[str, str] | None = None,
     images: Mapping[str, PictureOptions] | None = None,
     labels: Sequence[str] = (),
@@ -59,8 +58,7 @@ def generate(
         kind: ``cpp``, ``jni``, ``android-app`` or ``aar``.
         packages: one or several models; packages of one name are one model for several platforms.
         java_package: ``com.example.vision``; its last part is the C++ namespace.
-        bundles: one for each platform; none: those built here by the present settings.
-        ndk: the NDK that bundles for Android were built with here; None for the one of the settings.
+        bundles: one for each platform; none: the newest ones built here that fit.
         classes: class of a model by its package's name, or by an empty name when there is one model;
             else it is made of the package's name.
         images: how pictures are prepared for inputs that take one, by the package's name, or by an empty
@@ -82,7 +80,7 @@ def generate(
     opened = tuple(load_package(path) for path in paths)
     described = project(
         opened,
-        bundles_of(opened, bundles, ndk=ndk),
+        bundles_of(opened, bundles),
         java_package=java_package,
         classes=classes,
         images=images,
@@ -107,13 +105,11 @@ def generator(kind: str) -> Callable[[Project], tuple[OutputFile, ...]]:
     return files
 
 
-def bundles_of(
-    packages: Sequence[ModelPackage], explicit: Sequence[Path], *, ndk: str | None = None
-) -> tuple[TargetBundle, ...]:
-    """The bundles *explicit*, else for each platform of *packages* the one built here (with *ndk*)."""
+def bundles_of(packages: Sequence[ModelPackage], explicit: Sequence[Path]) -> tuple[TargetBundle, ...]:
+    """The bundles *explicit*, else for each platform of *packages* the newest one built here that fits."""
     if explicit:
         return tuple(load_bundle(path) for path in explicit)
-    from adt.api.deploy import bundle_for
+    from adt.api.bundles import package_bundle
 
-    found = {package.manifest.target.platform: package for package in packages}
-    return tuple(bundle_for(package, None, ndk=ndk) for package in found.values())
+    by_platform = {package.manifest.target.platform: package for package in packages}
+    return tuple(package_bundle(package) for package in by_platform.values())

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adt.api.bundles import choose_bundle
 from adt.host.ndk import find_ndk
 from adt.model.targets import place
 from adt.model.versions import require_tvm
-from adt.target.build import find_bundle
 from adt.target.bundle import load_bundle
-from adt.target.plan import plan_build
 
 if TYPE_CHECKING:
     from adt.model.kernels import CompiledKernel
@@ -41,8 +40,8 @@ def compile_kernel(
         name: what a single function is called; empty: as it calls itself, else ``main``.
         out: the library; by default ``<name>-<platform>.so`` here.
         platform, target, cpu: as for :func:`adt.compile`; tensors lie in buffers.
-        bundle: directory of the bundle it will run with; by default the one that
-            ``build_target`` built here for the platform, if there is one. Android needs one.
+        bundle: directory of the bundle it will run with. Android needs one: by default the newest one that
+            was built here for the platform.
 
     Raises:
         ToolNotFound: TVM or the platform's compiler is not installed, or TVM is in versions that break.
@@ -64,7 +63,7 @@ def compile_kernel(
     )
     linked = load_bundle(bundle) if bundle else None
     if linked is None and chosen.android:
-        linked = find_bundle(plan_build(settings))
+        linked = choose_bundle((chosen.name,))
     return kernels.compile_kernel(
         kernel,
         out or Path(f"{name or 'kernel'}-{chosen.name}.so"),

@@ -7,15 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from adt.api.bundles import choose_bundle
 from adt.config.load import load_settings
 from adt.errors import ConfigError, MismatchError
 from adt.host.ndk import find_ndk
 from adt.model.package import ModelPackage, PackageLike
 from adt.model.targets import place
 from adt.model.versions import require_tvm
-from adt.target.build import find_bundle
 from adt.target.bundle import load_bundle
-from adt.target.plan import plan_build
 from adt.target.platforms import platform_named
 
 if TYPE_CHECKING:
@@ -57,8 +56,8 @@ def compile(  # the verb's name; Python's own compile() is not used here
         target: one of :data:`adt.model.targets.NAMES`, or TVM's own string, tag or dictionary (JSON).
         cpu: the processor: a core, a system on chip, ``native``, features (``cortex-a76,+dotprod,+fp16``).
         shapes: ``name:1,3,224,224`` texts for inputs with open dimensions.
-        bundle: directory of the bundle it will run with; by default the one that
-            ``build_target`` built here for the platform, if there is one. Android needs one.
+        bundle: directory of the bundle it will run with. Android needs one: by default the newest one that
+            was built here for the platform.
         like: serial of a device to compile for in particular: its platform, the features that all
             of its CPUs have, and the limits of its OpenCL, which mod.json records.
         precision: ``float32``, ``float16`` or ``float16_acc32``; inputs and outputs stay float32.
@@ -141,11 +140,16 @@ def job_of(
     check: bool | None = None,
     db: Path | None = None,
     tuned_on: str | None = None,
+    server: bool = False,
 ) -> Job:
     """A model and all that it is compiled with, resolved; its records are not (:func:`tuned_job`).
 
     Args and errors are those of :func:`compile`.
+
+    Args:
+        server: a bundle that is not named must have an RPC server.
     """
+    from adt.model.compile import package_target
     from adt.model.compiled import Job
 
     require_tvm()
@@ -173,7 +177,8 @@ def job_of(
     )
     linked = load_bundle(bundle) if bundle else None
     if linked is None and chosen.android:
-        linked = find_bundle(plan_build(resolved))
+        opencl = package_target(chosen, resolved, model_like).device == "opencl"
+        linked = choose_bundle((chosen.name,), server=server, opencl=opencl)
     return Job(
         model,
         platform=chosen,

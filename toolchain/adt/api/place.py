@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from adt.api.bundles import package_bundle
 from adt.api.chosen import chosen_device
-from adt.api.deploy import bundle_for, deploy_to
+from adt.api.deploy import deploy_to
 from adt.device.place import DevicePlace, HostPlace, Opened
 from adt.model.package import load_package
 
@@ -16,7 +17,7 @@ def open_place(package: Path, *, serial: str | None = None, bundle: Path | None 
     Args:
         serial: the device; see :func:`adt.api.chosen.chosen_device`. A package for this machine goes to a
             device only when one is named here (a virtual one of this machine's kind).
-        bundle: None for the one that was built here.
+        bundle: None for the newest one built here that fits.
 
     Raises:
         MismatchError, PackageError: package, bundle and device do not fit each other, or no bundle was built.
@@ -24,9 +25,9 @@ def open_place(package: Path, *, serial: str | None = None, bundle: Path | None 
     """
     opened = load_package(package)
     if serial is None and opened.manifest.target.for_this_machine:
-        found = bundle_for(opened, bundle)
-        return Opened(HostPlace(found, opened), opened, found)
+        own = package_bundle(opened, bundle)
+        return Opened(HostPlace(own, opened), opened, own)
     device = chosen_device(serial)
-    found = bundle_for(opened, bundle)
-    deployed = deploy_to(device, opened, found)
-    return Opened(DevicePlace(device, deployed.report.deployment), opened, found)
+    fitting = package_bundle(opened, bundle, device=device)
+    deployed = deploy_to(device, opened, fitting)
+    return Opened(DevicePlace(device, deployed.report.deployment), opened, fitting)

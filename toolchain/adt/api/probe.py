@@ -6,7 +6,7 @@ from adt.api.chosen import chosen_device
 from adt.device.device import Device
 from adt.device.probe import opencl, probing
 from adt.device.probe.facts import Probe
-from adt.target.built import newest_with
+from adt.target.bundle_cache import newest_with
 
 
 def probe(*, serial: str | None = None, fresh: bool = False) -> Probe:

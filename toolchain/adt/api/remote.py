@@ -7,22 +7,23 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from adt.api.bundles import package_bundle
 from adt.api.chosen import chosen_device
-from adt.api.deploy import SERVER, bundle_for, deploy_to
+from adt.api.deploy import deploy_to
 from adt.api.rpc import server_ports
 from adt.config.load import load_settings
 from adt.device import selection
 from adt.device.payload import payload_of
 from adt.device.place import THIS_MACHINE, HostPlace
-from adt.errors import AdtError, ConfigError, MismatchError, RpcError
+from adt.errors import AdtError, ConfigError, MismatchError
 from adt.model.fit import check_pair
 from adt.model.package import LIBRARY, ModelPackage, load_package
 from adt.rpc import session, state
 from adt.rpc.device_server import Way, device_server
 from adt.rpc.local_server import local_server
 from adt.rpc.remote_model import RemoteModel, remote_model
-from adt.target.built import built_bundles
 from adt.target.bundle import TargetBundle
+from adt.target.bundle_cache import cached_bundles
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def open_remote(
 
     Args:
         serial: the device; see :func:`adt.api.chosen.chosen_device`.
-        bundle: None for the one that was built here.
+        bundle: None for the newest one built here that fits.
         key: what the device is registered as; empty with *tracker*: rpc.key of the settings, or ``android``.
         tracker: ``host:port``; empty with *key*: adt's own.
         timeout: seconds that the session may last; None: device.timeout of the settings.
@@ -82,16 +83,15 @@ def open_remote(
                 )
             way = Way(key or settings.rpc.key or "android", tracker=tracker)
         elif serial is None and opened.manifest.target.for_this_machine:
-            found = _with_server(bundle_for(opened, bundle))
-            check_pair(found.manifest, opened.manifest)
-            here = stack.enter_context(local_server(found))
+            own = package_bundle(opened, bundle, server=True)
+            here = stack.enter_context(local_server(own))
             way = Way(here.key, address=here.address)
-            name, label, emulated = THIS_MACHINE, HostPlace(found, opened).label, False
+            name, label, emulated = THIS_MACHINE, HostPlace(own, opened).label, False
         else:
             device = chosen_device(serial)
-            found = _with_server(bundle_for(opened, bundle))
-            deployment = deploy_to(device, opened, found).report.deployment
-            alone = f"{deployment.base}/deployments/{payload_of(found, None).digest}"
+            fitting = package_bundle(opened, bundle, device=device, server=True)
+            deployment = deploy_to(device, opened, fitting).report.deployment
+            alone = f"{deployment.base}/deployments/{payload_of(fitting, None).digest}"
             ports = server_ports(settings.rpc)
             way = stack.enter_context(device_server(device, deployment, bundle=alone, ports=ports))
             library = f"{deployment.directory}/model/{LIBRARY}"
@@ -108,16 +108,6 @@ def open_remote(
             name, label, emulated = _given(connected, opened)
         model = stack.enter_context(remote_model(connected.remote, opened, library=library))
         yield Remote(model, name, label, emulated)
-
-
-def _with_server(bundle: TargetBundle) -> TargetBundle:
-    if SERVER not in bundle.manifest.files:
-        raise RpcError(
-            f"the bundle {bundle.path} has no tvm_rpc",
-            remedy=f"Build it with RPC: adt build-target --for {bundle.manifest.platform} --rpc; or run "
-            "without RPC: --via native.",
-        )
-    return bundle
 
 
 def _given(connected: session.Connected, package: ModelPackage) -> tuple[str, str, bool | None]:
@@ -150,5 +140,5 @@ def _served_bundle(serial: str) -> TargetBundle | None:
     record = state.read_server(state.server_home(serial))
     directory = record.deployment if record is not None else ""
     return next(
-        (one for one in built_bundles() if directory.endswith(f"/{payload_of(one, None).digest}")), None
+        (one for one in cached_bundles() if directory.endswith(f"/{payload_of(one, None).digest}")), None
     )

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from adt.api.bundles import choose_bundle
 from adt.api.chosen import chosen_device
-from adt.api.deploy import SERVER, built_bundle, bundle_fitting
 from adt.config.load import load_settings
 from adt.config.settings import RpcSettings
 from adt.device import deploy as deploying
@@ -23,7 +23,7 @@ from adt.rpc import tracker as tracking
 from adt.rpc.board import ServePlan
 from adt.rpc.server import RpcServer, ServerStatus
 from adt.rpc.tracker import TrackerInfo
-from adt.target.bundle import TargetBundle, load_bundle
+from adt.target.platforms import platform_named
 
 log = logging.getLogger("adt.rpc")
 
@@ -118,7 +118,9 @@ def rpc_start(
     """
     settings = load_settings().settings.rpc
     device = chosen_device(serial)
-    report = deploying.deploy(device, bundle_fitting(device, bundle, SERVER), None)
+    report = deploying.deploy(
+        device, choose_bundle(device.facts.platforms, bundle, device=device, server=True), None
+    )
     log.debug("deployed %s", report.deployment.directory)
     return server.start(
         device,
@@ -198,7 +200,7 @@ def rpc_serve(
         RpcError: the bundle has no tvm_rpc.
     """
     settings = load_settings().settings
-    opened = _local_bundle(platform, bundle)
+    opened = choose_bundle((platform_named(platform).name,), bundle, server=True)
     found = tracker_address or tracking.running() or f"127.0.0.1:{settings.rpc.tracker_port}"
     if expose:
         log.warning(tracking.EXPOSED, "server")
@@ -230,7 +232,7 @@ def rpc_serve_here(
         RpcError: the bundle has no tvm_rpc.
     """
     settings = load_settings().settings
-    opened = _local_bundle("host", bundle)
+    opened = choose_bundle(("host",), bundle, server=True)
     if expose:
         log.warning(tracking.EXPOSED, "server")
     words = board.arguments(
@@ -242,12 +244,6 @@ def rpc_serve_here(
         custom_address="" if expose else "127.0.0.1",
     )[:-1]
     return board.serve(opened, words)
-
-
-def _local_bundle(platform: str, explicit: Path | None) -> TargetBundle:
-    if explicit is not None:
-        return load_bundle(explicit)
-    return built_bundle(platform, load_settings({"build.platform": platform}).settings)
 
 
 @contextmanager

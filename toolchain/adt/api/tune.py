@@ -124,7 +124,7 @@ def tune(
     found = load_settings({f"tune.{name}": value for name, value in numbers.items()})
     settings = _checked(found.settings.tune)
     directory = _database(db, found.settings.compile.db)
-    job = job_of(model, **flags)
+    job = job_of(model, **flags, server=True)
     computes = package_target(job.platform, job.settings, job.like)
     with open_rack(asked, job, computes.device) as rack, open_database(directory, write=True) as database:
         if rack.emulated and found.origins["tune.timeout"] == "default":

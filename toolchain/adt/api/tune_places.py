@@ -8,14 +8,14 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from adt.api.bundles import choose_bundle
 from adt.api.chosen import chosen_device
-from adt.api.deploy import SERVER, built_bundle
 from adt.api.rpc import server_ports, tracker_start
 from adt.config.load import load_settings
 from adt.config.settings import Settings
 from adt.device import selection
 from adt.device.device import Device
-from adt.errors import AdtError, ConfigError, MismatchError, RpcError
+from adt.errors import AdtError, ConfigError, MismatchError
 from adt.model.compiled import Job
 from adt.model.host_run.opencl import opencl_device
 from adt.model.targets.reading import read_target
@@ -128,6 +128,11 @@ def open_rack(asked: Asked, job: Job, computes: str) -> Iterator[Rack]:
         TrackerError: the tracker does not answer, or cannot be started.
     """
     settings = job.settings
+
+    def bundle() -> TargetBundle:
+        explicit = job.bundle.path if job.bundle else None
+        return choose_bundle((job.platform.name,), explicit, server=True, opencl=computes == "opencl")
+
     if asked.tracked:
         with _tracker(asked, settings) as (address, key):
             count = wire.summary(address).queue(key).total
@@ -138,13 +143,13 @@ def open_rack(asked: Asked, job: Job, computes: str) -> Iterator[Rack]:
             yield Rack(TrackerSource(address, key), words, CORES, serials, emulated=False, tracked=True)
     elif job.platform.name == HOST and not asked.serials:
         words = f"on this machine ({device_facts.this_processor()})"
-        here = LocalSource(_bundle(job, computes), exclusive=not _own_gpu(computes))
+        here = LocalSource(bundle(), exclusive=not _own_gpu(computes))
         yield Rack(here, words, os.cpu_count() or CORES, (), emulated=False)
     else:
         first = _first(asked.serials)
         serials = asked.serials or (first.serial,)
         _check_platforms(serials, job.platform.name)
-        source = SerialSource(serials, _bundle(job, computes), server_ports(settings.rpc))
+        source = SerialSource(serials, bundle(), server_ports(settings.rpc))
         words = f"on {', '.join(serials)}"
         yield Rack(source, words, _cores(first), serials, emulated=first.facts.emulated)
 
@@ -187,23 +192,6 @@ def _check_platforms(serials: Sequence[str], platform: str) -> None:
                 f"{serial} is {' or '.join(found)}, and the kernels are for {platform}",
                 remedy="Tune devices of one platform at a time; leave --for out for the device's own.",
             )
-
-
-def _bundle(job: Job, computes: str) -> TargetBundle:
-    """The bundle for the devices, which has a server, and OpenCL where that *computes*."""
-    bundle = job.bundle or built_bundle(job.platform.name, job.settings)
-    if SERVER not in bundle.manifest.files:
-        raise RpcError(
-            f"the bundle {bundle.path} has no tvm_rpc, which measures",
-            remedy=f"Build it with RPC: adt build-target --for {bundle.manifest.platform} --rpc",
-        )
-    if computes == "opencl" and not bundle.manifest.options.opencl:
-        raise MismatchError(
-            f"the kernels compute on OpenCL, the bundle {bundle.path} has no OpenCL runtime",
-            remedy=f"Build it with OpenCL: adt build-target --for {bundle.manifest.platform} --opencl; or "
-            "tune for the CPU: --target cpu",
-        )
-    return bundle
 
 
 def _cores(device: Device) -> int:

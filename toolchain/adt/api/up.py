@@ -23,8 +23,8 @@ from adt.host.ndk import find_ndk
 from adt.measure.verify import limits_for
 from adt.model import store
 from adt.model.package import ModelPackage
-from adt.target.build import build_bundle, find_bundle
-from adt.target.bundle import TargetBundle
+from adt.target.build import build_bundle
+from adt.target.bundle import MANIFEST, TargetBundle
 from adt.target.plan import plan_build
 from adt.target.platforms import platform_named
 
@@ -139,7 +139,7 @@ def up(
     tree = build_plan.source
     done("source", f"TVM {tree.version} from {tree.provider}: {tree.why}", began)
 
-    if find_bundle(build_plan) is None:
+    if not (build_plan.bundle_dir / MANIFEST).is_file():
         began = time.monotonic()
         imported = import_model(model, parse_shapes(resolved.compile.shapes))
         done(

@@ -20,7 +20,7 @@ from adt.device.room import parse_free, size_text
 from adt.device.selection import DeviceInfo, is_address
 from adt.device.virtual.state import Record, emulators_directory
 from adt.errors import AdtError
-from adt.target.built import newest_with
+from adt.target.bundle_cache import newest_with
 from adt.target.platforms import PLATFORMS
 
 LITTLE = 100 << 20

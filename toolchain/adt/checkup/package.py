@@ -16,6 +16,7 @@ from adt.host import cache
 from adt.model.fit import check_pair
 from adt.model.package import ModelPackage, load_package
 from adt.target.bundle import TargetBundle, load_bundle
+from adt.target.bundle_cache import cached_bundles
 
 WHOLE = "its files are those that"
 
@@ -43,16 +44,12 @@ def check_bundle(path: Path, origin: str) -> tuple[TargetBundle | None, Check]:
     return bundle, Check(Area.PACKAGE, "bundle", Status.OK, found, f"{path}, {origin}")
 
 
-def newest_bundle(platform: str) -> Path | None:
-    """The bundle for *platform* that was built here last."""
-    found = []
-    for manifest in (cache.cache_dir() / "bundles").glob("*/bundle.json"):
-        try:
-            if load_bundle(manifest.parent, check_hashes=False).manifest.platform == platform:
-                found.append((manifest.stat().st_mtime, manifest.parent))
-        except AdtError:  # the cache's own checks tell of it
-            continue
-    return max(found)[1] if found else None
+def newest_bundle(package: ModelPackage) -> Path | None:
+    """The bundle that a verb would take for *package*, or the newest one of its platform if none fits."""
+    bundles = cached_bundles((package.manifest.target.platform,))
+    fitting = (bundle for bundle in bundles if check_fit(package, bundle).status is Status.OK)
+    bundle = next(fitting, None) or next(iter(bundles), None)
+    return bundle.path if bundle else None
 
 
 def check_fit(package: ModelPackage, bundle: TargetBundle) -> Check:
@@ -101,7 +98,7 @@ def examine(scope: Scope) -> Iterator[Check]:
     path, origin = scope.bundle, "--bundle"
     if path is None and package:
         platform = package.manifest.target.platform
-        path, origin = newest_bundle(platform), "the last one built here"
+        path, origin = newest_bundle(package), "the newest one built here"
         if path is None:
             yield Check(
                 Area.PACKAGE,

@@ -27,7 +27,7 @@ def apk(
     ],
     bundles: Annotated[
         list[Path] | None,
-        typer.Option("--bundle", help="The bundle of each ABI; else those built here.", metavar="DIR"),
+        typer.Option("--bundle", help="Each ABI's bundle; else the newest built here.", metavar="DIR"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The APK; else NAME.apk here.", metavar="FILE")

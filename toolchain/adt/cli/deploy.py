@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from adt.api.deploy import Deployed
 
 Package = Annotated[Path, typer.Argument(help="A package that `adt compile` made.")]
-Bundle = Annotated[Path | None, typer.Option(help="The bundle; else the one built here.", metavar="DIR")]
+Bundle = Annotated[
+    Path | None, typer.Option(help="The bundle; else the newest fitting one built here.", metavar="DIR")
+]
 Input = Annotated[Path | None, typer.Option("--input", "-i", help="Inputs by name, as .npz.")]
 Timeout = Annotated[float | None, typer.Option(help="Seconds that the run on the device may take.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of made-up inputs.")]

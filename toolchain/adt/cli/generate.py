@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.build import Ndk
 
 if TYPE_CHECKING:
     from adt.api.generate import Generated
@@ -48,9 +47,8 @@ def generate(
     ],
     bundles: Annotated[
         list[Path] | None,
-        typer.Option("--bundle", help="The bundle of each platform; else those built here.", metavar="DIR"),
+        typer.Option("--bundle", help="Each platform's bundle; else the newest built here.", metavar="DIR"),
     ] = None,
-    ndk: Ndk = None,
     classes: Annotated[
         list[str] | None,
         typer.Option(
@@ -99,7 +97,6 @@ def generate(
         out=out,
         java_package=java_package,
         bundles=bundles or (),
-        ndk=ndk,
         classes=_by_package(classes, "--class"),
         images=_images(scale, mean, std, layout, color),
         labels=read_labels(labels) if labels else (),

@@ -9,6 +9,7 @@ from adt.cli import (  # noqa: F401  (each registers its verbs)
     apk,
     bench,
     build,
+    bundles,
     clean,
     configuration,
     db,

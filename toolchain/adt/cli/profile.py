@@ -15,7 +15,7 @@ def profile(
     package: Annotated[Path, typer.Argument(help="A package that `adt compile` made.")],
     serial: Serial = None,
     bundle: Annotated[
-        Path | None, typer.Option(help="The bundle; else the one built here.", metavar="DIR")
+        Path | None, typer.Option(help="The bundle; else the newest fitting one built here.", metavar="DIR")
     ] = None,
     inputs: Annotated[Path | None, typer.Option("--input", "-i", help="Inputs by name, as .npz.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of made-up inputs.")] = None,

@@ -26,7 +26,9 @@ Tracker = Annotated[
 ]
 NoTracker = Annotated[bool, typer.Option("--no-tracker", help="Do not register: clients connect directly.")]
 Key = Annotated[str, typer.Option("--key", "-k", help="What clients ask the tracker for.")]
-Bundle = Annotated[Path | None, typer.Option(help="The bundle; else the one built here.", metavar="DIR")]
+Bundle = Annotated[
+    Path | None, typer.Option(help="The bundle; else the newest fitting one built here.", metavar="DIR")
+]
 
 tracker = typer.Typer(cls=Commands, help="TVM's tracker on this machine, in the background.")
 app.add_typer(tracker, name="tracker", no_args_is_help=True)

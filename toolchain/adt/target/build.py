@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import shutil
 import time
@@ -16,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from adt.errors import AdtError, BuildError, PackageError
+from adt.errors import AdtError, BuildError
 from adt.host import cache
 from adt.host.process import run
 from adt.host.resources import resource
@@ -45,14 +46,6 @@ class BuildResult:
     build_dir: Path
 
 
-def find_bundle(plan: BuildPlan) -> TargetBundle | None:
-    """The bundle that :func:`build_bundle` would return, if it was built before; builds nothing."""
-    try:
-        return load_bundle(plan.bundle_dir)
-    except PackageError:
-        return None
-
-
 def build_bundle(plan: BuildPlan, *, progress: Callable[[str], None] = lambda _: None) -> BuildResult:
     """Build what is missing and return the bundle.
 
@@ -78,6 +71,7 @@ def build_bundle(plan: BuildPlan, *, progress: Callable[[str], None] = lambda _:
 
             packed = pack_bundle(plan)
             return BuildResult(packed, plan.source, False, compiled, time.monotonic() - began, plan.build_dir)
+        os.utime(bundle.path / MANIFEST)  # the newest one is what every verb takes
     return BuildResult(bundle, plan.source, True, 0, time.monotonic() - began, plan.build_dir)
 
 

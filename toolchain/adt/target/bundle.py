@@ -106,6 +106,24 @@ class BundleManifest:
     schema_version: int = SCHEMA_VERSION
 
     @property
+    def summary(self) -> str:
+        """What distinguishes it from other bundles of its platform, for people."""
+        options = self.options
+        clml = f"CLML {options.clml_sdk}" if options.clml_sdk else "CLML"
+        parts = [
+            ("OpenCL (linked)" if options.opencl_linked else "OpenCL") if options.opencl else "no OpenCL",
+            clml if options.clml else "",
+            "NNAPI" if options.nnapi else "",
+            "RPC" if options.rpc else "no RPC",
+            f"{options.alignment}-byte tensors",
+            options.build_type if options.build_type != "Release" else "",
+            f"API level {self.api_level}" if self.api_level is not None else "",
+            f"NDK {self.ndk_revision}" if self.ndk_revision else self.compiler,
+            f"TVM {self.tvm.version}",
+        ]
+        return ", ".join(part for part in parts if part)
+
+    @property
     def all_files(self) -> dict[str, BundleFile]:
         """Every file of the bundle but bundle.json, by path."""
         own = {**self.files, **self.symbols, **self.headers, **self.build_files}
@@ -123,6 +141,16 @@ class TargetBundle:
     def digest(self) -> str:
         """sha256 of bundle.json, which has those of its other files."""
         return file_sha256(self.path / MANIFEST)
+
+    @property
+    def built(self) -> float:
+        """When it was built, or a build last found it up to date; seconds since the epoch."""
+        return (self.path / MANIFEST).stat().st_mtime
+
+    @property
+    def size(self) -> int:
+        """Bytes of its files."""
+        return sum(file.size for file in self.manifest.all_files.values())
 
     def file(self, name: str) -> Path:
         """Absolute path of a file of the bundle, e.g. ``bin/rtvm``."""

@@ -1,0 +1,166 @@
+"""Which of the bundles in the cache a verb takes, and `adt bundles`; no NDK and no compiler is there."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from adt.api.bundles import SERVER, bundles, choose_bundle, package_bundle
+from adt.api.generate import bundles_of
+from adt.cli import main  # noqa: F401  (registers every verb)
+from adt.cli.app import app
+from adt.errors import MismatchError, PackageError, RpcError
+from adt.host import manifest
+from adt.host.ndk import VARIABLES
+from adt.model.package import ModelPackage
+from adt.target import bundle_cache
+from adt.target.bundle import BundleFile, TargetBundle
+from made_up_packages import entry, made_up_bundle, made_up_package, tensor
+
+ANDROID = "android-arm64-v8a"
+Put = Callable[..., TargetBundle]
+
+
+@pytest.fixture(autouse=True)
+def no_ndk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "/nonexistent")
+    for name in (*VARIABLES, "ANDROID_HOME", "ANDROID_SDK_ROOT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    bundle_cache._log_choice.cache_clear()
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Put:
+    """Puts a bundle into the cache; each is newer than the one before."""
+    count = 0
+
+    def put_bundle(
+        name: str, platform: str = ANDROID, *, rpc: bool = True, opencl: bool = True, **about: Any
+    ) -> TargetBundle:
+        nonlocal count
+        count += 1
+        made = made_up_bundle(tmp_path / "cache/bundles" / name, platform, **about)
+        options = replace(made.manifest.options, rpc=rpc, opencl=opencl)
+        files = dict(made.manifest.files)
+        if rpc:
+            made.file("bin").mkdir()
+            made.file(SERVER).write_bytes(b"")
+            files[SERVER] = BundleFile(
+                "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", 0, ()
+            )
+        described = replace(made.manifest, options=options, files=files)
+        manifest.write(described, made.path / "bundle.json")
+        os.utime(made.path / "bundle.json", (count, count))
+        return TargetBundle(made.path, described)
+
+    return put_bundle
+
+
+def package(directory: Path, **about: Any) -> ModelPackage:
+    entries = (entry([tensor("x", (1, 4))], [tensor("y", (1, 2))]),)
+    return made_up_package(directory, "model", entries, **about)
+
+
+def test_a_bundle_is_found_without_the_ndk_that_built_it(put: Put, tmp_path: Path) -> None:
+    flagged = put("flagged", opencl=False, api_level=26)
+    model = package(tmp_path / "pkg")
+    assert package_bundle(model).path == flagged.path
+    assert [bundle.path for bundle in bundles_of([model], ())] == [flagged.path]
+
+
+def test_the_newest_one_that_fits_is_taken(put: Put, tmp_path: Path) -> None:
+    put("plain")
+    best = put("opencl")
+    put("cpu", opencl=False)
+    put("unaligned", alignment=16)
+    put("other", "linux-aarch64")
+    model = package(tmp_path / "pkg", device="opencl")
+    assert package_bundle(model).path == best.path
+    assert choose_bundle((ANDROID,), opencl=True).path.name == "unaligned"
+    assert choose_bundle(("android-armeabi-v7a", "linux-aarch64")).path.name == "other"
+
+
+def test_one_without_a_server_is_passed_over_where_one_is_needed(put: Put) -> None:
+    serving = put("serving")
+    silent = put("silent", rpc=False)
+    assert choose_bundle((ANDROID,), server=True).path == serving.path
+    with pytest.raises(RpcError, match="has no tvm_rpc"):
+        choose_bundle((ANDROID,), silent.path, server=True)
+
+
+def test_the_choice_is_said_once_with_the_others_that_fit(put: Put, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="adt")
+    old = put("old", api_level=26)
+    put("older-twin", api_level=28)
+    put("new", api_level=28)
+    for _device in range(2):
+        choose_bundle((ANDROID,))
+    (text,) = caplog.messages
+    assert text.startswith("bundle new: OpenCL, ") and "API level 28, NDK 27.2.12479018" in text
+    assert f"--bundle {old.path}  " in text and "API level 26" in text
+    assert "older-twin" not in text, "it differs in nothing but its age"
+
+
+def test_what_does_not_fit_is_said_of_the_newest(put: Put, tmp_path: Path) -> None:
+    model = package(tmp_path / "pkg", device="opencl")
+    with pytest.raises(MismatchError, match=f"no bundle for {ANDROID}") as absent:
+        package_bundle(model)
+    assert f"adt build-target --for {ANDROID}" in absent.value.remedy
+    put("unaligned", alignment=16)
+    put("cpu", opencl=False)
+    with pytest.raises(MismatchError, match="has no OpenCL runtime") as refused:
+        package_bundle(model)
+    assert "--opencl" in refused.value.remedy
+
+
+def test_a_damaged_one_is_said(put: Put, tmp_path: Path) -> None:
+    damaged = put("damaged")
+    (damaged.path / "lib/libtvm_ffi.so").write_text("cut")
+    with pytest.raises(PackageError, match=r"libtvm_ffi\.so"):
+        package_bundle(package(tmp_path / "pkg"))
+
+
+# ---- the verb ---------------------------------------------------------------------------------
+
+
+def adt_bundles(*words: str) -> Any:
+    return CliRunner().invoke(app, ["bundles", *words])
+
+
+def test_bundles_are_listed_newest_first(put: Put) -> None:
+    assert "adt build-target" in adt_bundles().stdout
+    put("old", api_level=26)
+    put("new", "linux-aarch64")
+    shown = adt_bundles()
+    assert shown.exit_code == 0 and re.findall(r"^(?:old|new)", shown.stdout, re.MULTILINE) == ["new", "old"]
+    assert "API level 26" in shown.stdout
+    rows = json.loads(adt_bundles("--json").stdout)["bundles"]
+    assert [row["platform"] for row in rows] == ["linux-aarch64", ANDROID]
+    assert rows[1]["built"] == "1970-01-01T00:00:01Z" and rows[1]["size"] > 0
+    assert rows[1]["options"]["opencl"] is True
+
+
+def test_bundles_are_removed_with_what_they_were_built_in(put: Put, tmp_path: Path) -> None:
+    for name in ("twin", "kept", "newer-twin"):
+        put(name, api_level=26 if name == "kept" else 28)
+    build = tmp_path / "cache/build/kept"
+    build.mkdir(parents=True)
+    refused = adt_bundles("--remove", "kept", "--remove", "keptt")
+    assert refused.exit_code == 11 and "'keptt'. Did you mean 'kept'?" in refused.stderr
+    assert len(bundles()) == 3 and build.exists()
+    done = adt_bundles("--remove-superseded", "--json")
+    assert [Path(path).name for path in json.loads(done.stdout)["removed"]] == ["twin"]
+    assert adt_bundles("--remove", "kept").exit_code == 0
+    assert [bundle.path.name for bundle in bundles()] == ["newer-twin"] and not build.exists()

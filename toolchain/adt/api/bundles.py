@@ -1,0 +1,98 @@
+"""The bundles of this machine: which one a verb takes, and list or remove them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from adt.device.device import Device
+from adt.device.fit import check_device
+from adt.errors import MismatchError, RpcError
+from adt.model.fit import check_pair
+from adt.model.package import ModelPackage
+from adt.target import bundle_cache
+from adt.target.bundle import TargetBundle, load_bundle
+
+SERVER = "bin/tvm_rpc"
+
+
+def bundles() -> tuple[TargetBundle, ...]:
+    """Every bundle that was built on this machine and is still there, newest first."""
+    return bundle_cache.cached_bundles()
+
+
+def bundles_remove(names: Sequence[str] = (), *, superseded: bool = False) -> tuple[TargetBundle, ...]:
+    """Remove bundles from the cache, with the directories that they were built in.
+
+    Args:
+        names: of the bundles.
+        superseded: also those of which a newer one with the same options is there.
+
+    Returns:
+        What was removed.
+
+    Raises:
+        PackageError: a name is of none; nothing was removed.
+        Busy, DiskError: see :mod:`adt.errors`.
+    """
+    old = bundle_cache.superseded_bundles() if superseded else ()
+    return bundle_cache.remove_bundles([*names, *(bundle.path.name for bundle in old)])
+
+
+def choose_bundle(
+    platforms: Sequence[str],
+    explicit: Path | None = None,
+    *,
+    package: ModelPackage | None = None,
+    device: Device | None = None,
+    server: bool = False,
+    opencl: bool = False,
+) -> TargetBundle:
+    """The bundle *explicit*, or the newest one built here that fits.
+
+    Args:
+        platforms: what it may be for; the first one that has a fitting bundle is taken.
+        package, device: what it must fit.
+        server, opencl: it must have an RPC server, the OpenCL runtime.
+
+    Raises:
+        MismatchError: none was built, or what there is does not fit.
+        RpcError: it has no RPC server.
+        PackageError: it is damaged or no bundle.
+    """
+
+    def check(bundle: TargetBundle) -> None:
+        if device is not None:
+            check_device(bundle.manifest, device.facts, device.serial)
+        if package is not None:
+            check_pair(bundle.manifest, package.manifest)
+        if opencl and not bundle.manifest.options.opencl:
+            raise MismatchError(
+                f"the kernels compute on OpenCL, the bundle {bundle.path} has no OpenCL runtime",
+                remedy=f"Build it with OpenCL: adt build-target --for {bundle.manifest.platform} --opencl; "
+                "or compute on the CPU: --target cpu",
+            )
+        if server and SERVER not in bundle.manifest.files:
+            raise RpcError(
+                f"the bundle {bundle.path} has no tvm_rpc",
+                remedy=f"Build it with RPC: adt build-target --for {bundle.manifest.platform} --rpc; or do "
+                "without, where the verb can: --no-rpc, --via native.",
+            )
+
+    if explicit is None:
+        return bundle_cache.newest_fitting(platforms, check)
+    bundle = load_bundle(explicit)
+    check(bundle)
+    return bundle
+
+
+def package_bundle(
+    package: ModelPackage,
+    explicit: Path | None = None,
+    *,
+    device: Device | None = None,
+    server: bool = False,
+) -> TargetBundle:
+    """The bundle to run *package* with: :func:`choose_bundle` for its platform."""
+    platforms = (package.manifest.target.platform,)
+    return choose_bundle(platforms, explicit, package=package, device=device, server=server)

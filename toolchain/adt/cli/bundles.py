@@ -1,0 +1,69 @@
+"""``adt bundles``."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adt.cli.app import Json, Verbose, app, emit_json
+
+if TYPE_CHECKING:
+    from adt.target.bundle import TargetBundle
+
+
+@app.command(epilog="Example: adt bundles --remove linux-aarch64-0123456789ab")
+def bundles(
+    remove: Annotated[
+        list[str] | None,
+        typer.Option("--remove", help="Remove this one, and what it was built in.", metavar="NAME"),
+    ] = None,
+    remove_superseded: Annotated[
+        bool,
+        typer.Option("--remove-superseded", help="Remove those that a newer one of equal options replaces."),
+    ] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """List the bundles that were built on this machine, newest first, or remove some."""
+    import adt
+
+    removed: tuple[TargetBundle, ...] = ()
+    if remove or remove_superseded:
+        removed = adt.bundles_remove(remove or (), superseded=remove_superseded)
+    left = adt.bundles()
+    if as_json:
+        rows = [_fields(bundle) for bundle in left]
+        emit_json("bundles", {"bundles": rows, "removed": [bundle.path for bundle in removed]})
+        return
+    for bundle in removed:
+        typer.echo(f"removed  {bundle.path}")
+    if removed or remove_superseded:
+        typer.echo(f"left     {len(left)} bundles")
+        return
+    if not left:
+        typer.echo("no bundle was built here: adt build-target --for PLATFORM")
+    for bundle in left:
+        typer.echo(f"{bundle.path.name}  {_local_time(bundle)}  {bundle.size / 1e6:,.1f} MB")
+        typer.echo(f"    {bundle.manifest.summary}")
+        typer.echo(f"    {bundle.path}")
+
+
+def _local_time(bundle: TargetBundle) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(bundle.built))
+
+
+def _fields(bundle: TargetBundle) -> dict[str, Any]:
+    from adt.host.manifest import fields_of
+
+    about = fields_of(bundle.manifest)
+    names = ("platform", "preset", "abi", "api_level", "ndk_revision", "compiler", "tvm", "options")
+    return {
+        "name": bundle.path.name,
+        "path": bundle.path,
+        "summary": bundle.manifest.summary,
+        "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(bundle.built)),
+        "size": bundle.size,
+        **{name: about[name] for name in names},
+    }
