@@ -91,7 +91,7 @@ def judged(found: Mapping[str, Any], expected: Mapping[str, Any], limit: float) 
     """The worst output: largest absolute difference, the output's magnitude, and whether that is right."""
     worst, worst_abs, magnitude = -1.0, 0.0, 0.0
     for name, want in expected.items():
-        compared = compare(name, found[name], want)
+        compared = compare(name, found[name], want, limit)
         if compared.difference > worst:
             gap = np.abs(found[name].astype(np.float64) - want.astype(np.float64))
             worst = compared.difference

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adt.config.settings import VerifySettings
+from adt.config.load import load_settings
 from adt.errors import InputError
-from adt.measure.verify import TOLERANCES, limits_for
+from adt.measure.verify import limits_for
 from adt.model.package import TensorSpec
 from adt.model.precision.accuracy import _compare, samples, warn
 from adt.model.precision.accuracy_report import Accuracy, OutputAccuracy, Overflow, far_off
+from adt.numerics import TOLERANCES
 
 SPEC = TensorSpec("y", (2, 3), "float32")
 EXACT = np.array([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]], np.float32)
@@ -52,6 +53,15 @@ def test_infinity_is_far_off_unless_it_was_there_before() -> None:
     assert far_off(one(broken)) and not one(broken).finite
     assert one(broken).max_abs == 0, "what is no number does not count"
     assert not far_off(one(broken, broken))
+
+
+def test_equal_nans_prove_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    nothing = np.full_like(EXACT, np.nan)
+    found = one(nothing, nothing)
+    assert found.finite and not found.compared and far_off(found)
+    warn(report(found))
+    assert "nothing is known of its accuracy" in caplog.text and "--accuracy-inputs" in caplog.text
+    assert "far from" not in caplog.text
 
 
 def test_nan_and_noise_are_far_off() -> None:
@@ -119,9 +129,9 @@ def test_a_sample_that_is_no_file(tmp_path: Path) -> None:
 
 
 def test_tolerances_follow_the_precision_unless_they_are_given() -> None:
-    given = VerifySettings(seed=0, max_abs=-1, max_rel=-1, max_steps=0, reference="auto")
-    for precision, (max_abs, max_rel) in TOLERANCES.items():
+    given = load_settings({}).settings.verify
+    for precision, usual in TOLERANCES.items():
         found = limits_for(precision, given)
-        assert (found.max_abs, found.max_rel) == (max_abs, max_rel)
+        assert (found.max_abs, found.max_rel) == (usual.max_abs, usual.max_rel)
     found = limits_for("float16", replace(given, max_abs=0.0))
-    assert (found.max_abs, found.max_rel) == (0.0, TOLERANCES["float16"][1])
+    assert (found.max_abs, found.max_rel) == (0.0, TOLERANCES["float16"].max_rel)

@@ -9,36 +9,70 @@ from typing import Any
 import numpy as np
 import pytest
 
+from adt.errors import VerifyFailed
 from adt.model import checked
-from adt.model.check import LIMITS, MOST_CHANGED, _obstacle, compare
+from adt.model.check import _compared, _obstacle, compare
 from adt.model.checked import Checked, CheckedOutput, Unchecked
 from adt.model.host_run.opencl import HostOpenCl
 from adt.model.package import ModelPackage
 from adt.model.targets import ModelTarget
+from adt.numerics import TOLERANCES
 from standin_payload import package_manifest
+
+LIMIT = TOLERANCES["float32"].kernel
 
 
 def test_the_difference_is_a_share_of_the_magnitude() -> None:
     want = np.array([0.0, -50.0, 100.0], np.float32)
 
-    assert compare("y", want + np.float32(1), want).difference == pytest.approx(0.01)
-    assert compare("y", want, want).difference == 0
+    assert compare("y", want + np.float32(1), want, LIMIT).difference == pytest.approx(0.01)
+    assert compare("y", want, want, LIMIT).difference == 0
 
 
 def test_rounding_behind_a_sigmoid_is_no_difference() -> None:
     want = np.array([1.06e-5, 2e-6])
 
-    assert compare("y", want + 9.3e-8, want).difference < LIMITS["float32"]
-    assert compare("y", want + 1e-5, want).difference > LIMITS["float32"]
+    assert compare("y", want + 9.3e-8, want, LIMIT).difference < LIMIT
+    assert compare("y", want + 1e-5, want, LIMIT).difference > LIMIT
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_not_finite_must_be_so_in_both(bad: float) -> None:
     want, have = np.array([1.0, bad]), np.array([1.0, 2.0])
 
-    assert compare("y", want, want).difference == 0
-    assert compare("y", have, want).difference == float("inf")
-    assert compare("y", want, have).difference == float("inf")
+    assert compare("y", want, want, LIMIT).difference == 0
+    assert compare("y", have, want, LIMIT).difference == float("inf")
+    assert compare("y", want, have, LIMIT).difference == float("inf")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_nothing_finite_does_not_pass(bad: float) -> None:
+    want = np.full(8, bad)
+
+    row = compare("y", want.copy(), want, LIMIT)
+
+    assert not row.passed and row.nothing_finite
+    assert not compare("y", np.zeros(8), want, LIMIT).nothing_finite
+
+
+def test_a_quantum_passes() -> None:
+    want = np.array([0.0, 1.0], np.float32)
+
+    assert not compare("y", want + np.float32(0.01), want, LIMIT).passed
+    assert compare("y", want + np.float32(0.01), want, LIMIT, quantum=0.01).passed
+    assert compare("y", np.array([3, 4], np.int8), np.array([3, 5], np.int8), LIMIT).passed
+
+
+@pytest.mark.parametrize("wanted", ["auto", "on"])
+def test_a_check_on_nothing_but_nan_is_none(wanted: str) -> None:
+    package = ModelPackage(Path("p"), package_manifest())
+    outputs = {"y": np.full(4, np.nan, np.float32)}
+    if wanted == "on":
+        with pytest.raises(VerifyFailed, match="nothing finite"):
+            _compared(outputs, outputs, package, "PoCL", wanted)
+    else:
+        found = _compared(outputs, outputs, package, "PoCL", wanted)
+        assert isinstance(found, Unchecked) and "nothing finite" in found.reason
 
 
 def test_of_whole_numbers_it_is_the_share_that_differs() -> None:
@@ -46,11 +80,11 @@ def test_of_whole_numbers_it_is_the_share_that_differs() -> None:
     have = want.copy()
     have[3] += 1
 
-    row = compare("indices", have, want)
+    row = compare("indices", have, want, LIMIT)
 
     assert not row.floating
     assert row.difference == pytest.approx(0.001)
-    assert row.difference <= MOST_CHANGED
+    assert row.passed
 
 
 def test_what_came_of_it_is_kept_beside_a_package_in_the_cache(tmp_path: Path) -> None:

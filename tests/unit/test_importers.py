@@ -223,3 +223,20 @@ def test_an_int8_input_of_the_graph_is_described(tmp_path: Path) -> None:
     path = write(graph_of(nodes, {"x": (2, 3)}, ["y"], kind=INT8), tmp_path / "int8.onnx")
     (spec,) = import_model(path, {}).inputs
     assert (spec.name, spec.shape, spec.dtype) == ("x", (2, 3), "int8")
+
+
+# Comparing rewritten graphs
+
+
+def test_equal_nans_confirm_no_rewrite() -> None:
+    nodes = [node("Sub", ["x", "two"], "a"), node("Log", ["a"], "y")]
+    model = graph_of(nodes, {"x": [4]}, ["y"], {"two": np.float32(2)})
+    assert "nothing finite" in Runner(model).difference(model)
+
+
+def test_a_root_is_compared_where_it_has_numbers() -> None:
+    model = graph_of(
+        [node("ReduceMin", ["x"], "m", keepdims=1), node("Sqrt", ["m"], "y")], {"x": [64]}, ["y"]
+    )
+    runner = Runner(model)
+    assert np.isfinite(runner.expected["y"]).all() and not runner.difference(model)

@@ -94,6 +94,19 @@ def test_nan_on_the_device_is_wrong() -> None:
     assert verdicts(found) == [WRONG] and found.calls[0].alone == np.inf
 
 
+def test_equal_nans_are_no_right_kernel() -> None:
+    nothing = {"nothing": lambda x: x * F(np.nan)}
+    judge = Judge(Kernels(**HOST, **nothing), "float32", SCAN)  # type: ignore[arg-type]
+    x = np.ones(4, F)
+    rows = [
+        judge.judge(Made(0, "double", ("global", "global"), (x, x * 2))),
+        judge.judge(Made(1, "nothing", ("global", "global"), (x * 2, x * F(np.nan)))),
+    ]
+    found = Layers(tuple(rows), 2, "here")
+    assert verdicts(found) == [RIGHT, NOT_COMPARED] and not found.passed and not found.wrong
+    assert found.first_nan is rows[1] and "nothing finite" in rows[1].reason
+
+
 def test_what_cannot_be_compared_says_why_and_its_tensors_are_the_devices() -> None:
     device = HOST | {"clml": lambda x: x * 7}
     found = run(device, ["double", "clml", "add"])
@@ -134,7 +147,7 @@ def test_half_precision_has_a_wider_limit(dtype: str, precision: str, limit: flo
 
 def test_whole_numbers_differ_in_steps() -> None:
     x = np.array([1, 2, 3], np.int8)
-    for steps, verdict in ((0, WRONG), (1, RIGHT)):
+    for steps, verdict in ((0, WRONG), (1, RIGHT), (-1, RIGHT)):
         judge = Judge(Kernels(**HOST), "float32", Scan(max_steps=steps))  # type: ignore[arg-type]
         got = np.array([2, 4, 7], np.int8)
         row = judge.judge(Made(0, "double", ("global", "global"), (x, got)))

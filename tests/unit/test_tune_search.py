@@ -169,6 +169,8 @@ def test_nans_are_right_where_the_untuned_schedule_has_them() -> None:
 
     assert disagreement(FLOATS, outputs(nans), outputs(nans * np.float32(1.0001))) is None
     assert "other places" in (disagreement(FLOATS, outputs(nans), outputs(RIGHT)) or "")
+    nothing = np.full(4, np.nan, np.float32)
+    assert "nothing finite" in (disagreement(FLOATS, outputs(nothing), outputs(nothing)) or "")
 
 
 def test_integers_are_equal_and_the_output_is_named() -> None:

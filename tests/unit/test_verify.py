@@ -10,10 +10,20 @@ import numpy as np
 import pytest
 
 from adt.config.settings import VerifySettings
-from adt.measure.verify import TOLERANCES, compare, limits_of_output, output_fields, worst_of
+from adt.measure.verify import compare, limits_of_output, output_fields, worst_of
+from adt.numerics import TOLERANCES
 
-LIMITS = VerifySettings(seed=0, max_abs=1e-4, max_rel=1e-4, max_steps=0, reference="auto")
-OPEN = replace(LIMITS, max_abs=-1.0, max_rel=-1.0)
+OPEN = VerifySettings(
+    seed=0,
+    max_abs=-1.0,
+    max_rel=-1.0,
+    max_steps=-1,
+    max_changed=-1.0,
+    allow_nonfinite=False,
+    reference="auto",
+)
+LIMITS = replace(OPEN, max_abs=1e-4, max_rel=1e-4)
+USUAL = {name: (limit.max_abs, limit.max_rel) for name, limit in TOLERANCES.items()}
 
 
 def one(got: np.ndarray, want: np.ndarray) -> tuple[bool, float, float, str]:
@@ -44,11 +54,25 @@ def test_wrong_numbers_do_not_pass() -> None:
     assert not passed and "tolerance" in reason
 
 
-def test_nan_must_be_on_both_sides() -> None:
+def test_nan_must_be_on_both_sides_and_be_allowed() -> None:
     want = np.array([1.0, np.nan, np.inf], np.float32)
-    assert one(want.copy(), want)[0]
+    assert one(want.copy(), want)[0] is False
+    allowed = replace(LIMITS, allow_nonfinite=True)
+    (row,) = compare({"y": want.copy()}, {"y": want}, LIMITS).outputs
+    assert row.options == ("--allow-nonfinite",) and "2 of 3 elements" in row.reason
+    (row,) = compare({"y": want.copy()}, {"y": want}, allowed).outputs
+    assert row.passed and "2 of 3 elements" in row.note
     passed, max_abs, _, reason = one(np.array([1.0, 2.0, np.inf], np.float32), want)
     assert not passed and math.isinf(max_abs) and "NaN" in reason
+    assert not compare({"y": np.array([1.0, 2.0, np.inf], np.float32)}, {"y": want}, allowed).passed
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+@pytest.mark.parametrize("allow", [False, True])
+def test_where_nothing_is_finite_nothing_was_compared(odd: float, allow: bool) -> None:
+    want = np.full(256, odd, np.float32)
+    (row,) = compare({"y": want.copy()}, {"y": want}, replace(OPEN, allow_nonfinite=allow)).outputs
+    assert not row.passed and "nothing finite" in row.reason and math.isinf(row.max_abs)
 
 
 def test_shape_dtype_and_missing() -> None:
@@ -69,12 +93,12 @@ def test_integers_must_be_equal() -> None:
 @pytest.mark.parametrize(
     ("dtype", "precision", "allowed"),
     [
-        ("float32", "float32", TOLERANCES["float32"]),
-        ("float64", "float32", TOLERANCES["float32"]),
-        ("float16", "float32", TOLERANCES["float16"]),  # a model in half computes in half whatever was asked
-        ("float16", "float16_acc32", TOLERANCES["float16"]),
-        ("float32", "float16_acc32", TOLERANCES["float16_acc32"]),
-        ("int8", "float32", (0.0, 0.0)),
+        ("float32", "float32", USUAL["float32"]),
+        ("float64", "float32", USUAL["float32"]),
+        ("float16", "float32", USUAL["float16"]),  # a model in half computes in half whatever was asked
+        ("float16", "float16_acc32", USUAL["float16"]),
+        ("float32", "float16_acc32", USUAL["float16_acc32"]),
+        ("int8", "float32", (1.0, 0.0)),
         ("int64", "float16", (0.0, 0.0)),
         ("bool", "float32", (0.0, 0.0)),
     ],
@@ -87,7 +111,7 @@ def test_what_passes_depends_on_type_and_precision(
 
 def test_what_was_asked_for_goes_before_type_and_precision() -> None:
     asked = replace(OPEN, max_rel=0.0)
-    assert limits_of_output("float16", "float16", asked) == (TOLERANCES["float16"][0], 0.0)
+    assert limits_of_output("float16", "float16", asked) == (USUAL["float16"][0], 0.0)
 
 
 def test_half_outputs_have_a_wider_limit() -> None:
@@ -99,15 +123,48 @@ def test_half_outputs_have_a_wider_limit() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "steps", "passed"),
-    [("int8", 0, False), ("int8", 1, True), ("uint8", 1, True), ("int64", 1, False), ("int32", 1, False)],
+    [
+        ("int8", -1, True),
+        ("uint8", -1, True),
+        ("int8", 0, False),
+        ("int32", -1, False),
+        ("int64", -1, False),
+        ("int64", 1, True),
+    ],
 )
-def test_a_step_is_allowed_when_asked_for_and_only_to_quantised_outputs(
+def test_quantised_outputs_may_be_a_step_off_and_others_when_asked_for(
     dtype: str, steps: int, passed: bool
 ) -> None:
     want = np.array([1, 100, 3], dtype)
     got = np.array([1, 101, 3], dtype)
-    assert compare({"y": got}, {"y": want}, replace(OPEN, max_steps=steps)).passed is passed
+    (row,) = compare({"y": got}, {"y": want}, replace(OPEN, max_steps=steps)).outputs
+    assert row.passed is passed
+    assert bool(row.note) is passed and ("--max-steps" in row.options) is not passed
     assert not compare({"y": got + np.array(1, dtype)}, {"y": want}, replace(OPEN, max_steps=steps)).passed
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "bool", "uint8"])
+def test_a_share_of_ties_may_differ(dtype: str) -> None:
+    want = np.zeros(1000, dtype)
+    got = want.copy()
+    got[:10] = 1 if dtype == "bool" else 7
+    (row,) = compare({"y": got}, {"y": want}, OPEN).outputs
+    assert row.passed and "1.000% of the elements differ" in row.note
+    got[:20] = got[0]
+    (row,) = compare({"y": got}, {"y": want}, OPEN).outputs
+    assert not row.passed and "--max-changed" in row.options
+    assert compare({"y": got}, {"y": want}, replace(OPEN, max_changed=0.02)).passed
+    assert not compare({"y": got}, {"y": want}, replace(OPEN, max_changed=0.0)).passed
+
+
+def test_a_dequantised_output_may_be_a_quantum_off() -> None:
+    want = np.array([0.5, 0.25, 1.0], np.float32)
+    got = want + np.array([0, 0.02, 0], np.float32)
+    assert not compare({"y": got}, {"y": want}, OPEN).passed
+    (row,) = compare({"y": got}, {"y": want}, OPEN, quanta={"y": 0.02}).outputs
+    assert row.passed and "one quantum (0.02)" in row.note
+    (row,) = compare({"y": got + np.float32(0.02)}, {"y": want}, OPEN, quanta={"y": 0.02}).outputs
+    assert not row.passed and row.options == ("--max-abs", "--max-rel")
 
 
 def test_of_several_inputs_the_worst_is_kept() -> None:
@@ -126,7 +183,7 @@ def test_of_several_inputs_the_worst_is_kept() -> None:
 
 def test_fields_of_an_output_are_json() -> None:
     want = np.array([1.0, np.nan, 2.0], np.float32)
-    (row,) = compare({"y": want.copy()}, {"y": want}, LIMITS).outputs
+    (row,) = compare({"y": want.copy()}, {"y": want}, replace(LIMITS, allow_nonfinite=True)).outputs
     fields = output_fields(row)
     assert fields["snr_db"] is None and fields["nan"] == 1 and fields["top1"] is not None
     assert {"name", "shape", "dtype", "max_abs", "max_rel", "cosine", "passed", "reason"} <= fields.keys()

@@ -62,6 +62,8 @@ def verify(
     max_abs: float | None = None,
     max_rel: float | None = None,
     max_steps: int | None = None,
+    max_changed: float | None = None,
+    allow_nonfinite: bool | None = None,
     timeout: float | None = None,
 ) -> VerifyResult:
     """Run the package where it belongs and the reference here, on the same inputs, and compare.
@@ -82,6 +84,8 @@ def verify(
             "verify.max_abs": max_abs,
             "verify.max_rel": max_rel,
             "verify.max_steps": max_steps,
+            "verify.max_changed": max_changed,
+            "verify.allow_nonfinite": allow_nonfinite,
             "verify.reference": reference,
             "device.timeout": timeout,
         }
@@ -137,7 +141,8 @@ def verify_at(
     for name, given in sets:
         ran = opened.place.run(options, given, timeout=resolved.device.timeout)
         right = reference.run(given)
-        runs.append((name, compare(ran.outputs, right, resolved.verify, manifest.precision)))
+        quanta = manifest.made.quanta
+        runs.append((name, compare(ran.outputs, right, resolved.verify, manifest.precision, quanta)))
         outputs.append(ran.outputs)
     place = opened.place
     facts = (reference.name, reference.what, tuple(runs))

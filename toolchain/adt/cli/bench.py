@@ -197,8 +197,9 @@ def _outputs(result: BenchResult) -> str:
     right = sum(row.passed for row in rows)
     if right == len(rows):
         worst = max(row.max_abs for row in rows)
-        return f"right: {right} of {len(rows)}, largest difference to the reference {worst:.2e}"
-    wrong = ", ".join(row.name for row in rows if not row.passed)
+        notes = "".join(f"; {row.name}: {row.note}" for row in rows if row.note)
+        return f"right: {right} of {len(rows)}, largest difference to the reference {worst:.2e}{notes}"
+    wrong = ", ".join(f"{row.name} ({row.reason})" for row in rows if not row.passed)
     return f"WRONG: {wrong} (`adt verify` shows how)"
 
 

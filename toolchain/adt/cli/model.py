@@ -229,4 +229,5 @@ def show_accuracy(found: Accuracy) -> None:
             f"{output.mean_abs:.3g}, cosine {output.cosine:.8g}"
             + ("" if output.top1 is None else f", same top class {output.top1:.0%}")
             + ("" if output.finite else ", NaN or infinite where float32 is not")
+            + ("" if output.compared else ", nothing finite to compare")
         )

@@ -44,8 +44,16 @@ def verify(
     max_rel: Annotated[float | None, typer.Option(help="… or relative to the largest magnitude.")] = None,
     max_steps: Annotated[
         int | None,
-        typer.Option(help="How far off an 8- or 16-bit integer may be; with --layers any integer."),
+        typer.Option(help="How far off an integer may be (by default 1 of 8 and 16 bits, else 0)."),
     ] = None,
+    max_changed: Annotated[
+        float | None,
+        typer.Option(help="Share of an integer output that may be off by more (0.01).", metavar="SHARE"),
+    ] = None,
+    allow_nonfinite: Annotated[
+        bool,
+        typer.Option("--allow-nonfinite", help="NaN and infinity pass at the same places, not everywhere."),
+    ] = False,
     layers: Annotated[
         bool, typer.Option("--layers", help="Compare each kernel with the same one on this machine.")
     ] = False,
@@ -71,7 +79,7 @@ def verify(
     if layers:
         from adt.cli.verify_layers import finish
 
-        _refuse(as_whole(model, seeds, reference, max_abs, given))
+        _refuse(as_whole(model, seeds, reference, max_abs, max_changed, allow_nonfinite, given))
         found = adt.verify_layers(
             package,
             serial=serial,
@@ -107,6 +115,8 @@ def verify(
         max_abs=max_abs,
         max_rel=max_rel,
         max_steps=max_steps,
+        max_changed=max_changed,
+        allow_nonfinite=allow_nonfinite or None,
         timeout=timeout,
     )
     if as_json:
@@ -117,7 +127,13 @@ def verify(
 
 
 def as_whole(
-    model: Path | None, seeds: int, reference: str | None, max_abs: float | None, given: Sequence[Any]
+    model: Path | None,
+    seeds: int,
+    reference: str | None,
+    max_abs: float | None,
+    max_changed: float | None,
+    allow_nonfinite: bool,
+    given: Sequence[Any],
 ) -> list[str]:
     """The options that say nothing about single kernels."""
     several = len(given) > 1
@@ -126,6 +142,8 @@ def as_whole(
         "--seeds": seeds != 1,
         "--reference": reference is not None,
         "--max-abs": max_abs is not None,
+        "--max-changed": max_changed is not None,
+        "--allow-nonfinite": allow_nonfinite,
         "several --input": several,
     }
     return [name for name, there in asked.items() if there]
@@ -195,7 +213,7 @@ def _show_output(output: OutputComparison) -> None:
     typer.echo(
         f"{mark} {output.name}: {output.dtype}[{shape}] max abs {output.max_abs:.2e} "
         f"max rel {output.max_rel:.2e} cosine {output.cosine:.8f}"
-        + (f"  ({output.reason})" if output.reason else "")
+        + (f"  ({output.reason or output.note})" if output.reason or output.note else "")
     )
     found = output.metrics
     if not found.elements:
@@ -219,13 +237,30 @@ def raise_unless_passed(result: VerifyResult, as_json: bool) -> None:
     """End with VerifyFailed's exit code, and its message unless JSON said it all, when an output failed."""
     from adt.errors import VerifyFailed
 
-    failed = [output.name for output in result.verification.outputs if not output.passed]
+    outputs = result.verification.outputs
+    failed = [output for output in outputs if not output.passed]
     if result.verification.passed:
         return
     if as_json:
         raise typer.Exit(VerifyFailed.exit_code)
+    names = ", ".join(output.name for output in failed)
+    if all(output.metrics.nothing_finite for output in failed):
+        raise VerifyFailed(
+            f"nothing finite to compare in {len(failed)} of {len(outputs)} outputs: {names}",
+            remedy="Give inputs for which the model gives numbers: --input FILE.npz.",
+        )
+    if all(output.options == ("--allow-nonfinite",) for output in failed):
+        raise VerifyFailed(
+            f"NaN or infinity in {len(failed)} of {len(outputs)} outputs, in the reference, too: {names}",
+            remedy="If the model is to give them, let them pass with --allow-nonfinite; else give other "
+            "inputs: --input FILE.npz.",
+        )
+    options = dict.fromkeys(option for output in failed for option in output.options if option != "--input")
+    remedy = (
+        "adt verify --layers names the kernel that computes wrongly; --reference host tells a fault "
+        "of the importer from one of the device"
+    )
     raise VerifyFailed(
-        f"{len(failed)} of {len(result.verification.outputs)} outputs differ: {', '.join(failed)}",
-        remedy="adt verify --layers names the kernel that computes wrongly; --reference host tells a fault "
-        "of the importer from one of the device; allow more with --max-abs or --max-rel.",
+        f"{len(failed)} of {len(outputs)} outputs differ: {names}",
+        remedy=f"{remedy}; allow more with {' or '.join(options)}." if options else f"{remedy}.",
     )

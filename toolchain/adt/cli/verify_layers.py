@@ -36,6 +36,13 @@ def finish(package: Path, result: LayersResult, as_json: bool, *, everything: bo
         return
     if as_json:
         raise typer.Exit(VerifyFailed.exit_code)
+    if not found.wrong and found.first_nan is not None:
+        call = found.first_nan
+        raise VerifyFailed(
+            f"the kernel {call.name} (call {call.index}) gives nothing finite, on this machine, too: that is "
+            "not compared, nor is what follows from it",
+            remedy="Give inputs for which the model gives numbers: --input FILE.npz.",
+        )
     if not found.wrong:
         raise VerifyFailed(
             f"none of the {len(found.calls)} calls could be compared",

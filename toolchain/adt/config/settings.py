@@ -132,8 +132,14 @@ class VerifySettings:
     """A larger one passes too if it is at most this times the reference's largest magnitude; negative: as
     the package's precision allows."""
     max_steps: int
-    """How far off an element of an 8- or 16-bit integer output may be: 1 for quantised models that round
-    otherwise."""
+    """How far off an element of an integer output may be; negative: 1 of 8- and 16-bit types, which quantised
+    models round otherwise, and 0 of wider ones."""
+    max_changed: float
+    """Share of an integer or boolean output's elements that may be off by more: of nearly equal scores either
+    may be the largest; negative: 0.01."""
+    allow_nonfinite: bool
+    """An output may have NaN or infinity at the same places as the reference's. Nothing else in it is never
+    enough."""
     reference: str
     """What computes the right answer: ``auto`` (the runtime of the model's format), ``onnxruntime``,
     ``tflite``, ``torch``, ``keras``, ``host`` (this machine's CPU by TVM), or an .npz file that has it."""

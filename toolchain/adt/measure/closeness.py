@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adt.numerics import gaps
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -31,16 +33,14 @@ def difference(got: Array, reference: Array, allowed: Array | float = 0.0) -> fl
     """
     import numpy as np
 
-    a, b = got.astype(np.float64), reference.astype(np.float64)
-    if reference.dtype.kind != "f":
-        return float(np.maximum(0.0, np.abs(a - b) - allowed).max(initial=0.0))
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    finite = np.isfinite(a) & np.isfinite(b)
-    if not bool(np.all(same | finite)):
-        return float("inf")
-    a, b = np.where(finite, a, 0.0), np.where(finite, b, 0.0)
-    gap, large = np.maximum(0.0, np.abs(a - b) - allowed), np.abs(b) >= FILLER
-    return max(_share(gap[group], b[group]) for group in (large, ~large))
+    pair = gaps(got, reference)
+    gap = np.maximum(0.0, pair.gap - np.asarray(allowed, np.float64))
+    if reference.dtype.kind != "f" or not pair.comparable:
+        return float(gap.max(initial=0.0))
+    large = np.abs(pair.reference) >= FILLER
+    return max(
+        _share(gap[group], pair.reference[group]) for group in (large & pair.finite, ~large & pair.finite)
+    )
 
 
 def _share(gap: NDArray[np.float64], reference: NDArray[np.float64]) -> float:

@@ -29,12 +29,11 @@ from adt.errors import InputError
 from adt.measure.call_tensors import Made, chunks, list_calls, tensors_of
 from adt.measure.closeness import MOVED, TRIES, difference, rounded_otherwise
 from adt.measure.host_kernels import HostKernels, NotComputable
-from adt.measure.metrics import Metrics, metrics
-from adt.model.check import LIMITS
 from adt.model.inspection.graph import KERNEL
 from adt.model.inspection.plain import load_plain
 from adt.model.inspection.read import Inspection
 from adt.model.package import ModelPackage
+from adt.numerics import TOLERANCES, Metrics, metrics, steps_allowed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,14 +52,17 @@ RIGHT, PASSES_ON, WRONG, NOT_COMPARED = "right", "passes on", "wrong", "not comp
 else; it could not be told."""
 
 
+ONLY_NAN = "it gives nothing finite, here and on the device"
+
+
 @dataclass(frozen=True)
 class Scan:
     """What is looked at, and what counts as the same."""
 
     max_rel: float = -1.0
     """Largest difference that passes, as a share of the largest magnitude; negative: by its types."""
-    max_steps: int = 0
-    """How far off a whole number may be."""
+    max_steps: int = -1
+    """How far off a whole number may be; negative: by its type."""
     calls: tuple[int, int] | None = None
     """Only the calls from here up to here (exclusive), as the run counts them."""
     everything: bool = False
@@ -96,6 +98,8 @@ class CallComparison:
     """:data:`RIGHT`, :data:`PASSES_ON`, :data:`WRONG`, :data:`NOT_COMPARED`."""
     reason: str = ""
     """Why it could not be compared."""
+    only_nan: bool = False
+    """It gives nothing finite on either machine, and NaN among it: equal NaNs prove nothing."""
     limit: float = 0.0
     """Largest difference that passes."""
     alone: float = 0.0
@@ -147,9 +151,14 @@ class Layers:
         return sum(call.verdict != NOT_COMPARED for call in self.calls)
 
     @property
+    def first_nan(self) -> CallComparison | None:
+        """The first call that gives nothing finite on either machine."""
+        return next((call for call in self.calls if call.only_nan), None)
+
+    @property
     def passed(self) -> bool:
-        """No kernel is wrong, and there was one to look at."""
-        return self.compared > 0 and not self.wrong
+        """No kernel is wrong, none gives nothing but NaN, and there was one to look at."""
+        return self.compared > 0 and not self.wrong and self.first_nan is None
 
 
 def compare_layers(place: Place, package: ModelPackage, inputs: Mapping[str, Array], scan: Scan) -> Layers:
@@ -226,6 +235,11 @@ class Judge:
         got = [made.arguments[number] for number in plain.outputs]
         for mine, theirs in zip(along, got, strict=True):
             self._remember(theirs, mine)
+        figures = [metrics(a, b) for a, b in zip(got, alone, strict=True)]
+        if any(one.nothing_finite and one.nan and one.reference_nan for one in figures):
+            return CallComparison(
+                made.index, made.name, plain.operators, arguments, NOT_COMPARED, ONLY_NAN, only_nan=True
+            )
         limit = self._limit(made.arguments, got)
         each = [difference(a, b) for a, b in zip(got, alone, strict=True)]
         far = [difference(a, b) for a, b in zip(got, along, strict=True)]
@@ -245,19 +259,19 @@ class Judge:
             limit=limit,
             alone=each[worst],
             along=max(far),
-            metrics=metrics(got[worst], alone[worst]),
+            metrics=figures[worst],
             output=plain.outputs[worst],
         )
 
     def _limit(self, arguments: Sequence[Array], got: Sequence[Array]) -> float:
         if all(array.dtype.kind != "f" for array in got):
-            return float(self.scan.max_steps)
+            return float(min(steps_allowed(array.dtype.name, self.scan.max_steps) for array in got))
         if self.scan.max_rel >= 0:
             return self.scan.max_rel
         if any(array.dtype.name == "float16" for array in arguments):
             # A float16 model computes in half precision whatever was asked for.
-            return LIMITS["float16" if self.precision == "float32" else self.precision]
-        return LIMITS["float32"]
+            return TOLERANCES["float16" if self.precision == "float32" else self.precision].kernel
+        return TOLERANCES["float32"].kernel
 
     def _noise(self, made: Made, written: set[int], alone: Sequence[Array]) -> list[Array]:
         """How far each element of each output may be off, for where it moves when inputs are rounded

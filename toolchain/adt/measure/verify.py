@@ -8,7 +8,16 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from adt.config.settings import VerifySettings
-from adt.measure.metrics import NO_METRICS, Metrics, metrics
+from adt.numerics import (
+    MAX_CHANGED,
+    NO_METRICS,
+    TOLERANCES,
+    Metrics,
+    gaps,
+    metrics,
+    steps_allowed,
+    within,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,12 +25,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.generic]
 
-TOLERANCES = {"float32": (1e-4, 1e-4), "float16_acc32": (2e-3, 1e-2), "float16": (1e-2, 5e-2)}
-"""Precision → what passes, absolute and relative, where nothing is given (docs/precision.md has figures)."""
 OF_DTYPE = {"float16": TOLERANCES["float16"]}
-"""Type of an output → the same, where that is more: a float16 model computes in half whatever was asked."""
-QUANTIZED = ("int8", "uint8", "int16", "uint16")
-"""Types of outputs that may be off by steps when that is asked for; wider ones are indices and counts."""
+"""Type of an output → what passes where that is more: a float16 model computes in half whatever was asked."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,15 @@ class OutputComparison:
     metrics: Metrics = NO_METRICS
     """All figures; none of an output that only one side has."""
     max_abs_allowed: float = 0.0
-    """What passes for this output's type: 0 where it must be equal …"""
+    """What passes for this output's type; of whole numbers in steps …"""
     max_rel_allowed: float = 0.0
     """… or relative to the reference's largest magnitude."""
+    changed: float = 0.0
+    """Share of a whole-number output's elements that are off by more."""
+    note: str = ""
+    """What it passes by when not by the usual tolerance: a quantum, a share, equal NaNs."""
+    options: tuple[str, ...] = ()
+    """The options that would let it pass; none where nothing can."""
     inputs: str = ""
     """The set of inputs on which it was so; empty: there is only one."""
 
@@ -66,16 +77,17 @@ class Verification:
 
 def limits_for(precision: str, given: VerifySettings) -> VerifySettings:
     """*given*, with the tolerances of a package's *precision* in place of negative ones."""
-    max_abs, max_rel = TOLERANCES[precision]
+    usual = TOLERANCES[precision]
     return replace(
         given,
-        max_abs=given.max_abs if given.max_abs >= 0 else max_abs,
-        max_rel=given.max_rel if given.max_rel >= 0 else max_rel,
+        max_abs=given.max_abs if given.max_abs >= 0 else usual.max_abs,
+        max_rel=given.max_rel if given.max_rel >= 0 else usual.max_rel,
+        max_changed=given.max_changed if given.max_changed >= 0 else MAX_CHANGED,
     )
 
 
 def limits_of_output(dtype: str, precision: str, given: VerifySettings) -> tuple[float, float]:
-    """What passes for an output of *dtype*, absolute and relative; both 0 where it must be equal.
+    """What passes for an output of *dtype*, absolute (of whole numbers in steps) and relative.
 
     Args:
         precision: the package's.
@@ -84,12 +96,12 @@ def limits_of_output(dtype: str, precision: str, given: VerifySettings) -> tuple
     import numpy as np
 
     if not np.issubdtype(np.dtype(dtype), np.inexact):
-        return (float(given.max_steps), 0.0) if dtype in QUANTIZED else (0.0, 0.0)
+        return float(steps_allowed(dtype, given.max_steps)), 0.0
     limits = limits_for(precision, given)
-    wide = OF_DTYPE.get(dtype, (0.0, 0.0))
+    wide = OF_DTYPE.get(dtype)
     return (
-        max(limits.max_abs, wide[0]) if given.max_abs < 0 else limits.max_abs,
-        max(limits.max_rel, wide[1]) if given.max_rel < 0 else limits.max_rel,
+        max(limits.max_abs, wide.max_abs) if wide and given.max_abs < 0 else limits.max_abs,
+        max(limits.max_rel, wide.max_rel) if wide and given.max_rel < 0 else limits.max_rel,
     )
 
 
@@ -98,15 +110,25 @@ def compare(
     reference: Mapping[str, Array],
     limits: VerifySettings,
     precision: str = "float32",
+    quanta: Mapping[str, float] | None = None,
 ) -> Verification:
     """Compare *got* with *reference*; an output that only one side has does not pass.
 
-    An output passes when its largest absolute difference is at most ``max_abs``,
-    or at most ``max_rel`` times the reference's largest magnitude; integer and
-    boolean outputs must be equal, but for ``max_steps`` of quantised ones.
+    A float output passes when its largest absolute difference is at most ``max_abs``, or at most
+    ``max_rel`` times the reference's largest magnitude, or one quantum where it was quantised. Of
+    an integer or boolean output the share ``max_changed`` may be off by more than ``max_steps``.
+    Where nothing finite could be compared, an output does not pass; where something is NaN or
+    infinite it passes with ``allow_nonfinite`` only.
+
+    Args:
+        quanta: of outputs that were quantised, one step.
     """
     names = [*reference, *(name for name in got if name not in reference)]
-    rows = tuple(_compare_one(name, got.get(name), reference.get(name), limits, precision) for name in names)
+    steps = quanta or {}
+    rows = tuple(
+        _compare_one(name, got.get(name), reference.get(name), limits, precision, steps.get(name, 0.0))
+        for name in names
+    )
     wide = limits_for(precision, limits)
     return Verification(rows, wide.max_abs, wide.max_rel)
 
@@ -154,7 +176,12 @@ def json_number(value: Any) -> Any:
 
 
 def _compare_one(
-    name: str, got: Array | None, reference: Array | None, limits: VerifySettings, precision: str
+    name: str,
+    got: Array | None,
+    reference: Array | None,
+    limits: VerifySettings,
+    precision: str,
+    quantum: float,
 ) -> OutputComparison:
     inf = float("inf")
     if got is None or reference is None:
@@ -165,22 +192,70 @@ def _compare_one(
         return OutputComparison(name, there.shape, there.dtype.name, inf, inf, 0.0, False, missing)
     facts = (name, got.shape, got.dtype.name)
     if got.shape != reference.shape or got.dtype != reference.dtype:
-        wanted = f"the reference is {reference.dtype.name}{list(reference.shape)}"
-        return OutputComparison(*facts, inf, inf, 0.0, False, wanted)
-    found = metrics(got, reference)
+        expected = f"the reference is {reference.dtype.name}{list(reference.shape)}"
+        return OutputComparison(*facts, inf, inf, 0.0, False, expected)
+    figures = metrics(got, reference)
     allowed = limits_of_output(got.dtype.name, precision, limits)
-    reason = _reason(found, allowed, got.dtype.name)
-    figures = (found.max_abs, found.max_rel, found.cosine)
-    return OutputComparison(*facts, *figures, not reason, reason, found, *allowed)
+    changed = 0.0
+    if got.dtype.kind == "f":
+        verdict = _judge_floats(figures, allowed, limits, quantum)
+    else:
+        changed = gaps(got, reference).changed(allowed[0])
+        verdict = _judge_whole(figures, int(allowed[0]), changed, limits_for(precision, limits).max_changed)
+    return OutputComparison(
+        *facts,
+        figures.max_abs,
+        figures.max_rel,
+        figures.cosine,
+        not verdict.reason,
+        verdict.reason,
+        figures,
+        *allowed,
+        changed,
+        verdict.note,
+        verdict.options,
+    )
 
 
-def _reason(found: Metrics, allowed: tuple[float, float], dtype: str) -> str:
+@dataclass(frozen=True)
+class _Verdict:
+    reason: str = ""
     """Why an output does not pass; empty when it does."""
+    note: str = ""
+    options: tuple[str, ...] = ()
+
+
+def _judge_floats(
+    figures: Metrics, allowed: tuple[float, float], limits: VerifySettings, quantum: float
+) -> _Verdict:
     max_abs, max_rel = allowed
-    if not found.comparable:
-        return "NaN or infinity on one side only"
-    if found.max_abs <= max_abs or (max_rel > 0 and found.max_rel <= max_rel):
-        return ""
-    if max_rel > 0 or dtype.startswith("float"):
-        return f"over the tolerance ({max_abs:g} absolute, {max_rel:g} relative)"
-    return f"over the {max_abs:g} steps that are allowed" if max_abs else "whole numbers must be equal"
+    if figures.nothing_finite:
+        return _Verdict("nothing finite could be compared", options=("--input",))
+    if not figures.comparable:
+        return _Verdict("NaN or infinity on one side only")
+    if figures.max_abs > max_abs and figures.max_rel > max_rel and not within(figures.max_abs, quantum):
+        reason = f"over the tolerance ({max_abs:g} absolute, {max_rel:g} relative)"
+        if quantum:
+            reason += f" and over one quantum ({quantum:g})"
+        return _Verdict(reason, options=("--max-abs", "--max-rel"))
+    odd = figures.elements - figures.compared
+    share = f"{odd} of {figures.elements} elements are NaN or infinite on both sides"
+    if odd and not limits.allow_nonfinite:
+        return _Verdict(share, options=("--allow-nonfinite",))
+    notes = [f"{share}, which is allowed"] if odd else []
+    if figures.max_abs > max_abs and figures.max_rel > max_rel:
+        notes.append(f"off by one quantum ({quantum:g}), as quantised models may be")
+    return _Verdict(note="; ".join(notes))
+
+
+def _judge_whole(figures: Metrics, steps: int, changed: float, max_changed: float) -> _Verdict:
+    if changed > max_changed:
+        more = f" by more than {steps}" if steps else ""
+        return _Verdict(
+            f"{changed:.3%} of the elements differ{more}, {max_changed:g} of all may (--max-changed)",
+            options=("--max-steps", "--max-changed"),
+        )
+    if changed:
+        return _Verdict(note=f"{changed:.3%} of the elements differ, as ties may")
+    off = figures.max_abs == 1 == steps
+    return _Verdict(note="off by one quantum, as quantised models may be" if off else "")

@@ -16,6 +16,10 @@ class CheckedOutput:
     """Greatest difference, as a share of the output's greatest magnitude; of whole numbers, the
     share that differs."""
     floating: bool
+    passed: bool = True
+    """It is within the limit, or off by one quantum where it was quantised."""
+    nothing_finite: bool = False
+    """It is NaN or infinite everywhere, on the CPU, too."""
 
 
 @dataclass(frozen=True)

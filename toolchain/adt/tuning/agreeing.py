@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from adt.numerics import REORDERED, gaps
 from adt.tuning.jobs import Argument
-
-TOLERANCE = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-3, "float64": 1e-6}
-"""Of the largest number that the untuned schedule computes. Sums are added up in another order; a wrong
-index is off by far more."""
 
 
 def written(module: Any) -> int:
@@ -57,41 +54,31 @@ def disagreement(
 
 
 def _off(dtype: str, right: bytes, made: bytes) -> str | None:
-    import numpy as np
-
-    if right == made:
-        return None
     if len(right) != len(made):
         return f"{len(made)} bytes instead of {len(right)}"
-    if dtype not in TOLERANCE or dtype == "bfloat16":
-        return "they must be equal" if dtype not in TOLERANCE else _off_bfloat16(right, made)
-    return _off_floats(
-        np.frombuffer(right, dtype).astype(np.float64),
-        np.frombuffer(made, dtype).astype(np.float64),
-        TOLERANCE[dtype],
-    )
+    if dtype not in REORDERED:
+        return None if right == made else "they must be equal"
+    return _off_floats(_floats(dtype, right), _floats(dtype, made), REORDERED[dtype])
 
 
-def _off_bfloat16(right: bytes, made: bytes) -> str | None:
+def _floats(dtype: str, data: bytes) -> Any:
     import numpy as np
 
-    def widened(data: bytes) -> Any:
-        """bfloat16 is the upper half of float32."""
-        return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-
-    return _off_floats(widened(right), widened(made), TOLERANCE["bfloat16"])
+    if dtype == "bfloat16":  # the upper half of float32
+        return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return np.frombuffer(data, dtype)
 
 
 def _off_floats(right: Any, made: Any, tolerance: float) -> str | None:
     import numpy as np
 
-    plain = np.isfinite(right)
-    if not np.array_equal(right[~plain], made[~plain], equal_nan=True):
+    pair = gaps(made, right)
+    odd = int((np.isfinite(pair.reference) & ~pair.finite).sum())
+    if odd:
+        return f"{odd} of {len(made)} are infinite or NaN"
+    if not pair.comparable:
         return "infinities or NaNs in other places"
-    right, made = right[plain], made[plain]
-    if not np.isfinite(made).all():
-        return f"{int((~np.isfinite(made)).sum())} of {len(made)} are infinite or NaN"
-    if not len(right):
-        return None
-    off = float(np.abs(made - right).max() / max(float(np.abs(right).max()), np.finfo(np.float32).tiny))
+    if len(right) and not pair.finite.any():
+        return "nothing finite to compare: the untuned schedule gives only infinities or NaNs"
+    off = float(pair.gap.max(initial=0.0)) / max(pair.magnitude, float(np.finfo(np.float32).tiny))
     return f"off by {off:.2g} of the largest, {tolerance:g} allowed" if off > tolerance else None

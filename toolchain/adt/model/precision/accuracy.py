@@ -18,6 +18,7 @@ from adt.config.load import did_you_mean
 from adt.errors import InputError
 from adt.model.package import TensorSpec
 from adt.model.precision.accuracy_report import Accuracy, OutputAccuracy, Overflow, far_off
+from adt.numerics import cosine, gaps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,7 +119,14 @@ def measure(
 def warn(found: Accuracy) -> None:
     """Say loudly when *found* is bad, and what to do."""
     for output in found.outputs:
-        if far_off(output):
+        if output.finite and not output.compared:
+            log.warning(
+                "%s is NaN or infinite everywhere in float32, too (on %s): nothing is known of its accuracy; "
+                "give inputs for which the model gives numbers: --accuracy-inputs FILE.npz",
+                output.name,
+                found.inputs,
+            )
+        elif far_off(output):
             how = f"max abs {output.max_abs:.3g} of {output.magnitude:.3g}, cosine {output.cosine:.4g}"
             log.warning(
                 "%s in %s is %s (on %s)",
@@ -127,7 +135,7 @@ def warn(found: Accuracy) -> None:
                 f"far from float32: {how}" if output.finite else "NaN or infinite where float32 is not",
                 found.inputs,
             )
-    if not found.bad:
+    if not any(far_off(output) for output in found.outputs if output.compared or not output.finite):
         return
     if found.overflows:
         shown = ", ".join(
@@ -186,22 +194,21 @@ def _compare(spec: TensorSpec, got: Sequence[Array], exact: Sequence[Array]) -> 
     cosines, largest, magnitude, total, count, finite = [1.0], 0.0, 0.0, 0.0, 0, True
     same_rows, rows = 0, 0
     for a, b in zip(got, exact, strict=True):
-        x, y = a.astype(np.float64), b.astype(np.float64)
-        both = np.isfinite(x) & np.isfinite(y)
-        finite = finite and bool(np.all(both | ~np.isfinite(y)))
-        errors = np.abs(x[both] - y[both])
-        largest = max(largest, float(np.max(errors, initial=0.0)))
-        magnitude = max(magnitude, float(np.max(np.abs(y[both]), initial=0.0)))
+        pair = gaps(a, b)
+        finite = finite and not bool(np.any(np.isfinite(pair.reference) & ~pair.finite))
+        errors = pair.gap[pair.finite]
+        largest = max(largest, float(errors.max(initial=0.0)))
+        magnitude = max(magnitude, pair.magnitude)
         total, count = total + float(errors.sum()), count + errors.size
-        norms = float(np.linalg.norm(x[both]) * np.linalg.norm(y[both]))
-        cosines.append(float(x[both] @ y[both]) / norms if norms else float(not errors.any()))
+        cosines.append(cosine(pair.got[pair.finite], pair.reference[pair.finite]))
         if _scores(b):
-            same_rows += int(np.sum(np.argmax(x, axis=-1) == np.argmax(y, axis=-1)))
+            same_rows += int(np.sum(np.argmax(a, axis=-1) == np.argmax(b, axis=-1)))
             rows += b.shape[0]
     return OutputAccuracy(
         name=spec.name,
         dtype=spec.dtype,
         finite=finite,
+        compared=count > 0 or not any(array.size for array in exact),
         magnitude=_rounded(magnitude),
         max_abs=_rounded(largest),
         max_rel=_rounded(largest / magnitude) if magnitude else float(largest > 0),

@@ -25,6 +25,8 @@ class OutputAccuracy:
     """Cosine of the angle between the two, the smallest of all samples."""
     top1: float | None
     """Share of the rows whose largest element stayed the same; None where rows are no probabilities."""
+    compared: bool = True
+    """False: no element is finite in both, so nothing is known; the figures then say nothing."""
 
 
 @dataclass(frozen=True)
@@ -66,4 +68,4 @@ WORST_COSINE = 0.99
 def far_off(output: OutputAccuracy) -> bool:
     """Whether *output* is beyond what rounding explains."""
     wrong = output.max_rel > WORST_REL and output.cosine < 1 - (1 - WORST_COSINE) / 10
-    return not output.finite or wrong or output.cosine < WORST_COSINE
+    return not output.finite or not output.compared or wrong or output.cosine < WORST_COSINE

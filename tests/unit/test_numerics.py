@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from adt.measure.metrics import Worst, metrics
+from adt.numerics import MAX_CHANGED, Worst, gaps, metrics, steps_allowed, within
 
 F = np.float32
 
@@ -70,3 +70,29 @@ def test_no_elements_and_no_dimensions() -> None:
 def test_booleans_and_large_integers() -> None:
     assert metrics(np.array([True, False]), np.array([True, True])).max_abs == 1
     assert metrics(np.array([255], np.uint8), np.array([254], np.uint8)).max_abs == 1
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_equal_nans_prove_nothing(odd: float) -> None:
+    array = np.full((2, 3), odd, F)
+    found = metrics(array.copy(), array)
+    assert found.nothing_finite and not found.comparable and found.compared == 0 and found.elements == 6
+    assert math.isinf(found.max_abs) and found.cosine == 0 and found.worst is None
+    array[0, 0] = 1
+    partly = metrics(array.copy(), array)
+    assert partly.comparable and partly.compared == 1 and not partly.nothing_finite
+
+
+def test_whole_numbers_change_by_steps_and_shares() -> None:
+    want = np.zeros(1000, np.int8)
+    got = want.copy()
+    got[:5] = 1
+    got[5] = 9
+    assert gaps(got, want).changed() == pytest.approx(0.006)
+    assert gaps(got, want).changed(1) == pytest.approx(0.001) and MAX_CHANGED > 0.001
+    assert [steps_allowed(name) for name in ("int8", "uint16", "int32", "bool")] == [1, 1, 0, 0]
+    assert steps_allowed("int64", 3) == 3 and steps_allowed("int8", 0) == 0
+
+
+def test_a_quantum_passes_but_for_its_rounding() -> None:
+    assert within(0.02500001, 0.025) and not within(0.05, 0.025) and not within(0.0, 0.0)
