@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from programs import adt, adt_json
 
@@ -14,6 +15,7 @@ from adt.errors import ModelError, UnsupportedOp
 from adt.host.elf import read_elf
 from adt.model.package import load_package
 from models import MAGIKA, small_model
+from onnx_graphs import graph_of, node, write
 from standin_ndk import make_standin_ndk
 
 
@@ -216,3 +218,24 @@ def test_arguments_that_are_initializers_are_known_to_the_importer(tmp_path: Pat
     wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": given})[0]
     with np.load(tmp_path / "out.npz") as got:
         assert np.array_equal(got["y"], wanted)
+
+
+@pytest.mark.parametrize("target", ["cpu", "opencl"])
+def test_what_depends_on_shapes_alone_needs_no_function_of_the_runtime(tmp_path: Path, target: str) -> None:
+    """An embedding: TVM adds the table's extent to negative indices, and took it from Python at run time."""
+    nodes = [
+        node("Gather", ["table", "ids"], ["rows"]),
+        node("Size", ["ids"], ["count"]),
+        node("Cast", ["count"], ["number"], to=onnx.TensorProto.FLOAT),
+        node("Mul", ["rows", "number"], ["y"]),
+    ]
+    table = np.random.default_rng(0).random((50, 16), dtype=np.float32)
+    model = graph_of(nodes, {"ids": (1, 8)}, ["y"], {"table": table}, kind=onnx.TensorProto.INT64)
+    path = write(model, tmp_path / "embedding.onnx")
+    ids = np.array([[0, 49, 7, -1, 3, -50, 3, 11]], np.int64)
+
+    package = api.compile(path, out=tmp_path / "pkg", platform="host", target=target, check=False)
+    api.build_target(platform="host")
+    result = api.run(package.path, inputs={"ids": ids})
+
+    np.testing.assert_allclose(result.outputs["y"], table[ids] * 8)

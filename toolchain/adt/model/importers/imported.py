@@ -9,6 +9,7 @@ from typing import Any
 
 from adt.errors import ModelError
 from adt.model.importers.op_table import OpRow
+from adt.model.importers.shape_values import fold_shape_values
 from adt.model.package import SourceModel, TensorSpec
 
 
@@ -48,7 +49,7 @@ def imported_model(
     """
     from tvm.relax.frontend import detach_params
 
-    module, detached = detach_params(module)
+    module, detached = detach_params(fold_shape_values(module))
     main = module["main"]
     names = [str(parameter.name_hint) for parameter in main.params]
     first = int(main.attrs["num_input"])
