@@ -13,11 +13,13 @@ import pytest
 from adt.errors import ModelError, ToolNotFound, UnsupportedOp
 from adt.model.importers import extras, formats
 from adt.model.importers.any import explain_model, import_model
+from adt.model.importers.onnx import compare
 from adt.model.importers.onnx import prepare as preparing
 from adt.model.importers.onnx.compare import Runner
 from adt.model.importers.onnx.prepare import prepare
 from adt.model.importers.onnx.rewrites.rewrite import Rewrite
 from adt.model.importers.onnx.rewrites.table import REWRITES
+from adt.model.importers.onnx.support import unsupported_ops
 from adt.model.importers.shapes import fixed_shapes
 from adt.model.inputs.random import random_inputs
 from adt.model.package import TensorSpec
@@ -133,15 +135,16 @@ def test_every_rewriting_has_a_graph_here() -> None:
     assert set(REWRITES) == {op for op, _ in GRAPHS.values()}
 
 
+def _negated(found: onnx.NodeProto, graph: Any) -> list[onnx.NodeProto]:
+    return [node("Neg", [found.input[0]], list(found.output))]
+
+
 def test_a_wrong_rewriting_is_dropped_with_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The others stay."""
 
-    def wrong(found: onnx.NodeProto, graph: Any) -> list[onnx.NodeProto]:
-        return [node("Neg", [found.input[0]], list(found.output))]
-
-    monkeypatch.setitem(REWRITES, "HardSwish", Rewrite("HardSwish", "Neg", "a mistake", wrong))
+    monkeypatch.setitem(REWRITES, "HardSwish", Rewrite("HardSwish", "Neg", "a mistake", _negated))
     nodes = [node("HardSwish", ["x"], ["a"]), node("HardSigmoid", ["a"], ["y"])]
     prepared = prepare(graph_of(nodes, {"x": (2, 30)}, ["y"]), "m.onnx")
     assert "HardSwish" in ops(prepared.model) and "HardSigmoid" not in ops(prepared.model)
@@ -162,6 +165,42 @@ def test_a_wrong_simplification_is_dropped(
     prepared = prepare(graph_of([node("Relu", ["x"], ["y"])], {"x": (2, 3)}, ["y"]), "m.onnx")
     assert ops(prepared.model) == {"Relu"}
     assert "what onnxslim made of m.onnx is not used: y: differs" in caplog.text
+
+
+def test_functions_of_functions_are_written_out_with_their_defaults_and_constants() -> None:
+    """The loss is defined by NegativeLogLikelihoodLoss; the inliner knows no default."""
+    loss = node("SoftmaxCrossEntropyLoss", ["x", "label", ""], ["y"], ignore_index=-1)
+    model = graph_of([loss], {"x": (3, 5)}, ["y"], {"label": np.array([1, -1, 4])})
+    prepared = prepare(model, "m.onnx")
+    assert unsupported_ops(prepared.model) == {}
+    assert set(prepared.rewritten) >= {"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"}
+    assert Runner(model).difference(prepared.model) == ""
+
+
+def test_what_onnxruntime_cannot_run_is_confirmed_by_onnx(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A newer IR than onnxruntime reads: rewriting goes on, and a wrong one is still dropped."""
+    monkeypatch.setitem(REWRITES, "HardSwish", Rewrite("HardSwish", "Neg", "a mistake", _negated))
+    nodes = [node("HardSwish", ["x"], ["a"]), node("HardSigmoid", ["a"], ["y"])]
+    model = graph_of(nodes, {"x": (2, 30)}, ["y"])
+    model.ir_version = 1000
+    prepared = prepare(model, "m.onnx")
+    assert ops(prepared.model) >= {"HardSwish", "Max", "Min"}
+    assert "the rewriting of HardSwish is not used" in caplog.text and "to confirm" not in caplog.text
+
+
+def test_what_nothing_can_run_is_rewritten_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    nodes = [node("HardSigmoid", ["x"], ["a"]), node("NoSuchOperator", ["a"], ["y"], domain="of.nobody")]
+    prepared = prepare(graph_of(nodes, {"x": (2, 30)}, ["y"], domain="of.nobody"), "m.onnx")
+    assert "HardSigmoid" not in ops(prepared.model)
+    assert "nothing here can run m.onnx to confirm what is rewritten in it: onnxruntime: " in caplog.text
+
+
+def test_the_reference_is_given_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "REFERENCE_SECONDS", -1.0)
+    with pytest.raises(TimeoutError, match="longer than"):
+        compare.run_reference(graph_of([node("Relu", ["x"], ["y"])], {"x": (1,)}, ["y"]), {"x": np.ones(1)})
 
 
 def test_what_rewriting_leaves_over_is_no_parameter(tmp_path: Path) -> None:

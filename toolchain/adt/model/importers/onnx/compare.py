@@ -1,10 +1,15 @@
-"""Whether two ONNX models compute the same, as onnxruntime runs them on random inputs."""
+"""Whether two ONNX models compute the same on random inputs.
+
+onnxruntime runs them; where it has no kernel (operators and element types that it leaves
+out, opsets newer than it), ONNX's reference implementation in numpy does, for a limited time.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from adt.numerics import REORDERED, gaps, steps_allowed
 
@@ -20,47 +25,64 @@ MOST_INTEGERS = (100, 2, 1)
 """Upper ends of random whole numbers, tried in turn: they may be indices, which must be in range."""
 LEAST_FLOATS = (-1.0, 0.0)
 """Lower ends of random floats, tried in turn: a logarithm or a root gives nothing but NaN below zero."""
+REFERENCE_SECONDS = 30.0
+"""After this the reference implementation starts no further node: its loops are Python's."""
 
 
 class Runner:
-    """Runs a model and its changed copies on the same random inputs."""
+    """Runs a model and its changed copies on the same random inputs.
+
+    Attributes:
+        reason: why nothing can run the model and no change to it can be confirmed; empty otherwise.
+    """
 
     def __init__(self, model: onnx.ModelProto) -> None:
         """
         Args:
             model: with static input shapes.
-
-        Raises:
-            RuntimeError: onnxruntime cannot run it; the message says why.
         """
         self.model = model
-        why: Exception | None = None
         self.expected: dict[str, Array] = {}
+        self.reason = ""
+        reasons = []
+        for self.run, name in ENGINES.items():
+            reason = self._find_inputs()
+            if self.expected:
+                return
+            reasons.append(f"{name}: {reason}")
+        self.reason = "; ".join(reasons)
+
+    def _find_inputs(self) -> str:
+        """Set random inputs of which something finite comes, if there are any; why the last were refused."""
+        reason = ""
         for least, most in itertools.product(LEAST_FLOATS, MOST_INTEGERS):
-            inputs = random_inputs(model, most, least)
+            inputs = random_inputs(self.model, most, least)
             try:
-                expected = run(model, inputs)
-            except Exception as refused:  # onnxruntime's exceptions have no public base
-                why = refused
+                expected = self.run(self.model, inputs)
+            except Exception as why:  # neither engine's exceptions have a public base
+                reason = _first_line(why)
+                if isinstance(why, TimeoutError):
+                    break
                 continue
             if not self.expected or _any_finite(expected):
                 self.inputs, self.expected = inputs, expected
             if _any_finite(expected):
-                return
-        if not self.expected:
-            raise RuntimeError(str(why)) from why
+                break
+        return reason
 
     def difference(self, changed: onnx.ModelProto, observed: Sequence[str] = ()) -> str:
-        """What *changed* computes otherwise; empty when it computes the same.
+        """What *changed* computes otherwise; empty when it computes the same, or nothing can tell.
 
         Args:
             observed: tensors that both models have and that are compared besides the outputs.
         """
+        if self.reason:
+            return ""
         try:
-            expected = run(self.model, self.inputs, observed) if observed else self.expected
-            got = run(changed, self.inputs, observed)
+            expected = self.run(self.model, self.inputs, observed) if observed else self.expected
+            got = self._run_any(changed, observed)
         except Exception as why:  # see above
-            return f"onnxruntime cannot run it: {str(why).strip().splitlines()[0]}"
+            return _first_line(why)
         for name, wanted in expected.items():
             if name not in got:
                 return f"{name} is missing"
@@ -68,9 +90,23 @@ class Runner:
                 return f"{name}: {reason}"
         return "" if _any_finite(expected) else "nothing finite to compare: NaN or infinity everywhere"
 
+    def _run_any(self, changed: onnx.ModelProto, observed: Sequence[str]) -> dict[str, Array]:
+        """What the first engine computes that can: a rewrite may add or remove what one has no kernel for."""
+        reasons = []
+        for run, name in ENGINES.items():
+            try:
+                return run(changed, self.inputs, observed)
+            except Exception as why:  # see above
+                reasons.append(f"{name} cannot run it: {_first_line(why)}")
+        raise RuntimeError("; ".join(reasons))
+
+
+def _first_line(why: Exception) -> str:
+    return (str(why).strip().splitlines() or [type(why).__name__])[0]
+
 
 def run(model: onnx.ModelProto, inputs: dict[str, Array], observed: Sequence[str] = ()) -> dict[str, Array]:
-    """Outputs of *model*, and the inner tensors *observed*, by name."""
+    """Outputs of *model*, and the inner tensors *observed*, by name, as onnxruntime computes them."""
     import onnx
     import onnxruntime
 
@@ -87,6 +123,38 @@ def run(model: onnx.ModelProto, inputs: dict[str, Array], observed: Sequence[str
     )
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, inputs), strict=True))
+
+
+def run_reference(
+    model: onnx.ModelProto, inputs: dict[str, Array], observed: Sequence[str] = ()
+) -> dict[str, Array]:
+    """The same, as ONNX's reference implementation computes it.
+
+    Raises:
+        TimeoutError: it took longer than :data:`REFERENCE_SECONDS`.
+    """
+    import numpy as np
+    from onnx.reference import ReferenceEvaluator
+
+    end = time.monotonic() + REFERENCE_SECONDS
+
+    class Limited(ReferenceEvaluator):  # type: ignore[misc]
+        def _log(self, level: int, pattern: str, *args: Any) -> None:
+            """Called before each node and for each of its results."""
+            if time.monotonic() > end:
+                raise TimeoutError(f"it takes longer than {REFERENCE_SECONDS:.0f} s")
+
+    names = dict.fromkeys([*(output.name for output in model.graph.output), *observed])
+    with np.errstate(all="ignore"):
+        results = Limited(model).run(list(names), inputs)
+    return {name: np.asarray(value) for name, value in zip(names, results, strict=True)}
+
+
+ENGINES: dict[Callable[..., dict[str, Array]], str] = {
+    run: "onnxruntime",
+    run_reference: "ONNX's reference implementation",
+}
+"""What can run a model, in the order in which they are asked, and their names."""
 
 
 def random_inputs(model: onnx.ModelProto, most: int, least: float = -1.0) -> dict[str, Array]:

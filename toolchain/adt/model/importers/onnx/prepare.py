@@ -1,16 +1,16 @@
-"""Simplify and rewrite an ONNX model for TVM's importer; what onnxruntime does not confirm is dropped."""
+"""Simplify and rewrite an ONNX model for TVM's importer; what running both does not confirm is dropped."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adt.model.importers.onnx.compare import Runner
 from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, opset, subgraphs
 from adt.model.importers.onnx.rewrites.table import REWRITES
-from adt.model.importers.onnx.support import convertible
+from adt.model.importers.onnx.support import convertible, unsupported_ops
 from adt.model.importers.op_table import named_nodes
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ log = logging.getLogger("adt.import")
 LEAST_OPSET = 11
 """Older models are brought to UPGRADED: TVM's importer misreads Slice, Resize and TopK of before."""
 UPGRADED = 13
+MOST_ROUNDS = 4
+"""What an operator is written with may itself need rewriting (a loop's body, a function's functions)."""
 MOST_OBSERVED = 64
 """Rewritten nodes whose own output is compared, besides the model's outputs."""
 
@@ -39,36 +41,34 @@ class Prepared:
 def prepare(model: onnx.ModelProto, name: str) -> Prepared:
     """Simplify *model* (with static input shapes) and rewrite what TVM's importer cannot take.
 
-    Every step is trusted only if onnxruntime computes the same with it as without, on
-    random inputs; a step that is not confirmed is left out and a warning says so.
+    Every step is trusted only if the model computes the same with it as without, on random
+    inputs (:mod:`~adt.model.importers.onnx.compare`); a step that is not confirmed is left
+    out and a warning says so. Where nothing can run the model, nothing is left out, and a
+    warning says that.
 
     Args:
         name: the model's file name, for messages.
     """
     model = _inlined(model, name)
-    try:
-        runner = Runner(model)
-    except RuntimeError as why:
-        log.warning(
-            "onnxruntime cannot run %s, so no rewriting of it could be checked and none is done: %s",
-            name,
-            str(why).strip().splitlines()[0],
-        )
-        return Prepared(_typed(model), model, {})
+    runner = Runner(model)
+    if runner.reason:
+        log.warning("nothing here can run %s to confirm what is rewritten in it: %s", name, runner.reason)
     model = _upgraded(model, runner, name)
     simplified = _simplified(model, runner, name)
     if simplified is not model:
         runner = Runner(simplified)
-    model = _function_bodies(simplified, runner)
-    if model is not simplified:
+    model, notes = simplified, dict[str, str]()
+    for _ in range(MOST_ROUNDS):
+        written, expanded = _function_bodies(model, runner, name)
+        if expanded:
+            model = _simplified(written, runner, name)
+            runner = Runner(model)
+        model, rewritten = _rewritten(model, runner)
+        notes = expanded | rewritten | notes
+        if not (expanded or rewritten) or not unsupported_ops(model):
+            break
         runner = Runner(model)
-    expanded = {
-        node.op_type: "its definition by other operators"
-        for node in all_nodes(simplified.graph)
-        if node.op_type not in {inner.op_type for inner in all_nodes(model.graph)}
-    }
-    changed, notes = _rewritten(model, runner)
-    return Prepared(_typed(changed), simplified, expanded | notes)
+    return Prepared(_typed(model), simplified, notes)
 
 
 def _inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
@@ -120,29 +120,86 @@ def _simplified(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.Model
     return slim
 
 
-def _function_bodies(model: onnx.ModelProto, runner: Runner) -> onnx.ModelProto:
-    """*model* with those operators written out that ONNX defines by others and TVM has no converter for."""
-    from onnx import defs, inliner
+def _function_bodies(
+    model: onnx.ModelProto, runner: Runner, name: str
+) -> tuple[onnx.ModelProto, dict[str, str]]:
+    """*model* with those operators written out that ONNX defines by others and TVM has no converter for.
 
-    wanted = []
-    for op in sorted({node.op_type for node in all_nodes(model.graph) if node.domain in ("", "ai.onnx")}):
-        if op in REWRITES or convertible("", op) or not defs.has(op):
-            continue
-        schema = defs.get_schema(op)
-        if schema.has_function or schema.has_context_dependent_function:
-            wanted.append(("", op))
-    if not wanted:
-        return model
-    names = ", ".join(op for _, op in wanted)
+    Returns:
+        the model, and a note for each operator that was written out.
+    """
+    from onnx import inliner
+
+    notes: dict[str, str] = {}
+    refused: set[tuple[str, str]] = set()
+    while functions := {function for function in _functions(model) if function not in refused}:
+        for domain, op in sorted(functions):  # what one is written out with may be another
+            try:
+                complete = _all_typed(_with_defaults(model, domain, op))
+                inlined = inliner.inline_selected_functions(
+                    complete, [(domain, op)], inline_schema_functions=True
+                )
+                reason = runner.difference(inlined)
+            except Exception as why:  # see _inlined
+                reason = str(why)
+            if reason or (domain, op) in set(_functions(inlined)):
+                log.warning("%s in %s is not written out as ONNX defines it: %s", op, name, reason)
+                refused.add((domain, op))
+            else:
+                model = inlined
+                notes[op if domain == "" else f"{domain}::{op}"] = "its definition by other operators"
+    return model, notes
+
+
+def _all_typed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """:func:`_typed`, with the types of initializers and of left-out inputs, which the inliner asks for."""
+    import onnx
+
+    typed = _typed(model)
+    typed.graph.value_info.extend(
+        onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+        for tensor in typed.graph.initializer
+    )
+    typed.graph.value_info.append(onnx.helper.make_tensor_value_info("", onnx.TensorProto.FLOAT, None))
+    return typed
+
+
+def _with_defaults(model: onnx.ModelProto, domain: str, op: str) -> onnx.ModelProto:
+    """A copy of *model* with the default attributes of *op*, which the inliner leaves out."""
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for node in all_nodes(copy.graph):
+        if (node.domain, node.op_type) == (domain, op) and (schema := _schema(copy, node)):
+            present = {attribute.name for attribute in node.attribute}
+            node.attribute.extend(
+                declared.default_value
+                for name, declared in schema.attributes.items()
+                if name not in present and declared.default_value.name
+            )
+    return copy
+
+
+def _schema(model: onnx.ModelProto, node: onnx.NodeProto) -> onnx.defs.OpSchema | None:
+    """ONNX's description of *node*'s operator, of the version that *model* asks for."""
+    from onnx import defs
+
+    version = next((o.version for o in model.opset_import if o.domain == node.domain), 1)
     try:
-        inlined = inliner.inline_selected_functions(_typed(model), wanted, inline_schema_functions=True)
-    except Exception as why:  # see _inlined
-        log.warning("%s could not be written out: %s", names, why)
-        return model
-    if reason := runner.difference(inlined):
-        log.warning("%s written out as ONNX defines them are not used: %s", names, reason)
-        return model
-    return inlined
+        return defs.get_schema(node.op_type, version, node.domain)
+    except defs.SchemaError:
+        return None
+
+
+def _functions(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
+    """Domain and name of the operators of *model* that must and can be written out."""
+    for node in all_nodes(model.graph):
+        if op_name(node) in REWRITES or convertible(node.domain, node.op_type):
+            continue
+        schema = _schema(model, node)
+        if schema and (schema.has_function or schema.has_context_dependent_function):
+            yield node.domain, node.op_type
 
 
 def _rewritten(model: onnx.ModelProto, runner: Runner) -> tuple[onnx.ModelProto, dict[str, str]]:

@@ -32,7 +32,7 @@ _PARTS = dict.fromkeys(
 def _converters() -> frozenset[str]:
     from tvm.relax.frontend.onnx import onnx_frontend
 
-    return frozenset(onnx_frontend._get_convert_map()) | {"If"}
+    return frozenset(onnx_frontend._get_convert_map()) - {"Attention"} | {"If"}
 
 
 def convertible(domain: str, op: str) -> bool:
