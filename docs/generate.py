@@ -17,7 +17,7 @@ from figures import FIGURES, figure
 from json_schema import SCHEMAS, json_schema
 from messages import OPEN, messages
 
-from adt.cli.main import app
+from adt.cli.verbs import app
 from adt.config import settings
 from adt.config.load import NOT_SETTINGS
 from adt.errors import INTERNAL, INTERRUPTED, USAGE, all_errors

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from device_fixtures import Rack, ask, child, entries, only, processes, rack, wait_for
 
-from adt.device import adb, selection
+import adt
+from adt.device import adb, fleet, selection
 from adt.device.device import Device
 from adt.device.workspace import workspace
 from adt.errors import AmbiguousDevice, DeviceError, DeviceFull, DeviceNotReady, NoDevice
@@ -72,6 +73,17 @@ def test_two_devices_need_a_serial(alone: Rack, monkeypatch: pytest.MonkeyPatch)
 def test_a_local_device_is_found_again_after_the_server_was_restarted(phone: Device) -> None:
     subprocess.run([adb.find_adb().path, "kill-server"], check=True, capture_output=True)
     assert selection.select(phone.serial).shell(["echo", "here"]).out == "here\n"
+
+
+def test_every_verb_finds_it_again_after_the_server_was_restarted(phone: Device) -> None:
+    """Also those that name no device."""
+    for look in (
+        lambda: [device.serial for device in adt.devices()],
+        lambda: [selection.select().serial],
+        lambda: list(fleet.wanted(None, everyone=True)),
+    ):
+        subprocess.run([adb.find_adb().path, "kill-server"], check=True, capture_output=True)
+        assert look() == [phone.serial]
 
 
 def test_an_unauthorized_device_says_what_to_accept(alone: Rack) -> None:

@@ -287,6 +287,33 @@ def test_the_page_in_a_browser(profile: Profile, tmp_path: Path) -> None:
         assert [url.partition(":")[0] for url in page.requests] == ["file"]
 
 
+CUT = """[...document.querySelectorAll("svg text")].filter((text) => {
+  const inner = text.getBoundingClientRect(), outer = text.ownerSVGElement.getBoundingClientRect();
+  return inner.left < outer.left || inner.right > outer.right || inner.top < outer.top
+    || inner.bottom > outer.bottom;
+}).map((text) => text.textContent)"""
+"""Texts that reach out of their drawing, which is where a browser cuts them."""
+
+
+@pytest.mark.parametrize("emulated", [False, True], ids=["times", "arithmetic alone"])
+def test_no_text_of_a_plot_is_cut(profile: Profile, emulated: bool, tmp_path: Path) -> None:
+    """Neither long names nor long numbers: FLOPs of a call, tiny speeds of a roofline."""
+    calls = tuple(
+        replace(call, name=f"{call.name}_W{'W' * 40}", flops=113_000 if call.flops else None)
+        for call in profile.calls
+    )
+    names = {before.name: after.name for before, after in zip(profile.calls, calls, strict=True)}
+    kernels = tuple(
+        replace(row, name=names[row.name], gflops=row.gflops and row.gflops * 1e-6) for row in profile.kernels
+    )
+    shown = replace(profile, calls=calls, kernels=kernels, emulated=emulated)
+    api.profile_html(shown, tmp_path / "page.html")
+    with browser() as page:
+        page.open(tmp_path / "page.html")
+        assert not emulated or any("kFLOP" in text for text in texts(page, "#order text"))
+        assert page.run(CUT) == []
+
+
 def test_a_branch_that_is_not_taken(tmp_path: Path) -> None:
     """The graph has both branches of an If; the run says which calls there were."""
     value = helper.make_tensor_value_info

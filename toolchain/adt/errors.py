@@ -7,7 +7,7 @@ docstring or with a code that is already taken fails the unit tests.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 INTERRUPTED = 130  # 128 + SIGINT, what shells report for ctrl-C
@@ -20,17 +20,19 @@ class AdtError(Exception):
 
     exit_code: ClassVar[int] = INTERNAL
 
-    def __init__(self, what: str, *, remedy: str, details: str = "") -> None:
+    def __init__(self, what: str, *, remedy: str, details: str = "", options: Sequence[str] = ()) -> None:
         """
         Args:
             what: one or two sentences, what happened and to which thing.
             remedy: what the user can do now, ideally a command.
             details: multi-line evidence (a program's last lines); may be empty.
+            options: what the same command line needs in addition to go on.
         """
         super().__init__(what)
         self.what = what
         self.remedy = remedy
         self.details = details
+        self.options = tuple(options)
 
 
 class ConfigError(AdtError):

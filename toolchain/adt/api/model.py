@@ -11,6 +11,7 @@ from adt.api.bundles import choose_bundle
 from adt.config.load import load_settings
 from adt.errors import ConfigError, MismatchError
 from adt.host.ndk import find_ndk
+from adt.model.importers.formats import require_model
 from adt.model.package import ModelPackage, PackageLike
 from adt.model.targets import place
 from adt.model.versions import require_tvm
@@ -55,7 +56,7 @@ def compile(  # the verb's name; Python's own compile() is not used here
             ``<model>-<platform>`` here.
         target: one of :data:`adt.model.targets.NAMES`, or TVM's own string, tag or dictionary (JSON).
         cpu: the processor: a core, a system on chip, ``native``, features (``cortex-a76,+dotprod,+fp16``).
-        shapes: ``name:1,3,224,224`` texts for inputs with open dimensions.
+        shapes: for open dimensions: ``name:1,3,224,224`` texts for inputs, ``batch=1,past=16`` for symbols.
         bundle: directory of the bundle it will run with. Android needs one: by default the newest one that
             was built here for the platform.
         like: serial of a device to compile for in particular: its platform, the features that all
@@ -91,6 +92,8 @@ def compile(  # the verb's name; Python's own compile() is not used here
     from adt.model.compiled import compile_to
     from adt.model.precision.accuracy import warn
 
+    require_tvm()
+    require_model(model)
     job = job_of(
         model,
         platform=platform,
@@ -219,7 +222,7 @@ def explain(model: Path, *, shapes: Sequence[str] | None = None) -> Explanation:
 
     Args:
         model: as :func:`compile` takes it.
-        shapes: ``name:1,3,224,224`` texts for inputs with open dimensions.
+        shapes: for open dimensions: ``name:1,3,224,224`` texts for inputs, ``batch=1,past=16`` for symbols.
 
     Raises:
         ModelError: the file is missing or of no format that adt reads.

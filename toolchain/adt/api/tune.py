@@ -18,6 +18,7 @@ from adt.api.tune_result import check_ended, compile_command, told
 from adt.config.load import load_settings
 from adt.config.settings import TuneSettings
 from adt.errors import ConfigError
+from adt.model.importers.formats import require_model
 from adt.model.versions import require_tvm
 from adt.tuning.jobs import Timing
 from adt.tuning.report import TuneResult, TuningPlan, UntunedKernel
@@ -109,6 +110,7 @@ def tune(
     from adt.tuning.database import open_database
 
     require_tvm()
+    require_model(model)
     numbers = {
         "trials": trials, "per_task": per_task, "early_stopping": early_stopping, "tuner": tuner,
         "cost_model": cost_model, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms,

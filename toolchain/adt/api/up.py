@@ -205,7 +205,7 @@ def _up_plan(
 
 def _device_for_up(serial: str) -> Device | None:
     """The device that was asked for (empty: none was) or is connected; None when there is none at all."""
-    if not serial and not os.environ.get("ANDROID_SERIAL") and not selection.listing():
+    if not serial and not os.environ.get("ANDROID_SERIAL") and not selection.reachable():
         return None
     return selection.select(serial)
 

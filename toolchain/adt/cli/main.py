@@ -1,40 +1,12 @@
-"""Entry point of the ``adt`` program: registers the verbs and runs the one that was asked for."""
+"""Entry point of the ``adt`` program. Only what takes no time is imported here: ctrl-C may come at once."""
 
 from __future__ import annotations
 
 import signal
+import sys
 from typing import NoReturn
 
-from adt.cli import (  # noqa: F401  (each registers its verbs)
-    apk,
-    bench,
-    build,
-    bundles,
-    clean,
-    configuration,
-    db,
-    db_exchange,
-    deploy,
-    device,
-    doctor,
-    elf,
-    emulator,
-    generate,
-    inspect,
-    model,
-    ndk,
-    package,
-    presets,
-    probe,
-    profile,
-    report,
-    rpc,
-    run,
-    tune,
-    up,
-    verify,
-)
-from adt.cli.app import app
+from adt.cli.endings import interrupted
 
 
 def _terminated(_signal: int, _frame: object) -> NoReturn:
@@ -45,4 +17,9 @@ def _terminated(_signal: int, _frame: object) -> NoReturn:
 def main() -> None:
     """Run the command line of this process."""
     signal.signal(signal.SIGTERM, _terminated)
-    app()
+    try:
+        from adt.cli.verbs import app
+
+        app()
+    except KeyboardInterrupt:
+        sys.exit(interrupted(sys.argv[1:]))

@@ -9,6 +9,7 @@ import typer
 
 from adt.cli.app import Json, Verbose, app, emit_json
 from adt.cli.build import ApiLevel, Ndk, Platform
+from adt.cli.endings import command_with
 from adt.cli.texture_report import show_textures
 
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ Model = Annotated[
 ]
 Shapes = Annotated[
     list[str] | None,
-    typer.Option("--shape", help="Fix an input's shape; repeat for each.", metavar="NAME:1,3,224,224"),
+    typer.Option(
+        "--shape",
+        help="Fix an input's shape, or open dimensions by their symbols; repeat for each.",
+        metavar="NAME:1,3,224,224|SYMBOL=1,…",
+    ),
 ]
 Target = Annotated[
     str | None,
@@ -178,6 +183,8 @@ def show_explanation(found: Explanation, *, as_json: bool) -> None:
         typer.echo(f"{found.file} ({found.format}) " + (found.problem or "can be imported"))
         if found.remedy:
             typer.echo(f"remedy: {found.remedy}")
+        if found.options:
+            typer.echo(f"  {command_with(found.options)}")
     if found.exit_code:
         raise typer.Exit(found.exit_code)
 

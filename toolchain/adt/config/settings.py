@@ -65,7 +65,7 @@ class CompileSettings:
     """The processor: a core (``cortex-a76``), a system on chip (``snapdragon-865``), ``native``, and
     features: ``cortex-a76,+dotprod,+fp16``; empty: any of the platform."""
     shapes: tuple[str, ...]
-    """Fixed input shapes, each ``name:1,3,224,224``."""
+    """Fixed input shapes, each ``name:1,3,224,224``, or extents of symbols, ``batch=1,past=16``."""
     opt_level: int
     """TVM's optimisation level, 0 to 3."""
     precision: str

@@ -90,7 +90,7 @@ def wanted(serials: str | None, *, everyone: bool) -> tuple[str, ...]:
         raise ConfigError(f"--serial {serials} names a device twice", remedy="Name each device once.")
     if not everyone:
         return named
-    found = selection.listing()
+    found = selection.reachable()
     if not found:
         selection.choose(found, "", origin="--all")  # raises: there is none
     return tuple(device.serial for device in found)

@@ -60,7 +60,7 @@ def overview(*, seconds: float = ASK_SECONDS) -> tuple[DeviceOverview, ...]:
     Raises:
         ToolNotFound, DeviceError, ConfigError: there is no adb, or its server does not answer.
     """
-    found: Sequence[DeviceInfo] = selection.listing()
+    found: Sequence[DeviceInfo] = selection.reachable()
     if not found:
         return ()
     with ThreadPoolExecutor(min(AT_ONCE, len(found))) as pool:

@@ -94,6 +94,29 @@ def listing() -> tuple[DeviceInfo, ...]:
     return parse_listing(adb.query("host:devices-l", doing="listing devices"))
 
 
+def reachable() -> tuple[DeviceInfo, ...]:
+    """The listing; the virtual devices that run here are connected again when the server knows none of them.
+
+    That is so after a restart of the server, which finds phones by itself and these not.
+
+    Raises:
+        ToolNotFound, DeviceError, ConfigError: see :func:`listing`.
+    """
+    from adt.device.virtual import state
+
+    devices = listing()
+    records = [record for home in state.homes() if (record := state.read(home))]
+    serials = [f"127.0.0.1:{record.port}" for record in records]
+    if not serials or any(device.serial in serials for device in devices):
+        return devices
+    for serial in serials:
+        try:
+            connect(serial, seconds=RECONNECT_SECONDS)
+        except (NoDevice, DeviceError) as why:
+            log.debug("%s", why)
+    return handshaken(serials)
+
+
 def table(devices: Sequence[DeviceInfo]) -> str:
     """The devices, one aligned line each, for an error's details."""
     rows = [(d.serial, d.state, d.model or "-", d.transport) for d in devices]
@@ -165,7 +188,7 @@ def select(serial: str | None = None) -> Device:
 
     origin = "--serial" if serial else "ANDROID_SERIAL"
     wanted = serial or os.environ.get("ANDROID_SERIAL") or ""
-    devices = listing()
+    devices = listing() if wanted else reachable()
     for pause in RECONNECT_PAUSES:
         known = {device.serial for device in devices}
         stale = {d.serial for d in devices if d.state == "offline" and wanted in ("", d.serial)}

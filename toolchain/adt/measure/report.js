@@ -30,6 +30,15 @@
   document.body.append(main);
   if (!data.series.length) main.append(make("p", { class: "empty" }, "Nothing was measured, or nothing that fits."));
   for (const series of data.series) main.append(article(series));
+  document.querySelectorAll("svg").forEach(fit);
+
+  // Numbers are as wide as they are: a drawing grows until none is cut.
+  function fit(svg) {
+    const { x, y, width, height } = svg.viewBox.baseVal; const box = svg.getBBox();
+    const left = Math.min(x, box.x - 2); const top = Math.min(y, box.y - 2);
+    const right = Math.max(x + width, box.x + box.width + 2); const bottom = Math.max(y + height, box.y + box.height + 2);
+    svg.setAttribute("viewBox", `${left} ${top} ${right - left} ${bottom - top}`);
+  }
 
   function article(series) {
     const last = series.points[series.points.length - 1];

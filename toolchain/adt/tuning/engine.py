@@ -220,7 +220,8 @@ class _Engine:
         if not self._plan.per_task and self._trials + out >= total:
             for progress in self._tasks:
                 untried = not (progress.trials or progress.out)
-                progress.end("done", "all trials went to tasks that promise more" if untried else "")
+                reason = "no trial was left for it: other tasks had more to gain" if untried else ""
+                progress.end("done", reason)
         while True:
             searched = sum(progress.asked for progress in self._tasks)
             if self._works.pending + searched >= enough + self._builders.workers:

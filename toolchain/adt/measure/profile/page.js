@@ -103,6 +103,14 @@
   // ---- plots
   function section(id, title, said, ...children) {
     main.append(make("section", { id, "aria-label": title }, make("h2", {}, title), make("p", {}, said), ...children));
+    children.filter((child) => child.viewBox).forEach(fit);
+  }
+  // Numbers are as wide as they are: a drawing grows until none is cut.
+  function fit(svg) {
+    const { x, y, width, height } = svg.viewBox.baseVal; const box = svg.getBBox();
+    const left = Math.min(x, box.x - 2); const top = Math.min(y, box.y - 2);
+    const right = Math.max(x + width, box.x + box.width + 2); const bottom = Math.max(y + height, box.y + box.height + 2);
+    svg.setAttribute("viewBox", `${left} ${top} ${right - left} ${bottom - top}`);
   }
   function bars() {
     const rows = ranked.slice(0, MOST_BARS);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +10,8 @@ from adt.errors import AdtError
 from adt.model import store
 from adt.model.importers import formats
 from adt.model.importers.imported import ImportedModel
-from adt.model.importers.op_table import OpRow
-from adt.model.importers.shapes import Shape, fixed_shapes
+from adt.model.importers.op_table import OpRow, after_trial
+from adt.model.importers.shapes import Given, Shape, fixed_shapes
 from adt.model.package import SourceModel
 
 log = logging.getLogger("adt.import")
@@ -31,6 +30,8 @@ class Explanation:
     """Why the import fails; empty when it succeeds."""
     remedy: str
     """What to do about it; empty when it succeeds."""
+    options: tuple[str, ...]
+    """What the command needs in addition for that (``--shape …``); empty when nothing would do."""
     exit_code: int
     """What compiling would end with; 0 when the import succeeds."""
 
@@ -43,7 +44,7 @@ class _Opened:
     source: SourceModel
 
 
-def import_model(model: Path | str, shapes: Mapping[str, Shape]) -> ImportedModel:
+def import_model(model: Path | str, shapes: Given) -> ImportedModel:
     """Import a model file, or what the Python callable ``module:function`` returns.
 
     Raises:
@@ -54,7 +55,7 @@ def import_model(model: Path | str, shapes: Mapping[str, Shape]) -> ImportedMode
     return _import(_opened(model), shapes)
 
 
-def _import(opened: _Opened, shapes: Mapping[str, Shape]) -> ImportedModel:
+def _import(opened: _Opened, shapes: Given) -> ImportedModel:
     path, source = opened.path, opened.source
     if source.format == formats.TFLITE:
         from adt.model.importers.tflite.importer import import_tflite
@@ -73,7 +74,7 @@ def _import(opened: _Opened, shapes: Mapping[str, Shape]) -> ImportedModel:
     return import_onnx(path, shapes, source)
 
 
-def explain_model(model: Path | str, shapes: Mapping[str, Shape]) -> Explanation:
+def explain_model(model: Path | str, shapes: Given) -> Explanation:
     """The op table of a model, and whether and why its import fails.
 
     Raises:
@@ -86,11 +87,11 @@ def explain_model(model: Path | str, shapes: Mapping[str, Shape]) -> Explanation
         ops = _import(opened, shapes).ops
     except AdtError as why:
         ops = _table(opened, shapes)
-        return Explanation(source.file, source.format, ops, why.what, why.remedy, why.exit_code)
-    return Explanation(source.file, source.format, ops, "", "", 0)
+        return Explanation(source.file, source.format, ops, why.what, why.remedy, why.options, why.exit_code)
+    return Explanation(source.file, source.format, ops, "", "", (), 0)
 
 
-def _table(opened: _Opened, shapes: Mapping[str, Shape]) -> tuple[OpRow, ...]:
+def _table(opened: _Opened, shapes: Given) -> tuple[OpRow, ...]:
     """The op table of a model that cannot be imported, as far as it can be read."""
     path, found = opened.path, opened.source.format
     try:
@@ -101,14 +102,19 @@ def _table(opened: _Opened, shapes: Mapping[str, Shape]) -> tuple[OpRow, ...]:
         if found == formats.TFLITE:
             from adt.model.importers.tflite.importer import explain_tflite
 
-            return explain_tflite(path)
+            return _untried(explain_tflite(path))
         if found == formats.TORCH:
             from adt.model.importers.torch import explain_torch
 
-            return explain_torch(path)
+            return _untried(explain_torch(path))
     except AdtError as why:
         log.debug("there is no op table: %s", why)
     return ()
+
+
+def _untried(rows: tuple[OpRow, ...]) -> tuple[OpRow, ...]:
+    """*rows* of a file whose import fails, where it is not known which of its nodes are the reason."""
+    return after_trial(rows, {}, {row.op for row in rows})
 
 
 def _opened(model: Path | str) -> _Opened:
@@ -123,7 +129,7 @@ def _opened(model: Path | str) -> _Opened:
     return _Opened(path, SourceModel(path.name, found, store.model_sha256(path)))
 
 
-def declared_inputs(model: Path | str, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+def declared_inputs(model: Path | str, shapes: Given) -> dict[str, Shape]:
     """The inputs that a model will have, as far as its file tells without importing it; else empty.
 
     Raises:

@@ -30,6 +30,16 @@ def is_callable(model: Path | str) -> bool:
     return bool(_CALLABLE.fullmatch(str(model))) and not Path(model).exists()
 
 
+def require_model(model: Path | str) -> None:
+    """Check that *model* is a file of a format that adt reads, or spelled as a callable.
+
+    Raises:
+        ModelError: see :func:`format_of`.
+    """
+    if not is_callable(model):
+        format_of(Path(model))
+
+
 def format_of(path: Path) -> str:
     """``onnx``, ``tflite``, ``torch`` or ``keras``.
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from adt.errors import ModelError
 from adt.model.importers.extras import load, need
 from adt.model.importers.imported import ImportedModel, last_line
-from adt.model.importers.shapes import Declared, Shape, fixed_shapes
+from adt.model.importers.shapes import Declared, Given, Shape, fixed_shapes
 from adt.model.package import SourceModel
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.generic]
 
 
-def import_keras(path: Path, shapes: Mapping[str, Shape], source: SourceModel) -> ImportedModel:
+def import_keras(path: Path, shapes: Given, source: SourceModel) -> ImportedModel:
     """Import a Keras model through ONNX.
 
     Raises:

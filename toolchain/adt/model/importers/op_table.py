@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 SUPPORTED = "supported"
 REWRITTEN = "rewritten"
 UNSUPPORTED = "unsupported"
+UNTRIED = "untried"
 
 MOST_NAMES = 3
 """Nodes that a note names; the others are counted."""
@@ -23,7 +24,8 @@ class OpRow:
     count: int
     """Nodes with it."""
     status: str
-    """``supported``, ``rewritten`` (before TVM converts it) or ``unsupported``."""
+    """``supported``, ``rewritten`` (before TVM converts it), ``unsupported``, or ``untried`` (the import
+    ends before that is known)."""
     note: str = ""
     """Into what and why it is rewritten, or why it is unsupported; with the names of its nodes."""
 
@@ -41,7 +43,6 @@ def op_rows(
         unsupported: operator to note; wins over *rewritten*.
         supported: notes on some of the others.
     """
-    order = (UNSUPPORTED, REWRITTEN, SUPPORTED)
     rows = []
     for op, count in Counter(ops).items():
         if op in unsupported:
@@ -50,7 +51,38 @@ def op_rows(
             rows.append(OpRow(op, count, REWRITTEN, rewritten[op]))
         else:
             rows.append(OpRow(op, count, SUPPORTED, supported.get(op, "")))
+    return _sorted(rows)
+
+
+def after_trial(
+    rows: Iterable[OpRow], failures: Mapping[str, str], untried: Collection[str]
+) -> tuple[OpRow, ...]:
+    """*rows* after a conversion was tried: what failed is unsupported, what it did not reach untried.
+
+    Args:
+        failures: operator to note.
+    """
+    changed = []
+    for row in rows:
+        if row.op in failures and row.status != UNSUPPORTED:
+            changed.append(replace(row, status=UNSUPPORTED, note=failures[row.op]))
+        elif row.op in untried and row.status == SUPPORTED:
+            changed.append(replace(row, status=UNTRIED, note=""))
+        else:
+            changed.append(row)
+    known = {row.op for row in changed}  # others are only in what an operator was rewritten to
+    changed += [OpRow(op, 1, UNSUPPORTED, note) for op, note in failures.items() if op not in known]
+    return _sorted(changed)
+
+
+def _sorted(rows: Iterable[OpRow]) -> tuple[OpRow, ...]:
+    order = (UNSUPPORTED, UNTRIED, REWRITTEN, SUPPORTED)
     return tuple(sorted(rows, key=lambda row: (order.index(row.status), -row.count, row.op)))
+
+
+def refusal(rows: Iterable[OpRow]) -> str:
+    """The unsupported operators of *rows*, each with the reason and its nodes; empty when there are none."""
+    return ", ".join(f"{row.op} ({row.note})" for row in rows if row.status == UNSUPPORTED)
 
 
 def named_nodes(names: Iterable[str]) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 
 from adt.config.load import did_you_mean
 from adt.errors import ModelError
@@ -11,73 +14,245 @@ from adt.errors import ModelError
 Shape = tuple[int, ...]
 Declared = tuple[int | str, ...]
 """A shape as a model declares it; a string is an open dimension: its symbol, or empty when it has none."""
+Given = Mapping[str, Shape | int]
+"""What was asked for: input to shape, and symbol to extent."""
+
+_INPUT = re.compile(r"(?P<name>.+):(?P<extents>\d+(,\d+)*)")
+_SYMBOL = r"[^=:,]+"
+_SYMBOLS = re.compile(rf"{_SYMBOL}=\d+(,{_SYMBOL}=\d+)*")
+_OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+SIDE, CHANNELS, STEPS = 224, 3, 16
+"""Extents of the ready option: height and width of pictures, their channels, and anything else."""
+MOST_SHOWN = 4
+"""Inputs with open dimensions that an error shows; the others are counted."""
 
 
-def parse_shapes(texts: Sequence[str]) -> dict[str, Shape]:
-    """Parse ``name:1,3,224,224`` texts.
+def parse_shapes(texts: Sequence[str]) -> dict[str, Shape | int]:
+    """Parse ``name:1,3,224,224`` (an input) and ``batch=1,past=16`` (symbols) texts.
 
     Raises:
-        ModelError: a text has another form, or an extent is not positive.
+        ModelError: a text has another form, an extent is not positive, or two texts contradict each other.
     """
-    shapes: dict[str, Shape] = {}
+    given: dict[str, Shape | int] = {}
     for text in texts:
-        name, colon, extents = text.rpartition(":")
-        if not colon or not name or not re.fullmatch(r"\d+(,\d+)*", extents):
-            raise ModelError(
-                f"--shape {text!r} is not of the form NAME:EXTENT,EXTENT,…",
-                remedy="For example: --shape input:1,3,224,224",
-            )
-        shape = tuple(int(extent) for extent in extents.split(","))
-        if 0 in shape:
-            raise ModelError(f"--shape {text!r} has an extent of 0", remedy="Every extent is at least 1.")
-        shapes[name] = shape
-    return shapes
+        for name, value in _parse(text):
+            if 0 in (value if isinstance(value, tuple) else (value,)):
+                raise ModelError(f"--shape {text!r} has an extent of 0", remedy="Every extent is at least 1.")
+            if given.setdefault(name, value) != value:
+                raise ModelError(
+                    f"--shape says two things of {name!r}: {option(name, given[name])} and"
+                    f" {option(name, value)}",
+                    remedy="Leave one of them out.",
+                )
+    return given
 
 
-def fixed_shapes(declared: Mapping[str, Declared], given: Mapping[str, Shape]) -> dict[str, Shape]:
+def _parse(text: str) -> Iterator[tuple[str, Shape | int]]:
+    if match := _INPUT.fullmatch(text):
+        yield match["name"], tuple(int(extent) for extent in match["extents"].split(","))
+    elif _SYMBOLS.fullmatch(text):
+        for part in text.split(","):
+            name, _, extent = part.partition("=")
+            yield name, int(extent)
+    else:
+        raise ModelError(
+            f"--shape {text!r} is neither NAME:EXTENT,EXTENT,… nor SYMBOL=EXTENT,…",
+            remedy="For example: --shape input:1,3,224,224 for an input, or --shape batch=1,past=16"
+            " for open dimensions by their symbols.",
+        )
+
+
+def option(name: str, value: Shape | int) -> str:
+    """What follows ``--shape`` for one input or symbol."""
+    return f"{name}={value}" if isinstance(value, int) else f"{name}:{_text(value)}"
+
+
+def fixed_shapes(declared: Mapping[str, Declared], given: Given) -> dict[str, Shape]:
     """The static shape of every input.
 
-    An extent that *given* fixes for one input holds for every input with the same
-    symbol. What then is open and comes first is taken for a batch of 1; any other
-    open dimension must be given.
+    Args:
+        declared: input to shape; a dimension may be a sum or product of other inputs' symbols
+            (``past + sequence``).
 
     Raises:
-        ModelError: a name is unknown, the rank or a fixed extent differs, two inputs give one
-            symbol two extents, or a dimension stays open.
+        ModelError: a name is unknown, the rank or a fixed extent differs, one symbol gets two extents,
+            or dimensions stay open: all of them are named, with an option that fixes them.
     """
-    for name in given:
+    symbols = fixed_symbols(declared, given)
+    fixed: dict[str, Shape] = {}
+    for name, dims in declared.items():
+        shape = given.get(name)
+        computed = _extents(dims, symbols)
+        if isinstance(shape, tuple):
+            for dim, extent, asked in zip(dims, computed, shape, strict=False):
+                if extent and extent != asked:
+                    raise ModelError(
+                        f"--shape {option(name, shape)} makes {dim} {asked}, the other inputs {extent}",
+                        remedy="Give each symbol one extent, or leave this input out: its shape follows.",
+                    )
+            fixed[name] = shape
+        else:
+            fixed[name] = computed
+    if any(0 in shape for shape in fixed.values()):
+        raise _still_open(declared, given, fixed, symbols)
+    return fixed
+
+
+def fixed_symbols(declared: Mapping[str, Declared], given: Given) -> dict[str, int]:
+    """The extent of every symbol that *given* fixes, by itself or by an input's shape.
+
+    A symbol that is still open is taken for a batch of 1 where it comes first in an input; not
+    when that input has no other dimension and the symbol comes later in another one.
+
+    Raises:
+        ModelError: see :func:`fixed_shapes`.
+    """
+    known = _symbols(declared)
+    symbols: dict[str, int] = {}
+    origins: dict[str, str] = {}
+
+    def fix(symbol: str, extent: int, origin: str) -> None:
+        if symbols.setdefault(symbol, extent) != extent:
+            raise ModelError(
+                f"--shape {origin} makes {symbol} {extent}, --shape {origins[symbol]} makes it"
+                f" {symbols[symbol]}",
+                remedy=f"Inputs that share the dimension {symbol} need the same extent there.",
+            )
+        origins.setdefault(symbol, origin)
+
+    for name, value in given.items():
+        if isinstance(value, int):
+            if name not in known:
+                raise _no_symbol(name, known, declared)
+            fix(name, value, option(name, value))
+            continue
         if name not in declared:
             raise ModelError(
                 f"the model has no input {name!r}.{did_you_mean(name, declared)}",
-                remedy=f"Its inputs are: {', '.join(declared)}.",
+                remedy=f"{name} is a dimension: --shape {name}={value[0]}"
+                if name in known
+                else f"Its inputs are: {', '.join(declared)}.",
             )
-    symbols: dict[str, int] = {}
-    for name, shape in given.items():
-        _check_fit(name, declared[name], shape)
-        for want, have in zip(declared[name], shape, strict=False):
-            if isinstance(want, str) and want and symbols.setdefault(want, have) != have:
-                raise ModelError(
-                    f"--shape {name}:{_text(shape)} makes {want} {have}, another input {symbols[want]}",
-                    remedy=f"Inputs that share the dimension {want} need the same extent there.",
-                )
-    fixed: dict[str, Shape] = {}
+        _check_fit(name, declared[name], value)
+        for dim, extent in zip(declared[name], value, strict=False):
+            if dim in known:
+                fix(str(dim), extent, option(name, value))
+    later = {dim for dims in declared.values() for dim in dims[1:]}
+    for dims in declared.values():
+        if dims and dims[0] in known and (len(dims) > 1 or dims[0] not in later):
+            symbols.setdefault(str(dims[0]), 1)
+    return symbols
+
+
+def _symbols(declared: Mapping[str, Declared]) -> list[str]:
+    """The symbols of all inputs in their order: names, and texts that are no expression of names."""
+    texts = list(dict.fromkeys(dim for dims in declared.values() for dim in dims if isinstance(dim, str)))
+    plain = {text for text in texts if text.isidentifier()}
+    symbols: dict[str, None] = {}
+    for text in texts:
+        names = _names(text)
+        # `height-2` may be a name: without spaces it is an expression only of symbols that there are
+        if names and (set(names) <= plain or " " in text or "*" in text):
+            symbols.update(dict.fromkeys(names))
+        elif text:
+            symbols[text] = None
+    return list(symbols)
+
+
+def _expression(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _names(text: str) -> list[str]:
+    """The names in *text* when it is an integer expression of them; else none."""
+    tree = _expression(text)
+    known = (ast.BinOp, ast.Name, ast.Constant, ast.Load, *_OPERATORS)
+    nodes = list(ast.walk(tree)) if tree else []
+    fits = all(isinstance(n, known) and isinstance(getattr(n, "value", 0), int) for n in nodes)
+    return [node.id for node in nodes if isinstance(node, ast.Name)] if fits else []
+
+
+def _extents(dims: Declared, symbols: Mapping[str, int]) -> Shape:
+    """*dims* with what is known; 0 for what is still open. A first dimension without a symbol is 1."""
+    extents = []
+    for index, dim in enumerate(dims):
+        if isinstance(dim, int):
+            extents.append(dim)
+        elif not dim:
+            extents.append(0 if index else 1)
+        elif dim in symbols:
+            extents.append(symbols[dim])
+        else:
+            names = _names(dim)
+            tree = _expression(dim) if names and set(names) <= symbols.keys() else None
+            extents.append(max(0, _evaluate(tree, symbols)) if tree else 0)
+    return tuple(extents)
+
+
+def _evaluate(node: ast.AST, symbols: Mapping[str, int]) -> int:
+    if isinstance(node, ast.BinOp):
+        left, right = _evaluate(node.left, symbols), _evaluate(node.right, symbols)
+        if isinstance(node.op, ast.FloorDiv) and not right:
+            return 0
+        return int(_OPERATORS[type(node.op)](left, right))
+    return symbols[node.id] if isinstance(node, ast.Name) else int(getattr(node, "value", 0))
+
+
+def _no_symbol(name: str, known: Sequence[str], declared: Mapping[str, Declared]) -> ModelError:
+    inputs = [f"{other}:{_shown(dims)}" for other, dims in declared.items()]
+    return ModelError(
+        f"no input of the model has an open dimension {name!r}.{did_you_mean(name, known)}",
+        remedy=f"There are: {', '.join(known)}."
+        if known
+        else f"Name an input and its whole shape. The model has: {'; '.join(inputs[:MOST_SHOWN])}",
+    )
+
+
+def _examples(declared: Mapping[str, Declared], given: Given) -> dict[str, Shape | int]:
+    """A likely extent for each symbol, and for each dimension without one, that *given* leaves open."""
+    known, symbols = _symbols(declared), fixed_symbols(declared, given)
+    examples: dict[str, Shape | int] = {}
     for name, dims in declared.items():
-        if name in given:
-            fixed[name] = given[name]
-            continue
-        known = [symbols.get(dim, 0) if isinstance(dim, str) else dim for dim in dims]
-        if known and known[0] == 0:
-            known[0] = 1
-            if isinstance(dims[0], str) and dims[0]:
-                symbols[dims[0]] = 1
-        if 0 in known:
-            raise ModelError(
-                f"input {name!r} has open dimensions: {','.join(str(extent or '?') for extent in known)}",
-                remedy=f"Fix them, for example: --shape {name}:"
-                + ",".join(str(extent or 224) for extent in known),
-            )
-        fixed[name] = tuple(known)
-    return fixed
+        for index, dim in enumerate(dims if name not in given else ()):
+            for symbol in [dim] if dim in known else _names(str(dim)):
+                if re.fullmatch(_SYMBOL, str(symbol)) and symbol not in symbols:
+                    symbols[str(symbol)] = examples[str(symbol)] = _example(index, dims)
+    for name, dims in declared.items():
+        shape = _extents(dims, symbols)
+        if name not in given and 0 in shape:
+            examples[name] = tuple(extent or _example(index, dims) for index, extent in enumerate(shape))
+    return examples
+
+
+def _example(index: int, dims: Declared) -> int:
+    """A likely extent of the dimension *index*: of a picture, or of a sequence."""
+    if len(dims) != 4:
+        return STEPS
+    return CHANNELS if index == 1 and isinstance(dims[2], str) and isinstance(dims[3], str) else SIDE
+
+
+def _still_open(
+    declared: Mapping[str, Declared], given: Given, fixed: Mapping[str, Shape], symbols: Mapping[str, int]
+) -> ModelError:
+    shown = [f"{name}:{_shown(dims, symbols)}" for name, dims in declared.items() if 0 in fixed[name]]
+    more = f" and {len(shown) - MOST_SHOWN} more inputs" if len(shown) > MOST_SHOWN else ""
+    examples = _examples(declared, given)
+    together = ",".join(option(name, value) for name, value in examples.items() if isinstance(value, int))
+    each = [option(name, value) for name, value in examples.items() if not isinstance(value, int)]
+    options = tuple(word for text in (together, *each) if text for word in ("--shape", text))
+    return ModelError(
+        f"open dimensions: {'; '.join(shown[:MOST_SHOWN])}{more}",
+        remedy=f"Fix them, with your numbers: {shlex.join(options)}",
+        options=options,
+    )
 
 
 def _check_fit(name: str, declared: Declared, given: Shape) -> None:
@@ -86,11 +261,15 @@ def _check_fit(name: str, declared: Declared, given: Shape) -> None:
         isinstance(want, str) or want == have for want, have in zip(declared, given, strict=True)
     )
     if declared and not fits:
-        shown = ",".join("?" if isinstance(extent, str) else str(extent) for extent in declared)
         raise ModelError(
-            f"--shape {name}:{_text(given)} does not fit the model's {shown}",
-            remedy="Keep the rank and the extents that the model fixes ('?' is free).",
+            f"--shape {name}:{_text(given)} does not fit the model's {_shown(declared)}",
+            remedy="Keep the rank and the extents that the model fixes (names and '?' are free).",
         )
+
+
+def _shown(dims: Declared, symbols: Mapping[str, int] | None = None) -> str:
+    extents = _extents(dims, symbols) if symbols is not None else (0,) * len(dims)
+    return ",".join(str(extent or dim or "?") for extent, dim in zip(extents, dims, strict=True))
 
 
 def _text(shape: Shape) -> str:

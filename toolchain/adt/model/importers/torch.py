@@ -20,8 +20,8 @@ from typing import Any
 from adt.errors import AdtError, ModelError, UnsupportedOp
 from adt.model.importers.extras import load
 from adt.model.importers.imported import ImportedModel, imported_model, last_line
-from adt.model.importers.op_table import UNSUPPORTED, OpRow, named_nodes, op_rows
-from adt.model.importers.shapes import Declared, Shape, fixed_shapes
+from adt.model.importers.op_table import OpRow, named_nodes, op_rows, refusal
+from adt.model.importers.shapes import Declared, Given, fixed_shapes, fixed_symbols
 from adt.model.importers.weights import lift_weights
 from adt.model.package import SourceModel, TensorSpec
 
@@ -31,7 +31,7 @@ CONTRACT = (
 )
 
 
-def import_torch(path: Path, shapes: Mapping[str, Shape], source: SourceModel) -> ImportedModel:
+def import_torch(path: Path, shapes: Given, source: SourceModel) -> ImportedModel:
     """Import a program that ``torch.export.save`` wrote.
 
     Raises:
@@ -41,25 +41,19 @@ def import_torch(path: Path, shapes: Mapping[str, Shape], source: SourceModel) -
     """
     program = load_program(path)
     specs = program_inputs(program)
-    declared: dict[str, Declared] = {spec.name: spec.shape for spec in specs}
-    fixed = fixed_shapes(declared, shapes)
     output_names = program_outputs(program)
     with _quiet():
         program = program.run_decompositions()
     rows = _op_table(program)
-    if missing := [row for row in rows if row.status == UNSUPPORTED]:
+    if reason := refusal(rows):
         raise UnsupportedOp(
-            f"{source.file} uses operators that cannot be imported: {', '.join(row.op for row in missing)}",
+            f"{source.file} uses operators that cannot be imported: {reason}",
             remedy="Rewrite the model without them, or import its ONNX form (torch.onnx.export).",
-            details="\n".join(f"{row.op}: {row.note}" for row in missing),
         )
+    declared: dict[str, Declared] = {spec.name: spec.shape for spec in specs}
+    fixed = fixed_shapes(declared, shapes)
     module = _to_relax(program, source.file)
-    symbols = {
-        symbol: extent
-        for name, dims in declared.items()
-        for symbol, extent in zip(dims, fixed[name], strict=True)
-        if isinstance(symbol, str)
-    }
+    symbols = fixed_symbols(declared, shapes)
     return imported_model(
         lift_weights(_specialised(module, symbols, source.file)),
         inputs=[TensorSpec(spec.name, fixed[spec.name], spec.dtype) for spec in specs],

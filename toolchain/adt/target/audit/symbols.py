@@ -15,6 +15,9 @@ from adt.target.audit.destination import GLIBC
 from adt.target.audit.report import REFUSED, WARNING, Finding, Symbols
 
 NAMES_SHOWN = 5
+FFI = "libtvm_ffi.so"
+FFI_SYMBOLS = "TVMFFI"
+"""How all names of the C API begin that a compiled model takes from the libtvm_ffi.so of any bundle."""
 
 
 def check_symbols(binary: Binary, providers: Providers, system: str) -> tuple[Symbols, list[Finding]]:
@@ -27,7 +30,8 @@ def check_symbols(binary: Binary, providers: Providers, system: str) -> tuple[Sy
         owners = providers.owners(wanted, binary.facts)
         if _in_scope(wanted, closure, owners):
             continue
-        if may_be_in_system(wanted, closure, providers.destination, system, elsewhere=bool(owners)):
+        elsewhere = may_be_in_system(wanted, closure, providers.destination, system, elsewhere=bool(owners))
+        if elsewhere or (not owners and _is_from_any_bundle(wanted, binary, providers, system)):
             unchecked += 1
         elif wanted.weak:
             weak.append(wanted.name)
@@ -45,6 +49,12 @@ def _in_scope(wanted: Import, closure: Closure, owners: list[Binary]) -> bool:
         or any(file.facts.supplies(wanted) for file in closure.files)
         or any(stub.supplies(wanted) for _, stub in closure.stubs)
     )
+
+
+def _is_from_any_bundle(wanted: Import, binary: Binary, providers: Providers, system: str) -> bool:
+    """Whether a library on glibc gets *wanted* from whichever bundle loads it; none is looked at here."""
+    loaded_into_bundle = system == GLIBC and not binary.facts.program and not providers.find(FFI, binary)
+    return loaded_into_bundle and wanted.name.startswith(FFI_SYMBOLS)
 
 
 def _findings(

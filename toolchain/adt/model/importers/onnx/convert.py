@@ -13,12 +13,14 @@ import io
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import AdtError, ModelError
 from adt.model.importers.imported import last_line
-from adt.model.importers.onnx.graph import all_nodes, opset, subgraphs
+from adt.model.importers.onnx.graph import Graph, all_nodes, node_name, op_name, opset, subgraphs
+from adt.model.importers.op_table import named_nodes
 
 if TYPE_CHECKING:
     import onnx
@@ -42,36 +44,109 @@ def to_relax(model: onnx.ModelProto) -> Any:
     """Convert *model*, whose initializers become parameters; their values are in ``main``'s attributes.
 
     Raises:
-        ModelError: TVM's importer failed; the node is in the message.
+        ModelError: TVM's importer failed; the operator and its node are in the message.
     """
-    from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
-
-    _drop_unused(model)
-    _inline_arguments(model)
-    _rename_initializers(model)
-    at = ["", ""]
-
-    class Importer(ONNXGraphImporter):  # type: ignore[misc]
-        def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, version: int) -> Any:
-            at[:] = [op_name, str(attrs.get("tvm_custom", {}).get("name", ""))]
-            if chain := _chains().get(op_name):
-                return functools.reduce(lambda a, b: self.bb.normalize(chain(a, b)), list(inputs))
-            if op_name == "Mean":
-                return _mean(self.bb, list(inputs))
-            return super()._convert_operator(op_name, inputs, attrs, version)
-
+    _make_importable(model)
+    importer = _importer(model)
     try:
         with _quiet():
-            return Importer({}, "float32", keep_params_in_input=True).from_onnx(model.graph, opset(model))
+            return importer.from_onnx(model.graph, opset(model))
     except AdtError:
         raise
     except Exception as why:  # the importer asserts and raises plain Python errors
-        where = f" at node {at[1] or '(unnamed)'} ({at[0]})" if at[0] else ""
+        where = f" at node {importer.at[1]} ({importer.at[0]})" if importer.at[0] else ""
         raise ModelError(
             f"TVM's ONNX importer failed{where}: {type(why).__name__}: {last_line(why)}",
             remedy="Fix every input's shape with --shape; if it persists, the model uses something"
             " that this TVM does not import: export it without that operator.",
         ) from why
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What TVM's importer says of each operator of a model."""
+
+    failures: Mapping[str, str]
+    """Operator to the reason why one of its nodes is refused, and the nodes."""
+    untried: frozenset[str]
+    """Operators with nodes that were not reached: they need what a refused node computes."""
+
+
+def try_conversion(model: onnx.ModelProto) -> Conversion:
+    """Try every node of *model*; a refused one gives unknown values of the shape that ONNX infers."""
+    _make_importable(model)
+    importer = _importer(model, goes_on=True)
+    with _quiet(), contextlib.suppress(Exception):  # ends with what the last node raised
+        importer.from_onnx(model.graph, opset(model))
+    names: dict[str, list[str]] = {}
+    reasons: dict[str, str] = {}
+    for op, name, why in importer.refused:
+        names.setdefault(op, []).append(name)
+        reasons.setdefault(op, f"TVM's importer refuses it: {last_line(why)}")
+    untried = frozenset(op_name(node) for node in model.graph.node[importer.count :])
+    return Conversion({op: f"{reason}; {named_nodes(names[op])}" for op, reason in reasons.items()}, untried)
+
+
+def _make_importable(model: onnx.ModelProto) -> None:
+    _drop_unused(model)
+    _inline_arguments(model)
+    _rename_initializers(model)
+    for node in all_nodes(model.graph):
+        node.name = node_name(node)
+
+
+def _importer(model: onnx.ModelProto, *, goes_on: bool = False) -> Any:
+    """TVM's importer with our converters.
+
+    Args:
+        goes_on: try the nodes after a refused one, too, and convert nothing in the end.
+    """
+    import onnx
+    from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
+
+    class Importer(ONNXGraphImporter):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__({}, "float32", keep_params_in_input=True)
+            self.at = ("", "")
+            """Operator and name of the node that is being converted."""
+            self.count = 0
+            """Nodes of the main graph that were tried."""
+            self.refused: list[tuple[str, str, Exception]] = []
+            """Operator, name and reason of each node that was refused."""
+
+        def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
+            if not goes_on:
+                super()._check_for_unsupported_ops(graph)
+
+        def _construct_nodes(self, graph: onnx.GraphProto) -> None:
+            for node in graph.node:
+                self.at = (op_name(node), node.name)
+                try:
+                    super()._construct_nodes(onnx.GraphProto(node=[node]))
+                except Exception as why:
+                    if not goes_on:
+                        raise
+                    self.refused.append((*self.at, why))
+                    self._nodes |= {name: self._unknown(name) for name in node.output if name}
+                self.count += 1
+
+        def _unknown(self, name: str) -> Any:
+            """A value of the shape and type that *name* has in the model."""
+            types = Graph(model, model.graph)
+            shape, dtype = types.shape(name), types.dtype(name)
+            if shape is None or dtype is None:
+                raise ModelError(f"the shape of {name} is not known", remedy="Fix the inputs' shapes.")
+            return self._new_var(name, shape, dtype)
+
+        def _convert_operator(self, op: str, inputs: Any, attrs: Any, version: int) -> Any:
+            self.at = (self.at[0] if self.at[0].endswith(f"::{op}") else op, attrs["tvm_custom"]["name"])
+            if chain := _chains().get(op):
+                return functools.reduce(lambda a, b: self.bb.normalize(chain(a, b)), list(inputs))
+            if op == "Mean":
+                return _mean(self.bb, list(inputs))
+            return super()._convert_operator(op, inputs, attrs, version)
+
+    return Importer()
 
 
 @functools.cache

@@ -139,6 +139,11 @@ def op_name(node: onnx.NodeProto) -> str:
     return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
 
 
+def node_name(node: onnx.NodeProto) -> str:
+    """A node's name; of one without a name, the tensor that it gives."""
+    return node.name or next((f"(gives {name})" for name in node.output if name), "")
+
+
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     """The graphs in a node's attributes (branches of an If, bodies of a Loop)."""
     for found in node.attribute:

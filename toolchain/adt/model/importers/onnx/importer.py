@@ -7,18 +7,18 @@ from pathlib import Path
 
 from adt.errors import ModelError, UnsupportedOp
 from adt.model.importers.imported import ImportedModel, imported_model
-from adt.model.importers.onnx.convert import CONVERTED_HERE, to_relax
+from adt.model.importers.onnx.convert import CONVERTED_HERE, to_relax, try_conversion
 from adt.model.importers.onnx.file import declared_inputs, input_dtypes, read_onnx, with_fixed_shapes
 from adt.model.importers.onnx.graph import all_nodes, op_name
 from adt.model.importers.onnx.prepare import Prepared, prepare
-from adt.model.importers.onnx.support import unsupported_ops
-from adt.model.importers.op_table import UNSUPPORTED, OpRow, op_rows
-from adt.model.importers.shapes import Shape, fixed_shapes
+from adt.model.importers.onnx.support import never_supported_ops, unsupported_ops
+from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
+from adt.model.importers.shapes import Given, fixed_shapes
 from adt.model.importers.weights import lift_weights
 from adt.model.package import SourceModel, TensorSpec
 
 
-def import_onnx(path: Path, shapes: Mapping[str, Shape], source: SourceModel) -> ImportedModel:
+def import_onnx(path: Path, shapes: Given, source: SourceModel) -> ImportedModel:
     """Import an ONNX model with static shapes.
 
     Raises:
@@ -26,17 +26,17 @@ def import_onnx(path: Path, shapes: Mapping[str, Shape], source: SourceModel) ->
         UnsupportedOp: there is no converter for an operator.
     """
     model = read_onnx(path)
-    fixed = fixed_shapes(declared_inputs(model), shapes)
+    try:
+        fixed = fixed_shapes(declared_inputs(model), shapes)
+    except ModelError:
+        if never := never_supported_ops(model):  # first what no --shape mends
+            raise _unsupported(path, op_table(Prepared(model, model, {}), never)) from None
+        raise
     dtypes = input_dtypes(model)
     prepared = prepare(with_fixed_shapes(model, fixed), path.name)
     table = op_table(prepared)
-    if missing := [row for row in table if row.status == UNSUPPORTED]:
-        raise UnsupportedOp(
-            f"{path.name} uses operators that cannot be imported: {', '.join(row.op for row in missing)}",
-            remedy="Export the model without them (another opset, or the part before them);"
-            " `adt compile MODEL --explain` lists every operator.",
-            details="\n".join(f"{row.op}: {row.note}" for row in missing),
-        )
+    if refusal(table):
+        raise _unsupported(path, table)
     module = to_relax(prepared.model)
     if any(node.op_type == "If" for node in prepared.model.graph.node):
         module = lift_weights(module)  # TVM leaves those of branches where they are
@@ -50,8 +50,19 @@ def import_onnx(path: Path, shapes: Mapping[str, Shape], source: SourceModel) ->
     )
 
 
-def explain_onnx(path: Path, shapes: Mapping[str, Shape]) -> tuple[OpRow, ...]:
-    """The op table of an ONNX file, without converting it; of the file's own graph when shapes are missing.
+def _unsupported(path: Path, table: tuple[OpRow, ...]) -> UnsupportedOp:
+    return UnsupportedOp(
+        f"{path.name} uses operators that cannot be imported: {refusal(table)}",
+        remedy="Export the model without them (another opset, or the part before them);"
+        " `adt compile MODEL --explain` lists every operator.",
+    )
+
+
+def explain_onnx(path: Path, shapes: Given) -> tuple[OpRow, ...]:
+    """The op table of an ONNX file whose import fails: what failed is unsupported, what comes after untried.
+
+    Without the shapes that it needs the file's own graph is described, and all that some shape may
+    make convertible is untried.
 
     Raises:
         ModelError: the file cannot be read.
@@ -60,13 +71,21 @@ def explain_onnx(path: Path, shapes: Mapping[str, Shape]) -> tuple[OpRow, ...]:
     try:
         fixed = fixed_shapes(declared_inputs(model), shapes)
     except ModelError:
-        return op_table(Prepared(model, model, {}))
-    return op_table(prepare(with_fixed_shapes(model, fixed), path.name))
+        table = op_table(Prepared(model, model, {}), never_supported_ops(model))
+        return after_trial(table, {}, {row.op for row in table})
+    prepared = prepare(with_fixed_shapes(model, fixed), path.name)
+    table = op_table(prepared)
+    conversion = try_conversion(prepared.model)
+    return after_trial(table, conversion.failures, conversion.untried)
 
 
-def op_table(prepared: Prepared) -> tuple[OpRow, ...]:
-    """What became of each operator of the simplified model."""
+def op_table(prepared: Prepared, missing: Mapping[str, str] | None = None) -> tuple[OpRow, ...]:
+    """What became of each operator of the simplified model.
+
+    Args:
+        missing: operators that cannot be converted, with a note; None: those of the prepared model.
+    """
     ops = [op_name(node) for node in all_nodes(prepared.simplified.graph)]
-    missing = unsupported_ops(prepared.model)
+    missing = unsupported_ops(prepared.model) if missing is None else missing
     hidden = [op for op in missing if op not in ops]  # only in what an operator was rewritten to
     return op_rows([*ops, *hidden], prepared.rewritten, missing, CONVERTED_HERE)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from adt.model.importers.onnx.graph import all_nodes, op_name
+from adt.model.importers.onnx.graph import all_nodes, node_name, op_name
 from adt.model.importers.onnx.rewrites.recurrent import MOST_STEPS
+from adt.model.importers.onnx.rewrites.table import REWRITES
 from adt.model.importers.op_table import named_nodes
 
 if TYPE_CHECKING:
@@ -42,13 +44,53 @@ def convertible(domain: str, op: str) -> bool:
     return (domain, op) in OTHER_DOMAINS
 
 
+def _is_function(domain: str, op: str) -> bool:
+    """Whether ONNX defines *op* of *domain* by other operators, which can be written out."""
+    from onnx import defs
+
+    if not defs.has(op, domain=domain):
+        return False
+    schema = defs.get_schema(op, domain=domain)
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
 def unsupported_ops(model: onnx.ModelProto) -> dict[str, str]:
-    """Operators of *model* that cannot be converted, with the reason and their nodes."""
-    nodes: dict[str, list[str]] = {}
-    for node in all_nodes(model.graph):
-        if not convertible(node.domain, node.op_type):
-            nodes.setdefault(op_name(node), []).append(node.name)
+    """Operators of a prepared *model* that cannot be converted, with the reason and their nodes."""
+    return _notes(node for node in all_nodes(model.graph) if not convertible(node.domain, node.op_type))
+
+
+def never_supported_ops(model: onnx.ModelProto) -> dict[str, str]:
+    """Operators of *model* as it was read that no shapes of its inputs make convertible, as above.
+
+    What depends on shapes alone does not count: it is folded once they are fixed.
+    """
+    own = {(function.domain, function.name) for function in model.functions}
+    return _notes(
+        node
+        for node in _on_values(model.graph)
+        if not convertible(node.domain, node.op_type)
+        and op_name(node) not in REWRITES
+        and (node.domain, node.op_type) not in own
+        and not _is_function("" if node.domain == "ai.onnx" else node.domain, node.op_type)
+    )
+
+
+def _on_values(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Nodes of the main graph that compute from the values of the inputs, not from their shapes alone."""
+    values = {value.name for value in graph.input} - {tensor.name for tensor in graph.initializer}
+    for node in graph.node:
+        if values.isdisjoint(node.input):
+            continue
+        yield node
+        if node.op_type not in ("Shape", "Size"):
+            values.update(node.output)
+
+
+def _notes(nodes: Iterable[onnx.NodeProto]) -> dict[str, str]:
+    names: dict[str, list[str]] = {}
+    for node in nodes:
+        names.setdefault(op_name(node), []).append(node_name(node))
     return {
-        op: f"{_PARTS.get(op, 'no converter in this TVM')}; {named_nodes(names)}"
-        for op, names in nodes.items()
+        op: f"{_PARTS.get(op, 'no converter in this TVM')}; {named_nodes(named)}"
+        for op, named in names.items()
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 from adt.errors import ModelError
 from adt.model.importers.extras import load, need
-from adt.model.importers.shapes import Declared, Shape, fixed_shapes
+from adt.model.importers.shapes import Declared, Given, Shape, fixed_shapes
 
 DAMAGED = (
     AssertionError, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, struct.error,
@@ -81,7 +81,7 @@ def tensors(data: bytes, path: Path, *, outputs: bool = False) -> tuple[TensorFa
     return tuple(found)
 
 
-def fixed_inputs(data: bytes, path: Path, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+def fixed_inputs(data: bytes, path: Path, shapes: Given) -> dict[str, Shape]:
     """Shapes of the inputs: the file's own when *shapes* is empty, else as given and what follows from that.
 
     Raises:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from adt.errors import AdtError, ModelError, UnsupportedOp
 from adt.model.importers.imported import ImportedModel, imported_model, last_line
-from adt.model.importers.op_table import UNSUPPORTED, OpRow, op_rows
-from adt.model.importers.shapes import Shape
+from adt.model.importers.op_table import OpRow, op_rows, refusal
+from adt.model.importers.shapes import Given
 from adt.model.importers.tflite.converters import MENDED, converter_class
 from adt.model.importers.tflite.file import fixed_inputs, model_of, read_tflite, tensors, with_shapes
 from adt.model.importers.weights import lift_weights
@@ -27,7 +26,7 @@ _REASONS = (
 """Part of TVM's message, and our note for the operators that it lists."""
 
 
-def import_tflite(path: Path, shapes: Mapping[str, Shape], source: SourceModel) -> ImportedModel:
+def import_tflite(path: Path, shapes: Given, source: SourceModel) -> ImportedModel:
     """Import a .tflite file; its NHWC layout stays.
 
     Raises:
@@ -36,15 +35,14 @@ def import_tflite(path: Path, shapes: Mapping[str, Shape], source: SourceModel) 
         ToolNotFound: the extra is missing.
     """
     data = read_tflite(path)
+    rows = _op_table(data, path)
+    if reason := refusal(rows):
+        raise UnsupportedOp(
+            f"{path.name} uses operators that cannot be imported: {reason}",
+            remedy="Convert the model again without them, or without quantization.",
+        )
     fixed = fixed_inputs(data, path, shapes)
     data = with_shapes(data, path, fixed)
-    rows = _op_table(data, path)
-    if missing := [row for row in rows if row.status == UNSUPPORTED]:
-        raise UnsupportedOp(
-            f"{path.name} uses operators that cannot be imported: {', '.join(row.op for row in missing)}",
-            remedy="Convert the model again without them, or without quantization.",
-            details="\n".join(f"{row.op}: {row.note}" for row in missing),
-        )
     return imported_model(
         lift_weights(_to_relax(data, path)),
         inputs=[TensorSpec(t.name, fixed[t.name], t.dtype) for t in tensors(data, path)],

@@ -1,0 +1,161 @@
+"""--shape: whole inputs and symbols, what follows from them, contradictions, and what is still open."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import adt
+from adt.errors import ModelError, UnsupportedOp
+from adt.model.importers.any import explain_model, import_model
+from adt.model.importers.shapes import Declared, fixed_shapes, parse_shapes
+from onnx_graphs import graph_of, node, write
+
+CACHED: Mapping[str, Declared] = {
+    "ids": ("batch", "sequence"),
+    "mask": ("batch", "past + sequence"),
+    "key": ("batch", 4, "past", 8),
+    "value": ("batch", 4, "past", 8),
+}
+"""One step of a language model with a cache."""
+
+
+def fixed(declared: Mapping[str, Declared], *texts: str) -> dict[str, tuple[int, ...]]:
+    return fixed_shapes(declared, parse_shapes(texts))
+
+
+def test_symbols_hold_everywhere_and_in_sums() -> None:
+    shapes = fixed(CACHED, "sequence=1,past=16", "batch=2")
+    assert shapes == {"ids": (2, 1), "mask": (2, 17), "key": (2, 4, 16, 8), "value": (2, 4, 16, 8)}
+
+
+def test_symbols_and_whole_inputs_together() -> None:
+    assert fixed(CACHED, "ids:1,3", "past=5")["mask"] == (1, 8)
+
+
+def test_all_that_is_open_is_asked_for_at_once_and_the_answer_works() -> None:
+    declared = {**CACHED, "picture": (1, "", "", 3), "size": ("",)}
+    with pytest.raises(ModelError) as caught:
+        fixed(declared)
+    error = caught.value
+    assert "ids:1,sequence" in error.what and "key:1,4,past,8" in error.what
+    assert error.options == ("--shape", "sequence=16,past=16", "--shape", "picture:1,224,224,3")
+    assert shlex.join(error.options) in error.remedy
+    assert fixed(declared, *error.options[1::2])["mask"] == (1, 32)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"x": ("n", "n")},
+        {"x": (1, "2*k", "k")},
+        {"x": (1, "height-2", "a b")},
+        {"x": (2, "a,b", "c=d")},
+        {"x": ("n", "c", "h", "w"), "y": ("n", "", "", "")},
+        {"x": (3, "past + 1")},
+    ],
+    ids=lambda declared: str(declared["x"]),
+)
+def test_the_options_of_the_error_are_enough(declared: Mapping[str, Declared]) -> None:
+    with pytest.raises(ModelError) as caught:
+        fixed({**declared, "open": (1, "length")})
+    assert fixed({**declared, "open": (1, "length")}, *caught.value.options[1::2])
+
+
+def test_the_order_of_the_inputs_does_not_matter() -> None:
+    """A first dimension is a batch, but not a length that another input has later."""
+    for names in (("ids", "positions"), ("positions", "ids")):
+        shapes: dict[str, Declared] = {"ids": ("batch", "length"), "positions": ("length",)}
+        with pytest.raises(ModelError, match="open dimensions"):
+            fixed({name: shapes[name] for name in names})
+
+
+@pytest.mark.parametrize(
+    ("texts", "what", "remedy"),
+    [
+        (["batch=1", "batch=2"], "two things of 'batch': batch=1 and batch=2", "Leave one"),
+        (["ids:1,2", "ids:1,3"], "two things of 'ids': ids:1,2 and ids:1,3", "Leave one"),
+        (["batch=2", "ids:1,4"], "ids:1,4 makes batch 1, --shape batch=2 makes it 2", "same extent"),
+        (["ids:1,4", "key:2,4,1,8"], "key:2,4,1,8 makes batch 2, --shape ids:1,4 makes it 1", "same extent"),
+        (["sequence=1,past=16", "mask:1,20"], "makes past + sequence 20, the other inputs 17", "leave this"),
+        (["sequense=1"], "no input of the model has an open dimension 'sequense'. Did you mean 'sequence'?",
+         "batch, sequence, past"),
+        (["batch:1"], "the model has no input 'batch'", "--shape batch=1"),
+        (["past=0"], "'past=0' has an extent of 0", "at least 1"),
+        (["past"], "neither NAME:EXTENT", "--shape batch=1,past=16"),
+    ],
+)  # fmt: skip
+def test_contradictions_are_found_before_tvm(texts: list[str], what: str, remedy: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        fixed(CACHED, *texts)
+    assert what in caught.value.what and remedy in caught.value.remedy
+
+
+def open_model(path: Path, op: str = "Relu") -> Path:
+    """``y = op(x) + b``, both of open length."""
+    nodes = [node(op, ["x"], ["t"], name="first"), node("Add", ["t", "b"], ["y"], name="second")]
+    return write(graph_of(nodes, {"x": ("batch", "length"), "b": ("batch", "length")}, ["y"]), path)
+
+
+def test_the_python_functions_take_symbols(tmp_path: Path) -> None:
+    explanation = adt.explain(open_model(tmp_path / "m.onnx"), shapes=["batch=2,length=7"])
+    assert explanation.exit_code == 0 and {row.status for row in explanation.ops} == {"supported"}
+    model = import_model(tmp_path / "m.onnx", {"batch": 2, "length": 7})
+    assert [spec.shape for spec in model.inputs] == [(2, 7), (2, 7)]
+
+
+def test_nothing_is_called_supported_while_shapes_are_missing(tmp_path: Path) -> None:
+    explanation = explain_model(open_model(tmp_path / "m.onnx"), {})
+    assert {row.status for row in explanation.ops} == {"untried"}
+    assert explanation.options == ("--shape", "length=16") and explanation.exit_code == 8
+
+
+def test_an_unsupported_operator_is_said_before_open_dimensions(tmp_path: Path) -> None:
+    path = open_model(tmp_path / "m.onnx", "Det")
+    with pytest.raises(UnsupportedOp, match=r"Det \(no converter in this TVM; node first\)"):
+        import_model(path, {})
+    explanation = explain_model(path, {})
+    assert explanation.exit_code == 9 and "Det" in explanation.problem
+    assert [(row.op, row.status) for row in explanation.ops] == [("Det", "unsupported"), ("Add", "untried")]
+
+
+def test_what_shapes_alone_decide_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    """Exporters of today write such; onnxslim folds it once the shapes are fixed."""
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("NonZero", ["s"], ["where"]),
+        node("Cast", ["where"], ["offsets"], to=1),
+        node("ReduceSum", ["offsets"], ["total"], keepdims=0),
+        node("Add", ["x", "total"], ["y"]),
+    ]
+    path = write(graph_of(nodes, {"x": ("batch", "length")}, ["y"]), tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match="open dimensions"):
+        import_model(path, {})
+
+
+def test_every_refused_node_is_in_the_table(tmp_path: Path) -> None:
+    """What comes after a refused node is tried all the same."""
+    import numpy as np
+
+    nodes = [
+        node("Pad", ["x", "p"], ["a"], name="around", mode="wrap"),
+        node("Relu", ["a"], ["b"], name="between"),
+        node("Pad", ["b", "p"], ["c"], name="again", mode="wrap"),
+        node("Det", ["c"], ["y"], name="last"),
+    ]
+    weights = {"p": np.array([1, 1, 1, 1])}
+    model = graph_of(nodes, {"x": (3, 3)}, ["y"], weights, opset=19)
+    explanation = explain_model(write(model, tmp_path / "m.onnx"), {})
+    rows = {row.op: (row.status, row.note) for row in explanation.ops}
+    assert rows["Relu"][0] == "supported"
+    assert rows["Det"][0] == "unsupported" and "last" in rows["Det"][1]
+    assert rows["Pad"][0] == "unsupported" and "nodes around, again" in rows["Pad"][1]
+
+
+def test_a_node_without_a_name_is_named_by_what_it_gives(tmp_path: Path) -> None:
+    path = write(graph_of([node("Det", ["x"], ["volume"])], {"x": (3, 3)}, ["volume"]), tmp_path / "m.onnx")
+    with pytest.raises(UnsupportedOp, match=r"\(gives volume\)"):
+        import_model(path, {})

@@ -1,0 +1,40 @@
+"""How a command ends that did not work: one message for people, one document with ``--json``."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from adt.errors import INTERRUPTED
+
+
+def document(verb: str, fields: dict[str, Any]) -> str:
+    """One JSON document: ``schema`` is ``adt.<verb>``, ``schema_version`` 1, then *fields*."""
+    return json.dumps({"schema": f"adt.{verb}", "schema_version": 1} | fields, indent=2, default=str)
+
+
+def error_document(
+    arguments: Sequence[str], kind: str, exit_code: int, what: str, remedy: str, details: str = ""
+) -> None:
+    """Print the document of an error when *arguments*, the command line, ask for one."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    if "--json" in arguments[:end]:
+        fields = {"error": kind, "exit_code": exit_code, "what": what, "remedy": remedy, "details": details}
+        sys.stdout.write(document("error", fields) + "\n")
+        sys.stdout.flush()
+
+
+def interrupted(arguments: Sequence[str]) -> int:
+    """Say that ctrl-C or TERM ended the command; returns the exit code."""
+    remedy = "Run it again: what was complete before is still there."
+    sys.stderr.write("interrupted: what was complete before is still there\n")
+    error_document(arguments, "Interrupted", INTERRUPTED, "interrupted", remedy)
+    return INTERRUPTED
+
+
+def command_with(options: Sequence[str]) -> str:
+    """This command line with *options* after it, ready to be pasted."""
+    return shlex.join(["adt", *sys.argv[1:], *options])
