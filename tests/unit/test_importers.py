@@ -10,12 +10,15 @@ import numpy as np
 import onnx
 import pytest
 
+import microsoft_graphs
+import onnx_graphs
 from adt.errors import ModelError, ToolNotFound, UnsupportedOp
 from adt.model.importers import extras, formats
 from adt.model.importers.any import explain_model, import_model
 from adt.model.importers.onnx import compare
 from adt.model.importers.onnx import prepare as preparing
 from adt.model.importers.onnx.compare import Runner
+from adt.model.importers.onnx.file import OF_ONNXRUNTIME
 from adt.model.importers.onnx.prepare import prepare
 from adt.model.importers.onnx.rewrites.rewrite import Rewrite
 from adt.model.importers.onnx.rewrites.table import REWRITES
@@ -23,7 +26,8 @@ from adt.model.importers.onnx.support import unsupported_ops
 from adt.model.importers.shapes import fixed_shapes
 from adt.model.inputs.random import random_inputs
 from adt.model.package import TensorSpec
-from onnx_graphs import GRAPHS, INT8, graph_of, node, recurrent, write
+from onnx_graphs import INT8, graph_of, node, recurrent, write
+from quantized_models import KINDS, written_by_onnxruntime
 
 
 def ops(model: onnx.ModelProto) -> set[str]:
@@ -120,11 +124,15 @@ def test_a_missing_extra_is_asked_for_by_its_command(monkeypatch: pytest.MonkeyP
 # Rewrites
 
 
+GRAPHS = onnx_graphs.GRAPHS | microsoft_graphs.GRAPHS
+
+
 @pytest.mark.parametrize("name", GRAPHS)
 def test_what_is_rewritten_computes_the_same(name: str) -> None:
     op, make = GRAPHS[name]
     model = make()
-    onnx.checker.check_model(model)
+    if op not in OF_ONNXRUNTIME:
+        onnx.checker.check_model(model)
     alone, done = preparing._apply(model, {op})
     assert op in done, "this graph needs the rewriting"
     onnx.checker.check_model(alone)
@@ -208,6 +216,33 @@ def test_what_rewriting_leaves_over_is_no_parameter(tmp_path: Path) -> None:
     used = import_model(path, {}).module.script()
     assert all(f"{name}:" in used for name in import_model(path, {}).params)
     assert not {"w", "r", "b"} & set(import_model(path, {}).params)
+
+
+WRITTEN = [
+    *(
+        ("convolutions", kind)
+        for kind in KINDS
+        if kind not in ("all", "QDQ int8", "QDQ uint8", "QOperator int8")
+    ),
+    *(("transformer", kind) for kind in ("extended", "dynamic extended", "QDQ int8", "QOperator uint8 all")),
+    *(("recurrent", kind) for kind in ("dynamic", "dynamic extended")),
+]
+
+
+@pytest.mark.parametrize(("network", "kind"), WRITTEN, ids=lambda value: str(value).replace(" ", "-"))
+def test_what_onnxruntime_writes_is_imported(
+    network: str, kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its optimizer and its quantizer use operators of their own."""
+    rows = explain_model(written_by_onnxruntime(network, kind, tmp_path), {}).ops
+    assert not [row.op for row in rows if row.status == "unsupported"]
+    assert "not used" not in caplog.text
+
+
+def test_a_model_for_one_processor_says_how_to_write_it_for_all(tmp_path: Path) -> None:
+    rows = explain_model(written_by_onnxruntime("convolutions", "all", tmp_path), {}).ops
+    notes = [row.note for row in rows if row.op == "com.microsoft.nchwc::Conv"]
+    assert notes and "ORT_ENABLE_EXTENDED" in notes[0]
 
 
 # What cannot be imported

@@ -36,27 +36,28 @@ class Runner:
         reason: why nothing can run the model and no change to it can be confirmed; empty otherwise.
     """
 
-    def __init__(self, model: onnx.ModelProto) -> None:
+    def __init__(self, model: onnx.ModelProto, inputs: dict[str, Array] | None = None) -> None:
         """
         Args:
             model: with static input shapes.
+            inputs: what it runs on; none: random ones.
         """
         self.model = model
         self.expected: dict[str, Array] = {}
         self.reason = ""
         reasons = []
         for self.run, name in ENGINES.items():
-            reason = self._find_inputs()
+            reason = self._find_inputs(inputs)
             if self.expected:
                 return
             reasons.append(f"{name}: {reason}")
         self.reason = "; ".join(reasons)
 
-    def _find_inputs(self) -> str:
-        """Set random inputs of which something finite comes, if there are any; why the last were refused."""
+    def _find_inputs(self, given: dict[str, Array] | None) -> str:
+        """Set inputs, *given* or random, with something finite as a result; why the last were refused."""
         reason = ""
         for least, most in itertools.product(LEAST_FLOATS, MOST_INTEGERS):
-            inputs = random_inputs(self.model, most, least)
+            inputs = random_inputs(self.model, most, least) if given is None else given
             try:
                 expected = self.run(self.model, inputs)
             except Exception as why:  # neither engine's exceptions have a public base

@@ -11,6 +11,9 @@ from adt.model.importers.shapes import Declared, Shape
 if TYPE_CHECKING:
     import onnx
 
+OF_ONNXRUNTIME = ("LayerNormalization", "SimplifiedLayerNormalization")
+"""Operators that onnxruntime's optimizer writes into ONNX's own domain whatever the opset."""
+
 
 def read_onnx(path: Path) -> onnx.ModelProto:
     """Load an ONNX file with its external data and check that it is one.
@@ -45,8 +48,33 @@ def read_onnx(path: Path) -> onnx.ModelProto:
     try:
         onnx.checker.check_model(str(path))
     except onnx.checker.ValidationError as why:
-        raise ModelError(f"{path} is not a valid ONNX graph", remedy=remedy, details=str(why)) from why
+        if not _onnxruntime_takes(model):
+            raise ModelError(f"{path} is not a valid ONNX graph", remedy=remedy, details=str(why)) from why
     return model
+
+
+def _onnxruntime_takes(model: onnx.ModelProto) -> bool:
+    """Whether the model is valid but for what onnxruntime itself writes.
+
+    That is operators in ONNX's own domain that ONNX does not have (or not yet), and outputs without a shape.
+    """
+    import onnx
+
+    lenient = onnx.ModelProto()
+    lenient.CopyFrom(model)
+    for node in lenient.graph.node:
+        if node.op_type in OF_ONNXRUNTIME and node.domain in ("", "ai.onnx"):
+            node.domain = "com.microsoft"
+    if not any(each.domain == "com.microsoft" for each in lenient.opset_import):
+        lenient.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    for value in lenient.graph.output:
+        if not value.type.tensor_type.HasField("shape"):
+            value.type.tensor_type.shape.SetInParent()
+    try:
+        onnx.checker.check_model(lenient)
+    except (onnx.checker.ValidationError, ValueError):  # a ValueError over 2 GB
+        return False
+    return True
 
 
 def external_data(path: Path) -> tuple[str, ...]:

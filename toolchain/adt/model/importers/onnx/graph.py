@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,15 +46,13 @@ class Graph:
 
     def dtype(self, name: str) -> str | None:
         """numpy's name of the element type of *name*; None when it is not known."""
-        import onnx
-
         constant = self.constant(name)
         if constant is not None:
             return str(constant.dtype)
         found = self._types.get(name)
         if found is None or not found.elem_type:
             return self.outer.dtype(name) if found is None and self.outer else None
-        return str(onnx.helper.tensor_dtype_to_np_dtype(found.elem_type))
+        return type_name(found.elem_type)
 
     def constant(self, name: str) -> Array | None:
         """Value of *name* when it is an initializer or a Constant node's; None otherwise."""
@@ -109,10 +107,31 @@ class Builder:
             0
         ]
 
+    def reshaped(self, name: str, shape: Sequence[int], out: str | None = None) -> str:
+        """*name* in another shape; 0 keeps an extent, -1 is what is left."""
+        return self.add("Reshape", name, self.constant(shape, "int64"), out=out)
+
+    def reduced(
+        self,
+        op: str,
+        name: str,
+        axes: Sequence[int],
+        *,
+        since: int = 18,
+        out: str | None = None,
+        keepdims: int = 1,
+    ) -> str:
+        """*name* reduced over *axes*, which are an input *since* this opset and an attribute before."""
+        if self.graph.opset >= since:
+            return self.add(op, name, self.constant(axes, "int64"), out=out, keepdims=keepdims)
+        return self.add(op, name, out=out, axes=list(axes), keepdims=keepdims)
+
     def add_many(self, op: str, *inputs: str, outs: list[str], **attributes: Any) -> list[str]:
-        """Append a node with the outputs *outs* and return those."""
+        """Append a node with the outputs *outs* and return those; empty inputs at the end are left out."""
         from onnx import helper
 
+        while inputs and not inputs[-1]:
+            inputs = inputs[:-1]
         name = self.graph.fresh(f"{self.stem}_{op}_{len(self.nodes)}")
         self.nodes.append(helper.make_node(op, list(inputs), outs, name=name, **attributes))
         return outs
@@ -127,6 +146,35 @@ def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
             value = helper.get_attribute_value(found)
             return value.decode() if isinstance(value, bytes) else value
     return default
+
+
+def attributes(node: onnx.NodeProto, without: Collection[str] = ()) -> dict[str, Any]:
+    """All of a node's attributes but *without*, by name."""
+    from onnx import helper
+
+    return {
+        each.name: helper.get_attribute_value(each) for each in node.attribute if each.name not in without
+    }
+
+
+def operand(node: onnx.NodeProto, position: int) -> str:
+    """Name of the input at *position*; empty when the node does not have it."""
+    return node.input[position] if len(node.input) > position else ""
+
+
+def type_number(dtype: str) -> int:
+    """ONNX's number of the element type that numpy calls *dtype*."""
+    import numpy as np
+    from onnx import helper
+
+    return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+
+def type_name(number: int) -> str:
+    """numpy's name of ONNX's element type *number*."""
+    from onnx import helper
+
+    return str(helper.tensor_dtype_to_np_dtype(number))
 
 
 def opset(model: onnx.ModelProto) -> int:

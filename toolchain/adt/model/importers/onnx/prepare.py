@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adt.model.importers.onnx.compare import Runner
-from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, opset, subgraphs
+from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, opset, subgraphs, type_number
 from adt.model.importers.onnx.rewrites.table import REWRITES
 from adt.model.importers.onnx.support import convertible, unsupported_ops
 from adt.model.importers.op_table import named_nodes
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx
+    from numpy.typing import NDArray
 
 log = logging.getLogger("adt.import")
 
@@ -23,6 +26,10 @@ LEAST_OPSET = 11
 UPGRADED = 13
 MOST_ROUNDS = 4
 """What an operator is written with may itself need rewriting (a loop's body, a function's functions)."""
+QUANTIZING = re.compile("(Dynamic)?Q(uantize|Linear|Gemm|Attention)")
+"""Operators that round to quanta."""
+MOST_PASSES = 64
+"""Rewriting one operator gives the types of what follows it, or leaves others to be rewritten."""
 MOST_OBSERVED = 64
 """Rewritten nodes whose own output is compared, besides the model's outputs."""
 
@@ -208,15 +215,15 @@ def _rewritten(model: onnx.ModelProto, runner: Runner) -> tuple[onnx.ModelProto,
     changed, done = _apply(model, allowed)
     if not done:
         return model, {}
-    if reason := runner.difference(changed, _observed(model, done)):
+    if reason := _difference(model, changed, done, runner):
         log.debug("the rewrites together: %s", reason)
         for op in list(done):
             alone, single = _apply(model, {op})
-            if reason := runner.difference(alone, _observed(model, single)):
+            if reason := _difference(model, alone, single, runner):
                 log.warning("the rewriting of %s is not used: %s", op, reason)
                 allowed.discard(op)
         changed, done = _apply(model, allowed)
-        if done and (reason := runner.difference(changed, _observed(model, done))):
+        if done and (reason := _difference(model, changed, done, runner)):
             log.warning("no rewriting is used: together they compute something else: %s", reason)
             return model, {}
     notes = {
@@ -226,9 +233,56 @@ def _rewritten(model: onnx.ModelProto, runner: Runner) -> tuple[onnx.ModelProto,
     return changed, notes
 
 
+def _difference(
+    model: onnx.ModelProto, changed: onnx.ModelProto, done: Mapping[str, list[onnx.NodeProto]], runner: Runner
+) -> str:
+    """What *changed* computes otherwise than *model*; empty when it computes the same.
+
+    Where a model quantizes within, a value on the edge of two quanta may become the other one,
+    and all that follows differs by more than rounding. There each rewritten node is compared
+    with the original by itself, on what it gets in the original.
+    """
+    reason = runner.difference(changed, _observed(model, done))
+    if not reason or not any(QUANTIZING.match(node.op_type) for node in model.graph.node):
+        return reason
+    nodes = [node for node in model.graph.node if op_name(node) in done][:MOST_OBSERVED]
+    separate, inputs = _separate(model, nodes, runner)
+    rewritten, _ = _apply(separate, done)
+    return Runner(separate, inputs).difference(rewritten)
+
+
+def _separate(
+    model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto], runner: Runner
+) -> tuple[onnx.ModelProto, dict[str, NDArray[np.generic]]]:
+    """A model of *nodes* with nothing between them, and the inputs that they have in *model*."""
+    from onnx import ModelProto, helper
+
+    inside = {name for node in model.graph.node for name in node.output}
+    inside |= {value.name for value in model.graph.input} - {each.name for each in model.graph.initializer}
+    names = {name for node in nodes for name in node.input if name in inside}
+    values = {**runner.inputs, **runner.run(model, runner.inputs, sorted(names - set(runner.inputs)))}
+    inputs = {f"{name} of the model": values[name] for name in sorted(names)}
+    separate = ModelProto()
+    separate.CopyFrom(model)
+    for field in ("node", "input", "output", "value_info"):
+        separate.graph.ClearField(field)
+    for node in nodes:
+        copy = separate.graph.node.add()
+        copy.CopyFrom(node)
+        copy.input[:] = [f"{name} of the model" if name in names else name for name in node.input]
+        separate.graph.output.extend(
+            helper.make_empty_tensor_value_info(name) for name in node.output if name
+        )
+    separate.graph.input.extend(
+        helper.make_tensor_value_info(name, type_number(str(value.dtype)), value.shape)
+        for name, value in inputs.items()
+    )
+    return separate, inputs
+
+
 def _observed(model: onnx.ModelProto, done: Mapping[str, list[onnx.NodeProto]]) -> list[str]:
     """Outputs of rewritten nodes of the main graph: the closest place to see a difference."""
-    inside = {name for node in model.graph.node for name in node.output}
+    inside = {name for node in model.graph.node for name in node.output if name}
     names = [name for nodes in done.values() for node in nodes for name in node.output if name in inside]
     step = max(1, len(names) // MOST_OBSERVED)
     return names[::step]
@@ -240,9 +294,13 @@ def _apply(
     """A copy of *model* with the rewrites of *allowed* operators, and the nodes that were rewritten."""
     copy = _typed(model)
     done: dict[str, list[onnx.NodeProto]] = {}
-    _apply_to(Graph(copy, copy.graph), allowed, done)
-    if done:
+    for _ in range(MOST_PASSES):
+        count = sum(map(len, done.values()))
+        _apply_to(Graph(copy, copy.graph), allowed, done)
+        if sum(map(len, done.values())) == count:
+            break
         del copy.graph.value_info[:]
+        copy = _typed(copy)
     return copy, done
 
 

@@ -14,19 +14,17 @@ from adt.model.importers.op_table import named_nodes
 if TYPE_CHECKING:
     import onnx
 
-OTHER_DOMAINS = {
-    ("com.microsoft", "FastGelu"),
-    ("com.microsoft", "BiasGelu"),
-    ("com.microsoft", "Gelu"),
-    ("com.microsoft", "SkipLayerNormalization"),
-    ("com.microsoft", "EmbedLayerNormalization"),
-    ("com.microsoft", "MatMulInteger16"),
-}
+OTHER_DOMAINS = {("com.microsoft", "MatMulInteger16")}
 """What the importer converts besides ONNX's own operators: it goes by the name and ignores the domain."""
 _PARTS = dict.fromkeys(
-    ("LSTM", "GRU", "RNN"),
+    ("LSTM", "GRU", "RNN", "com.microsoft::DynamicQuantizeLSTM"),
     f"only up to {MOST_STEPS} steps of fixed length, with constant weights, default activations, no clipping,"
     " no peepholes and no sequence lengths",
+)
+
+_NCHWC = (
+    "written by onnxruntime for the processor it ran on: save the optimized model with"
+    " graph_optimization_level = ORT_ENABLE_EXTENDED"
 )
 
 
@@ -90,7 +88,9 @@ def _notes(nodes: Iterable[onnx.NodeProto]) -> dict[str, str]:
     names: dict[str, list[str]] = {}
     for node in nodes:
         names.setdefault(op_name(node), []).append(node_name(node))
-    return {
-        op: f"{_PARTS.get(op, 'no converter in this TVM')}; {named_nodes(named)}"
-        for op, named in names.items()
-    }
+    return {op: f"{_reason(op)}; {named_nodes(named)}" for op, named in names.items()}
+
+
+def _reason(op: str) -> str:
+    """Why there is no converter for *op*."""
+    return _NCHWC if op.startswith("com.microsoft.nchwc::") else _PARTS.get(op, "no converter in this TVM")

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from adt.model.importers.onnx.graph import Builder, Graph, attribute
+from adt.model.importers.onnx.graph import Builder, Graph, attribute, operand
 from adt.model.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
 
 if TYPE_CHECKING:
@@ -25,25 +25,24 @@ if TYPE_CHECKING:
 MOST_STEPS = 512
 """Longer sequences are not unrolled: each step becomes a dozen operators that are compiled one by one."""
 _DEFAULTS = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
+_QUANTIZED = {"DynamicQuantizeLSTM": "LSTM"}
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def _unrolled(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
     """The nodes for each step; None when the node has what is not covered (peepholes, clipping, lengths)."""
-    return _Unrolled(node, graph).nodes() if _covered(node, graph) else None
-
-
-def _input(node: onnx.NodeProto, position: int) -> str:
-    return node.input[position] if len(node.input) > position else ""
+    if not _covered(node, graph):
+        return None
+    return (_QuantizedUnrolled if node.op_type in _QUANTIZED else _Unrolled)(node, graph).nodes()
 
 
 def _covered(node: onnx.NodeProto, graph: Graph) -> bool:
     """Whether every part that the node has is one that the unrolling computes."""
     shape = graph.shape(node.input[0])
     weights = [graph.constant(node.input[1]), graph.constant(node.input[2])]
-    bias = _input(node, 3)
+    bias = operand(node, 3)
     activations = [name.decode() for name in attribute(node, "activations", [])]
-    defaults = _DEFAULTS[node.op_type]
+    defaults = _DEFAULTS[_kind(node)]
     directions = 2 if attribute(node, "direction", "forward") == "bidirectional" else 1
     plain = not activations or [name.lower() for name in activations] == [*defaults] * directions
     return (
@@ -52,12 +51,18 @@ def _covered(node: onnx.NodeProto, graph: Graph) -> bool:
         and shape[attribute(node, "layout", 0)] <= MOST_STEPS
         and all(weight is not None for weight in weights)
         and (not bias or graph.constant(bias) is not None)
-        and not _input(node, 4)
-        and not _input(node, 7)
+        and not operand(node, 4)
+        and not operand(node, 7)
         and plain
         and attribute(node, "clip") is None
         and not attribute(node, "input_forget", 0)
     )
+
+
+def _kind(node: onnx.NodeProto) -> str:
+    """The layer without the quantization."""
+    kind: str = node.op_type
+    return _QUANTIZED.get(kind, kind)
 
 
 class _Unrolled:
@@ -69,10 +74,12 @@ class _Unrolled:
         self.node, self.graph, self.build = node, graph, Builder(graph, node)
         self.batch_first = bool(attribute(node, "layout", 0))
         self.steps, self.batch = (shape[1], shape[0]) if self.batch_first else (shape[0], shape[1])
+        self.weights: dict[tuple[int, int], str] = {}
         self.direction = attribute(node, "direction", "forward")
+        self.kind = _kind(node)
         self.w = self._value(1)
         self.r = self._value(2)
-        self.gates = _GATES[node.op_type]
+        self.gates = _GATES[self.kind]
         self.hidden = self.r.shape[-1]
         self.dtype = str(self.w.dtype)
 
@@ -119,26 +126,23 @@ class _Unrolled:
         import numpy as np
 
         build, size = self.build, self.gates * self.hidden
-        bias = self._value(3)[index] if _input(self.node, 3) else np.zeros(2 * size, self.dtype)
+        bias = self._value(3)[index] if operand(self.node, 3) else np.zeros(2 * size, self.dtype)
         of_input, of_state = bias[:size], bias[size:]
-        if self.node.op_type != "GRU":  # both are added to the same sum
+        if self.kind != "GRU":  # both are added to the same sum
             of_input, of_state = of_input + of_state, np.zeros_like(of_state)
         flat = build.add("Reshape", data, build.constant([self.steps * self.batch, -1], "int64"))
-        product = build.add("MatMul", flat, build.constant(self.w[index].T, self.dtype))
+        product = self._product(flat, 1, index)
         summed = build.add("Add", product, build.constant(of_input, self.dtype))
         shaped = build.add("Reshape", summed, build.constant([self.steps, self.batch, size], "int64"))
         rows = self._split(shaped, 0, [1] * self.steps)
         flat_shape = build.constant([self.batch, size], "int64")
         out_shape = build.constant([1, 1, self.batch, self.hidden], "int64")
-        weights = build.constant(self.r[index].T, self.dtype)
         state_bias = build.constant(of_state, self.dtype) if of_state.any() else ""
-        state = [
-            self._initial(position, index) for position in ((5, 6) if self.node.op_type == "LSTM" else (5,))
-        ]
+        state = [self._initial(position, index) for position in ((5, 6) if self.kind == "LSTM" else (5,))]
         outputs = [""] * self.steps
         for step in reversed(range(self.steps)) if backwards else range(self.steps):
             row = build.add("Reshape", rows[step], flat_shape)
-            state = self._step(row, state, weights, state_bias, index)
+            state = self._step(row, state, state_bias, index)
             outputs[step] = build.add("Reshape", state[0], out_shape)
         return outputs, tuple(build.add("Reshape", value, out_shape) for value in state)
 
@@ -146,7 +150,7 @@ class _Unrolled:
         """The state [batch, H] before the first step."""
         import numpy as np
 
-        build, name = self.build, _input(self.node, position)
+        build, name = self.build, operand(self.node, position)
         if not name:
             return build.constant(np.zeros((self.batch, self.hidden)), self.dtype)
         if self.batch_first:
@@ -170,13 +174,19 @@ class _Unrolled:
             start += size
         return pieces
 
-    def _step(self, row: str, state: list[str], weights: str, state_bias: str, index: int) -> list[str]:
-        kind = self.node.op_type
-        if kind == "GRU":
-            return [self._gru_step(row, state[0], weights, state_bias, index)]
+    def _product(self, left: str, position: int, index: int) -> str:
+        """*left* times the weights of input *position* for direction *index*."""
+        if (position, index) not in self.weights:
+            weights = self.w if position == 1 else self.r
+            self.weights[position, index] = self.build.constant(weights[index].T, self.dtype)
+        return self.build.add("MatMul", left, self.weights[position, index])
+
+    def _step(self, row: str, state: list[str], state_bias: str, index: int) -> list[str]:
+        if self.kind == "GRU":
+            return [self._gru_step(row, state[0], state_bias, index)]
         build = self.build
-        total = build.add("Add", row, build.add("MatMul", state[0], weights))
-        if kind == "RNN":
+        total = build.add("Add", row, self._product(state[0], 2, index))
+        if self.kind == "RNN":
             return [build.add("Tanh", total)]
         i, o, f, c = self._split(total, 1, [self.hidden] * 4)
         kept = build.add("Mul", build.add("Sigmoid", f), state[1])
@@ -184,11 +194,11 @@ class _Unrolled:
         cell = build.add("Add", kept, new)
         return [build.add("Mul", build.add("Sigmoid", o), build.add("Tanh", cell)), cell]
 
-    def _gru_step(self, row: str, h: str, weights: str, state_bias: str, index: int) -> str:
+    def _gru_step(self, row: str, h: str, state_bias: str, index: int) -> str:
         build, size = self.build, self.hidden
         z_x, r_x, n_x = self._split(row, 1, [size] * 3)
         if attribute(self.node, "linear_before_reset", 0):
-            of_state = build.add("MatMul", h, weights)
+            of_state = self._product(h, 2, index)
             if state_bias:
                 of_state = build.add("Add", of_state, state_bias)
             z_h, r_h, n_h = self._split(of_state, 1, [size] * 3)
@@ -212,7 +222,32 @@ class _Unrolled:
         return build.add("Add", n, build.add("Mul", z, build.add("Sub", h, n)))
 
 
+class _QuantizedUnrolled(_Unrolled):
+    """With weights of whole numbers, [directions, size, gates·H]; operands are quantized at run time."""
+
+    def _value(self, position: int) -> NDArray[np.generic]:
+        value = super()._value(position)
+        return value.swapaxes(1, 2) if position in (1, 2) else value
+
+    def __init__(self, node: onnx.NodeProto, graph: Graph) -> None:
+        super().__init__(node, graph)
+        self.dtype = "float32"
+
+    def _product(self, left: str, position: int, index: int) -> str:
+        build = self.build
+        scale, zero = (self._value(8 + 2 * (position - 1) + i)[index] for i in (0, 1))
+        weights = (self.w if position == 1 else self.r)[index].T
+        names = [build.constant(value, str(value.dtype)) for value in (weights, scale, zero)]
+        return build.add("DynamicQuantizeMatMul", left, *names, domain="com.microsoft")
+
+
 REWRITES = (
+    Rewrite(
+        "com.microsoft::DynamicQuantizeLSTM",
+        "DynamicQuantizeLinear, MatMulInteger, Sigmoid, Tanh, … for each step",
+        NO_CONVERTER,
+        _unrolled,
+    ),
     Rewrite("LSTM", "MatMul, Sigmoid, Tanh, … for each step", NO_CONVERTER, _unrolled),
     Rewrite("GRU", "MatMul, Sigmoid, Tanh, … for each step", NO_CONVERTER, _unrolled),
     Rewrite("RNN", "MatMul, Tanh, … for each step", NO_CONVERTER, _unrolled),

@@ -11,6 +11,8 @@ from adt.model.importers.onnx.graph import Graph
 if TYPE_CHECKING:
     import onnx
 
+    Apply = Callable[[onnx.NodeProto, Graph], list[onnx.NodeProto] | None]
+
 FLOATS = ("float16", "float32", "float64")
 NO_CONVERTER = "TVM's importer has no converter"
 
@@ -24,5 +26,5 @@ class Rewrite:
     into: str
     """What it becomes, for the op table."""
     why: str
-    apply: Callable[[onnx.NodeProto, Graph], list[onnx.NodeProto] | None]
+    apply: Apply
     """The nodes in its place, with its output names; None where it needs or allows no rewriting."""

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from adt.model.importers.onnx.rewrites import pointwise, quantized, recurrent, shapes
+from adt.model.importers.onnx.rewrites import (
+    fused_attention,
+    integers,
+    linear,
+    microsoft,
+    pointwise,
+    quantized,
+    recurrent,
+    shapes,
+)
 from adt.model.importers.onnx.rewrites.rewrite import Rewrite
 
 REWRITES: Mapping[str, Rewrite] = {
-    rewrite.op: rewrite for module in (pointwise, quantized, recurrent, shapes) for rewrite in module.REWRITES
+    rewrite.op: rewrite
+    for module in (fused_attention, integers, linear, microsoft, pointwise, quantized, recurrent, shapes)
+    for rewrite in module.REWRITES
 }
 """Rewrites by operator."""
