@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adt.host import cache
+from adt.host.tar import write_file
 from npm_packages import npm_archive
 
 VERSION = "2.4.20"
@@ -33,7 +34,8 @@ def _fetch(directory: Path) -> None:
     archive = npm_archive(f"kotlin-compiler@{VERSION}", SHA256, directory)
     with tarfile.open(archive) as packed:
         for name in NEEDED:
-            packed.extract(f"package/lib/{name}.jar", directory, filter="data")
+            member = packed.getmember(f"package/lib/{name}.jar")
+            write_file(packed, member, directory, member.name)
     archive.unlink()
 
 

@@ -21,6 +21,7 @@ from programs import adt as run_adt
 
 import adt
 from adt.host.registry import RegistryFile, fetch
+from adt.host.tar import write_file
 from adt.target.audit.report import OK, REFUSED, WARNING, FileAudit
 from elf_vectors import Toolbox, stub_libraries
 from npm_packages import npm_archive
@@ -98,7 +99,9 @@ def unpacked(archive: Path, directory: Path) -> Path:
     """The archive's files on disk, for readelf, which reads no archives."""
     if archive.suffix == ".tgz":
         with tarfile.open(archive) as tar:
-            tar.extractall(directory, filter="data")
+            for member in tar:
+                if member.isreg():
+                    write_file(tar, member, directory, member.name)
     else:
         with zipfile.ZipFile(archive) as opened:
             opened.extractall(directory)

@@ -15,6 +15,7 @@ from adt.config.load import load_settings
 from adt.config.settings import Settings
 from adt.device.place import Opened
 from adt.errors import ConfigError, DiskError
+from adt.host.cache import fresh_file
 from adt.measure import conditions as looking
 from adt.measure import history, trend
 from adt.measure.bench import (
@@ -34,7 +35,6 @@ from adt.measure.sampling import not_measured
 from adt.measure.statistics import Interval
 from adt.measure.trend import Report
 from adt.model import store
-from adt.model.packaging.archive import fresh_file
 
 if TYPE_CHECKING:
     import numpy as np

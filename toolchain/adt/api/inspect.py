@@ -119,9 +119,9 @@ def inspect_html(package: Path, out: Path, *, profile: Path | None = None) -> No
         PackageError: it is no package, has no ``inspect/``, or *profile* is no profile.
         MismatchError: *profile* is of another package.
     """
+    from adt.host.cache import fresh_file
     from adt.model.inspection.page import render
     from adt.model.inspection.profile import load_profile
-    from adt.model.packaging.archive import fresh_file
 
     found = inspect(package)
     times = load_profile(profile, found.package.manifest) if profile else None

@@ -109,8 +109,8 @@ def profile_trace(found: Profile, out: Path) -> None:
     Raises:
         ConfigError: its times are an emulator's.
     """
+    from adt.host.cache import fresh_file
     from adt.measure.profile.trace import trace
-    from adt.model.packaging.archive import fresh_file
 
     text = json.dumps(trace(found), ensure_ascii=False, separators=(",", ":"))
     with fresh_file(out) as temporary:
@@ -119,8 +119,8 @@ def profile_trace(found: Profile, out: Path) -> None:
 
 def profile_html(found: Profile, out: Path) -> None:
     """Write *found* as one self-contained page with plots."""
+    from adt.host.cache import fresh_file
     from adt.measure.profile.page import render
-    from adt.model.packaging.archive import fresh_file
 
     text = render(found)
     with fresh_file(out) as temporary:

@@ -134,12 +134,16 @@ def downloaded(
     return target
 
 
-def tree_digest(root: Path) -> str:
-    """One sha256 over names, kinds, executable bits and bytes of every file below *root*."""
+def tree_digest(root: Path, only: tuple[str, ...] = ("",)) -> str:
+    """One sha256 over names, kinds, executable bits and bytes of every file below *root*.
+
+    Args:
+        only: files that count: those whose path below *root* begins with one of these.
+    """
     total = hashlib.sha256()
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
-        if name == STAMP or (path.is_dir() and not path.is_symlink()):
+        if name == STAMP or not name.startswith(only) or (path.is_dir() and not path.is_symlink()):
             continue
         if path.is_symlink():
             row = f"l {name} {path.readlink()}"
@@ -187,6 +191,19 @@ def fresh_dir(final: Path) -> Iterator[Path]:
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
+
+
+@contextlib.contextmanager
+def fresh_file(final: Path) -> Iterator[Path]:
+    """Yield a temporary path beside *final* that takes its place when the block succeeds."""
+    with disk_errors(f"writing {final}"):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        temporary = final.with_name(f".{final.name}.{secrets.token_hex(6)}.tmp")
+        try:
+            yield temporary
+            temporary.replace(final)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def leave_alone(final: Path, ours: Callable[[Path], bool], kind: str) -> None:

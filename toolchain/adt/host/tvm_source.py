@@ -67,7 +67,7 @@ class TvmSource:
     """Version the tree states, e.g. ``0.25.dev0``."""
     ffi_version: str
     digest: str
-    """sha256 that names the contents (for a user's own tree: names, sizes and times)."""
+    """sha256 that names the contents."""
 
 
 def wheel_version() -> str:
@@ -158,8 +158,22 @@ def _described(path: Path, provider: str, why: str) -> TvmSource:
                 f"{path} is no complete TVM source tree: {name} is missing ({meaning})",
                 remedy="Name a complete tree, or leave --tvm-source and TVM_HOME out to let adt obtain one.",
             )
-    digest = cache.stat_digest(path) if provider == "path" else cache.contents_digest(path)
+    digest = _own_digest(path) if provider == "path" else cache.contents_digest(path)
     return TvmSource(path, provider, why, _tree_version(path), _ffi_version(path), digest)
+
+
+def _own_digest(path: Path) -> str:
+    """Digest of what a build reads of the user's tree; computed again when a name, size or time changed."""
+    quick = cache.stat_digest(path)
+    memory = cache.cache_dir() / "tvm-digests" / hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    if memory.is_file():
+        digest, _, known = memory.read_text().partition(" ")
+        if known == quick:
+            return digest
+    digest = cache.tree_digest(path, SDIST_KEEP)
+    with cache.fresh_file(memory) as temporary:
+        temporary.write_text(f"{digest} {quick}")
+    return digest
 
 
 def _tree_version(path: Path) -> str:
@@ -201,6 +215,8 @@ def _clone(tag: str, directory: Path) -> None:
 def _unpack_sdist(directory: Path) -> None:
     import tarfile
 
+    from adt.host.tar import write_file
+
     archive = registry.fetch(SDIST)
     log.info("unpacking the TVM part of %s", SDIST.filename)
     files = size = 0
@@ -210,7 +226,7 @@ def _unpack_sdist(directory: Path) -> None:
                 name = member.name.removeprefix(SDIST_PREFIX)
                 if name == member.name or not name.startswith(SDIST_KEEP):
                     continue
-                if not (member.isreg() or member.issym()):
+                if member.isdir():
                     continue
                 files, size = files + 1, size + member.size
                 if files > MAX_FILES or size > MAX_BYTES:
@@ -218,7 +234,7 @@ def _unpack_sdist(directory: Path) -> None:
                         f"{archive.name} holds more than {MAX_FILES} files or {MAX_BYTES >> 20} MB of TVM",
                         remedy="This is not the package that was pinned; report it.",
                     )
-                tar.extract(member.replace(name=name), directory, filter="data")
+                write_file(tar, member, directory, name)
     except AdtError:
         raise
     except (tarfile.TarError, EOFError) as why:

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adt.errors import ConfigError, DownloadError, PackageError
-from adt.host.cache import disk_errors, file_sha256
+from adt.host.cache import disk_errors, file_sha256, fresh_file
 from adt.host.download import check_digest, download, is_address
-from adt.model.packaging.archive import Bounded, fresh_file
+from adt.host.tar import Bounded
 from adt.tuning import journal, ranking
 from adt.tuning.loading import JOURNAL, RECORD, WORKLOAD, Loaded, load
 from adt.tuning.merging import Merged, merge

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.host.android_sdk import ApkTools
+from adt.host.cache import fresh_file
 from adt.integrate.apk.archive import write_archive
 from adt.integrate.apk.entries import ApkEntry
 from adt.integrate.apk.keystore import Keystore
 from adt.integrate.apk.manifest import link_manifest
 from adt.integrate.apk.sign import check, sign
-from adt.model.packaging.archive import fresh_file
 
 
 @dataclass(frozen=True)

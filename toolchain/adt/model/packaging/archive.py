@@ -7,10 +7,8 @@ archive is looked through to its end before anything is written.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import re
-import secrets
 import shutil
 import tarfile
 from collections.abc import Iterator
@@ -18,14 +16,13 @@ from pathlib import Path
 
 from adt.errors import PackageError
 from adt.host import cache
+from adt.host.tar import Bounded, write_file
 from adt.model.packaging.files import ARCHIVE, INSPECT, LIBRARY, MANIFEST, PARAMS
 
 MOST_FILES = 20_000
 """Entries of an archive; a package has one for each kernel and a few more."""
 MOST_BYTES = 64 << 30
 """Bytes that an archive may unpack to."""
-MOST_AT_ONCE = 16 << 20
-"""Bytes that are read at once: an archive's header cannot ask for more memory than this."""
 
 _INSPECT = re.compile(INSPECT + r"(/[A-Za-z0-9_][A-Za-z0-9._+-]*)+")
 _REMEDY = "Do not use this archive; get the package again, or compile the model: adt compile MODEL -o x.tar"
@@ -56,26 +53,16 @@ def pack(directory: Path, archive: Path) -> None:
 
     Names are sorted, ``mod.json`` first; times, owners and modes are the same for everybody.
     """
-    with fresh_file(archive) as temporary, tarfile.open(temporary, "w", format=tarfile.PAX_FORMAT) as tar:
+    with (
+        cache.fresh_file(archive) as temporary,
+        tarfile.open(temporary, "w", format=tarfile.PAX_FORMAT) as tar,
+    ):
         for name in names(directory):
             member = tarfile.TarInfo(name)
             member.size = (directory / name).stat().st_size
             member.mode = 0o644
             with (directory / name).open("rb") as file:
                 tar.addfile(member, file)
-
-
-@contextlib.contextmanager
-def fresh_file(final: Path) -> Iterator[Path]:
-    """Yield a temporary path beside *final* that takes its place when the block succeeds."""
-    with cache.disk_errors(f"writing {final}"):
-        final.parent.mkdir(parents=True, exist_ok=True)
-        temporary = final.with_name(f".{final.name}.{secrets.token_hex(6)}.tmp")
-        try:
-            yield temporary
-            temporary.replace(final)
-        finally:
-            temporary.unlink(missing_ok=True)
 
 
 def leave_alone(final: Path) -> None:
@@ -121,19 +108,10 @@ def unpack(archive: Path, directory: Path) -> None:
         with Bounded(io.FileIO(archive)) as file, tarfile.open(fileobj=file, mode="r:") as tar:
             members = list(_checked(tar, archive))
             for name, member in members:
-                tar.extract(member.replace(name=name, mode=0o644, deep=False), directory, filter="data")
+                member.mode = 0o644
+                write_file(tar, member, directory, name)
     except (tarfile.TarError, ValueError, OverflowError, RecursionError, EOFError) as why:
         raise PackageError(f"{archive} is not a .tar archive, or is damaged: {why}", remedy=_REMEDY) from why
-
-
-class Bounded(io.BufferedReader):
-    """A file of which only so much is read at once."""
-
-    def read(self, size: int | None = -1) -> bytes:
-        """At most :data:`MOST_AT_ONCE` bytes, which is more than any entry's header has."""
-        if size is None or not 0 <= size <= MOST_AT_ONCE:
-            raise tarfile.ReadError(f"an entry's header has {size} bytes")
-        return super().read(size)
 
 
 def _checked(tar: tarfile.TarFile, archive: Path) -> Iterator[tuple[str, tarfile.TarInfo]]:
