@@ -101,6 +101,26 @@ def test_nothing_is_built_twice(built: dict[str, Any]) -> None:
     assert again["bundle"] == built["bundle"]
 
 
+def test_a_copied_cache_has_its_bundles(
+    tmp_path: Path, built: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the compiler at another path, too: nothing is configured, compiled or packed again."""
+    source = Path(os.environ["ADT_CACHE_DIR"]) / "tvm-source"
+    shutil.copytree(source, tmp_path / "tvm-source", copy_function=os.link, symlinks=True)
+    shutil.copytree(built["path"], tmp_path / "bundles" / Path(built["path"]).name)
+    (tmp_path / "bin").mkdir()
+    for compiler in ("aarch64-linux-gnu-g++", "c++"):
+        (tmp_path / "bin" / compiler).symlink_to(str(shutil.which(compiler)))
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    explained = adt_json("build-target", *built["arguments"], "--explain")["steps"]
+    assert explained == ["nothing: the bundle is up to date; it was built with tools at other paths"]
+    copied = adt_json("build-target", *built["arguments"])
+    assert copied["reused"] and copied["bundle"] == built["bundle"]
+    assert Path(copied["path"]).parent == tmp_path / "bundles"
+    assert not (Path(copied["build_dir"]) / "CMakeCache.txt").exists()
+
+
 def test_the_android_bundle_names_the_standin(standin: Path, built: dict[str, Any]) -> None:
     if built["bundle"]["platform"] == "android-arm64-v8a":
         assert built["bundle"]["ndk_revision"] == "27.0.0"

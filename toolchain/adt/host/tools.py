@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from adt.errors import ToolNotFound
+from adt.host.process import run
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,22 @@ def find_tool(name: str, *, remedy: str, own_first: bool = False) -> Tool:
     if own.is_file():
         return Tool(name, own, "adt's own environment")
     raise ToolNotFound(f"`{name}` is not on PATH", remedy=remedy)
+
+
+def compiler_identity(compiler: Path) -> str:
+    """What tells the GCC or clang *compiler* from another: its version, and a digest of what ``-v`` says.
+
+    Where it lies and when it was installed decide nothing that it writes, so words
+    with a path in them do not count.
+    """
+    done = run([compiler, "-v"], env={"LC_ALL": "C"}, check=False)
+    lines = [
+        " ".join(word for word in line.split() if "/" not in word)
+        for line in (done.stdout + done.stderr).splitlines()
+    ]
+    version = next((line for line in lines if " version " in line), compiler.name)
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return f"{version}, {digest[:12]}"
 
 
 def cmake() -> Tool:

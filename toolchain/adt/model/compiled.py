@@ -23,6 +23,7 @@ from adt.config.settings import Settings
 from adt.errors import PackageError
 from adt.host import cache
 from adt.host.ndk import Ndk
+from adt.host.tools import compiler_identity
 from adt.model import checked, store
 from adt.model.assemble import Making, package_name
 from adt.model.compile import compile_model, package_target, readied, say_tuned
@@ -122,7 +123,6 @@ def identity(job: Job) -> dict[str, Any] | None:
     target = package_target(job.platform, job.settings, job.like)
     check_combination(offload, target.device, job.platform, build.api_level)
     linker = linker_for(job.platform, ndk=job.ndk, api_level=build.api_level, bundle=job.bundle)
-    compiler = linker.compiler.stat()
     bundle = job.bundle.manifest if job.bundle else None
     return {
         "schema": SCHEMA_VERSION,
@@ -139,7 +139,7 @@ def identity(job: Job) -> dict[str, Any] | None:
         "accuracy_inputs": [
             [file.name, cache.file_sha256(file)] for file in job.accuracy_inputs if file.is_file()
         ],
-        "compiler": [str(linker.compiler), compiler.st_size, compiler.st_mtime_ns],
+        "compiler": compiler_identity(linker.compiler),
         "bundle": {
             "libraries": {n: f.sha256 for n, f in bundle.files.items() if n.startswith("lib/")},
             "alignment": bundle.options.alignment,

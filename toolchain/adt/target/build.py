@@ -6,6 +6,7 @@ runs them when something must be done at all.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -60,23 +61,28 @@ def build_bundle(plan: BuildPlan, *, progress: Callable[[str], None] = lambda _:
     if plan.clml:
         log.info("CLML SDK %s, version %s (from %s)", plan.clml.path, plan.clml.version, plan.clml.origin)
     with cache.lock(plan.build_dir), cache.disk_errors(f"building in {plan.build_dir}"):
-        _stage(plan.presets.parent)
-        _configure(plan, progress)
-        with ThreadPoolExecutor(max_workers=1) as beside:  # Ninja's look around takes as long as reading it
-            present = beside.submit(_present, plan)
-            compiled = _compile(plan, progress)
-        bundle = present.result()
-        if bundle is None or not _current(plan, bundle):
-            from adt.target.pack import pack_bundle  # with the whole ELF audit: only when there is work
+        sources = _stage(plan.presets.parent)
+        bundle = _from_elsewhere(plan, sources)
+        if bundle is None:
+            _configure(plan, progress)
+            with ThreadPoolExecutor(
+                max_workers=1
+            ) as beside:  # Ninja's look around takes as long as reading it
+                present = beside.submit(_present, plan)
+                compiled = _compile(plan, progress)
+            bundle = present.result()
+            if bundle is None or not _current(plan, bundle):
+                from adt.target.pack import pack_bundle  # with the whole ELF audit: only when there is work
 
-            packed = pack_bundle(plan)
-            return BuildResult(packed, plan.source, False, compiled, time.monotonic() - began, plan.build_dir)
+                packed = pack_bundle(plan, sources)
+                seconds = time.monotonic() - began
+                return BuildResult(packed, plan.source, False, compiled, seconds, plan.build_dir)
         os.utime(bundle.path / MANIFEST)  # the newest one is what every verb takes
     return BuildResult(bundle, plan.source, True, 0, time.monotonic() - began, plan.build_dir)
 
 
-def _stage(destination: Path) -> None:
-    """Copy cmake_presets/ and cpp_runner/ to *destination*, touching only what differs.
+def _stage(destination: Path) -> str:
+    """Copy cmake_presets/ and cpp_runner/ to *destination*, touching only what differs; return their digest.
 
     A build that read them where adt is installed would start afresh with each
     virtual environment, and compile the runner again after each `pip install`.
@@ -87,14 +93,33 @@ def _stage(destination: Path) -> None:
         for file in top.rglob("*")
         if file.is_file() and not {"build", "plugins", "__pycache__"} & set(file.relative_to(top).parts)
     }
-    for name, file in wanted.items():
+    digest = hashlib.sha256()
+    for name, file in sorted(wanted.items()):
         copy, contents = destination / name, file.read_bytes()
+        digest.update(f"{name} {len(contents)}\n".encode() + contents)
         if not copy.is_file() or copy.read_bytes() != contents:
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(contents)
     for copy in [file for file in destination.rglob("*") if file.is_file()]:
         if copy.relative_to(destination) not in wanted:
             copy.unlink()
+    return digest.hexdigest()
+
+
+def _from_elsewhere(plan: BuildPlan, sources: str) -> TargetBundle | None:
+    """The bundle, if it is whole, of the same *sources*, and was built with tools at other paths.
+
+    Ninja would compile everything again after the environment or the cache was
+    copied or moved, and the bytes would be the same.
+    """
+    try:
+        recorded = json.loads((plan.build_dir / CONFIGURED).read_text()).get("command")
+    except (OSError, ValueError):
+        recorded = None
+    if recorded == _configuration(plan)[1]["command"]:
+        return None
+    bundle = _present(plan)
+    return bundle if bundle and bundle.manifest.sources == sources else None
 
 
 def _configuration(plan: BuildPlan) -> tuple[list[str | Path], dict[str, object]]:
@@ -157,7 +182,9 @@ def _difference_to_last(plan: BuildPlan) -> str:
 def explain_build(plan: BuildPlan) -> tuple[str, ...]:
     """What :func:`build_bundle` would do now, and why, a sentence each; compiles nothing."""
     with cache.lock(plan.build_dir):
-        _stage(plan.presets.parent)
+        sources = _stage(plan.presets.parent)
+        if _from_elsewhere(plan, sources):
+            return ("nothing: the bundle is up to date; it was built with tools at other paths",)
         reason = _stale(plan, _configuration(plan)[1])
         if reason:
             return (f"configure, and compile what follows from it ({reason})", "pack the bundle")

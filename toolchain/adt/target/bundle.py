@@ -102,6 +102,8 @@ class BundleManifest:
     """What an application without Java consists of besides, by path; only ``adt apk`` packs it."""
     licenses: dict[str, BundleFile] = field(default_factory=dict)
     """Licences and notices that whoever passes the libraries on must pass on with them, by path."""
+    sources: str = ""
+    """sha256 of adt's own sources that were built: ``cmake_presets/`` and ``cpp_runner/``."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
 

@@ -35,8 +35,12 @@ LICENSES = "licenses"
 """Directory of licences and notices, by project."""
 
 
-def pack_bundle(plan: BuildPlan) -> TargetBundle:
-    """Install, strip and describe the build's results as a bundle, which replaces an older one whole."""
+def pack_bundle(plan: BuildPlan, sources: str) -> TargetBundle:
+    """Install, strip and describe the build's results as a bundle, which replaces an older one whole.
+
+    Args:
+        sources: digest of adt's own sources that were built.
+    """
     with cache.fresh_dir(plan.bundle_dir) as directory:
         run(
             [
@@ -52,12 +56,12 @@ def pack_bundle(plan: BuildPlan) -> TargetBundle:
             error=BuildError,
             what="installing the build's results failed",
         )
-        described = _describe(plan, directory)
+        described = _describe(plan, directory, sources)
         manifest.write(described, directory / MANIFEST)
     return TargetBundle(plan.bundle_dir, described)
 
 
-def _describe(plan: BuildPlan, directory: Path) -> BundleManifest:
+def _describe(plan: BuildPlan, directory: Path, sources: str) -> BundleManifest:
     info: dict[str, Any] = json.loads((plan.build_dir / BUILD_INFO).read_text())
     files: dict[str, BundleFile] = {}
     app_files: dict[str, BundleFile] = {}
@@ -109,4 +113,5 @@ def _describe(plan: BuildPlan, directory: Path) -> BundleManifest:
         build_files={name: facts for top in BUILD_FILES for name, facts in kept[top].items()},
         app_files=app_files,
         licenses=kept[LICENSES],
+        sources=sources,
     )

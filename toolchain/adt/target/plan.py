@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from adt.config.settings import BuildSettings, Settings
 from adt.errors import ConfigError
 from adt.host import cache
 from adt.host.ndk import Ndk, find_ndk
-from adt.host.tools import find_tool
+from adt.host.tools import compiler_identity, find_tool
 from adt.host.tvm_source import TvmSource, find_source
 from adt.target.platforms import NNAPI_API_LEVEL, Platform
 from adt.target.presets import Choice, choose_preset
@@ -21,6 +22,9 @@ from adt.target.presets import Choice, choose_preset
 if TYPE_CHECKING:
     from adt.host.clml import ClmlSdk
     from adt.host.opencl_sdk import OpenClSdk
+
+FLAGS = ("CFLAGS", "CXXFLAGS", "LDFLAGS")
+"""Variables of the environment that CMake takes compiler and linker flags from."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,10 @@ class BuildPlan:
     clml: ClmlSdk | None
     options: BuildSettings
     identity: Mapping[str, str]
-    """Everything that decides the result, by name; its digest names the directories."""
+    """Everything that decides the bundle's bytes, by name; its digest names the directories.
+
+    No path and no time is in it: a copied or moved environment has the same bundles.
+    """
     definitions: tuple[str, ...]
     """``-D`` arguments on top of the preset."""
     build_dir: Path
@@ -61,20 +68,26 @@ def plan_build(settings: Settings) -> BuildPlan:
     if ndk:
         compiler = ndk.compiler(platform.ndk_triple, settings.build.api_level)
     else:
-        compiler = find_tool(platform.compiler, remedy=f"apt-get install {platform.packages}").path
+        native = os.environ.get("CXX") if platform.name == "host" else ""  # toolchain files name the others
+        compiler = find_tool(native or platform.compiler, remedy=f"apt-get install {platform.packages}").path
     clml, opencl_sdk = _sdks(settings.build, choice)
     source = find_source(settings.tvm)
-    definitions = _definitions(settings.build, choice, source, ndk, clml, opencl_sdk)
-    stat = compiler.stat()
+    options = _options(settings.build, choice, ndk)
+    places = {"ADT_TVM_SOURCE": source.path}
     identity = {
-        **dict(word.removeprefix("-D").split("=", 1) for word in definitions),
+        **options,
         "TVM source": source.digest,
-        "compiler": f"{compiler}, {stat.st_size} bytes, of {stat.st_mtime_ns}",
+        "compiler": compiler_identity(compiler),
         "NDK": ndk.revision if ndk else "",
+        **{name: os.environ[name] for name in FLAGS if os.environ.get(name)},
     }
+    if ndk:
+        places["ADT_NDK"] = ndk.path
     if clml:
+        places["ADT_CLML_SDK"] = clml.path
         identity["CLML SDK"] = f"version {clml.version}, {clml.digest}"
     if opencl_sdk:
+        places["ADT_OPENCL_SDK"] = opencl_sdk.path
         identity["OpenCL SDK"] = opencl_sdk.digest
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     key = f"{platform.name}-{digest[:12]}"
@@ -87,7 +100,7 @@ def plan_build(settings: Settings) -> BuildPlan:
         clml,
         settings.build,
         identity,
-        definitions,
+        tuple(f"-D{name}={value}" for name, value in {**options, **places}.items()),
         build_dir=root / "build" / key,
         bundle_dir=root / "bundles" / key,
     )
@@ -121,27 +134,18 @@ def _sdks(options: BuildSettings, choice: Choice) -> tuple[ClmlSdk | None, OpenC
     return clml, opencl_sdk
 
 
-def _definitions(
-    options: BuildSettings,
-    choice: Choice,
-    source: TvmSource,
-    ndk: Ndk | None,
-    clml: ClmlSdk | None,
-    opencl_sdk: OpenClSdk | None,
-) -> tuple[str, ...]:
+def _options(options: BuildSettings, choice: Choice, ndk: Ndk | None) -> dict[str, str]:
+    """CMake variables that decide the result, besides those that say where something lies."""
     values = {
-        "ADT_TVM_SOURCE": str(source.path),
         "USE_OPENCL": "ON" if choice.opencl else "OFF",
         "USE_CPP_RPC": "ON" if options.rpc else "OFF",
         "USE_KALLOC_ALIGNMENT": str(options.alignment or choice.platform.alignment),
         "CMAKE_BUILD_TYPE": options.build_type,
     }
     if ndk:
-        values |= {"ADT_NDK": str(ndk.path), "ANDROID_PLATFORM": f"android-{options.api_level}"}
-    if clml:
-        values |= {"ADT_CLML": "ON", "ADT_CLML_SDK": str(clml.path)}
+        values["ANDROID_PLATFORM"] = f"android-{options.api_level}"
+    if choice.clml:
+        values["ADT_CLML"] = "ON"
     if options.nnapi:
         values["USE_NNAPI_RUNTIME"] = "ON"
-    if opencl_sdk:
-        values["ADT_OPENCL_SDK"] = str(opencl_sdk.path)
-    return tuple(f"-D{name}={value}" for name, value in values.items())
+    return values

@@ -24,7 +24,7 @@ from adt.errors import SourceError, ToolNotFound
 from adt.host import cache
 from adt.host.process import run
 from adt.host.resources import resource
-from adt.host.tools import Tool, cmake, find_tool, ninja
+from adt.host.tools import Tool, cmake, compiler_identity, find_tool, ninja
 from adt.host.tvm_source import TvmSource, find_source, wheel_version
 
 log = logging.getLogger("adt.plugins")
@@ -134,8 +134,7 @@ def _compiler(plugin: Plugin) -> Tool:
 
 def _key(wheel: Wheel, source: TvmSource, compiler: Tool, project: Path) -> str:
     """Digest of everything that decides what is built."""
-    stat = compiler.path.stat()
-    made_of = [wheel.digest, source.digest, f"{compiler.path} {stat.st_size} {stat.st_mtime_ns}"]
+    made_of = [wheel.digest, source.digest, compiler_identity(compiler.path)]
     made_of += [cache.file_sha256(file) for file in sorted((project / PROJECT).rglob("*")) if file.is_file()]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:12]
 

@@ -1,0 +1,82 @@
+"""What identifies a bundle: what decides its bytes, and no path or time of this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from adt.config.load import load_settings
+from adt.config.settings import TvmSettings
+from adt.host import tvm_source
+from adt.host.tools import compiler_identity
+from adt.target.plan import BuildPlan, plan_build
+from adt.target.platforms import PLATFORMS
+
+
+def compiler(path: Path, version: str = "12.2.0") -> Path:
+    """What a GCC says of itself, without the GCC."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        "#!/bin/sh\n"
+        'echo "COLLECT_GCC=$0\nCOLLECT_LTO_WRAPPER=${0%/*}/lto-wrapper\nTarget: x" >&2\n'
+        f'echo "gcc version {version} (Debian)" >&2\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
+def tree(path: Path) -> Path:
+    for name in tvm_source.NEEDED:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(name)
+    return path
+
+
+def plan(home: Path, monkeypatch: pytest.MonkeyPatch, *, version: str = "12.2.0") -> BuildPlan:
+    """Of a build with a cache, a TVM tree and a compiler below *home*."""
+    program = compiler(home / "bin" / PLATFORMS["linux-aarch64"].compiler, version)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("ADT_CACHE_DIR", str(home / "cache"))
+    options = {"build.platform": "linux-aarch64", "tvm.source": str(tree(home / "tvm"))}
+    return plan_build(load_settings(options).settings)
+
+
+def test_a_compiler_is_what_it_says_and_not_where_it_lies(tmp_path: Path) -> None:
+    first, copy = compiler(tmp_path / "a/g++"), compiler(tmp_path / "b/g++")
+    os.utime(copy, (0, 0))
+    assert compiler_identity(copy) == compiler_identity(first)
+    assert compiler_identity(first).startswith("gcc version 12.2.0 (Debian)")
+    assert compiler_identity(compiler(tmp_path / "c/g++", "12.3.0")) != compiler_identity(first)
+
+
+def test_a_bundle_is_the_same_wherever_its_tools_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, copy = plan(tmp_path / "a", monkeypatch), plan(tmp_path / "b", monkeypatch)
+    assert first.identity == copy.identity and first.bundle_dir.name == copy.bundle_dir.name
+    assert str(tmp_path) not in str(first.identity)
+    assert any(str(tmp_path) in word for word in first.definitions), "CMake is told where they lie"
+
+
+def test_another_compiler_or_source_is_another_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = plan(tmp_path / "a", monkeypatch)
+    assert plan(tmp_path / "b", monkeypatch, version="13.1.0").bundle_dir.name != first.bundle_dir.name
+    monkeypatch.setenv("CXXFLAGS", "-O1")
+    assert plan(tmp_path / "c", monkeypatch).bundle_dir.name != first.bundle_dir.name
+    monkeypatch.delenv("CXXFLAGS")
+    (tmp_path / "a/tvm/CMakeLists.txt").unlink()
+    monkeypatch.setitem(tvm_source.NEEDED, "src/new.cc", "")
+    assert plan(tmp_path / "a", monkeypatch).bundle_dir.name != first.bundle_dir.name
+
+
+def test_a_users_tree_is_identified_by_its_contents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
+    path = tree(tmp_path / "a")
+    first = tvm_source.find_source(TvmSettings(str(path), "auto"), environ={})
+    copy = shutil.copytree(path, tmp_path / "b")
+    (copy / "docs").mkdir()
+    (copy / "docs/unread.rst").write_text("a build does not read this")
+    assert tvm_source.find_source(TvmSettings(str(copy), "auto"), environ={}).digest == first.digest
