@@ -2,12 +2,13 @@
 # Everything that must hold: style, types, unit tests, integration tests with real parts.
 #
 #   ./test.sh            all of it, as CI does
-#   ./test.sh --all      the nightly tests, too: whole builds of every preset (half an hour the first time)
+#   ./test.sh --all      the nightly tests, too: whole builds of every preset (half an hour the first time), and the
+#                        unit tests with Python 3.12 and 3.13, where they are on PATH
 #   ./test.sh --fast     style, types and unit tests (under a minute once installed)
 #   ./test.sh -- ARGS    pytest with ARGS
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/setup.sh"
 mode=${1:-all}
-need_packages aapt adb android-framework-res apksigner clang g++ g++-aarch64-linux-gnu iproute2 libclang-rt-dev ocl-icd-libopencl1 openjdk-17-jdk-headless pkgconf pocl-opencl-icd qemu-user-static zipalign
+need_packages aapt adb android-framework-res apksigner clang g++ g++-aarch64-linux-gnu iproute2 libclang-rt-dev ocl-icd-libopencl1 default-jdk-headless pkgconf pocl-opencl-icd qemu-user-static zipalign
 command -v chromium-headless-shell chromium google-chrome >/dev/null || need_packages chromium-headless-shell
 command -v npm >/dev/null || need_packages npm # the Kotlin compiler comes by it
 marked=()
@@ -35,6 +36,20 @@ python docs/generate.py --check
 
 say "unit tests"
 python -m pytest -q -n 2 --dist loadfile tests/unit
+if [ "$mode" = --all ]; then
+  for version in 3.12 3.13; do
+    if "python$version" -c '' 2>/dev/null; then
+      (
+        venv=$root/.venv-$version
+        install_adt "[dev,demo,tune,dask,tflite]" "python$version"
+        say "unit tests with $("$venv/bin/python" --version)"
+        PATH="$venv/bin:$PATH" python -m pytest -q -n 2 --dist loadfile tests/unit
+      )
+    else
+      say "no python$version on PATH: the unit tests did not run with it"
+    fi
+  done
+fi
 if [ "$mode" != --fast ]; then
   say "integration tests"
   # Real servers and devices have moments: a test that fails is tried once more, and the summary names it (RERUN).

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by demo.sh and test.sh: system packages, a virtual environment in .venv, adt installed in it.
 # Runs twice without harm: what is there and unchanged is left alone.
 set -euo pipefail
@@ -31,12 +32,13 @@ need_packages() {
   fi
 }
 
-# find_python: the first Python of at least 3.11.
+# find_python: the first Python of at least 3.11. The system's own comes first: it is there on a fresh machine, stays
+# when a version manager's goes, and is what CI runs.
 find_python() {
   local candidate
-  for candidate in python3.11 python3 python3.12 python3.13 python; do
-    if command -v "$candidate" >/dev/null &&
-      "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2])' 2>/dev/null; then
+  command -v python3 >/dev/null || need_packages python3 python3-venv
+  for candidate in /usr/bin/python3 python3 python3.11 python3.12 python3.13 python; do
+    if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2])' 2>/dev/null; then
       command -v "$candidate"
       return
     fi
@@ -52,12 +54,12 @@ digest() {
     LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -d' ' -f1)
 }
 
-# install_adt EXTRAS: create .venv and install adt there with its pinned dependencies.
+# install_adt EXTRAS [PYTHON]: create $venv and install adt there with its pinned dependencies.
 install_adt() {
-  local extras=$1 python
+  local extras=$1 python=${2:-}
   if [ ! -x "$venv/bin/python" ]; then
-    python=$(find_python)
-    say "creating .venv with $("$python" --version)"
+    [ -n "$python" ] || python=$(find_python)
+    say "creating ${venv##*/} with $("$python" --version)"
     if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
       need_packages "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
     fi
