@@ -8,7 +8,7 @@
 # ADB, runs the model there and compares its outputs with onnxruntime's.
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/setup.sh"
 file=$(realpath -- "${1:-$root/toolchain/adt/errors.py}")
-need_packages g++-aarch64-linux-gnu qemu-user-static
+need_packages g++-aarch64-linux-gnu python3-venv qemu-user-static
 install_adt "[demo]"
 
 python=$venv/bin/python

@@ -8,7 +8,7 @@
 #   ./test.sh -- ARGS    pytest with ARGS
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/setup.sh"
 mode=${1:-all}
-need_packages aapt adb android-framework-res apksigner clang g++ g++-aarch64-linux-gnu iproute2 libclang-rt-dev ocl-icd-libopencl1 default-jdk-headless pkgconf pocl-opencl-icd qemu-user-static zipalign
+need_packages aapt adb android-framework-res apksigner clang g++ g++-aarch64-linux-gnu iproute2 libclang-rt-dev ocl-icd-libopencl1 default-jdk-headless pkgconf pocl-opencl-icd python3-venv qemu-user-static zipalign
 command -v chromium-headless-shell chromium google-chrome >/dev/null || need_packages chromium-headless-shell
 command -v npm >/dev/null || need_packages npm # the Kotlin compiler comes by it
 marked=()

@@ -36,7 +36,6 @@ need_packages() {
 # when a version manager's goes, and is what CI runs.
 find_python() {
   local candidate
-  command -v python3 >/dev/null || need_packages python3 python3-venv
   for candidate in /usr/bin/python3 python3 python3.11 python3.12 python3.13 python; do
     if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2])' 2>/dev/null; then
       command -v "$candidate"
