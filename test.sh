@@ -8,7 +8,7 @@
 #   ./test.sh -- ARGS    pytest with ARGS
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/setup.sh"
 mode=${1:-all}
-need_packages aapt adb android-framework-res apksigner clang g++ g++-aarch64-linux-gnu iproute2 libclang-rt-dev ocl-icd-libopencl1 default-jdk-headless pkgconf pocl-opencl-icd python3-venv qemu-user-static zipalign
+need_packages aapt adb android-framework-res apksigner clang g++ g++-aarch64-linux-gnu iproute2 libclang-rt-dev ocl-icd-libopencl1 default-jdk-headless pkgconf pocl-opencl-icd python3-venv qemu-user-static shellcheck zipalign
 command -v chromium-headless-shell chromium google-chrome >/dev/null || need_packages chromium-headless-shell
 command -v npm >/dev/null || need_packages npm # the Kotlin compiler comes by it
 marked=()
@@ -31,6 +31,7 @@ say "style and types"
 ruff check toolchain tests docs examples bench
 ruff format --check toolchain tests docs examples bench
 find cpp_runner cmake_presets \( -name '*.cc' -o -name '*.h' \) -print0 | xargs -0 clang-format --dry-run --Werror
+shellcheck -x ./*.sh scripts/*.sh .ci/run
 mypy
 python docs/generate.py --check
 
@@ -40,7 +41,7 @@ if [ "$mode" = --all ]; then
   for version in 3.12 3.13; do
     if "python$version" -c '' 2>/dev/null; then
       (
-        venv=$root/.venv-$version
+        venv=$venv-$version
         install_adt "[dev,demo,tune,dask,tflite]" "python$version"
         say "unit tests with $("$venv/bin/python" --version)"
         PATH="$venv/bin:$PATH" python -m pytest -q -n 2 --dist loadfile tests/unit
