@@ -6,12 +6,15 @@ import json
 from dataclasses import replace
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import adt
 from adt.cli import device as verbs
-from adt.cli import main  # noqa: F401  (registers every verb)
+from adt.cli import verbs as every_verb  # noqa: F401  (registers them)
 from adt.cli.app import app
+from adt.cli.fleet import finish, live_table
+from adt.device.fleet import Event, Outcome, Outcomes
 from adt.device.network import Connection
 from adt.device.overview import DeviceOverview
 from adt.errors import DeviceNotReady, NoDevice
@@ -114,3 +117,18 @@ def test_the_code_is_asked_for_only_when_it_is_not_given(monkeypatch: pytest.Mon
     done = run("pair", "127.0.0.1:1", stdin=" 654321 \n")
     assert done.exit_code == 0 and "Successfully paired" in done.stdout
     assert calls == [("127.0.0.1:1", "123456"), ("127.0.0.1:1", "654321")]
+
+
+def test_an_error_of_several_devices_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Piped: what happened in the line of each device, details and remedies that are the same together."""
+    error = NoDevice("no device has the serial", remedy="Plug it in.", details="No device is connected.")
+    outcomes = Outcomes(tuple(Outcome(serial, 0.1, None, error) for serial in ("a", "b")))
+    with live_table(["a", "b"], quiet=False) as on_event:
+        for serial in ("a", "b"):
+            on_event(Event(serial, error.what, done=True, failed=True))
+    with pytest.raises(typer.Exit):
+        finish("deploy", outcomes, vars, str, as_json=False)
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [f"{serial}  error: {error.what}" for serial in ("a", "b")]
+    assert error.what not in err and err.count(error.details) == err.count(error.remedy) == 1
+    assert "a, b: remedy: Plug it in." in err

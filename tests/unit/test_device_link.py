@@ -48,6 +48,22 @@ def test_the_last_attempt_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(calls) == 2
 
 
+def test_what_happened_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the error that is raised in the end; the warnings only say that it goes on."""
+    call, _ = failing(*[LOST] * 3)
+    with (
+        fake_server(monkeypatch, ready),
+        caplog.at_level("INFO"),
+        pytest.raises(ConnectionLost, match="broke"),
+    ):
+        retry_idempotent(Device("S"), "asking", call)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"asking: interrupted; trying again ({number} of 3)" for number in (2, 3)
+    ]
+
+
 def test_what_is_no_drop_is_not_tried_again() -> None:
     call, calls = failing(DeviceError("exit code 1", remedy="-"))
     with pytest.raises(DeviceError, match="exit code 1"):

@@ -203,6 +203,8 @@ def test_too_few_trials_go_to_the_costliest() -> None:
     bench = Bench(fleet=FakeFleet(lambda _, module: times.get(module, 0.5)))
     result = bench.tune([task("a"), task("b"), task("c")], trials=8)
     assert [each.trials for each in result.tasks] == [0, 8, 0]
+    reason = "no trial was left for it: other tasks had more to gain"
+    assert [each.reason for each in result.tasks] == [reason, "", reason]
     assert all(each.baseline is not None for each in result.tasks)
 
 

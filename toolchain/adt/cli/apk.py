@@ -11,6 +11,7 @@ import typer
 
 from adt.cli.app import Json, Serial, Verbose, app, emit_json
 from adt.cli.build import Ndk
+from adt.cli.completions import one_of
 from adt.cli.deploy import Seed
 
 if TYPE_CHECKING:
@@ -56,7 +57,13 @@ def apk(
     debuggable: Annotated[
         bool, typer.Option("--debuggable", help="Let debuggers, and all who have adb, look into the app.")
     ] = False,
-    protocol: Annotated[str, typer.Option(help="default, quick or mlperf.")] = "default",
+    protocol: Annotated[
+        str,
+        typer.Option(
+            help="How it is measured.",
+            **one_of("default", "quick", "mlperf"),
+        ),
+    ] = "default",
     runs: Annotated[int | None, typer.Option(help="Timed runs, at least …")] = None,
     seconds: Annotated[float | None, typer.Option(help="… and for at least so long.")] = None,
     warmup_runs: Annotated[int | None, typer.Option(help="Runs before them, at least …")] = None,

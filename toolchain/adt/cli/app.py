@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from adt import __version__
+from adt.cli import completions
 from adt.cli.endings import command_with, document, error_document, interrupted
 from adt.errors import INTERNAL, AdtError
 
@@ -141,7 +142,13 @@ Verbose = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 Serial = Annotated[
-    str | None, typer.Option("--serial", "-s", help="The device; else ANDROID_SERIAL, else the only one.")
+    str | None,
+    typer.Option(
+        "--serial",
+        "-s",
+        help="The device; else ANDROID_SERIAL, else the only one.",
+        autocompletion=completions.serial,
+    ),
 ]
 
 

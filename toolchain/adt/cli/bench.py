@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adt.cli.app import Json, Serial, Verbose, app, emit_json
+from adt.cli.completions import one_of
 from adt.cli.deploy import Bundle, Input, Seed, Timeout
 
 if TYPE_CHECKING:
@@ -34,7 +35,13 @@ def bench(
     ] = None,
     inputs: Input = None,
     seed: Seed = None,
-    protocol: Annotated[str, typer.Option(help="default, quick or mlperf.")] = "default",
+    protocol: Annotated[
+        str,
+        typer.Option(
+            help="How it is measured.",
+            **one_of("default", "quick", "mlperf"),
+        ),
+    ] = "default",
     runs: Annotated[int | None, typer.Option(help="Timed runs, at least …")] = None,
     seconds: Annotated[float | None, typer.Option(help="… and for at least so long.")] = None,
     warmup_runs: Annotated[int | None, typer.Option(help="Runs before them, at least …")] = None,

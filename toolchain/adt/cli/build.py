@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adt.cli import completions
 from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.completions import one_of
 from adt.cli.progress import status_line
 
 if TYPE_CHECKING:
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
 Platform = Annotated[
     str | None,
     typer.Option(
-        "--for", help="android-arm64-v8a, linux-aarch64, host, …; see adt presets.", metavar="PLATFORM"
+        "--for",
+        help="android-arm64-v8a, linux-aarch64, host, …; see adt presets.",
+        metavar="PLATFORM",
+        autocompletion=completions.platform,
     ),
 ]
 Ndk = Annotated[
@@ -56,7 +61,7 @@ def build_target(
     abi: Annotated[
         str | None, typer.Option(help="Several Android ABIs at once.", metavar="arm64-v8a,x86_64")
     ] = None,
-    layout: Annotated[str, typer.Option(help="What --out holds: bundle or jni.")] = "bundle",
+    layout: Annotated[str, typer.Option(help="What --out holds.", **one_of("bundle", "jni"))] = "bundle",
     explain: Annotated[bool, typer.Option("--explain", help="Only say what would be done, and why.")] = False,
     as_json: Json = False,
     verbose: Verbose = False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adt.cli import completions
 from adt.cli.app import Json, Verbose, app, emit_json
 
 if TYPE_CHECKING:
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
 def bundles(
     remove: Annotated[
         list[str] | None,
-        typer.Option("--remove", help="Remove this one, and what it was built in.", metavar="NAME"),
+        typer.Option(
+            "--remove",
+            help="Remove this one, and what it was built in.",
+            metavar="NAME",
+            autocompletion=completions.bundle,
+        ),
     ] = None,
     remove_superseded: Annotated[
         bool,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from adt.cli import completions
 from adt.cli.app import Json, Verbose, app, emit_json
 
 
@@ -34,7 +35,14 @@ def config(as_json: Json = False, verbose: Verbose = False) -> None:
 @app.command("init", epilog="Example: adt init --for linux-aarch64")
 def init(
     directory: Annotated[Path, typer.Argument(help="Where adt.toml goes.")] = Path(),
-    platform: Annotated[str, typer.Option("--for", help="The platform to build for.")] = "android-arm64-v8a",
+    platform: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            help="The platform to build for.",
+            autocompletion=completions.platform,
+        ),
+    ] = "android-arm64-v8a",
     verbose: Verbose = False,
 ) -> None:
     """Write an adt.toml with every setting, its meaning and its default."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adt.cli import completions
 from adt.cli.app import Json, Verbose, app, emit_json
 from adt.cli.progress import status_line
 
@@ -25,7 +26,10 @@ Seed = Annotated[int | None, typer.Option(help="Seed of made-up inputs.")]
 Serials = Annotated[
     str | None,
     typer.Option(
-        "--serial", "-s", help="The device, or several: a,b. Else ANDROID_SERIAL, else the only one."
+        "--serial",
+        "-s",
+        help="The device, or several: a,b. Else ANDROID_SERIAL, else the only one.",
+        autocompletion=completions.serials,
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="Every device that adb sees.")]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adt.cli import completions
 from adt.cli.app import Commands, Json, Verbose, app, emit_json
 
 if TYPE_CHECKING:
@@ -16,7 +17,13 @@ emulator = typer.Typer(
     cls=Commands, help="The virtual device: a Linux (arm64) behind real ADB; not Android, no speed."
 )
 app.add_typer(emulator, name="emulator", no_args_is_help=True)
-Name = Annotated[str, typer.Argument(help="Its name; several can run.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="Its name; several can run.",
+        autocompletion=completions.virtual_device,
+    ),
+]
 
 
 @emulator.command("start", epilog="Example: adt emulator start")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from adt.device.fleet import Event, Outcomes
+    from adt.errors import AdtError
 
 T = TypeVar("T")
 RULED = {True: ("failed", "red"), False: ("done", "green")}
@@ -24,7 +25,8 @@ RULED = {True: ("failed", "red"), False: ("done", "green")}
 def live_table(serials: Sequence[str], *, quiet: bool) -> Iterator[Callable[[Event], None]]:
     """Yield a function that takes what happens: a table that changes in place on a terminal, else lines.
 
-    Piped, only the end of each device is a line; *quiet* shows nothing.
+    Piped, only the end of each device is a line, without the error, which :func:`finish` says; *quiet*
+    shows nothing.
     """
     if quiet:
         yield lambda _event: None
@@ -33,7 +35,7 @@ def live_table(serials: Sequence[str], *, quiet: bool) -> Iterator[Callable[[Eve
 
         def tell(event: Event) -> None:
             if event.done:
-                typer.echo(f"{event.serial}: {'failed: ' * event.failed}{event.text}", err=True)
+                typer.echo(f"{event.serial}: {'failed' if event.failed else event.text}", err=True)
 
         yield tell
         return
@@ -78,15 +80,22 @@ def finish(
         for outcome in outcomes.all:
             text = f"error: {outcome.error.what}" if outcome.error else summary(_value(outcome.value))
             typer.echo(f"{outcome.serial:<{width}}  {text}")
-        for outcome in outcomes.failed:
-            assert outcome.error is not None
-            if outcome.error.details:
-                typer.echo(outcome.error.details.rstrip(), err=True)
-            typer.echo(f"{outcome.serial}: remedy: {outcome.error.remedy}", err=True)
+        _remedies({outcome.serial: outcome.error for outcome in outcomes.failed if outcome.error})
         if outcomes.failed:
             typer.echo(f"{len(outcomes.failed)} of {len(outcomes.all)} devices failed", err=True)
     if outcomes.exit_code:
         raise typer.Exit(outcomes.exit_code)
+
+
+def _remedies(errors: Mapping[str, AdtError]) -> None:
+    """Print details and remedy of each device's error, those of several devices once."""
+    serials: dict[tuple[str, str], list[str]] = {}
+    for serial, error in errors.items():
+        serials.setdefault((error.details.rstrip(), error.remedy), []).append(serial)
+    for details in dict.fromkeys(details for details, _ in serials if details):
+        typer.echo(details, err=True)
+    for (_, remedy), names in serials.items():
+        typer.echo(f"{', '.join(names)}: remedy: {remedy}", err=True)
 
 
 def _document(outcome: Any, fields: Callable[[T], dict[str, Any]]) -> dict[str, Any]:

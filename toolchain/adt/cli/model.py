@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adt.cli import completions
 from adt.cli.app import Json, Verbose, app, emit_json
 from adt.cli.build import ApiLevel, Ndk, Platform
+from adt.cli.completions import one_of
 from adt.cli.endings import command_with
 from adt.cli.texture_report import show_textures
 
@@ -30,32 +32,45 @@ Shapes = Annotated[
 ]
 Target = Annotated[
     str | None,
-    typer.Option(help="What computes: cpu, opencl, adreno, adreno-buffer, mali, host, or TVM's own words."),
+    typer.Option(
+        help="What computes: cpu, opencl, adreno, adreno-buffer, mali, host, or TVM's own words.",
+        autocompletion=completions.target,
+    ),
 ]
 Cpu = Annotated[
     str | None,
     typer.Option(
-        help="Processor: a core, a chip, native, +features.", metavar="cortex-a76,+dotprod|rk3588|…"
+        help="Processor: a core, a chip, native, +features.",
+        metavar="cortex-a76,+dotprod|rk3588|…",
+        autocompletion=completions.processor,
     ),
 ]
 Like = Annotated[
     str | None,
-    typer.Option(help="Compile for this device: its platform, CPU features, limits.", metavar="SERIAL"),
+    typer.Option(
+        help="Compile for this device: its platform, CPU features, limits.",
+        metavar="SERIAL",
+        autocompletion=completions.serial,
+    ),
 ]
 OptLevel = Annotated[int | None, typer.Option(help="TVM's optimisation level, 0 to 3.")]
 Precision = Annotated[
-    str | None, typer.Option(help="Computing in half precision.", metavar="float32|float16|float16_acc32")
+    str | None,
+    typer.Option(
+        help="Computing in half precision.",
+        **one_of("float32", "float16", "float16_acc32"),
+    ),
 ]
 KeepFloat32 = Annotated[
     list[str] | None,
     typer.Option(help="Operators that stay float32 in half precision.", metavar="nn.softmax,exp,…"),
 ]
 Offload = Annotated[
-    str | None, typer.Option(help="Hand operators to a vendor's library.", metavar="clml|nnapi|none")
+    str | None, typer.Option(help="Hand operators to a vendor's library.", **one_of("clml", "nnapi", "none"))
 ]
 TextureChoice = Annotated[
     str | None,
-    typer.Option(help="Textures where they are faster, or wherever they can be.", metavar="auto|always"),
+    typer.Option(help="Textures where they are faster, or wherever they can be.", **one_of("auto", "always")),
 ]
 Db = Annotated[
     Path | None, typer.Option(help="Take tuned schedules from this database (adt tune).", metavar="DIR")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from adt.cli.app import Json, Serial, Verbose, app, emit_json
+from adt.cli.completions import one_of
 
 
 @app.command(epilog="Example: adt profile model-pkg --html profile.html --trace trace.json")
@@ -22,7 +23,7 @@ def profile(
     entry: Annotated[str, typer.Option(help="Entry function.")] = "main",
     runs: Annotated[int, typer.Option("--runs", "-n", min=1, help="Runs with clocks, and without.")] = 20,
     warmup: Annotated[int, typer.Option(min=0, help="Runs before them.")] = 3,
-    via: Annotated[str, typer.Option(help="native (rtvm), or rpc.", metavar="native|rpc")] = "native",
+    via: Annotated[str, typer.Option(help="By rtvm, or over RPC.", **one_of("native", "rpc"))] = "native",
     key: Annotated[
         str, typer.Option("--key", "-k", help="With --via rpc: what to ask the tracker for.")
     ] = "",
@@ -38,7 +39,10 @@ def profile(
         float | None, typer.Option(help="What its memory delivers at best, GB/s: draws the roofline.")
     ] = None,
     sort: Annotated[
-        str, typer.Option(help="The first row: the most of this.", metavar="time|calls|order|gflops|flops")
+        str,
+        typer.Option(
+            help="The first row: the most of this.", **one_of("time", "calls", "order", "gflops", "flops")
+        ),
     ] = "",
     everything: Annotated[bool, typer.Option("--all", help="Every kernel, not only the first 20.")] = False,
     trace: Annotated[

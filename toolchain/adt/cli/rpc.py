@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adt.cli import completions
 from adt.cli.app import Commands, Json, Serial, Verbose, app, emit_json
 from adt.host.columns import aligned
 
@@ -176,7 +177,14 @@ def rpc_status(
 @rpc.command("serve", epilog="Example: adt rpc serve --board pi@board --key rpi")
 def rpc_serve(
     board: Annotated[str, typer.Option(help="The board, as ssh takes it.")] = "USER@BOARD",
-    platform: Annotated[str, typer.Option("--for", help="What the board is.")] = "linux-aarch64",
+    platform: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            help="What the board is.",
+            autocompletion=completions.platform,
+        ),
+    ] = "linux-aarch64",
     key: Key = "",
     bundle: Bundle = None,
     tracker_address: Tracker = "",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adt.cli.app import Json, Serial, Verbose, app, emit_json
+from adt.cli.completions import one_of
 from adt.cli.deploy import Bundle, Package, Seed, Timeout
 
 if TYPE_CHECKING:
@@ -52,7 +53,11 @@ def run(
         typer.Option(help="Keep the proportions and cut out the middle.", metavar=CENTER),
     ] = None,
     resample: Annotated[
-        str | None, typer.Option(help="Default: bilinear.", metavar="nearest|bilinear|bicubic|lanczos")
+        str | None,
+        typer.Option(
+            help="Default: bilinear.",
+            **one_of("nearest", "bilinear", "bicubic", "lanczos"),
+        ),
     ] = None,
     scale: Annotated[
         float | None, typer.Option(help="Pixels are divided by it; default for floats: 255.")
@@ -99,7 +104,7 @@ def run(
     seed: Seed = None,
     entry: Annotated[str, typer.Option(help="Entry function.")] = "main",
     via: Annotated[
-        str, typer.Option(help="By the runner, or once by an RPC server.", metavar="native|rpc")
+        str, typer.Option(help="By the runner, or once by an RPC server.", **one_of("native", "rpc"))
     ] = "native",
     key: Annotated[
         str, typer.Option("--key", "-k", help="With rpc: any device that the tracker has under it.")

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adt.cli import completions
 from adt.cli.app import Json, Verbose, app, emit_json
 from adt.cli.build import ApiLevel, Ndk, Platform
+from adt.cli.completions import one_of
 from adt.cli.deploy import Bundle
 from adt.cli.model import (
     Cpu,
@@ -48,6 +50,7 @@ def tune(
             "-s",
             help="Devices that measure: a,b,c. Else ANDROID_SERIAL, else the only one.",
             metavar="A,B,…",
+            autocompletion=completions.serials,
         ),
     ] = None,
     key: Annotated[
@@ -67,10 +70,14 @@ def tune(
         int | None, typer.Option(help="End a kernel after so many without progress.", metavar="K")
     ] = None,
     tuner: Annotated[
-        str | None, typer.Option(help="What proposes candidates.", metavar="evolutionary|random|replay")
+        str | None,
+        typer.Option(
+            help="What proposes candidates.",
+            **one_of("evolutionary", "random", "replay"),
+        ),
     ] = None,
     cost_model: Annotated[
-        str | None, typer.Option(help="What foretells their speed.", metavar="auto|xgb|none")
+        str | None, typer.Option(help="What foretells their speed.", **one_of("auto", "xgb", "none"))
     ] = None,
     number: Annotated[int | None, typer.Option(help="Calls of a kernel in one repeat, at least.")] = None,
     repeat: Annotated[int | None, typer.Option(help="Repeats; their median counts.")] = None,

@@ -158,6 +158,8 @@ def retry_idempotent(
         except BROKEN as why:
             if attempt == attempts:
                 raise
-            log.warning("%s: %s; trying again", doing, why.what)
+            # What happened is said once, by the last attempt's error.
+            log.warning("%s: interrupted; trying again (%d of %d)", doing, attempt + 1, attempts)
+            log.debug("%s", why.what)
         device.links.restore(timeout=timeout)
     raise AssertionError("unreachable: attempts is at least 1")

@@ -1,0 +1,84 @@
+"""What shell completion offers for values: in a moment and without a word, or nothing at all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+SERVER_SECONDS = 1.0
+"""How long the adb server may take to say which devices there are; it is not started for that."""
+
+Complete = Callable[[str], list[str]]
+
+
+def offer(values: Callable[[], Iterable[str]], *, several: bool = False) -> Complete:
+    """A callback that offers those of *values* that begin with what was typed; nothing when it fails.
+
+    Args:
+        several: values are listed with commas; the last one is completed, with those not named yet.
+    """
+
+    def complete(incomplete: str) -> list[str]:
+        logging.disable()
+        before, comma, begun = incomplete.rpartition(",") if several else ("", "", incomplete)
+        try:
+            named = before.split(",")
+            return [before + comma + v for v in values() if v.startswith(begun) and v not in named]
+        except Exception:  # a shell that is waiting for words shows no error
+            return []
+
+    return complete
+
+
+def one_of(*words: str) -> dict[str, Any]:
+    """Arguments of a typer.Option that takes one of *words*: how it is shown and what is offered."""
+    return {"metavar": "|".join(words), "autocompletion": offer(lambda: words)}
+
+
+def _serials() -> list[str]:
+    from adt.device import adb, selection
+
+    if not adb.server_listens():
+        return []
+    text = adb.query("host:devices-l", doing="completing serials", seconds=SERVER_SECONDS)
+    return [device.serial for device in selection.parse_listing(text)]
+
+
+def _platforms() -> list[str]:
+    from adt.target.platforms import PRESETS
+
+    return sorted(PRESETS)
+
+
+def _targets() -> list[str]:
+    from adt.model.targets.asked import NAMES
+
+    return list(NAMES)
+
+
+def _processors() -> list[str]:
+    from adt.model.targets.socs import SOCS
+
+    return ["native", *(soc.name for soc in SOCS)]
+
+
+def _bundles() -> list[str]:
+    from adt.target.bundle_cache import cached_bundles
+
+    return [bundle.path.name for bundle in cached_bundles()]
+
+
+def _virtual_devices() -> list[str]:
+    from adt.device.virtual import state
+
+    return [home.name for home in state.homes()]
+
+
+serial = offer(_serials)
+serials = offer(_serials, several=True)
+platform = offer(_platforms)
+target = offer(_targets)
+processor = offer(_processors)
+bundle = offer(_bundles)
+virtual_device = offer(_virtual_devices)
