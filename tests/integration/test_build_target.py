@@ -18,6 +18,7 @@ from programs import adt as run_adt
 import adt
 from adt.host.elf import read_elf
 from adt.host.resources import resource
+from adt.model.functions import unregistered
 from adt.target.bundle import load_bundle
 from standin_ndk import DESCRIPTION, make_standin_ndk
 
@@ -78,6 +79,23 @@ def test_a_bundle_is_complete_and_would_load(built: dict[str, Any]) -> None:
             ["readelf", "-SW", bundle.file(name)], capture_output=True, text=True, check=True
         )
         assert ".symtab" not in sections.stdout and ".debug_info" not in sections.stdout
+
+
+def test_a_bundle_names_the_functions_that_its_runtime_registers(built: dict[str, Any]) -> None:
+    """They are read from the sources; the libraries for this machine can be asked."""
+    import tvm.relax  # noqa: F401  # registers more, in Python
+    import tvm_ffi
+
+    bundle = load_bundle(Path(built["path"]))
+    named = set(bundle.manifest.functions)
+    assert {"vm.builtin.reshape", "tvm.contrib.sort.topk", "device_api.opencl"} <= named
+    assert "relax.run.shape_to_tensor" not in named
+    if bundle.manifest.platform != "host":
+        return
+    others = {name for name in tvm_ffi.registry.list_global_func_names() if "." in name} - named
+    libraries = [bundle.file(f"lib/lib{name}.so") for name in ("tvm_ffi", "tvm_runtime", "adt_runner")]
+    assert unregistered(libraries, sorted(named)) == ()
+    assert set(unregistered(libraries, sorted(others))) == others
 
 
 def test_only_the_needed_files_are_compiled(built: dict[str, Any]) -> None:

@@ -239,3 +239,19 @@ def test_what_depends_on_shapes_alone_needs_no_function_of_the_runtime(tmp_path:
     result = api.run(package.path, inputs={"ids": ids})
 
     np.testing.assert_allclose(result.outputs["y"], table[ids] * 8)
+
+
+@pytest.mark.parametrize("op", ["NonZero", "Unique"])
+def test_a_function_that_no_runtime_has_is_refused(tmp_path: Path, op: str) -> None:
+    """TVM registers these two in Python, and compiles what needs them."""
+    nodes = [
+        node(op, ["x"], ["some"]),
+        node("Cast", ["some"], ["numbers"], to=onnx.TensorProto.FLOAT),
+        node("ReduceSum", ["numbers"], ["y"], keepdims=0),
+    ]
+    path = write(graph_of(nodes, {"x": (4, 5)}, ["y"]), tmp_path / "model.onnx")
+
+    with pytest.raises(UnsupportedOp, match=op):
+        api.compile(path, out=tmp_path / "pkg", platform="host")
+
+    assert not (tmp_path / "pkg").exists()

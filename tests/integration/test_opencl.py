@@ -18,6 +18,7 @@ from adt.device import selection
 from adt.errors import MismatchError
 from models import MAGIKA
 from networks import Network
+from onnx_graphs import graph_of, node, write
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,30 @@ def test_what_schedule_rules_of_tvm_get_wrong_is_right(
     model = net.save(tmp_path / "m.onnx", convolved, (1, weight[0], 6, 6))
     package = adt.compile(model, out=tmp_path / "pkg", platform="host", target="opencl", check=True)
     assert package.checked is not None
+
+
+@pytest.mark.parametrize("target", ["opencl", "adreno"])
+def test_running_sums_need_no_lockstep(target: str, tmp_path: Path) -> None:
+    """TVM's kernel lets 32 work-items count on one another without a barrier; PoCL's take turns."""
+    forms: tuple[tuple[str, dict[str, int]], ...] = (
+        ("along", {}),
+        ("along", {"exclusive": 1}),
+        ("along", {"reverse": 1}),
+        ("across", {}),
+    )
+    nodes = [node("CumSum", ["x", axis], [f"sum{index}"], **more) for index, (axis, more) in enumerate(forms)]
+    nodes.append(node("Concat", [f"sum{index}" for index in range(4)], ["y"], axis=0))
+    axes = {"along": np.array(1), "across": np.array(0)}
+    model = write(graph_of(nodes, {"x": (3, 5000)}, ["y"], axes), tmp_path / "m.onnx")
+    x = np.random.default_rng(0).integers(-5, 9, (3, 5000)).astype(np.float32)
+
+    package = adt.compile(model, out=tmp_path / "pkg", platform="host", target=target, check=False)
+    adt.build_target(platform="host")
+    y = adt.run(package.path, inputs={"x": x}).outputs["y"]
+
+    along = np.cumsum(x, 1)
+    backwards = np.cumsum(x[:, ::-1], 1)[:, ::-1]
+    np.testing.assert_array_equal(y, np.concatenate([along, along - x, backwards, np.cumsum(x, 0)]))
 
 
 def test_half_precision_is_refused_where_opencl_lacks_it(place: Place, tmp_path: Path) -> None:

@@ -144,3 +144,15 @@ def test_half_kernels_on_an_opencl_without_half_precision(precision: str) -> Non
     check_half(package, opencl_device("cl_khr_fp16"), "S")
     check_half(replace(package, precision="float32"), opencl_device(), "S")
     check_half(replace(PACKAGE, precision=precision), opencl_device(), "S")  # on the CPU it always runs
+
+
+def test_a_function_that_the_runtime_lacks() -> None:
+    package = package_manifest("android-arm64-v8a")
+    calls = replace(package, made=replace(package.made, functions=("vm.builtin.copy", "relax.run.unique")))
+    knows = replace(ANDROID, functions=("vm.builtin.copy",))
+
+    error = refused(knows, calls, PHONE)
+
+    assert "relax.run.unique" in error.what and "vm.builtin.copy" not in error.what
+    check_fit(ANDROID, calls, PHONE, serial="S")
+    check_fit(knows, package, PHONE, serial="S")

@@ -8,6 +8,7 @@ from adt.api.bundles import package_bundle
 from adt.api.chosen import chosen_device
 from adt.api.deploy import deploy_to
 from adt.device.place import DevicePlace, HostPlace, Opened
+from adt.model.fit import check_pair
 from adt.model.package import load_package
 
 
@@ -26,6 +27,7 @@ def open_place(package: Path, *, serial: str | None = None, bundle: Path | None 
     opened = load_package(package)
     if serial is None and opened.manifest.target.for_this_machine:
         own = package_bundle(opened, bundle)
+        check_pair(own.manifest, opened.manifest)
         return Opened(HostPlace(own, opened), opened, own)
     device = chosen_device(serial)
     fitting = package_bundle(opened, bundle, device=device)

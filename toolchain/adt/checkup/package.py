@@ -58,7 +58,8 @@ def check_fit(package: ModelPackage, bundle: TargetBundle) -> Check:
         check_pair(bundle.manifest, package.manifest)
     except MismatchError as why:
         return Check(Area.PACKAGE, "package and bundle", Status.FAILED, why.what, remedy=why.remedy)
-    found = "fit: platform, module ABI, tensor alignment, device"
+    known = package.manifest.made.functions and bundle.manifest.functions
+    found = f"fit: platform, module ABI, {'functions, ' if known else ''}tensor alignment, device"
     return Check(Area.PACKAGE, "package and bundle", Status.OK, found, bundle.path.name)
 
 

@@ -17,6 +17,7 @@ from adt.errors import AdtError, CompileError
 from adt.host import manifest
 from adt.host.cache import file_sha256
 from adt.host.elf import ElfFacts, read_elf
+from adt.model.functions import called_functions
 from adt.model.importers.imported import ImportedModel
 from adt.model.inspection.capture import Capture
 from adt.model.inspection.record import Recorded, record, recorded_files
@@ -137,6 +138,8 @@ class _Made:
     recorded: Recorded
     lowered: Any
     """The module after the last Relax pass."""
+    functions: tuple[str, ...]
+    """Functions of the runtime that the code calls."""
 
 
 def _build(imported: ImportedModel, making: Making, library: Path) -> _Made:
@@ -155,7 +158,8 @@ def _build(imported: ImportedModel, making: Making, library: Path) -> _Made:
         )
     with tvm_errors("the model"), tempfile.TemporaryDirectory(prefix="adt-link-") as scratch:
         built.export_library(str(library), fcompile=making.linker.for_export(), workspace_dir=scratch)
-    return _Made(prepared, record(library.parent, capture, built, prepared.plain), capture.lowered)
+    recorded = record(library.parent, capture, built, prepared.plain)
+    return _Made(prepared, recorded, capture.lowered, called_functions(built, capture.lowered))
 
 
 @contextlib.contextmanager
@@ -261,6 +265,7 @@ def _describe(
             accuracy=making.accuracy,
             offload=handed.report if handed else None,
             tuning=_tuning_report(making.tuning, origins),
+            functions=made.functions,
         ),
         inspection=recorded_files(directory),
     )

@@ -14,6 +14,7 @@ from adt.host.ndk import Ndk
 from adt.model import store
 from adt.model.assemble import Making, assemble
 from adt.model.check import check
+from adt.model.functions import check_functions
 from adt.model.importers.any import import_model
 from adt.model.importers.imported import ImportedModel
 from adt.model.importers.shapes import parse_shapes
@@ -54,6 +55,7 @@ def compile_model(
 
     Raises:
         ModelError, UnsupportedOp, ConfigError, MismatchError, InputError: see :func:`readied`.
+        UnsupportedOp: the code calls a function that no runtime has.
         CompileError: TVM or the linker failed.
         PackageError: *out* exists and is no package.
     """
@@ -79,6 +81,8 @@ def compile_model(
                 ndk=ndk,
                 bundle=bundle.path,
             )
+        registered = bundle.manifest.functions if bundle is not None else ()
+        check_functions(imported, package.manifest.made.functions, registered)
         say_tuned(package.manifest)
         checked = None
         wanted = _wanted_check(making.target, settings.compile.check)

@@ -32,6 +32,13 @@ def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
             remedy=f"Build the bundle from the source of TVM {package.tvm.version}: {rebuild}; or compile "
             f"the model with TVM {bundle.tvm.version}: {recompile}",
         )
+    calls = package.made.functions if bundle.functions else ()
+    if lacking := [function for function in calls if function not in bundle.functions]:
+        raise MismatchError(
+            f"the package {name} calls {', '.join(lacking)}, which the bundle's runtime does not have",
+            remedy=f"Compile the model again with this adt: {recompile}; or build the bundle from the source"
+            f" of TVM {package.tvm.version}: {rebuild}",
+        )
     if package.alignment > bundle.options.alignment:
         raise MismatchError(
             f"the package {name} assumes tensors aligned to {package.alignment} bytes, the bundle's runtime "

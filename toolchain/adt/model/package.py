@@ -153,6 +153,8 @@ class PackageMade:
     """What was handed to a vendor's library; None: nothing was to be."""
     tuning: TuningReport | None = None
     """The tuning records that it was compiled with; None: without any."""
+    functions: tuple[str, ...] = ()
+    """Functions of the runtime that the code calls; empty in packages of an older adt, which did not say."""
     quanta: dict[str, float] = field(default_factory=dict)
     """Float outputs that are dequantised integers → one step of the integers."""
 

@@ -12,6 +12,7 @@ from typing import Any
 from adt.model.inspection.flops import count_flops
 from adt.model.inspection.plain import kept
 from adt.model.names import shorten_kernel_names
+from adt.model.scans import scans_as_reductions
 from adt.model.texture.memory import plan_memory
 from adt.model.tuning.schedules import KernelSchedules, take_schedules
 from adt.model.unit_reductions import plain_unit_reductions
@@ -60,7 +61,7 @@ def _opencl_pipeline(plain: dict[str, Any], schedules: KernelSchedules) -> Any:
     def pipeline(module: Any, _context: Any) -> Any:
         target = tvm.target.Target.current()
         legalize = generic.legalize_passes(target)[:-1]  # all but its schedule rules
-        dispatch = generic.library_dispatch_passes(target)
+        dispatch = [scans_as_reductions(), *generic.library_dispatch_passes(target)]
         before = [*dispatch, *legalize, shorten_kernel_names(), count_flops(), kept(plain)]
         passes = [*before, *_views(), fused_pipeline(schedules)]
         return tvm.transform.Sequential(passes)(module)

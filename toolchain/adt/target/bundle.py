@@ -90,6 +90,8 @@ class BundleManifest:
     options: BundleOptions
     page_alignment: int
     """Bytes: the smallest p_align of any LOAD segment in the bundle."""
+    functions: tuple[str, ...] = ()
+    """Functions that the runtime registers for modules to call; empty in bundles of an older adt."""
     files: dict[str, BundleFile] = field(default_factory=dict)
     """By path relative to the bundle: what a device needs."""
     symbols: dict[str, BundleFile] = field(default_factory=dict)

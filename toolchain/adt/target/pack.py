@@ -21,6 +21,7 @@ from adt.target.bundle import (
     BundleTvm,
     TargetBundle,
 )
+from adt.target.functions import registered_functions
 from adt.target.plan import BuildPlan
 
 BUILD_INFO = "adt_build_info.json"
@@ -107,6 +108,7 @@ def _describe(plan: BuildPlan, directory: Path, sources: str) -> BundleManifest:
             nnapi=info["nnapi"],
         ),
         page_alignment=min(pages),
+        functions=registered_functions(plan.build_dir),
         files=files,
         symbols=kept[SYMBOLS],
         headers=kept[HEADERS],

@@ -15,6 +15,7 @@ from typing import Any
 from adt.model.inspection.flops import count_flops
 from adt.model.inspection.plain import primitive
 from adt.model.names import shorten_kernel_names
+from adt.model.scans import scans_as_reductions
 from adt.model.targets.gpu import ANY_ADRENO, Gpu
 from adt.model.texture import params as weights
 from adt.model.texture.channels import channels_first
@@ -94,6 +95,7 @@ def _fused(blocked: Any, params: Mapping[str, Any], target: Any) -> tuple[Any, d
     legal = tvm.transform.Sequential(
         [
             relax.transform.FoldConstant(),
+            scans_as_reductions(),
             *generic.library_dispatch_passes(target),
             relax.transform.LegalizeOps(),
             relax.transform.FoldConstant(),

@@ -1,0 +1,125 @@
+"""The functions of TVM's runtime that a compiled model calls.
+
+The compiler takes any name on trust: a function that nothing registers where the model runs is
+missed by the first run, on the device. TVM's Python code registers some that no runtime has.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from adt.errors import UnsupportedOp
+from adt.host.process import run
+from adt.model.importers.imported import ImportedModel
+
+OWN = "__tvm"
+"""Names of the code generator's own functions, which every runtime has, start so."""
+
+# Arguments: libraries, "--", names. Prints the names that none of the libraries registers.
+_ASK = """
+import ctypes, sys
+split = sys.argv.index("--")
+ffi, *_ = [ctypes.CDLL(library, ctypes.RTLD_GLOBAL) for library in sys.argv[1:split]]
+class Text(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_char_p), ("size", ctypes.c_size_t)]
+for name in sys.argv[split + 1:]:
+    function = ctypes.c_void_p()
+    ffi.TVMFFIFunctionGetGlobal(ctypes.byref(Text(name.encode(), len(name))), ctypes.byref(function))
+    if not function.value:
+        print(name)
+"""
+
+
+def called_functions(built: Any, lowered: Any) -> tuple[str, ...]:
+    """Functions that a compiled model looks for in the runtime's registry, sorted.
+
+    Args:
+        built: the executable that ``tvm.compile`` returned.
+        lowered: the module after the last Relax pass, whose kernels may call functions, too.
+    """
+    globals_line = re.search(r"Globals \(#\d+\): \[(.*)\]", built.stats())
+    names = set(globals_line[1].split(", ")) if globals_line else set()
+    names -= set(re.findall(r"^@(\S+):", built.as_text(), re.MULTILINE))  # the executable's own
+    names |= _called_by_kernels(lowered)
+    parts = list(_imported(built.mod))
+    own = {name for name in names if any(part.implements_function(name, False) for part in parts)}
+    return tuple(sorted(name for name in names - own if not name.startswith(OWN)))
+
+
+def _imported(module: Any) -> Iterator[Any]:
+    """The modules with what the executable calls: code for the CPU, and what was handed over.
+
+    Not those with OpenCL kernels, which the code for the CPU calls, and which TVM's wheel refuses to ask.
+    """
+    for inner in module.imports:
+        if inner.kind != "opencl":
+            yield inner
+            yield from _imported(inner)
+
+
+def _called_by_kernels(module: Any) -> set[str]:
+    from tvm import tirx
+
+    names: set[str] = set()
+
+    def look(node: Any) -> None:
+        if isinstance(node, tirx.Call) and getattr(node.op, "name", "") == "tirx.tvm_call_packed":
+            names.add(str(node.args[0].value))
+
+    for function in module.functions.values():
+        if isinstance(function, tirx.PrimFunc):
+            tirx.stmt_functor.post_order_visit(function.body, look)
+    return names
+
+
+def check_functions(imported: ImportedModel, called: Iterable[str], registered: Collection[str]) -> None:
+    """Check that a runtime has the functions that the code of *imported* calls.
+
+    Args:
+        registered: see :func:`missing_functions`.
+
+    Raises:
+        UnsupportedOp: it lacks some; the operators that they come from are named where the names tell.
+    """
+    missing = missing_functions(called, registered)
+    if not missing:
+        return
+    stems = {name.rpartition(".")[2].replace("_", "") for name in missing}
+    rows = [row for row in imported.ops if row.op.rpartition(":")[2].replace("_", "").lower() in stems]
+    operators = ", ".join(f"{row.op} ({row.count} of them)" if row.count > 1 else row.op for row in rows)
+    raise UnsupportedOp(
+        f"{imported.file.name} would compile but not run: it needs {', '.join(missing)}, which no runtime on"
+        f" a device has{f'; operator: {operators}' if operators else ''}",
+        remedy="Export the model without that operator, or only the part before it;"
+        " `adt compile MODEL --explain` lists every operator.",
+    )
+
+
+def missing_functions(called: Iterable[str], registered: Collection[str]) -> tuple[str, ...]:
+    """Those of *called* that a runtime lacks.
+
+    Args:
+        registered: what it registers; empty: unknown, and the runtime of the installed TVM stands for it.
+    """
+    if registered:
+        return tuple(name for name in called if name not in registered)
+    import tvm
+    import tvm_ffi
+
+    parts = [Path(tvm.__file__).parent / "lib" / f"libtvm_runtime{part}.so" for part in ("", "_extra")]
+    present = [library for library in parts if library.is_file()]
+    ffi = Path(tvm_ffi.libinfo.find_libtvm_ffi())
+    return unregistered([ffi, *present], called) if present else ()
+
+
+def unregistered(libraries: Sequence[Path], names: Iterable[str]) -> tuple[str, ...]:
+    """Those of *names* that no library registers, in a process without TVM's Python code.
+
+    Args:
+        libraries: of this machine; libtvm_ffi first.
+    """
+    return tuple(run([sys.executable, "-I", "-S", "-c", _ASK, *libraries, "--", *names]).stdout.split())
