@@ -2,9 +2,9 @@
 
     python tests/model_table.py [--model NAME]…     writes tests/golden/model_table.json
 
-Then ``python docs/generate.py`` puts it into the page. float32 runs on the OpenCL driver
-that is registered (PoCL, as test.sh installs it); half precision on one that has it (see
-:mod:`intel_opencl`). Every package is compared with the runtime of its source format.
+Then ``python docs/generate.py`` puts it into the page. ``rtvm`` runs every package, as on a
+device; float32 on the OpenCL driver that is registered (PoCL, as test.sh installs it), half
+precision on one that has it (see :mod:`intel_opencl`). Every package is compared with the runtime of its source format.
 The nightly tests compute the rows again and compare.
 """
 
@@ -29,7 +29,6 @@ import real_models
 from adt.errors import AdtError
 from adt.measure.reference import run_reference
 from adt.model.check import compare
-from adt.model.host_run.running import run_package
 from adt.model.inputs.random import random_inputs
 from adt.model.package import TensorSpec
 from real_models import RealModel
@@ -80,7 +79,8 @@ def row(model: RealModel, target: str, precision: str) -> dict[str, Any]:
             blocked = [row for row in facts.made.textures.convolutions if row.kind == "convolution"]
             made["convolutions"] = [sum(not entry.reason for entry in blocked), len(blocked)]
         try:
-            found = run_package(package.path, inputs, timeout=1200)
+            adt.build_target(platform="host")
+            found = adt.run(package.path, inputs=inputs, timeout=1200).outputs
         except AdtError as why:
             return {**made, "status": "not run", "reason": why.what}
         expected = run_reference(model.path(), inputs)
