@@ -107,6 +107,42 @@ def _conv_integer() -> onnx.ModelProto:
     return graph_of(nodes, {"x": (1, 3, 5, 5)}, ["y"], weights, kind=UINT8)
 
 
+def _attention() -> onnx.ModelProto:
+    """Four heads in two groups, behind three keys of the past, with a mask in which one row has nothing."""
+    mask = RNG.integers(0, 2, (5, 8)).astype(bool)
+    mask[2] = False
+    weights = {"k": f32(2, 5, 12), "v": f32(2, 5, 8), "m": mask, "pk": f32(2, 2, 3, 6), "pv": f32(2, 2, 3, 4)}
+    more = {"q_num_heads": 4, "kv_num_heads": 2, "is_causal": 1, "softcap": 2.0, "qk_matmul_output_mode": 3}
+    nodes = [node("Attention", ["x", *weights], ["y", "", "present", "scores"], name="a", **more)]
+    return graph_of(nodes, {"x": (2, 5, 24)}, ["y", "present", "scores"], weights, opset=23)
+
+
+def _attention_of_lengths() -> onnx.ModelProto:
+    """The lengths of the cache, which bound what is seen, are computed; a mask is added."""
+    nodes = [
+        node("ReduceSum", ["x", "axes"], ["s"], keepdims=0),
+        node("Greater", ["s", "zero"], ["g"]),
+        node("Cast", ["g"], ["i"], to=INT64),
+        node("Add", ["i", "three"], ["n"]),
+        node(
+            "Attention", ["x", "k", "v", "m", "", "", "n"], ["y"], name="a", is_causal=1, softmax_precision=11
+        ),
+    ]
+    mask = f32(3, 5)
+    mask[1] = -np.inf
+    weights = {
+        "axes": np.array([1, 2, 3]), "zero": np.float32(0), "three": np.int64(3), "m": mask, "k": f32(2, 2, 6, 4),
+        "v": f32(2, 2, 6, 4),
+    }  # fmt: skip
+    return graph_of(nodes, {"x": (2, 2, 3, 4)}, ["y"], weights, opset=24)
+
+
+def _layer_norm() -> onnx.ModelProto:
+    outputs = ["y", "mean", "inverse"]
+    nodes = [node("LayerNormalization", ["x", "s", "b"], outputs, name="n", axis=1)]
+    return graph_of(nodes, {"x": (2, 3, 4)}, outputs, {"s": f32(3, 4), "b": f32(4)})
+
+
 def tiny(
     op: str, shape: tuple[int, ...], *, opset: int = 17, weights: Any = None, **more: Any
 ) -> onnx.ModelProto:
@@ -150,6 +186,13 @@ GRAPHS: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
         ),
     ),
     "dropout": ("Dropout", lambda: tiny("Dropout", (3, 2))),
+    "attention": ("Attention", _attention),
+    "attention, computed lengths": ("Attention", _attention_of_lengths),
+    "layer normalization, all outputs": ("LayerNormalization", _layer_norm),
+    "root mean square, two axes": (
+        "RMSNormalization",
+        lambda: tiny("RMSNormalization", (2, 3, 4), opset=23, weights={"s": f32(3, 4)}, axis=1),
+    ),
     "lstm": ("LSTM", lambda: recurrent("LSTM", 4)),
     "lstm, both ways": ("LSTM", lambda: recurrent("LSTM", 4, direction="bidirectional")),
     "gru": ("GRU", lambda: recurrent("GRU", 3, direction="reverse")),

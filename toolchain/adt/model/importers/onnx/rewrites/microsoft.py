@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from adt.model.importers.onnx.graph import Builder, Graph, attribute, attributes, operand
 from adt.model.importers.onnx.rewrites.layout import channels_first, channels_last
+from adt.model.importers.onnx.rewrites.normalization import normalized, outputs
 from adt.model.importers.onnx.rewrites.rewrite import FLOATS, NO_CONVERTER, Rewrite
 
 if TYPE_CHECKING:
@@ -147,63 +148,6 @@ def _nhwc_max_pool(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] |
 # Normalization
 
 
-def normalized(
-    build: Builder,
-    value: str,
-    dtype: str,
-    epsilon: float,
-    scale: str,
-    bias: str = "",
-    *,
-    axes: list[int],
-    centred: bool = True,
-    outs: tuple[str, str, str] = ("", "", ""),
-) -> list[onnx.NodeProto]:
-    """(x − mean) / √(variance + epsilon) · scale + bias over *axes*.
-
-    Args:
-        centred: False: without the mean, by the root of the mean square.
-        outs: names of the result, the mean and the inverse deviation; empty: not wanted.
-    """
-
-    def mean(name: str, out: str | None = None) -> str:
-        return build.reduced("ReduceMean", name, axes, out=out)
-
-    result, mean_out, deviation_out = outs
-    if centred:
-        value = build.add("Sub", value, mean(value, mean_out or None))
-    variance = build.add("Add", mean(build.add("Mul", value, value)), build.constant(epsilon, dtype))
-    inverse = build.add("Reciprocal", build.add("Sqrt", variance), out=deviation_out or None)
-    value = build.add("Mul", build.add("Mul", value, inverse), scale, out=None if bias else result)
-    if bias:
-        build.add("Add", value, bias, out=result)
-    return build.nodes
-
-
-def _outs(node: onnx.NodeProto) -> tuple[str, str, str]:
-    outs = [*node.output, "", ""]
-    return outs[0], outs[1], outs[2]
-
-
-def _layer_norm(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
-    """As onnxruntime writes it for opsets before 17, which do not have it, and with the mean square only."""
-    shape, dtype = graph.shape(node.input[0]), _float_type(node, graph)
-    if shape is None or dtype is None or (node.op_type == "LayerNormalization" and graph.opset >= 17):
-        return None
-    first = attribute(node, "axis", -1) % len(shape)
-    return normalized(
-        Builder(graph, node),
-        node.input[0],
-        dtype,
-        attribute(node, "epsilon", 1e-5),
-        node.input[1],
-        operand(node, 2),
-        axes=list(range(first - len(shape), 0)),
-        centred=node.op_type == "LayerNormalization",
-        outs=_outs(node),
-    )
-
-
 def _skip_layer_norm(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
     """x, skip, scale, [shift,] bias; the sum x + skip + bias is the fourth output."""
     dtype = _float_type(node, graph)
@@ -219,7 +163,7 @@ def _skip_layer_norm(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto]
         total = build.add("Identity", total, out=node.output[3])
     epsilon = attribute(node, "epsilon", 1e-12 if centred else 1e-5)
     return normalized(
-        build, total, dtype, epsilon, node.input[2], shift, axes=[-1], centred=centred, outs=_outs(node)
+        build, total, dtype, epsilon, node.input[2], shift, axes=[-1], centred=centred, outs=outputs(node)
     )
 
 
@@ -261,31 +205,19 @@ def _embed_layer_norm(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto
 
 _GELU = "Erf, Mul, Add"
 REWRITES = tuple(
-    Rewrite(op, into, why, apply)
-    for op, into, why, apply in (
-        (
-            "LayerNormalization",
-            "ReduceMean, Sub, Mul, …",
-            "TVM has no converter for it before opset 17",
-            _layer_norm,
-        ),
-        ("SimplifiedLayerNormalization", "Mul, ReduceMean, Sqrt, …", NO_CONVERTER, _layer_norm),
-        *(
-            (f"com.microsoft::{op}", into, NO_CONVERTER, apply)
-            for op, (into, apply) in {
-                "BiasGelu": ("Add, Erf, Mul", _biased_gelu(False)),
-                "EmbedLayerNormalization": ("Gather, Add, ReduceMean, …", _embed_layer_norm),
-                "FastGelu": ("Add, Tanh, Mul", _biased_gelu(True)),
-                "FusedConv": ("Conv, Add and its activation", _fused_conv),
-                "FusedGemm": ("Gemm and its activation", _fused_gemm),
-                "FusedMatMul": ("Transpose, MatMul, Mul", _fused_matmul),
-                "Gelu": ("Erf, Mul, Add", _biased_gelu(False)),
-                "NhwcMaxPool": ("Transpose, MaxPool", _nhwc_max_pool),
-                "QuickGelu": ("Sigmoid, Mul", _quick_gelu),
-                "SkipLayerNormalization": ("Add, ReduceMean, …", _skip_layer_norm),
-                "SkipSimplifiedLayerNormalization": ("Add, ReduceMean, …", _skip_layer_norm),
-                "TransposeMatMul": ("Transpose, MatMul, Mul", _fused_matmul),
-            }.items()
-        ),
-    )
+    Rewrite(f"com.microsoft::{op}", into, NO_CONVERTER, apply)
+    for op, (into, apply) in {
+        "BiasGelu": ("Add, Erf, Mul", _biased_gelu(False)),
+        "EmbedLayerNormalization": ("Gather, Add, ReduceMean, …", _embed_layer_norm),
+        "FastGelu": ("Add, Tanh, Mul", _biased_gelu(True)),
+        "FusedConv": ("Conv, Add and its activation", _fused_conv),
+        "FusedGemm": ("Gemm and its activation", _fused_gemm),
+        "FusedMatMul": ("Transpose, MatMul, Mul", _fused_matmul),
+        "Gelu": ("Erf, Mul, Add", _biased_gelu(False)),
+        "NhwcMaxPool": ("Transpose, MaxPool", _nhwc_max_pool),
+        "QuickGelu": ("Sigmoid, Mul", _quick_gelu),
+        "SkipLayerNormalization": ("Add, ReduceMean, …", _skip_layer_norm),
+        "SkipSimplifiedLayerNormalization": ("Add, ReduceMean, …", _skip_layer_norm),
+        "TransposeMatMul": ("Transpose, MatMul, Mul", _fused_matmul),
+    }.items()
 )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from adt.model.importers.onnx.rewrites import (
+    attention,
     fused_attention,
     integers,
     linear,
     microsoft,
+    normalization,
     pointwise,
     quantized,
     recurrent,
@@ -18,7 +20,18 @@ from adt.model.importers.onnx.rewrites.rewrite import Rewrite
 
 REWRITES: Mapping[str, Rewrite] = {
     rewrite.op: rewrite
-    for module in (fused_attention, integers, linear, microsoft, pointwise, quantized, recurrent, shapes)
+    for module in (
+        attention,
+        fused_attention,
+        integers,
+        linear,
+        microsoft,
+        normalization,
+        pointwise,
+        quantized,
+        recurrent,
+        shapes,
+    )
     for rewrite in module.REWRITES
 }
 """Rewrites by operator."""
