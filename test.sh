@@ -8,16 +8,17 @@
 #   ./test.sh -- ARGS    pytest with ARGS
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/setup.sh"
 mode=${1:-all}
-need_packages aapt adb android-framework-res apksigner clang g++ g++-aarch64-linux-gnu iproute2 libclang-rt-dev ocl-icd-libopencl1 default-jdk-headless pkgconf pocl-opencl-icd python3-venv qemu-user-static shellcheck zipalign
-command -v chromium-headless-shell chromium google-chrome >/dev/null || need_packages chromium-headless-shell
-command -v npm >/dev/null || need_packages npm # the Kotlin compiler comes by it
+packages=(aapt adb android-framework-res apksigner clang g++ g++-aarch64-linux-gnu iproute2 libclang-rt-dev ocl-icd-libopencl1 default-jdk-headless pkgconf pocl-opencl-icd python3-venv qemu-user-static shellcheck zipalign)
+command -v chromium-headless-shell chromium google-chrome >/dev/null || packages+=(chromium-headless-shell)
+command -v npm >/dev/null || packages+=(npm) # the Kotlin compiler comes by it
 marked=()
 formats=tflite
 if [ "$mode" = --all ]; then
   formats=tflite,torch,keras
-  need_packages g++-arm-linux-gnueabihf
+  packages+=(g++-arm-linux-gnueabihf)
   marked=(-m "")
 fi
+need_packages "${packages[@]}"
 install_adt "[dev,demo,tune,dask,$formats]"
 cd "$root"
 export PATH="$venv/bin:$PATH"

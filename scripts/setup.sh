@@ -20,7 +20,7 @@ need_packages() {
       as_root=(sudo)
     else
       echo "error: these system packages are missing: ${missing[*]}" >&2
-      echo "remedy: sudo apt-get install ${missing[*]}   (then run this again)" >&2
+      echo "remedy: as root, apt-get update && apt-get install ${missing[*]}   (then run this again)" >&2
       exit 4
     fi
   fi

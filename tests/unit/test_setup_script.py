@@ -1,0 +1,49 @@
+"""What ./demo.sh and ./test.sh do on a machine before adt is there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SYSTEM = "/usr/bin/python3"
+NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 11))"
+
+
+def program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def setup(command: str, bin_first: Path) -> subprocess.CompletedProcess[str]:
+    """Run *command* with the functions of scripts/setup.sh, the programs in *bin_first* before others."""
+    return subprocess.run(
+        ["bash", "-c", f"source {ROOT}/scripts/setup.sh; {command}"],
+        env={**os.environ, "PATH": f"{bin_first}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_systems_python_comes_first(tmp_path: Path) -> None:
+    """A version manager's on PATH would hide that the system's does not work."""
+    other = program(tmp_path / "bin/python3", "exit 0")
+    there = Path(SYSTEM).exists() and subprocess.run([SYSTEM, "-c", NEW_ENOUGH], check=False).returncode == 0
+
+    assert setup("find_python", other.parent).stdout.strip() == (SYSTEM if there else str(other))
+
+
+def test_who_cannot_install_packages_is_told_of_all_with_a_command_that_works(tmp_path: Path) -> None:
+    program(tmp_path / "bin/id", "echo 1000")
+    program(tmp_path / "bin/sudo", "exit 1")
+    program(tmp_path / "bin/dpkg-query", "exit 1")
+
+    done = setup("need_packages first second", tmp_path / "bin")
+
+    assert done.returncode == 4
+    assert "missing: first second" in done.stderr
+    assert "apt-get update && apt-get install first second" in done.stderr
