@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from programs import ADT, adt_json
 from programs import adt as run_adt
 
 import adt
+from adt.host import manifest
 from adt.host.elf import read_elf
 from adt.host.resources import resource
 from adt.model.functions import unregistered
-from adt.target.bundle import load_bundle
+from adt.target.bundle import MANIFEST, load_bundle
 from standin_ndk import DESCRIPTION, make_standin_ndk
 
 MOST_TVM_UNITS = 80
@@ -152,6 +154,16 @@ def test_a_damaged_bundle_is_packed_again(built: dict[str, Any]) -> None:
     done = run_adt("build-target", *built["arguments"])
     assert done.returncode == 0 and "packing it again" in done.stderr
     load_bundle(Path(built["path"]))
+
+
+def test_the_bundle_of_an_older_adt_is_packed_again(built: dict[str, Any]) -> None:
+    """It does not say which functions its runtime has."""
+    path = Path(built["path"])
+    described = load_bundle(path).manifest
+    manifest.write(replace(described, functions=()), path / MANIFEST)
+    again = adt_json("build-target", *built["arguments"])
+    assert not again["reused"] and again["compiled"] == 0
+    assert load_bundle(path).manifest.functions == described.functions
 
 
 def test_out_never_replaces_what_is_no_bundle(tmp_path: Path) -> None:

@@ -258,11 +258,12 @@ def _compile(plan: BuildPlan, progress: Callable[[str], None]) -> int:
 
 
 def _present(plan: BuildPlan) -> TargetBundle | None:
-    """The bundle that is there, if it is whole."""
+    """The bundle that is there, if it is whole and says what an older adt did not record."""
     if not (plan.bundle_dir / MANIFEST).is_file():
         return None
     try:
-        return load_bundle(plan.bundle_dir)
+        bundle = load_bundle(plan.bundle_dir)
+        return bundle if bundle.manifest.functions else None
     except AdtError as why:
         log.warning("%s; packing it again", why.what)
         return None
