@@ -174,6 +174,7 @@ def test_a_users_key_signs_and_its_password_stays_unseen(
     monkeypatch.setenv("ADT_KEYSTORE_PASSWORD", "another")
     wrong = adt(*words)
     assert wrong.returncode == ConfigError.exit_code and "is wrong" in wrong.stderr, wrong.stderr
+    assert "java." not in wrong.stderr and "remedy: Check ADT_KEYSTORE_PASSWORD" in wrong.stderr
     assert not out.exists()
     (tmp_path / "password").write_text("pass-word-7\n")
     done = adt(*words, "--keystore-password-file", tmp_path / "password", "-v")

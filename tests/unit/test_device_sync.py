@@ -15,6 +15,7 @@ from adt.device.deadline import Cancelled, Deadline
 from adt.device.device import Device
 from adt.device.sync import BATCH, CHUNK, PushItem, Refused, SyncSession
 from adt.errors import DeviceError, DeviceFull, DeviceNotReady, DiskError, NoDevice
+from adt.host.transfers import observer
 
 
 def accept(peer: Peer) -> None:
@@ -281,6 +282,18 @@ def test_files_are_sent_without_waiting_for_answers(monkeypatch: pytest.MonkeyPa
 
     with fake_server(monkeypatch, handler), session() as sync:
         assert sync.push_many(items) == sum(len(item.source) for item in items)
+
+
+def test_without_a_function_the_observer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line's: every verb that sends or receives shows how far it is."""
+    told: list[tuple[str, int, int]] = []
+    token = observer.set(lambda *facts: told.append(facts))
+    try:
+        with fake_server(monkeypatch, sync_to(okay() * 2)), session() as sync:
+            sync.push_many([PushItem(b"abc", "/f", mtime=1), PushItem(b"de", "/g", mtime=1)])
+    finally:
+        observer.reset(token)
+    assert told == [("/f", 3, 3), ("/g", 2, 2)]
 
 
 @pytest.mark.parametrize("failing", [0, 3, 6])

@@ -18,7 +18,9 @@ from typer.core import TyperGroup
 from adt import __version__
 from adt.cli import completions
 from adt.cli.endings import command_with, document, error_document, interrupted
+from adt.cli.progress import erase, transfer_line
 from adt.errors import INTERNAL, AdtError
+from adt.host.transfers import observer
 
 HABITS = {
     "build": "adt build-target builds what runs on a device, adt compile the model",
@@ -54,6 +56,7 @@ class Commands(TyperGroup):
         except AdtError as error:
             return _report(arguments, error, type(error).__name__, error.exit_code)
         except typer.Abort:  # also at a question
+            erase()
             return interrupted(arguments)
         except BrokenPipeError:
             raise
@@ -95,6 +98,7 @@ def _report_usage(arguments: list[str], error: Any) -> int:
 
 
 def _report(arguments: list[str], error: AdtError, kind: str, exit_code: int) -> int:
+    erase()
     remedy = error.remedy
     if error.options:
         remedy += f"\n  {command_with(error.options)}"
@@ -160,6 +164,7 @@ def root(
     verbose: Verbose = False,
 ) -> None:
     """Options before the verb."""
+    observer.set(transfer_line())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Plain())
     logger = logging.getLogger("adt")

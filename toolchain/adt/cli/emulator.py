@@ -43,7 +43,7 @@ def emulator_start(
     fault: Annotated[
         list[str] | None,
         typer.Option(
-            help="For tests: what goes wrong on purpose, e.g. drop-after=1m@once; repeatable.", metavar="SPEC"
+            help="For tests: what goes wrong on purpose; repeatable.", metavar="drop-after=1m@once|…"
         ),
     ] = None,
     as_json: Json = False,

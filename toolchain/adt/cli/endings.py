@@ -16,12 +16,17 @@ def document(verb: str, fields: dict[str, Any]) -> str:
     return json.dumps({"schema": f"adt.{verb}", "schema_version": 1} | fields, indent=2, default=str)
 
 
+def asks_for_json(arguments: Sequence[str]) -> bool:
+    """Whether *arguments*, the command line, ask for a document."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return "--json" in arguments[:end]
+
+
 def error_document(
     arguments: Sequence[str], kind: str, exit_code: int, what: str, remedy: str, details: str = ""
 ) -> None:
     """Print the document of an error when *arguments*, the command line, ask for one."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    if "--json" in arguments[:end]:
+    if asks_for_json(arguments):
         fields = {"error": kind, "exit_code": exit_code, "what": what, "remedy": remedy, "details": details}
         sys.stdout.write(document("error", fields) + "\n")
         sys.stdout.flush()

@@ -6,7 +6,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from adt.cli.endings import interrupted
+from adt.cli.endings import asks_for_json, interrupted
 
 
 def _terminated(_signal: int, _frame: object) -> NoReturn:
@@ -19,7 +19,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminated)
     try:
         from adt.cli.verbs import app
+        from adt.cli.wrapping import wrap_terminals
 
+        if not asks_for_json(sys.argv[1:]):
+            wrap_terminals()
         app()
     except KeyboardInterrupt:
         sys.exit(interrupted(sys.argv[1:]))

@@ -33,7 +33,8 @@ Shapes = Annotated[
 Target = Annotated[
     str | None,
     typer.Option(
-        help="What computes: cpu, opencl, adreno, adreno-buffer, mali, host, or TVM's own words.",
+        help="What computes; or TVM's own words.",
+        metavar="cpu|opencl|adreno|adreno-buffer|mali|host|…",
         autocompletion=completions.target,
     ),
 ]

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+QUIET_SECONDS = 2.0
+"""What is done by then is not worth a line."""
+ERASE = "\r\x1b[K"
 
 
 @contextmanager
@@ -15,13 +20,46 @@ def status_line(prefix: str) -> Iterator[Callable[[str], None]]:
         yield lambda _text: None
         return
 
-    def show(text: str) -> None:
-        width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write("\r\x1b[K" + f"{prefix}: {text}"[:width])
-        sys.stderr.flush()
-
     try:
-        yield show
+        yield lambda text: _show(f"{prefix}: {text}")
     finally:
-        sys.stderr.write("\r\x1b[K")
+        erase()
+
+
+class _Line:
+    """The line that stands on the terminal, if one does."""
+
+    shown = False
+
+
+def _show(line: str) -> None:
+    width = shutil.get_terminal_size().columns - 1
+    sys.stderr.write(ERASE + line[:width])
+    sys.stderr.flush()
+    _Line.shown = True
+
+
+def erase() -> None:
+    """Take away the line, if one is shown."""
+    if _Line.shown:
+        sys.stderr.write(ERASE)
         sys.stderr.flush()
+        _Line.shown = False
+
+
+def transfer_line() -> Callable[[str, int, int], None] | None:
+    """Shows how far a transfer is, once it takes long; None when stderr is no terminal."""
+    if not sys.stderr.isatty():
+        return None
+    began = 0.0
+
+    def show(name: str, done: int, total: int) -> None:
+        nonlocal began
+        began = began or time.monotonic()
+        if done >= total:
+            began = 0.0
+            erase()
+        elif time.monotonic() - began >= QUIET_SECONDS:
+            _show(f"{100 * done // total:3d} % of {total / 1e6:.1f} MB: {name}")
+
+    return show

@@ -41,6 +41,7 @@ from adt.device.sync import PushItem
 from adt.device.workspace import Agent, Answer, serving
 from adt.errors import DeviceError, DeviceFull, PackageError
 from adt.host.cache import file_sha256
+from adt.host.transfers import observer
 from adt.model.package import ModelPackage
 from adt.target.bundle import TargetBundle
 
@@ -491,6 +492,7 @@ def deploy(
 
     Args:
         user: whose directory on the device; None for the user who runs adt.
+        progress: None: the observer of :mod:`adt.host.transfers`.
         dry_run: only say what would be done.
         full_hash: read every byte on the device again, whatever ``stat`` says of the files.
         timeout: seconds for each step; None for a generous budget by size.
@@ -499,6 +501,7 @@ def deploy(
         MismatchError: they do not fit each other or the device; nothing was sent.
         DeviceFull, DeviceError, PackageError: see :func:`inspect` and :func:`apply`.
     """
+    progress = progress or observer.get()
     check_fit(
         bundle.manifest, package.manifest if package is not None else None, device.facts, serial=device.serial
     )

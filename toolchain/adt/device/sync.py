@@ -31,6 +31,7 @@ from adt.device import adb
 from adt.device.deadline import Deadline
 from adt.errors import DeviceError, DiskError
 from adt.host.cache import disk_errors
+from adt.host.transfers import observer
 
 CHUNK = 64 * 1024
 """Bytes: the largest DATA piece that a device accepts."""
@@ -191,6 +192,7 @@ class SyncSession:
         """Write every one of *items*, without waiting for an answer between them.
 
         Args:
+            progress: None: the observer of :mod:`adt.host.transfers`; so for everything here.
             before: called once, before the first byte is sent; what is read and framed until then is
                 done while something else gets ready.
 
@@ -200,6 +202,7 @@ class SyncSession:
         Raises:
             Refused: the device did not take one of them; those before it are complete.
         """
+        progress = progress or observer.get()
         batch, total = _Batch(self._flow, before), 0
         for item in items:
             total += self._push(item, batch, progress)
@@ -278,6 +281,7 @@ class SyncSession:
         Raises:
             Refused: one of them cannot be read.
         """
+        progress = progress or observer.get()
         total = 0
         for remote, local, size in self._ahead(items, b"RECV", lambda item: item[0]):
             with disk_errors(f"writing {local}"), local.open("wb", buffering=0) as file:

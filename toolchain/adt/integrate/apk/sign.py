@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import struct
 import zipfile
@@ -14,6 +15,8 @@ from adt.integrate.apk.archive import LOCAL_HEADER
 from adt.integrate.apk.entries import WORD
 from adt.integrate.apk.keystore import KEY_PASSWORD, STORE_PASSWORD, Keystore
 from adt.target.platforms import BIG_PAGE
+
+log = logging.getLogger("adt.apk")
 
 JAR_SIGNATURES_UNTIL = 23
 """The last API level that knows only the old signatures of single files (v1)."""
@@ -41,24 +44,28 @@ def sign(unsigned: Path, signed: Path, keystore: Keystore, tools: ApkTools, *, m
 
 def _explain(done: process.Finished, keystore: Keystore) -> AdtError:
     output = f"{done.stdout}{done.stderr}".strip()
-    said = "\n".join(line for line in output.splitlines() if not line.startswith("\tat "))  # Java's calls
+    log.debug("apksigner: %s", output)  # a Java stack, which says less than the errors below
     choose = f"Choose one with --key-alias; keytool -list -keystore {keystore.path} shows them."
-    if re.search("password was incorrect|password verification failed|Wrong password", output):
+    if "Wrong password" in output:  # the store was opened: it is the key's
+        return ConfigError(
+            f"the password of the key in {keystore.path} is wrong",
+            remedy=f"Put the key's own password into {KEY_PASSWORD}; without it the keystore's is taken.",
+        )
+    if re.search("password was incorrect|password verification failed", output, re.IGNORECASE):
         return ConfigError(
             f"the password of {keystore.path} is wrong",
-            remedy=f"Check {STORE_PASSWORD} (and {KEY_PASSWORD}, when the key has one of its own).",
-            details=said,
+            remedy=f"Check {STORE_PASSWORD}, or the file of --keystore-password-file:"
+            f" keytool -list -keystore {keystore.path} asks for it.",
         )
     if "multiple key entries" in output:
-        return ConfigError(f"{keystore.path} has several keys", remedy=choose, details=said)
+        return ConfigError(f"{keystore.path} has several keys", remedy=choose)
     if re.search("does not contain (a key|key entries)", output):
         named = f" {keystore.alias!r}" if keystore.alias else ""
-        return ConfigError(f"{keystore.path} has no key{named}", remedy=choose, details=said)
+        return ConfigError(f"{keystore.path} has no key{named}", remedy=choose)
     if "Failed to load signer" in output:
         return ConfigError(
             f"{keystore.path} is no keystore that Java can read, or is damaged",
             remedy="Name a JKS or PKCS #12 file with --keystore.",
-            details=said,
         )
     return process.failure(
         done,

@@ -1,0 +1,63 @@
+"""How far a transfer is: on a terminal only, and only when it takes long."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+from adt.cli import progress
+from adt.cli.verbs import app
+from adt.errors import AdtError
+from adt.host.transfers import observer
+
+progress.QUIET_SECONDS = float(sys.argv.pop(1))
+
+@app.command("send")
+def send():
+    for done in (0, 25, 100):
+        if tell := observer.get():
+            tell("mod.so", done * 1_000_000, 100_000_000)
+    if tell:
+        tell("mod.params", 1, 2)
+        raise AdtError("it broke", remedy="-")
+
+app()
+"""
+
+
+def on_terminal(quiet_seconds: float) -> str:
+    """What the command writes to a terminal."""
+    leader, follower = pty.openpty()
+    words = [sys.executable, "-c", PROGRAM, str(quiet_seconds), "send"]
+    child = subprocess.Popen(words, stdin=follower, stdout=follower, stderr=follower)
+    os.close(follower)
+    text = b""
+    try:
+        while data := os.read(leader, 1 << 16):
+            text += data
+    except OSError:  # the end of a terminal
+        pass
+    finally:
+        os.close(leader)
+        child.wait(60)
+    return text.decode()
+
+
+def test_a_long_transfer_has_a_line_that_goes_away() -> None:
+    lines = on_terminal(0).split("\r\x1b[K")
+    assert " 25 % of 100.0 MB: mod.so" in lines
+    assert lines[-2].strip() == "50 % of 0.0 MB: mod.params"
+    assert "error:" in lines[-1], "an error does not stand behind a line that is left"
+
+
+def test_a_short_transfer_has_none() -> None:
+    assert "%" not in on_terminal(3600)
+
+
+def test_piped_there_is_none() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM, "0", "send"], capture_output=True, check=True)
+    assert done.stderr == done.stdout == b""

@@ -1,0 +1,133 @@
+"""On 80 columns no word is broken: in help, and in what is said on a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from adt.cli.verbs import app
+
+PROGRAM = 'import sys; sys.argv[0] = "adt"; from adt.cli.main import main; main()'
+COLUMNS = 80
+
+
+def commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    yield path, command
+    for name, child in getattr(command, "commands", {}).items():
+        yield from commands(f"{path} {name}", child)
+
+
+def words_of_help(path: str, command: Any, width: int) -> list[str]:
+    context = command.make_context(
+        path, [], resilient_parsing=True, terminal_width=width, max_content_width=width
+    )
+    text: str = command.get_help(context)
+    assert width > COLUMNS or max(map(len, text.splitlines())) <= COLUMNS, path
+    return text.split()
+
+
+@pytest.mark.parametrize(
+    ("path", "command"), list(commands("adt", typer.main.get_command(app))), ids=lambda value: str(value)
+)
+def test_help_breaks_no_word(path: str, command: Any) -> None:
+    whole = set(words_of_help(path, command, 5000))
+    shortened = (word for word in words_of_help(path, command, COLUMNS) if not word.endswith("..."))
+    assert [word for word in shortened if word not in whole] == []
+
+
+def on_terminal(*arguments: str, program: str = PROGRAM) -> str:
+    """What a command writes to a terminal of 80 columns, without colours."""
+    leader, follower = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env={**os.environ, "COLUMNS": str(COLUMNS)},
+    )
+    os.close(follower)
+    text = b""
+    try:
+        while data := os.read(leader, 1 << 16):
+            text += data
+    except OSError:  # how a terminal ends
+        pass
+    finally:
+        os.close(leader)
+        child.wait(60)
+    return re.sub(r"\x1b\[[0-9;]*m", "", text.decode().replace("\r\n", "\n"))
+
+
+def piped(*arguments: str, program: str = PROGRAM) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.stdout
+
+
+SAYS = """
+import typer
+from adt.cli.app import Json
+from adt.cli.verbs import app
+from adt.errors import AdtError
+
+@app.command("say")
+def say(as_json: Json = False):
+    typer.echo("    a finding of " + "many words " * 20)
+    typer.echo("x" * 100 + " " + "words " * 20)
+    raise AdtError("what happened " * 10, remedy="Do this. " * 12 + "\\n  adt compile " + "model " * 30)
+
+import sys
+sys.argv[0] = "adt"
+from adt.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "program"),
+    [
+        (["say"], SAYS),
+        (["presets"], PROGRAM),
+        (["doctor"], PROGRAM),
+        (["compile", "m.onnx", "--nope"], PROGRAM),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_terminal_gets_whole_words(
+    arguments: list[str], program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    lines = on_terminal(*arguments, program=program).splitlines()
+    long = [line for line in lines if len(line) > COLUMNS]
+    assert all(" " not in line.strip() or line.strip().startswith("adt ") for line in long), long
+    words = piped(*arguments, program=program).split()
+    assert len(" ".join(words)) > COLUMNS
+    told = {word for line in lines for word in line.split()}
+    assert [word for word in words if word not in told and not re.search(r"\d", word)] == []
+
+
+def test_a_continued_line_is_indented() -> None:
+    lines = on_terminal("say", program=SAYS).splitlines()
+    assert lines[0].startswith("    a finding") and lines[1].startswith("      ")
+    assert lines[1][6] != " "
+    assert any(line.startswith("  adt compile") and len(line) > 180 for line in lines), (
+        "a command stays whole"
+    )
+
+
+def test_a_document_is_not_touched() -> None:
+    assert on_terminal("say", "--json", program=SAYS).splitlines()[1].count("words") == 20
