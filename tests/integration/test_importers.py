@@ -16,8 +16,11 @@ from programs import adt, adt_json
 import adt as api
 import microsoft_graphs
 import onnx_graphs
+import quantized_tflite
+from adt.config.load import load_settings
 from adt.errors import ModelError
 from adt.measure.reference import run_reference
+from adt.measure.verify import compare
 from adt.model import store
 from adt.model.importers.any import explain_model, import_model
 from adt.model.importers.imported import ImportedModel
@@ -25,6 +28,7 @@ from adt.model.importers.onnx.compare import Runner
 from adt.model.inputs.random import random_inputs
 from adt.model.package import load_package
 from onnx_graphs import f32, graph_of, node, tiny, write
+from quantized_models import written_by_onnxruntime
 from real_models import REAL_MODELS, RealModel, named
 
 QUICK = ("mtcnn-rnet", "aecmos", "wake-embedding")
@@ -156,6 +160,17 @@ def test_weights_whose_names_the_importer_would_cut_stay_apart(tmp_path: Path) -
     assert np.abs(tvm_outputs(path, {"in": x})[0] - wanted).max() <= 1e-5
 
 
+def rtvm_outputs(package: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the runner for this machine computes; it leaves its files beside *package*."""
+    rtvm = Path(adt_json("build-target", "--for", "host")["path"]) / "bin/rtvm"
+    files = [package.with_name(name) for name in ("in.npz", "out.npz")]
+    np.savez(files[0], **given)
+    words = [rtvm, "--model", package, "--input", files[0], "--output", files[1]]
+    subprocess.run(words, check=True, capture_output=True)
+    with np.load(files[1]) as outputs:
+        return dict(outputs)
+
+
 def test_a_tflite_model_compiles_runs_and_has_a_reference(tmp_path: Path) -> None:
     model = named("wake-hey-jarvis")
     package = adt_json("compile", model.path(), "--for", "host", "-o", tmp_path / "pkg")["package"]
@@ -163,23 +178,49 @@ def test_a_tflite_model_compiles_runs_and_has_a_reference(tmp_path: Path) -> Non
     assert package["files"]["mod.params"]["size"] > 1_000_000, "the weights are apart from the code"
     entry = load_package(tmp_path / "pkg").manifest.entry()
     given = random_inputs(entry.inputs, 5)
-    np.savez(tmp_path / "in.npz", **given)
-    rtvm = Path(adt_json("build-target", "--for", "host")["path"]) / "bin/rtvm"
-    words = [
-        rtvm,
-        "--model",
-        tmp_path / "pkg",
-        "--input",
-        tmp_path / "in.npz",
-        "--output",
-        tmp_path / "out.npz",
-    ]
-    subprocess.run(words, check=True, capture_output=True)
+    got = rtvm_outputs(tmp_path / "pkg", given)
     wanted = run_reference(store.source_model(load_package(tmp_path / "pkg")), given)
-    with np.load(tmp_path / "out.npz") as got:
-        assert set(got.files) == set(wanted)
-        for name, value in wanted.items():
-            assert np.abs(got[name] - value).max() <= 1e-6
+    assert set(got) == set(wanted)
+    for name, value in wanted.items():
+        assert np.abs(got[name] - value).max() <= 1e-6
+
+
+@pytest.mark.parametrize("kind", ["QDQ uint8", "QOperator uint8 all", "dynamic extended", "tflite"])
+def test_quantized_models_pass_when_off_by_one_quantum(kind: str, tmp_path: Path) -> None:
+    """Through the runner, by the rule of ``adt verify``."""
+    if kind == "tflite":
+        path = quantized_tflite.operator_model("dequantize", tmp_path / "m.tflite")
+    else:
+        path = written_by_onnxruntime("convolutions", kind, tmp_path)
+    adt_json("compile", path, "--for", "host", "-o", tmp_path / "pkg")
+    package = load_package(tmp_path / "pkg").manifest
+    given = random_inputs(package.entry().inputs, 5)
+    limits = load_settings(environ={}).settings.verify
+    got = rtvm_outputs(tmp_path / "pkg", given)
+    quanta = package.made.quanta
+    assert all(value > 0 for value in quanta.values()) and set(quanta) == set(
+        () if "dynamic" in kind else got
+    )
+    assert compare(got, run_reference(path, given), limits, quanta=quanta).passed
+    moved = {name: value + np.float32(quanta.get(name, 0.0)) for name, value in got.items()}
+    (output,) = compare(moved, got, limits, quanta=quanta).outputs
+    assert output.passed and ("one quantum" in output.note) == bool(quanta)
+
+
+@pytest.mark.parametrize("name", quantized_tflite.NAMES)
+def test_quantized_tflite_operators(name: str, tmp_path: Path) -> None:
+    """Off by one quantum at most; weights that are quantized beside floats by what the interpreter rounds."""
+    path = quantized_tflite.operator_model(name, tmp_path / "m.tflite")
+    inputs = {}
+    for spec in import_model(path, {}).inputs:
+        whole = np.dtype(spec.dtype).kind == "i"
+        values = quantized_tflite.RNG.integers(-128, 128, spec.shape) if whole else f32(*spec.shape)
+        inputs[spec.name] = np.asarray(values, spec.dtype)
+    expected = run_reference(path, inputs)
+    for value, (out, wanted) in zip(tvm_outputs(path, inputs), expected.items(), strict=True):
+        assert (value.shape, value.dtype) == (wanted.shape, wanted.dtype), out
+        allowed = 1 if wanted.dtype.kind == "i" else 0.01 * np.abs(wanted).max()
+        assert np.abs(value.astype(np.float64) - wanted).max() <= allowed, out
 
 
 def test_other_shapes_of_a_tflite_model(tmp_path: Path) -> None:

@@ -266,6 +266,7 @@ def _describe(
             offload=handed.report if handed else None,
             tuning=_tuning_report(making.tuning, origins),
             functions=made.functions,
+            quanta=dict(imported.quanta),
         ),
         inspection=recorded_files(directory),
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from adt.errors import ModelError
 from adt.model.importers.op_table import OpRow
+from adt.model.importers.quanta import output_quanta
 from adt.model.importers.shape_values import fold_shape_values
 from adt.model.package import SourceModel, TensorSpec
 
@@ -28,6 +29,8 @@ class ImportedModel:
     """The file that was read; for a callable, the program that was exported from it, in the cache."""
     ops: tuple[OpRow, ...] = ()
     """What became of each operator."""
+    quanta: Mapping[str, float] = field(default_factory=dict)
+    """Float outputs that are dequantized integers → one step of the integers."""
 
 
 def imported_model(
@@ -59,7 +62,8 @@ def imported_model(
     returned = main.ret_struct_info
     fields = list(returned.fields) if hasattr(returned, "fields") else [returned]
     outputs = tuple(_output(name, info, file.name) for name, info in zip(output_names, fields, strict=True))
-    return ImportedModel(module, params, ordered, outputs, source, file, ops)
+    quanta = output_quanta(main, output_names)
+    return ImportedModel(module, params, ordered, outputs, source, file, ops, quanta)
 
 
 def _output(name: str, info: Any, model: str) -> TensorSpec:

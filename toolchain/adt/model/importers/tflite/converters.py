@@ -1,9 +1,12 @@
-"""TVM's converters of TFLite operators, with those that fail in 0.25 written anew."""
+"""TVM's converters of TFLite operators: those that fail in 0.25 written anew, quantized ones on floats."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from adt.model.importers.tflite.quantized import STATEFUL, FloatTensor, Scale, scales_of
 
 MENDED = {
     "BATCH_MATMUL": "converted by adt: TVM's fails on constant operands",
@@ -19,7 +22,7 @@ MENDED = {
 def converter_class() -> Any:
     """The class that ``from_tflite`` takes as its ``op_converter``."""
     from tvm import relax
-    from tvm.relax.frontend.tflite.tflite_frontend import OperatorConverter
+    from tvm.relax.frontend.tflite.tflite_frontend import OperatorConverter, TensorWrapper
 
     class Converter(OperatorConverter):  # type: ignore[misc]
         def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -32,12 +35,83 @@ def converter_class() -> Any:
                 ("RESHAPE", self.convert_reshape),
             ):
                 self.convert_map[op] = function
+            self.convert_map: dict[str, Callable[..., Any]] = {
+                code: functools.partial(self._on_floats, code, function)
+                for code, function in self.convert_map.items()
+            }
+            self.scales: Mapping[int, Scale] | None = None
+            """Tensors that are floats to the operator that is being converted; None: there is none."""
+
+        def unsupported(self) -> dict[str, str]:
+            """Operators of the graph that cannot be converted, and why."""
+            operators = [self.subgraph.Operators(index) for index in range(self.subgraph.OperatorsLength())]
+            codes = [(self.get_op_code_str(operator), operator) for operator in operators]
+            missing = {code: "no converter in this TVM" for code, _ in codes if code not in self.convert_map}
+            return missing | {
+                code: "quantized, and TVM converts it in floating point only"
+                for code, operator in codes
+                if code in STATEFUL and any(tensor.qnn_params for tensor in self.get_input_tensors(operator))
+            }
+
+        def check_unsupported_ops(self) -> None:
+            """Asked before: :meth:`unsupported`."""
+
+        def _on_floats(self, code: str, function: Callable[..., Any], op: Any) -> Any:
+            """What *function* converts *op* to, with floats for what is quantized."""
+            results = self.get_output_tensors(op)
+            scales = self.scales = scales_of(code, self.get_input_tensors(op), results)
+            try:
+                value = function(op=op)
+            finally:
+                self.scales = None
+            if value is None or not results:
+                return value
+            value = self.bb.normalize(value)
+            parts = [value] if len(results) == 1 else [value[index] for index in range(len(results))]
+            typed = [
+                self.quantize(part, tensor)
+                if tensor.tensor_idx in (scales or {})
+                else self._cast(part, tensor)
+                for part, tensor in zip(parts, results, strict=True)
+            ]
+            return typed[0] if len(typed) == 1 else relax.Tuple(typed)
+
+        def _cast(self, value: Any, tensor: Any) -> Any:
+            """Whole numbers in the type that the file says: some of TVM's converters take another."""
+            dtype = str(self.bb.normalize(value).struct_info.dtype)
+            declared = self.get_tensor_type_str(tensor.tensor.Type()) if "int" in dtype else dtype
+            return value if dtype == declared else relax.op.astype(value, declared)
+
+        def get_tensors(self, tensors_idx_list: Any) -> list[Any]:
+            wrappers: list[Any] = super().get_tensors(tensors_idx_list)
+            if self.scales is None:
+                return wrappers
+            return [
+                TensorWrapper(
+                    each.tensor_idx,
+                    FloatTensor(each.tensor) if each.tensor_idx in self.scales else each.tensor,
+                    each.buffer,
+                )
+                for each in wrappers
+            ]
+
+        def get_tensor_value(self, tensor_wrapper: Any, is_sparse: bool = False) -> Any:
+            tensor = tensor_wrapper.tensor
+            if not isinstance(tensor, FloatTensor) or self.scales is None:
+                return super().get_tensor_value(tensor_wrapper, is_sparse)
+            index = tensor_wrapper.tensor_idx
+            wrapper = TensorWrapper(index, tensor.quantized, tensor_wrapper.buffer)
+            return self.scales[index].floats(super().get_tensor_value(wrapper, is_sparse))
 
         def get_expr(self, input_tensor_idx: int) -> Any:
             """A constant operand too, which some of TVM's converters do not expect."""
-            if self.has_expr(input_tensor_idx):
-                return super().get_expr(input_tensor_idx)
-            return self.get_tensor_expr(self.get_tensors([input_tensor_idx])[0])
+            if not self.has_expr(input_tensor_idx):
+                return self.get_tensor_expr(self.get_tensors([input_tensor_idx])[0])
+            value = super().get_expr(input_tensor_idx)
+            if self.scales is None or input_tensor_idx not in self.scales:
+                return value
+            (tensor,) = super().get_tensors([input_tensor_idx])
+            return self.bb.normalize(self.dequantize(value, tensor))
 
         def convert_batch_matmul(self, op: Any) -> Any:
             """Relax's matmul takes batches of any rank and broadcasts them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,6 @@ from adt.model.importers.tflite.converters import MENDED, converter_class
 from adt.model.importers.tflite.file import fixed_inputs, model_of, read_tflite, tensors, with_shapes
 from adt.model.importers.weights import lift_weights
 from adt.model.package import SourceModel, TensorSpec
-
-_REASONS = (
-    ("are not supported in frontend", "no converter in this TVM"),
-    (
-        "dynamic range quantization",
-        "weights are quantized and activations are not, which TVM does not import",
-    ),
-    ("quantized TFLite operators", "TVM converts it in floating point only"),
-)
-"""Part of TVM's message, and our note for the operators that it lists."""
 
 
 def import_tflite(path: Path, shapes: Given, source: SourceModel) -> ImportedModel:
@@ -79,7 +68,6 @@ def _to_relax(data: bytes, path: Path) -> Any:
 
 
 def _op_table(data: bytes, path: Path) -> tuple[OpRow, ...]:
-    import tvm
     from tvm import relax
     from tvm.relax.frontend.tflite.tflite_frontend import ExprTable
 
@@ -95,15 +83,7 @@ def _op_table(data: bytes, path: Path) -> tuple[OpRow, ...]:
             unsupported[ops[-1]] = last_line(why)
     try:
         if not unsupported:
-            converter.check_unsupported_ops()
-    except tvm.error.OpNotImplemented as why:
-        for line in str(why).splitlines():
-            for part, note in _REASONS:
-                if part in line:
-                    unsupported.update(dict.fromkeys(re.findall(r"'([A-Z0-9_]+)'", line), note))
-        if not unsupported:
-            unsupported["(model)"] = last_line(why)
-            ops.append("(model)")
+            unsupported = converter.unsupported()
     except Exception as why:  # tensors with types that the importer does not know
         raise ModelError(
             f"{path.name} cannot be read: {type(why).__name__}: {last_line(why)}",
