@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from adt.model.tuning.traces import canonical
 from adt.tuning.records import BASELINE, Context, Failure, MeasuredOn, Record, Workload
 
 CONTEXT = Context(
@@ -16,9 +18,10 @@ SERIAL = "serial-R58M12ABCDE"
 
 
 def workload(name: str = "conv") -> Workload:
-    """A workload that TVM could not read."""
-    digest = hashlib.sha256(name.encode()).hexdigest()
-    return Workload(digest[:32], str(int(digest[:16], 16)), "0.25.0", name)
+    """A workload that may be read, and is no module."""
+    text = json.dumps({"root_index": 0, "nodes": [{"type": "ffi.String", "data": name}]})
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Workload(digest[:32], str(int(digest[:16], 16)), "0.25.0", text)
 
 
 def record(
@@ -40,6 +43,17 @@ def record(
     return Record(
         (of or workload()).id, context, "conv", trace, seconds, failure, on, run, at, dict(options or {})
     )
+
+
+def applicable(name: str = "t", ms: float | None = 1.0, **how: Any) -> Record:
+    """:func:`record` with a trace that may be applied (and fits no workload); empty: the untuned schedule."""
+    trace = canonical(json.dumps([[["GetSBlock", [], [name, "main"], ["b0"]]], []])) if name else BASELINE
+    return record(trace, ms, **how)
+
+
+def name_of(record: Record) -> str:
+    """What :func:`applicable` was called with."""
+    return str(json.loads(record.trace)[0][0][2][0]) if record.trace else ""
 
 
 def baseline(ms: float, **how: Any) -> Record:

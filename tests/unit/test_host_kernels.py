@@ -15,7 +15,8 @@ from tvm import te
 
 from adt.errors import PackageError
 from adt.measure.host_kernels import HostKernels, NotComputable
-from adt.model.inspection.plain import load_plain, packed
+from adt.measure.kernel_process import KernelProcess
+from adt.model.inspection.plain import packed, plain_file
 from adt.model.package import ModelPackage, PackageFile
 from standin_payload import package_manifest
 
@@ -89,11 +90,16 @@ def test_kept_kernels_come_back_and_damage_is_told(tmp_path: Path) -> None:
     data = packed({"fused": relu_and_sum()})
     assert data == packed({"fused": relu_and_sum()})
     package = with_plain(tmp_path, data)
-    assert HostKernels(load_plain(package)).plain("fused").outputs == (1, 2)
+    with KernelProcess(package) as kernels:
+        assert kernels.plain("fused").outputs == (1, 2)
+        given = [np.ones((4, 8), np.float32), np.zeros((4, 8), np.float32), np.zeros(4, np.float32)]
+        assert np.array_equal(kernels.run("fused", given)[1], np.full(4, 8, np.float32))
+        with pytest.raises(NotComputable, match="library"):
+            kernels.plain("clml_0")
     (tmp_path / "inspect/plain.json.gz").write_bytes(data[:-20] + b"x" * 20)
     with pytest.raises(PackageError, match="not the file"):
-        load_plain(package)
+        plain_file(package)
     with pytest.raises(PackageError, match="cannot be read"):
-        load_plain(with_plain(tmp_path, b"no gzip"))
+        plain_file(with_plain(tmp_path, b"no gzip"))
     with pytest.raises(PackageError, match="no inspect/plain"):
-        load_plain(with_plain(tmp_path, None))
+        plain_file(with_plain(tmp_path, None))

@@ -27,7 +27,7 @@ from adt.tuning.publishing import fetch, publish
 from adt.tuning.records import MeasuredOn, Record, Workload
 from adt.tuning.selecting import Selection, chosen, only
 from adt.tuning.verifying import verify
-from tuning_records import CONTEXT, OTHER, SERIAL, baseline, record, workload
+from tuning_records import CONTEXT, OTHER, SERIAL, applicable, baseline, name_of, workload
 
 
 def made(directory: Path, records: Iterable[Record], workloads: Sequence[Workload] = (workload(),)) -> Path:
@@ -42,10 +42,10 @@ def records_of(directory: Path) -> list[Record]:
 
 
 def test_the_best_is_the_fastest_that_may_run(tmp_path: Path) -> None:
-    lucky = [record("lucky", 0.5, at=1), record("lucky", 1.5, at=2), record("lucky", 1.6, at=3)]
-    harmful = [record("harmful", 0.1, at=4), record("harmful", failed="hang", at=5)]
-    one = record("steady", 1.0, at=6)
-    made(tmp_path / "db", [baseline(2.0), *lucky, *harmful, one, record("bad", failed="build")])
+    lucky = [applicable("lucky", 0.5, at=1), applicable("lucky", 1.5, at=2), applicable("lucky", 1.6, at=3)]
+    harmful = [applicable("harmful", 0.1, at=4), applicable("harmful", failed="hang", at=5)]
+    one = applicable("steady", 1.0, at=6)
+    made(tmp_path / "db", [baseline(2.0), *lucky, *harmful, one, applicable("bad", failed="build")])
     with open_database(tmp_path / "db") as database:
         assert database.best(CONTEXT) == {workload().id: one}
         assert database.baselines(CONTEXT)[workload().id].time == 0.002
@@ -58,12 +58,12 @@ def test_the_best_is_the_fastest_that_may_run(tmp_path: Path) -> None:
 
 def test_what_was_confirmed_counts_alone(tmp_path: Path) -> None:
     sure = {"confirmed": True}
-    lucky = [record("lucky", 0.5, at=1), record("lucky", 1.5, at=2, options=sure)]
+    lucky = [applicable("lucky", 0.5, at=1), applicable("lucky", 1.5, at=2, options=sure)]
     refuted = [
-        record("refuted", 0.4, at=3, options=sure),
-        record("refuted", failed="run", at=4, options=sure),
+        applicable("refuted", 0.4, at=3, options=sure),
+        applicable("refuted", failed="run", at=4, options=sure),
     ]
-    steady = record("steady", 1.0, at=5)
+    steady = applicable("steady", 1.0, at=5)
     untuned = [baseline(9.0), baseline(2.0, at=6, options=sure)]
     made(tmp_path / "db", [*lucky, *refuted, steady, *untuned])
     with open_database(tmp_path / "db") as database:
@@ -72,23 +72,23 @@ def test_what_was_confirmed_counts_alone(tmp_path: Path) -> None:
 
 
 def test_a_database_that_is_only_read_takes_nothing(tmp_path: Path) -> None:
-    made(tmp_path / "db", [record()])
+    made(tmp_path / "db", [applicable()])
     with open_database(tmp_path / "db") as database, pytest.raises(ValueError, match="for reading"):
-        database.add([record("b")])
+        database.add([applicable("b")])
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [record(of=workload("unheard of")), record(ms=float("nan")), record(ms=None)],
+    [applicable(of=workload("unheard of")), applicable(ms=float("nan")), applicable(ms=None)],
     ids=["no workload", "no number", "neither time nor failure"],
 )
 def test_a_wrong_record_is_refused_with_its_batch(tmp_path: Path, wrong: Record) -> None:
-    made(tmp_path / "db", [record()])
+    made(tmp_path / "db", [applicable()])
     with open_database(tmp_path / "db", write=True) as database:
         with pytest.raises(ValueError):
-            database.add([record("good"), wrong])
-        database.add([record("after")])
-    assert [one.trace for one in records_of(tmp_path / "db")] == ["t", "after"]
+            database.add([applicable("good"), wrong])
+        database.add([applicable("after")])
+    assert [name_of(one) for one in records_of(tmp_path / "db")] == ["t", "after"]
 
 
 def test_contexts_are_chosen_by_their_words(tmp_path: Path) -> None:
@@ -107,12 +107,12 @@ def test_contexts_are_chosen_by_their_words(tmp_path: Path) -> None:
 
 
 def test_merging_adds_what_is_new_once(tmp_path: Path) -> None:
-    same, new = record("same", at=1), record("new", of=workload("dense"), context=OTHER, at=2)
-    desk = made(tmp_path / "desk", [same, record("desk", at=3)])
+    same, new = applicable("same", at=1), applicable("new", of=workload("dense"), context=OTHER, at=2)
+    desk = made(tmp_path / "desk", [same, applicable("desk", at=3)])
     rack = made(tmp_path / "rack", [same, new], [workload(), workload("dense")])
     done = merge([desk, rack, desk], tmp_path / "all")
     assert (done.workloads, done.records, done.duplicates) == (2, 3, 3)
-    assert {one.trace for one in records_of(tmp_path / "all")} == {"same", "desk", "new"}
+    assert {name_of(one) for one in records_of(tmp_path / "all")} == {"same", "desk", "new"}
     before = (tmp_path / "all/records.jsonl").read_bytes()
     assert merge([rack], tmp_path / "all").records == 0
     assert (tmp_path / "all/records.jsonl").read_bytes() == before
@@ -121,7 +121,7 @@ def test_merging_adds_what_is_new_once(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_merge_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    into, source = made(tmp_path / "into", [record("a")]), made(tmp_path / "source", [record("b")])
+    into, source = made(tmp_path / "into", [applicable("a")]), made(tmp_path / "source", [applicable("b")])
     before = (into / "records.jsonl").read_bytes()
 
     def stop(*_arguments: object) -> bytes:
@@ -135,9 +135,9 @@ def test_an_interrupted_merge_changes_nothing(tmp_path: Path, monkeypatch: pytes
 
 
 def test_merging_passes_over_damage(tmp_path: Path) -> None:
-    source = made(tmp_path / "source", [record("a"), record("b"), record("c")])
+    source = made(tmp_path / "source", [applicable("a"), applicable("b"), applicable("c")])
     path = source / "records.jsonl"
-    path.write_bytes(path.read_bytes().replace(b'"trace":"b"', b'"trace":"x"'))
+    path.write_bytes(path.read_bytes().replace(rb"\"b\"", rb"\"x\""))
     done = merge([source], tmp_path / "all")
     assert (done.records, done.passed_over) == (2, 1)
     assert (count(source).damaged, count(source).records) == (1, 2)
@@ -146,13 +146,13 @@ def test_merging_passes_over_damage(tmp_path: Path) -> None:
 
 MIXED = [
     baseline(2.0, at=1),
-    record("fast", 1.0, at=2),
-    record("slow", 3.0, at=3),
-    record("middle", 1.5, at=4),
-    record("refused", failed="run", at=5),
-    record("deadly", 0.1, at=5.5),
-    record("deadly", failed="wrong", at=6),
-    record("other", 9.0, at=7, context=OTHER, of=workload("dense")),
+    applicable("fast", 1.0, at=2),
+    applicable("slow", 3.0, at=3),
+    applicable("middle", 1.5, at=4),
+    applicable("refused", failed="run", at=5),
+    applicable("deadly", 0.1, at=5.5),
+    applicable("deadly", failed="wrong", at=6),
+    applicable("other", 9.0, at=7, context=OTHER, of=workload("dense")),
 ]
 
 
@@ -166,7 +166,7 @@ def test_pruning_keeps_the_fastest_the_untuned_and_the_deadly(tmp_path: Path) ->
     done = prune(directory, keep=1, failures=True)
 
     assert (done.removed, done.kept, done.workloads_removed) == (3, 5, 0)
-    assert [one.trace for one in records_of(directory)] == ["", "fast", "deadly", "deadly", "other"]
+    assert [name_of(one) for one in records_of(directory)] == ["", "fast", "deadly", "deadly", "other"]
     assert done.backup is not None and done.backup.read_bytes() == before
     assert verify(directory).passed
 
@@ -197,7 +197,7 @@ def test_pruning_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_counting(tmp_path: Path) -> None:
-    more = [baseline(8.0, of=workload("dense"), at=8), record("d", 2.0, of=workload("dense"), at=9)]
+    more = [baseline(8.0, of=workload("dense"), at=8), applicable("d", 2.0, of=workload("dense"), at=9)]
     found = count(made(tmp_path / "db", [*MIXED, *more], [workload(), workload("dense")]))
     assert (found.workloads, found.records, len(found.contexts)) == (2, 10, 2)
     adreno = found.contexts[0]
@@ -239,9 +239,9 @@ def test_only_the_best_is_published(tmp_path: Path) -> None:
     directory = made(tmp_path / "db", MIXED, [workload(), workload("dense")])
     publish(directory, tmp_path / "x.tar.gz", keep=1, selection=Selection(device="Adreno"))
     assert fetch(str(tmp_path / "x.tar.gz"), tmp_path / "got").merged.records == 3
-    assert {one.trace for one in records_of(tmp_path / "got")} == {"", "fast", "deadly"}
+    assert {name_of(one) for one in records_of(tmp_path / "got")} == {"", "fast", "deadly"}
     with open_database(tmp_path / "got") as got:
-        assert got.best(CONTEXT)[workload().id].trace == "fast"
+        assert name_of(got.best(CONTEXT)[workload().id]) == "fast"
     with pytest.raises(ConfigError, match="no records to publish"):
         publish(directory, tmp_path / "y.tar.gz", selection=Selection(device="Mali"))
     with pytest.raises(ConfigError, match="not named"):
@@ -251,16 +251,16 @@ def test_only_the_best_is_published(tmp_path: Path) -> None:
 
 def test_a_damaged_database_is_not_published(tmp_path: Path) -> None:
     path = made(tmp_path / "db", MIXED, [workload(), workload("dense")]) / "records.jsonl"
-    path.write_bytes(path.read_bytes().replace(b'"trace":"fast"', b'"trace":"best"'))
+    path.write_bytes(path.read_bytes().replace(rb"\"fast\"", rb"\"best\""))
     with pytest.raises(PackageError, match="is damaged"):
         publish(tmp_path / "db", tmp_path / "x.tar.gz")
 
 
 def test_fetching_adds_to_what_is_there(tmp_path: Path) -> None:
-    done = publish(made(tmp_path / "db", [record("a")]), tmp_path / "x.tar.gz")
-    mine = made(tmp_path / "mine", [record("b", at=2)])
+    done = publish(made(tmp_path / "db", [applicable("a")]), tmp_path / "x.tar.gz")
+    mine = made(tmp_path / "mine", [applicable("b", at=2)])
     assert fetch(str(tmp_path / "x.tar.gz"), mine, sha256=done.sha256.upper()).sha256 == done.sha256
-    assert {one.trace for one in records_of(mine)} == {"a", "b"}
+    assert {name_of(one) for one in records_of(mine)} == {"a", "b"}
     assert fetch(str(tmp_path / "x.tar.gz"), tmp_path / "db").merged.duplicates == 1, "one's own come back"
     with pytest.raises(DownloadError, match="expected 0000"):
         fetch(str(tmp_path / "x.tar.gz"), tmp_path / "new", sha256="0" * 64)
@@ -365,7 +365,7 @@ def test_fetching_from_an_address(
     tmp_path: Path, site: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, address = site
-    done = publish(made(tmp_path / "db", [record("a")]), root / "x.tar.gz")
+    done = publish(made(tmp_path / "db", [applicable("a")]), root / "x.tar.gz")
     url = f"{address}/x.tar.gz"
     assert fetch(url, tmp_path / "got", sha256=done.sha256).merged.records == 1
     (root / "x.tar.gz").rename(root / "gone")

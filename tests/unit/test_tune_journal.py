@@ -17,9 +17,9 @@ from adt.errors import Busy, DiskError, PackageError
 from adt.tuning import journal
 from adt.tuning.database import open_database
 from adt.tuning.verifying import verify
-from tuning_records import baseline, record, workload
+from tuning_records import applicable, baseline, workload
 
-RECORDS = [baseline(2.0), record("a", 1.0, at=2), record("b", failed="crash", at=3)]
+RECORDS = [baseline(2.0), applicable("a", 1.0, at=2), applicable("b", failed="crash", at=3)]
 
 
 def made(directory: Path) -> Path:

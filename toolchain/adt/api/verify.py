@@ -12,10 +12,10 @@ from adt.config.load import load_settings
 from adt.config.settings import Settings
 from adt.device.place import Opened
 from adt.device.rtvm import RtvmOptions
-from adt.errors import ConfigError
+from adt.errors import ConfigError, PackageError
 from adt.measure.layers import Layers, Scan, compare_layers
 from adt.measure.verify import Verification, compare, worst_of
-from adt.model import store
+from adt.model import origin, store
 
 if TYPE_CHECKING:
     from adt.measure.reference import Array
@@ -161,6 +161,7 @@ def verify_layers(
     max_rel: float | None = None,
     max_steps: int | None = None,
     chunk_bytes: int | None = None,
+    trust: bool = False,
     timeout: float | None = None,
 ) -> LayersResult:
     """Compare each kernel that the device runs with the same kernel on this machine's CPU.
@@ -172,9 +173,11 @@ def verify_layers(
         max_rel: largest difference that passes, as a share of the largest magnitude that the kernel should
             have made; by default as the kernel's types allow (docs/verify.md).
         chunk_bytes: how much of the device's tensors is fetched at a time.
+        trust: run the kernels of a package that was not compiled here, too.
 
     Raises:
-        PackageError: the package does not have its kernels from before their schedules.
+        PackageError: the package does not have its kernels from before their schedules, or was not compiled
+            here and is not to be trusted.
         RunError, InputError, …: see :mod:`adt.errors`. A wrong kernel does not raise: look at
             ``result.layers.passed``.
     """
@@ -183,6 +186,11 @@ def verify_layers(
     flags = {"verify.seed": seed, "verify.max_rel": max_rel, "verify.max_steps": max_steps}
     resolved = load_settings(flags | {"device.timeout": timeout}).settings
     opened = open_place(package, serial=serial, bundle=bundle)
+    if not (trust or origin.is_known(opened.package.manifest)):
+        raise PackageError(
+            f"the package {package} was not compiled here, and --layers runs its kernels on this machine",
+            remedy="Compile it again from its source model, or add --trust if you know who made it.",
+        )
     specs = opened.package.manifest.entry().inputs
     given = dict(inputs) if inputs is not None else random_inputs(specs, resolved.verify.seed)
     scan = Scan(

@@ -67,6 +67,9 @@ def verify(
         int | None,
         typer.Option(min=1, help="With --layers: MiB of tensors fetched at a time (256).", metavar="MIB"),
     ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="With --layers: run the kernels of a package made elsewhere here.")
+    ] = False,
     timeout: Timeout = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -91,6 +94,7 @@ def verify(
             max_rel=max_rel,
             max_steps=max_steps,
             chunk_bytes=chunk_mb << 20 if chunk_mb else None,
+            trust=trust,
             timeout=timeout,
         )
         finish(package, found, as_json, everything=everything)
@@ -98,7 +102,12 @@ def verify(
     _refuse(
         [
             name
-            for name, there in (("--calls", calls), ("--all", everything), ("--chunk-mb", chunk_mb))
+            for name, there in (
+                ("--calls", calls),
+                ("--all", everything),
+                ("--chunk-mb", chunk_mb),
+                ("--trust", trust),
+            )
             if there
         ],
         "without",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,6 +19,11 @@ from adt.device.deadline import SHORT, Deadline
 from adt.errors import AdtError, DeviceError
 
 log = logging.getLogger("adt.device.forwards")
+
+DEVICE_PORTS = range(20000, 30000)
+"""Of which a reverse gets one where none is asked for: below Linux's ephemeral ports, above services'."""
+ATTEMPTS = 20
+"""Ports of a device that are tried before all of them count as taken."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class Forward:
 
     @property
     def listening(self) -> int:
-        """The port that connections are made to; 0: whoever listens there chooses."""
+        """The port that connections are made to; 0: adb, or :func:`make` for a device, chooses."""
         return self.remote if self.reverse else self.local
 
     @property
@@ -49,27 +55,31 @@ class Forward:
 def make(serial: str, link: Forward, *, seconds: float = SHORT) -> Forward:
     """Have adb carry *link*; returns it with its number where its listening port was 0.
 
-    A device that is too old to choose a port takes the same number as here.
+    A device is never asked to choose a port itself (``tcp:0``): adb's server remembers reverses by the name
+    that they were asked for with, so that the second ``tcp:0`` replaces the first, and a connection to the
+    first then ends the server, for every device and user of it (seen with adb 29 and 36).
 
     Raises:
         NoDevice, DeviceNotReady: the device is not usable.
         DeviceError: the port is :func:`taken`, or the connection broke.
     """
+    if not link.reverse or link.remote != 0:
+        return _made(serial, link, seconds)
+    for port in random.sample(DEVICE_PORTS, ATTEMPTS - 1):
+        try:
+            return _made(serial, replace(link, remote=port), seconds)
+        except DeviceError as error:
+            if not taken(error):
+                raise
+    return _made(serial, replace(link, remote=random.choice(DEVICE_PORTS)), seconds)
+
+
+def _made(serial: str, link: Forward, seconds: float) -> Forward:
     doing = f"{'reversing' if link.reverse else 'forwarding'} a port of {serial}"
     request = f"forward:norebind:tcp:{link.listening};{link.leads}"
     with _service(serial, link.reverse, request, Deadline(seconds, doing)) as wire:
-        try:
-            wire.status()  # the OKAY before took the request, this one is its result
-            if link.listening != 0:
-                return link
-            chosen = int(wire.read_text())
-        except DeviceError:
-            if not link.reverse or link.remote != 0:
-                raise
-            chosen = 0
-    if chosen == 0:
-        return make(serial, replace(link, remote=link.local), seconds=seconds)
-    return replace(link, remote=chosen) if link.reverse else replace(link, local=chosen)
+        wire.status()  # the OKAY before took the request, this one is its result
+        return link if link.listening != 0 else replace(link, local=int(wire.read_text()))
 
 
 def taken(why: DeviceError) -> bool:

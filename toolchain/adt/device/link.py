@@ -56,7 +56,7 @@ class Links:
         """Let the device's port *remote* lead to port *local* of this machine.
 
         Args:
-            remote: 0 lets the device choose; one that is too old for that takes the number of *local*.
+            remote: 0 takes a free one.
 
         Raises:
             DeviceError: the device's port is taken (it is never taken over).

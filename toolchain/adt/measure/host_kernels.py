@@ -36,40 +36,42 @@ class Plain:
 class HostKernels:
     """The kernels of a package, compiled for this machine when they are asked for."""
 
-    def __init__(self, functions: Mapping[str, Any], writes: Mapping[str, int] | None = None) -> None:
+    def __init__(self, functions: Mapping[str, Any]) -> None:
         """
         Args:
-            functions: each kernel before it was scheduled (:func:`adt.model.inspection.plain.load_plain`).
-            writes: how many of its last arguments a kernel writes, where its own code does not tell.
+            functions: each kernel before it was scheduled (:func:`adt.model.inspection.plain.read_plain`).
         """
         self._functions = functions
-        self._writes = writes or {}
         self._plain: dict[str, Plain] = {}
         self._compiled: dict[str, Any] = {}
 
-    def plain(self, name: str) -> Plain:
+    def plain(self, name: str, writes: int = 0) -> Plain:
         """What is known of the kernel *name*.
+
+        Args:
+            writes: how many of its last arguments it writes, where its own code does not tell.
 
         Raises:
             NotComputable: it is not among the kernels, or not of a form that can be run alone.
         """
         known = self._known(name)
         if known not in self._plain:
-            self._plain[known] = _read(self._functions[known], self._writes.get(name, 0))
+            self._plain[known] = _read(self._functions[known], writes)
         return self._plain[known]
 
-    def run(self, name: str, arguments: Sequence[Array]) -> tuple[Array, ...]:
+    def run(self, name: str, arguments: Sequence[Array], writes: int = 0) -> tuple[Array, ...]:
         """Compute the kernel *name*, and return what it writes.
 
         Args:
             arguments: all of them, outputs too: of those, what the kernel does not write stays as it is.
+            writes: as for :meth:`plain`.
 
         Raises:
             NotComputable: TVM cannot compile it for this machine, or the arguments do not fit it.
         """
         import tvm
 
-        plain = self.plain(name)
+        plain = self.plain(name, writes)
         _check(plain, arguments)
         function = self._function(self._known(name))
         tensors = [tvm.runtime.tensor(array) for array in arguments]

@@ -28,9 +28,9 @@ from adt.device.rtvm import RtvmOptions
 from adt.errors import InputError
 from adt.measure.call_tensors import Made, chunks, list_calls, tensors_of
 from adt.measure.closeness import MOVED, TRIES, difference, rounded_otherwise
-from adt.measure.host_kernels import HostKernels, NotComputable
+from adt.measure.host_kernels import NotComputable
+from adt.measure.kernel_process import KernelProcess
 from adt.model.inspection.graph import KERNEL
-from adt.model.inspection.plain import load_plain
 from adt.model.inspection.read import Inspection
 from adt.model.package import ModelPackage
 from adt.numerics import TOLERANCES, Metrics, metrics, steps_allowed
@@ -169,8 +169,14 @@ def compare_layers(place: Place, package: ModelPackage, inputs: Mapping[str, Arr
         RunError, …: see :meth:`adt.device.place.Place.run`.
         InputError: no call of a kernel is among those asked for.
     """
+    with KernelProcess(package, _writes(package)) as kernels:
+        return _compared(place, package, inputs, scan, kernels)
+
+
+def _compared(
+    place: Place, package: ModelPackage, inputs: Mapping[str, Array], scan: Scan, kernels: KernelProcess
+) -> Layers:
     manifest = package.manifest
-    kernels = HostKernels(load_plain(package), _writes(package))
     options = RtvmOptions(entry=manifest.entry().name, device=manifest.target.device)
     ran = place.run(replace(options, profile=1), inputs, timeout=scan.timeout)
     listed = list_calls(ran.report)
@@ -205,7 +211,7 @@ def _writes(package: ModelPackage) -> dict[str, int]:
 class Judge:
     """Compares calls, in the order in which they were made."""
 
-    def __init__(self, kernels: HostKernels, precision: str, scan: Scan) -> None:
+    def __init__(self, kernels: KernelProcess, precision: str, scan: Scan) -> None:
         self.kernels = kernels
         self.precision = precision
         self.scan = scan

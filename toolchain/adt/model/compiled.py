@@ -24,7 +24,7 @@ from adt.errors import PackageError
 from adt.host import cache
 from adt.host.ndk import Ndk
 from adt.host.tools import compiler_identity
-from adt.model import checked, store
+from adt.model import checked, origin, store
 from adt.model.assemble import Making, package_name
 from adt.model.compile import compile_model, package_target, readied, say_tuned
 from adt.model.host_run.opencl import opencl_device
@@ -163,7 +163,9 @@ def cached_package(job: Job) -> ModelPackage:
     """
     facts = identity(job)
     if facts is not None:
-        return _cached(job, facts)
+        package = _cached(job, facts)
+        origin.remember(package.manifest)
+        return package
     raise PackageError(
         f"{job.model} has no digest by which its package could be found again",
         remedy="Compile it to a directory: adt compile MODEL -o DIR",
@@ -199,6 +201,12 @@ def compile_to(job: Job, out: Path, *, use_cache: bool = True) -> ModelPackage:
         PackageError: *out* exists and is no package.
         ModelError, UnsupportedOp, CompileError, …: see :func:`adt.model.compile.compile_model`.
     """
+    package = _compile_to(job, out, use_cache)
+    origin.remember(package.manifest)
+    return package
+
+
+def _compile_to(job: Job, out: Path, use_cache: bool) -> ModelPackage:
     _leave_alone(out)
     facts = identity(job) if use_cache else None
     if facts is not None:

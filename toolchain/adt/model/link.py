@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from adt.errors import CompileError, MismatchError
+from adt.host.elf_image import Image
 from adt.host.ndk import Ndk
 from adt.host.process import run
 from adt.host.tools import find_tool
@@ -16,6 +18,8 @@ from adt.target.platforms import BIG_PAGE, Platform
 
 RUNTIME_LIBRARIES = ("tvm_ffi", "tvm_runtime")
 """What may supply a module's undefined symbols, in the bundle's ``lib/``."""
+AT_LOAD = re.compile(r"\.((pre)?init_array|fini_array|init|fini|ctors|dtors)(\..*)?$")
+"""Sections of an object file with what runs when its library is loaded or unloaded."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +30,20 @@ class Linker:
     flags: tuple[str, ...]
 
     def link(self, output: Path, objects: list[str]) -> None:
-        """Link *objects* to the shared library *output*.
+        """Link *objects*, which TVM generated, to the shared library *output*.
 
         Raises:
-            CompileError: the linker failed; its message is in the details.
+            CompileError: the linker failed (its message is in the details), or an object has code that runs
+                when the library is loaded: kernels have none.
         """
+        for file in objects:
+            names = {section.name for section in Image(Path(file).read_bytes()).sections}
+            if at_load := sorted(name for name in names if AT_LOAD.match(name)):
+                raise CompileError(
+                    f"the generated code has {', '.join(at_load)}: code that runs when mod.so is loaded",
+                    remedy="No kernel needs such code. With --db, a record may have brought it: see "
+                    "`adt db verify DB`; else report it with the model.",
+                )
         run(
             [
                 self.compiler,

@@ -6,6 +6,9 @@ TVM_KALLOC_ALIGNMENT=32 (what phones use) gives 32, so that such a module may fa
 now and then, with the allocator's mood (seen with wide x86-64 vector moves). The
 assumption sits in every TIR buffer's ``data_alignment``.
 
+Imports. TVM compiles a text that a pragma names, machine code included, into a kernel; whatever schedule
+was applied, none has such a pragma.
+
 Names. Arguments of OpenCL kernels are called as tensors are in the model; names such
 as ``encoder/dense:0`` are no identifiers, and the driver then refuses the source.
 """
@@ -17,6 +20,9 @@ import re
 from typing import Any
 
 from adt.model.texture import guard
+
+IMPORTS = ("pragma_import_llvm", "pragma_import_c", "import_llvm", "import_c")
+"""Attributes, and values of ``pragma_scope``, by which code that is a text becomes part of a kernel."""
 
 
 def tir_pipeline(alignment: int, *, textures: bool = False) -> str:
@@ -39,6 +45,11 @@ def tir_pipeline(alignment: int, *, textures: bool = False) -> str:
         nodes = graph["nodes"]
         for node in nodes:
             kind = node.get("type")
+            if kind == "ffi.String" and node["data"] in IMPORTS:
+                raise RuntimeError(
+                    f"a kernel has {node['data']}, by which a text becomes code of mod.so; no schedule rule "
+                    "writes it (adt db verify DB finds the record that brought it)"
+                )
             if kind == "tirx.Buffer":
                 node["data"]["data_alignment"] = min(node["data"]["data_alignment"], alignment)
             if kind == "tirx.Buffer" or (kind == "tirx.Var" and node["data"]["dtype"] == "handle"):

@@ -143,11 +143,8 @@ def _gathered(database: Database, context: Context) -> Tuning:
         baselines = database.baselines(one)
         for identity, best in sorted(database.best(one).items()):
             workload = database.workloads[identity]
-            hashed = workload.structural_hash if workload.tvm == context.tvm else ""
             untuned = baselines.get(identity)
-            kernel = TunedKernel(
-                workload.module, hashed, best.trace, best.time, untuned.time if untuned else None
-            )
+            kernel = TunedKernel(workload.module, best.trace, best.time, untuned.time if untuned else None)
             found.setdefault(identity, kernel)
             emulated = emulated or bool(best.on and best.on.emulated)
     kernels = tuple(found.values())

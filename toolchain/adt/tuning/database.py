@@ -198,12 +198,13 @@ class Database:
     def _hashes(self) -> dict[str, list[tuple[str, Any]]]:
         """Id and module of each workload, by the hash that this TVM gives it."""
         from adt.model.tuning.workload import structural_hash
-        from adt.tuning.workloads import module_of
+        from adt.tuning.workloads import modules_of
 
         if self._by_hash is None:
             self._by_hash = {}
-            for workload in self._workloads.values():
-                if (module := module_of(workload)) is not None:
+            workloads = tuple(self._workloads.values())
+            for workload, module in zip(workloads, modules_of(workloads), strict=True):
+                if module is not None:
                     self._by_hash.setdefault(structural_hash(module), []).append((workload.id, module))
         return self._by_hash
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 
 from adt.errors import PackageError
 from adt.host.cache import disk_errors
+from adt.model.graphs.check import GraphError, check_graph
+from adt.model.tuning.key import tvm_version
+from adt.model.tuning.traces import TraceError, check_trace
 from adt.tuning.journal import HEADER, START, Damage, scan
 from adt.tuning.record_json import record_of, workload_of
-from adt.tuning.records import Context, Record, Workload
+from adt.tuning.records import BASELINE, Context, Record, Workload
 
 JOURNAL = "records.jsonl"
 WORKLOAD, RECORD = "workload", "record"
@@ -29,7 +33,7 @@ class Loaded:
     """Of each workload's line."""
     records: list[Record] = field(default_factory=list)
     """In the order in which they were added."""
-    offsets: list[int] = field(default_factory=list)
+    record_places: list[Place] = field(default_factory=list)
     """Of each record's line."""
     orphans: list[tuple[Place, Record]] = field(default_factory=list)
     """Records, with their lines' places, whose workload is not there: they cannot be used."""
@@ -46,6 +50,28 @@ class Loaded:
     def damaged(self) -> tuple[Damage, ...]:
         """The damages, without an end that is only not finished."""
         return tuple(damage for damage in self.damages if not damage.unfinished)
+
+    def refused(self) -> list[tuple[Place, str]]:
+        """Records that may not be applied and workloads that may not be read, with their lines' places.
+
+        A workload of another version of TVM is not looked at: nothing reads it.
+        """
+        version = tvm_version(metadata.version("apache-tvm"))
+        refused = []
+        for workload in self.workloads.values():
+            if workload.tvm == version:
+                try:
+                    check_graph(workload.module)
+                except GraphError as error:
+                    what = f"workload {workload.id} may not be read: it has {error}"
+                    refused.append((self.places[workload.id], what))
+        for place, record in zip(self.record_places, self.records, strict=True):
+            if record.trace != BASELINE:
+                try:
+                    check_trace(record.trace)
+                except TraceError as error:
+                    refused.append((place, f"a record of {record.task} may not be applied: {error}"))
+        return refused
 
 
 def load(directory: Path) -> Loaded:
@@ -107,7 +133,7 @@ def _read(found: Loaded) -> None:
         found.end = item.offset + item.size
     for place, record in records:
         if record.workload in found.workloads:
-            found.offsets.append(place[0])
+            found.record_places.append(place)
             found.records.append(record)
         else:
             found.orphans.append((place, record))

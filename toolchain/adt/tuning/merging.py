@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from adt.errors import ConfigError
+from adt.errors import ConfigError, PackageError
 from adt.host.cache import disk_errors
 from adt.tuning import journal
 from adt.tuning.database import writing
@@ -36,7 +36,7 @@ def merge(sources: Sequence[Path], into: Path) -> Merged:
     models is one workload, whatever its variables are called.
 
     Raises:
-        PackageError: a source is no tuning database.
+        PackageError: a source is no tuning database, or has what may not be applied.
         ConfigError: *into* is one of the sources.
         Busy: another process writes *into*.
         DiskError: there is no room or no access.
@@ -45,7 +45,13 @@ def merge(sources: Sequence[Path], into: Path) -> Merged:
     for source in sources:
         if source.resolve() == into.resolve():
             raise ConfigError(f"{into} cannot be merged into itself", remedy="Name it only with --into.")
-        loaded.append(load(source))
+        found = load(source)
+        if refused := found.refused():
+            raise PackageError(
+                f"{source} is not merged: {refused[0][1]}",
+                remedy=f"See what it is, and take it out: adt db verify {source} --repair",
+            )
+        loaded.append(found)
     with writing(into) as (target, _):
         adding = _Adding(target)
         for one in loaded:
@@ -108,7 +114,7 @@ class _Adding:
 def _same(one: Workload, other: Workload) -> bool:
     """Whether two workloads of equal hash are; only then is TVM needed."""
     from adt.model.tuning.workload import same
-    from adt.tuning.workloads import module_of
+    from adt.tuning.workloads import modules_of
 
-    modules = module_of(one), module_of(other)
+    modules = modules_of((one, other))
     return None not in modules and same(*modules)

@@ -22,7 +22,7 @@ from adt.tuning.database import open_database
 from adt.tuning.merging import identity
 from adt.tuning.records import BASELINE, Context, Failure, Record, Workload
 from adt.tuning.selecting import Selection, only
-from adt.tuning.workloads import module_of
+from adt.tuning.workloads import modules_of
 
 log = logging.getLogger("adt.tune")
 
@@ -117,8 +117,9 @@ def _workload_lines(workloads: Iterable[Workload]) -> Iterator[_WorkloadLine]:
     """A line for each workload that this TVM can read; for the others a warning."""
     from tvm.s_tir import meta_schedule
 
-    for workload in workloads:
-        if (module := module_of(workload)) is not None:
+    readable = tuple(workloads)
+    for workload, module in zip(readable, modules_of(readable), strict=True):
+        if module is not None:
             text = json.dumps(meta_schedule.database.Workload(module).as_json()) + "\n"
             arguments = meta_schedule.arg_info.ArgInfo.from_prim_func(module["main"])
             yield _WorkloadLine(workload.id, text, [argument.as_json() for argument in arguments])
@@ -169,7 +170,7 @@ def take_in(files: Path, into: Path, *, device: str, driver: str = "", target: s
     """
     refused: list[str] = []
     with disk_errors(f"reading {files}"):
-        modules = [_module(row, number, refused) for number, row in _rows(files / WORKLOADS, refused)]
+        modules = _modules(list(_rows(files / WORKLOADS, refused)), refused)
         rows = list(_rows(files / RECORDS, refused))
     if rows and not any(modules):
         raise PackageError(
@@ -211,32 +212,38 @@ def _rows(path: Path, refused: list[str]) -> Iterator[tuple[int, Any]]:
                 yield number, None
 
 
-def _module(row: Any, number: int, refused: list[str]) -> tuple[Any, str] | None:
-    """The workload of a line, and the version of TVM that wrote it; None, and said, for what is none."""
-    from tvm.s_tir import meta_schedule
-
+def _modules(rows: Sequence[tuple[int, Any]], refused: list[str]) -> list[tuple[Any, str] | None]:
+    """The workload of each line, and the version of TVM that wrote it; None, and said, for what is none."""
+    from adt.model.graphs.reading import read_graphs
+    from adt.model.tuning.key import tvm_key, tvm_version
     from adt.model.tuning.workload import workload
 
-    if row is None:
-        return None
-    try:
-        module = meta_schedule.database.Workload.from_json(row).mod
-        (name,) = (variable.name_hint for variable in module.get_global_vars())
-        return workload(module[name]), _written_by(row[1])
-    except Exception as why:  # whatever TVM's reader raises, and a module of several functions
-        refused.append(f"{WORKLOADS} line {number}: {_last_line(why)}")
-        return None
+    texts = [_module_text(row) for _, row in rows]
+    modules: list[tuple[Any, str] | None] = []
+    for (number, row), text, module in zip(rows, texts, read_graphs(texts), strict=True):
+        try:
+            if isinstance(module, Exception):
+                raise module
+            (name,) = (variable.name_hint for variable in module.get_global_vars())
+            version = json.loads(text).get("metadata", {}).get("tvm_version")
+            modules.append((workload(module[name]), tvm_version(version) if version else tvm_key()))
+        except Exception as why:  # what is no module, has several functions, or has none
+            modules.append(None)
+            if row is not None:  # else it was said
+                refused.append(f"{WORKLOADS} line {number}: {_last_line(why)}")
+    return modules
 
 
-def _written_by(encoded: str) -> str:
-    """The version of TVM in the text of a module."""
+def _module_text(row: Any) -> str:
+    """TVM's JSON in a line ``[hash, base64]``; empty where there is none."""
     import base64
+    import binascii
 
-    from adt.model.tuning.key import tvm_key, tvm_version
-
-    text = base64.b64decode(encoded)
-    metadata = json.loads(text[text.index(b"{") :]).get("metadata", {})
-    return tvm_version(metadata["tvm_version"]) if "tvm_version" in metadata else tvm_key()
+    try:
+        data = base64.b64decode(row[1])
+        return data[data.index(b"{") : data.rindex(b"}") + 1].decode()
+    except (TypeError, LookupError, ValueError, binascii.Error):
+        return ""
 
 
 def _record(

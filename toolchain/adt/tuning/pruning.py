@@ -87,7 +87,7 @@ def _pruned(
     """What goes, and the offsets of its lines."""
     contexts = chosen(loaded.contexts, selection)
     by_context: dict[Context, list[tuple[int, Record]]] = {context: [] for context in contexts}
-    for offset, record in zip(loaded.offsets, loaded.records, strict=True):
+    for (offset, _), record in zip(loaded.record_places, loaded.records, strict=True):
         if record.context in by_context:
             by_context[record.context].append((offset, record))
     gone: set[int] = set()
@@ -96,8 +96,8 @@ def _pruned(
         for offset, record in records:
             if drop or (record.workload, record.trace) in going or (failures and _plain_failure(record)):
                 gone.add(offset)
-    left = zip(loaded.offsets, loaded.records, strict=True)
-    used = {record.workload for offset, record in left if offset not in gone}
+    left = zip(loaded.record_places, loaded.records, strict=True)
+    used = {record.workload for (offset, _), record in left if offset not in gone}
     unused = {offset for name, (offset, _) in loaded.places.items() if name not in used}
     kept = len(loaded.records) - len(gone)
     return Pruned(directory, False, len(gone), kept, len(unused), contexts, None), gone | unused

@@ -75,7 +75,7 @@ def publish(
     if not out.name.endswith(".tar.gz"):
         raise ConfigError(f"{out} is not named as an archive", remedy="Give -o NAME.tar.gz")
     loaded = load(directory)
-    if loaded.damaged or loaded.orphans:
+    if loaded.damaged or loaded.orphans or loaded.refused():
         raise PackageError(
             f"{directory} is damaged, and is not published so",
             remedy=f"See what it is, and take it out: adt db verify {directory} --repair",
@@ -171,6 +171,8 @@ def fetch(source: str, into: Path, *, sha256: str = "") -> Fetched:
         found = load(directory)
         if found.damages or found.orphans:
             raise _refused(archive, "its records are damaged")
+        if refused := found.refused():
+            raise _refused(archive, refused[0][1])
         return Fetched(digest, merge([directory], into))
 
 

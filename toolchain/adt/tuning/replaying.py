@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,15 +14,13 @@ log = logging.getLogger("adt.tune")
 
 def scheduled(module: Any, trace: str) -> Any | None:
     """The Schedule that the text *trace* makes of the workload *module*; None: it does not apply."""
-    from tvm import s_tir
+    from adt.model.tuning import traces
 
-    schedule = s_tir.Schedule(module, error_render_level="none")
     try:
-        s_tir.schedule.Trace.apply_json_to_schedule(json.loads(trace), schedule)
-    except Exception as why:  # ScheduleError, InternalError, ValueError, TypeError, …
+        return traces.scheduled(module, trace)
+    except traces.TraceError as why:
         log.debug("a recorded trace does not apply: %s", why)
         return None
-    return schedule
 
 
 def replayed(module: Any, trace: Any, postprocs: Sequence[Any]) -> Any | None:

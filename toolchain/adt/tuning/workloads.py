@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from adt.tuning.records import Workload
@@ -27,12 +28,16 @@ def described(module: Any) -> Workload:
     return Workload(identity(text), structural_hash(module), tvm_key(), text)
 
 
-def module_of(workload: Workload) -> Any | None:
-    """The IRModule; None, with a warning, when this TVM cannot read it: another version wrote it."""
-    from tvm import ir
+def modules_of(workloads: Sequence[Workload]) -> list[Any | None]:
+    """The IRModule of each of *workloads*; None, with a warning, for what may not or cannot be read."""
+    from adt.model.graphs.check import GraphError
+    from adt.model.graphs.reading import read_graphs
 
-    try:
-        return ir.load_json(workload.module)
-    except Exception as why:  # whatever TVM's reader raises
-        log.warning("workload %s, written by TVM %s, cannot be read: %s", workload.id, workload.tvm, why)
-        return None
+    modules: list[Any | None] = []
+    for workload, module in zip(workloads, read_graphs([each.module for each in workloads]), strict=True):
+        if isinstance(module, GraphError):
+            log.warning(
+                "workload %s, written by TVM %s, is not read: it has %s", workload.id, workload.tvm, module
+            )
+        modules.append(None if isinstance(module, GraphError) else module)
+    return modules

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import zlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from adt.errors import PackageError
+from adt.model.graphs.check import MOST_BYTES, GraphError, check_graph
 from adt.model.package import ModelPackage
 from adt.model.packaging.files import INSPECT
 
 PLAIN = "plain.json.gz"
-MOST_JSON = 1 << 30
-"""Bytes that the file may unpack to."""
 
 
 def kept(into: dict[str, Any]) -> Any:
@@ -54,14 +53,12 @@ def packed(functions: Mapping[str, Any]) -> bytes:
     return gzip.compress(text.encode(), 6, mtime=0)
 
 
-def load_plain(package: ModelPackage) -> dict[str, Any]:
-    """The kernels of *package* before they were scheduled, by name.
+def plain_file(package: ModelPackage) -> Path:
+    """The file of *package* with its kernels before they were scheduled, which holds nothing else.
 
     Raises:
-        PackageError: it has none, or they are damaged, or TVM cannot read them.
+        PackageError: it has none, another one than mod.json describes, or one with what no kernel needs.
     """
-    import tvm
-
     name = f"{INSPECT}/{PLAIN}"
     path, facts = package.path / INSPECT / PLAIN, package.manifest.inspection.get(name)
     remedy = f"Compile it again: adt compile {package.manifest.source.file}"
@@ -74,12 +71,26 @@ def load_plain(package: ModelPackage) -> dict[str, Any]:
     if hashlib.sha256(data).hexdigest() != facts.sha256:
         raise PackageError(f"{path} is not the file that mod.json describes", remedy=remedy)
     try:
-        unpacker = zlib.decompressobj(wbits=31)
-        text = unpacker.decompress(data, MOST_JSON).decode()
-        json.loads(text)  # TVM's reader is not asked to judge what is no JSON
-        return {str(key): function for key, function in tvm.ir.load_json(text).items()}
-    except Exception as why:  # zlib, decoding, TVM's reader: InternalError, ValueError, …
-        raise PackageError(
-            f"{path} cannot be read by TVM {tvm.__version__}: {why}",
-            remedy=f"The package was made by TVM {package.manifest.tvm.version}. {remedy}",
-        ) from why
+        check_graph(unpacked(data))
+    except GraphError as error:
+        raise PackageError(f"{path} cannot be read: {error}", remedy=remedy) from error
+    return path
+
+
+def unpacked(data: bytes) -> str:
+    """The JSON that :func:`packed` compressed to *data*.
+
+    Raises:
+        GraphError: it is damaged, or too large.
+    """
+    try:
+        return zlib.decompressobj(wbits=31).decompress(data, MOST_BYTES).decode()
+    except (zlib.error, UnicodeDecodeError) as error:
+        raise GraphError(f"no compressed text: {error}") from error
+
+
+def read_plain(data: bytes) -> dict[str, Any]:
+    """The kernels that :func:`packed` made *data* of, by name; TVM trusts what it reads here."""
+    import tvm
+
+    return {str(name): function for name, function in tvm.ir.load_json(unpacked(data)).items()}

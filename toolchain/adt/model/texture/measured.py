@@ -91,14 +91,14 @@ def missed(module: Any, times: Measured, schedules: KernelSchedules) -> set[Sign
 
 
 def _functions(kernels: Iterable[TimedKernel]) -> Iterable[tuple[TimedKernel, Any]]:
-    from tvm import ir
+    from adt.model.graphs.reading import read_graphs
 
-    for kernel in kernels:
-        try:
-            function = ir.load_json(kernel.workload)["main"]
-        except Exception as why:  # whatever TVM's reader raises
-            log.debug("a workload on record cannot be read: %s", why)
+    timed = tuple(kernels)
+    for kernel, module in zip(timed, read_graphs([each.workload for each in timed]), strict=True):
+        if isinstance(module, Exception):
+            log.debug("a workload on record is not read: it has %s", module)
             continue
+        function = module["main"]
         if all(_static(argument) for argument in function.buffer_map.values()):
             yield kernel, function
 

@@ -39,17 +39,23 @@ class Tuned:
         Args:
             triple: of the CPU, whose intrinsics a record may name; empty for a GPU.
         """
+        from adt.model.graphs.check import GraphError
+        from adt.model.graphs.reading import read_graphs
+
         need_intrinsics(triple)
-        self._by_hash: defaultdict[str, list[TunedKernel]] = defaultdict(list)
-        for kernel in tuning.kernels:
-            if hashed := kernel.structural_hash or _hash_of(kernel.workload):
-                self._by_hash[hashed].append(kernel)
+        self._by_hash: defaultdict[str, list[tuple[Any, TunedKernel]]] = defaultdict(list)
+        modules = read_graphs([kernel.workload for kernel in tuning.kernels])
+        for kernel, module in zip(tuning.kernels, modules, strict=True):
+            if isinstance(module, GraphError):
+                log.warning("a workload on record is not read: it has %s", module)
+            else:
+                self._by_hash[structural_hash(module)].append((module, kernel))
 
     def take(self, function: Any) -> Any:
         """*function* with its record's schedule, if there is one that is faster than the usual one."""
         module = workload(function)
-        for kernel in self._by_hash.get(structural_hash(module), ()):
-            if (known := _read(kernel.workload)) is not None and same(known, module):
+        for known, kernel in self._by_hash.get(structural_hash(module), ()):
+            if same(known, module):
                 return self._taken(function, module, kernel) if kernel.faster else marked(function, KEPT)
         return function
 
@@ -57,26 +63,9 @@ class Tuned:
         try:
             scheduled = apply_trace(module, kernel.trace)
         except TraceError as why:
-            log.debug("a record does not apply: %s", why)
+            log.warning("a record does not apply: %s", why)
             return marked(function, REFUSED)
         return marked(_with_body_of(function, scheduled["main"]), TUNED)
-
-
-def _read(text: str) -> Any | None:
-    """The workload of TVM's JSON *text*; None where this TVM cannot read it."""
-    from tvm import ir
-
-    try:
-        return ir.load_json(text)
-    except Exception as why:  # whatever TVM's reader raises
-        log.debug("a workload on record cannot be read: %s", why)
-        return None
-
-
-def _hash_of(text: str) -> str:
-    """The structural hash of the workload of TVM's JSON *text*; empty where it cannot be read."""
-    module = _read(text)
-    return structural_hash(module) if module is not None else ""
 
 
 def _with_body_of(function: Any, scheduled: Any) -> Any:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from adt.model.tuning.trace_rules import refusal
+
+MOST_BYTES = 8 << 20
+
 
 class TraceError(Exception):
-    """A trace is no trace, or does not apply to the workload; the text says why."""
+    """A trace is no trace, says what no schedule rule writes, or does not apply to the workload."""
 
 
 def trace_text(trace: Any) -> str:
@@ -19,16 +23,34 @@ def canonical(text: str) -> str:
     """The text of :func:`trace_text` for a trace's JSON *text* from elsewhere.
 
     Raises:
-        TraceError: it is no JSON of a trace.
+        TraceError: it is no JSON of a trace, or says what no schedule rule writes.
     """
     return _line(_parsed(text))
+
+
+def check_trace(text: str) -> None:
+    """Check that *text* is a trace that may be applied: see :mod:`adt.model.tuning.trace_rules`.
+
+    Raises:
+        TraceError: what it says besides, by name.
+    """
+    _parsed(text)
 
 
 def apply_trace(module: Any, text: str) -> Any:
     """The workload *module* scheduled as the trace *text* says.
 
     Raises:
-        TraceError: *text* is no trace, or does not apply.
+        TraceError: *text* is no trace, says what no schedule rule writes, or does not apply.
+    """
+    return scheduled(module, text).mod
+
+
+def scheduled(module: Any, text: str) -> Any:
+    """TVM's Schedule of the workload *module* that the trace *text* makes.
+
+    Raises:
+        TraceError: see :func:`apply_trace`.
     """
     from tvm import s_tir
 
@@ -39,16 +61,20 @@ def apply_trace(module: Any, text: str) -> Any:
     except Exception as why:  # ScheduleError, InternalError, ValueError, TypeError, KeyError, …
         lines = [line.strip() for line in str(why).splitlines() if line.strip()]
         raise TraceError(lines[-1] if lines else type(why).__name__) from why
-    return schedule.mod
+    return schedule
 
 
 def _parsed(text: str) -> Any:
+    if len(text) > MOST_BYTES:
+        raise TraceError(f"it has {len(text)} characters, over {MOST_BYTES}")
     try:
         steps = json.loads(text)
-    except ValueError as why:
+    except (ValueError, RecursionError) as why:
         raise TraceError(f"it is no JSON: {why}") from why
     if not (isinstance(steps, list) and len(steps) == 2 and all(isinstance(part, list) for part in steps)):
         raise TraceError("it is no list of instructions and decisions")
+    if reason := refusal(steps):
+        raise TraceError(reason)
     return _plain(steps)
 
 

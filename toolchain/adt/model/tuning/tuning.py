@@ -10,9 +10,7 @@ class TunedKernel:
     """The fastest known schedule of one workload."""
 
     workload: str
-    """TVM's JSON of what :func:`adt.model.tuning.workload.workload` gives; read when a kernel may be it."""
-    structural_hash: str
-    """Of the workload, by the TVM that compiles; empty where only another one's is known."""
+    """TVM's JSON of what :func:`adt.model.tuning.workload.workload` gives."""
     trace: str
     """As :func:`adt.model.tuning.traces.trace_text` gives it."""
     seconds: float
