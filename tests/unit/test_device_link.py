@@ -109,7 +109,7 @@ def test_only_what_is_missing_is_made_again(monkeypatch: pytest.MonkeyPatch) -> 
     with fake_server(monkeypatch, server):
         links = Device("S").links
         assert [links.forward(1), links.forward(2)] == [Forward(1001, 1), Forward(1002, 2)]
-        assert links.reverse(9090) == Forward(9090, 1090 - 90, reverse=True)
+        assert links.reverse(9090, 1000) == Forward(9090, 1000, reverse=True)
         requests.clear()
         assert links.restore() == (Forward(1002, 2), Forward(9090, 1000, reverse=True))
         made = [request for request in requests if ":forward:" in request]

@@ -8,7 +8,7 @@ from pathlib import Path
 from adt.host.cache import disk_errors
 from adt.tuning import journal
 from adt.tuning.database import writing
-from adt.tuning.loading import Loaded, Place, load
+from adt.tuning.loading import Loaded, load
 from adt.tuning.workloads import identity
 from adt.tuning.write_lock import held
 
@@ -96,8 +96,7 @@ def _examined(loaded: Loaded, written_now: bool) -> Verification:
         if identity(workload.module) != workload.id:
             place = loaded.places[workload.id]
             findings.append(Finding(*place, f"workload {workload.id}: its text is another one's"))
-    refused = loaded.refused()
-    findings += [Finding(*place, what) for place, what in refused or _unreadable(loaded)]
+    findings += [Finding(*place, what) for place, what in loaded.refused()]
     return Verification(
         loaded.path,
         loaded.size,
@@ -108,17 +107,3 @@ def _examined(loaded: Loaded, written_now: bool) -> Verification:
         sum(damage.size for damage in loaded.damages if damage.unfinished),
         written_now,
     )
-
-
-def _unreadable(loaded: Loaded) -> list[tuple[Place, str]]:
-    """The workloads that TVM, whose version wrote them, cannot read."""
-    from adt.model.graphs.reading import read_graphs
-    from adt.model.tuning.key import tvm_key
-
-    version = tvm_key()
-    read = [workload for workload in loaded.workloads.values() if workload.tvm == version]
-    return [
-        (loaded.places[workload.id], f"workload {workload.id} cannot be read: {graph}")
-        for workload, graph in zip(read, read_graphs([each.module for each in read]), strict=True)
-        if isinstance(graph, Exception)
-    ]
