@@ -94,7 +94,14 @@ done < <(compgen -e)
 mounts=()
 while IFS= read -r path; do
   path=${path%/simple} # an index's files are often beside it
-  [ -e "$path" ] && [ ! -e "$debian$path" ] && mounts+=(--ro-bind "$path" "$path")
+  if [ -e "$debian$path" ]; then
+    continue
+  elif [ -d "$path" ]; then
+    mkdir -p "$debian$path" # what bwrap would make is root's alone
+    mounts+=(--ro-bind "$path" "$path")
+  else
+    carry "$path"
+  fi
 done < <({ printf '%s\n' "${variables[@]}"; cat "$debian"/etc/{pip.conf,npmrc,xdg/pip/*} "$debian"/root/{.npmrc,.pip/*,.config/pip/*} 2>/dev/null; } |
   grep -oE '(^|[ =:]|file://)/[[:alnum:]_./+-]+' | sed -E 's,^[^/]*(//)?/,/,' | sort -u)
 
