@@ -255,3 +255,13 @@ def test_a_function_that_no_runtime_has_is_refused(tmp_path: Path, op: str) -> N
         api.compile(path, out=tmp_path / "pkg", platform="host")
 
     assert not (tmp_path / "pkg").exists()
+
+
+def test_the_package_names_what_its_kernels_call(tmp_path: Path) -> None:
+    nodes = [node("TopK", ["x", "k"], ["y", "indices"])]
+    path = write(graph_of(nodes, {"x": (4, 5)}, ["y"], {"k": np.array([2])}), tmp_path / "model.onnx")
+
+    functions = api.compile(path, out=tmp_path / "pkg", platform="host").manifest.made.functions
+
+    assert "tvm.contrib.sort.topk" in functions and "vm.builtin.alloc_tensor" in functions
+    assert not {"main", "topk"} & set(functions)
