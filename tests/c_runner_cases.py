@@ -115,6 +115,26 @@ def inputs_that_come_back(library: Library, echo: Path) -> None:
     assert view.tolist() == bound.tolist()
 
 
+def indices(library: Library, ranged: Path) -> None:
+    """mixed, whose input n has indices from -3 to 9: copied, bound and carried ones are looked at."""
+    right, wrong = np.array([-3, 0, 5, 9], "int64"), np.array([0, 1, 2, 10], "int64")
+    runner = Runner(library, ranged)
+    runner.set(0, X)
+    library.refused(INPUT, "input n has the value 10", "-3 to 9", call=lambda: runner.set(1, wrong))
+    runner.set(1, right)
+    runner.run()
+    bound = aligned((4,), "int64")
+    bound[:] = right
+    runner.bind(1, bound)
+    runner.run()
+    bound[3] = -4  # the caller's array may change between runs
+    library.refused(INPUT, "input n has the value -4", call=runner.run)
+    runner.set(1, right)
+    runner.run()  # m = n + n
+    runner.call("carry", 0, 1, 0, 1)
+    library.refused(INPUT, "input n has the value -6", call=runner.run)
+
+
 def binding(library: Library, mixed: Path) -> None:
     runner = Runner(library, mixed)
     runner.set(1, N)

@@ -61,6 +61,8 @@ void JsonReader::Fail(const std::string& key, const std::string& problem) const 
 
 bool JsonReader::Has(const std::string& key) const { return object_.count(ffi::String(key)) != 0; }
 
+bool JsonReader::HasValue(const std::string& key) { return Has(key) && Get(key) != nullptr; }
+
 JsonReader::Value JsonReader::Get(const std::string& key) {
   if (!Has(key)) Fail(key, "is missing");
   seen_.insert(key);

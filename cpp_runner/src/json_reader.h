@@ -18,6 +18,8 @@ class JsonReader {
   static JsonReader Parse(const std::string& text, const std::string& name);
 
   bool Has(const std::string& key) const;
+  /// It is there, and not null. A null needs no other reading.
+  bool HasValue(const std::string& key);
   std::string String(const std::string& key);
   std::int64_t Int(const std::string& key);
   bool Bool(const std::string& key);

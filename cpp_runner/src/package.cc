@@ -11,8 +11,23 @@ namespace adt {
 namespace {
 
 constexpr const char* kSchema = "adt.model-package";
-constexpr std::int64_t kSchemaVersion = 3;
-constexpr std::int64_t kOldestVersion = 2;  // which has no images among the parameters
+constexpr std::int64_t kSchemaVersion = 4;
+constexpr std::int64_t kVersionOfImages = 3;  // among the parameters
+constexpr std::int64_t kOldestVersion = 2;
+
+ValueRange ReadValueRange(JsonReader json) {
+  ValueRange range;
+  const std::string meaning = json.String("meaning");
+  range.index = meaning == "index";
+  range.unknown = meaning == "unknown";
+  if (!range.index && !range.unknown && meaning != "usual") {
+    json.Fail("meaning", "is none of index, usual and unknown");
+  }
+  range.least = json.Int("least");
+  range.most = json.Int("most");
+  json.Finish();
+  return range;
+}
 
 TensorSpec ReadTensorSpec(JsonReader json) {
   TensorSpec spec;
@@ -22,6 +37,7 @@ TensorSpec ReadTensorSpec(JsonReader json) {
     spec.shape.push_back({extent, symbol});
   }
   spec.dtype = json.String("dtype");
+  if (json.HasValue("values")) spec.values = ReadValueRange(json.Object("values"));
   json.Finish();
   return spec;
 }
@@ -32,7 +48,7 @@ Entry ReadEntry(JsonReader json, std::int64_t version) {
   for (JsonReader& spec : json.Objects("inputs")) entry.inputs.push_back(ReadTensorSpec(spec));
   for (JsonReader& spec : json.Objects("outputs")) entry.outputs.push_back(ReadTensorSpec(spec));
   entry.params = json.Strings("params");
-  if (version > kOldestVersion) {
+  if (version >= kVersionOfImages) {
     for (std::string& image : json.Strings("images")) {
       if (std::find(entry.params.begin(), entry.params.end(), image) == entry.params.end()) {
         json.Fail("images", "lists " + image + ", which is none of params");

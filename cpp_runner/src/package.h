@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -20,11 +21,22 @@ struct Dim {
   bool symbolic() const { return !symbol.empty(); }
 };
 
+/// Which whole numbers an input takes.
+struct ValueRange {
+  /// Values outside are refused: they would read other memory.
+  bool index = false;
+  /// Nothing is known, and no values can be made up.
+  bool unknown = false;
+  std::int64_t least = 0;
+  std::int64_t most = 0;
+};
+
 /// One input or output.
 struct TensorSpec {
   std::string name;
   std::vector<Dim> shape;
   std::string dtype;
+  std::optional<ValueRange> values;
 };
 
 /// "float32[n, 3]", for messages.

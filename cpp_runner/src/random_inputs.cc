@@ -1,5 +1,6 @@
 #include "random_inputs.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -38,13 +39,32 @@ void Store(std::byte* at, T value) {
   std::memcpy(at, &value, sizeof(value));
 }
 
-void StoreElement(const DType& dtype, std::uint64_t z, std::byte* at) {
+// Whole numbers from *low*, as many as *count*.
+struct Span {
+  std::uint64_t low = 0;
+  std::uint64_t count = 100;
+};
+
+Span SpanOf(const TensorSpec& spec) {
+  if (!spec.values) return {};
+  if (spec.values->unknown) {
+    throw Error(ErrorKind::kInput,
+                "the values of input " + spec.name +
+                    " become indices by a calculation, so none can be made up",
+                "Give the inputs in a file: --input in.npz.");
+  }
+  const std::int64_t low = std::max<std::int64_t>(spec.values->least, 0);
+  const std::int64_t most = std::max(spec.values->most, low);
+  return {static_cast<std::uint64_t>(low), static_cast<std::uint64_t>(most - low) + 1};
+}
+
+void StoreElement(const DType& dtype, const Span& span, std::uint64_t z, std::byte* at) {
   if (dtype.kind == 'f') {
     if (dtype.size == 8) return Store(at, static_cast<double>(z >> 11) * 0x1p-53);
     if (dtype.size == 4) return Store(at, static_cast<float>(z >> 40) * 0x1p-24F);
     return Store(at, HalfOf2048th(static_cast<std::uint32_t>(z >> 53)));
   }
-  const std::uint64_t value = dtype.kind == 'b' ? z >> 63 : z % 100;
+  const std::uint64_t value = dtype.kind == 'b' ? z >> 63 : span.low + z % span.count;
   std::memcpy(at, &value, dtype.size);  // its low bytes: the machine is little-endian
 }
 
@@ -71,11 +91,12 @@ NamedArrays RandomInputs(const std::vector<TensorSpec>& specs, std::uint64_t see
       array.shape.push_back(dim.extent);
     }
     array.data.resize(ByteSize(*dtype, array.shape));
+    const Span span = SpanOf(spec);
     const std::uint64_t stream = Mix(seed + Fnv1a64(spec.name));
     std::uint64_t counter = stream;
     for (std::size_t at = 0; at < array.data.size(); at += dtype->size) {
       counter += kGolden;
-      StoreElement(*dtype, Mix(counter), array.data.data() + at);
+      StoreElement(*dtype, span, Mix(counter), array.data.data() + at);
     }
     inputs.push_back({spec.name, std::move(array)});
   }

@@ -23,13 +23,15 @@ namespace adt {
 ///   float64        (z_k >> 11) * 2^-53
 ///   float32        (z_k >> 40) * 2^-24
 ///   float16        (z_k >> 53) * 2^-11
-///   any integer    z_k mod 100
+///   any integer    z_k mod 100, or of a known range low + z_k mod (most - low + 1), where low is
+///                  its least number, but at least 0
 ///   bool           z_k >> 63
 ///
 /// Every float is exact, in [0, 1). fnv1a64 starts at 0xCBF29CE484222325 and, for each byte b, does
 /// h = (h ^ b) * 0x100000001B3.
 ///
-/// Throws Error(kInput): a shape has a symbolic dimension, or the element type is none of Array's.
+/// Throws Error(kInput): a shape has a symbolic dimension, the element type is none of Array's, or
+/// nothing is known of whole numbers that become indices.
 NamedArrays RandomInputs(const std::vector<TensorSpec>& specs, std::uint64_t seed);
 
 }  // namespace adt

@@ -5,7 +5,10 @@
 #include <tvm/runtime/device_api.h>
 
 #include <algorithm>
+#include <cstring>
+#include <limits>
 #include <map>
+#include <type_traits>
 #include <utility>
 
 #include "compatibility.h"
@@ -125,6 +128,48 @@ struct Borrowed {
   void AllocData(DLTensor* tensor) const { tensor->data = data; }
   void FreeData(DLTensor*) const {}
 };
+
+template <typename T>
+void RequireRange(const TensorSpec& spec, const void* data, std::size_t size) {
+  for (std::size_t i = 0; i < size / sizeof(T); ++i) {
+    T value;  // a caller's array need not be aligned to its elements
+    std::memcpy(&value, static_cast<const std::byte*>(data) + i * sizeof(T), sizeof(T));
+    // Beyond int64 is beyond every range.
+    const bool huge =
+        std::is_unsigned_v<T> && sizeof(T) == 8 && static_cast<std::int64_t>(value) < 0;
+    const std::int64_t number =
+        huge ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(value);
+    if (number < spec.values->least || number > spec.values->most) {
+      throw Error(ErrorKind::kInput,
+                  "input " + spec.name + " has the value " + std::to_string(value) +
+                      "; the model takes " + std::to_string(spec.values->least) + " to " +
+                      std::to_string(spec.values->most) + ": it picks elements of a tensor by them",
+                  "Give values in that range, made for this very model (its own tokenizer, its own "
+                  "table).");
+    }
+  }
+}
+
+// Indices outside their range would read other memory.
+void RequireValues(const TensorSpec& spec, const void* data, std::size_t size) {
+  if (!spec.values || !spec.values->index) return;
+  const DType* dtype = FindDType(spec.dtype);
+  const bool is_signed = dtype->kind == 'i';
+  switch (dtype->size) {
+    case 1:
+      return is_signed ? RequireRange<std::int8_t>(spec, data, size)
+                       : RequireRange<std::uint8_t>(spec, data, size);
+    case 2:
+      return is_signed ? RequireRange<std::int16_t>(spec, data, size)
+                       : RequireRange<std::uint16_t>(spec, data, size);
+    case 4:
+      return is_signed ? RequireRange<std::int32_t>(spec, data, size)
+                       : RequireRange<std::uint32_t>(spec, data, size);
+    default:
+      return is_signed ? RequireRange<std::int64_t>(spec, data, size)
+                       : RequireRange<std::uint64_t>(spec, data, size);
+  }
+}
 
 std::string NoSuch(const char* what, std::size_t index, const std::string& owner) {
   return owner + " has no " + what + " " + std::to_string(index);
@@ -292,6 +337,7 @@ void Session::SetInput(std::size_t entry, std::size_t input, const void* data, s
   EntryState& state = State(entry);
   Input& to = InputAt(&state, input);
   shape = RequireShape(to.port, size, shape);
+  RequireValues(*to.port.spec, data, size);
   WithTvmErrors(
       ErrorKind::kRun, [&] { return "cannot copy input " + to.port.spec->name + " to the device"; },
       "Check the memory that the device has left.",
@@ -388,6 +434,16 @@ void Session::RequireArguments(EntryState* state) {
   state->checked = true;
 }
 
+// What lies in the program's or another entry's memory may have changed since it was set.
+void Session::RequireIndices(const EntryState& state) const {
+  if (device_.device_type != kDLCPU) return;
+  for (const Input& input : state.inputs) {
+    if (input.argument.same_as(input.owned)) continue;
+    const auto* data = static_cast<const std::byte*>(input.argument->data);
+    RequireValues(*input.port.spec, data + input.argument->byte_offset, ByteSize(input.argument));
+  }
+}
+
 void Session::TakeOutputs(EntryState* state) {
   const auto take = [state](const ffi::Any& value) {
     const auto tensor = value.as<ffi::Tensor>();
@@ -439,6 +495,7 @@ void Session::Start(std::size_t entry) {
   state.outputs.clear();  // before the run, so that it may use their memory
   state.result = nullptr;
   if (!state.checked || !state.symbols.empty()) RequireArguments(&state);
+  RequireIndices(state);
   try {
     WithTvmErrors(ErrorKind::kRun, "the model failed", kRunRemedy, [&] {
       state.function.CallPacked(state.arguments.data(), static_cast<int>(state.arguments.size()),
@@ -510,6 +567,7 @@ const void* Session::ViewOutput(std::size_t entry, std::size_t output) const {
 void Session::ShareInputs(std::size_t entry) {
   EntryState& state = State(entry);
   RequireArguments(&state);
+  RequireIndices(state);
   WithTvmErrors(ErrorKind::kRun, "cannot set the inputs", kRunRemedy, [&] {
     const ffi::String name(state.entry->name);
     std::vector<ffi::AnyView> arguments{name};

@@ -73,12 +73,13 @@ class Session {
   /// Throw unless there is such an entry.
   void RequireEntry(std::size_t entry) const { State(entry); }
 
-  /// Copy an array to the device. Error(kInput): its shape or size is not the input's.
+  /// Copy an array to the device. Error(kInput): its shape or size is not the input's, or an index
+  /// is out of its range.
   void SetInput(std::size_t entry, std::size_t input, const void* data, std::size_t size,
                 Extents shape);
   /// Use an array where it lies, until the input is set, bound or carried again. Error(kUsage): the
   /// device has other memory. Error(kInput): as SetInput, or not aligned to the package's
-  /// alignment.
+  /// alignment. Indices are looked at by each run, as the caller may change them.
   void BindInput(std::size_t entry, std::size_t input, const void* data, std::size_t size,
                  Extents shape);
   /// Make an output of *from_entry*'s last run an input, without a copy. Error(kInput): they differ
@@ -148,6 +149,7 @@ class Session {
   static Extents RequireShape(const Port& port, std::size_t size, Extents shape);
   static void Use(EntryState* state, Input* input, const tvm::runtime::Tensor& tensor);
   static void RequireArguments(EntryState* state);
+  void RequireIndices(const EntryState& state) const;
   static void TakeOutputs(EntryState* state);
 
   Package package_;

@@ -43,6 +43,7 @@ from adt.model.package import (
     PackageTvm,
     SourceModel,
     TensorSpec,
+    ValueRange,
 )
 
 USAGE, PACKAGE, INPUT, RUN = 2, 3, 4, 5
@@ -257,13 +258,16 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Package:
 
     specs = [TensorSpec(f"in_{dtype}", (3, 2, 4), dtype) for dtype in DTYPES]
     specs += [TensorSpec("in_scalar", (), "float32"), TensorSpec("in_empty", (0, 3), "int32")]
+    ranges = {"int64": ValueRange("index", -70000, 69999), "uint8": ValueRange("usual", 0, 1)}
+    specs += [TensorSpec(f"in_range_{dtype}", (64,), dtype, values) for dtype, values in ranges.items()]
+    specs.append(TensorSpec("in_length", (64,), "int32", ValueRange("usual", 1, 17)))
     variables = [relax.Var(s.name, relax.TensorStructInfo(s.shape, s.dtype)) for s in specs]
     block = relax.BlockBuilder()
     with block.function("main", variables):
         with block.dataflow():
             relu = block.emit_output(relax.op.nn.relu(variables[DTYPES.index("float32")]))
         block.emit_func_output(relax.Tuple([*variables, relu]))
-    outputs = tuple(dataclasses.replace(s, name=s.name.replace("in_", "out_")) for s in specs)
+    outputs = tuple(TensorSpec(s.name.replace("in_", "out_"), s.shape, s.dtype) for s in specs)
     entry = Entry("main", tuple(specs), (*outputs, TensorSpec("relu", (3, 2, 4), "float32")), ())
     return write_package(tmp_path_factory.mktemp("packages") / "echo", block.get(), entry, {})
 
@@ -450,11 +454,11 @@ def test_no_package(built: Built, tmp_path: Path) -> None:
     built.run("--model", tmp_path).refused(PACKAGE, "mod.json", "does not exist")
 
 
-@pytest.mark.parametrize("version", [1, 4])
+@pytest.mark.parametrize("version", [1, 5])
 def test_another_schema_version(built: Built, mixed: Package, tmp_path: Path, version: int) -> None:
     package = mixed.changed(tmp_path / "p", schema_version=version)
     built.run("--model", package.path).refused(
-        PACKAGE, f"schema version {version}", "reads 2 to 3", "adt build-target"
+        PACKAGE, f"schema version {version}", "reads 2 to 4", "adt build-target"
     )
 
 
@@ -479,6 +483,14 @@ def test_schema_version_2_has_no_images(built: Built, mixed: Package, tmp_path: 
         (lambda j: j["target"].update(machine=None), ("target.machine is not a string",)),
         (lambda j: j["entries"][0]["inputs"][1].update(shape=[1.5]), ("inputs[1].shape holds",)),
         (lambda j: j["entries"][0]["inputs"][0].update(shape=[-1]), ("negative extent",)),
+        (
+            lambda j: j["entries"][0]["inputs"][1].update(values={"meaning": "x", "least": 0, "most": 1}),
+            ("inputs[1].values.meaning is none of",),
+        ),
+        (
+            lambda j: j["entries"][0]["inputs"][1].update(values={"meaning": "index", "least": 0}),
+            ("values.most is missing",),
+        ),
         (lambda j: j["entries"][0].update(params=[1]), ("params holds",)),
         (lambda j: j["entries"][0].pop("images"), ("entries[0].images is missing",)),
         (
@@ -628,6 +640,43 @@ def test_inputs_that_do_not_fit(
     edit(arrays)
     np.savez(tmp_path / "in.npz", **arrays)
     built.run("--model", mixed.path, "--input", tmp_path / "in.npz").refused(INPUT, *words)
+
+
+def ranged(mixed: Package, path: Path, values: ValueRange) -> Package:
+    """*mixed*, whose input n is known to have *values*."""
+    x, n = mixed.manifest.entries[0].inputs
+    return mixed.with_entry(path, inputs=(x, dataclasses.replace(n, values=values)))
+
+
+@pytest.mark.parametrize("value", [10, -4, 2**62, -(2**63)])
+def test_indices_out_of_range_are_refused(
+    built: Built, mixed: Package, arrays: dict[str, Any], tmp_path: Path, value: int
+) -> None:
+    package = ranged(mixed, tmp_path / "p", ValueRange("index", -3, 9))
+    arrays["n"][:] = [-3, 9, value, 0]
+    np.savez(tmp_path / "in.npz", **arrays)
+    built.run("--model", package.path, "--input", tmp_path / "in.npz").refused(
+        INPUT, f"input n has the value {value}", "takes -3 to 9"
+    )
+    arrays["n"][2] = 5
+    np.savez(tmp_path / "in.npz", **arrays)
+    assert built.run("--model", package.path, "--input", tmp_path / "in.npz").code == 0
+
+
+def test_usual_values_are_made_up_and_others_taken(
+    built: Built, mixed: Package, arrays: dict[str, Any], tmp_path: Path
+) -> None:
+    package = ranged(mixed, tmp_path / "p", ValueRange("usual", 0, 1))
+    arrays["n"][:] = 77
+    np.savez(tmp_path / "in.npz", **arrays)
+    assert built.run("--model", package.path, "--input", tmp_path / "in.npz").code == 0
+
+
+def test_no_random_values_for_indices_that_nothing_is_known_of(
+    built: Built, mixed: Package, tmp_path: Path
+) -> None:
+    package = ranged(mixed, tmp_path / "p", ValueRange("unknown", 0, 0))
+    built.run("--model", package.path).refused(INPUT, "input n", "become indices", "--input in.npz")
 
 
 def test_one_symbol_is_one_length(built: Built, symbolic: Package, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from test_cpp_runner import Built, Package, built, echo, mixed, symbolic, write_
 
 import adt
 from adt.host import manifest
-from adt.model.package import MANIFEST, Entry, TensorSpec
+from adt.model.package import MANIFEST, Entry, TensorSpec, ValueRange
 from adt.target.bundle import load_bundle
 from models import small_model
 
@@ -176,6 +176,13 @@ def test_runs(built: Built, mixed: Package) -> None:
 
 def test_inputs_that_come_back(built: Built, echo: Package) -> None:
     case(built, "inputs_that_come_back", echo=echo.path)
+
+
+def test_indices(built: Built, mixed: Package, tmp_path: Path) -> None:
+    x, n = mixed.manifest.entries[0].inputs
+    values = ValueRange("index", -3, 9)
+    package = mixed.with_entry(tmp_path / "p", inputs=(x, dataclasses.replace(n, values=values)))
+    case(built, "indices", ranged=package.path)
 
 
 def test_binding(built: Built, mixed: Package) -> None:

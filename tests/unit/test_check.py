@@ -115,7 +115,9 @@ TEXTURES = ModelTarget("adreno", "opencl", {"kind": "opencl"}, ("opencl", "openc
 def test_each_obstacle_has_its_own_remedy(
     changes: dict[str, Any], device: HostOpenCl | None, target: ModelTarget, reason: str, remedy: str
 ) -> None:
-    package = ModelPackage(Path("p"), replace(package_manifest(), **changes))
+    manifest = package_manifest()
+    on_opencl = replace(manifest, target=replace(manifest.target, device="opencl"))
+    package = ModelPackage(Path("p"), replace(on_opencl, **changes))
 
     found = _obstacle(device, package, target)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 
 from adt.device.device import DeviceFacts, parse_facts
-from adt.device.fit import check_fit, check_half
-from adt.device.probe.facts import OpenclDevice
+from adt.device.fit import check_fit
 from adt.errors import MismatchError
+from adt.model.fit import check_half
+from adt.model.package import PackageMade
 from standin_payload import bundle_manifest, package_manifest
 
 LINUX = DeviceFacts({"ro.adt.platform": "linux-aarch64"}, "aarch64", 4096)
@@ -128,22 +129,16 @@ def test_pages_of_the_device_that_are_larger_than_the_files_alignment() -> None:
     assert "16384" in error.what
 
 
-def opencl_device(*extensions: str) -> OpenclDevice:
-    """An OpenCL device of which nothing is known but its name and *extensions*."""
-    known = {"name": "Adreno 330", "extensions": extensions}
-    return OpenclDevice(**{field.name: known.get(field.name) for field in fields(OpenclDevice)})  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("precision", ["float16", "float16_acc32"])
 def test_half_kernels_on_an_opencl_without_half_precision(precision: str) -> None:
     target = replace(PACKAGE.target, name="opencl", device="opencl")
     package = replace(PACKAGE, precision=precision, target=target)
     with pytest.raises(MismatchError, match="Adreno 330 of device S does not") as caught:
-        check_half(package, opencl_device("cl_khr_fp64"), "S")
+        check_half(package, "Adreno 330 of device S", fp16=False)
     assert "--target opencl --precision float32" in caught.value.remedy
-    check_half(package, opencl_device("cl_khr_fp16"), "S")
-    check_half(replace(package, precision="float32"), opencl_device(), "S")
-    check_half(replace(PACKAGE, precision=precision), opencl_device(), "S")  # on the CPU it always runs
+    check_half(package, "S", fp16=True)
+    check_half(replace(package, precision="float32"), "S", fp16=False)
+    check_half(replace(PACKAGE, precision=precision), "S", fp16=False)  # on the CPU it always runs
 
 
 def test_a_function_that_the_runtime_lacks() -> None:
@@ -156,3 +151,11 @@ def test_a_function_that_the_runtime_lacks() -> None:
     assert "relax.run.unique" in error.what and "vm.builtin.copy" not in error.what
     check_fit(ANDROID, calls, PHONE, serial="S")
     check_fit(knows, package, PHONE, serial="S")
+
+
+def test_a_model_in_half_precision_on_an_opencl_without_it() -> None:
+    target = replace(PACKAGE.target, name="opencl", device="opencl")
+    package = replace(PACKAGE, precision="float32", target=target, made=PackageMade(half=True))
+    with pytest.raises(MismatchError, match="as the model itself does") as caught:
+        check_half(package, "PoCL", fp16=False)
+    assert "--target cpu" in caught.value.remedy and "--precision" not in caught.value.remedy

@@ -22,3 +22,8 @@ def test_each_class_says_what_it_means(error: type[errors.AdtError]) -> None:
 def test_an_error_needs_a_remedy() -> None:
     with pytest.raises(TypeError):
         errors.ModelError("something")  # type: ignore[call-arg]
+
+
+def test_control_characters_of_a_drivers_log_are_not_shown() -> None:
+    error = errors.RunError("a\0b", remedy="", details="line 1\n\tline 2\x1b[31m\0")
+    assert (error.what, error.details) == ("ab", "line 1\n\tline 2[31m")

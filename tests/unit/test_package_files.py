@@ -204,11 +204,11 @@ def test_parts_of_different_packages(package: Path, tmp_path: Path) -> None:
         parts.merged(split.params, split.params, tmp_path / "merged")
 
 
-@pytest.mark.parametrize("version", [1, 4, "3", None])
+@pytest.mark.parametrize("version", [1, 5, "3", None])
 def test_a_package_of_another_schema_says_make_it_again(package: Path, version: Any) -> None:
     document = json.loads((package / MANIFEST).read_text())
     (package / MANIFEST).write_text(json.dumps(document | {"schema_version": version}))
-    with pytest.raises(PackageError, match=rf"schema version {version}; this adt reads 2 or 3") as other:
+    with pytest.raises(PackageError, match=rf"schema version {version}; this adt reads 2 or 3 or 4") as other:
         load_package(package)
     assert "Make it again" in other.value.remedy
 
@@ -217,11 +217,14 @@ def test_a_package_of_schema_2_has_no_weights_in_images(package: Path) -> None:
     document = json.loads((package / MANIFEST).read_text())
     for entry in document["entries"]:
         del entry["images"]
+        for spec in (*entry["inputs"], *entry["outputs"]):
+            del spec["values"]
     (package / MANIFEST).write_text(json.dumps(document | {"schema_version": 2}))
 
     found = load_package(package)
 
     assert [entry.images for entry in found.manifest.entries] == [()]
+    assert [spec.values for spec in found.manifest.entry().inputs] == [None]
 
 
 @pytest.fixture(scope="module")

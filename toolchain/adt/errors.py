@@ -15,6 +15,15 @@ INTERNAL = 1  # an exception that is not an AdtError: a bug in adt
 USAGE = 2  # typer's own code for a wrong command line
 
 
+CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+"""Characters that move a terminal's cursor or end a C program's text."""
+
+
+def printable(text: str) -> str:
+    """*text* without control characters: a driver's build log may hold NULs, a program's output escapes."""
+    return text.translate(CONTROL)
+
+
 class AdtError(Exception):
     """Something adt can explain."""
 
@@ -29,9 +38,9 @@ class AdtError(Exception):
             options: what the same command line needs in addition to go on.
         """
         super().__init__(what)
-        self.what = what
+        self.what = printable(what)
         self.remedy = remedy
-        self.details = details
+        self.details = printable(details)
         self.options = tuple(options)
 
 

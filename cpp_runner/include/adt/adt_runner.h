@@ -157,7 +157,10 @@ adt_status_t adt_runner_output_info(const adt_runner_t* runner, int32_t entry, i
 
 /* ---- inputs; each stays set for later runs ---- */
 
-/* Copy an array of the input's own shape. The device's memory is allocated the first time. */
+/* Copy an array of the input's own shape. The device's memory is allocated the first time. Indices
+ * out of the range that mod.json knows are refused (ADT_ERROR_INPUT), as they would read other
+ * memory; those of a bound or carried array by adt_runner_start, where they lie in the program's
+ * memory. */
 adt_status_t adt_runner_set_input(adt_runner_t* runner, int32_t entry, int32_t input,
                                   const void* data, int64_t size);
 /* The same for an input with symbolic extents: *shape* has *rank* extents. */

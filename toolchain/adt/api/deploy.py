@@ -16,11 +16,11 @@ from adt.device import deploy as deploying
 from adt.device.collect import CleanReport
 from adt.device.deploy import DeployProgress, DeployReport
 from adt.device.device import Device
-from adt.device.fit import check_half, needs_half
 from adt.device.fleet import Event, Outcomes
 from adt.device.payload import payload_of
 from adt.device.private import PrivateCopy
 from adt.errors import ConfigError
+from adt.model.fit import check_half
 from adt.model.package import ModelPackage, load_package
 from adt.target.bundle import TargetBundle
 
@@ -214,10 +214,11 @@ def deploy_to(
         ConfigError: *run_as* is no debuggable app of the device.
         DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
-    if package is not None and needs_half(package.manifest) and not dry_run:
+    if package is not None and package.manifest.needs_half and not dry_run:
         opencl = probe_device(device).opencl
         if opencl is not None and opencl.device is not None:  # else the run says what is the matter
-            check_half(package.manifest, opencl.device, device.serial)
+            name = f"{opencl.device.name} of device {device.serial}"
+            check_half(package.manifest, name, fp16=bool(opencl.device.fp16))
     report = deploying.deploy(
         device, bundle, package, dry_run=dry_run, full_hash=full_hash, progress=progress
     )

@@ -8,7 +8,8 @@ from adt.api.bundles import package_bundle
 from adt.api.chosen import chosen_device
 from adt.api.deploy import deploy_to
 from adt.device.place import DevicePlace, HostPlace, Opened
-from adt.model.fit import check_pair
+from adt.model.fit import check_half, check_pair
+from adt.model.host_run.opencl import opencl_device
 from adt.model.package import load_package
 
 
@@ -28,6 +29,8 @@ def open_place(package: Path, *, serial: str | None = None, bundle: Path | None 
     if serial is None and opened.manifest.target.for_this_machine:
         own = package_bundle(opened, bundle)
         check_pair(own.manifest, opened.manifest)
+        if opened.manifest.needs_half and (opencl := opencl_device()) is not None:
+            check_half(opened.manifest, f"{opencl} of this machine", fp16=opencl.fp16)
         return Opened(HostPlace(own, opened), opened, own)
     device = chosen_device(serial)
     fitting = package_bundle(opened, bundle, device=device)

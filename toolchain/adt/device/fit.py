@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from adt.device.device import DeviceFacts
-from adt.device.probe.facts import OpenclDevice
 from adt.errors import MismatchError
 from adt.model.fit import check_pair
 from adt.model.package import PackageManifest
@@ -53,26 +52,6 @@ def check_cpu(package: PackageManifest, facts: DeviceFacts, serial: str) -> None
             remedy=f"Compile it for the device: adt compile {package.source.file} --like {serial}; or for"
             f" any CPU of the platform: adt compile {package.source.file} --for {package.target.platform} "
             "without --cpu",
-        )
-
-
-def needs_half(package: PackageManifest) -> bool:
-    """Whether the package's kernels need an OpenCL device that computes in half precision."""
-    return package.target.device == "opencl" and package.precision != "float32"
-
-
-def check_half(package: PackageManifest, opencl: OpenclDevice, serial: str) -> None:
-    """Check that the OpenCL of device *serial* computes in half precision, if the package does.
-
-    Raises:
-        MismatchError: it does not: its driver would refuse the kernels.
-    """
-    if needs_half(package) and not opencl.fp16:
-        raise MismatchError(
-            f"the package {package.name} computes in half precision ({package.precision}), which "
-            f"{opencl.name} of device {serial} does not: its OpenCL lacks cl_khr_fp16",
-            remedy=f"Compile it in float32: adt compile {package.source.file} --for "
-            f"{package.target.platform} --target {package.target.name} --precision float32",
         )
 
 

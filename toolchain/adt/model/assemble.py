@@ -267,9 +267,17 @@ def _describe(
             tuning=_tuning_report(making.tuning, origins),
             functions=made.functions,
             quanta=dict(imported.quanta),
+            half=_has_half(imported.module),
         ),
         inspection=recorded_files(directory),
     )
+
+
+def _has_half(module: Any) -> bool:
+    """Whether a tensor of *module* is float16."""
+    main = module["main"]
+    variables = [*main.params, *(b.var for block in main.body.blocks for b in block.bindings)]
+    return any('"float16"' in str(variable.struct_info) for variable in variables)
 
 
 def _recorded_settings(settings: Settings) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.errors import AdtError, DownloadError, RunError, SourceError, ToolNotFound, VerifyFailed
+from adt.errors import AdtError, DownloadError, InputError, RunError, SourceError, ToolNotFound, VerifyFailed
 from adt.model.assemble import Making, assemble
 from adt.model.checked import Checked, CheckedOutput, Unchecked
 from adt.model.host_run.opencl import HostOpenCl, opencl_device
@@ -54,6 +54,7 @@ def check(
 
     Raises:
         VerifyFailed: the kernels compute other numbers than the CPU, or a driver refuses their source.
+        InputError: it is wanted, and no inputs can be made up.
         ToolNotFound: it is wanted, and this machine has no OpenCL device that can run them.
         RunError, SourceError, DownloadError: it is wanted, and they could not be run, or TVM's OpenCL
             runtime for this machine not be built.
@@ -70,11 +71,17 @@ def check(
         return Unchecked(
             f"{count / 1e9:.1f} billion multiplications take minutes on {device}; --check does it"
         )
+    try:
+        inputs = random_inputs(package.manifest.entry().inputs, SEED)
+    except InputError as why:
+        if wanted == "on":
+            raise
+        log.warning("the kernels are not checked: %s", why.what)
+        return Unchecked(why.what)
     log.info("checking the kernels on %s (--no-check leaves it out)", device)
     with tempfile.TemporaryDirectory(prefix="adt-check-") as scratch:
         gpu = _for_host(imported, package, making, making.target, Path(scratch) / "gpu")
         cpu = _for_host(imported, package, making, None, Path(scratch) / "cpu")
-        inputs = random_inputs(package.manifest.entry().inputs, SEED)
         try:
             computed, expected = run_packages([HostRun(gpu, inputs), HostRun(cpu, inputs)], timeout=TIMEOUT)
         except (RunError, SourceError, DownloadError, ToolNotFound) as why:
@@ -105,11 +112,11 @@ def _obstacle(device: HostOpenCl | None, package: ModelPackage, target: ModelTar
             f"{device} has no images",
             "Check the same model with --target adreno-buffer, or with another driver (PoCL has images).",
         )
-    if manifest.precision != "float32" and not device.fp16:
+    if manifest.needs_half and not device.fp16:
         return Obstacle(
             f"{device} does not compute in half precision",
-            "Check the same model with --precision float32, or install an OpenCL driver that does: a GPU's, "
-            "or Intel's for processors (docs/precision.md).",
+            "Check the same model in float32 (--precision float32), or install an OpenCL driver that does: a "
+            "GPU's, or Intel's for processors (docs/precision.md).",
         )
     return None
 

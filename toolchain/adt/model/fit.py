@@ -64,3 +64,34 @@ def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
             remedy=f"Build the bundle with it: {rebuild} --nnapi --api-level {NNAPI_API_LEVEL}; or compile "
             f"without: {recompile} --offload none",
         )
+
+
+def check_half(package: PackageManifest, device: str, *, fp16: bool) -> None:
+    """Check that an OpenCL device computes in half precision, if the package does.
+
+    Args:
+        device: what it is, for people.
+        fp16: it has cl_khr_fp16.
+
+    Raises:
+        MismatchError: it does not: its driver would refuse the kernels.
+    """
+    if fp16 or not package.needs_half:
+        return
+    target = package.target
+    again = f"adt compile {package.source.file} --for {target.platform} --target"
+    if package.precision == "float32":
+        what, remedy = (
+            "as the model itself does",
+            f"Compile it for the CPU: {again} cpu; or export the model in float32.",
+        )
+    else:
+        what, remedy = (
+            f"({package.precision})",
+            f"Compile it in float32: {again} {target.name} --precision float32",
+        )
+    raise MismatchError(
+        f"the package {package.name} computes in half precision {what}, which {device} does not: its OpenCL "
+        "lacks cl_khr_fp16",
+        remedy=remedy,
+    )

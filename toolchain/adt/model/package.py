@@ -30,9 +30,25 @@ from adt.model.tuning.report import TuningReport
 from adt.target.platforms import PLATFORMS
 
 SCHEMA = "adt.model-package"
-SCHEMA_VERSION = 3
-OLDER_VERSIONS = (2,)
-"""Versions that are read, too: 2 has no weights in images."""
+SCHEMA_VERSION = 4
+OLDER_VERSIONS = (2, 3)
+"""Versions that are read, too: 2 has no weights in images, 3 says nothing of an input's values."""
+
+INDEX, USUAL, UNKNOWN = "index", "usual", "unknown"
+"""What is known of an integer input: values outside the range would read other memory; it is usually in the
+range; or it becomes an index by a calculation, so that no value can be made up."""
+
+
+@dataclass(frozen=True)
+class ValueRange:
+    """Which whole numbers an input takes, as far as the model's graph or the input's name tells."""
+
+    meaning: str
+    """``index``: a runner refuses values outside. ``usual``: such ones are made up, others are taken.
+    ``unknown``: none can be made up."""
+    least: int
+    """An index below 0 counts from the end; made-up ones are not negative."""
+    most: int
 
 
 @dataclass(frozen=True)
@@ -44,6 +60,8 @@ class TensorSpec:
     """Extents; a string is a symbolic dimension."""
     dtype: str
     """As TVM and numpy spell it: ``float32``, ``int64``, ``bool``, …"""
+    values: ValueRange | None = None
+    """Of an integer input: which numbers; None: any."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +175,8 @@ class PackageMade:
     """Functions of the runtime that the code calls; empty in packages of an older adt, which did not say."""
     quanta: dict[str, float] = field(default_factory=dict)
     """Float outputs that are dequantised integers → one step of the integers."""
+    half: bool = False
+    """There are float16 tensors: the precision is reduced, or the model itself is in half precision."""
 
 
 @dataclass(frozen=True)
@@ -201,6 +221,11 @@ class PackageManifest:
     """Files below ``inspect/``, for `adt inspect`; a package without them works, and no device gets them."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def needs_half(self) -> bool:
+        """Whether its kernels need an OpenCL device that computes in half precision."""
+        return self.target.device == "opencl" and (self.made.half or self.precision != "float32")
 
     def entry(self, name: str = "main") -> Entry:
         """The entry function *name*.

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from adt.errors import MismatchError, RunError, ToolNotFound
 from adt.host.npz import read_npz
 from adt.host.process import Finished, run
+from adt.model.fit import check_half
 from adt.model.host_run.opencl import HostOpenCl, opencl_device
 from adt.model.inputs.given import check_inputs
 from adt.model.package import LIBRARY, PARAMS, Entry, ModelPackage, PackageManifest, load_package
@@ -101,6 +102,8 @@ def _opencl(packages: Any) -> tuple[HostOpenCl | None, list[Path]]:
     device = opencl_device()
     if device is None:
         raise ToolNotFound("this machine has no OpenCL device to run the package on", remedy=NO_OPENCL)
+    for package in packages:
+        check_half(package.manifest, f"{device} of this machine", fp16=device.fp16)
     return device, [opencl_runtime()]
 
 

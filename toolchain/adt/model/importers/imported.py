@@ -11,6 +11,7 @@ from adt.errors import ModelError
 from adt.model.importers.op_table import OpRow
 from adt.model.importers.quanta import output_quanta
 from adt.model.importers.shape_values import fold_shape_values
+from adt.model.importers.values import with_ranges
 from adt.model.package import SourceModel, TensorSpec
 
 
@@ -62,8 +63,9 @@ def imported_model(
     returned = main.ret_struct_info
     fields = list(returned.fields) if hasattr(returned, "fields") else [returned]
     outputs = tuple(_output(name, info, file.name) for name, info in zip(output_names, fields, strict=True))
+    ranged = with_ranges(ordered, module)
     quanta = output_quanta(main, output_names)
-    return ImportedModel(module, params, ordered, outputs, source, file, ops, quanta)
+    return ImportedModel(module, params, ranged, outputs, source, file, ops, quanta)
 
 
 def _output(name: str, info: Any, model: str) -> TensorSpec:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from adt.errors import InputError
-from adt.model.package import Entry, TensorSpec
+from adt.model.package import INDEX, Entry, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,6 +37,26 @@ def check_inputs(model: str, entry: Entry, inputs: Mapping[str, Array]) -> None:
                 f"input {name} of {model} is {kind(specs[name])}; given: {described_array(array)}",
                 remedy="Convert the array to that shape and dtype.",
             )
+        _check_values(specs[name], array)
+
+
+def _check_values(spec: TensorSpec, array: Array) -> None:
+    """Check that indices are in their range.
+
+    Raises:
+        InputError: one is not.
+    """
+    values = spec.values
+    if values is None or values.meaning != INDEX or not array.size:
+        return
+    numbers: NDArray[np.int64] = array.astype("int64")
+    wrong = numbers[(numbers < values.least) | (numbers > values.most)]
+    if wrong.size:
+        raise InputError(
+            f"input {spec.name} has the value {wrong.flat[0]}; the model takes {values.least} to "
+            f"{values.most}: it picks elements of a tensor by them",
+            remedy="Give values in that range, made for this very model (its own tokenizer, its own table).",
+        )
 
 
 def fits(spec: TensorSpec, array: Array) -> bool:

@@ -11,6 +11,7 @@ The generator is called ``adt-splitmix64-v1``. All arithmetic is on unsigned
 
     float64  (z_k >> 11) * 2^-53     float32  (z_k >> 40) * 2^-24     float16  (z_k >> 53) * 2^-11
     any integer  z_k mod 100         bool  z_k >> 63
+    … of a known range  low + z_k mod (most - low + 1), where low is its least number, but at least 0
 
 Every float is exact, in [0, 1). ``cpp_runner/src/random_inputs.cc`` is the
 other copy; a test compares the two for every element type.
@@ -23,7 +24,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from adt.errors import InputError
-from adt.model.package import TensorSpec
+from adt.model.package import UNKNOWN, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,14 +38,15 @@ _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "ui
 
 
 def random_inputs(specs: Sequence[TensorSpec], seed: int) -> dict[str, NDArray[np.generic]]:
-    """Arrays for *specs*, by name: floats in [0, 1), integers in [0, 100), bools.
+    """Arrays for *specs*, by name: floats in [0, 1), bools, integers in their known range or in [0, 100).
 
     Args:
         specs: inputs with fixed shapes.
         seed: any integer from 0 to 2^64 - 1.
 
     Raises:
-        InputError: a shape is symbolic, or an element type is none of the above.
+        InputError: a shape is symbolic, an element type is none of the above, or nothing is known of
+            integers that become indices.
     """
     import numpy as np
 
@@ -69,7 +71,16 @@ def _array(spec: TensorSpec, seed: int) -> NDArray[np.generic]:
         values: NDArray[np.float64] = (words >> np.uint64(64 - bits)).astype(np.float64) * 2.0**-bits
         return values.astype(spec.dtype)
     if spec.dtype in _INTEGERS:
-        return (words % np.uint64(100)).astype(spec.dtype)
+        if spec.values is None:
+            return (words % np.uint64(100)).astype(spec.dtype)
+        if spec.values.meaning == UNKNOWN:
+            raise InputError(
+                f"the values of input {spec.name} become indices by a calculation, so none can be made up",
+                remedy="Give the inputs in a file: --input in.npz.",
+            )
+        low = max(spec.values.least, 0)
+        span = max(spec.values.most - low + 1, 1)
+        return (words % np.uint64(span) + np.uint64(low)).astype(spec.dtype)
     if spec.dtype == "bool":
         return (words >> np.uint64(63)).astype("bool")
     raise InputError(f"no random values for input {spec.name} of type {spec.dtype}", remedy=remedy)

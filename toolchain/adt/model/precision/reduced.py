@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.config.settings import CompileSettings
-from adt.errors import ConfigError, MismatchError
+from adt.errors import ConfigError, InputError, MismatchError
 from adt.model.package import PackageLike
 from adt.model.precision import accuracy, policy
 from adt.model.precision.accuracy_report import Accuracy
@@ -63,7 +63,7 @@ def reduced(
             "the code is for CPUs without half arithmetic, which convert at each use: smaller files, no more "
             "speed (--cpu CORE, or --cpu +fp16, for those that have it)"
         )
-    given = accuracy.samples(imported.inputs, files) if _measured(imported, wanted, files) else None
+    given = _samples(imported, wanted, files) if _measured(imported, wanted, files) else None
     module, params = policy.apply(imported.module, imported.params, wanted.precision, wanted.keep_float32)
     made = dataclasses.replace(imported, module=module, params=params)
     if given is None:
@@ -84,6 +84,19 @@ def _computes_half(target: ModelTarget) -> bool:
     spec = target.spec
     features = llvm.core_features(spec.get("mtriple", ""), spec.get("mcpu", ""), tuple(spec.get("mattr", ())))
     return bool(features & {"fullfp16", "avx512fp16"})
+
+
+def _samples(
+    imported: ImportedModel, wanted: CompileSettings, files: Sequence[Path]
+) -> accuracy.Samples | None:
+    """What to measure on; None where nothing can be made up and measuring was not asked for."""
+    try:
+        return accuracy.samples(imported.inputs, files)
+    except InputError as why:
+        if files or wanted.accuracy == "on":
+            raise
+        log.warning("the accuracy is not measured: %s (--accuracy-inputs FILE.npz gives inputs)", why.what)
+        return None
 
 
 def _measured(imported: ImportedModel, wanted: CompileSettings, files: Sequence[Path]) -> bool:
