@@ -166,18 +166,6 @@ GRAPHS: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
             {"x": (1, 2, 3, 4)}, ["y"], {"p": np.array([1, 0, 2, 1]), "a": np.array([-1, 1])}, opset=18,
         ),
     ),
-    "shape, a part": (
-        "Shape",
-        lambda: graph_of(
-            [
-                node("Shape", ["x"], ["s"], start=-2),
-                node("Cast", ["s"], ["f"], to=1),
-                node("ReduceSum", ["x"], ["t"], keepdims=0),
-                node("Add", ["f", "t"], ["y"]),
-            ],
-            {"x": (2, 3, 4)}, ["y"],
-        ),
-    ),
     "constant, floats": (
         "Constant",
         lambda: graph_of(
@@ -185,7 +173,6 @@ GRAPHS: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
             {"x": (3, 2)}, ["y"],
         ),
     ),
-    "dropout": ("Dropout", lambda: tiny("Dropout", (3, 2))),
     "attention": ("Attention", _attention),
     "attention, computed lengths": ("Attention", _attention_of_lengths),
     "layer normalization, all outputs": ("LayerNormalization", _layer_norm),
@@ -204,3 +191,98 @@ GRAPHS: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
 }  # fmt: skip
 """Name to the operator that is rewritten, and a model with it."""
 """Name to an operator that is rewritten, and a model with it."""
+
+
+def half(
+    op: str, shape: tuple[int, ...], *, opset: int = 17, weights: Any = None, **more: Any
+) -> onnx.ModelProto:
+    """:func:`tiny` in half precision."""
+    nodes = [node(op, ["x", *(weights or {})], ["y"], name="the_one", **more)]
+    return graph_of(
+        nodes,
+        {"x": shape},
+        ["y"],
+        weights,
+        opset=opset,
+        kind=TensorProto.FLOAT16,
+        output_kind=TensorProto.FLOAT16,
+    )
+
+
+def whole(
+    op: str, shape: tuple[int, ...], weights: Any, *, kind: int = INT64, **more: Any
+) -> onnx.ModelProto:
+    """:func:`tiny` of whole numbers."""
+    return graph_of(
+        [node(op, ["x", *weights], ["y"], **more)], {"x": shape}, ["y"], weights, kind=kind, output_kind=kind
+    )
+
+
+def resize(shape: tuple[int, ...], make: Any = tiny, scales: Any = None, **more: Any) -> onnx.ModelProto:
+    """A Resize by *scales*."""
+    nodes = {"": np.zeros(0, np.float32), "scales": np.asarray(scales, np.float32)}
+    model: onnx.ModelProto = make(
+        "Resize", shape, weights={"roi": nodes[""], "scales": nodes["scales"]}, opset=19, **more
+    )
+    return model
+
+
+CONVERTED: dict[str, Callable[[], onnx.ModelProto]] = {
+    "resize, three axes": lambda: resize((1, 2, 4, 5, 6), scales=[1, 1, 0.6, 1.7, 0.8], mode="linear"),
+    "resize, one axis, cubic": lambda: resize((1, 2, 9), scales=[1, 1, 1.9], mode="cubic"),
+    "resize, channels too": lambda: resize((1, 4, 4, 4), scales=[1, 0.5, 2, 1], mode="linear"),
+    "resize, antialias": lambda: resize((1, 2, 9, 8), scales=[1, 1, 0.4, 0.6], mode="linear", antialias=1),
+    "resize, half precision": lambda: resize((1, 2, 5, 4), half, scales=[1, 1, 1.5, 0.7], mode="linear"),
+    "grid sample": lambda: tiny("GridSample", (2, 3, 4, 5), weights={"g": f32(2, 6, 7, 2) * 1.3}, padding_mode="reflection"),
+    "mish, half precision": lambda: graph_of(
+        [node("Cast", ["x"], ["h"], to=10), node("Mish", ["h"], ["m"]), node("Cast", ["m"], ["y"], to=1)],
+        {"x": (3, 50)}, ["y"], opset=18,
+    ),
+    "elu, half precision": lambda: half("Elu", (3, 5), alpha=1.3),
+    "selu, half precision": lambda: half("Selu", (3, 5)),
+    "pow of whole numbers": lambda: whole("Pow", (3, 5), {"e": np.array([0, 1, 2, 3, 7])}),
+    "mod of whole numbers": lambda: whole("Mod", (3, 5), {"e": np.array([3, -3, 7, 11, -50])}),
+    "bit shift": lambda: whole(
+        "BitShift", (3, 5), {"e": np.array([0, 1, 2, 3, 7], np.uint8)}, kind=UINT8, direction="LEFT"
+    ),
+    "one hot": lambda: graph_of(
+        [node("OneHot", ["x", "d", "v"], ["y"], axis=1)], {"x": (2, 3)}, ["y"],
+        {"d": np.array(7), "v": np.array([-1, 2], np.float32)}, kind=INT64,
+    ),
+    "embedding by negative indices": lambda: graph_of(
+        [node("Neg", ["x"], ["n"]), node("Gather", ["table", "n"], ["y"])], {"x": (2, 3)}, ["y"],
+        {"table": f32(100, 8)}, kind=INT64,
+    ),
+    "lp norm": lambda: tiny("LpNormalization", (3, 4, 5), axis=1, p=1),
+    "lp pool, padded": lambda: tiny("LpPool", (1, 2, 7, 8), kernel_shape=[3, 2], pads=[1, 0, 1, 1], strides=[2, 1]),
+    "max pool, indices": lambda: graph_of(
+        [
+            node("MaxPool", ["x"], ["m", "i"], kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]),
+            node("Cast", ["i"], ["f"], to=1), node("Add", ["m", "f"], ["y"]),
+        ],
+        {"x": (2, 3, 7, 8)}, ["y"],
+    ),
+    "transposed convolution, output shape": lambda: tiny(
+        "ConvTranspose", (1, 2, 4, 5), weights={"w": f32(2, 3, 3, 3)}, strides=[2, 2], output_shape=[9, 10]
+    ),
+    "dft": lambda: tiny("DFT", (2, 12, 1), onesided=1),
+    "inverse dft": lambda: tiny("DFT", (2, 12, 2), inverse=1),
+    "col2im": lambda: tiny("Col2Im", (1, 8, 9), opset=18, weights={"i": np.array([4, 4]), "b": np.array([2, 2])}),
+    "center crop and pad": lambda: tiny("CenterCropPad", (5, 4, 3), opset=18, weights={"s": np.array([3, 7])}, axes=[0, 2]),
+    "affine grid": lambda: tiny("AffineGrid", (2, 2, 3), opset=20, weights={"s": np.array([2, 3, 4, 5])}),
+    "shape, a part": lambda: graph_of(
+            [
+                node("Shape", ["x"], ["s"], start=-2),
+                node("Cast", ["s"], ["f"], to=1),
+                node("ReduceSum", ["x"], ["t"], keepdims=0),
+                node("Add", ["f", "t"], ["y"]),
+            ],
+            {"x": (2, 3, 4)}, ["y"],
+        ),
+    "dropout": lambda: tiny("Dropout", (3, 2)),
+    "top k": lambda: graph_of(
+        [node("TopK", ["x", "k"], ["v", "i"]), node("Cast", ["i"], ["f"], to=1), node("Mul", ["v", "f"], ["y"])],
+        {"x": (4, 9)}, ["y"], {"k": np.array([3])},
+    ),
+}  # fmt: skip
+"""Models with operators whose converters are adt's own, in forms that ONNX's own cases lack."""

@@ -27,7 +27,7 @@ from adt.model.importers.imported import ImportedModel
 from adt.model.importers.onnx.compare import Runner
 from adt.model.inputs.random import random_inputs
 from adt.model.package import load_package
-from onnx_graphs import f32, graph_of, node, tiny, write
+from onnx_graphs import CONVERTED, f32, graph_of, node, tiny, write
 from quantized_models import written_by_onnxruntime
 from real_models import REAL_MODELS, RealModel, named
 
@@ -96,6 +96,18 @@ def test_what_is_rewritten_computes_the_same_in_tvm(name: str, tmp_path: Path) -
         allowed = 1 if wanted.dtype == np.uint8 else 1e-5 * max(1.0, float(np.abs(wanted).max()))
         assert value.shape == wanted.shape, out
         assert np.abs(value.astype(np.float64) - wanted).max() <= allowed, out
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_what_adt_converts_computes_the_same_in_tvm(name: str, tmp_path: Path) -> None:
+    model = CONVERTED[name]()
+    runner = Runner(model)
+    got = tvm_outputs(write(model, tmp_path / "m.onnx"), runner.inputs)
+    for value, (out, expected) in zip(got, runner.expected.items(), strict=True):
+        assert (value.shape, value.dtype) == (expected.shape, expected.dtype), out
+        limit = 2e-3 if "half" in name else 2e-6
+        allowed = limit * max(1, np.abs(expected).max()) if expected.dtype.kind == "f" else 0
+        assert np.abs(value.astype(np.float64) - expected).max() <= allowed, out
 
 
 def test_operators_that_onnx_defines_by_others_are_written_out(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from adt.model.importers.any import explain_model, import_model
 from adt.model.importers.onnx import compare
 from adt.model.importers.onnx import prepare as preparing
 from adt.model.importers.onnx.compare import Runner
+from adt.model.importers.onnx.converters.table import CONVERTERS
 from adt.model.importers.onnx.file import OF_ONNXRUNTIME
 from adt.model.importers.onnx.prepare import prepare
 from adt.model.importers.onnx.rewrites.rewrite import Rewrite
@@ -26,7 +27,7 @@ from adt.model.importers.onnx.support import unsupported_ops
 from adt.model.importers.shapes import fixed_shapes
 from adt.model.inputs.random import random_inputs
 from adt.model.package import TensorSpec
-from onnx_graphs import INT8, graph_of, node, recurrent, write
+from onnx_graphs import INT8, INT64, graph_of, node, recurrent, write
 from quantized_models import KINDS, written_by_onnxruntime
 
 
@@ -250,15 +251,15 @@ def test_a_model_for_one_processor_says_how_to_write_it_for_all(tmp_path: Path) 
 
 
 def test_the_table_says_what_is_unsupported_and_where(tmp_path: Path) -> None:
-    nodes = [node("Det", ["x"], ["d"], name="the_determinant"), node("Relu", ["d"], ["y"])]
+    nodes = [node("RandomNormalLike", ["x"], ["d"], name="the_chance"), node("Relu", ["d"], ["y"])]
     path = write(graph_of(nodes, {"x": (1, 3, 3)}, ["y"]), tmp_path / "det.onnx")
     found = explain_model(path, {})
     assert [(row.op, row.count, row.status) for row in found.ops] == [
-        ("Det", 1, "unsupported"),
+        ("RandomNormalLike", 1, "unsupported"),
         ("Relu", 1, "supported"),
     ]
-    assert "the_determinant" in found.ops[0].note and found.exit_code == 9
-    with pytest.raises(UnsupportedOp, match="Det"):
+    assert "the_chance" in found.ops[0].note and found.exit_code == 9
+    with pytest.raises(UnsupportedOp, match="RandomNormalLike"):
         import_model(path, {})
 
 
@@ -284,12 +285,11 @@ def test_open_dimensions_are_explained_with_the_table(tmp_path: Path) -> None:
 def test_a_converter_that_fails_is_named_with_its_node(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    nodes = [node("Relu", ["x"], ["r"]), node("Pad", ["r", "p"], ["y"], name="around", mode="wrap")]
-    weights = {"p": np.array([0, 1, 0, 1])}
-    path = write(graph_of(nodes, {"x": (2, 8)}, ["y"], weights, opset=19), tmp_path / "wrap.onnx")
+    nodes = [node("Relu", ["x"], ["r"]), node("LRN", ["r"], ["y"], name="around", size=3)]
+    path = write(graph_of(nodes, {"x": (1, 3, 2, 2, 2)}, ["y"]), tmp_path / "lrn.onnx")
     found = explain_model(path, {})
-    assert "around (Pad)" in found.problem and "wrap" in found.problem
-    assert {row.op for row in found.ops} == {"Relu", "Pad"} and found.exit_code == 8
+    assert "LRN at node around" in found.problem and "Error" not in found.problem
+    assert {row.op for row in found.ops} == {"Relu", "LRN"} and found.exit_code == 9
     assert capfd.readouterr().out == "", "what TVM prints is no output of ours"
 
 
@@ -315,3 +315,27 @@ def test_a_root_is_compared_where_it_has_numbers() -> None:
     )
     runner = Runner(model)
     assert np.isfinite(runner.expected["y"]).all() and not runner.difference(model)
+
+
+# Conversion
+
+
+def test_what_comes_out_with_another_type_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tvm import relax
+
+    monkeypatch.setitem(CONVERTERS, "Relu", lambda node: relax.op.astype(node.inputs[0], "int32"))  # type: ignore[arg-type]
+    path = write(
+        graph_of([node("Relu", ["x"], ["y"], name="first")], {"x": (1, 2)}, ["y"]), tmp_path / "m.onnx"
+    )
+    with pytest.raises(UnsupportedOp, match="Relu at node first cannot be imported: it would be int32"):
+        import_model(path, {})
+
+
+def test_what_cannot_be_converted_is_refused_by_node(tmp_path: Path) -> None:
+    """The importer's own exception is no message for a user."""
+    nodes = [node("TopK", ["x", "k"], ["y", "i"], name="best", sorted=0)]
+    model = graph_of([node("Cast", ["z"], ["k"], to=INT64), *nodes], {"x": (4, 9), "z": (1,)}, ["y"])
+    with pytest.raises(
+        UnsupportedOp, match="TopK at node best cannot be imported: its input K is not constant"
+    ):
+        import_model(write(model, tmp_path / "m.onnx"), {})

@@ -1,24 +1,24 @@
-"""From a prepared ONNX model to Relax, by TVM's importer with some converters of our own.
+"""From a prepared ONNX model to Relax, by TVM's importer and the converters of our own.
 
-TVM 0.25 converts Max, Min, Sum and Mean by stacking their inputs and reducing the stack,
-which no later pass fuses, and takes the wrong maximum of constants. Ours are chains of
-the operator on two inputs.
+What comes of a node must have the type and shape that ONNX infers for it: TVM's converters
+ignore some attributes and inputs, and compute something else then.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from adt.errors import AdtError, ModelError
+from adt.errors import AdtError, ModelError, UnsupportedOp
 from adt.model.importers.imported import last_line
+from adt.model.importers.onnx.converters.node import REMEDY, Node, refusal
+from adt.model.importers.onnx.converters.table import CONVERTERS
 from adt.model.importers.onnx.graph import Graph, all_nodes, node_name, op_name, opset, subgraphs
 from adt.model.importers.op_table import named_nodes
 
@@ -34,17 +34,13 @@ MOST_WHOLE_ARGUMENT = 4096
 MOST_FLOAT_ARGUMENT = 16
 """The same for floating point (scales, limits, padding values)."""
 
-CONVERTED_HERE = dict.fromkeys(
-    ("Max", "Min", "Sum", "Mean"), "converted by adt: TVM's stacks its inputs and reduces the stack"
-)
-"""Operators whose converters are ours."""
-
 
 def to_relax(model: onnx.ModelProto) -> Any:
     """Convert *model*, whose initializers become parameters; their values are in ``main``'s attributes.
 
     Raises:
-        ModelError: TVM's importer failed; the operator and its node are in the message.
+        UnsupportedOp: a node cannot be converted; it is in the message.
+        ModelError: TVM's importer failed elsewhere.
     """
     _make_importable(model)
     importer = _importer(model)
@@ -53,13 +49,18 @@ def to_relax(model: onnx.ModelProto) -> Any:
             return importer.from_onnx(model.graph, opset(model))
     except AdtError:
         raise
-    except Exception as why:  # the importer asserts and raises plain Python errors
-        where = f" at node {importer.at[1]} ({importer.at[0]})" if importer.at[0] else ""
+    except Exception as error:  # the importer asserts and raises plain Python errors
+        details = f"{type(error).__name__}: {last_line(error)}"
+        op, name = importer.at
+        if op:
+            raise UnsupportedOp(
+                f"{op} at node {name} is used in a way that cannot be imported",
+                remedy=REMEDY,
+                details=details,
+            ) from error
         raise ModelError(
-            f"TVM's ONNX importer failed{where}: {type(why).__name__}: {last_line(why)}",
-            remedy="Fix every input's shape with --shape; if it persists, the model uses something"
-            " that this TVM does not import: export it without that operator.",
-        ) from why
+            "TVM's ONNX importer failed", remedy="Export the model in another opset.", details=details
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def try_conversion(model: onnx.ModelProto) -> Conversion:
     reasons: dict[str, str] = {}
     for op, name, why in importer.refused:
         names.setdefault(op, []).append(name)
-        reasons.setdefault(op, f"TVM's importer refuses it: {last_line(why)}")
+        reason = why.what if isinstance(why, AdtError) else f"TVM's importer refuses it: {last_line(why)}"
+        reasons.setdefault(op, reason)
     untried = frozenset(op_name(node) for node in model.graph.node[importer.count :])
     return Conversion({op: f"{reason}; {named_nodes(names[op])}" for op, reason in reasons.items()}, untried)
 
@@ -102,7 +104,10 @@ def _importer(model: onnx.ModelProto, *, goes_on: bool = False) -> Any:
         goes_on: try the nodes after a refused one, too, and convert nothing in the end.
     """
     import onnx
+    from tvm import relax
     from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
+
+    nodes = _named_nodes(model)
 
     class Importer(ONNXGraphImporter):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -115,8 +120,7 @@ def _importer(model: onnx.ModelProto, *, goes_on: bool = False) -> Any:
             """Operator, name and reason of each node that was refused."""
 
         def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
-            if not goes_on:
-                super()._check_for_unsupported_ops(graph)
+            """The op table says so before, with nodes."""
 
         def _construct_nodes(self, graph: onnx.GraphProto) -> None:
             for node in graph.node:
@@ -140,27 +144,66 @@ def _importer(model: onnx.ModelProto, *, goes_on: bool = False) -> Any:
 
         def _convert_operator(self, op: str, inputs: Any, attrs: Any, version: int) -> Any:
             self.at = (self.at[0] if self.at[0].endswith(f"::{op}") else op, attrs["tvm_custom"]["name"])
-            if chain := _chains().get(op):
-                return functools.reduce(lambda a, b: self.bb.normalize(chain(a, b)), list(inputs))
-            if op == "Mean":
-                return _mean(self.bb, list(inputs))
-            return super()._convert_operator(op, inputs, attrs, version)
+            proto, graph = nodes[self.at[1]]
+            convert = super()._convert_operator
+
+            def by_tvm(given: Any, **changes: Any) -> Any:
+                return convert(op, type(inputs)(given), {**attrs, **changes}, version)
+
+            converter = CONVERTERS.get(op) if proto.domain in ("", "ai.onnx") else None
+            node = Node(proto, tuple(inputs), version, self.bb, self._params, by_tvm)
+            result = converter(node) if converter else None
+            by_ours = result is not None
+            if not by_ours:
+                result = by_tvm(inputs)
+            if isinstance(result, tuple):
+                result = relax.Tuple([self.bb.normalize(value) for value in result])
+            _check_types(self.bb, proto, graph, result, shapes=not by_ours)
+            return result
 
     return Importer()
 
 
-@functools.cache
-def _chains() -> dict[str, Callable[[Any, Any], Any]]:
+def _named_nodes(model: onnx.ModelProto) -> dict[str, tuple[onnx.NodeProto, Graph]]:
+    """Every node with its graph, by a name that is its own from now on."""
+    nodes: dict[str, tuple[onnx.NodeProto, Graph]] = {}
+
+    def visit(graph: Graph) -> None:
+        for node in graph.graph.node:
+            stem, number = node.name, 0
+            while node.name in nodes:
+                number += 1
+                node.name = f"{stem}_{number}"
+            nodes[node.name] = (node, graph)
+            for inner in subgraphs(node):
+                visit(Graph(model, inner, graph))
+
+    visit(Graph(model, model.graph))
+    return nodes
+
+
+def _check_types(builder: Any, node: onnx.NodeProto, graph: Graph, result: Any, *, shapes: bool) -> None:
+    """Refuse *node* when an output has not the type that ONNX infers, or with *shapes* the shape.
+
+    Raises:
+        UnsupportedOp: see above.
+    """
     from tvm import relax
 
-    return {"Max": relax.op.maximum, "Min": relax.op.minimum, "Sum": relax.op.add}
-
-
-def _mean(builder: Any, inputs: list[Any]) -> Any:
-    from tvm import relax
-
-    total = functools.reduce(lambda a, b: builder.normalize(relax.op.add(a, b)), inputs)
-    return relax.op.multiply(total, relax.const(1 / len(inputs), total.struct_info.dtype))
+    result = builder.normalize(result) if isinstance(result, relax.Expr) else result
+    info = getattr(result, "struct_info", None)
+    infos = list(info.fields) if isinstance(info, relax.TupleStructInfo) else [info]
+    for name, computed in zip(node.output, infos, strict=False):
+        if not name or not isinstance(computed, relax.TensorStructInfo):
+            continue
+        dtype, shape = graph.dtype(name), graph.shape(name)
+        extents = list(computed.shape.values) if computed.shape is not None else []
+        if dtype and computed.dtype and dtype != str(computed.dtype):
+            raise refusal(node, f"it would be {computed.dtype}, not {dtype}")
+        if not shapes or shape is None or computed.shape is None:
+            continue
+        if all(hasattr(extent, "value") for extent in extents) and list(shape) != list(map(int, extents)):
+            raise refusal(node, f"it would be of shape {list(map(int, extents))}, not {list(shape)}")
 
 
 @contextlib.contextmanager

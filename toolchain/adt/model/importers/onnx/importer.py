@@ -7,7 +7,8 @@ from pathlib import Path
 
 from adt.errors import ModelError, UnsupportedOp
 from adt.model.importers.imported import ImportedModel, imported_model
-from adt.model.importers.onnx.convert import CONVERTED_HERE, to_relax, try_conversion
+from adt.model.importers.onnx.convert import to_relax, try_conversion
+from adt.model.importers.onnx.converters.table import CONVERTERS
 from adt.model.importers.onnx.file import declared_inputs, input_dtypes, read_onnx, with_fixed_shapes
 from adt.model.importers.onnx.graph import all_nodes, op_name
 from adt.model.importers.onnx.prepare import Prepared, prepare
@@ -88,4 +89,6 @@ def op_table(prepared: Prepared, missing: Mapping[str, str] | None = None) -> tu
     ops = [op_name(node) for node in all_nodes(prepared.simplified.graph)]
     missing = unsupported_ops(prepared.model) if missing is None else missing
     hidden = [op for op in missing if op not in ops]  # only in what an operator was rewritten to
-    return op_rows([*ops, *hidden], prepared.rewritten, missing, CONVERTED_HERE)
+    return op_rows(
+        [*ops, *hidden], prepared.rewritten, missing, dict.fromkeys(CONVERTERS, "converted by adt")
+    )

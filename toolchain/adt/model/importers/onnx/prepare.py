@@ -124,6 +124,27 @@ def _simplified(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.Model
     if reason := runner.difference(slim):
         log.warning("what onnxslim made of %s is not used: %s", name, reason)
         return model
+    return _with_inferred_shapes(slim)
+
+
+def _with_inferred_shapes(slim: onnx.ModelProto) -> onnx.ModelProto:
+    """*slim* with ONNX's own shapes where it infers any: onnxslim's are wrong, e.g. of a Resize with axes."""
+    import onnx
+
+    plain = onnx.ModelProto()
+    plain.CopyFrom(slim)
+    del plain.graph.value_info[:]
+    for value in plain.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    graph = _typed(plain).graph
+    inferred = {
+        value.name: value.type
+        for value in (*graph.value_info, *graph.output)
+        if value.type.tensor_type.HasField("shape")
+    }
+    for value in (*slim.graph.value_info, *slim.graph.output):
+        if value.name in inferred:
+            value.type.CopyFrom(inferred[value.name])
     return slim
 
 

@@ -1,4 +1,4 @@
-"""Which ONNX operators TVM's importer converts."""
+"""Which ONNX operators can be converted."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
+from adt.model.importers.onnx.converters.table import CONVERTERS
 from adt.model.importers.onnx.graph import all_nodes, node_name, op_name
 from adt.model.importers.onnx.rewrites.recurrent import MOST_STEPS
 from adt.model.importers.onnx.rewrites.table import REWRITES
@@ -32,11 +33,12 @@ _NCHWC = (
 def _converters() -> frozenset[str]:
     from tvm.relax.frontend.onnx import onnx_frontend
 
-    return frozenset(onnx_frontend._get_convert_map()) - {"Attention"} | {"If"}
+    tvm = frozenset(onnx_frontend._get_convert_map()) - {"Attention"}
+    return tvm | frozenset(CONVERTERS) | {"If"}
 
 
 def convertible(domain: str, op: str) -> bool:
-    """Whether TVM's importer has a converter for *op* of *domain*."""
+    """Whether there is a converter for *op* of *domain*, TVM's or ours."""
     if domain in ("", "ai.onnx"):
         return op in _converters()
     return (domain, op) in OTHER_DOMAINS

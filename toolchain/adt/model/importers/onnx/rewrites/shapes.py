@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adt.model.importers.onnx.graph import Builder, Graph, attribute
-from adt.model.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
+from adt.model.importers.onnx.rewrites.rewrite import Rewrite
 
 if TYPE_CHECKING:
     import onnx
@@ -44,18 +44,6 @@ def _pad(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
     return build.nodes
 
 
-def _shape_part(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
-    """From opset 15 Shape may return a part of the shape; TVM returns all of it."""
-    shape = graph.shape(node.input[0])
-    start, end = attribute(node, "start"), attribute(node, "end")
-    if shape is None or (start is None and end is None):
-        return None
-    build = Builder(graph, node)
-    part = build.constant(shape[start or 0 : end], "int64")
-    build.add("Identity", part, out=node.output[0])
-    return build.nodes
-
-
 def _constant(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
     """TVM reads a Constant's ``value`` only, not ``value_float`` and the like."""
     import numpy as np
@@ -70,22 +58,8 @@ def _constant(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None
     return [helper.make_node("Constant", [], list(node.output), name=node.name, value=tensor)]
 
 
-def _dropout(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
-    if len(node.output) > 1 and node.output[1]:
-        return None
-    if len(node.input) > 2 and node.input[2]:
-        training = graph.constant(node.input[2])
-        if training is None or bool(training):
-            return None
-    build = Builder(graph, node)
-    build.add("Identity", node.input[0], out=node.output[0])
-    return build.nodes
-
-
 REWRITES = (
     Rewrite("Squeeze", "Reshape", "TVM ignores the attribute axes", _squeeze),
     Rewrite("Pad", "Pad of every axis", "TVM ignores the input axes", _pad),
-    Rewrite("Shape", "a constant", "TVM ignores start and end", _shape_part),
     Rewrite("Constant", "Constant with a tensor", "TVM reads tensors only", _constant),
-    Rewrite("Dropout", "Identity", f"{NO_CONVERTER}; it does nothing in inference", _dropout),
 )

@@ -1,0 +1,310 @@
+"""Operators that compute element by element, or along one axis."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from adt.model.importers.onnx.converters.node import Converter, Node
+
+SIGNED = ("int8", "int16", "int32", "int64")
+BITS = {
+    "int8": 8,
+    "int16": 16,
+    "int32": 32,
+    "int64": 64,
+    "uint8": 8,
+    "uint16": 16,
+    "uint32": 32,
+    "uint64": 64,
+}
+
+
+def _chain(op: str) -> Converter:
+    """TVM stacks the inputs and reduces the stack, which no later pass fuses."""
+
+    def convert(node: Node) -> Any:
+        from tvm import relax
+
+        return _folded(node, getattr(relax.op, op))
+
+    return convert
+
+
+def _folded(node: Node, op: Any) -> Any:
+    return functools.reduce(lambda a, b: node.builder.normalize(op(a, b)), node.inputs)
+
+
+def _mean(node: Node) -> Any:
+    from tvm import relax
+
+    total = _folded(node, relax.op.add)
+    return relax.op.multiply(total, relax.const(1 / len(node.inputs), total.struct_info.dtype))
+
+
+def _bit_shift(node: Node) -> Any:
+    """Shifts by the width or more are undefined in C; ONNX's result is what falls out of the far end."""
+    from tvm import tirx
+
+    bits = BITS[node.dtype()]
+    left = node.attribute("direction") == "LEFT"
+
+    def shifted(a: Any, b: Any) -> Any:
+        def element(x: Any, by: Any) -> Any:
+            inside = tirx.all(by >= tirx.const(0, by.dtype), by < tirx.const(bits, by.dtype))
+            amount = tirx.Select(inside, by, tirx.const(0, by.dtype))
+            beyond = tirx.const(0, x.dtype)
+            if not left and x.dtype in SIGNED:
+                beyond = x >> tirx.const(bits - 1, x.dtype)
+            return tirx.Select(inside, x << amount if left else x >> amount, beyond)
+
+        return _broadcast(element, a, b)
+
+    return node.te(shifted, *node.inputs)
+
+
+def _broadcast(element: Any, *tensors: Any) -> Any:
+    """*element* of the tensors, broadcast to one shape."""
+    from tvm import te
+
+    rank = max(len(tensor.shape) for tensor in tensors)
+    shapes = [[1] * (rank - len(tensor.shape)) + [int(n) for n in tensor.shape] for tensor in tensors]
+    shape = [next((n for n in extents if n != 1), 1) for extents in zip(*shapes, strict=True)]
+
+    def at(tensor: Any, indices: Any) -> Any:
+        own = indices[rank - len(tensor.shape) :]
+        return tensor(*(i if int(n) != 1 else 0 for i, n in zip(own, tensor.shape, strict=True)))
+
+    return te.compute(shape, lambda *indices: element(*(at(tensor, indices) for tensor in tensors)))
+
+
+def _mod(node: Node) -> Any:
+    """What is left has the sign of the dividend with ``fmod``, of the divisor without."""
+    from tvm import tirx
+
+    by_dividend = node.attribute("fmod", 0)
+
+    def element(x: Any, y: Any) -> Any:
+        if not x.dtype.startswith("float"):
+            return tirx.truncmod(x, y) if by_dividend else tirx.floormod(x, y)
+        infinite = tirx.all(tirx.isinf(y), tirx.Not(tirx.isinf(x)))
+        rest = tirx.Select(infinite, x, x - tirx.trunc(x / y) * y)
+        if by_dividend:
+            return rest
+        zero = tirx.const(0, x.dtype)
+        other_side = tirx.any(tirx.all(rest < zero, y > zero), tirx.all(rest > zero, y < zero))
+        return tirx.Select(other_side, rest + y, rest)
+
+    return node.te(lambda a, b: _broadcast(element, a, b), *node.inputs)
+
+
+def _pow(node: Node) -> Any:
+    """The result has the base's type, whatever the exponent's; TVM has powers of floating point only."""
+    from tvm import relax, tirx
+
+    base, exponent = node.dtype(0), node.dtype(1)
+    if base.startswith("float"):
+        return (
+            None
+            if base == exponent
+            else relax.op.power(node.inputs[0], relax.op.astype(node.inputs[1], base))
+        )
+
+    def of_whole(x: Any, by: Any) -> Any:
+        """By squaring: exact, and it wraps around as the type does."""
+        one = tirx.const(1, x.dtype)
+        result, square = one, x
+        for bit in range(BITS[x.dtype].bit_length()):
+            odd = (by >> tirx.const(bit, by.dtype)) & tirx.const(1, by.dtype)
+            result = result * tirx.Select(odd != tirx.const(0, by.dtype), square, one)
+            square = square * square
+        negative = by < tirx.const(0, by.dtype)
+        inverse = tirx.Select(x == one, one, tirx.const(0, x.dtype))
+        if x.dtype in SIGNED:
+            minus = tirx.const(-1, x.dtype)
+            even = (by & tirx.const(1, by.dtype)) == tirx.const(0, by.dtype)
+            inverse = tirx.Select(x == minus, tirx.Select(even, one, minus), inverse)
+        return tirx.Select(negative, inverse, result)
+
+    def of_real(x: Any, by: Any) -> Any:
+        return tirx.pow(x.astype("float64"), by.astype("float64")).astype(x.dtype)
+
+    element = of_real if exponent.startswith("float") else of_whole
+    return node.te(lambda a, b: _broadcast(element, a, b), *node.inputs)
+
+
+def _is_inf(node: Node) -> Any:
+    from tvm import relax
+
+    x = node.inputs[0]
+    infinity = relax.const(float("inf"), node.dtype())
+    positive, negative = (node.attribute(f"detect_{sign}", 1) for sign in ("positive", "negative"))
+    if positive and negative:
+        return relax.op.isinf(x)
+    if positive:
+        return relax.op.equal(x, infinity)
+    if negative:
+        return relax.op.equal(relax.op.negative(x), infinity)
+    return relax.op.zeros(node.shape(), "bool")
+
+
+def _mish(node: Node) -> Any:
+    """x·tanh(ln(1 + eˣ)) with n = eˣ(eˣ + 2): x·n/(n + 2), which loses no digits where eˣ is small."""
+    from tvm import relax
+
+    x, dtype = node.inputs[0], node.dtype()
+    e = relax.op.exp(relax.op.minimum(x, relax.const(10, dtype)))
+    n = relax.op.multiply(e, relax.op.add(e, relax.const(2, dtype)))
+    gate = relax.op.divide(n, relax.op.add(n, relax.const(2, dtype)))
+    return relax.op.multiply(x, gate)
+
+
+def _elu(node: Node) -> Any:
+    """Elu and Selu; the constants of TVM's are float32, whatever the input is."""
+    from tvm import relax
+
+    x, dtype = node.inputs[0], node.dtype()
+    selu = node.proto.op_type == "Selu"
+    alpha = node.attribute("alpha", 1.6732632 if selu else 1.0)
+    below = relax.op.minimum(relax.op.subtract(relax.op.exp(x), relax.const(1, dtype)), relax.const(0, dtype))
+    result = relax.op.add(relax.op.nn.relu(x), relax.op.multiply(relax.const(alpha, dtype), below))
+    gamma = node.attribute("gamma", 1.050701)
+    return relax.op.multiply(relax.const(gamma, dtype), result) if selu else result
+
+
+def _prelu(node: Node) -> Any:
+    """Other than pictures; a slope of one axis that does not fit the last is one for each channel."""
+    from tvm import relax
+
+    x, slope, shape = *node.inputs, node.shape()
+    by_channel = len(shape) > 1 and node.shape(1) == shape[1:2] != shape[-1:]
+    if len(shape) == 4 and not by_channel:
+        return None
+    if by_channel:
+        slope = relax.op.reshape(slope, (shape[1], *[1] * (len(shape) - 2)))
+    zero = relax.const(0, node.dtype())
+    return relax.op.add(relax.op.maximum(x, zero), relax.op.multiply(slope, relax.op.minimum(x, zero)))
+
+
+def _dequantize(node: Node) -> Any:
+    """The result has the scale's type; TVM's is always float32."""
+    from tvm import relax
+
+    if node.dtype(1) == "float32":
+        return None
+    return relax.op.astype(node.builder.normalize(node.by_tvm(node.inputs)), node.dtype(1))
+
+
+def _cast_like(node: Node) -> Any:
+    from tvm import relax
+
+    return relax.op.astype(node.inputs[0], node.dtype(1))
+
+
+def _bit_cast(node: Node) -> Any:
+    from onnx import helper
+    from tvm import te, tirx
+
+    dtype = str(helper.tensor_dtype_to_np_dtype(node.attribute("to")))
+
+    def element(x: Any) -> Any:
+        if "bool" in (x.dtype, dtype):
+            return x.astype(dtype)
+        return x if x.dtype == dtype else tirx.reinterpret(dtype, x)
+
+    return node.te(lambda a: te.compute(a.shape, lambda *i: element(a(*i))), node.inputs[0])
+
+
+def _cumulative(op: str) -> Converter:
+    def convert(node: Node) -> Any:
+        from tvm import relax
+
+        x, dtype, rank = node.inputs[0], node.dtype(), len(node.shape())
+        axis = node.number(1, "axis") % rank
+        reverse = node.attribute("reverse", 0)
+        if reverse:
+            x = relax.op.flip(x, axis)
+        exclusive = bool(node.attribute("exclusive", 0))
+        result = getattr(relax.op, op)(x, axis, dtype, exclusive=exclusive)
+        return relax.op.flip(result, axis) if reverse else result
+
+    return convert
+
+
+def _lp_normalization(node: Node) -> Any:
+    """A vector of norm 0 stays as it is."""
+    from tvm import relax
+
+    x, dtype, p = node.inputs[0], node.dtype(), node.attribute("p", 2)
+    axis = node.axis(len(node.shape()), -1)
+    if p == 1:
+        norm = relax.op.sum(relax.op.abs(x), axis, keepdims=True)
+    else:
+        norm = relax.op.sqrt(relax.op.sum(relax.op.multiply(x, x), axis, keepdims=True))
+    norm = node.builder.normalize(norm)
+    zero = relax.op.equal(norm, relax.const(0, dtype))
+    return relax.op.divide(x, relax.op.where(zero, relax.const(1, dtype), norm))
+
+
+def _reduced_bool(op: str) -> Converter:
+    """Largest and smallest of booleans: TVM knows no least of that type."""
+
+    def convert(node: Node) -> Any:
+        from tvm import relax
+
+        if node.dtype() != "bool":
+            return None
+        inputs = (relax.op.astype(node.inputs[0], "int32"), *node.inputs[1:])
+        changed = node.by_tvm(tuple(value and node.builder.normalize(value) for value in inputs))
+        return relax.op.astype(changed, "bool")
+
+    return convert
+
+
+def _det(node: Node) -> Any:
+    """By Laplace's rule: for the small matrices that models have."""
+    from tvm import te
+
+    *batch, rows, _ = node.shape()
+    if rows > MOST_ROWS:
+        raise node.refusal(f"matrices of more than {MOST_ROWS} rows")
+
+    def expanded(a: Any, at: Any, row: int, columns: tuple[int, ...]) -> Any:
+        if row == rows - 1:
+            return a(*at, row, columns[0])
+        total: Any = None
+        for number, column in enumerate(columns):
+            rest = columns[:number] + columns[number + 1 :]
+            part = a(*at, row, column) * expanded(a, at, row + 1, rest)
+            total = part if total is None else total - part if number % 2 else total + part
+        return total
+
+    return node.te(
+        lambda a: te.compute(batch, lambda *at: expanded(a, at, 0, tuple(range(rows)))), node.inputs[0]
+    )
+
+
+MOST_ROWS = 4
+
+CONVERTERS: dict[str, Converter] = {
+    "BitCast": _bit_cast,
+    "BitShift": _bit_shift,
+    "CastLike": _cast_like,
+    "CumProd": _cumulative("cumprod"),
+    "DequantizeLinear": _dequantize,
+    "Det": _det,
+    "Elu": _elu,
+    "IsInf": _is_inf,
+    "LpNormalization": _lp_normalization,
+    "Max": _chain("maximum"),
+    "Mean": _mean,
+    "Min": _chain("minimum"),
+    "Mish": _mish,
+    "Mod": _mod,
+    "PRelu": _prelu,
+    "Pow": _pow,
+    "ReduceMax": _reduced_bool("max"),
+    "ReduceMin": _reduced_bool("min"),
+    "Selu": _elu,
+    "Sum": _chain("add"),
+}

@@ -1,0 +1,420 @@
+"""Operators that sample images: at other sizes, on grids, in regions, under deformed kernels."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from adt.model.importers.onnx.converters.node import Converter, Node, literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+TVM_COORDINATES = ("half_pixel", "align_corners", "asymmetric")
+"""Coordinate transformations that TVM's resize has, and computes as ONNX does."""
+
+
+def _resize(node: Node) -> Any:
+    """Axis by axis: each result is a weighted sum of a few inputs, all of them known now."""
+    shape = node.shape()
+    axes = [axis % len(shape) for axis in node.attribute("axes") or range(len(shape))]
+    size, scales = _resized(node, shape, axes)
+    if _as_tvm(node, shape, size, scales):
+        return None
+    mode = node.attribute("mode", "nearest")
+    coordinates = node.attribute("coordinate_transformation_mode", "half_pixel")
+    roi = _regions(node, axes, len(shape)) if coordinates == "tf_crop_and_resize" else None
+    x, outside = node.inputs[0], []
+    for axis, (have, extent, scale) in enumerate(zip(shape, size, scales, strict=True)):
+        region = roi[axis] if roi else None
+        if extent == have and scale == 1 and region in (None, (0.0, 1.0)):
+            continue
+        at = _sources(coordinates, have, extent, scale, region)
+        indices, weights = _taps(node, mode, at, have, scale)
+        x = _weighted(node, x, axis, indices, weights)
+        if region:
+            outside.append((axis, (at < 0) | (at > have - 1)))
+    if any(places.any() for _, places in outside):
+        x = _filled(node, x, outside, node.attribute("extrapolation_value", 0.0))
+    return x
+
+
+def _resized(node: Node, shape: Sequence[int], axes: Sequence[int]) -> tuple[list[int], list[float]]:
+    """Extents and scales of every axis."""
+    size, scales = list(shape), [1.0] * len(shape)
+    position = 1 if node.opset < 11 else 2
+    given = node.value(position) if node.has(position) else None
+    if node.has(position) and given is None:
+        raise node.refusal("its input scales is not constant")
+    if given is not None and given.size:
+        for axis, scale in zip(axes, given.tolist(), strict=True):
+            size[axis], scales[axis] = math.floor(shape[axis] * scale), scale
+        return size, scales
+    wanted = dict(zip(axes, node.constant(3, "sizes").tolist(), strict=True))
+    policy = node.attribute("keep_aspect_ratio_policy", "stretch")
+    if policy != "stretch":
+        choose = min if policy == "not_larger" else max
+        scale = choose(extent / shape[axis] for axis, extent in wanted.items())
+        wanted = {axis: math.floor(shape[axis] * scale + 0.5) for axis in wanted}
+        scales = [scale if axis in wanted else 1.0 for axis in range(len(shape))]
+    for axis, extent in wanted.items():
+        size[axis] = extent
+        if policy == "stretch":
+            scales[axis] = extent / shape[axis]
+    return size, scales
+
+
+def _as_tvm(node: Node, shape: Sequence[int], size: Sequence[int], scales: Sequence[float]) -> bool:
+    """Whether TVM's converter computes the same: its kernels are made for images, and fuse."""
+    plain = not node.attribute("antialias", 0) and not node.attribute("exclude_outside", 0)
+    method = node.attribute("mode", "nearest") in ("nearest", "linear")
+    spatial = len(shape) == 4 and list(size[:2]) == list(shape[:2]) and not node.attribute("axes")
+    coordinates = node.attribute("coordinate_transformation_mode", "half_pixel") in TVM_COORDINATES
+    policy = node.attribute("keep_aspect_ratio_policy", "stretch") == "stretch"
+    whole = all(extent * scale == out for extent, scale, out in zip(shape, scales, size, strict=True))
+    return plain and method and spatial and coordinates and policy and whole and node.dtype() in FLOATS
+
+
+FLOATS = ("float16", "float32")
+
+
+def _regions(node: Node, axes: Sequence[int], rank: int) -> list[tuple[float, float]]:
+    """The part of each axis that tf_crop_and_resize takes, as shares of its extent."""
+    roi = node.constant(1, "roi").tolist()
+    regions = [(0.0, 1.0)] * rank
+    for position, axis in enumerate(axes):
+        regions[axis] = (roi[position], roi[position + len(axes)])
+    return regions
+
+
+def _sources(
+    coordinates: str, have: int, extent: int, scale: float, region: tuple[float, float] | None
+) -> Floats:
+    """Where on an axis of *have* values each of *extent* results lies."""
+    import numpy as np
+
+    at = np.arange(extent, dtype=np.float64)
+    exact = extent if coordinates == "pytorch_half_pixel" else have * scale
+    match coordinates:
+        case "asymmetric":
+            return at / scale
+        case "align_corners":
+            return at * (have - 1) / (have * scale - 1) if have * scale != 1 else np.zeros(extent)
+        case "pytorch_half_pixel" if exact <= 1:
+            return np.zeros(extent)
+        case "half_pixel_symmetric":
+            offset = have / 2 * (1 - extent / (have * scale))
+            return offset + (at + 0.5) / scale - 0.5
+        case "tf_crop_and_resize" if region:
+            first, last = region
+            if extent > 1:
+                return first * (have - 1) + at * (last - first) * (have - 1) / (extent - 1)
+            return np.full(extent, 0.5 * (first + last) * (have - 1))
+    return (at + 0.5) / scale - 0.5
+
+
+def _taps(node: Node, mode: str, at: Floats, have: int, scale: float) -> tuple[NDArray[np.int64], Floats]:
+    """Indices and weights [extent, taps] of the inputs that make each result."""
+    import numpy as np
+
+    if mode == "nearest":
+        return _nearest(node.attribute("nearest_mode", "round_prefer_floor"), at)[:, None].clip(
+            0, have - 1
+        ), np.ones((len(at), 1))
+    shrink = min(1.0, scale) if node.attribute("antialias", 0) else 1.0
+    reach = (1 if mode == "linear" else 2) / shrink
+    first = np.floor(at - reach).astype(np.int64) + 1
+    indices = first[:, None] + np.arange(math.ceil(2 * reach))
+    distance = np.abs(indices - at[:, None]) * shrink
+    if mode == "linear":
+        weights = np.maximum(0.0, 1 - distance)
+    else:
+        weights = _cubic(distance, float(node.attribute("cubic_coeff_a", -0.75)))
+    if node.attribute("exclude_outside", 0):
+        weights = np.where((indices >= 0) & (indices < have), weights, 0.0)
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    return indices.clip(0, have - 1), weights
+
+
+def _nearest(mode: str, at: Floats) -> NDArray[np.int64]:
+    import numpy as np
+
+    rounded = {
+        "round_prefer_floor": lambda: np.ceil(at - 0.5),
+        "round_prefer_ceil": lambda: np.floor(at + 0.5),
+        "floor": lambda: np.floor(at),
+        "ceil": lambda: np.ceil(at),
+    }[mode]()
+    result: NDArray[np.int64] = rounded.astype(np.int64)
+    return result
+
+
+def _cubic(distance: Floats, a: float) -> Floats:
+    import numpy as np
+
+    near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
+
+
+def _weighted(node: Node, x: Any, axis: int, indices: NDArray[np.int64], weights: Floats) -> Any:
+    """*x* with each value along *axis* a sum of the taps."""
+    import numpy as np
+    from tvm import relax, te
+
+    count = indices.shape[1]
+    if count == 1:
+        return node.builder.normalize(relax.op.take(x, literal(indices[:, 0]), axis))
+
+    def compute(a: Any, places: Any, factors: Any) -> Any:
+        shape = [*a.shape]
+        shape[axis] = indices.shape[0]
+        tap = te.reduce_axis((0, count), "tap")
+        wide = "float64" if a.dtype == "float64" else "float32"
+
+        def element(*at: Any) -> Any:
+            value = a(*at[:axis], places(at[axis], tap), *at[axis + 1 :])
+            return te.sum(value.astype(wide) * factors(at[axis], tap), axis=tap)
+
+        summed = te.compute(shape, element)
+        if summed.dtype == a.dtype:
+            return summed
+        return te.compute(shape, lambda *at: summed(*at).astype(a.dtype))
+
+    dtype = "float64" if str(x.struct_info.dtype) == "float64" else "float32"
+    return node.te(compute, x, literal(indices.astype(np.int32)), literal(weights.astype(dtype)))
+
+
+def _filled(node: Node, x: Any, outside: Sequence[tuple[int, Any]], value: float) -> Any:
+    """*x* with *value* where one of its axes lies outside the image."""
+    from tvm import relax
+
+    rank = len(x.struct_info.shape)
+    for axis, places in outside:
+        shape = [-1 if other == axis else 1 for other in range(rank)]
+        mask = literal(places.reshape(shape))
+        x = node.builder.normalize(relax.op.where(mask, relax.const(value, str(x.struct_info.dtype)), x))
+    return x
+
+
+def _grid_sample(node: Node) -> Any:
+    from tvm import te, tirx
+
+    shape, grid_shape = node.shape(), node.shape(1)
+    spatial = shape[2:]
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(name := node.attribute("mode", "linear"), name)
+    padding, corners = node.attribute("padding_mode", "zeros"), bool(node.attribute("align_corners", 0))
+
+    def compute(x: Any, grid: Any) -> Any:
+        wide = "float64" if x.dtype == "float64" else "float32"
+
+        def element(n: Any, c: Any, *out: Any) -> Any:
+            taps = []
+            for position, extent in enumerate(spatial):
+                at = grid(n, *out, len(spatial) - 1 - position).astype(wide)
+                half = tirx.const(0.5, wide)
+                at = (at + 1) * half * (extent - 1) if corners else ((at + 1) * extent - 1) * half
+                taps.append(_grid_taps(at, extent, mode, padding, corners))
+            total: Any = tirx.const(0, wide)
+            for chosen in itertools.product(*taps):
+                indices, weights, inside = zip(*chosen, strict=True)
+                value = x(n, c, *indices).astype(wide)
+                for weight in weights:
+                    value = value * weight
+                if padding == "zeros":
+                    value = tirx.if_then_else(tirx.all(*inside), value, tirx.const(0, wide))
+                total = total + value
+            return total.astype(x.dtype)
+
+        return te.compute((*shape[:2], *grid_shape[1:-1]), element)
+
+    return node.te(compute, node.inputs[0], node.inputs[1])
+
+
+def _grid_taps(at: Any, extent: int, mode: str, padding: str, corners: bool) -> list[tuple[Any, Any, Any]]:
+    """Index, weight, and whether it lies inside, of each input on an axis."""
+    from tvm import tirx
+
+    dtype = at.dtype
+
+    def number(value: float) -> Any:
+        return tirx.const(value, dtype)
+
+    def bounded(place: Any) -> Any:
+        if padding == "reflection":
+            low, span = (0.0, extent - 1.0) if corners else (-0.5, float(extent))
+            if span <= 0:
+                return number(0)
+            moved = tirx.abs(place - number(low))
+            turns = tirx.floor(moved / number(span))
+            rest = moved - turns * number(span)
+            odd = turns - tirx.floor(turns * number(0.5)) * number(2)
+            place = tirx.Select(odd > number(0.5), number(span) - rest, rest) + number(low)
+        if padding == "zeros":
+            return place
+        return tirx.max(number(0), tirx.min(number(extent - 1), place))
+
+    if mode != "cubic":
+        at = bounded(at)
+    if mode == "nearest":
+        base, offsets = tirx.nearbyint(at), [0]
+        weights = [number(1)]
+    else:
+        base = tirx.floor(at)
+        rest = at - base
+        offsets = [0, 1] if mode == "linear" else [-1, 0, 1, 2]
+        if mode == "linear":
+            weights = [number(1) - rest, rest]
+        else:
+            a = number(-0.75)
+
+            def near(d: Any) -> Any:
+                return ((a + 2) * d - (a + 3)) * d * d + 1
+
+            def far(d: Any) -> Any:
+                return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+            weights = [far(rest + 1), near(rest), near(number(1) - rest), far(number(2) - rest)]
+    taps = []
+    for offset, weight in zip(offsets, weights, strict=True):
+        place = base + number(offset)
+        if mode == "cubic":
+            place = bounded(place)
+        inside = tirx.all(place >= number(0), place <= number(extent - 1))
+        index = tirx.max(number(0), tirx.min(number(extent - 1), place)).astype("int32")
+        taps.append((index, weight, inside))
+    return taps
+
+
+def _affine_grid(node: Node) -> Any:
+    """Points of the output's pixels in [-1, 1], turned by each batch's matrix."""
+    import numpy as np
+    from tvm import relax
+
+    batch, _, *spatial = node.constant(1, "size").tolist()
+    corners = node.attribute("align_corners", 0)
+    lines = []
+    for extent in spatial:
+        if corners:
+            lines.append(np.linspace(-1, 1, extent) if extent > 1 else np.zeros(1))
+        else:
+            lines.append((2 * np.arange(extent) + 1) / extent - 1)
+    points = np.stack([*reversed(np.meshgrid(*lines, indexing="ij")), np.ones(spatial)], axis=-1)
+    flat = literal(points.reshape(1, -1, len(spatial) + 1).astype(node.dtype()))
+    turned = relax.op.matmul(flat, relax.op.permute_dims(node.inputs[0], (0, 2, 1)))
+    return relax.op.reshape(turned, (batch, *spatial, len(spatial)))
+
+
+def _roi_align(node: Node) -> Any:
+    """Mean or largest of bilinear samples in each bin of a region."""
+    from tvm import te, tirx
+
+    _, channels, height, width = node.shape()
+    mode = node.attribute("mode", "avg")
+    rows, columns = node.attribute("output_height", 1), node.attribute("output_width", 1)
+    samples = node.attribute("sampling_ratio", 0)
+    if not samples:
+        if mode == "max":
+            raise node.refusal("its number of samples depends on the regions")
+        return None
+    if mode == "avg":
+        return None
+    scale = node.attribute("spatial_scale", 1.0)
+    half = node.opset >= 16 and node.attribute("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+
+    def compute(x: Any, rois: Any, batches: Any) -> Any:
+        dtype = x.dtype
+        shift = tirx.const(0.5 if half else 0.0, dtype)
+        y_tap, x_tap = te.reduce_axis((0, samples), "y"), te.reduce_axis((0, samples), "x")
+
+        def along(low: Any, high: Any, bin: Any, bins: int, tap: Any, extent: int) -> Any:
+            start, end = low * scale - shift, high * scale - shift
+            span = end - start if half else tirx.max(end - start, tirx.const(1, dtype))
+            step = span / bins
+            at = start + bin.astype(dtype) * step + (tap.astype(dtype) + 0.5) * step / samples
+            inside = tirx.all(at >= tirx.const(-1, dtype), at <= tirx.const(extent, dtype))
+            at = tirx.max(tirx.const(0, dtype), tirx.min(at, tirx.const(extent - 1, dtype)))
+            base = tirx.floor(at)
+            first = base.astype("int32")
+            return first, tirx.min(first + 1, extent - 1), at - base, inside
+
+        def element(n: Any, c: Any, row: Any, column: Any) -> Any:
+            batch = batches(n).astype("int32")
+            top, bottom, dy, in_y = along(rois(n, 1), rois(n, 3), row, rows, y_tap, height)
+            left, right, dx, in_x = along(rois(n, 0), rois(n, 2), column, columns, x_tap, width)
+            parts = [
+                (1 - dy) * (1 - dx) * x(batch, c, top, left),
+                (1 - dy) * dx * x(batch, c, top, right),
+                dy * (1 - dx) * x(batch, c, bottom, left),
+                dy * dx * x(batch, c, bottom, right),
+            ]
+            value = tirx.max(tirx.max(parts[0], parts[1]), tirx.max(parts[2], parts[3]))
+            value = tirx.if_then_else(tirx.all(in_y, in_x), value, tirx.const(0, dtype))
+            return te.max(value, axis=[y_tap, x_tap])
+
+        return te.compute((rois.shape[0], channels, rows, columns), element)
+
+    return node.te(compute, *node.inputs[:3])
+
+
+def _deform_conv(node: Node) -> Any:
+    """Each tap of the kernel is sampled where its offset says; then an ordinary product."""
+    from tvm import relax, te, tirx
+
+    batch, channels, *spatial = node.shape()
+    if len(spatial) != 2:
+        raise node.refusal("only pictures (two axes) are covered")
+    weights, (maps, per_group, *kernel) = node.inputs[1], node.shape(1)
+    strides, dilations = node.attribute("strides", [1, 1]), node.attribute("dilations", [1, 1])
+    pads, groups = node.attribute("pads", [0] * 4), node.attribute("group", 1)
+    offset_groups = node.attribute("offset_group", 1)
+    size = node.shape(2)[2:]
+    taps = kernel[0] * kernel[1]
+    masked = node.has(4)
+
+    def compute(x: Any, offsets: Any, *mask: Any) -> Any:
+        dtype = x.dtype
+
+        def sampled(n: Any, c: Any, tap: Any, row: Any, column: Any) -> Any:
+            group = c // (channels // offset_groups)
+            along = (tap // kernel[1], tap % kernel[1])
+            ends = []
+            for axis, out in enumerate((row, column)):
+                start = out * strides[axis] - pads[axis] + along[axis] * dilations[axis]
+                moved = offsets(n, (group * taps + tap) * 2 + axis, row, column)
+                ends.append(_bilinear_ends(start.astype(dtype) + moved, spatial[axis]))
+            total: Any = tirx.const(0, dtype)
+            for (i, wi, in_i), (j, wj, in_j) in itertools.product(*ends):
+                value = x(n, c, i, j) * wi * wj
+                total = total + tirx.if_then_else(tirx.all(in_i, in_j), value, tirx.const(0, dtype))
+            return total * mask[0](n, group * taps + tap, row, column) if mask else total
+
+        return te.compute((batch, channels, taps, *size), sampled)
+
+    inputs = [node.inputs[0], node.inputs[2], *([node.inputs[4]] if masked else [])]
+    samples = node.te(compute, *inputs)
+    rows = relax.op.reshape(samples, (batch, groups, per_group * taps, size[0] * size[1]))
+    filters = relax.op.reshape(weights, (1, groups, maps // groups, per_group * taps))
+    result = relax.op.reshape(relax.op.matmul(filters, rows), (batch, maps, *size))
+    if node.has(3):
+        result = relax.op.add(result, relax.op.reshape(node.inputs[3], (1, maps, 1, 1)))
+    return result
+
+
+def _bilinear_ends(at: Any, extent: int) -> list[tuple[Any, Any, Any]]:
+    """Index, weight, and whether it lies inside, of the two values around a place."""
+    return _grid_taps(at, extent, "linear", "zeros", False)
+
+
+CONVERTERS: dict[str, Converter] = {
+    "AffineGrid": _affine_grid,
+    "DeformConv": _deform_conv,
+    "GridSample": _grid_sample,
+    "Resize": _resize,
+    "RoiAlign": _roi_align,
+}
