@@ -1,8 +1,9 @@
 """A stand-in with the layout of Qualcomm's CLML SDK, for tests of the checks before a build and of configuring.
 
-It holds nothing of the SDK: its header refuses to be compiled, its libOpenCL.so
-is empty. What it can show is that adt and CMake find and name each part; what
-it cannot show is that the CLML runtime compiles.
+It holds nothing of the SDK: its header declares what TVM's CLML runtime uses, in a
+way that takes any arguments, its libOpenCL.so is empty. What it can show is that adt
+and CMake find and name each part, and that TVM's sources are sound C++; what it cannot
+show is that they call the SDK as it wants to be called.
 """
 
 from __future__ import annotations
@@ -13,11 +14,7 @@ from pathlib import Path
 
 VERSION = 4
 
-_HEADER = """\
-/* STAND-IN, not the CLML SDK. */
-#define CL_QCOM_ML_OPS_H_MAJOR_VERSION {version}
-#error "STAND-IN, not the CLML SDK: nothing can be compiled with it"
-"""
+_HEADER = Path(__file__).with_name("standin_clml_ops.h")
 
 
 def make_standin_clml(
@@ -26,7 +23,7 @@ def make_standin_clml(
     """Make the stand-in in *directory*, with its library in *libraries*/, made by *compiler*; return *directory*."""
     (directory / "CL").mkdir(parents=True)
     (directory / "README").write_text("STAND-IN, not the CLML SDK\n")
-    (directory / "CL/cl_qcom_ml_ops.h").write_text(_HEADER.format(version=VERSION))
+    (directory / "CL/cl_qcom_ml_ops.h").write_text(_HEADER.read_text())
     make_library(directory / libraries / "libOpenCL.so", compiler=compiler)
     return directory
 

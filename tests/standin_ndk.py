@@ -3,8 +3,9 @@
 It is not an NDK: its compilers are Debian's clang for *glibc*. What it can show
 is that adt finds, names and drives an NDK as it should and that the libraries
 it builds are for the right machine, 64-bit ones with 16 KB pages. What it
-cannot show is bionic, ``__ANDROID__`` code or libc++. Of libandroid and liblog it
-has stand-ins (tests/standin_libandroid), with what adt uses of them.
+cannot show is bionic, ``__ANDROID__`` code or libc++: its libc++_shared.so is empty. Of
+libandroid, liblog and libneuralnetworks it has stand-ins (tests/standin_libandroid), with
+what adt and TVM use of them.
 
 Needs the Debian packages clang and, for arm64-v8a, g++-aarch64-linux-gnu; for
 armeabi-v7a g++-arm-linux-gnueabihf; for x86_64 g++.
@@ -36,6 +37,11 @@ _COMPILER = """\
 # but those that cost time: what it makes is looked at, or run once, and is not debugged.
 target={target}
 skip=
+for word do
+  case $word in
+    -dumpmachine) exec {driver} {machine} "$@" ;; # as the real one: clang's own word for Android's target
+  esac
+done
 for word do
   shift
   if [ -n "$skip" ]; then
@@ -104,6 +110,7 @@ endif()
 string(REPLACE "android-" "" api "${ANDROID_PLATFORM}")
 get_filename_component(root "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
 set(bin "${root}/toolchains/llvm/prebuilt/linux-x86_64/bin")
+set(CMAKE_SYSROOT "${root}/toolchains/llvm/prebuilt/linux-x86_64/sysroot")
 set(CMAKE_C_COMPILER "${bin}/clang")
 set(CMAKE_CXX_COMPILER "${bin}/clang++")
 set(CMAKE_C_COMPILER_TARGET "${target}${api}")
@@ -115,29 +122,30 @@ set(CMAKE_C_FLAGS_INIT "-g -DANDROID -fdata-sections -ffunction-sections -funwin
 set(CMAKE_CXX_FLAGS_INIT "${CMAKE_C_FLAGS_INIT}")
 set(CMAKE_SHARED_LINKER_FLAGS_INIT "-Wl,--build-id=sha1 -Wl,--no-rosegment -Wl,--gc-sections")
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-Wl,--build-id=sha1 -Wl,--gc-sections")
-# libandroid and liblog to link with, and to run a test with.
+# libandroid and liblog to link with, and to run a test with; libc++_shared to bring along.
 set(triple "aarch64-linux-android")
 if(ANDROID_ABI STREQUAL "armeabi-v7a")
   set(triple "arm-linux-androideabi")
 elseif(ANDROID_ABI STREQUAL "x86_64")
   set(triple "x86_64-linux-android")
 endif()
-set(sysroot "${bin}/../sysroot/usr/lib/${triple}/21")
-foreach(library IN ITEMS android log)
-  set(source "${bin}/../sysroot/src/lib${library}.c")
-  if("${source}" IS_NEWER_THAN "${sysroot}/lib${library}.so") # or there is none
+set(libraries "${CMAKE_SYSROOT}/usr/lib/${triple}")
+foreach(file IN ITEMS 21/libandroid.so 21/liblog.so 21/libneuralnetworks.so libc++_shared.so)
+  get_filename_component(library "${file}" NAME_WLE)
+  set(source "${CMAKE_SYSROOT}/src/${library}.c")
+  if("${source}" IS_NEWER_THAN "${libraries}/${file}") # or there is none
     string(RANDOM LENGTH 8 name)
-    file(MAKE_DIRECTORY "${sysroot}")
+    file(MAKE_DIRECTORY "${libraries}/21")
     execute_process(
       COMMAND "${CMAKE_C_COMPILER}" "--target=${CMAKE_C_COMPILER_TARGET}" -D_GNU_SOURCE -shared -fPIC
-              "-Wl,-soname,lib${library}.so" -o "${sysroot}/${name}" "${source}"
+              "-Wl,-soname,${library}.so" -Wl,-z,max-page-size=16384 -o "${libraries}/${name}" "${source}"
       COMMAND_ERROR_IS_FATAL ANY
     )
-    file(RENAME "${sysroot}/${name}" "${sysroot}/lib${library}.so")
+    file(RENAME "${libraries}/${name}" "${libraries}/${file}")
   endif()
 endforeach()
-string(APPEND CMAKE_SHARED_LINKER_FLAGS_INIT " -L${sysroot}")
-string(APPEND CMAKE_EXE_LINKER_FLAGS_INIT " -L${sysroot}")
+string(APPEND CMAKE_SHARED_LINKER_FLAGS_INIT " -L${libraries}/21")
+string(APPEND CMAKE_EXE_LINKER_FLAGS_INIT " -L${libraries}/21")
 if(ANDROID_SUPPORT_FLEXIBLE_PAGE_SIZES) # as NDK r27: for shared libraries only
   string(APPEND CMAKE_SHARED_LINKER_FLAGS_INIT " -Wl,-z,max-page-size=16384")
 endif()
@@ -163,11 +171,12 @@ def make_standin_ndk(directory: Path) -> Path:
     _write(directory / "build" / "cmake" / "android.toolchain.cmake", _TOOLCHAIN)
     programs = directory / "toolchains" / "llvm" / "prebuilt" / "linux-x86_64" / "bin"
     for driver in ("clang", "clang++"):
-        script = _COMPILER.format(name=driver, driver=driver, target="aarch64-linux-gnu")
+        script = _COMPILER.format(name=driver, driver=driver, target="aarch64-linux-gnu", machine="")
         _write(programs / driver, script, program=True)
         for triple, target in TRIPLES.items():
-            script = _COMPILER.format(name=driver, driver=driver, target=target)
             for api in API_LEVELS:
+                own = f"--target={triple}{api}"
+                script = _COMPILER.format(name=driver, driver=driver, target=target, machine=own)
                 _write(programs / f"{triple}{api}-{driver}", script, program=True)
     sysroot = programs.parent / "sysroot"
     for header in LIBANDROID.glob("include/*/*.h"):

@@ -127,24 +127,30 @@ function(adt_write_build_info file)
   )
 endfunction()
 
+# The directory of the NDK's libraries for ANDROID_ABI. Its name is no triple of the compiler's: that says armv7 and
+# android where the directory says arm and androideabi.
+function(adt_ndk_libraries out)
+  set(arm64-v8a aarch64-linux-android)
+  set(armeabi-v7a arm-linux-androideabi)
+  set(x86 i686-linux-android)
+  set(x86_64 x86_64-linux-android)
+  set(${out} "${CMAKE_SYSROOT}/usr/lib/${${ANDROID_ABI}}" PARENT_SCOPE)
+endfunction()
+
 # Install the NDK's libc++_shared.so beside the libraries that need it: a device has none of its own.
 function(adt_install_android_stl)
-  adt_ask_compiler(triple _)
-  string(REGEX REPLACE "[0-9]+$" "" triple "${triple}")
-  string(REGEX REPLACE "-(unknown|none)-" "-" triple "${triple}")
-  string(REGEX REPLACE "^armv7[a-z]*-" "arm-" triple "${triple}")
-  set(library "${CMAKE_SYSROOT}/usr/lib/${triple}/libc++_shared.so")
-  if(EXISTS "${library}")
-    install(FILES "${library}" DESTINATION lib COMPONENT adt PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
-                                                                         GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
-    install(
-      CODE "if(CMAKE_INSTALL_DO_STRIP)
+  adt_ndk_libraries(directory)
+  set(library "${directory}/libc++_shared.so")
+  if(NOT EXISTS "${library}")
+    message(FATAL_ERROR "The NDK has no ${library}, without which nothing that is built here starts on a device.")
+  endif()
+  install(FILES "${library}" DESTINATION lib COMPONENT adt PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
+                                                                       GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+  install(
+    CODE "if(CMAKE_INSTALL_DO_STRIP)
   execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-unneeded
                   \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/libc++_shared.so\" COMMAND_ERROR_IS_FATAL ANY)
 endif()"
-      COMPONENT adt
-    )
-  else()
-    message(STATUS "No ${library}: the C++ library is not part of what is installed")
-  endif()
+    COMPONENT adt
+  )
 endfunction()

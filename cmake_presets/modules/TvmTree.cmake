@@ -140,3 +140,43 @@ function(adt_replace_opencl_calls)
     )
   endforeach()
 endfunction()
+
+# TVM 0.25's CLML runtime logs, and takes a maximum, without the headers for it. Takes the tree's targets, after it was
+# added.
+function(adt_mend_clml)
+  foreach(name IN ITEMS clml_memory_planner.cc clml_utils.cc)
+    file(GLOB_RECURSE source "${ADT_TVM_SOURCE}/src/runtime/${name}")
+    if(source)
+      set_property(
+        SOURCE ${source}
+        TARGET_DIRECTORY tvm_runtime_objs
+        APPEND
+        PROPERTY COMPILE_OPTIONS -include climits -include cmath -include tvm/runtime/logging.h
+      )
+    endif()
+  endforeach()
+endfunction()
+
+# TVM 0.25's NNAPI runtime takes an ffi::Array for a vector: compile a copy that makes one of it. Takes the tree's
+# targets, after it was added.
+function(adt_mend_nnapi)
+  file(GLOB_RECURSE source "${ADT_TVM_SOURCE}/src/runtime/nnapi_runtime.cc")
+  if(NOT source)
+    return()
+  endif()
+  file(READ "${source}" text)
+  set(shape "output_shape.data()")
+  set(vector "std::vector<int64_t>(output_shape.begin(), output_shape.end()).data()")
+  string(REPLACE "${shape}" "${vector}" mended "${text}")
+  if(mended STREQUAL text)
+    return()
+  endif()
+  set(copy "${CMAKE_CURRENT_BINARY_DIR}/mended/nnapi_runtime.cc")
+  file(WRITE "${copy}.new" "${mended}")
+  file(COPY_FILE "${copy}.new" "${copy}" ONLY_IF_DIFFERENT)
+  get_target_property(sources tvm_runtime_objs SOURCES)
+  list(REMOVE_ITEM sources "${source}")
+  set_property(TARGET tvm_runtime_objs PROPERTY SOURCES ${sources} "${copy}")
+  get_filename_component(directory "${source}" DIRECTORY)
+  set_property(SOURCE "${copy}" TARGET_DIRECTORY tvm_runtime_objs PROPERTY INCLUDE_DIRECTORIES "${directory}")
+endfunction()

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "error.h"
+#include "temporary_file.h"
 #include "tvm_errors.h"
 
 namespace adt {
@@ -69,7 +70,7 @@ class Copy {
   }
   /// In *directory*.
   explicit Copy(const std::string& directory) : path_(directory + "/adt-XXXXXX") {
-    fd_ = mkostemp(path_.data(), O_CLOEXEC);
+    fd_ = MakeTemporaryFile(path_);
     if (fd_ < 0) Fail("no file can be made in " + directory);
     remove_ = true;
   }

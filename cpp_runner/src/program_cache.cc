@@ -24,6 +24,7 @@
 #include "opencl_device.h"
 #include "program_list.h"
 #include "sha256.h"
+#include "temporary_file.h"
 
 namespace adt {
 namespace {
@@ -104,7 +105,7 @@ FileBytes ReadFile(const std::string& path) {
 // and on its disk.
 std::string WriteFile(const std::string& path, const std::string& bytes) {
   std::string temporary = path + ".XXXXXX";
-  FileDescriptor file(mkostemp(temporary.data(), O_CLOEXEC));
+  FileDescriptor file(MakeTemporaryFile(temporary));
   if (!file.valid()) return Message(errno);
   const auto fail = [&](int error) {
     unlink(temporary.c_str());

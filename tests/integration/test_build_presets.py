@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -179,8 +180,41 @@ def test_a_linked_opencl_is_needed_from_the_start(tmp_path: Path) -> None:
     assert without.returncode == 127 and "libOpenCL.so" in without.stderr
 
 
-def test_a_clml_preset_configures_with_the_standin(tmp_path: Path) -> None:
-    """Configured, not compiled: the stand-in's header refuses that."""
+def check_syntax(build: Path, sources: str) -> None:
+    """Compile what matches *sources*, as the configured *build* would, without an object file."""
+    asked = [str(ninja().path), "-C", str(build), "-t", "compdb"]
+    database = json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
+    units = [one for one in database if re.search(sources, one["file"]) and one["output"].endswith(".o")]
+    assert units
+    for unit in units:
+        words = [*shlex.split(unit["command"]), "-fsyntax-only"]
+        del words[words.index("-o") : words.index("-o") + 2]
+        done = subprocess.run(words, cwd=build, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_what_nnapi_adds_compiles_and_a_probe_that_could_not_start_is_left_out(tmp_path: Path) -> None:
+    """TVM 0.25's own nnapi_runtime.cc does not; an NDK without a static C++ library is played by CMake's answer."""
+    ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
+    words = [cmake().path, "--preset", "android-arm64-v8a", "-B", tmp_path / "build"]
+    given = ["ANDROID_PLATFORM=android-29", "USE_NNAPI_RUNTIME=ON", "ADT_STATIC_CXX_LIBRARY=OFF"]
+    given += [f"ADT_NDK={ndk}", f"ADT_TVM_SOURCE={adt_json('source')['path']}"]
+    done = subprocess.run(
+        [*map(str, words), *(f"-D{text}" for text in given), f"-DCMAKE_MAKE_PROGRAM={ninja().path}"],
+        cwd=resource("cmake_presets"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0 and "without it adt_probe" in done.stderr, done.stderr
+    info = json.loads((tmp_path / "build/adt_build_info.json").read_text())
+    assert info["nnapi"] and info["compiler"]["triple"] == "aarch64-none-linux-android29"
+    assert "bin/rtvm" in info["files"] and "bin/adt_probe" not in info["files"]
+    check_syntax(tmp_path / "build", "contrib/nnapi/nnapi_(builder|ops|runtime)|mended/nnapi")
+
+
+def test_a_clml_preset_configures_and_compiles_with_the_standin(tmp_path: Path) -> None:
+    """TVM 0.25's own clml_utils.cc and clml_memory_planner.cc lack headers."""
     sdk = make_standin_clml(tmp_path / "sdk")
     source = adt_json("source")["path"]
     words = [cmake().path, "--preset", "linux-aarch64-clml", "-B", tmp_path / "build"]
@@ -201,6 +235,7 @@ def test_a_clml_preset_configures_with_the_standin(tmp_path: Path) -> None:
     assert "clml_runtime.cc" in commands and "-DTVM_CLML_VERSION=4" in commands
     assert "opencl_wrapper.cc" not in commands, "CLML's libOpenCL is linked, not opened"
     assert f"{sdk}/lib64/libOpenCL.so" in commands.splitlines()[-1]
+    check_syntax(tmp_path / "build", "runtime/contrib/clml/")
 
 
 def test_a_compiler_cache_is_used_once(tmp_path: Path) -> None:

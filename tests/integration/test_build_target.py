@@ -19,11 +19,19 @@ from programs import adt as run_adt
 import adt
 from adt.host import manifest
 from adt.host.elf import read_elf
+from adt.host.ndk import LOWEST_API_LEVEL
 from adt.host.resources import resource
 from adt.model.functions import unregistered
 from adt.target.bundle import MANIFEST, load_bundle
+from bionic_levels import LEVELS
 from standin_ndk import DESCRIPTION, make_standin_ndk
 
+GLIBCS = {
+    "pthread_setaffinity_np": "TVM calls it where __ANDROID__ is not defined",
+    "stdout": "a macro below level 23",
+    "stderr": "a macro below level 23",
+}
+"""What only a build for glibc calls, although bionic has it later than from the lowest level on, and why."""
 MOST_TVM_UNITS = 80
 """TVM's runtime, its RPC server and tvm-ffi; the whole of TVM is 557."""
 
@@ -255,6 +263,26 @@ def test_explain_says_what_and_why(built: dict[str, Any]) -> None:
     assert explained["steps"] == ["nothing: the build and the bundle are up to date"]
     other = adt_json("build-target", *built["arguments"], "--alignment", 128, "--explain")["steps"]
     assert other[0].startswith("configure") and "USE_KALLOC_ALIGNMENT" in other[0] and "→ 128" in other[0]
+
+
+def test_explain_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = adt_json("source")["path"]
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
+    explained = adt_json("build-target", "--for", "host", "--tvm-source", source, "--explain")
+    assert "nothing was built for host before" in explained["steps"][0]
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_what_is_called_is_in_bionic_from_the_lowest_level_on(built: dict[str, Any]) -> None:
+    """As far as a build with Debian's clang can show it: parts for Android alone are not in it."""
+    if built["bundle"]["platform"] != "android-arm64-v8a":
+        return
+    bundle = load_bundle(Path(built["path"]))
+    undefined: set[str] = set()
+    for name in (*bundle.manifest.files, *bundle.manifest.app_files):
+        undefined |= set(read_elf(bundle.file(name)).undefined)
+    later = {name for name in undefined if LEVELS.get(name, 0) > LOWEST_API_LEVEL}
+    assert later - GLIBCS.keys() == set()
 
 
 def test_a_changed_runner_source_recompiles_that_alone(

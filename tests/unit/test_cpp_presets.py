@@ -9,6 +9,7 @@ import pytest
 
 from adt.host.resources import resource
 from adt.host.tools import cmake
+from adt.target.audit.ndk_sysroot import TRIPLES
 
 PRESETS = resource("cmake_presets")
 
@@ -91,3 +92,25 @@ def test_the_module_abi_is_read_from_the_tree(
     )
     done = subprocess.run([str(cmake().path), "-P", str(script)], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == f"9.9.dev0|7.7.7|{extra}|{symbols}"
+
+
+@pytest.mark.parametrize(
+    ("abi", "directory"),
+    [
+        ("arm64-v8a", "aarch64-linux-android"),
+        ("armeabi-v7a", "arm-linux-androideabi"),
+        ("x86", "i686-linux-android"),
+        ("x86_64", "x86_64-linux-android"),
+    ],
+)
+def test_the_ndks_directory_of_each_abi(tmp_path: Path, abi: str, directory: str) -> None:
+    """Whatever the compiler calls its target: clang says armv7-none-linux-android28 for armeabi-v7a."""
+    script = tmp_path / "ask.cmake"
+    script.write_text(
+        f'include("{PRESETS}/modules/BuildInfo.cmake")\nset(CMAKE_SYSROOT /sysroot)\nset(ANDROID_ABI {abi})\n'
+        'adt_ndk_libraries(directory)\nmessage("${directory}")\n'
+    )
+    done = subprocess.run([str(cmake().path), "-P", str(script)], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == f"/sysroot/usr/lib/{directory}"
+    machines = {"arm64-v8a": "AARCH64", "armeabi-v7a": "ARM", "x86": "386", "x86_64": "X86_64"}
+    assert TRIPLES[machines[abi]] == directory

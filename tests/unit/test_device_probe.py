@@ -248,6 +248,7 @@ class FakeDevice:
             {key.replace("_", "."): value for key, value in properties.items()}, machine, 4096
         )
         self.text, self.report = text, report
+        self.exit_code, self.words = 0, b""
         self.calls: list[str] = []
         self.failure: Exception | None = None
 
@@ -257,7 +258,7 @@ class FakeDevice:
             return Completed("S", ("sh",), 0, self.text.encode(), b"")
         self.calls.append("program")
         assert arguments[0].endswith("/adt_probe") and "/vendor/lib64/libOpenCL.so" in arguments
-        return Completed("S", ("sh",), 0, self.report.encode(), b"")
+        return Completed("S", ("sh",), self.exit_code, self.report.encode(), self.words)
 
     def push(self, local: Path, remote: str, **_: object) -> int:
         if self.failure:
@@ -325,6 +326,14 @@ def test_without_a_program_the_rest_is_there() -> None:
         "adt build-target --for android-arm64-v8a"
     }
     assert found.android and found.android.abis == ("arm64-v8a",)
+
+
+def test_the_devices_own_words_are_shown(bundle: TargetBundle) -> None:
+    device = FakeDevice(ADRENO)
+    device.exit_code = 1
+    device.words = b'CANNOT LINK EXECUTABLE "adt_probe": library "libc++_shared.so" not found'
+    found = ask(device, bundle)
+    assert found.opencl is None and 'library "libc++_shared.so" not found' in found.missing["opencl"]
 
 
 def test_a_program_that_cannot_run_loses_only_its_part(bundle: TargetBundle) -> None:

@@ -37,6 +37,7 @@ def test_order_and_provenance(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     del environ["ANDROID_NDK_HOME"]
     assert find_ndk(environ=environ).origin == "ANDROID_NDK_ROOT"
     del environ["ANDROID_NDK_ROOT"]
+    assert find_ndk(environ=environ | {"ANDROID_NDK": str(root)}).origin == "ANDROID_NDK"
     found = find_ndk(environ=environ)
     assert (found.path, found.origin, found.revision, found.major) == (
         newest,

@@ -1,5 +1,6 @@
 """Userlands that the user brings: where their parts lie, whether they can start, what they say about themselves."""
 
+import shutil
 import struct
 from pathlib import Path
 
@@ -84,6 +85,10 @@ def test_what_is_missing_is_named(image: Path, tmp_path: Path) -> None:
     ) as caught:
         own.check(image, None)
     assert "com.android.runtime" in caught.value.remedy
+    assert "system/bin/bootstrap/linker64, to apex/com.android.runtime/bin/" in caught.value.remedy
+    program(image / "system/bin/bootstrap/linker64")
+    shutil.copy(image / "system/bin/bootstrap/linker64", image / "apex/com.android.runtime/bin/")
+    assert own.check(image, None) == (image, ARM64)
     (image / "system/bin/sh").unlink()
     (image / "system/bin/sh").symlink_to("/vendor/bin/sh")
     with pytest.raises(EmulatorError, match=r"/system/bin/sh \(a link to /vendor/bin/sh\) is not in it"):

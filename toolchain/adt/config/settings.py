@@ -34,7 +34,7 @@ class BuildSettings:
     ndk: str
     """Root of the Android NDK; empty: look where Android tools look."""
     api_level: int
-    """Lowest Android API level that the bundle runs on."""
+    """Lowest Android API level that the bundle runs on, at least 21."""
     alignment: int
     """Bytes; alignment of every tensor the runtime allocates. 0: the platform's own (32 on devices)."""
     opencl: bool

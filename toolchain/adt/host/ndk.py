@@ -14,11 +14,13 @@ from adt.errors import NdkError
 
 log = logging.getLogger("adt.ndk")
 
-VARIABLES = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK_PATH", "NDK_HOME")
-"""Looked at in this order, after ``--ndk``."""
+VARIABLES = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK_PATH", "NDK_HOME", "ANDROID_NDK")
+"""Looked at in this order, after ``--ndk``; the last one is what the presets and generated projects read."""
 SDK_VARIABLES = ("ANDROID_HOME", "ANDROID_SDK_ROOT")
 DEFAULT_SDK = "~/Android/Sdk"
 """Where Android Studio puts the SDK on Linux."""
+LOWEST_API_LEVEL = 21
+"""The first one whose bionic has all that adt's code and TVM's runtime call; 32-bit NDKs go lower."""
 MINIMUM = 23
 """The first NDK with LLVM's binutils alone, which the toolchain file and our strip step count on."""
 NEWEST_KNOWN = 30
@@ -92,7 +94,7 @@ class Ndk:
         return next(row for row in KNOWN if row.first <= self.major <= row.last)
 
     def api_levels(self, triple: str = "aarch64-linux-android") -> tuple[int, int] | None:
-        """Lowest and highest API level it can compile for: ``meta/platforms.json``, else its compilers.
+        """Lowest and highest API level that adt builds for: ``meta/platforms.json``, else its compilers.
 
         None when it has no compiler for *triple* at all.
         """
@@ -100,6 +102,7 @@ class Ndk:
             int(found[1])
             for file in self.bin.glob(f"{triple}*-clang++")
             if (found := re.fullmatch(rf"{re.escape(triple)}(\d+)-clang\+\+", file.name))
+            and int(found[1]) >= LOWEST_API_LEVEL
         )
         if not levels:
             return None

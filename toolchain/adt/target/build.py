@@ -181,13 +181,15 @@ def _difference_to_last(plan: BuildPlan) -> str:
 
 def explain_build(plan: BuildPlan) -> tuple[str, ...]:
     """What :func:`build_bundle` would do now, and why, a sentence each; compiles nothing."""
+    if not plan.build_dir.is_dir():
+        return _configure_first(_difference_to_last(plan))
     with cache.lock(plan.build_dir):
         sources = _stage(plan.presets.parent)
         if _from_elsewhere(plan, sources):
             return ("nothing: the bundle is up to date; it was built with tools at other paths",)
         reason = _stale(plan, _configuration(plan)[1])
         if reason:
-            return (f"configure, and compile what follows from it ({reason})", "pack the bundle")
+            return _configure_first(reason)
         if changed := _newer_cmake_files(plan):
             return (
                 f"configure again ({', '.join(changed)} changed), and compile what follows",
@@ -201,6 +203,7 @@ def explain_build(plan: BuildPlan) -> tuple[str, ...]:
             error=BuildError,
             what="asking Ninja failed",
         )
+        copy.unlink()
         steps = re.findall(r"^\[\d+/\d+\] (.*)", dry.stdout, re.MULTILINE)
         if steps:
             return (f"run {len(steps)} build steps, first: {steps[0]}", "pack the bundle")
@@ -208,6 +211,10 @@ def explain_build(plan: BuildPlan) -> tuple[str, ...]:
         if bundle is None or not _current(plan, bundle):
             return ("compile nothing", "pack the bundle (it is absent, damaged or older than the build)")
     return ("nothing: the build and the bundle are up to date",)
+
+
+def _configure_first(reason: str) -> tuple[str, ...]:
+    return (f"configure, and compile what follows from it ({reason})", "pack the bundle")
 
 
 def _newer_cmake_files(plan: BuildPlan) -> tuple[str, ...]:

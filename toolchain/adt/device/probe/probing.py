@@ -14,7 +14,7 @@ from adt.device.probe import opencl, survey
 from adt.device.probe.facts import Android, Gpu, OpenclReport, Probe
 from adt.device.probe.remembered import remember, remembered
 from adt.device.workspace import workspace
-from adt.errors import AdtError
+from adt.errors import AdtError, DeviceError
 from adt.target.bundle import TargetBundle
 
 log = logging.getLogger("adt.probe")
@@ -157,7 +157,6 @@ def _opencl(
         check_device(bundle.manifest, device.facts, device.serial)
         return _ask(device, bundle), program, ""
     except AdtError as why:  # the rest of the probe is worth having
-        log.debug("%s", why.details)
         return None, "", f"{why.what}: {why.remedy}"
     except ValueError as why:
         return None, "", f"adt_probe's answer cannot be read ({why}): build the bundle again with this adt"
@@ -173,8 +172,13 @@ def _ask(device: Device, bundle: TargetBundle) -> OpenclReport:
             str(LIBRARY_SECONDS),
             *opencl.places(bundle.manifest.platform),
             timeout=PROGRAM_SECONDS,
+            check=False,
             doing=f"asking {device.serial} for OpenCL",
-            what=f"adt_probe failed on {device.serial}",
-            remedy="Build the bundle again with this adt: adt build-target --for " + bundle.manifest.platform,
+        )
+    if done.exit_code:
+        words = "; ".join(done.tail(3).splitlines()) or "it said nothing"
+        raise DeviceError(
+            f"adt_probe failed on {device.serial} (exit code {done.exit_code}): {words}",
+            remedy=f"Build the bundle again with this adt: adt build-target --for {bundle.manifest.platform}",
         )
     return opencl.parse_report(done.out)

@@ -133,5 +133,7 @@ def _follow(shown: dict[str, Path], path: str, tree: Path) -> Path:
     raise EmulatorError(
         f"no program of {tree} can start: {path}{link} is not in it",
         remedy="Complete the tree. Android keeps its dynamic linker in the APEX com.android.runtime: unpack "
-        "its image to apex/com.android.runtime beside system/.",
+        "its image to apex/com.android.runtime beside system/; or copy the linker of early boot, "
+        "system/bin/bootstrap/linker64, to apex/com.android.runtime/bin/, and system/lib64/bootstrap to "
+        "apex/com.android.runtime/lib64/bionic.",
     )
