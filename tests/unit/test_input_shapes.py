@@ -155,6 +155,20 @@ def test_every_refused_node_is_in_the_table(tmp_path: Path) -> None:
     assert rows["Pad"][0] == "unsupported" and "nodes around, again" in rows["Pad"][1]
 
 
+@pytest.mark.parametrize("end", ["Relu", "ReduceSum"])
+def test_what_no_runtime_has_is_not_called_supported(end: str, tmp_path: Path) -> None:
+    """Compiling refuses it: for the output's shape, or for a function that only TVM's Python has."""
+    nodes = [
+        node("NonZero", ["x"], ["where"], name="find"),
+        node("Cast", ["where"], ["offsets"], to=1),
+        node(end, ["offsets"], ["y"]),
+    ]
+    path = write(graph_of(nodes, {"x": (2, 3)}, ["y"]), tmp_path / "m.onnx")
+    explanation = explain_model(path, {})
+    assert {row.op: row.status for row in explanation.ops}["NonZero"] == "unsupported"
+    assert explanation.exit_code in (8, 9) and explanation.problem
+
+
 def test_a_node_without_a_name_is_named_by_what_it_gives(tmp_path: Path) -> None:
     path = write(graph_of([node("Det", ["x"], ["volume"])], {"x": (3, 3)}, ["volume"]), tmp_path / "m.onnx")
     with pytest.raises(UnsupportedOp, match=r"\(gives volume\)"):

@@ -15,6 +15,7 @@ from typing import Any
 from adt.errors import UnsupportedOp
 from adt.host.process import run
 from adt.model.importers.imported import ImportedModel
+from adt.model.importers.op_table import OpRow
 
 OWN = "__tvm"
 """Names of the code generator's own functions, which every runtime has, start so."""
@@ -76,6 +77,22 @@ def _called_by_kernels(module: Any) -> set[str]:
     return names
 
 
+def packed_functions(module: Any) -> tuple[str, ...]:
+    """Functions of the runtime that operators of an imported *module* stand for, sorted."""
+    from tvm import ir, relax
+
+    names: set[str] = set()
+
+    def look(node: Any) -> None:
+        if isinstance(node, relax.Call) and isinstance(node.op, ir.Op):
+            names.add(str(node.op.get_attr("FCallPacked") or ""))
+
+    for function in module.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, look)
+    return tuple(sorted(names - {""}))
+
+
 def check_functions(imported: ImportedModel, called: Iterable[str], registered: Collection[str]) -> None:
     """Check that a runtime has the functions that the code of *imported* calls.
 
@@ -88,8 +105,7 @@ def check_functions(imported: ImportedModel, called: Iterable[str], registered: 
     missing = missing_functions(called, registered)
     if not missing:
         return
-    stems = {name.rpartition(".")[2].replace("_", "") for name in missing}
-    rows = [row for row in imported.ops if row.op.rpartition(":")[2].replace("_", "").lower() in stems]
+    rows = rows_of_functions(imported.ops, missing)
     operators = ", ".join(f"{row.op} ({row.count} of them)" if row.count > 1 else row.op for row in rows)
     raise UnsupportedOp(
         f"{imported.file.name} would compile but not run: it needs {', '.join(missing)}, which no runtime on"
@@ -97,6 +113,21 @@ def check_functions(imported: ImportedModel, called: Iterable[str], registered: 
         remedy="Export the model without that operator, or only the part before it;"
         " `adt compile MODEL --explain` lists every operator.",
     )
+
+
+def rows_of_functions(ops: Iterable[OpRow], functions: Iterable[str]) -> list[OpRow]:
+    """The operators that *functions* come from, where their names tell."""
+    stems = {name.rpartition(".")[2].replace("_", "") for name in functions}
+    return [row for row in ops if row.op.rpartition(":")[2].replace("_", "").lower() in stems]
+
+
+def unrunnable(module: Any, ops: Sequence[OpRow]) -> dict[str, str]:
+    """Those of *ops*, the operators of an imported *module*, that no runtime can run, with a note."""
+    missing = missing_functions(packed_functions(module), ())
+    return {
+        row.op: "it is computed by a Python function of TVM, which no runtime on a device has"
+        for row in rows_of_functions(ops, missing)
+    }
 
 
 def missing_functions(called: Iterable[str], registered: Collection[str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from adt.errors import AdtError
 from adt.model import store
+from adt.model.functions import check_functions, packed_functions, unrunnable
 from adt.model.importers import formats
 from adt.model.importers.imported import ImportedModel
 from adt.model.importers.op_table import OpRow, after_trial
@@ -84,11 +85,16 @@ def explain_model(model: Path | str, shapes: Given) -> Explanation:
     opened = _opened(model)
     source = opened.source
     try:
-        ops = _import(opened, shapes).ops
+        imported = _import(opened, shapes)
     except AdtError as why:
         ops = _table(opened, shapes)
         return Explanation(source.file, source.format, ops, why.what, why.remedy, why.options, why.exit_code)
-    return Explanation(source.file, source.format, ops, "", "", (), 0)
+    try:
+        check_functions(imported, packed_functions(imported.module), ())
+    except AdtError as why:
+        ops = after_trial(imported.ops, unrunnable(imported.module, imported.ops), ())
+        return Explanation(source.file, source.format, ops, why.what, why.remedy, why.options, why.exit_code)
+    return Explanation(source.file, source.format, imported.ops, "", "", (), 0)
 
 
 def _table(opened: _Opened, shapes: Given) -> tuple[OpRow, ...]:

@@ -71,14 +71,17 @@ class Conversion:
     """Operator to the reason why one of its nodes is refused, and the nodes."""
     untried: frozenset[str]
     """Operators with nodes that were not reached: they need what a refused node computes."""
+    module: Any
+    """What it is converted to; None when a node was refused."""
 
 
 def try_conversion(model: onnx.ModelProto) -> Conversion:
     """Try every node of *model*; a refused one gives unknown values of the shape that ONNX infers."""
     _make_importable(model)
     importer = _importer(model, goes_on=True)
+    module = None
     with _quiet(), contextlib.suppress(Exception):  # ends with what the last node raised
-        importer.from_onnx(model.graph, opset(model))
+        module = importer.from_onnx(model.graph, opset(model))
     names: dict[str, list[str]] = {}
     reasons: dict[str, str] = {}
     for op, name, why in importer.refused:
@@ -86,7 +89,9 @@ def try_conversion(model: onnx.ModelProto) -> Conversion:
         reason = why.what if isinstance(why, AdtError) else f"TVM's importer refuses it: {last_line(why)}"
         reasons.setdefault(op, reason)
     untried = frozenset(op_name(node) for node in model.graph.node[importer.count :])
-    return Conversion({op: f"{reason}; {named_nodes(names[op])}" for op, reason in reasons.items()}, untried)
+    return Conversion(
+        {op: f"{reason}; {named_nodes(names[op])}" for op, reason in reasons.items()}, untried, module
+    )
 
 
 def _make_importable(model: onnx.ModelProto) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from adt.errors import ModelError, UnsupportedOp
+from adt.model.functions import unrunnable
 from adt.model.importers.imported import ImportedModel, imported_model
 from adt.model.importers.onnx.convert import to_relax, try_conversion
 from adt.model.importers.onnx.converters.table import CONVERTERS
@@ -77,7 +78,10 @@ def explain_onnx(path: Path, shapes: Given) -> tuple[OpRow, ...]:
     prepared = prepare(with_fixed_shapes(model, fixed), path.name)
     table = op_table(prepared)
     conversion = try_conversion(prepared.model)
-    return after_trial(table, conversion.failures, conversion.untried)
+    unsupported = dict(conversion.failures)
+    if conversion.module is not None and not unsupported:
+        unsupported = unrunnable(conversion.module, table)
+    return after_trial(table, unsupported, conversion.untried)
 
 
 def op_table(prepared: Prepared, missing: Mapping[str, str] | None = None) -> tuple[OpRow, ...]:
