@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import microsoft_graphs
 import onnx_graphs
@@ -19,7 +20,7 @@ from adt.model.importers.onnx import compare
 from adt.model.importers.onnx import prepare as preparing
 from adt.model.importers.onnx.compare import Runner
 from adt.model.importers.onnx.converters.table import CONVERTERS
-from adt.model.importers.onnx.file import OF_ONNXRUNTIME
+from adt.model.importers.onnx.file import OF_ONNXRUNTIME, read_onnx
 from adt.model.importers.onnx.prepare import prepare
 from adt.model.importers.onnx.rewrites.rewrite import Rewrite
 from adt.model.importers.onnx.rewrites.table import REWRITES
@@ -120,6 +121,22 @@ def test_a_missing_extra_is_asked_for_by_its_command(monkeypatch: pytest.MonkeyP
     with pytest.raises(ToolNotFound, match="needs the Python package no-such-module-of-torch") as raised:
         extras.need("torch", "reading a .pt2 file")
     assert raised.value.remedy.endswith('-m pip install "adt[torch]"')
+
+
+def test_a_file_of_before_2019_may_have_weights_that_are_no_inputs(tmp_path: Path) -> None:
+    """onnxruntime takes it, and carries such files itself; onnx.checker does not."""
+    weight = numpy_helper.from_array(np.ones((2, 3), np.float32), "w")
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Mul", ["x", "w"], ["y"])],
+        "old",
+        [value("x", TensorProto.FLOAT, [2, 3])],
+        [value("y", TensorProto.FLOAT, [2, 3])],
+        [weight],
+    )
+    model = helper.make_model(graph, ir_version=3, opset_imports=[helper.make_opsetid("", 7)])
+    (tmp_path / "old.onnx").write_bytes(model.SerializeToString())
+    assert read_onnx(tmp_path / "old.onnx").graph.node[0].op_type == "Mul"
 
 
 # Rewrites

@@ -56,12 +56,14 @@ def read_onnx(path: Path) -> onnx.ModelProto:
 def _onnxruntime_takes(model: onnx.ModelProto) -> bool:
     """Whether the model is valid but for what onnxruntime itself writes.
 
-    That is operators in ONNX's own domain that ONNX does not have (or not yet), and outputs without a shape.
+    That is operators in ONNX's own domain that ONNX does not have (or not yet), outputs without a shape, and
+    in files of before 2019 weights that are no inputs.
     """
     import onnx
 
     lenient = onnx.ModelProto()
     lenient.CopyFrom(model)
+    lenient.ir_version = max(model.ir_version, 4)
     for node in lenient.graph.node:
         if node.op_type in OF_ONNXRUNTIME and node.domain in ("", "ai.onnx"):
             node.domain = "com.microsoft"
