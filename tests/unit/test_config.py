@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,26 @@ def test_precedence_and_origin(tmp_path: Path) -> None:
     assert got.origins["build.rpc"] == str(project / "adt.toml")
     assert got.origins["build.opencl"] == f"{project / 'pyproject.toml'} [tool.adt]"
     assert got.origins["build.ndk"] == "default"
+
+
+@pytest.mark.parametrize("name", ["adt.toml", "pyproject.toml"])
+def test_settings_of_another_user_are_not_read(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / name
+    write(path, "[build]\njobs = 2\n" if name == "adt.toml" else "[tool.adt.build]\njobs = 2\n")
+    assert load_settings(environ={}, start=tmp_path).settings.build.jobs == 2
+    if os.geteuid() == 0:
+        os.chown(path, 54321, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    resolved = load_settings(environ={}, start=tmp_path)
+    assert resolved.settings.build.jobs != 2 and resolved.origins["build.jobs"] == "default"
+    (line,) = (record.message for record in caplog.records)
+    remedy = line.partition("export ")[2].partition("=")
+    assert remedy[0] == "ADT_SAFE_DIRECTORY"
+    assert load_settings(environ={remedy[0]: remedy[2]}, start=tmp_path).settings.build.jobs == 2
+    assert load_settings(environ={remedy[0]: "*"}, start=tmp_path).settings.build.jobs == 2
 
 
 @pytest.mark.parametrize(

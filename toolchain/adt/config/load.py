@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import logging
 import os
 import tomllib
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from adt.config.settings import SECTIONS, Settings
 from adt.errors import ConfigError
+
+log = logging.getLogger("adt.settings")
 
 PROJECT_FILE = "adt.toml"
 PYPROJECT = "pyproject.toml"
@@ -24,6 +28,7 @@ NOT_SETTINGS = {
     "ADT_EMULATOR_APT_SOURCE": "A one-line deb source for the virtual device's packages.",
     "ADT_KEYSTORE_PASSWORD": "Password of the keystore that `adt apk --keystore` signs with.",
     "ADT_KEY_PASSWORD": "Password of the key in it, when it has one of its own.",
+    "ADT_SAFE_DIRECTORY": "Directories (`:` between) whose settings files are read whoever owns them; `*`: any.",
 }
 """Variables with our prefix that are no settings, and what they mean."""
 TRUE = ("1", "true", "on", "yes")
@@ -74,10 +79,10 @@ def _layers(
     """Yield (origin, flat values), weakest first."""
     defaults = Path(__file__).with_name("defaults.toml")
     yield "default", _flatten(_toml(defaults), "defaults.toml")
-    found = _upwards(start, PYPROJECT)
+    found = _upwards(start, PYPROJECT, environ)
     if found and (tool := _toml(found).get("tool", {}).get("adt")):
         yield f"{found} [tool.adt]", _flatten(tool, f"{found} [tool.adt]")
-    found = _upwards(start, PROJECT_FILE)
+    found = _upwards(start, PROJECT_FILE, environ)
     if found:
         yield str(found), _flatten(_toml(found), str(found))
     names = {_variable(key): key for key in _known_keys()}
@@ -98,8 +103,32 @@ def _known_keys() -> list[str]:
     return [f"{name}.{f.name}" for name, section in SECTIONS.items() for f in dataclasses.fields(section)]
 
 
-def _upwards(start: Path, name: str) -> Path | None:
-    return next((d / name for d in (start, *start.parents) if (d / name).is_file()), None)
+def _upwards(start: Path, name: str, environ: Mapping[str, str]) -> Path | None:
+    """The nearest file *name* of *start* and the directories above; None where there is none to be read.
+
+    Settings name programs to run and servers to talk to. In a directory that others may write to, somebody
+    else's would decide them: such a file counts as none.
+    """
+    path = next((d / name for d in (start, *start.parents) if (d / name).is_file()), None)
+    if path is None:
+        return None
+    owner, safe = path.stat().st_uid, environ.get("ADT_SAFE_DIRECTORY", "").split(":")
+    if owner in (os.geteuid(), 0) or "*" in safe or str(path.parent) in safe:
+        return path
+    if name == PROJECT_FILE or b"tool.adt" in path.read_bytes():
+        _warn_of_owner(path, owner)
+    return None
+
+
+@cache
+def _warn_of_owner(path: Path, owner: int) -> None:
+    """Once for each file: a command resolves its settings several times."""
+    log.warning(
+        "%s belongs to another user (%d) and is not read; if you trust it: export ADT_SAFE_DIRECTORY=%s",
+        path,
+        owner,
+        path.parent,
+    )
 
 
 def _toml(path: Path) -> dict[str, Any]:
