@@ -28,7 +28,7 @@ NOT_SETTINGS = {
     "ADT_EMULATOR_APT_SOURCE": "A one-line deb source for the virtual device's packages.",
     "ADT_KEYSTORE_PASSWORD": "Password of the keystore that `adt apk --keystore` signs with.",
     "ADT_KEY_PASSWORD": "Password of the key in it, when it has one of its own.",
-    "ADT_SAFE_DIRECTORY": "Directories (`:` between) whose settings files are read whoever owns them; `*`: any.",
+    "ADT_SAFE_DIRECTORY": "Directories (`:` between) whose settings are read whoever owns them; `*`: any.",
 }
 """Variables with our prefix that are no settings, and what they mean."""
 TRUE = ("1", "true", "on", "yes")
