@@ -80,6 +80,16 @@ def recurrent(op: str, gates: int, *, direction: str = "forward", **more: Any) -
     return graph_of(nodes, {"x": (5, 2, 4)}, outputs, weights)
 
 
+def _lstm_of_all_inputs() -> onnx.ModelProto:
+    names = ["x", "w", "r", "b", "n", "h0", "c0", "p"]
+    weights = {
+        "w": f32(1, 4 * H, 4), "r": f32(1, 4 * H, H), "b": f32(1, 8 * H), "n": np.array([5, 5], np.int32),
+        "h0": f32(1, 2, H), "c0": f32(1, 2, H), "p": f32(1, 3 * H),
+    }  # fmt: skip
+    more = {"hidden_size": H, "activations": ["Sigmoid", "Softsign", "Tanh"]}
+    return graph_of([node("LSTM", names, ["", "y", "c"], **more)], {"x": (5, 2, 4)}, ["y", "c"], weights)
+
+
 def _qlinear_conv() -> onnx.ModelProto:
     names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"]
     weights = {
@@ -137,6 +147,47 @@ def _attention_of_lengths() -> onnx.ModelProto:
     return graph_of(nodes, {"x": (2, 2, 3, 4)}, ["y"], weights, opset=24)
 
 
+def _loop() -> onnx.ModelProto:
+    """Four steps of a state that is scaled by the step's number; what each gives is gathered."""
+    body = helper.make_graph(
+        [
+            node("Identity", ["go"], ["on"]),
+            node("Cast", ["i"], ["f"], to=FLOAT),
+            node("Mul", ["state", "f"], ["scaled"]),
+            node("Add", ["scaled", "x"], ["next"]),
+            node("HardSwish", ["next"], ["row"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("state", FLOAT, [2, 3]),
+        ],
+        [
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("next", FLOAT, [2, 3]),
+            helper.make_tensor_value_info("row", FLOAT, [2, 3]),
+        ],
+    )
+    nodes = [node("Loop", ["n", "", "x"], ["y", "rows"], name="l", body=body)]
+    return graph_of(nodes, {"x": (2, 3)}, ["y", "rows"], {"n": np.int64(4)})
+
+
+def _scan() -> onnx.ModelProto:
+    """A running sum along the second axis, from its end; the sums are in their places again."""
+    body = helper.make_graph(
+        [node("Add", ["state", "part"], ["next"]), node("Mul", ["next", "two"], ["row"])],
+        "body",
+        [helper.make_tensor_value_info(name, FLOAT, [2]) for name in ("state", "part")],
+        [helper.make_tensor_value_info(name, FLOAT, [2]) for name in ("next", "row")],
+        [numpy_helper.from_array(np.float32(2), "two")],
+    )
+    axes: dict[str, Any] = {"scan_input_axes": [1], "scan_output_axes": [1]}
+    ways: dict[str, Any] = {"scan_input_directions": [1], "scan_output_directions": [1]}
+    nodes = [node("Scan", ["s", "x"], ["y", "rows"], name="l", body=body, num_scan_inputs=1, **axes, **ways)]
+    return graph_of(nodes, {"x": (2, 5)}, ["y", "rows"], {"s": f32(2)})
+
+
 def _layer_norm() -> onnx.ModelProto:
     outputs = ["y", "mean", "inverse"]
     nodes = [node("LayerNormalization", ["x", "s", "b"], outputs, name="n", axis=1)]
@@ -175,6 +226,8 @@ GRAPHS: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
     ),
     "attention": ("Attention", _attention),
     "attention, computed lengths": ("Attention", _attention_of_lengths),
+    "loop": ("Loop", _loop),
+    "scan": ("Scan", _scan),
     "layer normalization, all outputs": ("LayerNormalization", _layer_norm),
     "root mean square, two axes": (
         "RMSNormalization",
@@ -182,6 +235,11 @@ GRAPHS: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
     ),
     "lstm": ("LSTM", lambda: recurrent("LSTM", 4)),
     "lstm, both ways": ("LSTM", lambda: recurrent("LSTM", 4, direction="bidirectional")),
+    "lstm, peepholes": ("LSTM", _lstm_of_all_inputs),
+    "gru, other activations": (
+        "GRU",
+        lambda: recurrent("GRU", 3, direction="bidirectional", activations=["Sigmoid", "Relu", "Softsign", "Tanh"]),
+    ),
     "gru": ("GRU", lambda: recurrent("GRU", 3, direction="reverse")),
     "gru, linear before reset": ("GRU", lambda: recurrent("GRU", 3, linear_before_reset=1)),
     "rnn": ("RNN", lambda: recurrent("RNN", 1)),

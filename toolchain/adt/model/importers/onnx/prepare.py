@@ -72,7 +72,9 @@ def prepare(model: onnx.ModelProto, name: str) -> Prepared:
             runner = Runner(model)
         model, rewritten = _rewritten(model, runner)
         notes = expanded | rewritten | notes
-        if not (expanded or rewritten) or not unsupported_ops(model):
+        if not unsupported_ops(model) and rewritten.keys().isdisjoint(("Loop", "Scan")):
+            break  # what a loop becomes is rewritten as all other nodes are
+        if not (expanded or rewritten):
             break
         runner = Runner(model)
     return Prepared(_typed(model), simplified, notes)

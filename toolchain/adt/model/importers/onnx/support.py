@@ -19,9 +19,12 @@ OTHER_DOMAINS = {("com.microsoft", "MatMulInteger16")}
 """What the importer converts besides ONNX's own operators: it goes by the name and ignores the domain."""
 _PARTS = dict.fromkeys(
     ("LSTM", "GRU", "RNN", "com.microsoft::DynamicQuantizeLSTM"),
-    f"only up to {MOST_STEPS} steps of fixed length, with constant weights, default activations, no clipping,"
-    " no peepholes and no sequence lengths",
-)
+    f"only up to {MOST_STEPS} steps of fixed length, with constant weights, activations without parameters,"
+    " no clipping, no lengths below the sequence's",
+) | {
+    "Loop": "only with a constant number of steps, a condition that stays true and no graphs in its body",
+    "Scan": "only of opset 9 and later, with known shapes and no graphs in its body",
+}
 
 _NCHWC = (
     "written by onnxruntime for the processor it ran on: save the optimized model with"

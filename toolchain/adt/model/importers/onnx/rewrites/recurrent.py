@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 512
 """Longer sequences are not unrolled: each step becomes a dozen operators that are compiled one by one."""
-_DEFAULTS = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
+_DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
+_ACTIVATIONS = ("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")
+"""Those without parameters, which are operators of the same name."""
 _QUANTIZED = {"DynamicQuantizeLSTM": "LSTM"}
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def _unrolled(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
-    """The nodes for each step; None when the node has what is not covered (peepholes, clipping, lengths)."""
+    """The nodes for each step; None when the node has what is not covered (clipping, lengths)."""
     if not _covered(node, graph):
         return None
     return (_QuantizedUnrolled if node.op_type in _QUANTIZED else _Unrolled)(node, graph).nodes()
@@ -41,22 +43,28 @@ def _covered(node: onnx.NodeProto, graph: Graph) -> bool:
     shape = graph.shape(node.input[0])
     weights = [graph.constant(node.input[1]), graph.constant(node.input[2])]
     bias = operand(node, 3)
-    activations = [name.decode() for name in attribute(node, "activations", [])]
-    defaults = _DEFAULTS[_kind(node)]
-    directions = 2 if attribute(node, "direction", "forward") == "bidirectional" else 1
-    plain = not activations or [name.lower() for name in activations] == [*defaults] * directions
+    lengths, peepholes = operand(node, 4), operand(node, 7)
+    if shape is None or len(shape) != 3:
+        return False
+    steps = shape[attribute(node, "layout", 0)]
+    full = graph.constant(lengths) if lengths else None
     return (
-        shape is not None
-        and len(shape) == 3
-        and shape[attribute(node, "layout", 0)] <= MOST_STEPS
+        steps <= MOST_STEPS
         and all(weight is not None for weight in weights)
         and (not bias or graph.constant(bias) is not None)
-        and not operand(node, 4)
-        and not operand(node, 7)
-        and plain
+        and (not lengths or (full is not None and bool((full == steps).all())))
+        and (not peepholes or graph.constant(peepholes) is not None)
+        and all(name in _ACTIVATIONS for name in _activations(node))
         and attribute(node, "clip") is None
         and not attribute(node, "input_forget", 0)
     )
+
+
+def _activations(node: onnx.NodeProto) -> list[str]:
+    """The activations of all directions, one direction behind the other."""
+    given = [name.decode().capitalize() for name in attribute(node, "activations", [])]
+    directions = 2 if attribute(node, "direction", "forward") == "bidirectional" else 1
+    return given or [*_DEFAULTS[_kind(node)]] * directions
 
 
 def _kind(node: onnx.NodeProto) -> str:
@@ -186,24 +194,43 @@ class _Unrolled:
             return [self._gru_step(row, state[0], state_bias, index)]
         build = self.build
         total = build.add("Add", row, self._product(state[0], 2, index))
+        gate, *others = self._activations_of(index)
         if self.kind == "RNN":
-            return [build.add("Tanh", total)]
+            return [build.add(gate, total)]
+        of_cell, of_output = others
         i, o, f, c = self._split(total, 1, [self.hidden] * 4)
-        kept = build.add("Mul", build.add("Sigmoid", f), state[1])
-        new = build.add("Mul", build.add("Sigmoid", i), build.add("Tanh", c))
+        i, f = self._peephole(i, 0, state[1], index), self._peephole(f, 2, state[1], index)
+        kept = build.add("Mul", build.add(gate, f), state[1])
+        new = build.add("Mul", build.add(gate, i), build.add(of_cell, c))
         cell = build.add("Add", kept, new)
-        return [build.add("Mul", build.add("Sigmoid", o), build.add("Tanh", cell)), cell]
+        o = self._peephole(o, 1, cell, index)
+        return [build.add("Mul", build.add(gate, o), build.add(of_output, cell)), cell]
+
+    def _activations_of(self, index: int) -> list[str]:
+        """The activations of direction *index*: of the gates, and of what they let through."""
+        count = len(_DEFAULTS[self.kind])
+        return _activations(self.node)[index * count : (index + 1) * count]
+
+    def _peephole(self, total: str, gate: int, cell: str, index: int) -> str:
+        """*total* with what *gate* (input, output, forget) sees of the cell, where there are peepholes."""
+        if not operand(self.node, 7):
+            return total
+        weights = self._value(7)[index, gate * self.hidden : (gate + 1) * self.hidden]
+        return self.build.add(
+            "Add", total, self.build.add("Mul", cell, self.build.constant(weights, self.dtype))
+        )
 
     def _gru_step(self, row: str, h: str, state_bias: str, index: int) -> str:
         build, size = self.build, self.hidden
+        gate, of_new = self._activations_of(index)
         z_x, r_x, n_x = self._split(row, 1, [size] * 3)
         if attribute(self.node, "linear_before_reset", 0):
             of_state = self._product(h, 2, index)
             if state_bias:
                 of_state = build.add("Add", of_state, state_bias)
             z_h, r_h, n_h = self._split(of_state, 1, [size] * 3)
-            r = build.add("Sigmoid", build.add("Add", r_x, r_h))
-            n = build.add("Tanh", build.add("Add", n_x, build.add("Mul", r, n_h)))
+            r = build.add(gate, build.add("Add", r_x, r_h))
+            n = build.add(of_new, build.add("Add", n_x, build.add("Mul", r, n_h)))
         else:
             both = build.constant(self.r[index][: 2 * size].T, self.dtype)
             of_state = build.add("MatMul", h, both)
@@ -211,13 +238,13 @@ class _Unrolled:
                 first, last = self._split(state_bias, 0, [2 * size, size])
                 of_state = build.add("Add", of_state, first)
             z_h, r_h = self._split(of_state, 1, [size] * 2)
-            r = build.add("Sigmoid", build.add("Add", r_x, r_h))
+            r = build.add(gate, build.add("Add", r_x, r_h))
             reset = build.add("Mul", r, h)
             n_h = build.add("MatMul", reset, build.constant(self.r[index][2 * size :].T, self.dtype))
             if state_bias:
                 n_h = build.add("Add", n_h, last)
-            n = build.add("Tanh", build.add("Add", n_x, n_h))
-        z = build.add("Sigmoid", build.add("Add", z_x, z_h))
+            n = build.add(of_new, build.add("Add", n_x, n_h))
+        z = build.add(gate, build.add("Add", z_x, z_h))
         # (1 - z)·n + z·h
         return build.add("Add", n, build.add("Mul", z, build.add("Sub", h, n)))
 
