@@ -106,6 +106,8 @@ done < <({ printf '%s\n' "${variables[@]}"; cat "$debian"/etc/{pip.conf,npmrc,xd
   grep -oE '(^|[ =:]|file://)/[[:alnum:]_./+-]+' | sed -E 's,^[^/]*(//)?/,/,' | sort -u)
 
 # inside HOME UID COMMAND...: run it in HOME/adt; everything that it started ends with it.
+# bwrap's /proc has covers on it, with which the kernel lets nobody mount another in a namespace of their own: unshare's
+# has none.
 inside() {
   local home=$1 uid=$2 began=$SECONDS status=0
   shift 2
@@ -115,7 +117,7 @@ inside() {
     --clearenv "${variables[@]}" --setenv HOME "$home" --setenv USER "${home##*/}" \
     --setenv PATH /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     --setenv ANDROID_ADB_SERVER_PORT "$adb_port" --chdir "$home/adt" \
-    setpriv --reuid "$uid" --regid "$uid" --clear-groups -- "$@" || status=$?
+    unshare --mount-proc setpriv --reuid "$uid" --regid "$uid" --clear-groups -- "$@" || status=$?
   say "$suite, $([ "$uid" -eq 0 ] && echo root || echo user): exit code $status after $((SECONDS - began)) s"
   return "$status"
 }
