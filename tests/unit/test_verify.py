@@ -9,7 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from adt.api.verify import VerifyResult
+from adt.cli.verify import raise_unless_passed
 from adt.config.settings import VerifySettings
+from adt.errors import VerifyFailed
 from adt.measure.verify import compare, limits_of_output, output_fields, worst_of
 from adt.numerics import TOLERANCES
 
@@ -188,3 +191,21 @@ def test_fields_of_an_output_are_json() -> None:
     assert fields["snr_db"] is None and fields["nan"] == 1 and fields["top1"] is not None
     assert {"name", "shape", "dtype", "max_abs", "max_rel", "cosine", "passed", "reason"} <= fields.keys()
     assert json.loads(json.dumps(fields, allow_nan=False))["max_abs"] == 0
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "words"),
+    [
+        (np.full(4, np.nan, np.float32), np.full(4, np.nan, np.float32), "--input FILE.npz"),
+        (np.array([1, np.inf], np.float32), np.array([1, np.inf], np.float32), "--allow-nonfinite"),
+        (np.array([1.0, 2.0], np.float32), np.array([1.0, 3.0], np.float32), "--max-abs or --max-rel"),
+        (np.array([1, 2]), np.array([1, 3]), "--max-steps or --max-changed"),
+    ],
+)
+def test_the_remedy_names_options_that_work_on_the_output(
+    got: np.ndarray, want: np.ndarray, words: str
+) -> None:
+    result = VerifyResult("S", compare({"y": got}, {"y": want}, OPEN), {}, emulated=False)
+    with pytest.raises(VerifyFailed) as caught:
+        raise_unless_passed(result, as_json=False)
+    assert words in caught.value.remedy
