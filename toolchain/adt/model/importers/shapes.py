@@ -90,7 +90,7 @@ def fixed_shapes(declared: Mapping[str, Declared], given: Given) -> dict[str, Sh
         computed = _extents(dims, symbols)
         if isinstance(shape, tuple):
             for dim, extent, asked in zip(dims, computed, shape, strict=False):
-                if extent and extent != asked:
+                if dim and extent and extent != asked:
                     raise ModelError(
                         f"--shape {option(name, shape)} makes {dim} {asked}, the other inputs {extent}",
                         remedy="Give each symbol one extent, or leave this input out: its shape follows.",
