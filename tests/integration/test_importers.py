@@ -33,8 +33,8 @@ from real_models import REAL_MODELS, RealModel, named
 
 QUICK = ("mtcnn-rnet", "aecmos", "wake-embedding")
 """Real models that are quick to compile: PRelu, GRU; layout of TFLite."""
-NOT_IMPORTED = {"voicefilter-embedder": "com.microsoft::DynamicQuantizeLSTM"}
-"""Real models that fail, and what names the reason."""
+ONLY_IMPORTED = ("voicefilter-embedder",)
+"""Real models whose recurrent layers, unrolled, take too long to compile here."""
 
 
 def run_imported(imported: ImportedModel, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,9 +77,8 @@ def test_real_models(name: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("model", REAL_MODELS, ids=[model.name for model in REAL_MODELS])
 def test_all_real_models(model: RealModel) -> None:
-    if model.name in NOT_IMPORTED:
-        done = adt("compile", model.path(), "--for", "host", "--explain")
-        assert done.returncode == 9 and NOT_IMPORTED[model.name] in done.stdout
+    if model.name in ONLY_IMPORTED:
+        assert adt("compile", model.path(), "--for", "host", "--explain").returncode == 0
         return
     check_real(model)
 

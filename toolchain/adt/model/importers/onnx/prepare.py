@@ -71,6 +71,8 @@ def prepare(model: onnx.ModelProto, name: str) -> Prepared:
             model = _simplified(written, runner, name)
             runner = Runner(model)
         model, rewritten = _rewritten(model, runner)
+        if any("::" in op for op in rewritten):  # no shapes were known behind other domains' operators
+            model = _simplified(model, Runner(model), name)
         notes = expanded | rewritten | notes
         if not unsupported_ops(model) and rewritten.keys().isdisjoint(("Loop", "Scan")):
             break  # what a loop becomes is rewritten as all other nodes are
