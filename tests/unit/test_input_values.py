@@ -90,6 +90,16 @@ def test_indices_of_several_axes_have_no_one_limit(tmp_path: Path) -> None:
     assert values(model) == {"at": ValueRange(USUAL, 0, 3)}
 
 
+def test_a_scatter_counts_negative_indices_from_the_end(tmp_path: Path) -> None:
+    model = imported(
+        tmp_path,
+        [node("ScatterElements", ["table", "at", "x"], "y", axis=0)],
+        {"at": (INT64, [2, 4]), "x": (FLOAT, [2, 4])},
+        {"table": TABLE},
+    )
+    assert values(model) == {"at": ValueRange(INDEX, -50, 49), "x": None}
+
+
 @pytest.mark.parametrize(
     ("name", "nodes"),
     [

@@ -46,6 +46,8 @@ READS = {
     "relax.scatter_nd": 1,
 }
 """Operators that pick elements of their first argument → which argument says which."""
+WRAPS = frozenset({"relax.scatter_elements"})
+"""Those whose kernels let negative indices count from the end."""
 CALCULATES = frozenset(
     [
         "relax.abs",
@@ -155,7 +157,7 @@ def _reads(graph: _Graph) -> Iterator[_Read]:
         # Where there are several counts, one number cannot be the limit of all.
         checked = len(set(rows)) == 1 and str(getattr(call.attrs, "mode", "fast")) == "fast"
         if rows:
-            start = _Read(None, min(rows), False, 0, checked)
+            start = _Read(None, min(rows), name in WRAPS, 0, checked)
             yield from _inputs_behind(call.args[READS[name]], start, graph)
 
 
