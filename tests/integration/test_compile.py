@@ -265,3 +265,11 @@ def test_the_package_names_what_its_kernels_call(tmp_path: Path) -> None:
 
     assert "tvm.contrib.sort.topk" in functions and "vm.builtin.alloc_tensor" in functions
     assert not {"main", "topk"} & set(functions)
+
+
+def test_a_model_without_a_kernel_compiles(tmp_path: Path) -> None:
+    """TVM hands the linker its data as C then, not as an object."""
+    nodes = [node("Shape", ["x"], ["y"])]
+    model = graph_of(nodes, {"x": (2, 3)}, ["y"], output_kind=onnx.TensorProto.INT64)
+    package = api.compile(write(model, tmp_path / "m.onnx"), out=tmp_path / "p", platform="host")
+    assert package.manifest.entry().outputs[0].shape == (2,)
