@@ -16,6 +16,7 @@ import typer
 from figures import FIGURES, figure
 from json_schema import SCHEMAS, json_schema
 from messages import OPEN, messages
+from onnx_table import onnx_table
 
 from adt.cli.verbs import app
 from adt.config import settings
@@ -151,11 +152,18 @@ SCHEMA_DIRECTORY = Path(settings.__file__).parents[1] / "model/schemas"
 
 
 def models() -> str:
-    """The written part of models.md, and the table that tests/model_table.py made."""
-    title = "## Real models\n"
-    written = (DOCS / "models.md").read_text().partition(title)[0].rstrip("\n")
+    """The written part of models.md, and the tables that tests/onnx_cases.py and tests/model_table.py made."""
+    cases, title = "## ONNX's own cases\n", "## Real models\n"
+    written = (DOCS / "models.md").read_text().partition(cases)[0].partition(title)[0].rstrip("\n")
     return f"""{written}
 
+{cases}
+{NOTE}The backend cases that ONNX's wheel carries, compiled for this machine and run by `rtvm`; `tests/onnx_cases.py` makes
+the table, the nightly tests repeat it. A case is right when type, shape and values are ONNX's, and refused when the import
+says why before anything is compiled; nothing else is let pass. Each runs with all inputs but the first as constants, as in
+most models, and again with all of them as inputs (where a figure is given). Left out is what numpy has no tensors for.
+
+{onnx_table()}
 {title}
 {NOTE}Models that packages of the index ship, compiled for an x86-64 machine with `tests/model_table.py`, which the nightly
 tests repeat. Cells are the largest absolute difference to the runtime of the source format, and the output's magnitude,

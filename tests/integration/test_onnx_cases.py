@@ -1,0 +1,49 @@
+"""ONNX's own backend cases, run by rtvm: right, or refused before anything is compiled, and as the table says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import adt
+import onnx_cases
+
+STORED = onnx_cases.stored()
+LEAST_RIGHT = 1040
+EVERY = 10
+"""One case with constants of so many runs every time, the rest by night."""
+
+
+def cases() -> list[Any]:
+    often = sorted(id for id in STORED if id.endswith("-constants"))[::EVERY]
+    return [
+        pytest.param(id, id=id, marks=() if id in often else pytest.mark.nightly) for id in sorted(STORED)
+    ]
+
+
+@pytest.fixture(scope="module")
+def rtvm() -> Path:
+    onnx_cases.preload()
+    return adt.build_target(platform="host").bundle.path / "bin" / "rtvm"
+
+
+@pytest.mark.timeout(onnx_cases.SECONDS + 60)
+@pytest.mark.parametrize("id", cases())
+def test_a_case(id: str, rtvm: Path) -> None:
+    outcome = onnx_cases.outcome(onnx_cases.all_cases()[id], rtvm)
+
+    assert outcome.status in onnx_cases.ACCEPTED, outcome
+    assert outcome.status == STORED[id]["outcome"].partition(":")[0], (
+        f"{outcome}; if this is meant: python tests/onnx_cases.py {id} --write, and python docs/generate.py"
+    )
+
+
+def test_the_table_holds_what_is_promised() -> None:
+    """Another version of onnx has other cases: write the table anew."""
+    constants = [row["outcome"] for id, row in STORED.items() if id.endswith("-constants")]
+
+    assert set(STORED) <= set(onnx_cases.all_cases())
+    assert all(row["outcome"].partition(":")[0] in onnx_cases.ACCEPTED for row in STORED.values())
+    assert constants.count("right") >= LEAST_RIGHT
