@@ -103,6 +103,7 @@ def _upgraded(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelPr
 
     try:
         upgraded = version_converter.convert_version(model, UPGRADED)
+        upgraded.ir_version = max(4, upgraded.ir_version)  # before, only inputs could be constants
     except Exception as why:  # the converter raises what its C++ side throws
         log.warning("%s of opset %d could not be upgraded: %s", name, opset(model), why)
         return model

@@ -37,8 +37,14 @@ def dequantized(build: Builder, values: str, scale: str, zero: str = "", axis: i
     """The numbers that quantized *values* stand for; *axis* is that of a scale with several elements."""
     scale, zero = scalar(build, scale), scalar(build, zero)
     per_axis = build.graph.shape(scale) != ()
+    scale = _single(build, scale)
     attributes: dict[str, Any] = {"axis": axis} if per_axis else {}
     return build.add("DequantizeLinear", values, scale, zero, **attributes)
+
+
+def _single(build: Builder, scale: str) -> str:
+    """*scale* in single precision: what lies between is computed in it, or would be off by a quantum."""
+    return build.add("Cast", scale, to=1) if build.graph.dtype(scale) == "float16" else scale
 
 
 def _tensor(build: Builder, node: onnx.NodeProto, position: int, axis: int = 0) -> str:
@@ -49,7 +55,7 @@ def _tensor(build: Builder, node: onnx.NodeProto, position: int, axis: int = 0) 
 def _quantize(build: Builder, node: onnx.NodeProto, position: int, value: str) -> list[onnx.NodeProto]:
     """Quantize *value* as the scale and zero point at *position* say: the node's output."""
     zero = scalar(build, operand(node, position + 1))
-    scale = scalar(build, operand(node, position))
+    scale = _single(build, scalar(build, operand(node, position)))
     build.add("QuantizeLinear", value, scale, zero, out=node.output[0])
     return build.nodes
 
