@@ -129,5 +129,41 @@ def test_a_continued_line_is_indented() -> None:
     )
 
 
+HOSTILE = "a\x1b]0;x\x07b\x1b[2Jc\x1b[8md\x9b2Je\rf\x7fg\u202eh\ud800"
+SHOWN = r"a\x1b]0;x\x07b\x1b[2Jc\x1b[8md\x9b2Je\rf\x7fg\u202eh\ud800"
+SAYS_NAMES = f"""
+import logging, sys, typer
+from adt.cli.fleet import live_table
+from adt.cli.progress import status_line
+from adt.cli.verbs import app
+
+NAME = {HOSTILE!r}
+
+@app.command("say")
+def say():
+    typer.echo("\\tone " + NAME + typer.style("red", fg="red"))
+    logging.getLogger("adt").warning("two %s", NAME)
+    with status_line("three") as show:
+        show(NAME)
+    with live_table([NAME], quiet=False):
+        logging.getLogger("adt").warning("four %s", NAME)
+    raise ValueError("five " + NAME)
+
+sys.argv[0] = "adt"
+from adt.cli.main import main
+main()
+"""
+
+
+def test_names_do_not_control_the_terminal() -> None:
+    text = piped("say", program=SAYS_NAMES)
+    assert text.startswith("\tone " + r"a\x1b]0;x\x07b")
+    assert SHOWN in text and not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
+    shown = on_terminal("say", program=SAYS_NAMES)
+    for code in ("\x1b]", "\x07", "\x1b[2J", "\x1b[8m", "\x9b", "\x7f", "\u202e"):
+        assert code not in shown
+    assert shown.count("\\x1b]0;x") >= 4
+
+
 def test_a_document_is_not_touched() -> None:
     assert on_terminal("say", "--json", program=SAYS).splitlines()[1].count("words") == 20

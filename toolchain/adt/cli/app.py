@@ -19,6 +19,7 @@ from adt import __version__
 from adt.cli import completions
 from adt.cli.endings import command_with, document, error_document, interrupted
 from adt.cli.progress import erase, transfer_line
+from adt.cli.wrapping import visible
 from adt.errors import INTERNAL, AdtError
 from adt.host.transfers import observer
 
@@ -179,4 +180,4 @@ class _Plain(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One line for people."""
         prefix = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
-        return prefix + record.getMessage()
+        return visible(prefix + record.getMessage())  # a table on the terminal writes past Output

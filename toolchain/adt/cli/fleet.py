@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from adt.cli.app import emit_json
+from adt.cli.wrapping import terminal, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,7 +44,7 @@ def live_table(serials: Sequence[str], *, quiet: bool) -> Iterator[Callable[[Eve
     from rich.live import Live
 
     rows: dict[str, tuple[str, str, str]] = dict.fromkeys(serials, ("waiting", "dim", ""))
-    with Live(_table(rows), console=Console(stderr=True), refresh_per_second=8, transient=True) as live:
+    with Live(_table(rows), console=Console(file=terminal()), refresh_per_second=8, transient=True) as live:
 
         def show(event: Event) -> None:
             state, style = RULED[event.failed] if event.done else ("working", "cyan")
@@ -61,7 +62,7 @@ def _table(rows: dict[str, tuple[str, str, str]]) -> Table:
     for heading in ("device", "state", "what"):
         table.add_column(heading, no_wrap=heading != "what", overflow="ellipsis")
     for serial, (state, style, text) in rows.items():
-        table.add_row(Text(serial), Text(state, style=style), Text(text))
+        table.add_row(Text(visible(serial)), Text(state, style=style), Text(visible(text)))
     return table
 
 

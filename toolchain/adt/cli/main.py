@@ -19,10 +19,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminated)
     try:
         from adt.cli.verbs import app
-        from adt.cli.wrapping import wrap_terminals
+        from adt.cli.wrapping import protect_output
 
-        if not asks_for_json(sys.argv[1:]):
-            wrap_terminals()
+        protect_output(wraps=not asks_for_json(sys.argv[1:]))
         app()
     except KeyboardInterrupt:
         sys.exit(interrupted(sys.argv[1:]))

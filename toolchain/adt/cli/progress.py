@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from adt.cli.wrapping import terminal, visible
+
 QUIET_SECONDS = 2.0
 """What is done by then is not worth a line."""
 ERASE = "\r\x1b[K"
@@ -34,16 +36,19 @@ class _Line:
 
 def _show(line: str) -> None:
     width = shutil.get_terminal_size().columns - 1
-    sys.stderr.write(ERASE + line[:width])
-    sys.stderr.flush()
+    _draw(ERASE + visible(line)[:width])
     _Line.shown = True
+
+
+def _draw(text: str) -> None:
+    terminal().write(text)
+    terminal().flush()
 
 
 def erase() -> None:
     """Take away the line, if one is shown."""
     if _Line.shown:
-        sys.stderr.write(ERASE)
-        sys.stderr.flush()
+        _draw(ERASE)
         _Line.shown = False
 
 

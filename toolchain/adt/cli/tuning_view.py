@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from adt.cli.wrapping import terminal, visible
+
 if TYPE_CHECKING:
     from adt.tuning.status import Status
 
@@ -42,14 +44,14 @@ def _on_terminal() -> Iterator[Callable[[Status], None]]:
 
     from adt.tuning.live import Clocks, screen
 
-    console = Console(stderr=True)
+    console = Console(file=terminal())
     clocks = Clocks()
     with Live(console=console, refresh_per_second=4, transient=True) as live, _messages_above():
 
         def show(status: Status) -> None:
             clocks.see(status)
             text = "\n".join(screen(status, clocks, console.height - 1))
-            live.update(Text(text, no_wrap=True, overflow="ellipsis"))
+            live.update(Text(visible(text), no_wrap=True, overflow="ellipsis"))
 
         yield show
 

@@ -1,4 +1,4 @@
-"""A terminal's stream that breaks long lines between words, where terminals break them anywhere."""
+"""What adt writes becomes what a terminal shows: names do not move its cursor, words are not broken."""
 
 from __future__ import annotations
 
@@ -7,27 +7,43 @@ import shutil
 import sys
 from typing import Any, TextIO
 
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+COLOUR = re.compile(r"\x1b\[(?:[012]|3[0-7]|9[0-7])m")
+"""Styles that adt itself writes; they change nothing but how a text looks."""
+_CONTROL = re.compile(
+    rf"({COLOUR.pattern})|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""What moves a cursor, sets a title, turns the direction of writing or cannot be encoded."""
 COMMAND = "adt "
 """How a line begins that is to be pasted, and stays whole."""
 
 
-class WrappingStream:
-    """Writes to a terminal; a continued line is indented by two more than its beginning."""
+def visible(text: str) -> str:
+    """*text* with each control character as Python spells it; newlines, tabs and adt's own styles stay."""
+    return _CONTROL.sub(lambda found: found[1] or found[0].encode("unicode_escape").decode(), text)
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+
+class Output:
+    """A stream that shows control characters instead of sending them.
+
+    On a terminal, long lines are broken between words, where a terminal would break them anywhere, and
+    continued with an indent of two more.
+    """
+
+    def __init__(self, stream: TextIO, *, wraps: bool) -> None:
+        self.plain = stream
+        """For what draws by itself and escapes what it draws."""
+        self._wraps = wraps
         self._column = self._indent = 0
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self.plain, name)
 
     def write(self, text: str) -> int:
-        """Write *text*; what moves the cursor passes as it is."""
-        if "\r" in text or "\x1b" in COLOUR.sub("", text):
-            self._column = 0
-            return self._stream.write(text)
-        self._stream.write("".join(self._wrapped(line) for line in text.splitlines(keepends=True)))
+        """Write *text*."""
+        shown = visible(text)
+        if self._wraps:
+            shown = "".join(self._wrapped(line) for line in re.findall(r"[^\n]*\n|[^\n]+", shown))
+        self.plain.write(shown)
         return len(text)
 
     def _wrapped(self, line: str) -> str:
@@ -57,8 +73,14 @@ class WrappingStream:
         return "".join(pieces)
 
 
-def wrap_terminals() -> None:
-    """Put such streams in place of stdout and stderr, where they are terminals."""
+def terminal() -> TextIO:
+    """stderr for what moves the cursor: its texts must be :func:`visible` ones."""
+    stream: TextIO = getattr(sys.stderr, "plain", sys.stderr)
+    return stream
+
+
+def protect_output(*, wraps: bool) -> None:
+    """Put such streams in the place of stdout and stderr; *wraps*: break lines where they are terminals."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name).isatty():
-            setattr(sys, name, WrappingStream(getattr(sys, name)))
+        stream = getattr(sys, name)
+        setattr(sys, name, Output(stream, wraps=wraps and stream.isatty()))
