@@ -13,6 +13,7 @@ from adt.api.run import NATIVE, RPC
 from adt.config.load import load_settings
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, RpcError, RunError
+from adt.host.limits import parse_json
 from adt.measure.profile.assemble import Where, assemble
 from adt.measure.profile.totals import Limits
 from adt.model.inspection.profile import Profile
@@ -169,7 +170,7 @@ def _remote(
         text = str(measure(model.machine.module, entry, runs))
         name = str(model.device.device_name) if opencl else ""
     try:
-        raw = json.loads(text)
+        raw = parse_json(text)
     except ValueError as why:
         raise RunError(
             f"what the RPC server answers as a profile is no JSON: {why}",

@@ -17,6 +17,7 @@ from typing import Any
 
 from adt.config.settings import SECTIONS, Settings
 from adt.errors import ConfigError
+from adt.host.limits import read_text
 
 log = logging.getLogger("adt.settings")
 
@@ -133,8 +134,8 @@ def _warn_of_owner(path: Path, owner: int) -> None:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as why:
+        return tomllib.loads(read_text(path))
+    except (ValueError, RecursionError) as why:
         raise ConfigError(f"{path} is not valid TOML: {why}", remedy="Mend the line it names.") from why
 
 

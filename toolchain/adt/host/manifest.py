@@ -7,13 +7,22 @@ a newer schema, and names the field; writing goes through a temporary file.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
 from adt.errors import PackageError
+from adt.host.limits import read_json
 
 T = TypeVar("T")
+_PLAIN: dict[Any, tuple[type, ...]] = {
+    bool: (bool,),
+    int: (int,),
+    float: (float, int),
+    str: (str,),
+    int | str: (int, str),
+}
+"""Which of JSON's values a field of each type takes: a text is no number, as in ``rtvm``."""
 
 
 def dumps(manifest: object) -> str:
@@ -49,7 +58,7 @@ def load(
         PackageError: the file is missing, not JSON, of another schema, or a field is wrong.
     """
     try:
-        raw: Any = json.loads(path.read_text())
+        raw: Any = read_json(path)
     except FileNotFoundError as why:
         raise PackageError(f"{path} does not exist", remedy=remedy) from why
     except (ValueError, OSError) as why:
@@ -65,10 +74,20 @@ def load(
     import cattrs
 
     converter = cattrs.Converter(forbid_extra_keys=True)
-    converter.register_structure_hook(int | str, lambda value, _: value)
+    for plain, kinds in _PLAIN.items():
+        converter.register_structure_hook(plain, _exactly(*kinds))
     try:
         found: T = converter.structure(raw, kind)
     except Exception as why:  # cattrs raises an exception group; its text names each field
         reasons = "\n".join(cattrs.transform_error(why, path=path.name))
         raise PackageError(f"{path} does not fit its schema", remedy=remedy, details=reasons) from why
     return found
+
+
+def _exactly(*kinds: type) -> Callable[[Any, Any], Any]:
+    def structured(value: Any, _kind: Any) -> Any:
+        if type(value) not in kinds:
+            raise TypeError(f"{value!r:.80} is no {' or '.join(kind.__name__ for kind in kinds)}")
+        return float(value) if kinds[0] is float else value
+
+    return structured

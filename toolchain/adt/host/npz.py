@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import math
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from adt.errors import InputError
+from adt.host.limits import MOST_ARRAY_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,16 +29,56 @@ def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
         FileNotFoundError: there is no such file.
         DamagedNpz: it cannot be read, or holds something else than arrays of numbers.
     """
+    found: dict[str, NDArray[np.generic]] = {}
+    left = MOST_ARRAY_BYTES
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                left -= member.file_size
+                if left < 0:
+                    raise DamagedNpz(f"its arrays have more than {MOST_ARRAY_BYTES >> 30} GiB")
+                with archive.open(member) as file:
+                    found[member.filename.removesuffix(".npy")] = read_npy(file, member.file_size)
+    except (FileNotFoundError, DamagedNpz):
+        raise
+    except Exception as why:  # zipfile's and zlib's: BadZipFile, OSError, RuntimeError, …
+        raise DamagedNpz(str(why)) from why
+    return found
+
+
+def read_npy(file: IO[bytes], size: int) -> NDArray[np.generic]:
+    """The array in *file*, an .npy of *size* bytes; no more memory is taken than it has.
+
+    Raises:
+        OSError, zlib.error: *file* cannot be read.
+        DamagedNpz: it holds something else than one array of numbers.
+    """
     import numpy as np
 
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            found: dict[str, Any] = {name: archive[name] for name in archive.files}
-    except FileNotFoundError:
+        version = np.lib.format.read_magic(file)
+        if version not in ((1, 0), (2, 0)):
+            raise DamagedNpz(f"a header of version {version[0]}.{version[1]}")
+        formats = np.lib.format
+        read_header = formats.read_array_header_1_0 if version == (1, 0) else formats.read_array_header_2_0
+        with warnings.catch_warnings():  # of headers that Python 2 wrote
+            warnings.simplefilter("ignore")
+            shape, by_columns, dtype = read_header(file)
+    except DamagedNpz:
         raise
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError, AttributeError) as why:
-        raise DamagedNpz(str(why)) from why
-    return found
+    except Exception as why:  # numpy's parser: ValueError, SyntaxError, TypeError, TokenError, MemoryError, …
+        raise DamagedNpz("it is no .npy, or its header is damaged") from why
+    if dtype.hasobject or dtype.names:
+        raise DamagedNpz("it has Python objects or records, no numbers")
+    expected = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or expected != size - file.tell():
+        raise DamagedNpz(f"its header tells of {expected:,} bytes of numbers, {size - file.tell():,} follow")
+    if not expected:
+        return np.empty(shape, dtype)
+    data = np.frombuffer(bytearray(file.read(expected)), np.uint8)
+    if len(data) != expected:
+        raise DamagedNpz("it is truncated")
+    return data.view(dtype).reshape(shape, order="F" if by_columns else "C")
 
 
 def not_plain(path: Path, why: Exception) -> InputError:

@@ -11,8 +11,15 @@ import shutil
 import tarfile
 from pathlib import Path, PurePosixPath
 
+from adt.host.limits import is_long
+
 MOST_AT_ONCE = 16 << 20
 """Bytes that are read at once: an archive's header cannot ask for more memory than this."""
+DAMAGED = (
+    tarfile.TarError, ValueError, OverflowError, RecursionError, EOFError, IndexError, KeyError, TypeError,
+    AttributeError,
+)  # fmt: skip
+"""What Python's reader raises of a damaged archive."""
 
 
 class Bounded(io.BufferedReader):
@@ -38,6 +45,8 @@ def write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path, n
         raise tarfile.ExtractError(f"the entry {member.name!r} is no plain file")
     if relative.is_absolute() or ".." in relative.parts or not relative.parts or "\0" in name:
         raise tarfile.ExtractError(f"the entry {member.name!r} would be written outside")
+    if is_long(name):
+        raise tarfile.ExtractError(f"the name of the entry {name[:80]!r}… is too long")
     path = directory / relative
     contents = tar.extractfile(member)
     assert contents is not None, "only links and directories have none"

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from adt.errors import InputError, RunError
+from adt.host.limits import read_json
 from adt.measure import sampling
 from adt.measure.bench import judge, speed_of
 from adt.measure.conditions import Conditions
@@ -135,7 +136,7 @@ def read(path: Path) -> BenchRecord:
         RunError: the application could not measure, and says why.
     """
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = read_json(path)
     except (ValueError, OSError) as why:
         raise InputError(f"{path} cannot be read: {why}", remedy=_REMEDY) from why
     if not isinstance(raw, dict) or not is_from_app(raw):

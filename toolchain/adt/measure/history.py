@@ -22,6 +22,7 @@ from adt.errors import ConfigError, InputError, PackageError
 from adt.host import manifest
 from adt.host.cache import disk_errors
 from adt.host.data import data_dir
+from adt.host.limits import read_json
 from adt.measure import app_bench
 from adt.measure.record import SCHEMA, SCHEMA_VERSION, BenchRecord
 
@@ -179,7 +180,7 @@ def imported(path: Path, store: Path | None = None) -> int:
 def _in_file(path: Path) -> list[BenchRecord]:
     remedy = "Name a file that `adt report --export` or an application of adt's wrote."
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = read_json(path)
     except FileNotFoundError as why:
         raise InputError(f"there is no file {path}", remedy=remedy) from why
     except (ValueError, OSError) as why:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
+from adt.host.limits import parse_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,7 +80,7 @@ def _json_labels(path: Path, text: str) -> tuple[str, ...]:
         remedy='Give ["first class", …] or {"0": "first class", …}; or a text file, one label on each line.',
     )
     try:
-        document = json.loads(text)
+        document = parse_json(text)
         if isinstance(document, dict):
             numbered = {int(key): _label(value) for key, value in document.items()}
             if set(numbered) != set(range(len(numbered))):

@@ -9,6 +9,7 @@ runner passes over; new fields there have a default and raise nothing.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from typing import Any
 from adt.errors import PackageError
 from adt.host import manifest
 from adt.host.cache import file_sha256
+from adt.host.limits import MOST_ELEMENTS
 from adt.model.checked import Checked, Unchecked
 from adt.model.offload.report import OffloadReport
-from adt.model.packaging.archive import unpacked
+from adt.model.packaging.archive import is_inside, unpacked
 from adt.model.packaging.files import ARCHIVE
 from adt.model.packaging.files import INSPECT as INSPECT
 from adt.model.packaging.files import LIBRARY as LIBRARY
@@ -271,9 +273,36 @@ def read_manifest(path: Path, *, remedy: str) -> PackageManifest:
     Raises:
         PackageError: it is missing, of another schema, or a field is wrong.
     """
-    return manifest.load(
+    found = manifest.load(
         PackageManifest, path, schema=SCHEMA, version=SCHEMA_VERSION, older=OLDER_VERSIONS, remedy=remedy
     )
+    if fault := _fault(found):
+        raise PackageError(f"{path}: {fault}", remedy=remedy)
+    return found
+
+
+def _fault(found: PackageManifest) -> str:
+    """What no package has, and ``rtvm`` refuses, though each field is of the right type; empty for none."""
+    for name in found.files:
+        if name not in (LIBRARY, PARAMS):
+            return f"files lists {name!r}"
+    for name in found.inspection:
+        if not is_inside(name):
+            return f"inspection lists {name!r}"
+    for entry in found.entries:
+        for spec in (*entry.inputs, *entry.outputs):
+            extents = [extent for extent in spec.shape if isinstance(extent, int)]
+            if any(extent < 0 for extent in extents):
+                return f"{spec.name!r} has a negative extent"
+            if math.prod(extents) > MOST_ELEMENTS:
+                return f"{spec.name!r} has more than {MOST_ELEMENTS:,} elements"
+            if spec.values and spec.values.meaning not in (INDEX, USUAL, UNKNOWN):
+                return f"the values of {spec.name!r} mean {spec.values.meaning!r}"
+        if strange := set(entry.images) - set(entry.params):
+            return f"images lists {min(strange)!r}, which is none of params"
+        if entry.images and found.target.device != "opencl":
+            return f"entries have images, and the target is {found.target.device!r}"
+    return ""
 
 
 def load_package(path: Path, *, check_hashes: bool = True) -> ModelPackage:

@@ -105,7 +105,7 @@ def _is_header(text: bytes, path: Path) -> bool:
         return True
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         return False
@@ -134,7 +134,7 @@ def _entry(text: bytes, number: int, offset: int) -> Entry | None:
     try:
         data = json.loads(body)
         name = kind.decode("ascii")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return Entry(name, data, number, offset, len(text)) if isinstance(data, dict) else None
 

@@ -207,7 +207,7 @@ def _rows(path: Path, refused: list[str]) -> Iterator[tuple[int, Any]]:
         for number, text in enumerate(file, 1):
             try:
                 yield number, json.loads(text)
-            except ValueError:
+            except (ValueError, RecursionError):
                 refused.append(f"{path.name} line {number}: it is no JSON")
                 yield number, None
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from adt.errors import ConfigError, DownloadError, PackageError
 from adt.host.cache import disk_errors, file_sha256, fresh_file
 from adt.host.download import check_digest, download, is_address
-from adt.host.tar import Bounded
+from adt.host.tar import DAMAGED, Bounded
 from adt.tuning import journal, ranking
 from adt.tuning.loading import JOURNAL, RECORD, WORKLOAD, Loaded, load
 from adt.tuning.merging import Merged, merge
@@ -216,7 +216,7 @@ def _unpack(archive: Path, to: Path) -> None:
                 file.write(piece)
             if tar.next() is not None:
                 raise _refused(archive, "it has more than one entry")
-    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, OverflowError) as why:
+    except (*DAMAGED, gzip.BadGzipFile, zlib.error) as why:
         raise _refused(archive, f"it is no .tar.gz, or is damaged: {why}") from why
 
 

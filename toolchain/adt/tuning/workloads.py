@@ -35,9 +35,21 @@ def modules_of(workloads: Sequence[Workload]) -> list[Any | None]:
 
     modules: list[Any | None] = []
     for workload, module in zip(workloads, read_graphs([each.module for each in workloads]), strict=True):
-        if isinstance(module, GraphError):
+        reason = str(module) if isinstance(module, GraphError) else _fault(module)
+        if reason:
             log.warning(
-                "workload %s, written by TVM %s, is not read: it has %s", workload.id, workload.tvm, module
+                "workload %s, written by TVM %s, is not read: it has %s", workload.id, workload.tvm, reason
             )
-        modules.append(None if isinstance(module, GraphError) else module)
+        modules.append(None if reason else module)
     return modules
+
+
+def _fault(module: Any) -> str:
+    """What of *module*, which TVM could read, is not as in a workload; empty for nothing."""
+    import tvm
+
+    if not isinstance(module, tvm.IRModule):
+        return f"a {type(module).__name__}, which is no module"
+    if [(v.name_hint, type(f)) for v, f in module.functions.items()] != [("main", tvm.tirx.PrimFunc)]:
+        return "other functions than one PrimFunc main"
+    return ""

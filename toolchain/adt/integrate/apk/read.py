@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from adt.errors import InputError
+from adt.host.limits import parse_json
 from adt.integrate.apk.entries import BENCH_PLAN
 from adt.integrate.apk.manifest import NAME
 
@@ -42,7 +42,7 @@ def read_apk(path: Path) -> ApkContents:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             app, stems = _plan(archive) if BENCH_PLAN in names else ("", ())
-    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, OSError, NotImplementedError) as why:
+    except Exception as why:  # zipfile, zlib and the plan's fields: BadZipFile, RuntimeError, KeyError, …
         raise InputError(f"{path} is no APK, or is damaged: {why}", remedy=remedy) from why
     if NAME not in names:
         raise InputError(f"{path} is no APK: it has no {NAME}", remedy=remedy)
@@ -53,7 +53,7 @@ def read_apk(path: Path) -> ApkContents:
 def _plan(archive: zipfile.ZipFile) -> tuple[str, tuple[str, ...]]:
     """Application id and models."""
     with archive.open(BENCH_PLAN) as file:
-        found = json.loads(file.read(LARGEST_PLAN))
+        found = parse_json(file.read(LARGEST_PLAN))
     app, stems = found["app"], tuple(model["stem"] for model in found["models"])
     if not re.fullmatch(r"\w+(\.\w+)+", app, re.ASCII) or not all(map(STEM.fullmatch, stems)):
         raise ValueError(f"{BENCH_PLAN} has names that adt does not give")  # they become paths

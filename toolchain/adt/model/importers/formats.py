@@ -90,7 +90,7 @@ def _zip_format(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except (zipfile.BadZipFile, OSError) as why:
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as why:
         raise ModelError(f"{path} is truncated or damaged", remedy="Export or download it again.") from why
     if "config.json" in names and "metadata.json" in names:
         return KERAS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
 import re
 import shlex
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from adt.config.load import did_you_mean
 from adt.errors import ModelError
+from adt.host.limits import MOST_ELEMENTS
 
 Shape = tuple[int, ...]
 Declared = tuple[int | str, ...]
@@ -100,7 +102,22 @@ def fixed_shapes(declared: Mapping[str, Declared], given: Given) -> dict[str, Sh
             fixed[name] = computed
     if any(0 in shape for shape in fixed.values()):
         raise _still_open(declared, given, fixed, symbols)
-    return fixed
+    return small(fixed)
+
+
+def small(shapes: dict[str, Shape]) -> dict[str, Shape]:
+    """*shapes*, none of which has more elements than a machine has room for.
+
+    Raises:
+        ModelError: one has.
+    """
+    for name, shape in shapes.items():
+        if math.prod(shape) > MOST_ELEMENTS:
+            raise ModelError(
+                f"the input {name!r} has more than {MOST_ELEMENTS:,} elements: {' × '.join(map(str, shape))}",
+                remedy="Check the model's inputs; give other extents with --shape where they are open.",
+            )
+    return shapes
 
 
 def fixed_symbols(declared: Mapping[str, Declared], given: Given) -> dict[str, int]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.errors import InputError
-from adt.host.npz import DamagedNpz, not_plain, read_npz
+from adt.host.limits import MOST_ARRAY_BYTES
+from adt.host.npz import DamagedNpz, not_plain, read_npy, read_npz
 from adt.model.inputs.given import kind
 from adt.model.inputs.picture import PictureOptions, pictures_as_input
 from adt.model.package import Entry, TensorSpec
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 RAW = (".raw", ".bin")
 SUFFIXES = (".npz", ".npy", *RAW)
-MAX_BYTES = 1 << 36
-"""No input is larger; a file that is was mistaken."""
 
 
 @dataclass(frozen=True)
@@ -149,12 +148,10 @@ def _npz(path: Path, name: str) -> list[Given]:
 
 
 def _npy(path: Path) -> Array:
-    import numpy as np
-
     try:
-        array: Array = np.lib.format.open_memmap(path, mode="r")
-        return np.array(array)
-    except (ValueError, OSError, EOFError, SyntaxError) as why:
+        with path.open("rb") as file:
+            return read_npy(file, path.stat().st_size)
+    except (DamagedNpz, OSError) as why:
         raise InputError(
             f"{path} is not an .npy file of a plain array: {why}",
             remedy="Write it with numpy.save(path, array).",
@@ -172,7 +169,7 @@ def _raw(path: Path, spec: TensorSpec) -> Array:
         ) from why
     try:
         size = path.stat().st_size
-        data = np.fromfile(path, dtype=np.uint8) if size <= MAX_BYTES else np.empty(0, np.uint8)
+        data = np.fromfile(path, dtype=np.uint8) if size <= MOST_ARRAY_BYTES else np.empty(0, np.uint8)
     except OSError as why:
         raise InputError(f"{path} cannot be read: {why.strerror}", remedy="Check --input.") from why
     fixed = math.prod(extent for extent in spec.shape if isinstance(extent, int)) * dtype.itemsize
@@ -182,7 +179,7 @@ def _raw(path: Path, spec: TensorSpec) -> Array:
             f"input {spec.name} is {kind(spec)}: plain bytes do not say how large its open dimensions are",
             remedy="Give it as .npy or .npz, or compile with --shape.",
         )
-    if size > MAX_BYTES or (size % max(1, fixed) if open_ones else size != fixed):
+    if size > MOST_ARRAY_BYTES or (size % max(1, fixed) if open_ones else size != fixed):
         wanted = f"a multiple of {fixed:,}" if open_ones else f"{fixed:,}"
         raise InputError(
             f"{path} has {size:,} bytes, the input {spec.name}, {kind(spec)}, takes {wanted}",

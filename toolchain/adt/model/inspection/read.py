@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import re
 import tempfile
 import textwrap
@@ -17,9 +16,11 @@ from typing import Any
 
 from adt.errors import PackageError
 from adt.host import manifest
+from adt.host.limits import parse_json, read_text
 from adt.model.inspection.graph import GRAPH, SCHEMA, SCHEMA_VERSION, Graph, Tensor
 from adt.model.inspection.params import Param, read_params
 from adt.model.package import ModelPackage, load_package
+from adt.model.packaging.archive import is_inside
 from adt.model.packaging.files import INSPECT
 
 MOST_TEXT = 1 << 30
@@ -94,7 +95,7 @@ class Inspection:
             text = self._text(f"{kind}/{path.name}")
             digest = hashlib.sha256(text.removesuffix("\n").encode()).hexdigest()
             try:
-                found[names.get(digest, path.stem)] = json.loads(text)
+                found[names.get(digest, path.stem)] = parse_json(text)
             except ValueError as why:
                 raise PackageError(f"{path} is damaged: {why}", remedy=self._remedy) from why
         return found
@@ -170,6 +171,11 @@ class Inspection:
         return f"Compile it again: adt compile {self.package.manifest.source.file}"
 
     def _file(self, name: str) -> Path:
+        if not is_inside(f"{INSPECT}/{name}"):
+            raise PackageError(
+                f"the package {self.package.place} names the file {name!r}, which is no part of it",
+                remedy=self._remedy,
+            )
         path = self._directory / name
         if not path.is_file():
             raise PackageError(
@@ -180,7 +186,11 @@ class Inspection:
         return path
 
     def _text(self, name: str) -> str:
-        return self._file(name).read_text(errors="replace")
+        path = self._file(name)
+        try:
+            return read_text(path, MOST_TEXT)
+        except ValueError as why:
+            raise PackageError(f"{path} is damaged: {why}", remedy=self._remedy) from why
 
 
 def _renamed(tensors: Sequence[Tensor], kind: str, names: Sequence[str]) -> tuple[Tensor, ...]:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from adt.errors import PackageError
 from adt.host import cache
-from adt.host.tar import Bounded, write_file
+from adt.host.limits import is_long
+from adt.host.tar import DAMAGED, Bounded, write_file
 from adt.model.packaging.files import ARCHIVE, INSPECT, LIBRARY, MANIFEST, PARAMS
 
 MOST_FILES = 20_000
@@ -31,6 +32,11 @@ _REMEDY = "Do not use this archive; get the package again, or compile the model:
 def is_archive(path: Path) -> bool:
     """Whether *path* is named as a package in one file is."""
     return path.suffix == ARCHIVE
+
+
+def is_inside(name: str) -> bool:
+    """Whether *name* can be that of a file below ``inspect/``: it does not leave the package."""
+    return bool(_INSPECT.fullmatch(name)) and not is_long(name)
 
 
 def names(directory: Path) -> tuple[str, ...]:
@@ -74,9 +80,9 @@ def leave_alone(final: Path) -> None:
     if not final.exists():
         return
     try:
-        with tarfile.open(final, "r:") as tar:
+        with Bounded(io.FileIO(final)) as file, tarfile.open(fileobj=file, mode="r:") as tar:
             first = tar.next()
-    except (tarfile.TarError, OSError, ValueError):
+    except (*DAMAGED, OSError):
         first = None
     if first is None or first.name.removeprefix("./") not in ("", ".", MANIFEST, LIBRARY, PARAMS, INSPECT):
         raise PackageError(
@@ -110,7 +116,7 @@ def unpack(archive: Path, directory: Path) -> None:
             for name, member in members:
                 member.mode = 0o644
                 write_file(tar, member, directory, name)
-    except (tarfile.TarError, ValueError, OverflowError, RecursionError, EOFError) as why:
+    except DAMAGED as why:
         raise PackageError(f"{archive} is not a .tar archive, or is damaged: {why}", remedy=_REMEDY) from why
 
 
@@ -135,6 +141,8 @@ def _checked(tar: tarfile.TarFile, archive: Path) -> Iterator[tuple[str, tarfile
             raise _refused(archive, f"has the entry {member.name!r}, which is no plain file")
         if name not in (MANIFEST, LIBRARY, PARAMS) and not _INSPECT.fullmatch(name):
             raise _refused(archive, f"has the entry {member.name!r}, which is not part of a package")
+        if is_long(name):
+            raise _refused(archive, f"has an entry whose name is too long: {name[:80]!r}…")
         if name in seen or any(name.startswith(f"{other}/") for other in seen):
             raise _refused(archive, f"has the entry {member.name!r} twice")
         seen.add(name)

@@ -15,6 +15,7 @@ from typing import Any
 
 from adt.config.load import did_you_mean
 from adt.errors import ConfigError
+from adt.host.limits import parse_json
 from adt.model.targets.asked import NAMES, Asked
 from adt.target.platforms import HOST_MACHINE, PLATFORMS
 
@@ -83,7 +84,7 @@ def read_target(text: str) -> Asked:
 
 def _from_json(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = parse_json(text)
     except ValueError as why:
         raise ConfigError(
             f"the target {text!r} is not JSON: {why}",

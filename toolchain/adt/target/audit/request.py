@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 from adt.config.settings import BuildSettings
 from adt.errors import MismatchError, NdkError
+from adt.host.limits import read_json
 from adt.host.ndk import Ndk, find_ndk
 from adt.target.audit.auditing import audit
 from adt.target.audit.binaries import collect
@@ -79,7 +79,7 @@ def _made_for(path: Path) -> tuple[Path, tuple[str, int | None]] | None:
         return path, (facts.platform, facts.api_level)
     if (path / PACKAGE_MANIFEST).is_file():
         try:
-            return path, (str(json.loads((path / PACKAGE_MANIFEST).read_text())["target"]["platform"]), None)
+            return path, (str(read_json(path / PACKAGE_MANIFEST)["target"]["platform"]), None)
         except (ValueError, KeyError, TypeError, OSError):
             log.warning("%s is damaged: its files are judged by what they say", path / PACKAGE_MANIFEST)
     return None

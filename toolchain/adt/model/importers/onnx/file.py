@@ -10,6 +10,7 @@ from adt.model.importers.shapes import Declared, Shape
 
 if TYPE_CHECKING:
     import onnx
+    from google.protobuf.message import Message
 
 OF_ONNXRUNTIME = ("LayerNormalization", "SimplifiedLayerNormalization")
 """Operators that onnxruntime's optimizer writes into ONNX's own domain whatever the opset."""
@@ -30,7 +31,8 @@ def read_onnx(path: Path) -> onnx.ModelProto:
     remedy = "Export or download it again."
     try:
         model = onnx.load(str(path))
-    except (DecodeError, RuntimeError, ValueError) as why:
+        _check_texts(model)
+    except (DecodeError, RuntimeError, ValueError, OverflowError, MemoryError, TypeError) as why:
         raise ModelError(not_onnx, remedy=remedy, details=str(why)) from why
     except OSError as why:  # external data beside the model
         raise ModelError(
@@ -51,6 +53,21 @@ def read_onnx(path: Path) -> onnx.ModelProto:
         if not _onnxruntime_takes(model):
             raise ModelError(f"{path} is not a valid ONNX graph", remedy=remedy, details=str(why)) from why
     return model
+
+
+def _check_texts(message: Message) -> None:
+    """Check every text of *message*: protobuf gives bytes for those that cannot be decoded.
+
+    Raises:
+        ValueError: one is no UTF-8.
+    """
+    for field, value in message.ListFields():
+        values = (value,) if isinstance(value, str | bytes) or hasattr(value, "ListFields") else value
+        if field.type == field.TYPE_MESSAGE:
+            for part in values:
+                _check_texts(part)
+        elif field.type == field.TYPE_STRING and any(isinstance(text, bytes) for text in values):
+            raise ValueError(f"a {field.full_name} is no UTF-8")
 
 
 def _onnxruntime_takes(model: onnx.ModelProto) -> bool:

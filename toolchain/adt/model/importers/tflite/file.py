@@ -10,7 +10,7 @@ from typing import Any
 
 from adt.errors import ModelError
 from adt.model.importers.extras import load, need
-from adt.model.importers.shapes import Declared, Given, Shape, fixed_shapes
+from adt.model.importers.shapes import Declared, Given, Shape, fixed_shapes, small
 
 DAMAGED = (
     AssertionError, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, struct.error,
@@ -89,7 +89,7 @@ def fixed_inputs(data: bytes, path: Path, shapes: Given) -> dict[str, Shape]:
     """
     inputs = tensors(data, path)
     if not shapes:
-        return {tensor.name: tensor.shape for tensor in inputs}
+        return small({tensor.name: tensor.shape for tensor in inputs})
     return fixed_shapes({tensor.name: tensor.declared for tensor in inputs}, shapes)
 
 

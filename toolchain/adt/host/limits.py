@@ -1,0 +1,81 @@
+"""How long, deep and large what is read from a file may be, and readers that raise ValueError beyond that.
+
+Files come from strangers, and what they say of themselves is no reason to take memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+MOST_TEXT = 64 << 20
+"""Bytes of a JSON or TOML file, as for ``rtvm``."""
+MOST_DEPTH = 64
+"""Lists and dictionaries of a document in one another, as for ``rtvm``."""
+MOST_ARRAY_BYTES = 1 << 36
+"""Bytes of all arrays of a file; a larger one was mistaken."""
+MOST_ELEMENTS = 1 << 32
+"""Elements of an input or output of a model: 16 GiB as float32."""
+MOST_NAME = 255
+"""Bytes of a file's name, as Linux has it."""
+MOST_PATH = 1024
+"""Bytes of a path below a package's directory."""
+
+
+def read_text(path: Path, most: int = MOST_TEXT) -> str:
+    """The text in *path*, UTF-8.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no UTF-8, or has more than *most* bytes.
+    """
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"it has more than {most:,} bytes")
+    return data.decode()
+
+
+def parse_json(text: str | bytes) -> Any:
+    """*text* as JSON.
+
+    Raises:
+        ValueError: it is none, nests deeper than :data:`MOST_DEPTH`, or has text that is no Unicode.
+    """
+    try:
+        document = json.loads(text)
+    except RecursionError:
+        raise ValueError(f"it is nested more than {MOST_DEPTH} deep") from None
+    level, depth = [document], 0
+    while level:
+        if depth > MOST_DEPTH:
+            raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, str):
+                value.encode()  # half of a surrogate pair cannot be written anywhere
+            elif isinstance(value, dict):
+                below += value
+                below += value.values()
+            elif isinstance(value, list):
+                below += value
+        level, depth = below, depth + 1
+    return document
+
+
+def read_json(path: Path) -> Any:
+    """The document in *path*.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: see :func:`read_text` and :func:`parse_json`.
+    """
+    return parse_json(read_text(path))
+
+
+def is_long(path: str) -> bool:
+    """Whether *path*, relative, has a name or more names than file systems have room for."""
+    data = os.fsencode(path)
+    return len(data) > MOST_PATH or any(len(name) > MOST_NAME for name in data.split(b"/"))
