@@ -51,8 +51,7 @@ class _Attention:
         query = build.add("Mul", query, build.constant(scale, self.dtype))
         rows = heads // groups * self.queries
         scores = self._reshape(
-            build.add(
-                "MatMul",
+            self._product(
                 self._reshape(query, batch, groups, rows, size),
                 build.add("Transpose", key, perm=[0, 1, 3, 2]),
             ),
@@ -62,8 +61,7 @@ class _Attention:
             self.keys,
         )
         output = self._reshape(
-            build.add(
-                "MatMul",
+            self._product(
                 self._reshape(self._probabilities(scores), batch, groups, rows, self.keys),
                 value,
             ),
@@ -86,6 +84,16 @@ class _Attention:
 
     def _reshape(self, name: str, *shape: int) -> str:
         return self.build.add("Reshape", name, self.build.constant(shape, "int64"))
+
+    def _product(self, left: str, right: str) -> str:
+        """Their matrix product; the sums of half precision, whose errors grow, in single precision."""
+        from onnx import TensorProto
+
+        build = self.build
+        if self.dtype != "float16":
+            return build.add("MatMul", left, right)
+        left, right = (build.add("Cast", name, to=TensorProto.FLOAT) for name in (left, right))
+        return build.add("Cast", build.add("MatMul", left, right), to=TensorProto.FLOAT16)
 
     def _heads(self, name: str, count: str) -> tuple[str, tuple[int, ...]]:
         """*name* with four axes, and its shape."""
