@@ -348,6 +348,17 @@ def test_what_comes_out_with_another_type_is_refused(tmp_path: Path, monkeypatch
         import_model(path, {})
 
 
+@pytest.mark.parametrize("op", ["NonZero", "Unique"])
+def test_what_gives_as_much_as_the_values_say_is_refused_by_node(tmp_path: Path, op: str) -> None:
+    """Before anything is compiled, and by the operator, not by the output that it makes."""
+    nodes = [node(op, ["x"], ["chosen"], name="choose"), node("Cast", ["chosen"], ["y"], to=INT64)]
+    path = write(graph_of(nodes, {"x": (4, 9)}, ["y"]), tmp_path / "m.onnx")
+    with pytest.raises(UnsupportedOp) as refused:
+        import_model(path, {})
+    assert op in refused.value.what
+    assert "depends on its input's values" in refused.value.details and "choose" in refused.value.details
+
+
 def test_what_cannot_be_converted_is_refused_by_node(tmp_path: Path) -> None:
     """The importer's own exception is no message for a user."""
     nodes = [node("TopK", ["x", "k"], ["y", "i"], name="best", sorted=0)]

@@ -25,6 +25,12 @@ _PARTS = dict.fromkeys(
     "Loop": "only with a constant number of steps, a condition that stays true and no graphs in its body",
     "Scan": "only of opset 9 and later, with known shapes and no graphs in its body",
 }
+_OF_VALUES = dict.fromkeys(
+    ("NonZero", "NonMaxSuppression", "Unique"),
+    "how much it gives depends on its input's values: cut the model before it (onnx.utils.extract_model)"
+    " and do the rest in the app",
+)
+"""What TVM may have a converter for, and no compiled model can return; what is constant of it was folded."""
 
 _NCHWC = (
     "written by onnxruntime for the processor it ran on: save the optimized model with"
@@ -43,7 +49,7 @@ def _converters() -> frozenset[str]:
 def convertible(domain: str, op: str) -> bool:
     """Whether there is a converter for *op* of *domain*, TVM's or ours."""
     if domain in ("", "ai.onnx"):
-        return op in _converters()
+        return op in _converters() and op not in _OF_VALUES
     return (domain, op) in OTHER_DOMAINS
 
 
@@ -98,4 +104,8 @@ def _notes(nodes: Iterable[onnx.NodeProto]) -> dict[str, str]:
 
 def _reason(op: str) -> str:
     """Why there is no converter for *op*."""
-    return _NCHWC if op.startswith("com.microsoft.nchwc::") else _PARTS.get(op, "no converter in this TVM")
+    return (
+        _NCHWC
+        if op.startswith("com.microsoft.nchwc::")
+        else (_PARTS | _OF_VALUES).get(op, "no converter in this TVM")
+    )
