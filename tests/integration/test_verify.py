@@ -134,6 +134,19 @@ def test_a_package_without_its_plain_kernels(packages: dict[str, Path], tmp_path
         api.verify_layers(bare)
 
 
+def test_kernels_of_a_package_made_elsewhere_run_when_it_is_trusted(
+    packages: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADT_DATA_DIR", str(tmp_path / "data"))
+    done = adt("verify", packages["cpu"], "--layers", "--calls", "0:3")
+    assert done.returncode == PackageError.exit_code and "was not compiled here" in done.stderr
+    assert "--trust" in done.stderr
+    done = adt("verify", packages["cpu"], "--layers", "--calls", "0:3", "--trust")
+    assert done.returncode == 0, done.stderr
+    done = adt("verify", packages["cpu"], "--trust")
+    assert done.returncode == ConfigError.exit_code and "--trust without --layers" in done.stderr
+
+
 def test_references(packages: dict[str, Path], broken: dict[str, Path], model: Path, tmp_path: Path) -> None:
     own = api.verify(packages["adreno"])
     assert own.verification.passed and own.reference == "onnxruntime"

@@ -19,14 +19,15 @@ NAME = "compiled-kernels.txt"
 
 def remember(manifest: PackageManifest) -> None:
     """Keep in mind that the package with *manifest* was compiled here; else it counts as another's."""
-    digest = _digest(manifest)
-    if not digest or is_known(manifest):
+    if is_known(manifest):
         return
     try:
         _path().parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(_path(), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(descriptor, f"{digest}\n".encode())  # at once: lines of several processes stay whole
+            os.write(
+                descriptor, f"{_digest(manifest)}\n".encode()
+            )  # at once: lines of several processes stay whole
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -34,9 +35,10 @@ def remember(manifest: PackageManifest) -> None:
 
 
 def is_known(manifest: PackageManifest) -> bool:
-    """Whether the kernels of the package with *manifest* are those of one that was compiled here."""
+    """Whether the kernels of the package with *manifest* are those of one compiled here, or it has none."""
+    digest = _digest(manifest)
     try:
-        return _digest(manifest) in _path().read_text(errors="replace").split()
+        return not digest or digest in _path().read_text(errors="replace").split()
     except OSError:
         return False
 
