@@ -359,6 +359,14 @@ def test_what_gives_as_much_as_the_values_say_is_refused_by_node(tmp_path: Path,
     assert "depends on its input's values" in refused.value.what and "node choose" in refused.value.what
 
 
+def test_an_output_without_elements_is_refused_by_name(tmp_path: Path) -> None:
+    nodes = [node("Slice", ["x", "start", "start"], ["nothing"]), node("Neg", ["x"], ["y"])]
+    model = graph_of(nodes, {"x": (4, 9)}, ["y", "nothing"])
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros(1, np.int64), "start"))
+    with pytest.raises(ModelError, match=r"output 'nothing' of m.onnx has no elements: its shape is 0,9"):
+        import_model(write(model, tmp_path / "m.onnx"), {})
+
+
 def test_what_cannot_be_converted_is_refused_by_node(tmp_path: Path) -> None:
     """The importer's own exception is no message for a user."""
     nodes = [node("TopK", ["x", "k"], ["y", "i"], name="best", sorted=0)]

@@ -75,7 +75,13 @@ def _output(name: str, info: Any, model: str) -> TensorSpec:
             f"the shape of output {name!r} of {model} depends on the input's values",
             remedy="Cut the model before the operator that makes it so (NonZero, NonMaxSuppression, …).",
         )
-    return TensorSpec(name, tuple(_extent(extent) for extent in extents), str(info.dtype))
+    shape = tuple(_extent(extent) for extent in extents)
+    if 0 in shape:
+        raise ModelError(
+            f"output {name!r} of {model} has no elements: its shape is {','.join(map(str, shape))}",
+            remedy="Remove it from the outputs (onnx.utils.extract_model): there is nothing to compute.",
+        )
+    return TensorSpec(name, shape, str(info.dtype))
 
 
 def _extent(extent: Any) -> int | str:
