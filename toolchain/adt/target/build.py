@@ -32,6 +32,8 @@ log = logging.getLogger("adt.build")
 CONFIGURED = "adt_configured.json"
 """The configure command and the preset files it read; another one means: configure again."""
 
+ELSEWHERE = "nothing: the bundle is up to date; it was built with tools at other paths"
+
 
 @dataclass(frozen=True)
 class BuildResult:
@@ -81,29 +83,39 @@ def build_bundle(plan: BuildPlan, *, progress: Callable[[str], None] = lambda _:
     return BuildResult(bundle, plan.source, True, 0, time.monotonic() - began, plan.build_dir)
 
 
-def _stage(destination: Path) -> str:
-    """Copy cmake_presets/ and cpp_runner/ to *destination*, touching only what differs; return their digest.
-
-    A build that read them where adt is installed would start afresh with each
-    virtual environment, and compile the runner again after each `pip install`.
-    """
-    wanted = {
-        file.relative_to(top.parent): file
+def _sources() -> dict[Path, bytes]:
+    """The files of cmake_presets/ and cpp_runner/ that a build reads, by path below both."""
+    return {
+        file.relative_to(top.parent): file.read_bytes()
         for top in (resource("cmake_presets"), resource("cpp_runner"))
         for file in top.rglob("*")
         if file.is_file() and not {"build", "plugins", "__pycache__"} & set(file.relative_to(top).parts)
     }
+
+
+def _digest(sources: dict[Path, bytes]) -> str:
     digest = hashlib.sha256()
-    for name, file in sorted(wanted.items()):
-        copy, contents = destination / name, file.read_bytes()
+    for name, contents in sorted(sources.items()):
         digest.update(f"{name} {len(contents)}\n".encode() + contents)
+    return digest.hexdigest()
+
+
+def _stage(destination: Path) -> str:
+    """Copy the sources to *destination*, touching only what differs; return their digest.
+
+    A build that read them where adt is installed would start afresh with each
+    virtual environment, and compile the runner again after each `pip install`.
+    """
+    sources = _sources()
+    for name, contents in sources.items():
+        copy = destination / name
         if not copy.is_file() or copy.read_bytes() != contents:
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(contents)
     for copy in [file for file in destination.rglob("*") if file.is_file()]:
-        if copy.relative_to(destination) not in wanted:
+        if copy.relative_to(destination) not in sources:
             copy.unlink()
-    return digest.hexdigest()
+    return _digest(sources)
 
 
 def _from_elsewhere(plan: BuildPlan, sources: str) -> TargetBundle | None:
@@ -182,11 +194,13 @@ def _difference_to_last(plan: BuildPlan) -> str:
 def explain_build(plan: BuildPlan) -> tuple[str, ...]:
     """What :func:`build_bundle` would do now, and why, a sentence each; compiles nothing."""
     if not plan.build_dir.is_dir():
+        if _from_elsewhere(plan, _digest(_sources())):
+            return (ELSEWHERE,)
         return _configure_first(_difference_to_last(plan))
     with cache.lock(plan.build_dir):
         sources = _stage(plan.presets.parent)
         if _from_elsewhere(plan, sources):
-            return ("nothing: the bundle is up to date; it was built with tools at other paths",)
+            return (ELSEWHERE,)
         reason = _stale(plan, _configuration(plan)[1])
         if reason:
             return _configure_first(reason)

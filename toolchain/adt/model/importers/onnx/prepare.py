@@ -133,7 +133,11 @@ def _simplified(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.Model
 
 
 def _with_inferred_shapes(slim: onnx.ModelProto) -> onnx.ModelProto:
-    """*slim* with ONNX's own shapes where it infers any: onnxslim's are wrong, e.g. of a Resize with axes."""
+    """*slim* with the shapes that ONNX infers, where it does: others may be wrong.
+
+    onnxslim's are of a Resize with axes, and ONNX's own of Attention's scores with past keys, until it is
+    rewritten.
+    """
     import onnx
 
     plain = onnx.ModelProto()
@@ -326,7 +330,7 @@ def _apply(
         if sum(map(len, done.values())) == count:
             break
         del copy.graph.value_info[:]
-        copy = _typed(copy)
+        copy = _typed(_with_inferred_shapes(copy))
     return copy, done
 
 
