@@ -62,7 +62,8 @@ async def serve(listening: socket.socket, injector: Injector) -> asyncio.Server:
             await writer.drain()
         writer.close()
 
-    return await asyncio.start_unix_server(on_connection, sock=listening)
+    # not start_unix_server: from Python 3.13 on it looks for the file by the short name, which is gone
+    return await asyncio.start_server(on_connection, sock=listening)
 
 
 def answer(line: bytes, injector: Injector) -> dict[str, object]:
