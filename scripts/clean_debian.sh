@@ -112,7 +112,7 @@ inside() {
   local home=$1 uid=$2 began=$SECONDS status=0
   shift 2
   say "$suite, $([ "$uid" -eq 0 ] && echo root || echo user): $*"
-  bwrap --bind "$debian" / --dev /dev --proc /proc --ro-bind /sys /sys "${mounts[@]}" \
+  bwrap --bind "$debian" / --dev /dev --perms 1777 --tmpfs /dev/shm --proc /proc --ro-bind /sys /sys "${mounts[@]}" \
     --unshare-pid --unshare-ipc --unshare-uts --hostname clean-debian --die-with-parent --cap-add ALL \
     --clearenv "${variables[@]}" --setenv HOME "$home" --setenv USER "${home##*/}" \
     --setenv PATH /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
