@@ -224,7 +224,7 @@ def _run(case: Case, rtvm: Path) -> Outcome:
         directory = Path(scratch)
         (directory / "case.onnx").write_bytes(case.model.SerializeToString())
         try:
-            adt.compile(
+            package = adt.compile(
                 directory / "case.onnx",
                 out=directory / "package",
                 platform="host",
@@ -233,7 +233,10 @@ def _run(case: Case, rtvm: Path) -> Outcome:
             )
         except AdtError as error:
             return _refusal(error)
-        arrays = {value.name: array for value, array in zip(given, case.inputs, strict=True)}
+        taken = {spec.name for spec in package.manifest.entry().inputs}  # without those that decide nothing
+        arrays = {
+            value.name: array for value, array in zip(given, case.inputs, strict=True) if value.name in taken
+        }
         np.savez(directory / "in.npz", **arrays)
         words = ["--model", "package", "--input", "in.npz", "--output", "out.npz"]
         ended = subprocess.run(

@@ -28,7 +28,7 @@ from adt.model.importers.onnx.compare import Runner
 from adt.model.inputs.random import random_inputs
 from adt.model.package import load_package
 from onnx_graphs import CONVERTED, f32, graph_of, node, tiny, write
-from quantized_models import written_by_onnxruntime
+from quantized_models import KINDS, written_by_onnxruntime
 from real_models import REAL_MODELS, RealModel, named
 
 QUICK = ("mtcnn-rnet", "aecmos", "wake-embedding")
@@ -356,3 +356,24 @@ def test_keras_models(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     wanted, got = run_reference(path, inputs), run_imported(imported, inputs)
     assert list(wanted) == list(got) == ["scores"]
     assert np.abs(got["scores"] - wanted["scores"]).max() <= 1e-6
+
+
+WRITTEN = [
+    *(
+        ("convolutions", kind)
+        for kind in KINDS
+        if kind not in ("all", "QDQ int8", "QDQ uint8", "QOperator int8")
+    ),
+    *(("transformer", kind) for kind in ("extended", "dynamic extended", "QDQ int8", "QOperator uint8 all")),
+    *(("recurrent", kind) for kind in ("dynamic", "dynamic extended")),
+]
+
+
+@pytest.mark.parametrize(("network", "kind"), WRITTEN, ids=lambda value: str(value).replace(" ", "-"))
+def test_what_onnxruntime_writes_is_imported(
+    network: str, kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its optimizer and its quantizer use operators of their own."""
+    rows = explain_model(written_by_onnxruntime(network, kind, tmp_path), {}).ops
+    assert not [row.op for row in rows if row.status == "unsupported"]
+    assert "not used" not in caplog.text

@@ -24,8 +24,8 @@ from PIL import Image
 
 from adt.config.load import _toml, load_settings
 from adt.errors import AdtError, ConfigError, InputError, ModelError, PackageError
-from adt.host.limits import MOST_DEPTH, parse_json
 from adt.integrate.apk.read import read_apk
+from adt.limits import MOST_DEPTH, parse_json
 from adt.measure import app_bench, history
 from adt.model.classes import read_labels
 from adt.model.importers.any import declared_inputs, import_model

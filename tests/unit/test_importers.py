@@ -29,7 +29,7 @@ from adt.model.importers.shapes import fixed_shapes
 from adt.model.inputs.random import random_inputs
 from adt.model.package import TensorSpec
 from onnx_graphs import INT8, INT64, graph_of, node, recurrent, write
-from quantized_models import KINDS, written_by_onnxruntime
+from quantized_models import written_by_onnxruntime
 
 
 def ops(model: onnx.ModelProto) -> set[str]:
@@ -235,27 +235,6 @@ def test_what_rewriting_leaves_over_is_no_parameter(tmp_path: Path) -> None:
     used = import_model(path, {}).module.script()
     assert all(f"{name}:" in used for name in import_model(path, {}).params)
     assert not {"w", "r", "b"} & set(import_model(path, {}).params)
-
-
-WRITTEN = [
-    *(
-        ("convolutions", kind)
-        for kind in KINDS
-        if kind not in ("all", "QDQ int8", "QDQ uint8", "QOperator int8")
-    ),
-    *(("transformer", kind) for kind in ("extended", "dynamic extended", "QDQ int8", "QOperator uint8 all")),
-    *(("recurrent", kind) for kind in ("dynamic", "dynamic extended")),
-]
-
-
-@pytest.mark.parametrize(("network", "kind"), WRITTEN, ids=lambda value: str(value).replace(" ", "-"))
-def test_what_onnxruntime_writes_is_imported(
-    network: str, kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its optimizer and its quantizer use operators of their own."""
-    rows = explain_model(written_by_onnxruntime(network, kind, tmp_path), {}).ops
-    assert not [row.op for row in rows if row.status == "unsupported"]
-    assert "not used" not in caplog.text
 
 
 def test_a_model_for_one_processor_says_how_to_write_it_for_all(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from adt.api.run import NATIVE, RPC
 from adt.config.load import load_settings
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, RpcError, RunError
-from adt.host.limits import parse_json
+from adt.limits import parse_json
 from adt.measure.profile.assemble import Where, assemble
 from adt.measure.profile.totals import Limits
 from adt.model.inspection.profile import Profile

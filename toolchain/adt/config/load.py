@@ -17,7 +17,7 @@ from typing import Any
 
 from adt.config.settings import SECTIONS, Settings
 from adt.errors import ConfigError
-from adt.host.limits import read_text
+from adt.limits import read_text
 
 log = logging.getLogger("adt.settings")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from adt.errors import PackageError
-from adt.host.limits import read_json
+from adt.limits import read_json
 
 T = TypeVar("T")
 _PLAIN: dict[Any, tuple[type, ...]] = {

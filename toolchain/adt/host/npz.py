@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from adt.errors import InputError
-from adt.host.limits import MOST_ARRAY_BYTES
+from adt.limits import MOST_ARRAY_BYTES
 
 if TYPE_CHECKING:
     import numpy as np

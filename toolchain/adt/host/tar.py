@@ -11,7 +11,7 @@ import shutil
 import tarfile
 from pathlib import Path, PurePosixPath
 
-from adt.host.limits import is_long
+from adt.limits import is_long
 
 MOST_AT_ONCE = 16 << 20
 """Bytes that are read at once: an archive's header cannot ask for more memory than this."""

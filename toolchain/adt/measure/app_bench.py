@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from adt.errors import InputError, RunError
-from adt.host.limits import read_json
+from adt.limits import read_json
 from adt.measure import sampling
 from adt.measure.bench import judge, speed_of
 from adt.measure.conditions import Conditions

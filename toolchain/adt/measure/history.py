@@ -22,7 +22,7 @@ from adt.errors import ConfigError, InputError, PackageError
 from adt.host import manifest
 from adt.host.cache import disk_errors
 from adt.host.data import data_dir
-from adt.host.limits import read_json
+from adt.limits import read_json
 from adt.measure import app_bench
 from adt.measure.record import SCHEMA, SCHEMA_VERSION, BenchRecord
 

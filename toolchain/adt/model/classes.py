@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
-from adt.host.limits import parse_json
+from adt.limits import parse_json
 
 if TYPE_CHECKING:
     import numpy as np

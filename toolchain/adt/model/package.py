@@ -17,7 +17,7 @@ from typing import Any
 from adt.errors import PackageError
 from adt.host import manifest
 from adt.host.cache import file_sha256
-from adt.host.limits import MOST_ELEMENTS
+from adt.limits import MOST_ELEMENTS
 from adt.model.checked import Checked, Unchecked
 from adt.model.offload.report import OffloadReport
 from adt.model.packaging.archive import is_inside, unpacked

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from adt.errors import PackageError
 from adt.host import manifest
 from adt.host.cache import file_sha256
+from adt.limits import is_long
 
 SCHEMA = "adt.target-bundle"
 SCHEMA_VERSION = 1
@@ -172,6 +173,9 @@ def load_bundle(path: Path, *, check_hashes: bool = True) -> TargetBundle:
         BundleManifest, path / MANIFEST, schema=SCHEMA, version=SCHEMA_VERSION, remedy=remedy
     )
     for name, facts in found.all_files.items():
+        parts = PurePosixPath(name).parts
+        if is_long(name) or name.startswith("/") or ".." in parts or "\0" in name:
+            raise PackageError(f"bundle.json of {path} names {name[:80]!r}: no file of it", remedy=remedy)
         file = path / name
         if not file.is_file():
             raise PackageError(f"the bundle {path} lacks {name}", remedy=remedy)

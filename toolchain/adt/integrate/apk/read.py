@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.errors import InputError
-from adt.host.limits import parse_json
 from adt.integrate.apk.entries import BENCH_PLAN
 from adt.integrate.apk.manifest import NAME
+from adt.limits import parse_json
 
 STEM = re.compile("[a-z0-9_]+")
 LARGEST_PLAN = 1 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,8 @@ from adt.model.importers.quanta import output_quanta
 from adt.model.importers.shape_values import fold_shape_values
 from adt.model.importers.values import with_ranges
 from adt.model.package import SourceModel, TensorSpec
+
+log = logging.getLogger("adt.import")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ def imported_model(
     first = int(main.attrs["num_input"])
     params = dict(zip(names[first:], detached.get("main", []), strict=True))
     by_name = {spec.name: spec for spec in inputs}
+    if unused := sorted(by_name.keys() - set(names[:first])):
+        log.warning("nothing in %s depends on %s: the package does not take it", file.name, ", ".join(unused))
     ordered = tuple(by_name.get(name, inputs[index]) for index, name in enumerate(names[:first]))
     returned = main.ret_struct_info
     fields = list(returned.fields) if hasattr(returned, "fields") else [returned]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from adt.config.load import did_you_mean
 from adt.errors import ModelError
-from adt.host.limits import MOST_ELEMENTS
+from adt.limits import MOST_ELEMENTS
 
 Shape = tuple[int, ...]
 Declared = tuple[int | str, ...]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.errors import InputError
-from adt.host.limits import MOST_ARRAY_BYTES
 from adt.host.npz import DamagedNpz, not_plain, read_npy, read_npz
+from adt.limits import MOST_ARRAY_BYTES
 from adt.model.inputs.given import kind
 from adt.model.inputs.picture import PictureOptions, pictures_as_input
 from adt.model.package import Entry, TensorSpec

@@ -16,7 +16,7 @@ from typing import Any
 
 from adt.errors import PackageError
 from adt.host import manifest
-from adt.host.limits import parse_json, read_text
+from adt.limits import parse_json, read_text
 from adt.model.inspection.graph import GRAPH, SCHEMA, SCHEMA_VERSION, Graph, Tensor
 from adt.model.inspection.params import Param, read_params
 from adt.model.package import ModelPackage, load_package

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from adt.errors import PackageError
 from adt.host import cache
-from adt.host.limits import is_long
 from adt.host.tar import DAMAGED, Bounded, write_file
+from adt.limits import is_long
 from adt.model.packaging.files import ARCHIVE, INSPECT, LIBRARY, MANIFEST, PARAMS
 
 MOST_FILES = 20_000

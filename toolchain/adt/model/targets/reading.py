@@ -15,7 +15,7 @@ from typing import Any
 
 from adt.config.load import did_you_mean
 from adt.errors import ConfigError
-from adt.host.limits import parse_json
+from adt.limits import parse_json
 from adt.model.targets.asked import NAMES, Asked
 from adt.target.platforms import HOST_MACHINE, PLATFORMS
 

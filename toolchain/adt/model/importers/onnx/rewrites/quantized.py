@@ -35,16 +35,17 @@ def scalar(build: Builder, name: str) -> str:
 
 def dequantized(build: Builder, values: str, scale: str, zero: str = "", axis: int = 0) -> str:
     """The numbers that quantized *values* stand for; *axis* is that of a scale with several elements."""
+    half = build.graph.dtype(scale) == "float16"
     scale, zero = scalar(build, scale), scalar(build, zero)
     per_axis = build.graph.shape(scale) != ()
-    scale = _single(build, scale)
+    scale = _single(build, scale, half)
     attributes: dict[str, Any] = {"axis": axis} if per_axis else {}
     return build.add("DequantizeLinear", values, scale, zero, **attributes)
 
 
-def _single(build: Builder, scale: str) -> str:
+def _single(build: Builder, scale: str, half: bool) -> str:
     """*scale* in single precision: what lies between is computed in it, or would be off by a quantum."""
-    return build.add("Cast", scale, to=1) if build.graph.dtype(scale) == "float16" else scale
+    return build.add("Cast", scale, to=1) if half else scale
 
 
 def _tensor(build: Builder, node: onnx.NodeProto, position: int, axis: int = 0) -> str:
@@ -54,8 +55,8 @@ def _tensor(build: Builder, node: onnx.NodeProto, position: int, axis: int = 0) 
 
 def _quantize(build: Builder, node: onnx.NodeProto, position: int, value: str) -> list[onnx.NodeProto]:
     """Quantize *value* as the scale and zero point at *position* say: the node's output."""
-    zero = scalar(build, operand(node, position + 1))
-    scale = _single(build, scalar(build, operand(node, position)))
+    scale, zero = operand(node, position), scalar(build, operand(node, position + 1))
+    scale = _single(build, scalar(build, scale), build.graph.dtype(scale) == "float16")
     build.add("QuantizeLinear", value, scale, zero, out=node.output[0])
     return build.nodes
 
