@@ -194,7 +194,8 @@ def _difference_to_last(plan: BuildPlan) -> str:
 def explain_build(plan: BuildPlan) -> tuple[str, ...]:
     """What :func:`build_bundle` would do now, and why, a sentence each; compiles nothing."""
     if not plan.build_dir.is_dir():
-        if _from_elsewhere(plan, _digest(_sources())):
+        bundle = _present(plan)
+        if bundle is not None and bundle.manifest.sources == _digest(_sources()):
             return (ELSEWHERE,)
         return _configure_first(_difference_to_last(plan))
     with cache.lock(plan.build_dir):
