@@ -310,11 +310,13 @@ def test_every_element_type_and_symbolic_extents(
     packages = [echo.path, mixed.path, symbolic.path]
     bundles = [built.installed]
     adt.generate("cpp", packages, out=out, java_package="com.example.vision", bundles=bundles)
-    names = [spec.name for spec in echo.manifest.entries[0].inputs]
+    specs = echo.manifest.entries[0].inputs
+    names = [spec.name for spec in specs]
     fill = [
-        f"  Echo::Inputs::{name.title().replace('_', '')}Tensor {name}_data;\n"
-        f"  Fill({name}_data);\n  inputs.{name} = {name}_data;"
-        for name in names
+        f"  Echo::Inputs::{spec.name.title().replace('_', '')}Tensor {spec.name}_data;\n"
+        f"  {'std::fill_n' if spec.values else 'Fill'}({spec.name}_data{f'.data(), {spec.name}_data.size(), 1' if spec.values else ''});\n"
+        f"  inputs.{spec.name} = {spec.name}_data;"
+        for spec in specs
     ]
     same = [f'  Same({name}_data, outputs.{name.replace("in_", "out_")}, "{name}");' for name in names]
     source = EVERY_TYPE.replace("@FILL@", "\n".join(fill)).replace("@SAME@", "\n".join(same))

@@ -205,7 +205,7 @@ def test_verify_names_what_is_wrong(package: Path, tmp_path: Path) -> None:
     assert [f["found"] for f in document["findings"] if not f["passed"]] == ["mod.params lacks absent"]
     entry = facts["entries"][0] | {"images": ["absent"]}
     images = api.package_verify(edited(package, tmp_path / "images", entries=[entry])).soundness
-    assert "no entry takes absent" in next(f.found for f in images.findings if not f.passed)
+    assert "none of params" in next(f.found for f in images.findings if not f.passed)
 
 
 def flip(path: Path) -> None:

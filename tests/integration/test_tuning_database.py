@@ -27,7 +27,7 @@ from adt.tuning.merging import merge
 from adt.tuning.records import Context, Record
 from adt.tuning.verifying import verify
 from adt.tuning.workloads import described
-from tuning_records import baseline, record, workload
+from tuning_records import applicable, baseline, name_of, record, workload
 
 SEED = 20261121
 ENVIRON = {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -35,14 +35,14 @@ WRITER = """
 import os, sys
 from pathlib import Path
 from adt.tuning.database import open_database
-from tuning_records import record, workload
+from tuning_records import applicable, workload
 
 first = int(sys.argv[2])
 with open_database(Path(sys.argv[1]), write=True) as database:
     database.add((), [workload()])
     print("opened", flush=True)
     for batch in range(first, 1 << 30):
-        database.add([record(f"{batch}/{i} " + "x" * 1000) for i in range(20)], [workload(f"new {batch}")])
+        database.add([applicable(f"{batch}_{i}_" + "x" * 150) for i in range(20)], [workload(f"new {batch}")])
         os.write(1, b"%d\\n" % batch)  # the batch is acknowledged
 """
 
@@ -68,9 +68,9 @@ def test_killed_writers_lose_nothing(tmp_path: Path, rounds: int) -> None:
         acknowledged += [int(line) for line in running.stdout.read().split()]
         running.wait()
         with open_database(directory) as database:
-            kept = {one.trace.partition(" ")[0] for one in database.records()}
+            kept = {name_of(one).rpartition("_")[0] for one in database.records()}
             told = f"round {number}, killed after {wait:.3f} s"
-            missing = {f"{batch}/{i}" for batch in acknowledged for i in range(20)} - kept
+            missing = {f"{batch}_{i}" for batch in acknowledged for i in range(20)} - kept
             assert not missing, told
             assert {workload(f"new {batch}").id for batch in acknowledged} <= set(database.workloads), told
         found = verify(directory)
@@ -299,7 +299,12 @@ def command(*arguments: object, code: int = 0) -> str:
 def test_the_commands(tmp_path: Path) -> None:
     db = tmp_path / "db"
     with open_database(db, write=True) as database:
-        records = [baseline(2.0), record("a", 1.0), record("b", 4.0, at=2), record("c", failed="hang")]
+        records = [
+            baseline(2.0),
+            applicable("a", 1.0),
+            applicable("b", 4.0, at=2),
+            applicable("c", failed="hang"),
+        ]
         database.add(records, [workload()])
 
     assert "Adreno (TM) 650, driver V@0502.0, adreno (textures), TVM 0.25.0" in (said := command("stats", db))
@@ -317,7 +322,7 @@ def test_the_commands(tmp_path: Path) -> None:
     assert "all whole" in command("verify", db)
 
     path = db / "records.jsonl"
-    path.write_bytes(path.read_bytes().replace(b'"trace":"a"', b'"trace":"z"'))
+    path.write_bytes(path.read_bytes().replace(rb"\"a\"", rb"\"z\""))
     assert "line 4" in command("verify", db, code=11)
     assert json.loads(command("verify", db, "--json", code=11))["passed"] is False
     assert "taken out" in command("verify", db, "--repair")

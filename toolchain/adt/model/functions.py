@@ -48,18 +48,30 @@ def called_functions(built: Any, lowered: Any) -> tuple[str, ...]:
     names |= _called_by_kernels(lowered)
     parts = list(_imported(built.mod))
     own = {name for name in names if any(part.implements_function(name, False) for part in parts)}
+    own |= _kernels(lowered)
     return tuple(sorted(name for name in names - own if not name.startswith(OWN)))
 
 
 def _imported(module: Any) -> Iterator[Any]:
-    """The modules with what the executable calls: code for the CPU, and what was handed over.
+    """The modules with what was handed over to libraries.
 
-    Not those with OpenCL kernels, which the code for the CPU calls, and which TVM's wheel refuses to ask.
+    Not those with kernels, whose names the lowered module has, and the constants around them: TVM's wheel
+    refuses to ask OpenCL ones, and those of another processor.
     """
     for inner in module.imports:
-        if inner.kind != "opencl":
+        if inner.kind not in ("opencl", "llvm", "const_loader"):
             yield inner
+        if inner.kind != "opencl":
             yield from _imported(inner)
+
+
+def _kernels(module: Any) -> set[str]:
+    from tvm import tirx
+
+    functions = module.functions.items()
+    return {
+        str(variable.name_hint) for variable, function in functions if isinstance(function, tirx.PrimFunc)
+    }
 
 
 def _called_by_kernels(module: Any) -> set[str]:
