@@ -34,6 +34,9 @@ find cpp_runner cmake_presets \( -name '*.cc' -o -name '*.h' \) -print0 | xargs 
 shellcheck -x ./*.sh scripts/*.sh .ci/run
 mypy
 python docs/generate.py --check
+site=$(mktemp -d)
+NO_MKDOCS_2_WARNING=1 mkdocs build --strict --site-dir "$site" # every link leads somewhere
+rm -r "$site"
 
 say "unit tests"
 python -m pytest -q -n 2 --dist loadfile tests/unit

@@ -1,5 +1,7 @@
 """Write what comes from the code: pages and figures of docs/ (exit codes, settings, …) and JSON Schemas.
 
+What the site alone has (:data:`SITE_PAGES`) is made when it is built: docs/hooks.py.
+
 python docs/generate.py          write them
 python docs/generate.py --check  fail when one is out of date
 """
@@ -66,7 +68,7 @@ def configuration() -> str:
 
 def command_line() -> str:
     """The help of every verb."""
-    text = "# Command line\n\n" + NOTE
+    text = "# Command line\n\n"
     root = typer.main.get_command(app)
     for path, command in sorted(_commands("adt", root)):
         context = command.make_context(
@@ -99,16 +101,15 @@ AREAS = {
 """What each package's messages are about."""
 
 
-def troubleshooting() -> str:
-    """The page as it is written by hand, then every message that the code has."""
-    written, mark, _ = (DOCS / "troubleshooting.md").read_text().partition("\n## Every message\n")
-    text = f"{written.rstrip()}\n{mark or chr(10) + '## Every message' + chr(10)}\n{NOTE}"
+def every_message() -> str:
+    """A table of the messages of each package."""
+    text = "# Every message\n\n"
     text += (
         "`…` stands for what is only known when it happens; the remedy that adt prints has it filled in.\n"
     )
     everything = messages()
     for area in sorted({message.area for message in everything}):
-        text += f"\n### {AREAS[area]}\n\n| message | code | remedy |\n| --- | ---: | --- |\n"
+        text += f"\n## {AREAS[area]}\n\n| message | code | remedy |\n| --- | ---: | --- |\n"
         for message in everything:
             if message.area == area:
                 text += f"| {_cell(message.what)} | {message.exit_code} | {_remedy(message.remedy)} |\n"
@@ -177,11 +178,13 @@ cores. Nothing here has run on a phone, and no time here says how fast a model i
 PAGES = {
     "exit-codes.md": exit_codes,
     "configuration.md": configuration,
-    "cli.md": command_line,
     "models.md": models,
     "targets.md": targets,
-    "troubleshooting.md": troubleshooting,
 }
+
+
+SITE_PAGES = {"cli.md": command_line, "messages.md": every_message}
+"""Pages that only the site has: the program prints the same."""
 
 
 def main() -> int:

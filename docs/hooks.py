@@ -1,0 +1,62 @@
+"""What the site has besides the files of docs/: pages that come from the code, and its contents from index.md."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mkdocs.structure.files import File
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+DOCS = Path(__file__).parent
+ELSEWHERE = {"../CHANGELOG.md": "changes.md", "../toolchain/adt/model/schemas/": "schemas/"}
+"""Files of the repository that pages link to, and what the site calls them."""
+SECTION = re.compile(r"^## (.+)$|^- \[(.+?)\]\(([^)]+)\)", re.M)
+
+WORDS_FOR_TESTS = re.compile(r"^(```\w+) .+$", re.M)
+"""```` ```sh no-run ````: what a test makes of the block."""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Take the contents from index.md: a section for each heading, a page for each item that begins with a link.
+
+    What is not in docs/ goes to the last section.
+    """
+    contents: list[dict[str, Any]] = [{"adt": "index.md"}]
+    pages: list[dict[str, str]] = []
+    for heading, title, path in SECTION.findall((DOCS / "index.md").read_text()):
+        if heading:
+            pages = []
+            contents.append({heading: pages})
+        else:
+            pages.append({title.replace("`", ""): ELSEWHERE.get(path, path)})
+    pages += [{"Command line": "cli.md"}, {"Every message": "messages.md"}]
+    config.nav = contents
+    return config
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the pages that are not kept in docs/."""
+    sys.path.insert(0, str(DOCS))  # mkdocs loads this file by its path alone
+    from generate import SITE_PAGES
+
+    texts = {name: page() for name, page in SITE_PAGES.items()}
+    texts["changes.md"] = (DOCS.parent / "CHANGELOG.md").read_text()
+    for schema in (DOCS.parent / "toolchain/adt/model/schemas").glob("*.json"):
+        texts[f"schemas/{schema.name}"] = schema.read_text()
+    for name, text in texts.items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Have links that leave docs/ in the repository stay in the site, and blocks of code have a language only."""
+    markdown = WORDS_FOR_TESTS.sub(r"\1", markdown)
+    for path, name in ELSEWHERE.items():
+        markdown = markdown.replace(f"]({path}", f"]({name}")
+    return markdown
