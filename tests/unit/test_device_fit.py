@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -159,3 +160,14 @@ def test_a_model_in_half_precision_on_an_opencl_without_it() -> None:
     with pytest.raises(MismatchError, match="as the model itself does") as caught:
         check_half(package, "PoCL", fp16=False)
     assert "--target cpu" in caught.value.remedy and "--precision" not in caught.value.remedy
+
+
+@pytest.mark.parametrize("file", ["a b.onnx", "x.onnx; echo $(id) #", "-o", "it's.onnx"])
+def test_a_remedy_takes_no_strangers_file_name_for_the_shells_language(file: str) -> None:
+    package = replace(PACKAGE, source=replace(PACKAGE.source, file=file))
+    facts = replace(LINUX, cpu_features=frozenset({"neon"}))
+    package = replace(package, target=replace(package.target, cpu_features=("sve",)))
+    command = refused(BUNDLE, package, facts).remedy.partition(": ")[2].partition("; or for any CPU")[0]
+    words = shlex.split(command)
+    assert words[:2] == ["adt", "compile"] and words[2].removeprefix("./") == file and words[3] == "--like"
+    assert not words[2].startswith("-")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
+from shlex import quote
 
 from adt.checkup import adb, emulators, opencl
 from adt.checkup.adb import Server
@@ -195,7 +196,7 @@ def check_survey(
         said = survey["df"][-200:] or "df says nothing"
         yield check("free space", Status.WARNING, f"unknown: {said}", "df")
     else:
-        clear = f"adt clean --serial {serial} --keep 0   (what is needed again is sent again)"
+        clear = f"adt clean --serial {quote(serial)} --keep 0   (what is needed again is sent again)"
         status = Status.FAILED if free < TOO_LITTLE else Status.WARNING if free < LITTLE else Status.OK
         found = f"{size_text(free)} in {TEMP}"
         yield check("free space", status, found, "df", clear if free < LITTLE else "")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
+from shlex import quote
 
 from adt.checkup import sockets
 from adt.checkup.check import Area, Check, Question, Status
@@ -161,10 +162,11 @@ def check_server(one: ServerStatus) -> Check:
     if one.state == "ready":
         again = f"; started again {one.restarts} times, last because {one.last_error}" if one.restarts else ""
         return Check(Area.RPC, name, Status.OK, f"{one.key} on {one.address}{again}", str(one.log))
+    serial = quote(one.serial)
     remedy = {
-        "waiting": f"Connect the device again: adb -s {one.serial} get-state; the server then comes back.",
-        "lost": f"adt rpc stop --serial {one.serial}",
-        "failed": f"Look at {one.log}; then adt rpc start --serial {one.serial} --key {one.key}",
+        "waiting": f"Connect the device again: adb -s {serial} get-state; the server then comes back.",
+        "lost": f"adt rpc stop --serial {serial}",
+        "failed": f"Look at {one.log}; then adt rpc start --serial {serial} --key {quote(one.key)}",
     }.get(one.state, "Wait a moment: adt rpc status")
     return Check(Area.RPC, name, Status.WARNING, f"{one.state}: {one.last_error}", str(one.log), remedy)
 

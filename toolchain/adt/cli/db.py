@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -66,7 +67,8 @@ def verify(
     if not found.passed:
         raise PackageError(
             f"{database} is damaged in {len(found.findings)} places",
-            remedy=f"adt db verify {database} --repair takes out what is damaged, and keeps it aside.",
+            remedy=f"adt db verify {quote(str(database))} --repair "
+            "takes out what is damaged, and keeps it aside.",
         )
     typer.echo(f"✓ {found.records:,} records of {found.workloads:,} kernels, {found.size:,} bytes: all whole")
 
@@ -101,7 +103,7 @@ def stats(database: Database, as_json: Json = False, verbose: Verbose = False) -
         + (f"; {found.backups} files in backup/, {found.backup_size:,} bytes" if found.backups else "")
     )
     if found.damaged:
-        typer.echo(f"{found.damaged:,} more lines cannot be used: adt db verify {database}")
+        typer.echo(f"{found.damaged:,} more lines cannot be used: adt db verify {quote(str(database))}")
     for counts in found.contexts:
         typer.echo(f"\n{told(counts.context)}")
         typer.echo("\n".join(aligned(_stats_rows(counts))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -65,7 +66,7 @@ def next_steps(package: Path, found: Layers, call: CallComparison) -> list[str]:
     if call.half:
         steps.append("Keep its operators in float32: adt compile MODEL --keep-float32 NAME.")
     source = f"--opencl --kernel {call.name}_kernel" if found.device == "opencl" else "--tir"
-    steps.append(f"Look at it: adt inspect {package} {source}.")
+    steps.append(f"Look at it: adt inspect {quote(str(package))} {source}.")
     steps.append("Report it with the package; --reference host and --opt-level 0 narrow it down.")
     return steps
 

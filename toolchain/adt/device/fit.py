@@ -45,13 +45,13 @@ def check_cpu(package: PackageManifest, facts: DeviceFacts, serial: str) -> None
         MismatchError: they do not: the code would end with SIGILL.
     """
     missing = sorted(set(package.target.cpu_features) - facts.cpu_features)
+    again = package.source.compile_command
     if facts.cpu_features and missing:
         raise MismatchError(
             f"the package {package.name} is compiled for CPUs with {', '.join(missing)}, which those of"
             f" device {serial} lack",
-            remedy=f"Compile it for the device: adt compile {package.source.file} --like {serial}; or for"
-            f" any CPU of the platform: adt compile {package.source.file} --for {package.target.platform} "
-            "without --cpu",
+            remedy=f"Compile it for the device: {again('--like', serial)}; or for any CPU of the platform, "
+            f"without --cpu: {again('--for', package.target.platform)}",
         )
 
 

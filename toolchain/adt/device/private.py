@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from shlex import quote
 
 from adt.device.deploy import Deployment
 from adt.device.device import Device
@@ -137,7 +138,7 @@ def _explain(done: Completed, app: str) -> ConfigError | DeviceError | DeviceFul
     if "No space left" in said:
         return DeviceFull(
             f"device {done.serial} is full: there is no room for a copy in {app}",
-            remedy=f"Make room on the device: `adt clean --serial {done.serial}`, or remove apps.",
+            remedy=f"Make room on the device: `adt clean --serial {quote(done.serial)}`, or remove apps.",
             details=done.tail(),
         )
     if done.exit_code == DAMAGED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from shlex import quote
 
 from adt.errors import DeviceFull
 
@@ -33,7 +34,7 @@ def no_room(serial: str, what: str, *, free: int | None) -> DeviceFull:
     left = "" if free is None else f" ({size_text(free)} free)"
     return DeviceFull(
         f"device {serial} is full{left}: {what}",
-        remedy=f"Make room, then run the same command again: `adt clean --serial {serial}` removes old "
-        "deployments (with `--keep 0` all that are not in use; they are sent again when needed). What was "
-        "deployed before is untouched so far.",
+        remedy=f"Make room, then run the same command again: `adt clean --serial {quote(serial)}` removes "
+        "old deployments (with `--keep 0` all that are not in use; they are sent again when needed). What "
+        "was deployed before is untouched so far.",
     )

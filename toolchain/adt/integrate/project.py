@@ -167,14 +167,15 @@ def _variants(
 ) -> tuple[Variant, ...]:
     """The package of each bundle, in the bundles' order."""
     by_platform = {_platform(package.manifest): package for package in group}
-    source = group[0].manifest.source.file
+    source = group[0].manifest.source
     found = []
     for bundle in bundles:
         package = by_platform.pop((bundle.manifest.platform, bundle.manifest.machine), None)
         if package is None:
             raise MismatchError(
                 f"there is a bundle for {bundle.manifest.platform} and no package of {name} for it",
-                remedy=f"adt compile {source} --for {bundle.manifest.platform}; or leave that --bundle away.",
+                remedy=f"{source.compile_command('--for', bundle.manifest.platform)}; "
+                "or leave that --bundle away.",
             )
         check_pair(bundle.manifest, package.manifest)
         found.append(Variant(package, bundle))
@@ -190,7 +191,7 @@ def _model_api(manifest: PackageManifest, cls: str, stem: str, options: PictureO
     if not manifest.entries:
         raise PackageError(
             f"the package {manifest.name} has no entry",
-            remedy=f"Compile it again: adt compile {manifest.source.file}",
+            remedy=f"Compile it again: {manifest.source.compile_command()}",
         )
     methods, prefixes = method_names(), Names()
     entries = tuple(

@@ -16,7 +16,7 @@ def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
     """
     name, target, platform = package.name, package.target, bundle.platform
     rebuild = f"adt build-target --for {platform}"
-    recompile = f"adt compile {package.source.file} --for {platform}"
+    recompile = package.source.compile_command("--for", platform)
     if (target.platform, target.machine) != (platform, bundle.machine):
         raise MismatchError(
             f"the package {name} is compiled for {target.platform} ({target.machine}), the bundle is for "
@@ -79,7 +79,7 @@ def check_half(package: PackageManifest, device: str, *, fp16: bool) -> None:
     if fp16 or not package.needs_half:
         return
     target = package.target
-    again = f"adt compile {package.source.file} --for {target.platform} --target"
+    again = package.source.compile_command("--for", target.platform, "--target")
     if package.precision == "float32":
         what, remedy = (
             "as the model itself does",

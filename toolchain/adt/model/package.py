@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import join, quote
 from typing import Any
 
 from adt.errors import PackageError
@@ -89,6 +90,11 @@ class SourceModel:
     format: str
     """``onnx``, …"""
     sha256: str
+
+    def compile_command(self, *options: str) -> str:
+        """The command that compiles it again, with *options*; a stranger's file name is one word of it."""
+        file = f"./{self.file}" if self.file.startswith("-") else self.file
+        return join(["adt", "compile", file, *options])
 
 
 @dataclass(frozen=True)
@@ -313,7 +319,7 @@ def load_package(path: Path, *, check_hashes: bool = True) -> ModelPackage:
     Raises:
         PackageError: it is no package, of another schema, or a file was changed.
     """
-    remedy = f"Compile the model again: adt compile MODEL -o {path}"
+    remedy = f"Compile the model again: adt compile MODEL -o {quote(str(path))}"
     archive = None
     if path.suffix == ARCHIVE and not path.is_dir():
         archive, path = path, unpacked(path)
@@ -325,7 +331,8 @@ def load_package(path: Path, *, check_hashes: bool = True) -> ModelPackage:
         if not file.is_file():
             raise PackageError(
                 f"the package {archive or path} lacks {name}",
-                remedy=f"If its parameters were split off: adt package merge {path} PARAMS -o DIR. {remedy}"
+                remedy="If its parameters were split off: "
+                f"adt package merge {quote(str(path))} PARAMS -o DIR. {remedy}"
                 if name == PARAMS
                 else remedy,
             )

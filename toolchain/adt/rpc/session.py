@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from shlex import join, quote
 from typing import Any
 
 from adt.errors import AdtError, RpcError, TrackerError
@@ -168,8 +169,8 @@ def _no_such_key(where: str, key: str, found: wire.Summary) -> TrackerError:
     details = "\n".join(f"{one.serial}: {one.state}: {one.last_error}" for one in stuck)
     return TrackerError(
         f"the tracker at {where} has no device with the key {key}; {there}",
-        remedy=f"Start a server for it: adt rpc start --serial S --key {key}; `adt rpc status` shows what "
-        "became of one that was started.",
+        remedy=f"Start a server for it: adt rpc start --serial S --key {quote(key)}; `adt rpc status` shows "
+        "what became of one that was started.",
         details=details,
     )
 
@@ -218,7 +219,9 @@ def _unreached(target: Target, why: Exception) -> RpcError:
             remedy="Check the port: `adt rpc status` shows where servers listen.",
         )
     whose = [one for one in server.statuses() if one.address == target.address]
-    start_again = f"adt rpc start --serial {whose[0].serial if whose else 'S'} --key {target.key}"
+    start_again = join(
+        ["adt", "rpc", "start", "--serial", whose[0].serial if whose else "S", "--key", target.key]
+    )
     if target.tracker:
         return RpcError(
             f"a device is registered as {target.key} at {target.address}, but cannot be reached there",

@@ -23,6 +23,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from adt.device import adb, forwards, selection
@@ -442,7 +443,7 @@ class Watchdog:
     def _never_ready(self, death: Death) -> RpcError:
         serial = self.plan.serial
         if death.hopeless:
-            remedy = f"Deploy again: adt rpc start --serial {serial}"
+            remedy = f"Deploy again: adt rpc start --serial {quote(serial)}"
         elif death.port_taken:
             remedy = "Give other ports: --port and --port-end; `adt doctor rpc` shows who holds them."
         elif death.device_lost:

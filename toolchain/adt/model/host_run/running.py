@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,18 +150,18 @@ def _named(entry: Entry, arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _check_machine(manifest: PackageManifest) -> None:
+    compile_here = partial(manifest.source.compile_command, "--for", "host")
     if manifest.offload != "none":
         raise MismatchError(
             f"the package {manifest.name} hands operators to {manifest.offload.upper()}, which is not here",
-            remedy=f"Compile it without: adt compile {manifest.source.file} --for host --target "
-            f"{manifest.target.name} --offload none",
+            remedy="Compile it without: "
+            + compile_here("--target", manifest.target.name, "--offload", "none"),
         )
     if not manifest.target.for_this_machine:
         raise MismatchError(
             f"the package {manifest.name} is compiled for {manifest.target.platform} "
             f"({manifest.target.machine}), this machine is {PLATFORMS['host'].machine}",
-            remedy=f"Compile it for this machine: adt compile {manifest.source.file} --for host --target "
-            f"{manifest.target.name}",
+            remedy=f"Compile it for this machine: {compile_here('--target', manifest.target.name)}",
         )
 
 
@@ -175,8 +176,8 @@ def _failure(
     where = str(device) if device else "this machine's CPU"
     said = "\n".join(line for line in done.stderr.splitlines() if not CHATTER.search(line))
     remedy = (
-        f"Try the same on the CPU (adt compile {manifest.source.file} --for host --target cpu): if it works, "
-        "it is the driver's fault or the kernels'."
+        f"Try the same on the CPU ({manifest.source.compile_command('--for', 'host', '--target', 'cpu')}): "
+        "if it works, it is the driver's fault or the kernels'."
         if device
         else "Compile it again; if it still fails, report the message with the model."
     )

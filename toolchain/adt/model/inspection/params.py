@@ -56,7 +56,7 @@ def load_arrays(package: ModelPackage) -> Iterator[tuple[str, NDArray[np.generic
     except Exception as why:  # TVM's reader raises InternalError, ValueError, …
         raise PackageError(
             f"{path} is not a parameter file of TVM, or is damaged",
-            remedy=f"Compile the model again: adt compile {package.manifest.source.file}",
+            remedy=f"Compile the model again: {package.manifest.source.compile_command()}",
             details=str(why)[-500:],
         ) from why
     order = {name: index for index, name in enumerate(package.manifest.entry().params)}

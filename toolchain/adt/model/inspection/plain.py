@@ -61,7 +61,7 @@ def plain_file(package: ModelPackage) -> Path:
     """
     name = f"{INSPECT}/{PLAIN}"
     path, facts = package.path / INSPECT / PLAIN, package.manifest.inspection.get(name)
-    remedy = f"Compile it again: adt compile {package.manifest.source.file}"
+    remedy = f"Compile it again: {package.manifest.source.compile_command()}"
     if facts is None or not path.is_file():
         raise PackageError(
             f"the package {package.place} has no {name}: it was left out, or an older adt made the package",

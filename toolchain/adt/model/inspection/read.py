@@ -69,7 +69,7 @@ class Inspection:
             manifest_ = self.package.manifest
             raise PackageError(
                 f"{manifest_.name} has no OpenCL kernels: it is compiled for {manifest_.target.name}",
-                remedy=f"adt compile {manifest_.source.file} --target opencl",
+                remedy=manifest_.source.compile_command("--target", "opencl"),
             )
         return {kernel.name: self._text(kernel.file) for kernel in self.graph.kernels}
 
@@ -83,7 +83,9 @@ class Inspection:
         if not found:
             raise PackageError(
                 f"{self.package.manifest.name} hands nothing to CLML",
-                remedy=f"adt compile {self.package.manifest.source.file} --target adreno --offload clml",
+                remedy=self.package.manifest.source.compile_command(
+                    "--target", "adreno", "--offload", "clml"
+                ),
             )
         return found
 
@@ -168,7 +170,7 @@ class Inspection:
 
     @property
     def _remedy(self) -> str:
-        return f"Compile it again: adt compile {self.package.manifest.source.file}"
+        return f"Compile it again: {self.package.manifest.source.compile_command()}"
 
     def _file(self, name: str) -> Path:
         if not is_inside(f"{INSPECT}/{name}"):
