@@ -19,8 +19,9 @@ from figures import FIGURES, figure
 from json_schema import SCHEMAS, json_schema
 from messages import OPEN, messages
 from onnx_table import onnx_table
+from verb_table import DIRECTORY, verb_table
 
-from adt.cli.verbs import app
+from adt.cli.app import app
 from adt.config import settings
 from adt.config.load import NOT_SETTINGS
 from adt.errors import INTERNAL, INTERRUPTED, USAGE, all_errors
@@ -191,7 +192,8 @@ def main() -> int:
     """Write the pages, or with --check name the ones that are out of date."""
     check = "--check" in sys.argv
     stale = []
-    texts = {DOCS / name: make() for name, make in PAGES.items()}
+    texts = {DIRECTORY / "verbs.json": verb_table()}  # first: a page shows what it lists
+    texts |= {DOCS / name: make() for name, make in PAGES.items()}
     texts |= {SCHEMA_DIRECTORY / f"{name}.schema.json": json_schema(kind) for name, kind in SCHEMAS.items()}
     texts |= {DOCS / f"figures/{name}.svg": figure(name) for name in FIGURES}
     for path, text in texts.items():

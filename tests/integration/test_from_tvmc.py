@@ -15,7 +15,7 @@ import typer
 from programs import adt
 
 import adt as api
-from adt.cli.verbs import app
+from adt.cli.app import app
 from adt.host.cache import cache_dir
 from adt.model.package import load_package
 from adt.model.targets import model_target

@@ -154,7 +154,7 @@ def test_a_record_that_would_not_apply_chooses_nothing(model: Path, tmp_path: Pa
 def test_inspect_tells_each_choice(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from typer.testing import CliRunner
 
-    from adt.cli.verbs import app
+    from adt.cli.app import app
 
     net = networks.Network((1, 4, 8, 8))
     odd = net.save(tmp_path / "odd.onnx", net.conv(net.relu(net.conv("x", 8)), 5), (1, 5, 8, 8))

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from adt.api.bundles import SERVER, bundles, choose_bundle, package_bundle
 from adt.api.generate import bundles_of
-from adt.cli import verbs as every_verb  # noqa: F401  (registers them)
 from adt.cli.app import app
 from adt.errors import MismatchError, PackageError, RpcError
 from adt.host import manifest

@@ -15,21 +15,42 @@ import pytest
 import typer
 
 import adt
-from adt.cli.verbs import app
+from adt.cli.app import VERBS, app
 
 HEAVY = ("tvm", "adbutils", "PIL", "jinja2", "onnx", "numpy", "onnxruntime", "cattrs", "requests")
-PROBE = """
-import atexit, json, sys
-atexit.register(lambda: print("LOADED", json.dumps([m for m in sys.modules if "." not in m]), file=sys.stderr))
+PROGRAM = """
+import sys
 from adt.cli.main import main
 sys.argv[0] = "adt"
 main()
 """
+OBSERVED = (
+    """
+import atexit, json, sys
+import typer.main
+
+built = []
+build = typer.main.get_params_convertors_ctx_param_name_from_function
+
+def counted(callback):
+    built.append(getattr(callback, "__module__", None))
+    return build(callback)
+
+def report():
+    modules = [m for m in sys.modules if "." not in m or m.startswith("adt.cli.")]
+    print("LOADED", json.dumps([modules, [m for m in built if m]]), file=sys.stderr)
+
+atexit.register(report)
+typer.main.get_params_convertors_ctx_param_name_from_function = counted
+"""
+    + PROGRAM
+)
+"""Says at its end what was imported, and the modules of the functions whose options typer built."""
 
 
-def adt_program(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def adt_program(*arguments: str, program: str = PROGRAM, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", PROBE, *arguments],
+        [sys.executable, "-c", program, *arguments],
         capture_output=True,
         text=True,
         env={**os.environ, **environ},
@@ -38,23 +59,41 @@ def adt_program(*arguments: str, **environ: str) -> subprocess.CompletedProcess[
     )
 
 
+COMPLETION = {"_ADT_COMPLETE": "complete_bash"}
+
+
 @pytest.mark.parametrize(
-    ("arguments", "environ"),
+    ("arguments", "environ", "verbs"),
     [
-        (["--version"], {}),
-        (["--help"], {}),
-        (["up", "--help"], {}),
-        ([], {"_ADT_COMPLETE": "complete_bash", "COMP_WORDS": "adt em", "COMP_CWORD": "1"}),
+        (["--version"], {}, set()),
+        (["--help"], {}, set()),
+        (["buld"], {}, set()),
+        (["clean", "--help"], {}, {"clean"}),
+        (["db", "stats", "--help"], {}, {"db", "db_exchange"}),
+        ([], COMPLETION | {"COMP_WORDS": "adt em", "COMP_CWORD": "1"}, set()),
+        ([], COMPLETION | {"COMP_WORDS": "adt bundles --rem", "COMP_CWORD": "2"}, {"bundles"}),
     ],
-    ids=["version", "help", "verb help", "completion"],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_start_imports_nothing_heavy(arguments: list[str], environ: dict[str, str]) -> None:
-    done = adt_program(*arguments, **environ)
-    loaded = json.loads(done.stderr.split("LOADED", 1)[1])
+def test_start_builds_only_the_verb_asked_for(
+    arguments: list[str], environ: dict[str, str], verbs: set[str]
+) -> None:
+    done = adt_program(*arguments, program=OBSERVED, **environ)
+    loaded, built = json.loads(done.stderr.split("LOADED", 1)[1])
     assert not set(HEAVY) & set(loaded)
-    assert done.returncode == 0, done.stderr
+    assert set(built) == {f"adt.cli.{name}" for name in {"app", *verbs}}
+    registering = {f"adt.cli.{module}" for verb in VERBS.values() for module in verb["modules"]}
+    assert verbs or not registering & set(loaded)
+    assert done.returncode == (2 if arguments == ["buld"] else 0), done.stderr
     if environ:
-        assert "emulator" in done.stdout
+        assert ("--remove" if verbs else "emulator") in done.stdout
+
+
+def test_help_lists_every_verb() -> None:
+    assert set(VERBS) == set(typer.main.get_command(app).commands)
+    listed = adt_program("--help").stdout.partition("Commands:\n")[2]
+    for name, verb in VERBS.items():
+        assert f"\n  {name} " in f"\n{listed}" and verb["title"][:30] in listed
 
 
 def test_version() -> None:
@@ -144,8 +183,7 @@ def test_ctrl_c_ends_with_one_line_whatever_is_being_imported(
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = adt_program("compile", str(model), "--explain", *flags, PYTHONPATH=path)
     assert done.returncode == 130
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("LOADED")]
-    assert lines == ["interrupted: what was complete before is still there"]
+    assert done.stderr.splitlines() == ["interrupted: what was complete before is still there"]
     if flags:
         document = json.loads(done.stdout)
         assert (document["schema"], document["error"]) == ("adt.error", "Interrupted")

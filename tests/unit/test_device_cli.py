@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 import adt
 from adt.cli import device as verbs
-from adt.cli import verbs as every_verb  # noqa: F401  (registers them)
 from adt.cli.app import app
 from adt.cli.fleet import finish, live_table
 from adt.device.fleet import Event, Outcome, Outcomes

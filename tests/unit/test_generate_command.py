@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 import adt
 from adt.api.generate import KINDS
-from adt.cli import verbs as every_verb  # noqa: F401  (registers them)
 from adt.cli.app import app
 from adt.cli.generate import Kind
 from adt.errors import ConfigError, WouldOverwrite

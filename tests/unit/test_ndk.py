@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,10 @@ def test_no_ndk_at_all(tmp_path: Path) -> None:
 
 def test_revision_is_required_and_checked(tmp_path: Path) -> None:
     ndk = fake_ndk(tmp_path / "old", "16.1.4479499")
-    with pytest.raises(NdkError, match="too old"):
+    with pytest.raises(NdkError, match="too old") as caught:
         find_ndk(str(ndk), environ={})
+    advice = [int(number) for number in re.findall(r"r(\d+)", caught.value.remedy.partition(";")[0])]
+    assert advice and all(_verdict(major) == "known good" for major in advice)
     (ndk / "source.properties").write_text("Pkg.Desc = Android NDK\n")
     with pytest.raises(NdkError, match=r"no Pkg\.Revision"):
         find_ndk(str(ndk), environ={})
@@ -87,7 +90,11 @@ def test_the_table_covers_every_release_once() -> None:
     for major in range(60):
         assert len([row for row in KNOWN if row.first <= major <= row.last]) == 1
     assert all(row.reason for row in KNOWN)
-    assert next(row for row in KNOWN if row.first <= MINIMUM - 1 <= row.last).verdict == "too old"
+    assert _verdict(MINIMUM - 1) == "too old"
+
+
+def _verdict(major: int) -> str:
+    return next(row for row in KNOWN if row.first <= major <= row.last).verdict
 
 
 def test_a_newer_one_is_tried_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ import sys
 PROGRAM = """
 import sys
 from adt.cli import progress
-from adt.cli.verbs import app
+from adt.cli.app import app
 from adt.errors import AdtError
 from adt.host.transfers import observer
 

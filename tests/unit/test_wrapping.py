@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import typer
 
-from adt.cli.verbs import app
+from adt.cli.app import app
 
 PROGRAM = 'import sys; sys.argv[0] = "adt"; from adt.cli.main import main; main()'
 COLUMNS = 80
@@ -81,7 +81,7 @@ def piped(*arguments: str, program: str = PROGRAM) -> str:
 SAYS = """
 import typer
 from adt.cli.app import Json
-from adt.cli.verbs import app
+from adt.cli.app import app
 from adt.errors import AdtError
 
 @app.command("say")
@@ -135,7 +135,7 @@ SAYS_NAMES = f"""
 import logging, sys, typer
 from adt.cli.fleet import live_table
 from adt.cli.progress import status_line
-from adt.cli.verbs import app
+from adt.cli.app import app
 
 NAME = {HOSTILE!r}
 

@@ -1,19 +1,26 @@
 """The typer application, the options every verb has, and what happens to errors.
 
 Only typer is imported here: `adt --help`, `adt --version` and shell completion
-must not wait for TVM.
+must not wait for TVM. Of the verbs only the one that was asked for is imported
+and built: building all of them takes longer than everything else at the start.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import traceback
-from collections.abc import Sequence
+from collections import UserDict
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command_from_info, get_command_name, get_group_from_info
+from typer.models import CommandInfo
 
 from adt import __version__
 from adt.cli import completions
@@ -30,6 +37,10 @@ HABITS = {
     "version": "adt --version",
 }
 """Commands that people type from habit, and what they are here."""
+
+
+VERBS: dict[str, Any] = json.loads(Path(__file__).with_name("verbs.json").read_text())
+"""The commands and groups after ``adt``: the modules that register each, and its title (docs/generate.py)."""
 
 
 class Commands(TyperGroup):
@@ -85,6 +96,66 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+class Verbs(Commands):
+    """The program's own commands: each is imported and built when it is asked for."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _Built(self.commands)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names only."""
+        return list(self.commands)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """What a list shows of a command: its name and title."""
+        if cmd_name in VERBS:
+            return TyperCommand(cmd_name, help=VERBS[cmd_name]["title"])
+        return self.commands.get(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is to run or complete, whole."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and self.commands[name], rest
+
+
+class _Built(UserDict[str, Any]):
+    """The commands by name: those that are built, and those that VERBS knows."""
+
+    def __missing__(self, name: str) -> Any:
+        for module in VERBS[name]["modules"]:
+            import_module(f"adt.cli.{module}")
+        self.data[name] = _build(name)
+        return self.data[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.data or name in VERBS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(VERBS | self.data)
+
+    def __len__(self) -> int:
+        return len(VERBS | self.data)
+
+
+def _build(name: str) -> Any:
+    """The command or group that a module has registered as *name*."""
+    for group in app.registered_groups:
+        if group.name == name:
+            return get_group_from_info(
+                group, pretty_exceptions_short=False, suggest_commands=True, rich_markup_mode=None
+            )
+    for command in app.registered_commands:
+        if command_name(command) == name:
+            return get_command_from_info(command, pretty_exceptions_short=False, rich_markup_mode=None)
+    raise KeyError(name)
+
+
+def command_name(command: CommandInfo) -> str:
+    """How a command is called that typer knows."""
+    return command.name or get_command_name(getattr(command.callback, "__name__", ""))
+
+
 def _is_usage_error(error: Exception) -> bool:
     """Whether this is the parser's own error (typer brings its own copy of click, or uses the package)."""
     return any(base.__name__ == "ClickException" for base in type(error).__mro__)
@@ -119,7 +190,7 @@ def emit_json(verb: str, fields: dict[str, Any]) -> None:
 
 
 app = typer.Typer(
-    cls=Commands,
+    cls=Verbs,
     name="adt",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

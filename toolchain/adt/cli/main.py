@@ -18,7 +18,7 @@ def main() -> None:
     """Run the command line of this process."""
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        from adt.cli.verbs import app
+        from adt.cli.app import app
         from adt.cli.wrapping import protect_output
 
         protect_output(wraps=not asks_for_json(sys.argv[1:]))

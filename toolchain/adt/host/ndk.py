@@ -61,6 +61,13 @@ KNOWN = (
 """Every NDK release, with what is known of it and why."""
 
 
+def _known_good() -> str:
+    """The releases that are known to work."""
+    return " or ".join(
+        f"r{n}" for row in KNOWN if row.verdict == "known good" for n in range(row.first, row.last + 1)
+    )
+
+
 @dataclass(frozen=True)
 class Ndk:
     """An Android NDK on this machine."""
@@ -247,7 +254,8 @@ def _validated(path: Path, origin: str) -> Ndk:
     if ndk.major < MINIMUM:
         raise NdkError(
             f"NDK {revision} ({path}, from {origin}) is too old: TVM's runtime needs r{MINIMUM} or newer",
-            remedy="Install a newer NDK; r27 and r28 are known to work.",
+            remedy=f"Install {_known_good()}, which is known to work; others from r{MINIMUM} to r{NEWEST_KNOWN} "
+            "are taken but were not tried.",
         )
     prebuilt = path / "toolchains/llvm/prebuilt"
     if not ndk.bin.is_dir() and (others := sorted(d.name for d in prebuilt.glob("*") if d.is_dir())):

@@ -46,8 +46,8 @@ class Plugin:
 
 
 OPENCL = Plugin("opencl", "libtvm_runtime_opencl.so", "TVM's OpenCL runtime")
-CLML = Plugin("clml", "libadt_codegen_clml.so", "TVM's code generator for CLML")
-NNAPI = Plugin("nnapi", "libadt_codegen_nnapi.so", "TVM's code generator for NNAPI")
+CLML: Plugin = Plugin("clml", "libadt_codegen_clml.so", "TVM's code generator for CLML")
+NNAPI: Plugin = Plugin("nnapi", "libadt_codegen_nnapi.so", "TVM's code generator for NNAPI")
 
 
 @dataclass(frozen=True)
