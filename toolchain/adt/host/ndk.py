@@ -254,8 +254,8 @@ def _validated(path: Path, origin: str) -> Ndk:
     if ndk.major < MINIMUM:
         raise NdkError(
             f"NDK {revision} ({path}, from {origin}) is too old: TVM's runtime needs r{MINIMUM} or newer",
-            remedy=f"Install {_known_good()}, which is known to work; others from r{MINIMUM} to r{NEWEST_KNOWN} "
-            "are taken but were not tried.",
+            remedy=f"Install {_known_good()}, which is known to work; others from r{MINIMUM} to "
+            f"r{NEWEST_KNOWN} are taken but were not tried.",
         )
     prebuilt = path / "toolchains/llvm/prebuilt"
     if not ndk.bin.is_dir() and (others := sorted(d.name for d in prebuilt.glob("*") if d.is_dir())):
