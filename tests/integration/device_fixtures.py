@@ -15,11 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from adt.checkup import sockets
 from adt.device import adb, selection
 from adt.device.device import Device
 from adt.device.virtual import emulator
 from adt.host.cache import cache_dir
 from ports import free_port
+
+DEBIAN_ADB = Path("/usr/bin/adb")
 
 
 @dataclass
@@ -97,6 +100,29 @@ def open_rack(home: Path, *, program: Path | None = None) -> Iterator[Rack]:
         finally:
             found.stop_all()
             subprocess.run([adb.find_adb().path, "kill-server"], check=False, capture_output=True)
+
+
+def adb_program(name: str) -> Path:
+    """Debian's adb 29 (``debian``) or the 36 of adbutils; a missing one fails the tests, it is never skipped."""
+    if name == "debian":
+        if not DEBIAN_ADB.exists():
+            pytest.fail(f"{DEBIAN_ADB} is missing: apt-get install adb")
+        return DEBIAN_ADB
+    import adbutils
+
+    return Path(adbutils.__file__).parent / "binaries" / "adb"
+
+
+def adb_server() -> int:
+    """The pid of the adb server that listens now."""
+    port = adb.server_port()
+    heard = sockets.parse_listeners(Path("/proc/net/tcp").read_text())
+    (inode,) = [one.inode for one in heard if one.port == port]
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if any(str(entry.readlink()) == f"socket:[{inode}]" for entry in (process / "fd").iterdir()):
+                return int(process.name)
+    raise AssertionError(f"nobody owns the socket on port {port}")
 
 
 @pytest.fixture

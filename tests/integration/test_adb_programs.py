@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import socket
@@ -11,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from device_fixtures import Rack, ask, open_rack, wait_for
+from device_fixtures import Rack, adb_program, adb_server, ask, open_rack, wait_for
 
 from adt.device import adb, network, overview, selection
 from adt.device.deploy import deploy
@@ -19,24 +18,11 @@ from adt.device.device import Device
 from adt.errors import DeviceError, NoDevice
 from standin_payload import make_bundle, make_package
 
-DEBIAN = Path("/usr/bin/adb")
-
-
-def program(name: str) -> Path:
-    """The adb program called *name*; a missing one fails the tests, it is never skipped."""
-    if name == "debian":
-        if not DEBIAN.exists():
-            pytest.fail(f"{DEBIAN} is missing: apt-get install adb")
-        return DEBIAN
-    import adbutils
-
-    return Path(adbutils.__file__).parent / "binaries" / "adb"
-
 
 @pytest.fixture(scope="module", params=["debian", "adbutils"])
 def rack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
     """A rack behind a server of that program, and of no other."""
-    with open_rack(tmp_path_factory.mktemp("home"), program=program(request.param)) as found:
+    with open_rack(tmp_path_factory.mktemp("home"), program=adb_program(request.param)) as found:
         chosen = adb.find_adb()
         assert chosen.version[0] == (29 if request.param == "debian" else 36)
         yield found
@@ -51,24 +37,8 @@ def phone(rack: Rack) -> Iterator[Device]:
 
 def test_the_server_is_of_the_program_that_was_named(phone: Device) -> None:
     """Both servers say the same version of the protocol; the one that runs is the program's own process."""
-    port = f":{adb.server_port():04X} "
-    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines() if port in row]
-    (inode,) = {row[9] for row in rows if row[3] == "0A" and row[1].endswith(port.strip())}
-    owners = {
-        str((process / "exe").resolve())
-        for process in Path("/proc").glob("[0-9]*")
-        if inode in _sockets(process)
-    }
-    assert owners == {str(adb.find_adb().path.resolve())}
-
-
-def _sockets(process: Path) -> set[str]:
-    """Inodes of the sockets of a process; none when it has ended or is not ours."""
-    found = set()
-    with contextlib.suppress(OSError):
-        for entry in (process / "fd").iterdir():
-            found.add(str(entry.readlink()).removeprefix("socket:[").removesuffix("]"))
-    return found
+    running = Path(f"/proc/{adb_server()}/exe").resolve()
+    assert running == adb.find_adb().path.resolve()
 
 
 def test_devices_are_listed_and_described(phone: Device) -> None:

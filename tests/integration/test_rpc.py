@@ -40,20 +40,10 @@ from adt.rpc import cleaning, server, session, state, wire
 from adt.rpc.server import ServerStatus
 from adt.target.bundle import TargetBundle
 from adt.target.platforms import platform_named
+from ports import free_span
 
 LENGTH = 1024
 SPAN = 12
-
-
-def free_span() -> int:
-    """The first of SPAN ports in a row that nothing listens on just now."""
-    for _ in range(100):
-        first = random.randrange(20000, 32000)
-        with contextlib.ExitStack() as plugs, contextlib.suppress(OSError):
-            for port in range(first, first + SPAN):
-                plugs.enter_context(socket.create_server(("127.0.0.1", port)))
-            return first
-    raise AssertionError("no free ports")
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +88,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def racked(rack: Rack, bundle: TargetBundle) -> Iterator[Site]:  # noqa: F811
-    ports, tracker_ports = free_span(), free_span()
+    ports, tracker_ports = free_span(SPAN), free_span(SPAN)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ADT_RPC_PORT", str(ports))
         patch.setenv("ADT_RPC_PORT_END", str(ports + SPAN - 1))

@@ -169,7 +169,9 @@ class Watchdog:
         self._events = events
         if self._stopping:  # asked before there was this queue
             raise _Stopped
-        if self._listed().get(port) != f"tcp:{port}" and not self._forward(port):
+        # one that leads the same way may be that of a server which somebody else has on this device
+        ours = self.record.port == port and self._listed().get(port) == f"tcp:{port}"
+        if not ours and not self._forward(port):
             return Death(f"port {port} of this machine is in use", port_taken=True)
         # on record before anything else is done, so that it can be undone
         self._note(port=port, there=dataclasses.replace(self.record.there, directory="", pids=()))
@@ -428,6 +430,7 @@ class Watchdog:
                 raise self._never_ready(death)
             first = False
             if death.device_lost:
+                self._drop_forward()  # by the time it is back, somebody else may have taken the port
                 self._note(state="waiting", last_error=death.why)
                 self._pause(POLL_SECONDS / 2)
                 continue
@@ -491,9 +494,11 @@ class Watchdog:
         return Device(self.plan.serial)
 
     def _drop_forward(self) -> None:
+        """End the forward of the last life, if it had one."""
         port = self.record.port
         if port and adb.server_listens():
             forwards.end(self.plan.serial, Forward(port, port), seconds=ANSWER_SECONDS)
+        self._note(port=0)
 
 
 def main() -> int:

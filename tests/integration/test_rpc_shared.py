@@ -1,0 +1,221 @@
+"""Several trackers and several users of one adb server: it outlives them all, and what is not theirs stays."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from device_fixtures import Rack, adb_program, adb_server, ask, open_rack, processes
+from programs import ADT
+
+import adt
+from adt.device import adb, forwards
+from adt.device.device import Device
+from adt.rpc import session
+from ports import free_span
+
+SPAN = 8
+GREETING = b"hello from somebody else\n"
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody with a HOME of their own."""
+
+    home: Path
+
+    def environment(self) -> dict[str, str]:
+        """Without the state directory that the test itself has."""
+        kept = {name: value for name, value in os.environ.items() if name != "XDG_STATE_HOME"}
+        return kept | {"HOME": str(self.home)}
+
+    def begin(self, *words: object) -> subprocess.Popen[str]:
+        """Start ``adt WORDS``."""
+        return subprocess.Popen(
+            [ADT, *map(str, words)],
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *words: object, fails: bool = False) -> str:
+        """Run ``adt WORDS``, and return what it prints."""
+        return finished(self.begin(*words), fails=fails)
+
+    def stop(self) -> None:
+        """End all that this user has."""
+        self.run("rpc", "stop", "--all")
+        self.run("tracker", "stop")
+
+
+def finished(process: subprocess.Popen[str], *, fails: bool = False) -> str:
+    out, err = process.communicate(timeout=600)
+    assert (process.returncode != 0) == fails, err
+    return err if fails else out
+
+
+def ready(out: str) -> dict[str, str]:
+    """The words of the line in which a server is ready."""
+    found = re.search(r"^ready: (.*)$", out, re.MULTILINE)
+    assert found is not None, out
+    return dict(word.split("=") for word in found[1].split())
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A device that others use, too."""
+
+    device: Device
+    ann: User
+    ben: User
+    others_forward: int
+    others_reverse: int
+    server: int
+    """The adb server's pid at the beginning."""
+
+    def check(self) -> None:
+        """The adb server is the same, and what others asked of it is there and works."""
+        assert adb_server() == self.server
+        serial = self.device.serial
+        assert forwards.listed(serial)[self.others_forward] == "tcp:7000"
+        assert self.others_reverse in forwards.listed(serial, reverse=True)
+        assert ask(self.device, self.others_reverse) == GREETING.decode()
+
+    def ours(self) -> tuple[set[int], set[int]]:
+        """Ports of forwards and reverses that are not the others'."""
+        serial = self.device.serial
+        there, back = forwards.listed(serial), forwards.listed(serial, reverse=True)
+        return set(there) - {self.others_forward}, set(back) - {self.others_reverse}
+
+
+@pytest.fixture(scope="module", params=["debian", "adbutils"])
+def rack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
+    """A rack behind a server of that program."""
+    home = tmp_path_factory.mktemp("home")
+    with open_rack(home, program=adb_program(request.param)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def shared(rack: Rack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shared]:
+    """A device with a forward and a reverse of somebody else's; in the end those are all that is left."""
+    adt.build_target(platform="linux-aarch64")
+    for name in ("ADT_RPC", "ADT_RPC_TRACKER"):
+        first = free_span(SPAN)
+        monkeypatch.setenv(f"{name}_PORT", str(first))
+        monkeypatch.setenv(f"{name}_PORT_END", str(first + SPAN - 1))
+    monkeypatch.setattr(session, "CONNECT_SECONDS", 240.0)  # of a slow machine under load, too
+    device = rack.start("shared")
+    users = [User(tmp_path / name) for name in ("ann", "ben")]
+    for user in users:
+        user.home.mkdir()
+    with greeter() as port:
+        program = [str(adb.find_adb().path), "-s", device.serial]
+        forward = subprocess.run(
+            [*program, "forward", "tcp:0", "tcp:7000"], check=True, capture_output=True, text=True
+        )
+        reverse = free_span(1)
+        subprocess.run([*program, "reverse", f"tcp:{reverse}", f"tcp:{port}"], check=True)
+        shared = Shared(device, *users, int(forward.stdout), reverse, adb_server())
+        shared.check()
+        yield shared
+        for user in users:
+            user.stop()
+        shared.check()
+        assert shared.ours() == (set(), set())
+        assert [row for row in processes(device) if "tvm_rpc" in row] == []
+        for reverse in (False, True):
+            for port in forwards.listed(device.serial, reverse=reverse):
+                ends = (0, port) if reverse else (port, 0)
+                forwards.end(device.serial, forwards.Forward(*ends, reverse=reverse))
+
+
+@contextlib.contextmanager
+def greeter() -> Iterator[int]:
+    """A port of this machine that greets whoever connects."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet() -> None:
+            with contextlib.suppress(OSError):  # it is closed
+                while True:
+                    client, _ = server.accept()
+                    with client:
+                        client.sendall(GREETING)
+
+        thread = threading.Thread(target=greet, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(60)
+
+
+def check_session(line: dict[str, str]) -> None:
+    """A client gets a session through the tracker of that line."""
+    with adt.rpc_session(key=line["key"], tracker=line["tracker"], timeout=300, wait=120) as remote:
+        remote.upload(bytearray(b"data"), "file")
+        remote.remove("file")
+
+
+def test_a_tracker_after_another(shared: Shared) -> None:
+    start = ("rpc", "start", "--serial", shared.device.serial, "--key", "phone")
+    first = ready(shared.ann.run(*start))
+    check_session(first)
+    (before,) = shared.ours()[1]
+    shared.ann.run("tracker", "stop")
+    host, _, port = first["tracker"].rpartition(":")
+    with socket.create_server((host, int(port))):  # so that the next one is elsewhere
+        shared.ann.run("tracker", "start")
+        second = ready(shared.ann.run(*start))
+    assert second["tracker"] != first["tracker"]
+    check_session(second)
+    (after,) = shared.ours()[1]
+    for port in {before, after}:  # adb's server once ended of such a connection
+        shared.device.script('busybox nc 127.0.0.1 "$1" </dev/null', str(port), check=False)
+    shared.check()
+    check_session(second)
+
+
+def test_two_homes_at_once(shared: Shared) -> None:
+    start = ("rpc", "start", "--serial", shared.device.serial)
+    begun = [
+        user.begin(*start, "--key", key) for user, key in ((shared.ann, "for-ann"), (shared.ben, "for-ben"))
+    ]
+    anns, bens = (ready(finished(process)) for process in begun)
+    shared.check()
+    assert anns["tracker"] != bens["tracker"] and anns["server"] != bens["server"]
+    check_session(anns)
+    check_session(bens)
+    forward, reverse = shared.ours()
+    assert len(forward) == len(reverse) == 2
+    shared.ann.stop()
+    shared.check()
+    assert [len(ports) for ports in shared.ours()] == [1, 1]
+    check_session(bens)
+
+
+def test_the_port_of_another_home_is_not_taken_over(shared: Shared) -> None:
+    start = ("rpc", "start", "--serial", shared.device.serial)
+    anns = ready(shared.ann.run(*start, "--key", "for-ann"))
+    before = shared.ours()
+    port = anns["server"].rpartition(":")[2]
+    only = ("--port", port, "--port-end", port)
+    (status,) = json.loads(shared.ann.run("rpc", "status", "--json"))["servers"]
+    os.kill(status["pid"], signal.SIGSTOP)  # her watchdog would make again what the other removes
+    try:
+        told = shared.ben.run(*start, "--key", "for-ben", *only, fails=True)
+        assert f"no port is free, {port} to {port}" in told
+        assert shared.ours() == before, "what leads to the other's server stays"
+        check_session(anns)
+    finally:
+        os.kill(status["pid"], signal.SIGCONT)
