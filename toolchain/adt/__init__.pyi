@@ -18,6 +18,7 @@ from adt.api.build import settings as settings
 from adt.api.build import source as source
 from adt.api.bundles import bundles as bundles
 from adt.api.bundles import bundles_remove as bundles_remove
+from adt.api.chosen import chosen_device as chosen_device
 from adt.api.db import db_export as db_export
 from adt.api.db import db_fetch as db_fetch
 from adt.api.db import db_import as db_import
@@ -31,11 +32,8 @@ from adt.api.deploy import clean_many as clean_many
 from adt.api.deploy import deploy as deploy
 from adt.api.deploy import deploy_many as deploy_many
 from adt.api.device import Device as Device
-from adt.api.device import connect as connect
+from adt.api.device import adb_command as adb_command
 from adt.api.device import devices as devices
-from adt.api.device import disconnect as disconnect
-from adt.api.device import logcat as logcat
-from adt.api.device import pair as pair
 from adt.api.emulator import emulator_fault as emulator_fault
 from adt.api.emulator import emulator_list as emulator_list
 from adt.api.emulator import emulator_start as emulator_start

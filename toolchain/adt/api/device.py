@@ -1,15 +1,35 @@
-"""Devices: the list of them, those on the network, and their logs."""
+"""Devices: the list of them, one of them, and the adb program with one of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from adt.api.chosen import chosen_device
-from adt.device import network
+from adt.config.load import load_settings
+from adt.device import adb
 from adt.device.device import Device as Device
-from adt.device.logcat import Logcat
-from adt.device.network import Connection
 from adt.device.overview import DeviceOverview, overview
+from adt.errors import DeviceNotReady
+
+SERVER_COMMANDS = frozenset(
+    (
+        *("connect", "devices", "disconnect", "fork-server", "help", "host-features", "keygen"),
+        *("kill-server", "mdns", "nodaemon", "pair", "server", "server-status", "start-server"),
+        *("track-devices", "version"),
+    )
+)
+"""What adb does without a device."""
+
+
+@dataclass(frozen=True)
+class AdbCommand:
+    """A command line of adb, ready to be run."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    """Variables on top of one's own: the server that adt uses."""
 
 
 def devices() -> tuple[DeviceOverview, ...]:
@@ -23,51 +43,36 @@ def devices() -> tuple[DeviceOverview, ...]:
     return overview()
 
 
-def connect(address: str) -> Connection:
-    """Connect adb to the device at HOST:PORT and wait until it is usable.
-
-    Raises:
-        ConfigError, NoDevice, DeviceNotReady, DeviceError: see :func:`adt.device.network.connect`.
-    """
-    return network.connect(address)
-
-
-def disconnect(address: str) -> None:
-    """Make adb forget the device at HOST:PORT.
-
-    Raises:
-        ConfigError: *address* is not HOST:PORT.
-        NoDevice: it was not connected.
-    """
-    network.disconnect(address)
-
-
-def pair(address: str, code: str) -> str:
-    """Pair with the phone that shows *code*; returns what adb says about it.
-
-    Raises:
-        ConfigError, ToolNotFound, NoDevice, DeviceError: see :func:`adt.device.network.pair`.
-    """
-    return network.pair(address, code)
-
-
-def logcat(
-    filters: Sequence[str] = (),
-    *,
-    serial: str | None = None,
-    since: str | None = None,
-    pid: int | None = None,
-    dump: bool = False,
-) -> Logcat:
-    """A device's log: a context manager, and an iterator over its lines.
+def adb_command(arguments: Sequence[str], *, serial: str | None = None) -> AdbCommand:
+    """The command line that runs the adb of :func:`adt.device.adb.find_adb` with *arguments*; runs nothing.
 
     Args:
-        filters: ``TAG:PRIORITY``, as logcat takes them.
-        since: a time on the device's clock (``MM-DD hh:mm:ss.mmm``), or a number of last lines.
-        dump: end after what is there already.
+        arguments: as adb takes them: ``["shell", "ls"]``. Those that begin with an option of adb's own, and
+            :data:`SERVER_COMMANDS`, get no device but *serial*.
+        serial: the device; None: device.serial of the settings, else ANDROID_SERIAL, else the only one.
 
     Raises:
-        ConfigError: a filter or *since* cannot be read.
-        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :mod:`adt.errors`.
+        ToolNotFound, ConfigError: there is no adb, or the server's address cannot be used.
+        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: no device can be chosen.
     """
-    return chosen_device(serial).logcat(filters, since=since, pid=pid, dump=dump)
+    program = str(adb.find_adb().path)
+    chosen = _serial(arguments, serial)
+    words = ["-s", chosen] if chosen else []
+    return AdbCommand((program, *words, *arguments), adb.server_environment())
+
+
+def _serial(arguments: Sequence[str], serial: str | None) -> str:
+    """The device that adb is told; empty for none."""
+    first = arguments[0] if arguments else "help"
+    if first.startswith("-") or first in SERVER_COMMANDS:
+        return serial or ""
+    named = load_settings({"device.serial": serial}).settings.device.serial
+    named = named or os.environ.get("ANDROID_SERIAL", "")
+    if first.startswith("wait-for-"):  # it need not be there yet
+        return named
+    try:
+        return chosen_device(serial).serial
+    except DeviceNotReady:  # what is offline or in recovery can be reconnected or restarted
+        if not named:
+            raise
+        return named

@@ -115,8 +115,8 @@ def look() -> Server:
             port,
             running=True,
             problem=str(why),
-            remedy=f"End what listens on port {port} ({holder or 'of another user'}), with `adb kill-server` "
-            "if it is adb; or set ANDROID_ADB_SERVER_PORT to a free port.",
+            remedy=f"End what listens on port {port} ({holder or 'of another user'}), with `adt adb -- "
+            "kill-server` if it is adb; or set ANDROID_ADB_SERVER_PORT to a free port.",
             holder=holder,
             exposed=exposed,
         )
@@ -172,8 +172,8 @@ def check_server(server: Server, found: Sequence[Client], origin: str) -> Iterat
                 Status.WARNING,
                 f"the server speaks protocol {server.protocol}, {other.path} speaks {other.protocol}: "
                 "whichever adb is run next ends the other's server, and all its connections and forwards",
-                remedy="Use one adb (ADBUTILS_ADB_PATH, PATH and Android Studio may name three), then `adb "
-                "kill-server`.",
+                remedy="Use one adb (ADBUTILS_ADB_PATH, PATH and Android Studio may name three), then `adt adb "
+                "-- kill-server`.",
             )
     if server.exposed:
         yield Check(
@@ -182,7 +182,7 @@ def check_server(server: Server, found: Sequence[Client], origin: str) -> Iterat
             Status.WARNING,
             f"it listens on {server.exposed}: every machine that reaches this one can use your devices",
             where,
-            "adb kill-server, then start it without -a",
+            "adt adb -- kill-server, then start it without -a",
         )
 
 

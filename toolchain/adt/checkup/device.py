@@ -94,7 +94,7 @@ def check_states(
             Status.FAILED,
             f"adb does not see it; it sees {', '.join(d.serial for d in devices) or 'no device'}",
             "--serial or ANDROID_SERIAL",
-            f"adb connect {wanted}" if connect else "Plug it in, or name another one (`adb devices -l`).",
+            f"adt adb -- connect {wanted}" if connect else "Plug it in, or name another one (`adt devices`).",
             Fix(Action.CONNECT, (wanted,)) if connect else None,
         )
     for device in devices:
@@ -132,8 +132,8 @@ def check_states(
             "devices",
             Status.FAILED if needed else Status.WARNING,
             "adb sees none",
-            remedy="Plug a phone in and turn on USB debugging (Settings, Developer options), `adb connect "
-            "HOST:PORT` for one on the network, or `adt emulator start` for a virtual one.",
+            remedy="Plug a phone in and turn on USB debugging (Settings, Developer options), `adt adb -- "
+            "connect HOST:PORT` for one on the network, or `adt emulator start` for a virtual one.",
         )
 
 
@@ -221,7 +221,7 @@ def _executable(serial: str, tried: str) -> Check:
         if code == str(NOEXEC)
         else f"nothing can be made and run in {TEMP}: {why}"
     )
-    remedy = f"Look at `adb -s {serial} shell 'ls -ldZ {TEMP}; mount'`: a policy may forbid it."
+    remedy = f"Look at `adt adb -s {serial} -- shell 'ls -ldZ {TEMP}; mount'`: a policy may forbid it."
     return Check(Area.DEVICE, name, Status.FAILED, found, "tried there", remedy)
 
 

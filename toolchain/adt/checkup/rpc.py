@@ -164,7 +164,7 @@ def check_server(one: ServerStatus) -> Check:
         return Check(Area.RPC, name, Status.OK, f"{one.key} on {one.address}{again}", str(one.log))
     serial = quote(one.serial)
     remedy = {
-        "waiting": f"Connect the device again: adb -s {serial} get-state; the server then comes back.",
+        "waiting": f"Connect the device again: adt adb -s {serial} -- get-state; the server then comes back.",
         "lost": f"adt rpc stop --serial {serial}",
         "failed": f"Look at {one.log}; then adt rpc start --serial {serial} --key {quote(one.key)}",
     }.get(one.state, "Wait a moment: adt rpc status")

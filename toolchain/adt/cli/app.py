@@ -32,9 +32,12 @@ from adt.host.transfers import observer
 
 HABITS = {
     "build": "adt build-target builds what runs on a device, adt compile the model",
-    "push": "adt deploy sends a package and its bundle",
-    "shell": "that is adb's: adb shell",
+    "push": "adt deploy sends a package and its bundle, adt adb -- push any file",
     "version": "adt --version",
+    **{
+        verb: f"that is adb's: adt adb -- {verb}"
+        for verb in ("connect", "disconnect", "logcat", "pair", "pull", "shell", "uninstall")
+    },
 }
 """Commands that people type from habit, and what they are here."""
 

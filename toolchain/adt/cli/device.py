@@ -1,8 +1,11 @@
-"""``adt devices``, ``adt connect``, ``adt disconnect``, ``adt pair`` and ``adt logcat``."""
+"""``adt devices`` and ``adt adb``."""
 
 from __future__ import annotations
 
-import sys
+import logging
+import os
+import shlex
+import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +17,7 @@ from adt.host.columns import aligned
 if TYPE_CHECKING:
     from adt.device.overview import DeviceOverview
 
-Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where the device is in the network.")]
+log = logging.getLogger("adt.adb")
 
 
 @app.command(epilog="Example: adt devices --json")
@@ -46,88 +49,25 @@ def table(found: Sequence[DeviceOverview]) -> list[str]:
     return aligned(rows)
 
 
-@app.command(epilog="Example: adt connect 192.168.1.20:5555")
-def connect(address: Address, as_json: Json = False, verbose: Verbose = False) -> None:
-    """Connect adb to a device on the network."""
-    import adt
-
-    done = adt.connect(address)
-    if as_json:
-        emit_json("connect", vars(done))
-        return
-    typer.echo(f"{done.serial} was connected already" if done.already else f"connected {done.serial}")
-
-
-@app.command(epilog="Example: adt disconnect 192.168.1.20:5555")
-def disconnect(address: Address, as_json: Json = False, verbose: Verbose = False) -> None:
-    """Make adb forget a device on the network."""
-    import adt
-
-    adt.disconnect(address)
-    if as_json:
-        emit_json("disconnect", {"serial": address})
-        return
-    typer.echo(f"disconnected {address}")
-
-
-@app.command(epilog="Example: adt pair 192.168.1.20:37099 --code 123456")
-def pair(
-    address: Address,
-    code: Annotated[
-        str | None, typer.Option(help="The six digits that the phone shows; else they are asked for.")
-    ] = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
-    """Pair with a phone for wireless debugging, once; then `adt connect` to its other port."""
-    import adt
-
-    said = adt.pair(address, code or _ask_for_code())
-    if as_json:
-        emit_json("pair", {"address": address, "said": said})
-        return
-    typer.echo(said)
-    typer.echo("Now `adt connect` to the address that the phone shows under wireless debugging itself.")
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty()
-
-
-def _ask_for_code() -> str:
-    if not _is_terminal():
-        from adt.errors import ConfigError
-
-        raise ConfigError(
-            "no pairing code, and no terminal to ask for it",
-            remedy="Give the six digits that the phone shows: --code 123456",
-        )
-    return str(typer.prompt("Pairing code", err=True)).strip()
-
-
-@app.command(epilog="Example: adt logcat '*:W' --since '11-21 07:30:00.000'")
-def logcat(
-    filters: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILTER]...", help="TAG:PRIORITY, as logcat takes them.")
-    ] = None,
+@app.command(
+    "adb",
+    epilog="Example: adt adb --serial 127.0.0.1:5555 -- logcat -d",
+    context_settings={"allow_interspersed_args": False},
+    no_args_is_help=True,
+)
+def run_adb(
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="ADB_ARGUMENTS...", help="As adb takes them: shell ls, push, …")
+    ],
     serial: Serial = None,
-    since: Annotated[
-        str | None,
-        typer.Option(help="A time on the device's clock (MM-DD hh:mm:ss.mmm), or a number of last lines."),
-    ] = None,
-    pid: Annotated[int | None, typer.Option(help="Only lines of this process.")] = None,
-    dump: Annotated[bool, typer.Option("--dump", help="End after what is there already.")] = False,
-    as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show a device's log as it comes; --json implies --dump."""
+    """Run the adb that adt uses, with the chosen device; input, output and exit code are adb's."""
     import adt
 
-    with adt.logcat(filters or (), serial=serial, since=since, pid=pid, dump=dump or as_json) as log:
-        if as_json:
-            emit_json("logcat", {"lines": [vars(line) for line in log], "dropped": log.dropped})
-            return
-        for line in log:
-            typer.echo(str(line))
-        if log.dropped:
-            typer.echo(f"{log.dropped} lines came faster than they could be shown", err=True)
+    command = adt.adb_command(arguments, serial=serial)
+    log.debug("$ %s", shlex.join(command.argv))
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what we become would, too
+        signal.signal(number, signal.SIG_DFL)
+    # Not a child of ours: the terminal, ctrl-C and the way it ends are then adb's own.
+    os.execve(command.argv[0], command.argv, os.environ | command.environment)

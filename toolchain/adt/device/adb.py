@@ -143,6 +143,17 @@ def server_port() -> int:
     return int(port)
 
 
+def server_environment() -> dict[str, str]:
+    """Variables with which an adb program uses the server on :func:`server_port`, and starts it as adt does.
+
+    Raises:
+        ConfigError: see :func:`server_port`.
+    """
+    # Our own spelling of the address, so that adb binds the loopback whatever else the environment says.
+    # Without ADB_MDNS=0 it also listens for announcements of wireless devices, on every address.
+    return {"ADB_SERVER_SOCKET": f"tcp:{server_port()}", "ADB_MDNS": os.environ.get("ADB_MDNS", "0")}
+
+
 class Wire:
     """One connection to the adb server.
 
@@ -181,8 +192,8 @@ class Wire:
         again = self.serial or "SERIAL"
         return ConnectionLost(
             f"the connection to {who} broke while {self.deadline.doing}",
-            remedy=f"Check the cable or network (`adb -s {again} get-state`), then run the same command "
-            "again; what was complete on the device is still there.",
+            remedy=f"Check the cable or network (`adt adb -s {again} -- get-state`), then run the same "
+            "command again; what was complete on the device is still there.",
         )
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
@@ -249,7 +260,7 @@ class Wire:
         """The error for an answer that is not the adb protocol."""
         return DeviceError(
             f"what answered while {self.deadline.doing} does not speak adb's protocol (it sent {found!r})",
-            remedy="Another program may listen on the adb server's port: `adb kill-server`, or set "
+            remedy="Another program may listen on the adb server's port: `adt adb -- kill-server`, or set "
             "ANDROID_ADB_SERVER_PORT to a free port.",
         )
 
@@ -294,10 +305,7 @@ def start_server() -> Adb:
     """
     adb, port = find_adb(), server_port()
     log.info("starting the adb server on 127.0.0.1:%d with %s", port, adb.label)
-    # Our own spelling of the address, so that adb binds the loopback whatever else the environment says.
-    # Without ADB_MDNS=0 it also listens for announcements of wireless devices, on every address.
-    environment = {"ADB_SERVER_SOCKET": f"tcp:{port}", "ADB_MDNS": os.environ.get("ADB_MDNS", "0")}
-    started = process.run([adb.path, "start-server"], env=environment, timeout=30, check=False)
+    started = process.run([adb.path, "start-server"], env=server_environment(), timeout=30, check=False)
     # Of two that start it at once, one fails: what counts is that a server listens.
     if started.returncode != 0 and not server_listens():
         raise process.failure(
@@ -336,7 +344,7 @@ def open_wire(*, deadline: Deadline, serial: str = "") -> Wire:
     except OSError as why:
         raise DeviceError(
             f"the adb server on 127.0.0.1:{address[1]} cannot be reached: {why}",
-            remedy="Run `adb kill-server`, then the same command again.",
+            remedy="Run `adt adb -- kill-server`, then the same command again.",
         ) from why
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return Wire(sock, deadline, serial)

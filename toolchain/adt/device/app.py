@@ -119,7 +119,7 @@ def run_app(
         app,
         there,
         what=f"the results of an earlier run of {app} cannot be removed from {device.serial}",
-        remedy=f"Remove the app and install it again: adb -s {device.serial} uninstall {app}.",
+        remedy=f"Remove the app and install it again: adt adb -s {device.serial} -- uninstall {app}.",
     )
     try:
         started = device.shell(
@@ -179,7 +179,7 @@ def _no_results(device: Device, app: str, done: Completed, timeout: float) -> Ru
     log = device.script("logcat -d -t 400 -s adt:V DEBUG:V AndroidRuntime:E libc:F | tail -n 40", check=False)
     return RunError(
         f"{app} {how} on {device.serial} without {done.out.strip() or 'its results'}",
-        remedy=f"Look at its log: adt logcat --serial {device.serial} adt:V DEBUG:V AndroidRuntime:E. "
+        remedy=f"Look at its log: adt adb -s {device.serial} -- logcat -d adt:V DEBUG:V AndroidRuntime:E. "
         + (
             "An app that Android ended had mostly used up the device's memory."
             if done.exit_code == GONE

@@ -27,14 +27,14 @@ REFUSALS = (
         "|PARSE_FAILED_INCONSISTENT_CERTIFICATES",
         error=DeviceError,
         what="an app of this name is there, signed with another key",
-        remedy="Remove it, which also removes its data: adb -s SERIAL uninstall APP; or make the APK with "
-        "the same key (--keystore) or another name (--package).",
+        remedy="Remove it, which also removes its data: adt adb -s SERIAL -- uninstall APP; or make the "
+        "APK with the same key (--keystore) or another name (--package).",
     ),
     Refusal(
         codes="FAILED_VERSION_DOWNGRADE",
         error=DeviceError,
         what="a newer version of this app is there",
-        remedy="Remove it, which also removes its data: adb -s SERIAL uninstall APP.",
+        remedy="Remove it, which also removes its data: adt adb -s SERIAL -- uninstall APP.",
     ),
     Refusal(
         codes="FAILED_NO_MATCHING_ABIS|FAILED_CPU_ABI_INCOMPATIBLE",
@@ -110,6 +110,7 @@ def refused(done: Completed, apk: str, app: str) -> AdtError:
         )
     return DeviceError(
         f"{begin} (exit code {done.exit_code})",
-        remedy="Read the package manager's own message above; `adb install` of the same file says the same.",
+        remedy="Read the package manager's own message above; `adt adb -- install` of the same file says "
+        "the same.",
         details=said,
     )

@@ -246,6 +246,7 @@ def _remove(agent: Agent, paths: Sequence[str]) -> None:
         if answer.code != 0:
             raise DeviceError(
                 f"not everything could be removed from {agent.device.serial}",
-                remedy="Look at the permissions of /data/local/tmp/adt on the device (`adb shell ls -lR`).",
+                remedy="Look at the permissions of /data/local/tmp/adt on the device (`adt adb -- shell "
+                "ls -lR`).",
                 details=answer.text[-2000:].strip(),
             )

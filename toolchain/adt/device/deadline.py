@@ -81,6 +81,6 @@ class Deadline:
         """The error that says the budget is spent."""
         return DeviceError(
             f"{self.doing} took longer than {self.seconds:g} s",
-            remedy="Look whether the device still answers (`adb shell true`); reconnect it, or allow more "
-            "time (--timeout, ADT_DEVICE_TIMEOUT).",
+            remedy="Look whether the device still answers (`adt adb -- shell true`); reconnect it, or "
+            "allow more time (--timeout, ADT_DEVICE_TIMEOUT).",
         )

@@ -18,7 +18,6 @@ from adt.device.deadline import SHORT as SHORT
 from adt.device.deadline import Deadline
 from adt.device.link import Forward as Forward
 from adt.device.link import Links
-from adt.device.logcat import Logcat
 from adt.device.room import no_room, parse_free
 from adt.device.shell import Completed, RemoteCommand, ShellOptions
 from adt.device.sync import Progress, SyncSession
@@ -261,17 +260,6 @@ class Device:
     ) -> TreeReport:
         """Fetch the contents of a directory; see :func:`adt.device.tree.pull_tree`."""
         return tree.pull_tree(self, remote, local, timeout=timeout, progress=progress, cancel=cancel)
-
-    def logcat(
-        self,
-        filters: Sequence[str] = (),
-        *,
-        since: str | None = None,
-        pid: int | None = None,
-        dump: bool = False,
-    ) -> Logcat:
-        """The device's log, line by line; see :class:`adt.device.logcat.Logcat`."""
-        return Logcat(self, filters, since=since, pid=pid, dump=dump)
 
     def free_space(self, path: str = TEMP) -> int | None:
         """Bytes left on the device's file system at *path*; None when it cannot be asked or does not say."""

@@ -136,7 +136,7 @@ class DevicePlace:
                 check=False,
                 doing=f"rtvm on {device.serial}",
             )
-            crashes = f"the device's crash log: adb -s {device.serial} logcat -d -b crash"
+            crashes = f"the device's crash log: adt adb -s {device.serial} -- logcat -d -b crash"
             report = answered(Ended(device.serial, done.exit_code, done.out, done.err, crashes))
             with tempfile.TemporaryDirectory(prefix="adt-run-") as here:
                 for name in options.files:

@@ -119,8 +119,8 @@ def _explain(done: Completed, app: str) -> ConfigError | DeviceError | DeviceFul
     if re.search(r"unknown package|is unknown", said):
         return ConfigError(
             f"there is no app {app} on {done.serial}",
-            remedy=f"Install it first (`adb -s {done.serial} install APK`); `adb -s {done.serial} shell pm "
-            "list packages` shows what is there.",
+            remedy=f"Install it first (`adt adb -s {done.serial} -- install APK`); `adt adb -s "
+            f"{done.serial} -- shell pm list packages` shows what is there.",
             details=done.tail(),
         )
     if re.search(r"not debuggable|not an application", said):

@@ -143,7 +143,7 @@ def choose(devices: Sequence[DeviceInfo], wanted: str, *, origin: str) -> Device
                 return device
         near = difflib.get_close_matches(wanted, [d.serial for d in devices], n=1, cutoff=0.6)
         hint = f"Did you mean {near[0]}? " if near else ""
-        reach = f"`adt connect {wanted}`, or " if is_address(wanted) else ""
+        reach = f"`adt adb -- connect {wanted}`, or " if is_address(wanted) else ""
         raise NoDevice(
             f"no device has the serial {wanted} ({origin})",
             remedy=f"{hint}{reach}use one of the list: `adt devices`; `adt emulator start` makes a "
@@ -169,8 +169,8 @@ def choose(devices: Sequence[DeviceInfo], wanted: str, *, origin: str) -> Device
         raise first
     raise NoDevice(
         "no device is connected",
-        remedy="Plug a phone in and turn on USB debugging (Settings, Developer options), `adt connect "
-        "HOST:PORT` for one on the network, or `adt emulator start` for a virtual one.",
+        remedy="Plug a phone in and turn on USB debugging (Settings, Developer options), `adt adb -- "
+        "connect HOST:PORT` for one on the network, or `adt emulator start` for a virtual one.",
     )
 
 
@@ -247,7 +247,8 @@ def connect(serial: str, *, seconds: float | None = None) -> str:
         raise NoDevice(
             f"cannot connect to {serial}: {said or 'no answer'}",
             remedy="Check the address, that the device is in this network and that wireless debugging is "
-            "on (`adb tcpip 5555` over USB, or `adt pair`); `adt emulator list` shows virtual devices.",
+            "on (`adt adb -- tcpip 5555` over USB, or `adt adb -- pair`); `adt emulator list` shows "
+            "virtual devices.",
         )
     return serial
 

@@ -78,7 +78,7 @@ def explain(why: Refused, serial: str) -> DeviceError:
         )
     return DeviceError(
         f"device {serial} refused {why.path}: {why.text}",
-        remedy="Check the path on the device (`adb shell ls -l`).",
+        remedy="Check the path on the device (`adt adb -- shell ls -l`).",
     )
 
 

@@ -292,7 +292,7 @@ def push_tree(
         raise failure(
             done,
             what=f"the files were sent, but not all could be moved to {remote} on {device.serial}",
-            remedy="Look at what is at that path (`adb shell ls -ld`), or choose another directory.",
+            remedy="Look at what is at that path (`adt adb -- shell ls -ld`), or choose another directory.",
         )
     return TreeReport(
         len(tree.files) + len(tree.links), len(tree.directories) - 1, count, tuple(tree.skipped)
@@ -400,7 +400,7 @@ def pull_tree(
         if not session.stat(f"{remote}/.").exists:
             raise DeviceError(
                 f"{remote} is no directory on {device.serial}",
-                remedy="Look at it (`adb shell ls -ld`); a single file is pulled with Device.pull.",
+                remedy="Look at it (`adt adb -- shell ls -ld`); a single file is pulled with Device.pull.",
             )
         tree = plan_pull(session, remote)
         try:

@@ -227,6 +227,6 @@ def _not_made(device: Device, parent: str, said: str) -> DeviceError | DeviceFul
         return no_room(device.serial, "there is no room for a directory", free=device.free_space())
     return DeviceError(
         f"device {device.serial} does not let us make a directory in {parent}",
-        remedy="Look at the permissions of /data/local/tmp/adt on the device (`adb shell ls -ld`).",
+        remedy="Look at the permissions of /data/local/tmp/adt on the device (`adt adb -- shell ls -ld`).",
         details=said,
     )

@@ -161,7 +161,7 @@ def record_of(raw: Mapping[str, Any], name: str) -> BenchRecord:
         whose = f"{raw.get('app')}: {raw['model']}" if raw.get("model") else f"{raw.get('app') or 'the app'}"
         raise RunError(
             f"{whose} could not be measured: {raw.get('what')}",
-            remedy=str(raw.get("remedy") or "Look at the device's log: adt logcat."),
+            remedy=str(raw.get("remedy") or "Look at the device's log: adt adb -- logcat -d."),
         )
     if raw.get("schema_version") != SCHEMA_VERSION:
         raise InputError(

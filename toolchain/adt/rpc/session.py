@@ -225,7 +225,7 @@ def _unreached(target: Target, why: Exception) -> RpcError:
     if target.tracker:
         return RpcError(
             f"a device is registered as {target.key} at {target.address}, but cannot be reached there",
-            remedy=f"The forward to it may be missing (`adb forward --list`): {start_again}",
+            remedy=f"The forward to it may be missing (`adt adb -- forward --list`): {start_again}",
             details=said,
         )
     return RpcError(

@@ -450,7 +450,7 @@ class Watchdog:
         elif death.port_taken:
             remedy = "Give other ports: --port and --port-end; `adt doctor rpc` shows who holds them."
         elif death.device_lost:
-            remedy = f"Check the cable or network: adb -s {serial} get-state; then start again."
+            remedy = f"Check the cable or network: adt adb -s {serial} -- get-state; then start again."
         else:
             remedy = (
                 "Its last words are below. Does the bundle fit the device (adt build-target --for PLATFORM)?"

@@ -1,0 +1,90 @@
+"""What the adb program is started with: a stand-in says what it got, a fake server which devices there are."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from device_fake_server import Peer, fake_server, text
+
+import adt
+from adt.device import adb
+from adt.errors import AmbiguousDevice, DeviceError, NoDevice
+
+TWO = "one device usb:1\ntwo recovery usb:2\nthree device usb:3\n"
+
+
+@pytest.fixture(autouse=True)
+def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """It notes the search for announced devices that it was to do, and starts nothing."""
+    path = tmp_path / "adb"
+    path.write_text(
+        '#!/bin/sh\n[ "$1" = version ] && echo "Version 36.0.0" && exit\n'
+        f'echo "$ADB_MDNS" >{tmp_path}/note\nexit 1\n'
+    )
+    path.chmod(0o755)
+    monkeypatch.setenv("ADBUTILS_ADB_PATH", str(path))
+    for name in ("ADB_SERVER_SOCKET", "ADB_MDNS", "ANDROID_SERIAL"):
+        monkeypatch.delenv(name, raising=False)
+    return path
+
+
+def lists(listing: str):
+    """A server that knows these devices."""
+
+    def handler(peer: Peer) -> None:
+        peer.request()
+        peer.send(text(listing))
+
+    return handler
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["connect", "h:5555"], ["pair", "h:1"], ["devices", "-l"], ["kill-server"], ["-s", "x", "shell"], []],
+)
+def test_what_needs_no_device_gets_none(program: Path, words: list[str]) -> None:
+    """No server is asked either: none runs here."""
+    assert adt.adb_command(words).argv == (str(program), *words)
+    assert adt.adb_command(words, serial="x").argv == (str(program), "-s", "x", *words)
+
+
+def test_the_only_device_is_chosen(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_server(monkeypatch, lists("one device usb:1\n")) as server:
+        command = adt.adb_command(["shell", "ls", "-l"])
+    assert command.argv == (str(program), "-s", "one", "shell", "ls", "-l")
+    assert command.environment == {"ADB_SERVER_SOCKET": f"tcp:{server.port}", "ADB_MDNS": "0"}
+
+
+def test_several_devices_need_a_name(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_server(monkeypatch, lists(TWO)):
+        with pytest.raises(AmbiguousDevice):
+            adt.adb_command(["shell"])
+        assert adt.adb_command(["shell"], serial="three").argv[1:3] == ("-s", "three")
+        monkeypatch.setenv("ANDROID_SERIAL", "one")
+        assert adt.adb_command(["shell"]).argv[1:3] == ("-s", "one")
+        with pytest.raises(NoDevice):
+            adt.adb_command(["shell"], serial="four")
+
+
+def test_one_in_another_system_can_be_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its remedy says; and one that is to come can be waited for."""
+    with fake_server(monkeypatch, lists(TWO)):
+        assert adt.adb_command(["reboot"], serial="two").argv[1:] == ("-s", "two", "reboot")
+        waiting = adt.adb_command(["wait-for-device"], serial="four")
+        assert waiting.argv[1:] == ("-s", "four", "wait-for-device")
+    assert adt.adb_command(["wait-for-device"]).argv[1:] == ("wait-for-device",)
+
+
+@pytest.mark.parametrize(("given", "passed"), [(None, "0"), ("1", "1")])
+def test_a_server_of_ours_does_not_listen_for_announcements(
+    monkeypatch: pytest.MonkeyPatch, program: Path, given: str | None, passed: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as plug:
+        monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(plug.getsockname()[1]))
+    if given is not None:
+        monkeypatch.setenv("ADB_MDNS", given)
+    with pytest.raises(DeviceError, match="did not start"):
+        adb.start_server()
+    assert program.with_name("note").read_text().strip() == passed
