@@ -2,10 +2,10 @@
 
     python bench/transfer.py [--serial S] [--runs N] [--size MB] [--files N]
 
-Copies one large file and a directory of many small ones, in turn and in one
-run, with adt, with the `adb` that adbutils carries, and (one file) with
-adbutils; prints medians and ratios. Without --serial a virtual device is
-started for it, behind an adb server of its own, and stopped again. Rates of a
+Copies one large file and many small ones, in turn and in one run, with adt,
+with the `adb` that adbutils carries, and (one file) with adbutils; prints
+medians and ratios. Without --serial a virtual device is started for it, behind
+an adb server of its own, and stopped again. Rates of a
 virtual device say how adt compares, nothing about a phone's cable.
 """
 
@@ -28,6 +28,7 @@ from own_place import own_device, own_place
 from adt.device import selection
 from adt.device.adb import server_port
 from adt.device.device import Device
+from adt.device.sync import PushItem
 
 THERE = "/data/local/tmp/adt-bench"
 
@@ -79,6 +80,15 @@ def ways(
 
         return call
 
+    def push_small(run: int) -> object:
+        items = [
+            PushItem(path, f"{THERE}/t-adt{run}/{path.relative_to(small)}")
+            for path in small.rglob("*")
+            if path.is_file()
+        ]
+        with found.sync(timeout=None, doing="pushing many files") as session:
+            return session.push_many(items)
+
     return {
         "push one file": {
             "adt": lambda run: found.push(large, f"{THERE}/adt"),
@@ -89,17 +99,9 @@ def ways(
             "adt": lambda run: found.pull(f"{THERE}/adt", here / "back-adt"),
             "adb": adb("pull", f"{THERE}/adt", str(here / "back-adb")),
         },
-        "push a directory": {
-            "adt": lambda run: found.push_tree(small, f"{THERE}/t-adt{run}"),
+        "push many files": {
+            "adt": push_small,
             "adb": adb("push", str(small), f"{THERE}/t-adb{{run}}"),
-        },
-        "push it again": {
-            "adt": lambda run: found.push_tree(small, f"{THERE}/t-adt{run}"),
-            "adb": adb("push", f"{small}/.", f"{THERE}/t-adb{{run}}"),
-        },
-        "pull a directory": {
-            "adt": lambda run: found.pull_tree(f"{THERE}/t-adt{run}", here / f"t-adt{run}"),
-            "adb": adb("pull", f"{THERE}/t-adt{{run}}", str(here / "t-adb{run}")),
         },
     }
 

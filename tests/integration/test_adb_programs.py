@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 import threading
@@ -12,10 +11,11 @@ from pathlib import Path
 import pytest
 from device_fixtures import Rack, adb_program, adb_server, ask, open_rack, wait_for
 
-from adt.device import adb, network, overview, selection
+from adt.device import adb, forwards, overview, selection
 from adt.device.deploy import deploy
 from adt.device.device import Device
-from adt.errors import DeviceError, NoDevice
+from adt.device.forwards import Forward
+from adt.errors import DeviceError
 from standin_payload import make_bundle, make_package
 
 
@@ -53,61 +53,34 @@ def test_commands_have_both_streams_and_their_exit_code(phone: Device) -> None:
     assert (done.out, done.err, done.exit_code) == ("it's $(x)\n", "err\n", 3)
 
 
-def test_trees_go_there_and_back(phone: Device, tmp_path: Path) -> None:
-    (tmp_path / "in/sub dir").mkdir(parents=True)
-    for n in range(60):
-        (tmp_path / "in/sub dir" / f"$(f) {n}\n").write_bytes(os.urandom(n * 500))
-    (tmp_path / "in/large").write_bytes(os.urandom(5_000_000))
-    for _ in range(2):
-        phone.push_tree(tmp_path / "in", "/data/local/tmp/trees")
-    assert phone.pull_tree("/data/local/tmp/trees", tmp_path / "out").files == 61
-    assert digest(tmp_path / "out") == digest(tmp_path / "in")
-
-
-def digest(top: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(top)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in top.rglob("*")
-        if path.is_file()
-    }
+def test_files_go_there_and_back(phone: Device, tmp_path: Path) -> None:
+    contents = os.urandom(5_000_000)
+    phone.push(contents, "/data/local/tmp/a file's $(name)\n")
+    assert phone.pull("/data/local/tmp/a file's $(name)\n", tmp_path / "back") == len(contents)
+    assert (tmp_path / "back").read_bytes() == contents
 
 
 def test_ports_lead_both_ways(phone: Device) -> None:
     listen = ["busybox", "nc", "-l", "-p", "7777", "-e", "echo", "hello"]
-    with phone.start(listen, timeout=300), phone.forward(7777) as forward:
+    forward = forwards.make(phone.serial, Forward(0, 7777))
+    with phone.start(listen, timeout=300):
 
         def greeted() -> bool:
             with socket.create_connection(("127.0.0.1", forward.local), timeout=60) as sock:
                 return sock.recv(100) == b"hello\n"
 
         wait_for(greeted, "the program on the device answers")
-        assert phone.links.restore() == ()
-    with socket.create_server(("127.0.0.1", 0)) as server, phone.reverse(server.getsockname()[1]) as reverse:
+    forwards.end(phone.serial, forward)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        reverse = forwards.make(phone.serial, Forward(server.getsockname()[1], 0, reverse=True))
         answering = threading.Thread(target=lambda: server.accept()[0].sendall(b"from here\n"))
         answering.start()
         assert ask(phone, reverse.remote) == "from here\n"
         answering.join(60)
-        with pytest.raises(DeviceError, match="rebind"), phone.reverse(1, reverse.remote):
-            pass
-        assert phone.links.restore() == ()
-    assert phone.links.in_force == ()
-
-
-def test_a_dropped_device_gets_its_links_back(phone: Device) -> None:
-    with phone.forward(7701) as forward, phone.reverse(7702) as reverse:
-        selection.disconnect(phone.serial)
-        assert phone.links.restore() == (forward, reverse)
-
-
-def test_connecting_and_pairing_report_failures(phone: Device) -> None:
-    assert network.connect(phone.serial).already
-    with socket.create_server(("127.0.0.1", 0)) as plug:
-        closed = f"127.0.0.1:{plug.getsockname()[1]}"
-    with pytest.raises(NoDevice, match="refused"):
-        network.connect(closed)
-    old = adb.find_adb().old
-    with pytest.raises(DeviceError if old else NoDevice, match="too old to pair" if old else "pairing with"):
-        network.pair(closed, "123456")
+        with pytest.raises(DeviceError, match="rebind"):
+            forwards.make(phone.serial, Forward(1, reverse.remote, reverse=True))
+        forwards.end(phone.serial, reverse)
+    assert forwards.listed(phone.serial) == forwards.listed(phone.serial, reverse=True) == {}
 
 
 def test_a_deployment_is_sent_once(phone: Device, tmp_path: Path) -> None:

@@ -7,15 +7,17 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from device_fixtures import Rack, ask, child, entries, only, processes, rack, wait_for
+from device_fixtures import Rack, child, entries, only, processes, rack, wait_for
 
 import adt
-from adt.device import adb, fleet, selection
+from adt.device import adb, fleet, overview, selection
 from adt.device.device import Device
+from adt.device.virtual import emulator
 from adt.device.workspace import workspace
 from adt.errors import AmbiguousDevice, DeviceError, DeviceFull, DeviceNotReady, NoDevice
 
@@ -225,7 +227,7 @@ def test_files_come_back_as_they_went(phone: Device, tmp_path: Path) -> None:
     assert phone.push(tmp_path / "in", remote) == len(data)
     with phone.sync(timeout=120, doing="asking") as sync:
         found = sync.stat(remote)
-        assert not sync.stat("/data/local/tmp/nothing").exists
+        assert sync.stat("/data/local/tmp/nothing").mode == 0
     # the device's daemon copies the owner's bits to group and others
     assert (found.mode & 0o700, found.size, found.mtime) == (0o700, len(data), 1_600_000_000)
     assert phone.pull(remote, tmp_path / "out") == len(data)
@@ -251,44 +253,6 @@ def test_a_full_device_says_so_with_what_is_left(only, tmp_path: Path) -> None:
     assert device.free_space() is not None
     assert device.free_space() < 5 << 20
     assert device.push(b"small", "/data/local/tmp/small") == 5
-
-
-def test_a_forward_leads_to_the_device_and_is_gone_afterwards(phone: Device) -> None:
-    with phone.start(["busybox", "nc", "-l", "-p", "7777", "-e", "echo", "hello"], timeout=300):
-        with phone.forward(7777) as forward:
-
-            def greeted() -> bool:
-                with socket.create_connection(("127.0.0.1", forward.local), timeout=60) as sock:
-                    return sock.recv(100) == b"hello\n"
-
-            wait_for(greeted, "the program on the device answers")
-        assert str(forward.local) not in _forwards()
-
-
-def test_a_reverse_leads_here_and_is_gone_afterwards(phone: Device) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        with phone.reverse(server.getsockname()[1]) as reverse:
-            answering = threading.Thread(target=lambda: server.accept()[0].sendall(b"from here\n"))
-            answering.start()
-            assert ask(phone, reverse.remote) == "from here\n"
-            answering.join(60)
-            with pytest.raises(DeviceError, match="rebind"), phone.reverse(1, reverse.remote):
-                pass
-        listed = subprocess.run(
-            [adb.find_adb().path, "-s", phone.serial, "reverse", "--list"], capture_output=True, text=True
-        )
-        assert listed.stdout.strip() == ""
-
-
-def _forwards() -> str:
-    return adb.query("host:list-forward", doing="listing forwards")
-
-
-def test_forwards_are_removed_after_an_error(phone: Device) -> None:
-    with pytest.raises(RuntimeError), phone.forward(7778):
-        assert _forwards()
-        raise RuntimeError
-    assert _forwards() == ""
 
 
 def test_a_workspace_is_gone_after_its_block(phone: Device) -> None:
@@ -332,3 +296,42 @@ def test_a_workspace_that_cannot_be_made_says_why(phone: Device) -> None:
     phone.push(b"a file", "/data/local/tmp/f")
     with pytest.raises(DeviceError, match="does not let us"), workspace(phone, "/data/local/tmp/f"):
         pass
+
+
+def test_without_shell_v2_everything_works_with_the_marker(rack: Rack, tmp_path: Path) -> None:
+    """stderr comes with stdout then, and the exit code from the marker."""
+    rack.stop_all()
+    device = rack.start("linked", fault="no-shell-v2")
+    try:
+        assert "shell_v2" not in device.features
+        done = device.script("echo out; echo err >&2; exit 7", check=False)
+        assert (done.out, done.err, done.exit_code) == ("out\nerr\n", "", 7)
+        assert device.shell(["printf", "%s|", "a b", "$(reboot)", "it's\n"]).out == "a b|$(reboot)|it's\n|"
+        assert device.shell(["cat"]).out == ""
+        with pytest.raises(DeviceError, match="exit code 127"):
+            device.shell(["no-such-program"])
+        with pytest.raises(DeviceError, match="longer than"):
+            device.script("sleep 4332; sleep 4332", timeout=1)
+        wait_for(lambda: not [row for row in processes(device) if "4332" in row], "it is ended")
+        assert device.facts.machine == "aarch64"
+        with workspace(device, "/data/local/tmp/marked") as there:
+            device.push(b"contents", f"{there}/f")
+            assert device.pull(f"{there}/f", tmp_path / "f") == len("contents")
+    finally:
+        rack.stop_all()
+
+
+def test_the_list_does_not_wait_for_a_device_that_hangs(rack: Rack) -> None:
+    well, hung = rack.start("well"), rack.start("hung")
+    try:
+        emulator.set_faults("hung", ["stall-after=0"])
+        began = time.monotonic()
+        found = {device.serial: device for device in overview.overview(seconds=2)}
+        assert time.monotonic() - began < 60, "not a connection's own, longer patience"
+        assert (found[well.serial].problem, found[well.serial].abis) == ("", ("arm64-v8a",))
+        assert "virtual" in found[well.serial].model and found[well.serial].virtual
+        assert "longer than 2 s" in found[hung.serial].problem
+        emulator.set_faults("hung", [])
+        wait_for(lambda: all(not device.problem for device in overview.overview()), "it answers again")
+    finally:
+        rack.stop_all()

@@ -335,23 +335,6 @@ def test_an_answer_that_nobody_waits_for_is_refused(monkeypatch: pytest.MonkeyPa
         sync.stat("/f0")
 
 
-def test_files_are_asked_for_ahead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The daemon sends nothing until several requests have come."""
-
-    def handler(peer: Peer) -> None:
-        accept(peer)
-        for n in range(10):
-            assert peer.exactly(8 + len(f"/f{n}")).endswith(f"/f{n}".encode())
-        for n in range(10):
-            peer.send(struct.pack("<4sI", b"DATA", 1) + b"%d" % n + b"DONE" + bytes(4))
-        peer.drain()
-
-    items = [(f"/f{n}", tmp_path / f"f{n}", 1) for n in range(10)]
-    with fake_server(monkeypatch, handler), session() as sync:
-        assert sync.pull_many(items) == 10
-    assert [(tmp_path / f"f{n}").read_text() for n in range(10)] == [str(n) for n in range(10)]
-
-
 def test_cancelling_ends_a_push_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     cancel = threading.Event()
     threading.Timer(0.2, cancel.set).start()
@@ -366,43 +349,3 @@ def test_a_missing_local_file_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_
         session() as sync,
     ):
         sync.push(tmp_path / "missing", "/d/f")
-
-
-def entry_v1(name: bytes, mode: int = 0o100644) -> bytes:
-    return struct.pack("<4sIIII", b"DENT", mode, 1, 2, len(name)) + name
-
-
-def test_listings_come_without_dots_and_with_any_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = entry_v1(b".") + entry_v1(b"..") + entry_v1(b"a b") + entry_v1(b"\xff") + b"DONE" + bytes(16)
-    with fake_server(monkeypatch, sync_to(answer + b"DONE" + bytes(16))), session() as sync:
-        first, second = sync.list_many(["/x", "/y"])
-    assert [os.fsencode(name) for name in first] == [b"a b", b"\xff"]
-    assert second == {}
-
-
-@pytest.mark.parametrize("name", [b"../x", b"/etc/passwd", b"a/b", b"", b"a\0b"])
-def test_names_that_lead_elsewhere_are_refused(monkeypatch: pytest.MonkeyPatch, name: bytes) -> None:
-    answer = entry_v1(name) + b"DONE" + bytes(16)
-    with (
-        fake_server(monkeypatch, sync_to(answer)),
-        pytest.raises(DeviceError, match="no file can be called"),
-        session() as sync,
-    ):
-        sync.list_many(["/x"])
-
-
-def test_nothing_is_sent_before_the_receiver_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
-
-    def handler(peer: Peer) -> None:
-        accept(peer)
-        peer.send(okay())
-        peer.drain()
-
-    def before() -> None:
-        seen.append(len(server.peers[0].received))
-
-    with fake_server(monkeypatch, handler) as server, session() as sync:
-        seen.append(len(server.peers[0].received))
-        sync.push_many([PushItem(b"x" * (2 * BATCH), "/f", mtime=1)], before=before)
-    assert len(seen) == 2 and seen[0] == seen[1]

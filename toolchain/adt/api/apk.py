@@ -197,29 +197,28 @@ def install(
             "what the benchmark of a generated app wrote.",
         )
     device = chosen_device(serial)
-    with device:
-        offered = device.facts.abis
-        if contents.abis and offered and not set(contents.abis) & set(offered):
-            raise MismatchError(
-                f"{apk} is for {', '.join(contents.abis)}, and {device.serial} runs {', '.join(offered)}",
-                remedy="Make it with a package and a bundle for the device: adt build-target --for "
-                f"android-{offered[0]}, adt compile MODEL --for android-{offered[0]}.",
-            )
-        on_device.install(device, apk, timeout=timeout, app=contents.app, progress=progress)
-        if not run:
-            return Installed(device.serial, apk, contents.app, (), ())
-        with tempfile.TemporaryDirectory(prefix="adt-results-") as scratch:
-            came = on_device.run_app(
-                device,
-                contents.app,
-                ACTIVITY_CLASS,
-                results=RESULTS,
-                files=[result_file(stem) for stem in contents.stems],
-                over=ERROR,
-                into=Path(scratch),
-                timeout=timeout,
-            )
-            records, files = _records(came, record)
+    offered = device.facts.abis
+    if contents.abis and offered and not set(contents.abis) & set(offered):
+        raise MismatchError(
+            f"{apk} is for {', '.join(contents.abis)}, and {device.serial} runs {', '.join(offered)}",
+            remedy="Make it with a package and a bundle for the device: adt build-target --for "
+            f"android-{offered[0]}, adt compile MODEL --for android-{offered[0]}.",
+        )
+    on_device.install(device, apk, timeout=timeout, app=contents.app, progress=progress)
+    if not run:
+        return Installed(device.serial, apk, contents.app, (), ())
+    with tempfile.TemporaryDirectory(prefix="adt-results-") as scratch:
+        came = on_device.run_app(
+            device,
+            contents.app,
+            ACTIVITY_CLASS,
+            results=RESULTS,
+            files=[result_file(stem) for stem in contents.stems],
+            over=ERROR,
+            into=Path(scratch),
+            timeout=timeout,
+        )
+        records, files = _records(came, record)
     return Installed(device.serial, apk, contents.app, records, files)
 
 

@@ -172,8 +172,8 @@ def check_server(server: Server, found: Sequence[Client], origin: str) -> Iterat
                 Status.WARNING,
                 f"the server speaks protocol {server.protocol}, {other.path} speaks {other.protocol}: "
                 "whichever adb is run next ends the other's server, and all its connections and forwards",
-                remedy="Use one adb (ADBUTILS_ADB_PATH, PATH and Android Studio may name three), then `adt adb "
-                "-- kill-server`.",
+                remedy="Use one adb (ADBUTILS_ADB_PATH, PATH and Android Studio may name three), then "
+                "`adt adb -- kill-server`.",
             )
     if server.exposed:
         yield Check(

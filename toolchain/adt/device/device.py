@@ -1,4 +1,4 @@
-"""One device: its facts, commands, files and port forwards."""
+"""One device: its facts, commands and files."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Unpack
-from weakref import WeakSet
 
-from adt.device import adb, shell, sync, tree
+from adt.device import adb, shell, sync
 from adt.device.deadline import SHORT as SHORT
 from adt.device.deadline import Deadline
-from adt.device.link import Forward as Forward
-from adt.device.link import Links
 from adt.device.room import no_room, parse_free
 from adt.device.shell import Completed, RemoteCommand, ShellOptions
 from adt.device.sync import Progress, SyncSession
-from adt.device.tree import TreeReport
 from adt.errors import AdtError
 
 log = logging.getLogger("adt.device")
@@ -172,7 +168,7 @@ class Device:
         Args:
             inline: see :class:`~adt.device.shell.RemoteCommand`.
         """
-        command = RemoteCommand(
+        return RemoteCommand(
             self.serial,
             argv,
             v2="shell_v2" in self.features,
@@ -180,8 +176,6 @@ class Device:
             keep_stdin=keep_stdin,
             inline=inline,
         )
-        self._started.add(command)
-        return command
 
     @contextlib.contextmanager
     def sync(
@@ -194,7 +188,7 @@ class Device:
         """
         try:
             deadline = Deadline(timeout, doing, cancel=cancel)
-            with SyncSession(self.serial, deadline=deadline, features=lambda: self.features) as session:
+            with SyncSession(self.serial, deadline=deadline) as session:
                 yield session
         except sync.Refused as why:
             if why.full:
@@ -214,7 +208,7 @@ class Device:
         """Write one file on the device, in place; returns the bytes sent.
 
         An older *remote* is lost even when this fails (the daemon removes what it did not get whole):
-        send to a temporary name, or a directory with :meth:`push_tree`, to keep it.
+        send to a temporary name to keep it.
         """
         with self.sync(timeout=timeout, doing=f"pushing {remote}", cancel=cancel) as session:
             if isinstance(local, bytes):
@@ -234,94 +228,8 @@ class Device:
         with self.sync(timeout=timeout, doing=f"pulling {remote}", cancel=cancel) as session:
             return session.pull(remote, local, progress=progress)
 
-    def push_tree(
-        self,
-        local: Path,
-        remote: str,
-        *,
-        exact_modes: bool = False,
-        timeout: float | None = None,
-        progress: Progress | None = None,
-        cancel: threading.Event | None = None,
-    ) -> TreeReport:
-        """Copy the contents of a directory; see :func:`adt.device.tree.push_tree`."""
-        return tree.push_tree(
-            self, local, remote, exact_modes=exact_modes, timeout=timeout, progress=progress, cancel=cancel
-        )
-
-    def pull_tree(
-        self,
-        remote: str,
-        local: Path,
-        *,
-        timeout: float | None = None,
-        progress: Progress | None = None,
-        cancel: threading.Event | None = None,
-    ) -> TreeReport:
-        """Fetch the contents of a directory; see :func:`adt.device.tree.pull_tree`."""
-        return tree.pull_tree(self, remote, local, timeout=timeout, progress=progress, cancel=cancel)
-
     def free_space(self, path: str = TEMP) -> int | None:
         """Bytes left on the device's file system at *path*; None when it cannot be asked or does not say."""
         with contextlib.suppress(AdtError):
             return parse_free(self.script('df -k "$1"', path, check=False).out)
         return None
-
-    @cached_property
-    def links(self) -> Links:
-        """The forwards and reverses of this device that are in force."""
-        return Links(self.serial)
-
-    @contextlib.contextmanager
-    def forward(self, remote: int) -> Iterator[Forward]:
-        """While the block runs, a port of this machine (adb chooses) leads to the device's port *remote*."""
-        link = self.links.forward(remote)
-        try:
-            yield link
-        finally:
-            self.links.remove(link)
-
-    @contextlib.contextmanager
-    def reverse(self, local: int, remote: int = 0) -> Iterator[Forward]:
-        """While the block runs, the device's port *remote* leads to port *local* of this machine.
-
-        Args:
-            remote: 0 lets the device choose.
-
-        Raises:
-            DeviceError: the device's port is taken (it is never taken over).
-        """
-        link = self.links.reverse(local, remote)
-        try:
-            yield link
-        finally:
-            self.links.remove(link)
-
-    @cached_property
-    def _started(self) -> WeakSet[RemoteCommand]:
-        return WeakSet()
-
-    @classmethod
-    def open(cls, serial: str | None = None) -> Device:
-        """The device to work with: *serial* > ANDROID_SERIAL > the only usable one.
-
-        As a context manager it ends what was started with it: commands, forwards and reverses.
-
-        Raises:
-            NoDevice, AmbiguousDevice, DeviceNotReady: see :func:`adt.device.selection.select`.
-        """
-        from adt.device import selection
-
-        return selection.select(serial)
-
-    def __enter__(self) -> Device:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End every command, forward and reverse that was started with this object and still is there."""
-        for command in tuple(self._started):
-            command.close()
-        self.links.close()

@@ -1,7 +1,7 @@
 """TCP ports that adb carries between this machine and a device: what is asked of it, one at a time.
 
 Forwards and reverses vanish with the device's connection and with the adb server, and may be removed by
-anybody; whoever needs one looks after it (see :mod:`adt.device.link` and :mod:`adt.rpc.watchdog`).
+anybody; whoever needs one looks after it (see :mod:`adt.rpc.watchdog`).
 A port that is in use is never taken over.
 """
 

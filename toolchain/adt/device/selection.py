@@ -9,14 +9,11 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from adt.device import adb, states
+from adt.device.device import Device
 from adt.errors import AmbiguousDevice, DeviceError, NoDevice
 from adt.host.columns import aligned
-
-if TYPE_CHECKING:
-    from adt.device.device import Device
 
 log = logging.getLogger("adt.device")
 
@@ -184,8 +181,6 @@ def select(serial: str | None = None) -> Device:
     Raises:
         NoDevice, AmbiguousDevice, DeviceNotReady: see :func:`choose`.
     """
-    from adt.device.device import Device
-
     origin = "--serial" if serial else "ANDROID_SERIAL"
     wanted = serial or os.environ.get("ANDROID_SERIAL") or ""
     devices = listing() if wanted else reachable()

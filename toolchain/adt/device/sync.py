@@ -21,11 +21,11 @@ import stat
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 from adt.device import adb
 from adt.device.deadline import Deadline
@@ -41,16 +41,8 @@ BATCH = 16 * PIECE
 """Bytes that we hand to the socket at once: framed in place, never copied."""
 MAX_PATH = 1024
 """Bytes: the longest remote path that a device accepts."""
-MAX_NAME = 64 * 1024
-"""Bytes: a longer name in a listing is no name."""
-AHEAD = 64
-"""Requests that may wait for their answer: they and their paths fit into the sockets' buffers."""
-
-_ENTRY_V1 = struct.Struct("<4sIIII")
-_ENTRY_V2 = struct.Struct("<4sIQQIIIIQqqqI")
-_STAT_V2 = struct.Struct("<4sIQQIIIIQqqq")
-
-T = TypeVar("T")
+MAX_TEXT = 64 * 1024
+"""Bytes: a longer refusal is no text."""
 Progress = Callable[[str, int, int], None]
 """Called with the remote path, bytes of it done so far, and its size."""
 
@@ -88,13 +80,8 @@ class Stat:
 
     mode: int
     size: int
-    """Bytes; modulo 2**32 from a daemon without ``stat_v2`` or ``ls_v2``."""
+    """Bytes; modulo 2**32."""
     mtime: int
-
-    @property
-    def exists(self) -> bool:
-        """Whether there is anything at the path."""
-        return self.mode != 0
 
 
 @dataclass(frozen=True)
@@ -118,16 +105,8 @@ class SyncSession:
     session is of no more use.
     """
 
-    def __init__(
-        self, serial: str, *, deadline: Deadline, features: Callable[[], frozenset[str]] = frozenset
-    ) -> None:
-        """Connect.
-
-        Args:
-            features: asks what the daemon can do, if it matters; ``ls_v2`` and ``stat_v2`` are used.
-        """
+    def __init__(self, serial: str, *, deadline: Deadline) -> None:
         self.serial = serial
-        self._features = features
         self._pending: deque[str] = deque()
         """Remote paths of pushes that are not answered yet, oldest first."""
         self._wire = adb.open_device(serial, deadline=deadline)
@@ -182,19 +161,11 @@ class SyncSession:
         """
         return self.push_many([PushItem(local, remote, mode, mtime)], progress=progress)
 
-    def push_many(
-        self,
-        items: Iterable[PushItem],
-        *,
-        progress: Progress | None = None,
-        before: Callable[[], None] = lambda: None,
-    ) -> int:
+    def push_many(self, items: Iterable[PushItem], *, progress: Progress | None = None) -> int:
         """Write every one of *items*, without waiting for an answer between them.
 
         Args:
             progress: None: the observer of :mod:`adt.host.transfers`; so for everything here.
-            before: called once, before the first byte is sent; what is read and framed until then is
-                done while something else gets ready.
 
         Returns:
             The number of payload bytes sent.
@@ -203,7 +174,7 @@ class SyncSession:
             Refused: the device did not take one of them; those before it are complete.
         """
         progress = progress or observer.get()
-        batch, total = _Batch(self._flow, before), 0
+        batch, total = _Batch(self._flow), 0
         for item in items:
             total += self._push(item, batch, progress)
         batch.flush()
@@ -241,7 +212,7 @@ class SyncSession:
     def _take_answer(self) -> None:
         """Read the answer to the oldest push."""
         name, length = HEADER.unpack(self._inbox.exactly(HEADER.size))
-        if not self._pending or (name, length > MAX_NAME) not in ((b"OKAY", False), (b"FAIL", False)):
+        if not self._pending or (name, length > MAX_TEXT) not in ((b"OKAY", False), (b"FAIL", False)):
             raise self._wire.garbled(name)
         if name == b"FAIL":
             raise self._refused(self._pending[0], length)
@@ -260,50 +231,27 @@ class SyncSession:
         """
         temporary = local.with_name(f".{local.name}.{secrets.token_hex(6)}.tmp")
         size = self.stat(remote).size if progress is not None else 0
+        progress = progress or observer.get()
         with disk_errors(f"writing {local}"):
             try:
-                count = self.pull_many([(remote, temporary, size)], progress=progress)
+                with temporary.open("wb", buffering=0) as file:
+                    count = self._receive(remote, file, size, progress)
                 temporary.replace(local)
             except BaseException:
                 temporary.unlink(missing_ok=True)
                 raise
         return count
 
-    def pull_many(self, items: Sequence[tuple[str, Path, int]], *, progress: Progress | None = None) -> int:
-        """Copy each remote file to a local one, asking ahead; what exists there is overwritten in place.
-
-        Args:
-            items: remote path, local path, and the size to report as the whole.
-
-        Returns:
-            The number of bytes received.
-
-        Raises:
-            Refused: one of them cannot be read.
-        """
-        progress = progress or observer.get()
-        total = 0
-        for remote, local, size in self._ahead(items, b"RECV", lambda item: item[0]):
-            with disk_errors(f"writing {local}"), local.open("wb", buffering=0) as file:
-                count = 0
-                while left := self._piece(remote):
-                    count += left
-                    while left:
-                        left -= file.write(self._inbox.some(left))
-                    if progress is not None:
-                        progress(remote, count, size)
-            total += count
-        return total
-
-    def _ahead(self, items: Sequence[T], name: bytes, remote: Callable[[T], str]) -> Iterator[T]:
-        """Yield each of *items* when its answer is due; up to AHEAD of them have been asked for."""
-        asked = 0
-        for at, item in enumerate(items):
-            if asked - at <= AHEAD // 2:
-                upto = min(len(items), at + AHEAD)
-                self._wire.send(b"".join(self._request(name, remote(one)) for one in items[asked:upto]))
-                asked = max(asked, upto)
-            yield item
+    def _receive(self, remote: str, file: io.RawIOBase, size: int, progress: Progress | None) -> int:
+        self._wire.send(self._request(b"RECV", remote))
+        count = 0
+        while left := self._piece(remote):
+            count += left
+            while left:
+                left -= file.write(self._inbox.some(left)) or 0
+            if progress is not None:
+                progress(remote, count, size)
+        return count
 
     def _piece(self, remote: str) -> int:
         """Length of the next DATA of the file that is being received; 0 at its end."""
@@ -311,7 +259,7 @@ class SyncSession:
             name, length = HEADER.unpack(self._inbox.exactly(HEADER.size))
             if name == b"DONE":
                 return 0
-            if name == b"FAIL" and length <= MAX_NAME:
+            if name == b"FAIL" and length <= MAX_TEXT:
                 raise self._refused(remote, length)
             if name != b"DATA" or length > CHUNK:
                 raise self._wire.garbled(name)
@@ -327,67 +275,6 @@ class SyncSession:
         if name != b"STAT":
             raise self._wire.garbled(name)
         return Stat(mode, size, mtime)
-
-    def stat_followed(self, remote: str) -> Stat | None:
-        """What the symbolic link *remote* leads to; None when this daemon cannot say (no ``stat_v2``)."""
-        if "stat_v2" not in self._features():
-            return None
-        self._wire.send(self._request(b"STA2", remote))
-        name, error, _, _, mode, _, _, _, size, _, mtime, _ = _STAT_V2.unpack(
-            self._inbox.exactly(_STAT_V2.size)
-        )
-        if name != b"STA2":
-            raise self._wire.garbled(name)
-        return Stat(0, 0, 0) if error else Stat(mode, size, mtime)
-
-    def list_many(self, remotes: Sequence[str]) -> list[dict[str, Stat]]:
-        """What each of the directories *remotes* holds, by name; ``.`` and ``..`` are left out.
-
-        The daemon says nothing about a directory that it cannot read: it looks empty.
-
-        Raises:
-            DeviceError: a name in the answer cannot be one (empty, or with a slash in it).
-        """
-        name = b"LIS2" if "ls_v2" in self._features() else b"LIST"
-        read = self._entry_v2 if name == b"LIS2" else self._entry_v1
-        return [dict(iter(read, None)) for _ in self._ahead(remotes, name, lambda remote: remote)]
-
-    def _entry_v1(self) -> tuple[str, Stat] | None:
-        while True:
-            name, mode, size, mtime, length = _ENTRY_V1.unpack(self._inbox.exactly(_ENTRY_V1.size))
-            if name == b"DONE":
-                return None
-            if name != b"DENT":
-                raise self._wire.garbled(name)
-            if called := self._name(length):
-                return called, Stat(mode, size, mtime)
-
-    def _entry_v2(self) -> tuple[str, Stat] | None:
-        while True:
-            name, error, _, _, mode, _, _, _, size, _, mtime, _, length = _ENTRY_V2.unpack(
-                self._inbox.exactly(_ENTRY_V2.size)
-            )
-            if name == b"DONE":
-                return None
-            if name != b"DNT2":
-                raise self._wire.garbled(name)
-            called = self._name(length)
-            if called and not error:
-                return called, Stat(mode, size, mtime)
-
-    def _name(self, length: int) -> str:
-        """A name of a listing; empty for ``.`` and ``..``."""
-        if length > MAX_NAME:
-            raise self._wire.garbled(b"a name of %d bytes" % length)
-        raw = self._inbox.exactly(length)
-        if raw in (b".", b".."):
-            return ""
-        if not raw or b"/" in raw or b"\0" in raw:
-            raise DeviceError(
-                f"device {self.serial} lists a file called {os.fsdecode(raw)!r}, which no file can be called",
-                remedy="Do not copy from this device: its daemon is broken, or means harm.",
-            )
-        return os.fsdecode(raw)
 
 
 class _Inbox:
@@ -428,17 +315,13 @@ class _Inbox:
 class _Batch:
     """Requests and framed data on their way out, in one buffer that is used again and again."""
 
-    def __init__(self, flow: Callable[[memoryview], None], before: Callable[[], None]) -> None:
+    def __init__(self, flow: Callable[[memoryview], None]) -> None:
         self._flow = flow
-        self._before: Callable[[], None] | None = before
         self._view = memoryview(bytearray(BATCH))
         self._used = 0
 
     def flush(self) -> None:
         """Send what is in the buffer."""
-        if self._before is not None:
-            self._before()
-            self._before = None
         self._flow(self._view[: self._used])
         self._used = 0
 

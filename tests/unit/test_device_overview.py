@@ -1,0 +1,35 @@
+"""The list of devices when one of them hangs."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from device_fake_server import Peer, fake_server, text
+
+from adt.device import overview
+
+FACTS = b"[ro.product.model]: [Pixel]\n[ro.soc.model]: [SM8650]\n[ro.product.cpu.abilist]: [arm64-v8a]\n[ro.build.version.sdk]: [34]\n[ro.hardware.egl]: [adreno]\n==uname==\naarch64\n==page==\n4096\n==boot==\n\n"
+
+
+def test_one_hanging_device_does_not_hold_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def server(peer: Peer) -> None:
+        request = peer.request()
+        if request == "host:devices-l":
+            peer.send(text("hung device usb:1\nwell device usb:2\nlocked unauthorized usb:3\n"))
+        elif request.endswith(":features"):
+            peer.send(text("shell_v2"))
+        elif request == "host:transport:well":
+            marker = peer.request().split("echo ", 1)[1].split()[0].replace("''", "")
+            pid = f"{marker} 5\n".encode()
+            for kind, data in ((2, pid), (1, FACTS), (3, b"\0")):
+                peer.send(struct.pack("<BI", kind, len(data)) + data)
+        else:
+            peer.drain()
+
+    with fake_server(monkeypatch, server):
+        hung, well, locked = overview.overview(seconds=1.5)
+    assert (well.model, well.soc, well.gpu, well.api_level) == ("Pixel", "SM8650", "adreno", 34)
+    assert (well.abis, well.problem, well.transport) == (("arm64-v8a",), "", "usb")
+    assert "longer than 1.5 s" in hung.problem and hung.remedy and hung.ready
+    assert locked.problem == "unauthorized" and "Allow USB debugging" in locked.remedy
