@@ -174,7 +174,7 @@ def test_the_verb(phone: Device, tmp_path: Path) -> None:
     bundle = make_bundle(tmp_path / "b")
     for number in (1, 2):
         package = make_package(tmp_path / "p", params=b"%d" % number)
-        done = adt("deploy", package.path, "--bundle", bundle.path, "--serial", phone.serial, "--no-rpc")
+        done = adt("deploy", package.path, "--bundle", bundle.path, "--serial", phone.serial)
         assert done.returncode == 0, done.stderr
     document = adt_json("clean", "--keep", 1, "--dry-run", "--serial", phone.serial)
     assert len(document["removed"]) == 1 and len(document["kept"]) == 1 and document["applied"] is False

@@ -50,7 +50,7 @@ def test_all_of_them_get_everything(phones: dict[str, Device], made: tuple[Path,
     bundle, package = made
     serials = [device.serial for device in phones.values()]
     events: list[Event] = []
-    outcomes = api.deploy_many(package, serials=serials, bundle=bundle, rpc=False, on_event=events.append)
+    outcomes = api.deploy_many(package, serials=serials, bundle=bundle, on_event=events.append)
     assert outcomes.exit_code == 0 and [outcome.serial for outcome in outcomes.all] == serials
     for device, outcome in zip(phones.values(), outcomes.all, strict=True):
         assert outcome.value is not None
@@ -63,7 +63,7 @@ def test_all_of_them_get_everything(phones: dict[str, Device], made: tuple[Path,
 def test_one_that_fails_stops_no_other(phones: dict[str, Device], made: tuple[Path, Path]) -> None:
     bundle, package = made
     emulator.set_faults("two", ["enospc=100k"])
-    done = adt("deploy", package, "--bundle", bundle, "--all", "--no-rpc", "--json")
+    done = adt("deploy", package, "--bundle", bundle, "--all", "--json")
     assert done.returncode == 17, done.stderr
     rows = {row["serial"]: row for row in json.loads(done.stdout)["devices"]}
     assert len(rows) == 3
@@ -74,7 +74,7 @@ def test_one_that_fails_stops_no_other(phones: dict[str, Device], made: tuple[Pa
     assert entries(phones["two"], f"{user_directory()}/deployments") == []
 
     emulator.set_faults("two", [])
-    again = adt("deploy", package, "--bundle", bundle, "--all", "--no-rpc")
+    again = adt("deploy", package, "--bundle", bundle, "--all")
     assert again.returncode == 0, again.stderr
     lines = {line.split()[0]: line for line in again.stdout.splitlines()}
     assert "sent 0 files" in lines[phones["one"].serial]
@@ -84,7 +84,7 @@ def test_one_that_fails_stops_no_other(phones: dict[str, Device], made: tuple[Pa
 def test_the_summary_names_who_failed(phones: dict[str, Device], made: tuple[Path, Path]) -> None:
     bundle, package = made
     named = f"{phones['one'].serial},127.0.0.1:1"
-    done = adt("deploy", package, "--bundle", bundle, "--serial", named, "--no-rpc")
+    done = adt("deploy", package, "--bundle", bundle, "--serial", named)
     assert done.returncode == 13
     assert f"{phones['one'].serial}  sent 6 files" in done.stdout
     assert "127.0.0.1:1" in done.stdout and "1 of 2 devices failed" in done.stderr
@@ -92,7 +92,7 @@ def test_the_summary_names_who_failed(phones: dict[str, Device], made: tuple[Pat
 
 
 def test_nothing_is_done_for_what_is_no_package(phones: dict[str, Device], tmp_path: Path) -> None:
-    done = adt("deploy", tmp_path, "--all", "--no-rpc")
+    done = adt("deploy", tmp_path, "--all")
     assert done.returncode == 11
     with pytest.raises(ConfigError):
         api.deploy_many(serials=["a"], run_as="no app")
@@ -115,7 +115,6 @@ def test_interrupted_it_leaves_nothing_anywhere(
             "--bundle",
             str(bundle),
             "--all",
-            "--no-rpc",
         ],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,

@@ -66,13 +66,14 @@ def test_a_second_run_reuses_everything_and_says_so(first_up: dict[str, Any]) ->
 
 
 def test_a_second_deploy_sends_nothing(first_up: dict[str, Any]) -> None:
-    document = adt_json("deploy", first_up["package"], "--no-rpc")
+    document = adt_json("deploy", first_up["package"])
     assert (document["sent_bytes"], document["sent_files"]) == (0, [])
+    assert document["rpc"] is None and len(document["deployments"]) == 1, "nobody asked for a server"
     assert len(document["reused_files"]) >= 8
 
 
 def test_another_package_sends_only_its_own_files(first_up: dict[str, Any], small: Path) -> None:
-    document = adt_json("deploy", small, "--no-rpc")
+    document = adt_json("deploy", small)
     assert sorted(Path(name).name for name in document["sent_files"]) == ["mod.json", "mod.params", "mod.so"]
 
 
@@ -125,7 +126,7 @@ def test_a_package_for_another_platform_is_refused_before_anything_is_sent(
 ) -> None:
     adt_json("compile", small_model(tmp_path / "m.onnx"), "--for", "host", "-o", tmp_path / "pkg")
     assert adt("build-target", "--for", "host").returncode == 0
-    done = adt("deploy", tmp_path / "pkg", "--no-rpc")
+    done = adt("deploy", tmp_path / "pkg")
     assert done.returncode == 12 and "linux-aarch64" in done.stderr
 
 
@@ -152,7 +153,7 @@ def test_a_deploy_alone_makes_a_server_ready_that_no_clean_takes_away(first_up: 
         done = adt("deploy", "--key", "e2e")
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[-1].startswith("ready: key=e2e tracker=127.0.0.1:")
-        document = adt_json("deploy", first_up["package"], "--key", "e2e")
+        document = adt_json("deploy", first_up["package"], "--rpc", "--key", "e2e")
         assert document["rpc"]["key"] == "e2e" and len(document["deployments"]) == 2
         cleaned = adt_json("clean", "--keep", 0)
         assert len(cleaned["in_use"]) == 1 and cleaned["in_use"][0].startswith("bundle-linux-aarch64")

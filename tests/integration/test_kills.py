@@ -59,8 +59,7 @@ def test_killed_deploys_harm_nothing(rack: Rack, tmp_path: Path, rounds: int) ->
         """Deploy something that was never there: several files, one of them of a few MB."""
         changed = make_bundle(tmp_path / "bundle", {"lib/large.so": moments.randbytes(4 << 20)})
         package = make_package(tmp_path / "package", params=b"%d" % number)
-        argv = ["deploy", str(package.path), "--bundle", str(changed.path), "--serial", device.serial]
-        return [*argv, "--no-rpc"]
+        return ["deploy", str(package.path), "--bundle", str(changed.path), "--serial", device.serial]
 
     began = time.monotonic()
     assert killed(command(-1), 0, signal.SIGCONT) == 0

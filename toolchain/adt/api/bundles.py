@@ -76,7 +76,7 @@ def choose_bundle(
             raise RpcError(
                 f"the bundle {bundle.path} has no tvm_rpc",
                 remedy=f"Build it with RPC: adt build-target --for {bundle.manifest.platform} --rpc; or do "
-                "without, where the verb can: --no-rpc, --via native.",
+                "without, where the verb can: deploy --no-rpc, --via native.",
             )
 
     if explicit is None:

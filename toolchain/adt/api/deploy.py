@@ -72,7 +72,7 @@ class _Wanted:
 def _wanted(
     packages: Path | Sequence[Path],
     bundle: Path | None,
-    rpc: bool,
+    rpc: bool | None,
     key: str,
     run_as: str | None,
     dry_run: bool,
@@ -85,7 +85,8 @@ def _wanted(
         raise ConfigError(f"a package is named twice: {', '.join(names)}", remedy="Name each one once.")
     if run_as is not None:
         private.check_app(run_as)
-    return _Wanted(opened, bundle, rpc and not dry_run, key, run_as or "", dry_run, full_hash)
+    serving = not opened if rpc is None else rpc
+    return _Wanted(opened, bundle, serving and not dry_run, key, run_as or "", dry_run, full_hash)
 
 
 def deploy(
@@ -93,21 +94,22 @@ def deploy(
     *,
     serial: str | None = None,
     bundle: Path | None = None,
-    rpc: bool = True,
+    rpc: bool | None = None,
     key: str = "",
     run_as: str | None = None,
     dry_run: bool = False,
     full_hash: bool = False,
     say: Callable[[str], None] = lambda _text: None,
 ) -> Deployed:
-    """Send what is missing of *packages* and their bundle to a device, and start an RPC server there.
+    """Send what is missing of *packages* and their bundle to a device; a bundle alone serves RPC there.
 
     A second time sends nothing, and the server that runs stays.
 
     Args:
         packages: one, several, or none for the bundle alone.
         bundle: None for the newest one built here that fits the device and the package.
-        rpc: False only sends.
+        rpc: start tracker and RPC server, which run programs for whoever connects; None: when there are no
+            *packages*.
         key: the server's; see :func:`adt.rpc_start`.
         run_as: a debuggable app, into whose own directory each deployment is copied.
         dry_run: send nothing; the reports say what would be sent.
@@ -128,7 +130,7 @@ def deploy_many(
     *,
     serials: Sequence[str],
     bundle: Path | None = None,
-    rpc: bool = True,
+    rpc: bool | None = None,
     key: str = "",
     run_as: str | None = None,
     dry_run: bool = False,

@@ -48,8 +48,12 @@ def deploy(
     everyone: All = False,
     bundle: Bundle = None,
     rpc: Annotated[
-        bool, typer.Option("--rpc/--no-rpc", help="Start tracker and RPC server, or only push.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--rpc/--no-rpc",
+            help="Start tracker and RPC server, or do not; else only where no package is named.",
+        ),
+    ] = None,
     key: Annotated[str, typer.Option("--key", "-k", help="What clients ask the tracker for.")] = "",
     run_as: Annotated[
         str | None, typer.Option(metavar="APP", help="Copy into this debuggable app's own directory, too.")
@@ -61,7 +65,7 @@ def deploy(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Send a bundle, with packages or alone, and start an RPC server; what is there is not sent again."""
+    """Send packages with their bundle, or a bundle alone and serve RPC; what is there is not sent again."""
     import adt
     from adt.cli.fleet import finish, live_table
     from adt.device.fleet import wanted
