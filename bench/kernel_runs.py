@@ -268,7 +268,7 @@ def _run(batch: Batch, way: Way, place: Path, settings: Settings) -> tuple[list[
     inputs = inputs_for([(one.name, [int(extent) for extent in one.shape]) for one in entry.inputs])
     options = RtvmOptions(
         device=package.manifest.target.device,
-        dry_run=settings.warmup,
+        warmup_runs=settings.warmup,
         run_count=settings.runs,
         profile=settings.runs,
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -116,10 +114,3 @@ def test_a_device_that_is_not_there_or_not_usable(connected: str, rack: Rack) ->
         assert done.returncode == 1 and "unauthorized" in done.stderr, "adb's own words"
     finally:
         rack.stop("locked")
-
-
-def test_what_is_typed_from_habit_names_the_command() -> None:
-    for verb in ("connect", "pair", "logcat", "shell", "push"):
-        done = adt(verb, "x")
-        assert done.returncode == 2 and f"adt adb -- {verb}" in done.stderr
-    assert os.environ["ANDROID_ADB_SERVER_PORT"] and json.loads(adt("connect", "--json").stdout)["error"]

@@ -83,7 +83,7 @@ def on_pocl(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def profile(on_cpu: Path) -> Profile:
-    return api.profile(on_cpu, runs=3, warmup=1)
+    return api.profile(on_cpu, runs=3, warmup_runs=1)
 
 
 def joined(call: CallTime) -> tuple[object, ...]:
@@ -144,7 +144,7 @@ def test_the_document_goes_to_inspect(on_cpu: Path, tmp_path: Path) -> None:
 
 
 def test_opencl_has_the_devices_clock(on_pocl: Path, tmp_path: Path) -> None:
-    found = api.profile(on_pocl, runs=3, warmup=1)
+    found = api.profile(on_pocl, runs=3, warmup_runs=1)
     check_work(found, on_pocl)
     assert {(call.device, call.clock) for call in work(found)} == {("opencl", "event")}
     assert all(call.host_us and call.host_us > 0 for call in work(found))
@@ -181,7 +181,7 @@ def test_an_emulated_device_has_no_speed(
     package = api.compile(model, out=tmp_path / "pkg", platform="linux-aarch64").path
     device = rack.start("profiled")
     try:
-        where = ("--serial", device.serial, "-n", 1, "--warmup", 0)
+        where = ("--serial", device.serial, "-n", 1, "--warmup-runs", 0)
         shown = adt("profile", package, *where, "--html", tmp_path / "page.html")
         assert shown.returncode == 0, shown.stderr
         assert "emulated: not a device's speed" in shown.stdout and "conv2d" in shown.stdout
@@ -191,7 +191,7 @@ def test_an_emulated_device_has_no_speed(
             text: str = page.run("document.body.innerText")
         assert not SPEED.search(text) and "fused_conv2d1_add" in text
         assert "its processor is emulated" in text
-        found = api.profile(package, serial=device.serial, runs=1, warmup=0)
+        found = api.profile(package, serial=device.serial, runs=1, warmup_runs=0)
         assert found.emulated and {row.gflops for row in found.kernels} == {None}
         check_work(found, package)
         with pytest.raises(ConfigError, match="a trace is of times"):

@@ -66,7 +66,7 @@ def test_a_cold_start_then_one_timed_process() -> None:
     (first, _), (cold, _), (timed, limit) = phone.asked
     assert first.program_cache and first.run_count == 2 and not first.keep_times
     assert not cold.program_cache and cold.run_count == 1
-    assert (timed.dry_run, timed.warmup_ms, timed.run_count, timed.min_seconds) == (3, 500, 50, 3)
+    assert (timed.warmup_runs, timed.warmup_ms, timed.run_count, timed.min_seconds) == (3, 500, 50, 3)
     assert timed.program_cache and timed.keep_times and timed.sample_ms > 0
     for options in (first, cold, timed):
         assert (options.threads, options.affinity, options.end_to_end) == (4, "big", True)

@@ -115,7 +115,7 @@ def test_each_verb_has_an_example_and_json(path: str, command: Any) -> None:
     assert (command.epilog and command.epilog.startswith(f"Example: adt {path}")) or "config" in path
     options = {name for parameter in command.params for name in parameter.opts}
     assert "--verbose" in options
-    assert "--json" in options or path == "init"
+    assert "--json" in options or path in ("adb", "init")
 
 
 @pytest.mark.parametrize(
@@ -129,8 +129,11 @@ def test_each_verb_has_an_example_and_json(path: str, command: Any) -> None:
         (["tune", "absent.onnx", "--db", "db", "--ndk", "/absent"], 8, "absent.onnx"),
         (["build-target", "--for", "hots"], 3, "Did you mean 'host'"),
         (["build"], 2, "adt build-target"),
-        (["push", "x"], 2, "adt deploy"),
-        (["shell"], 2, "adb shell"),
+        (["push", "x"], 2, "adt deploy sends a package and its bundle, adt adb -- push"),
+        (["shell"], 2, "adt adb -- shell"),
+        (["connect", "h:1"], 2, "adt adb -- connect"),
+        (["logcat"], 2, "adt adb -- logcat"),
+        (["run", "x", "--dry-run", "3"], 2, "No such option: --dry-run"),
         (["version"], 2, "adt --version"),
         (["build-target", "--ndk", "/absent"], 5, "/absent (from --ndk) is not a directory"),
     ],

@@ -313,7 +313,7 @@ def test_hostile_names_stay_text(profile: Profile) -> None:
     ("words", "said"),
     [
         ({"runs": 0}, "cannot profile 0 runs"),
-        ({"warmup": -1}, "after -1"),
+        ({"warmup_runs": -1}, "after -1"),
         ({"via": "usb"}, "no way 'usb'"),
         ({"peak_gflops": 0.0}, "--peak-gflops 0 is no speed"),
         ({"peak_gbps": float("nan")}, "--peak-gbps nan"),

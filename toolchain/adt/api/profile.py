@@ -38,7 +38,7 @@ def profile(
     seed: int | None = None,
     entry: str = "main",
     runs: int = RUNS,
-    warmup: int = WARMUP,
+    warmup_runs: int = WARMUP,
     via: str = NATIVE,
     key: str = "",
     tracker: str = "",
@@ -52,7 +52,7 @@ def profile(
 
     Args:
         inputs: name to array; made up from *seed* when None.
-        runs: with clocks, and as many without; *warmup*: before them.
+        runs: with clocks, and as many without; *warmup_runs*: before them.
         via: ``native`` (rtvm), or ``rpc`` (a session with a server there).
         key, tracker: with ``rpc``, see :func:`adt.rpc_session`.
         threads, affinity: with ``native``, as for :func:`adt.run`.
@@ -64,7 +64,7 @@ def profile(
         RpcError, TrackerError: see :func:`adt.rpc_session`.
         MismatchError, PackageError, NoDevice, …: see :mod:`adt.errors`.
     """
-    _check(runs, warmup, via, peak_gflops, peak_gbps)
+    _check(runs, warmup_runs, via, peak_gflops, peak_gbps)
     resolved = load_settings({"verify.seed": seed, "device.timeout": timeout}).settings
     limits = Limits(peak_gflops, peak_gbps)
     if via == RPC:
@@ -78,7 +78,7 @@ def profile(
         with open_remote(
             package, serial=serial, bundle=bundle, key=key, tracker=tracker, timeout=timeout
         ) as remote:
-            return _remote(remote, inputs, resolved.verify.seed, entry, runs, warmup, limits)
+            return _remote(remote, inputs, resolved.verify.seed, entry, runs, warmup_runs, limits)
     if key or tracker:
         raise ConfigError(
             "a key or a tracker is for profiling over RPC",
@@ -89,7 +89,7 @@ def profile(
         entry=entry,
         device=opened.package.manifest.target.device,
         seed=resolved.verify.seed,
-        dry_run=warmup,
+        warmup_runs=warmup_runs,
         run_count=runs,
         profile=runs,
         threads=threads,
@@ -128,10 +128,10 @@ def profile_html(found: Profile, out: Path) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _check(runs: int, warmup: int, via: str, peak_gflops: float | None, peak_gbps: float | None) -> None:
-    if runs < 1 or warmup < 0:
+def _check(runs: int, warmup_runs: int, via: str, peak_gflops: float | None, peak_gbps: float | None) -> None:
+    if runs < 1 or warmup_runs < 0:
         raise ConfigError(
-            f"cannot profile {runs} runs after {warmup}",
+            f"cannot profile {runs} runs after {warmup_runs}",
             remedy="Give at least 1 run, and 0 or more to warm up.",
         )
     if via not in (NATIVE, RPC):
@@ -149,7 +149,7 @@ def _remote(
     seed: int,
     entry: str,
     runs: int,
-    warmup: int,
+    warmup_runs: int,
     limits: Limits,
 ) -> Profile:
     from adt.model.inputs.random import random_inputs
@@ -159,7 +159,7 @@ def _remote(
     given = inputs if inputs is not None else random_inputs(model.entry(entry).inputs, seed)
     measure = _function(remote)
     model.set_inputs(given, entry)
-    for _ in range(warmup):
+    for _ in range(warmup_runs):
         model.run(entry)
     opencl = model.package.manifest.target.device == "opencl"
     plain_us: list[float] = []

@@ -56,7 +56,7 @@ def run(
     seed: int | None = None,
     entry: str = "main",
     run_count: int = 1,
-    dry_run: int = 0,
+    warmup_runs: int = 0,
     timeout: float | None = None,
     options: RtvmOptions | None = None,
     via: str = NATIVE,
@@ -70,7 +70,7 @@ def run(
         files: further inputs: ``FILE.npz``, or ``[NAME=]FILE`` ending in .npy, .raw or .bin.
         images: further inputs: ``[NAME=]FILE`` with a picture, prepared as *picture* says.
         seed: inputs are made up from it when none are given.
-        run_count: timed runs; dry_run: untimed ones before them.
+        run_count: timed runs; warmup_runs: untimed ones before them.
         timeout: seconds; None: device.timeout of the settings.
         options: what else rtvm can do; entry, device, seed and the counts above are put in.
         via: ``native`` runs rtvm there; ``rpc`` loads the model into a server (:mod:`adt.api.remote`) and
@@ -95,7 +95,7 @@ def run(
         entry=entry,
         device=manifest.target.device,
         seed=resolved.verify.seed,
-        dry_run=dry_run,
+        warmup_runs=warmup_runs,
         run_count=run_count,
     )
     if via == NATIVE:

@@ -22,7 +22,7 @@ def profile(
     seed: Annotated[int | None, typer.Option(help="Seed of made-up inputs.")] = None,
     entry: Annotated[str, typer.Option(help="Entry function.")] = "main",
     runs: Annotated[int, typer.Option("--runs", "-n", min=1, help="Runs with clocks, and without.")] = 20,
-    warmup: Annotated[int, typer.Option(min=0, help="Runs before them.")] = 3,
+    warmup_runs: Annotated[int, typer.Option(min=0, help="Runs before them.")] = 3,
     via: Annotated[str, typer.Option(help="By rtvm, or over RPC.", **one_of("native", "rpc"))] = "native",
     key: Annotated[
         str, typer.Option("--key", "-k", help="With --via rpc: what to ask the tracker for.")
@@ -68,7 +68,7 @@ def profile(
         seed=seed,
         entry=entry,
         runs=runs,
-        warmup=warmup,
+        warmup_runs=warmup_runs,
         via=via,
         key=key,
         tracker=tracker,

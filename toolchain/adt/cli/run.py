@@ -113,7 +113,7 @@ def run(
         str, typer.Option(help="With rpc: the tracker; else adt's own.", metavar="HOST:PORT")
     ] = "",
     run_count: Annotated[int, typer.Option(min=1, help="Timed runs.")] = 1,
-    dry_run: Annotated[int, typer.Option(min=0, help="Runs before them that are not timed …")] = 0,
+    warmup_runs: Annotated[int, typer.Option(min=0, help="Runs before them that are not timed …")] = 0,
     warmup_ms: Annotated[float, typer.Option(min=0, help="… and for at least so many milliseconds.")] = 0.0,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
     affinity: Annotated[str, typer.Option(help="CPUs to run on: big, little, all, or numbers (4-7).")] = "",
@@ -154,7 +154,7 @@ def run(
         seed=seed,
         entry=entry,
         run_count=run_count,
-        dry_run=dry_run,
+        warmup_runs=warmup_runs,
         timeout=timeout,
         options=options,
         via=via,

@@ -36,7 +36,7 @@ class RtvmOptions:
     """``cpu`` or ``opencl``."""
     seed: int = 0
     """Of the inputs that it makes up when none are given."""
-    dry_run: int = 0
+    warmup_runs: int = 0
     """Runs before the first timed one …"""
     warmup_ms: float = 0.0
     """… and for at least so long, milliseconds."""
@@ -80,7 +80,7 @@ class RtvmOptions:
         self._check()
         words = ["--device", self.device, "--entry", self.entry, "--json", "--output", OUTPUTS]
         words += ["--input", INPUTS] if given else ["--seed", str(self.seed)]
-        words += ["--dry-run", str(self.dry_run), "--run-count", str(self.run_count)]
+        words += ["--dry-run", str(self.warmup_runs), "--run-count", str(self.run_count)]
         words += _option("--warmup-ms", self.warmup_ms) + _option("--min-seconds", self.min_seconds)
         words += _option("--max-seconds", self.max_seconds) + _option("--threads", self.threads)
         words += _option("--affinity", self.affinity) + _option("--profile", self.profile)
@@ -96,10 +96,10 @@ class RtvmOptions:
         return [*words, "--program-cache", programs if self.program_cache else "off"]
 
     def _check(self) -> None:
-        if self.device not in ("cpu", "opencl") or self.run_count < 1 or self.dry_run < 0:
+        if self.device not in ("cpu", "opencl") or self.run_count < 1 or self.warmup_runs < 0:
             raise InputError(
-                f"cannot run {self.run_count} times after {self.dry_run} on {self.device!r}",
-                remedy="Give a run count of at least 1, a dry-run count of at least 0, and cpu or opencl.",
+                f"cannot run {self.run_count} times after {self.warmup_runs} on {self.device!r}",
+                remedy="Give a run count of at least 1, at least 0 warm-up runs, and cpu or opencl.",
             )
 
     @property

@@ -146,7 +146,7 @@ def timed_run(
     options = options_for(
         opened,
         plan,
-        dry_run=protocol.warmup_runs,
+        warmup_runs=protocol.warmup_runs,
         warmup_ms=float(protocol.warmup_ms),
         run_count=protocol.runs,
         min_seconds=float(protocol.seconds),
