@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,17 +28,24 @@ BELOW = {
 """What each package may import; of the model and the target, the device takes the manifests."""
 
 
+FILES = {
+    ".".join(("adt", *file.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): file
+    for file in ROOT.rglob("*.py")
+}
+"""Every file of ours by the module that it is."""
+
+
 def imports(file: Path) -> Iterator[tuple[int, str]]:
-    """Line and first part below ``adt`` of everything of ours that *file* imports, inside functions, too."""
+    """Line and module of everything of ours that *file* imports, inside functions and for types only, too."""
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "adt":
-            parts = node.module.split(".")
-            for name in [parts[1]] if len(parts) > 1 else [alias.name for alias in node.names]:
-                yield node.lineno, name
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield node.lineno, inner if inner in FILES else node.module
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.startswith("adt."):
-                    yield node.lineno, alias.name.split(".")[1]
+                    yield node.lineno, alias.name
 
 
 def test_imports_go_one_way() -> None:
@@ -47,7 +55,14 @@ def test_imports_go_one_way() -> None:
         f"{file.relative_to(ROOT)}:{line} imports {name}"
         for package, below in BELOW.items()
         for file in (ROOT / package).rglob("*.py")
-        for line, name in imports(file)
-        if name in packages | {"errors"} and name not in below | {package}
+        for line, module in imports(file)
+        if (name := module.split(".")[1] if "." in module else "") in packages | {"errors"}
+        and name not in below | {package}
     ]
     assert not wrong
+
+
+def test_no_file_imports_itself_through_others() -> None:
+    graph = {module: {name for _, name in imports(file)} - {module} for module, file in FILES.items()}
+    assert sum(map(len, graph.values())) > len(graph), "imports are seen at all"
+    graphlib.TopologicalSorter(graph).prepare()  # names the files of a circle

@@ -11,7 +11,8 @@ import tvm
 from tvm import relax
 
 from adt.errors import ConfigError
-from adt.model.precision.policy import KEPT, apply, multiplications, operator_name, policy
+from adt.model.precision.half import apply
+from adt.model.precision.policy import KEPT, multiplications, operator_name, policy
 
 Build = Callable[[relax.BlockBuilder, Any, Mapping[str, Any]], Any]
 

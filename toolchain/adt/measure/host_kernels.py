@@ -90,7 +90,7 @@ class HostKernels:
     def _function(self, name: str) -> Any:
         import tvm
 
-        from adt.model.precision.accuracy import host_target
+        from adt.model.targets.llvm import host_target
 
         if name not in self._compiled:
             function = self._functions[name].with_attr("global_symbol", name)

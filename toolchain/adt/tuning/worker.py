@@ -12,7 +12,7 @@ import math
 import secrets
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from adt.errors import AdtError
 from adt.rpc import handshake
@@ -35,10 +35,8 @@ from adt.tuning.measure_protocol import (
     Timed,
 )
 from adt.tuning.records import Failure, MeasuredOn
-from adt.tuning.sources import Lease, NotNow
-
-if TYPE_CHECKING:
-    from adt.tuning.fleet import Fleet
+from adt.tuning.roster import Roster
+from adt.tuning.sources import Lease, NotNow, Source
 
 log = logging.getLogger("adt.tune")
 
@@ -71,10 +69,40 @@ class _End(enum.Enum):
     """The server is to be given up, and if it is ours, restarted."""
 
 
+class Dispatcher(Protocol):
+    """What gives workers their jobs and takes the outcomes: see :class:`adt.tuning.fleet.Fleet`."""
+
+    source: Source
+    computes: str
+    roster: Roster
+
+    @property
+    def ending(self) -> threading.Event:
+        """Nothing more is to be measured."""
+
+    def accept(self, name: str, found: Identity) -> str:
+        """Whether the device *name* may measure: nothing, or why not."""
+
+    def missed(self, slot: str, why: AdtError) -> None:
+        """The worker of *slot* could not get a server."""
+
+    def work(self) -> bool:
+        """Whether a server is to be leased."""
+
+    def next(self, name: str) -> MeasureJob | None:
+        """Something for the device *name* to measure."""
+
+    def hold(self, job: MeasureJob) -> None:
+        """Take back what could not be measured just now."""
+
+    def finished(self, job: MeasureJob, outcome: Outcome) -> None:
+        """What came of *job*."""
+
+
 class Worker(threading.Thread):
     """Measures what the fleet has, as long as its *slot* is there."""
 
-    def __init__(self, fleet: Fleet, slot: str) -> None:
+    def __init__(self, fleet: Dispatcher, slot: str) -> None:
         super().__init__(name=f"measuring on {slot}")
         self._fleet, self.slot = fleet, slot
         self._roster = fleet.roster

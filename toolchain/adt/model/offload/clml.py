@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.offload.partition import Rules, fixed, operator, repeated
+from adt.model.offload.rules import Rules, fixed, operator, repeated
 
 TYPES = ("float32", "float16")
 CONV2D = "relax.nn.conv2d"
@@ -55,7 +55,7 @@ class Clml(Rules):
         return tvm.transform.Sequential(passes)(module)
 
     def objection(self, name: str, calls: list[Any]) -> str:
-        """See :meth:`adt.model.offload.partition.Rules.objection`."""
+        """See :meth:`adt.model.offload.rules.Rules.objection`."""
         parts = name.removeprefix("openclml.").split(".")
         if "clip" in parts:
             return "CLML's runtime in TVM has no clip"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.offload.partition import Rules, fixed, repeated
+from adt.model.offload.rules import Rules, fixed, repeated
 
 LEVEL_OF_API = 26
 """API level minus this is NNAPI's feature level …"""
@@ -49,7 +49,7 @@ class Nnapi(Rules):
         return transform.FoldConstant()(module)
 
     def objection(self, name: str, calls: list[Any]) -> str:
-        """See :meth:`adt.model.offload.partition.Rules.objection`."""
+        """See :meth:`adt.model.offload.rules.Rules.objection`."""
         for call in calls:
             if why := _types(call) or _OBJECTIONS.get(str(call.op.name), _nothing)(call):
                 return why

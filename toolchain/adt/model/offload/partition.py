@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +19,10 @@ from typing import Any
 
 from adt.config.settings import TvmSettings
 from adt.errors import ConfigError, ModelError
+from adt.model.offload.clml import Clml
+from adt.model.offload.nnapi import Nnapi
 from adt.model.offload.report import OffloadReport
+from adt.model.offload.rules import Rules, fixed, operator
 from adt.model.offload.weights import bind_weights
 from adt.model.packaging.files import INSPECT
 from adt.model.plugins import build
@@ -71,26 +73,6 @@ class Offloaded:
             directory.mkdir(parents=True, exist_ok=True)
         for number, subgraph in enumerate(self.subgraphs):
             (directory / f"{number}.json").write_text(subgraph.json + "\n")
-
-
-@dataclass(frozen=True)
-class Rules(ABC):
-    """What one library can take."""
-
-    patterns: list[Any]
-    """TVM's: ``(name, pattern, annotations, check)``."""
-    reads: frozenset[str]
-    """Types of operators' attributes that the code generator reads from memory, not by reflection."""
-    weights_inside: bool
-    """Weights go into the subgraphs; else they stay parameters of the model."""
-
-    @abstractmethod
-    def prepare(self, module: Any, params: Mapping[str, Any]) -> Any:
-        """*module* as the patterns want it."""
-
-    @abstractmethod
-    def objection(self, name: str, calls: list[Any]) -> str:
-        """Why the match of the pattern *name* with *calls* must not be handed over; empty: it may."""
 
 
 def plugin_for(kind: str, settings: TvmSettings) -> Path:
@@ -152,13 +134,7 @@ def offload(module: Any, params: Mapping[str, Any], kind: str, *, plugin: Path, 
 
 
 def _rules(kind: str, api_level: int) -> Rules:
-    if kind == "clml":
-        from adt.model.offload.clml import Clml
-
-        return Clml.rules()
-    from adt.model.offload.nnapi import Nnapi
-
-    return Nnapi.rules(api_level)
+    return Clml.rules() if kind == "clml" else Nnapi.rules(api_level)
 
 
 def _partition(
@@ -214,20 +190,6 @@ def _partition(
     return Offloaded(remaining, params, report, subgraphs)
 
 
-def repeated(call: Any) -> bool:
-    """Whether both operands of *call* are the same tensor, which TVM's subgraphs then have once."""
-    return len(call.args) == 2 and call.args[0].same_as(call.args[1])
-
-
-def fixed(info: Any) -> bool:
-    """Whether a tensor's type has a shape of numbers alone."""
-    from tvm import relax, tirx
-
-    return isinstance(info.shape, relax.ShapeExpr) and all(
-        isinstance(extent, tirx.IntImm) for extent in info.shape
-    )
-
-
 def _check_form(module: Any) -> None:
     """Subgraphs are built for one shape of every tensor, out of functions without branches."""
     from tvm import relax
@@ -274,16 +236,6 @@ def _known_shapes(module: Any) -> Any:
         if isinstance(function, relax.Function):
             made.builder_.update_func(variable, made.visit_expr(function))
     return relax.transform.DeadCodeElimination(["main"])(made.builder_.get())
-
-
-def operator(expression: Any) -> str:
-    """Name of the operator that is called; empty for anything else."""
-    import tvm
-    from tvm import relax
-
-    if isinstance(expression, relax.Call) and isinstance(expression.op, tvm.ir.Op):
-        return str(expression.op.name)
-    return ""
 
 
 def _core(calls: list[Any]) -> str:

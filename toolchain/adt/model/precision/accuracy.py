@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 from adt.config.load import did_you_mean
 from adt.errors import InputError
 from adt.model.package import TensorSpec
+from adt.model.precision import ranges
 from adt.model.precision.accuracy_report import Accuracy, OutputAccuracy, Overflow, far_off
+from adt.model.targets.llvm import host_target
 from adt.numerics import cosine, gaps
 
 if TYPE_CHECKING:
@@ -104,8 +106,6 @@ def measure(
     Raises:
         Exception: whatever TVM raises when it compiles or runs a module.
     """
-    from adt.model.precision import ranges
-
     exact = [*zip(*_run(model.module, model.params, inputs, given), strict=True)]
     got = [*zip(*_run(model.reduced_module, model.reduced_params, inputs, given), strict=True)]
     rows = tuple(_compare(spec, list(a), list(b)) for spec, a, b in zip(outputs, got, exact, strict=True))
@@ -152,23 +152,6 @@ def warn(found: Accuracy) -> None:
         log.warning("no result passes 65504, but sums may on the way: try --precision float16_acc32")
     else:
         log.warning("no result passes 65504; measure on real inputs, too: --accuracy-inputs FILE.npz")
-
-
-def host_target() -> Any:
-    """TVM's target for this machine's CPU: as portable as numbers need it, with conversions from half."""
-    import tvm
-
-    from adt.model.targets import llvm
-    from adt.target.platforms import PLATFORMS
-
-    spec: dict[str, Any] = {"kind": "llvm"}
-    if PLATFORMS["host"].machine == "X86_64":
-        has = llvm.native()[1]
-        # No FMA: it rounds once where others round twice, and the report would depend on the machine.
-        features = [f"+{name}" for name in ("avx2", "f16c") if has.get(name)]
-        if features:
-            spec["mattr"] = features
-    return tvm.target.Target(spec)
 
 
 def _run(

@@ -19,6 +19,7 @@ and the outputs (the coordinates of boxes, say) are float32 anyway.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,8 +32,12 @@ from adt.model.precision.policy import (
     PRODUCTS,
     STORED_HALF,
     Policy,
+    check_precision,
     operator_name,
+    policy,
 )
+
+log = logging.getLogger("adt.compile")
 
 HALF, SINGLE = "float16", "float32"
 
@@ -161,12 +166,42 @@ class _Group:
 _Value = _Tensor | _Constant | _Weight | _Moved | _Fixed | _Group
 
 
-def rewrite(module: Any, params: Mapping[str, Any], policy: Policy) -> Rewritten:
-    """Rewrite the entry ``main(inputs…, params…)`` of *module* after *policy*.
+def rewrite(module: Any, params: Mapping[str, Any], chosen: Policy) -> Rewritten:
+    """Rewrite the entry ``main(inputs…, params…)`` of *module* after the policy *chosen*.
 
     What is inside the branches of an ``If`` stays as it is.
     """
-    return _Rewriter(module, params, policy).run()
+    return _Rewriter(module, params, chosen).run()
+
+
+def apply(
+    module: Any, params: Mapping[str, Any], precision: str, keep: Sequence[str] = ()
+) -> tuple[Any, Mapping[str, Any]]:
+    """Rewrite *module* to *precision*; its inputs and outputs keep their types.
+
+    Args:
+        module: ``tvm.IRModule`` with the entry ``main(inputs…, params…)``, before any target's passes.
+        params: name to ``tvm.runtime.Tensor`` of the parameters behind the inputs, in their order.
+        keep: as in :func:`policy`.
+
+    Returns:
+        The module and its parameters. Nothing that was passed in has changed.
+
+    Raises:
+        ConfigError: the precision or a name in *keep* is unknown.
+    """
+    check_precision(precision)
+    if precision == "float32":
+        return module, params
+    from tvm import relax
+
+    chosen = policy(module, precision, keep)
+    if "nn.batch_norm" not in chosen.kept:
+        module = relax.transform.DecomposeOpsForInference()(module)
+    result = rewrite(module, params, chosen)
+    kept = ", ".join(f"{name} {count}×" for name, count in sorted(result.kept.items())) or "none"
+    log.info("%s: %d operators compute in half precision; in float32: %s", precision, result.half, kept)
+    return result.module, result.params
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Half precision: which operators compute in it, and the module rewritten so.
+"""Half precision: which operators compute in it.
 
 ``float16`` computes, and adds up, in half precision. ``float16_acc32`` does too, but
 convolutions and matrix products add up in float32, and what is fused behind them works
@@ -145,38 +145,6 @@ def check_precision(precision: str) -> None:
             f"unknown precision {precision!r}.{did_you_mean(precision, PRECISIONS)}",
             remedy=f"Choose one of: {', '.join(PRECISIONS)}.",
         )
-
-
-def apply(
-    module: Any, params: Mapping[str, Any], precision: str, keep: Sequence[str] = ()
-) -> tuple[Any, Mapping[str, Any]]:
-    """Rewrite *module* to *precision*; its inputs and outputs keep their types.
-
-    Args:
-        module: ``tvm.IRModule`` with the entry ``main(inputs…, params…)``, before any target's passes.
-        params: name to ``tvm.runtime.Tensor`` of the parameters behind the inputs, in their order.
-        keep: as in :func:`policy`.
-
-    Returns:
-        The module and its parameters. Nothing that was passed in has changed.
-
-    Raises:
-        ConfigError: the precision or a name in *keep* is unknown.
-    """
-    check_precision(precision)
-    if precision == "float32":
-        return module, params
-    from tvm import relax
-
-    from adt.model.precision.half import rewrite
-
-    chosen = policy(module, precision, keep)
-    if "nn.batch_norm" not in chosen.kept:
-        module = relax.transform.DecomposeOpsForInference()(module)
-    result = rewrite(module, params, chosen)
-    kept = ", ".join(f"{name} {count}×" for name, count in sorted(result.kept.items())) or "none"
-    log.info("%s: %d operators compute in half precision; in float32: %s", precision, result.half, kept)
-    return result.module, result.params
 
 
 def _operators() -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adt.model.package import TensorSpec
 from adt.model.precision.accuracy_report import Overflow
 from adt.model.precision.policy import LARGEST, operator_name
+from adt.model.targets.llvm import host_target
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,8 +30,6 @@ def overflows(
     import numpy as np
     import tvm
     from tvm import relax
-
-    from adt.model.precision.accuracy import host_target
 
     if not all(isinstance(block, relax.DataflowBlock) for block in module["main"].body.blocks):
         return ()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from adt.config.settings import CompileSettings
 from adt.errors import ConfigError, InputError, MismatchError
 from adt.model.package import PackageLike
-from adt.model.precision import accuracy, policy
+from adt.model.precision import accuracy, half, policy
 from adt.model.precision.accuracy_report import Accuracy
 from adt.model.targets import ModelTarget, llvm
 
@@ -64,7 +64,7 @@ def reduced(
             "speed (--cpu CORE, or --cpu +fp16, for those that have it)"
         )
     given = _samples(imported, wanted, files) if _measured(imported, wanted, files) else None
-    module, params = policy.apply(imported.module, imported.params, wanted.precision, wanted.keep_float32)
+    module, params = half.apply(imported.module, imported.params, wanted.precision, wanted.keep_float32)
     made = dataclasses.replace(imported, module=module, params=params)
     if given is None:
         return made, None

@@ -6,6 +6,8 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from adt.target.platforms import PLATFORMS
+
 
 def _target(triple: str, core: str = "", features: tuple[str, ...] = ()) -> Any:
     import tvm
@@ -47,3 +49,17 @@ def native() -> tuple[str, Mapping[str, bool]]:
 
     found = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")() or {}
     return str(codegen.llvm_get_system_cpu()), {str(name): bool(there) for name, there in found.items()}
+
+
+def host_target() -> Any:
+    """TVM's target for this machine's CPU: as portable as numbers need it, with conversions from half."""
+    import tvm
+
+    spec: dict[str, Any] = {"kind": "llvm"}
+    if PLATFORMS["host"].machine == "X86_64":
+        has = native()[1]
+        # No FMA: it rounds once where others round twice, and the report would depend on the machine.
+        features = [f"+{name}" for name in ("avx2", "f16c") if has.get(name)]
+        if features:
+            spec["mattr"] = features
+    return tvm.target.Target(spec)

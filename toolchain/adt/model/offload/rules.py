@@ -1,0 +1,52 @@
+"""What one vendor's library can take: the form of its rules, and questions that they ask of calls."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Rules(ABC):
+    """What one library can take."""
+
+    patterns: list[Any]
+    """TVM's: ``(name, pattern, annotations, check)``."""
+    reads: frozenset[str]
+    """Types of operators' attributes that the code generator reads from memory, not by reflection."""
+    weights_inside: bool
+    """Weights go into the subgraphs; else they stay parameters of the model."""
+
+    @abstractmethod
+    def prepare(self, module: Any, params: Mapping[str, Any]) -> Any:
+        """*module* as the patterns want it."""
+
+    @abstractmethod
+    def objection(self, name: str, calls: list[Any]) -> str:
+        """Why the match of the pattern *name* with *calls* must not be handed over; empty: it may."""
+
+
+def operator(expression: Any) -> str:
+    """Name of the operator that is called; empty for anything else."""
+    import tvm
+    from tvm import relax
+
+    if isinstance(expression, relax.Call) and isinstance(expression.op, tvm.ir.Op):
+        return str(expression.op.name)
+    return ""
+
+
+def repeated(call: Any) -> bool:
+    """Whether both operands of *call* are the same tensor, which TVM's subgraphs then have once."""
+    return len(call.args) == 2 and call.args[0].same_as(call.args[1])
+
+
+def fixed(info: Any) -> bool:
+    """Whether a tensor's type has a shape of numbers alone."""
+    from tvm import relax, tirx
+
+    return isinstance(info.shape, relax.ShapeExpr) and all(
+        isinstance(extent, tirx.IntImm) for extent in info.shape
+    )
