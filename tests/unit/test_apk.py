@@ -324,9 +324,9 @@ def test_what_apksigner_refuses_is_explained(said: str, what: str) -> None:
         (
             "INSTALL_FAILED_UPDATE_INCOMPATIBLE: Package com.a.b signatures",
             DeviceError,
-            "S uninstall com.a.b",
+            "adt adb -s S -- uninstall com.a.b",
         ),
-        ("INSTALL_FAILED_VERSION_DOWNGRADE", DeviceError, "S uninstall com.a.b"),
+        ("INSTALL_FAILED_VERSION_DOWNGRADE", DeviceError, "adt adb -s S -- uninstall com.a.b"),
         ("INSTALL_FAILED_NO_MATCHING_ABIS: Failed to extract native libraries", MismatchError, "adt compile"),
         ("INSTALL_FAILED_OLDER_SDK: Requires newer sdk version #35", MismatchError, "--api-level"),
         ("INSTALL_FAILED_INSUFFICIENT_STORAGE", DeviceFull, "adt clean --serial S"),
@@ -334,9 +334,9 @@ def test_what_apksigner_refuses_is_explained(said: str, what: str) -> None:
         ("INSTALL_PARSE_FAILED_NO_CERTIFICATES: Failed collecting certificates", DeviceError, "apksigner"),
         ("INSTALL_PARSE_FAILED_MANIFEST_MALFORMED", DeviceError, "adt elf"),
         ("INSTALL_FAILED_MISSING_SHARED_LIBRARY", DeviceError, "own words"),
-        ("INSTALL_FAILED_SOMETHING_NEW", DeviceError, "adb install"),
+        ("INSTALL_FAILED_SOMETHING_NEW", DeviceError, "adt adb -- install"),
         ("java.io.IOException: No space left on device", DeviceFull, "remove apps"),
-        ("", DeviceError, "adb install"),
+        ("", DeviceError, "adt adb -- install"),
     ],
 )
 def test_what_the_package_manager_refuses_is_explained(said: str, kind: type[AdtError], remedy: str) -> None:
