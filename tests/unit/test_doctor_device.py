@@ -173,7 +173,11 @@ def test_no_device_is_a_warning_until_somebody_asks() -> None:
 
 @pytest.mark.parametrize(
     ("state", "said"),
-    [("unauthorized", "Allow USB debugging"), ("offline", "adt adb -s abc -- reconnect"), ("no permissions", "udev")],
+    [
+        ("unauthorized", "Allow USB debugging"),
+        ("offline", "adt adb -s abc -- reconnect"),
+        ("no permissions", "udev"),
+    ],
 )
 def test_a_device_that_is_not_ready_has_a_remedy(state: str, said: str) -> None:
     (check,) = states(info("abc", state))
