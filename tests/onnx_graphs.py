@@ -323,6 +323,10 @@ CONVERTED: dict[str, Callable[[], onnx.ModelProto]] = {
     "transposed convolution, output shape": lambda: tiny(
         "ConvTranspose", (1, 2, 4, 5), weights={"w": f32(2, 3, 3, 3)}, strides=[2, 2], output_shape=[9, 10]
     ),
+    "transposed convolution, groups and dilations": lambda: tiny(
+        "ConvTranspose", (1, 4, 5, 6), weights={"w": f32(4, 3, 3, 2), "b": f32(6)}, group=2, dilations=[2, 3],
+        strides=[2, 1], output_padding=[1, 0], pads=[1, 0, 0, 2],
+    ),
     "dft": lambda: tiny("DFT", (2, 12, 1), onesided=1),
     "inverse dft": lambda: tiny("DFT", (2, 12, 2), inverse=1),
     "col2im": lambda: tiny("Col2Im", (1, 8, 9), opset=18, weights={"i": np.array([4, 4]), "b": np.array([2, 2])}),

@@ -12,7 +12,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 RNG = np.random.default_rng(29)
 TYPES = {"float32": 0, "int32": 2, "uint8": 3, "int64": 4, "int16": 7, "int8": 9}
-VERSIONS = {"HARD_SWISH": 1, "RESHAPE": 1}
+VERSIONS = {"HARD_SWISH": 1, "RESHAPE": 1, "CUMSUM": 1, "TRANSPOSE_CONV": 3}
 """Of operators, where that with int8 is not the second."""
 VALID, SAME = 1, 0
 INT8 = ("int8", 0.04, -3)
@@ -81,10 +81,35 @@ class Model:
         model = schema.ModelT()
         model.version, model.subgraphs, model.operatorCodes = 3, [self.graph], self.codes
         model.buffers, model.description = self.buffers, b"test"
-        builder = flatbuffers.Builder(1024)
-        builder.Finish(model.Pack(builder), b"TFL3")
-        path.write_bytes(bytes(builder.Output()))
+        path.write_bytes(_packed(model))
         return path
+
+
+def _packed(model: Any) -> bytes:
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+def as_newer_writers_do(path: Path) -> Path:
+    """The same model without the 8-bit codes of operators, and with its constants behind the flatbuffer."""
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes(), 0))
+    for code in model.operatorCodes:
+        code.deprecatedBuiltinCode = 0
+    values = {
+        index: bytes(buffer.data) for index, buffer in enumerate(model.buffers) if buffer.data is not None
+    }
+    for index, value in values.items():
+        model.buffers[index].data, model.buffers[index].offset = None, 2
+        model.buffers[index].size = len(value)
+    end = len(_packed(model)) + 64  # any offset takes the same room
+    behind = bytearray()
+    for index, value in values.items():
+        model.buffers[index].offset = end + len(behind)
+        behind += value + bytes(-len(value) % 16)
+    written = path.with_name(f"newer_{path.name}")
+    written.write_bytes(_packed(model).ljust(end, b"\0") + behind)
+    return written
 
 
 POOL = {"padding": VALID, "strideW": 2, "strideH": 2, "filterWidth": 2, "filterHeight": 2}
@@ -106,6 +131,10 @@ OPERATORS: dict[str, tuple[str, dict[str, Any], Any, Sequence[int], Any, Any]] =
         "RESIZE_BILINEAR", {"halfPixelCenters": True}, "ResizeBilinearOptions", (1, 8, 8, 3), INT8, [("int32", [8, 8])],
     ),
     "nearest": ("RESIZE_NEAREST_NEIGHBOR", {}, "ResizeNearestNeighborOptions", (1, 8, 8, 3), INT8, [("int32", [8, 8])]),
+    "nearest corners": (
+        "RESIZE_NEAREST_NEIGHBOR", {"alignCorners": True}, "ResizeNearestNeighborOptions", (1, 7, 9, 3), INT8,
+        [("int32", [7, 9])],
+    ),
     "softmax": ("SOFTMAX", {"beta": 1.0}, "SoftmaxOptions", (1, 4, 4, 3), UNIT, []),
     "logistic": ("LOGISTIC", {}, "", (1, 4, 4, 3), UNIT, []),
     "tanh": ("TANH", {}, "", (1, 4, 4, 3), ("int8", 1 / 128, 0), []),
@@ -117,6 +146,11 @@ OPERATORS: dict[str, tuple[str, dict[str, Any], Any, Sequence[int], Any, Any]] =
     "requantize": ("QUANTIZE", {}, "QuantizeOptions", (1, 4, 4, 3), OUT, []),
     "dequantize": ("DEQUANTIZE", {}, "DequantizeOptions", (1, 4, 4, 3), "float32", []),
     "gather": ("GATHER", {"axis": 3}, "GatherOptions", (1, 4, 4, 2), INT8, [("int32", [2, 0])]),
+    "space to batch": (
+        "SPACE_TO_BATCH_ND", {}, "SpaceToBatchNDOptions", (6, 3, 2, 3), INT8,
+        [("int32", [2, 3]), ("int32", [[1, 1], [0, 2]])],
+    ),
+    "gather nd": ("GATHER_ND", {}, "GatherNdOptions", (2, 4, 3), INT8, [("int32", [[0, 1], [0, 3]])]),
     "argmax": ("ARG_MAX", {"outputType": 2}, "ArgMaxOptions", (1, 4, 4), "int32", [("int32", 3)]),
 }  # fmt: skip
 
@@ -137,10 +171,34 @@ def operator_model(name: str, path: Path) -> Path:
         y, out = model.tensor((1, 4, 4, 3)), model.tensor((1, 2, 4, 4, 3))
         model.add("PACK", [x, y], [out], "PackOptions", valuesCount=2, axis=1)
         return model.write(path, [x, y], [out])
+    if name == "batch to space":
+        x, out = model.tensor((6, 4, 4, 3)), model.tensor((1, 7, 10, 3))
+        borders = [model.tensor((2,), "int32", [2, 3]), model.tensor((2, 2), "int32", [[1, 0], [0, 2]])]
+        model.add("BATCH_TO_SPACE_ND", [x, *borders], [out], "BatchToSpaceNDOptions")
+        return model.write(path, [x], [out])
+    if name == "embedding lookup":
+        rows, out = model.tensor((3,), "int32", [4, 0, 2]), model.tensor((3, 2), "float32")
+        y, total = model.tensor((3, 2), "float32"), model.tensor((3, 2), "float32")
+        model.add("EMBEDDING_LOOKUP", [rows, model.weights((5, 2))], [out])
+        model.add("ADD", [out, y], [total], "AddOptions")
+        return model.write(path, [y], [total])
+    if name == "unpack":
+        parts = [model.tensor((1, 4, 3)) for _ in range(4)]
+        model.add("UNPACK", [x], parts, "UnpackOptions", num=4, axis=2)
+        return model.write(path, [x], parts)
     if name == "split":
         parts = [model.tensor((1, 2, 4, 3)) for _ in range(2)]
         model.add("SPLIT", [model.tensor((), "int32", 1), x], parts, "SplitOptions", numSplits=2)
         return model.write(path, [x], parts)
+    if name.startswith("transposed conv"):
+        same = name.endswith("same")
+        shape = (1, 8, 12, 6) if same else (1, 9, 14, 6)
+        out = model.tensor(shape, ("int8", 0.5, 4))
+        bias = model.tensor((6,), "int32", RNG.integers(-500, 500, 6), scales=[0.02 * INT8[1]] * 6)
+        operands = [model.tensor((4,), "int32", shape), model.weights((6, 3, 4, 3), 0), x, bias]
+        model.add("TRANSPOSE_CONV", operands, [out], "TransposeConvOptions", strideH=2, strideW=3,
+                  padding=SAME if same else VALID)  # fmt: skip
+        return model.write(path, [x], [out])
     if name in ("conv", "depthwise", "int16 conv"):
         kind = ("int16", 0.0002, 0) if name == "int16 conv" else INT8
         x = model.tensor((1, 4, 4, 3), kind)
@@ -182,6 +240,7 @@ def operator_model(name: str, path: Path) -> Path:
 
 NAMES = (
     *OPERATORS, "add", "sub", "mul", "concatenation", "pack", "split", "conv", "depthwise", "int16 conv",
-    "fully connected", "dynamic range",
+    "fully connected", "dynamic range", "batch to space", "unpack", "embedding lookup",
+    "transposed conv same", "transposed conv valid",
 )  # fmt: skip
 """Names of :func:`operator_model`."""

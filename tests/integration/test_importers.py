@@ -18,7 +18,7 @@ import microsoft_graphs
 import onnx_graphs
 import quantized_tflite
 from adt.config.load import load_settings
-from adt.errors import ModelError
+from adt.errors import ModelError, UnsupportedOp
 from adt.measure.reference import run_reference
 from adt.measure.verify import compare
 from adt.model import store
@@ -232,6 +232,29 @@ def test_quantized_tflite_operators(name: str, tmp_path: Path) -> None:
         assert (value.shape, value.dtype) == (wanted.shape, wanted.dtype), out
         allowed = 1 if wanted.dtype.kind == "i" else 0.01 * np.abs(wanted).max()
         assert np.abs(value.astype(np.float64) - wanted).max() <= allowed, out
+
+
+def test_tflite_files_of_newer_writers(tmp_path: Path) -> None:
+    path = quantized_tflite.operator_model("conv", tmp_path / "m.tflite")
+    newer = quantized_tflite.as_newer_writers_do(path)
+    inputs = random_inputs(import_model(newer, {}).inputs, 1)
+    (reference,) = run_reference(newer, inputs).values()
+    (got,), (expected,) = tvm_outputs(newer, inputs), tvm_outputs(path, inputs)
+    assert np.array_equal(got, expected) and np.abs(got.astype(int) - reference).max() <= 1
+
+
+def test_a_refused_tflite_operator_is_named(tmp_path: Path) -> None:
+    """With what it gives: operators have no names in this format."""
+    model = quantized_tflite.Model()
+    x, y, z = (model.tensor((2, 3), "float32") for _ in range(3))
+    axis = model.tensor((), "int32", 1)
+    model.add("CUMSUM", [x, axis], [y], "CumsumOptions", reverse=True)
+    model.add("ABS", [y], [z], "AbsOptions")
+    path = model.write(tmp_path / "m.tflite", [x], [z])
+    with pytest.raises(UnsupportedOp, match=r"CUMSUM \(.* reverse .*; node \(gives t1\)\)"):
+        import_model(path, {})
+    rows = {row.op: row.status for row in explain_model(path, {}).ops}
+    assert rows == {"CUMSUM": "unsupported", "ABS": "supported"}
 
 
 def test_other_shapes_of_a_tflite_model(tmp_path: Path) -> None:

@@ -146,6 +146,16 @@ def test_quantised_outputs_may_be_a_step_off_and_others_when_asked_for(
     assert not compare({"y": got + np.array(1, dtype)}, {"y": want}, replace(OPEN, max_steps=steps)).passed
 
 
+@pytest.mark.parametrize(("steps", "passed"), [(-1, False), (1, False), (2, True), (0, False)])
+def test_floats_that_were_quantised_may_be_off_by_so_many_quanta(steps: int, passed: bool) -> None:
+    want = np.array([0.5, 1.0], np.float32)
+    got = want + np.array([0.0, 0.02], np.float32)
+    (row,) = compare({"y": got}, {"y": want}, replace(OPEN, max_steps=steps), quanta={"y": 0.01}).outputs
+    assert row.passed is passed
+    assert row.options == (() if passed else ("--max-steps",)) and ("2" in row.note) is passed
+    assert passed or row.reason.endswith("(0.01): 2 off")
+
+
 @pytest.mark.parametrize("dtype", ["int64", "int32", "bool", "uint8"])
 def test_a_share_of_ties_may_differ(dtype: str) -> None:
     want = np.zeros(1000, dtype)

@@ -44,7 +44,9 @@ def verify(
     max_rel: Annotated[float | None, typer.Option(help="… or relative to the largest magnitude.")] = None,
     max_steps: Annotated[
         int | None,
-        typer.Option(help="How far off an integer may be (by default 1 of 8 and 16 bits, else 0)."),
+        typer.Option(
+            help="Steps an integer may be off (by default 1 of 8 and 16 bits, else 0), or a float quanta (1)."
+        ),
     ] = None,
     max_changed: Annotated[
         float | None,

@@ -133,7 +133,7 @@ class VerifySettings:
     the package's precision allows."""
     max_steps: int
     """How far off an element of an integer output may be; negative: 1 of 8- and 16-bit types, which quantised
-    models round otherwise, and 0 of wider ones."""
+    models round otherwise, and 0 of wider ones. Of a float output that was quantised: quanta; negative: 1."""
     max_changed: float
     """Share of an integer or boolean output's elements that may be off by more: of nearly equal scores either
     may be the largest; negative: 0.01."""

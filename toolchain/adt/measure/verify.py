@@ -115,8 +115,8 @@ def compare(
     """Compare *got* with *reference*; an output that only one side has does not pass.
 
     A float output passes when its largest absolute difference is at most ``max_abs``, or at most
-    ``max_rel`` times the reference's largest magnitude, or one quantum where it was quantised. Of
-    an integer or boolean output the share ``max_changed`` may be off by more than ``max_steps``.
+    ``max_rel`` times the reference's largest magnitude, or ``max_steps`` quanta where it was
+    quantised. Of an integer or boolean output the share ``max_changed`` may be off by more steps.
     Where nothing finite could be compared, an output does not pass; where something is NaN or
     infinite it passes with ``allow_nonfinite`` only.
 
@@ -233,18 +233,23 @@ def _judge_floats(
         return _Verdict("nothing finite could be compared", options=("--input",))
     if not figures.comparable:
         return _Verdict("NaN or infinity on one side only")
-    if figures.max_abs > max_abs and figures.max_rel > max_rel and not within(figures.max_abs, quantum):
+    steps = 1 if limits.max_steps < 0 else limits.max_steps
+    quanta = "one quantum" if steps == 1 else f"{steps} quanta"
+    over = figures.max_abs > max_abs and figures.max_rel > max_rel
+    if over and not within(figures.max_abs, steps * quantum):
         reason = f"over the tolerance ({max_abs:g} absolute, {max_rel:g} relative)"
         if quantum:
-            reason += f" and over one quantum ({quantum:g})"
-        return _Verdict(reason, options=("--max-abs", "--max-rel"))
+            off = math.ceil(figures.max_abs / quantum - 0.5)
+            reason += f" and over {quanta} ({quantum:g}): {off} off"
+        return _Verdict(reason, options=("--max-steps",) if quantum else ("--max-abs", "--max-rel"))
     odd = figures.elements - figures.compared
     share = f"{odd} of {figures.elements} elements are NaN or infinite on both sides"
     if odd and not limits.allow_nonfinite:
         return _Verdict(share, options=("--allow-nonfinite",))
     notes = [f"{share}, which is allowed"] if odd else []
-    if figures.max_abs > max_abs and figures.max_rel > max_rel:
-        notes.append(f"off by one quantum ({quantum:g}), as quantised models may be")
+    if over:
+        allowed_by = "as quantised models may be" if limits.max_steps < 0 else "which is allowed"
+        notes.append(f"off by {quanta} ({quantum:g}) at most, {allowed_by}")
     return _Verdict(note="; ".join(notes))
 
 

@@ -108,7 +108,7 @@ def _table(opened: _Opened, shapes: Given) -> tuple[OpRow, ...]:
         if found == formats.TFLITE:
             from adt.model.importers.tflite.importer import explain_tflite
 
-            return _untried(explain_tflite(path))
+            return explain_tflite(path)
         if found == formats.TORCH:
             from adt.model.importers.torch import explain_torch
 

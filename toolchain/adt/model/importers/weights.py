@@ -49,7 +49,8 @@ def lift_weights(module: Any) -> Any:
                 constant = first if isinstance(first, relax.Constant) else self.known.get(first)
                 compute = _moves().get(getattr(value.op, "name", ""))
                 if constant is not None and compute is not None:
-                    self.known[binding.var] = relax.const(compute(constant.data.numpy(), value))
+                    array = compute(constant.data.numpy(), value)
+                    self.known[binding.var] = relax.const(array, str(array.dtype))  # not narrowed to 32 bits
                     return
             super().visit_var_binding_(binding)
 

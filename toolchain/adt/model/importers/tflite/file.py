@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,11 +44,53 @@ def read_tflite(path: Path) -> bytes:
     return data
 
 
-def model_of(data: bytes) -> Any:
-    """The file as the schema's ``Model``."""
+@functools.cache
+def _model_class() -> Any:
+    """The schema's ``Model``, which reads what newer writers write, too.
+
+    They leave the 8-bit field of an operator's code out, which the schema's own reader asks for every
+    code below 127, and put weights behind the flatbuffer, where its reader does not look.
+    """
+    import numpy as np
     import tflite
 
-    return tflite.Model.GetRootAsModel(data, 0)
+    class OperatorCode(tflite.OperatorCode):  # type: ignore[misc]
+        def BuiltinCode(self) -> int:
+            offset = self._tab.Offset(10)  # field 3 of OperatorCode: builtin_code
+            return int(struct.unpack_from("<i", self._tab.Bytes, self._tab.Pos + offset)[0]) if offset else 0
+
+    class Buffer(tflite.Buffer):  # type: ignore[misc]
+        def DataAsNumpy(self) -> Any:
+            if self._is_inside():
+                return super().DataAsNumpy()
+            return np.frombuffer(self._tab.Bytes, np.uint8, self.Size(), self.Offset())
+
+        def DataLength(self) -> int:
+            return int(super().DataLength() if self._is_inside() else self.Size())
+
+        def _is_inside(self) -> bool:
+            return bool(self.Offset() <= 1)
+
+    class Model(tflite.Model):  # type: ignore[misc]
+        def OperatorCodes(self, j: int) -> Any:
+            return _as(OperatorCode, super().OperatorCodes(j))
+
+        def Buffers(self, j: int) -> Any:
+            return _as(Buffer, super().Buffers(j))
+
+    def _as(kind: Any, table: Any) -> Any:
+        result = kind()
+        result.Init(table._tab.Bytes, table._tab.Pos)
+        return result
+
+    return Model
+
+
+def model_of(data: bytes) -> Any:
+    """The file as the schema's ``Model``."""
+    model = _model_class()()
+    model.Init(data, struct.unpack_from("<I", data)[0])
+    return model
 
 
 def tensors(data: bytes, path: Path, *, outputs: bool = False) -> tuple[TensorFacts, ...]:

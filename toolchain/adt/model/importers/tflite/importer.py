@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from pathlib import Path
 from typing import Any
 
 from adt.errors import AdtError, ModelError, UnsupportedOp
 from adt.model.importers.imported import ImportedModel, imported_model, last_line
-from adt.model.importers.op_table import OpRow, op_rows, refusal
+from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
 from adt.model.importers.shapes import Given
-from adt.model.importers.tflite.converters import MENDED, converter_class
+from adt.model.importers.tflite.converters import MENDED, Refused, converter_class, notes
 from adt.model.importers.tflite.file import fixed_inputs, model_of, read_tflite, tensors, with_shapes
 from adt.model.importers.weights import lift_weights
 from adt.model.package import SourceModel, TensorSpec
@@ -25,15 +27,12 @@ def import_tflite(path: Path, shapes: Given, source: SourceModel) -> ImportedMod
     """
     data = read_tflite(path)
     rows = _op_table(data, path)
-    if reason := refusal(rows):
-        raise UnsupportedOp(
-            f"{path.name} uses operators that cannot be imported: {reason}",
-            remedy="Convert the model again without them, or without quantization.",
-        )
+    if refusal(rows):
+        raise _unsupported(path, rows)
     fixed = fixed_inputs(data, path, shapes)
     data = with_shapes(data, path, fixed)
     return imported_model(
-        lift_weights(_to_relax(data, path)),
+        lift_weights(_to_relax(data, path, rows)),
         inputs=[TensorSpec(t.name, fixed[t.name], t.dtype) for t in tensors(data, path)],
         output_names=[tensor.name for tensor in tensors(data, path, outputs=True)],
         source=source,
@@ -43,28 +42,49 @@ def import_tflite(path: Path, shapes: Given, source: SourceModel) -> ImportedMod
 
 
 def explain_tflite(path: Path) -> tuple[OpRow, ...]:
-    """The op table of a .tflite file, without converting it.
+    """The op table of a .tflite file whose import fails: every operator is tried, in the file's own shapes.
 
     Raises:
         ModelError: the file is damaged.
         ToolNotFound: the extra is missing.
     """
-    return _op_table(read_tflite(path), path)
+    data = read_tflite(path)
+    rows = _op_table(data, path)
+    refused: list[Refused] = []
+    if not refusal(rows):
+        with contextlib.suppress(Exception):  # ends with what the last operator raised
+            _from_tflite(data, refused)
+    return after_trial(rows, notes(refused), () if refused else {row.op for row in rows})
 
 
-def _to_relax(data: bytes, path: Path) -> Any:
+def _unsupported(path: Path, rows: tuple[OpRow, ...]) -> UnsupportedOp:
+    return UnsupportedOp(
+        f"{path.name} uses operators that cannot be imported: {refusal(rows)}",
+        remedy="Convert the model again without them, or without quantization; or take its ONNX form.",
+    )
+
+
+def _from_tflite(data: bytes, refused: list[Refused]) -> Any:
     from tvm.relax.frontend.tflite import from_tflite
 
+    return from_tflite(model_of(data), op_converter=functools.partial(converter_class(), refused=refused))
+
+
+def _to_relax(data: bytes, path: Path, rows: tuple[OpRow, ...]) -> Any:
+    refused: list[Refused] = []
     try:
-        return from_tflite(model_of(data), op_converter=converter_class())
+        module = _from_tflite(data, refused)
     except AdtError:
         raise
-    except Exception as why:  # the importer asserts and raises plain Python errors
-        raise ModelError(
-            f"TVM's TFLite importer failed on {path.name}: {type(why).__name__}: {last_line(why)}",
-            remedy="The model uses something that this TVM does not import: convert it again without"
-            " that, or take its ONNX form.",
-        ) from why
+    except Exception as error:  # the importer asserts and raises plain Python errors
+        if not refused:
+            raise ModelError(
+                f"TVM's TFLite importer failed on {path.name}: {type(error).__name__}: {last_line(error)}",
+                remedy="Convert the model again, or take its ONNX form.",
+            ) from error
+    if refused:
+        raise _unsupported(path, after_trial(rows, notes(refused), ()))
+    return module
 
 
 def _op_table(data: bytes, path: Path) -> tuple[OpRow, ...]:
