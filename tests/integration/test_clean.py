@@ -14,6 +14,7 @@ from adt.device import deploy as deploying
 from adt.device.collect import clean
 from adt.device.deploy import Deployment, DeployReport, deploy, payload_of
 from adt.device.device import Device
+from adt.device.scripts import script
 from adt.device.workspace import serving, workspace
 from remains import remains, soon_nothing, wrong_files
 from standin_payload import make_bundle, make_package
@@ -123,7 +124,7 @@ def test_a_deploy_loses_nothing_to_a_clean(phone: Device, tmp_path: Path) -> Non
 def test_a_deploy_waits_for_a_clean(phone: Device, tmp_path: Path) -> None:
     put(phone, tmp_path, 1)
     reports: list[DeployReport] = []
-    with serving(phone, f"{BASE}/clean", "serve() { :; }"):
+    with serving(phone, f"{BASE}/clean", f"{script('workspace')}serve() {{ :; }}\n{script('serve')}"):
         deploying_too = threading.Thread(target=lambda: reports.append(put(phone, tmp_path, 2)))
         deploying_too.start()
         wait_for(lambda: entries(phone, f"{BASE}/tmp") != [], "the deploy has set its mark")

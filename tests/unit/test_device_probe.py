@@ -23,7 +23,8 @@ from adt.device.probe import opencl, probing, survey
 from adt.device.probe.cores import core_name
 from adt.device.probe.facts import Cpu, Gpu, Memory, OpenclReport, Probe, ThermalZone
 from adt.device.probe.like import like
-from adt.device.probe.remembered import BOOT_SCRIPT, remember, remembered
+from adt.device.probe.remembered import remember, remembered
+from adt.device.scripts import script
 from adt.device.shell import Completed
 from adt.errors import DeviceError, DeviceFull
 from adt.host.resources import resource
@@ -146,14 +147,14 @@ SHELLS = [shell for shell in ("sh", "dash", "bash", "mksh") if shutil.which(shel
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_script_runs_here(shell: str) -> None:
     """On this machine it finds at least its memory, its CPUs, its kernel and its boot."""
-    done = subprocess.run([shell, "-c", survey.SCRIPT], capture_output=True, text=True, check=True)
+    done = subprocess.run([shell, "-c", script("probe_survey")], capture_output=True, text=True, check=True)
     found = survey.parse(done.stdout)
     assert found.memory and found.cpu and found.kernel == os.uname().release
     assert done.stderr == ""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     start = Path("/proc/1/stat").read_text().rpartition(") ")[2].split()[19]
     assert found.boot == f"{boot} {start}"
-    alone = subprocess.run([shell, "-c", BOOT_SCRIPT], capture_output=True, text=True, check=True)
+    alone = subprocess.run([shell, "-c", script("boot")], capture_output=True, text=True, check=True)
     assert alone.stdout.strip() == found.boot
 
 
@@ -253,7 +254,7 @@ class FakeDevice:
         self.failure: Exception | None = None
 
     def script(self, text: str, *arguments: str, **_: object) -> Completed:
-        if text == survey.SCRIPT:
+        if text == script("probe_survey"):
             self.calls.append("survey")
             return Completed("S", ("sh",), 0, self.text.encode(), b"")
         self.calls.append("program")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from adt.device.shell_functions import ENDING, HASHER
+from adt.device.scripts import script
 
 LIVES_ON_STDIN = (
-    ENDING
+    script("ending")
     + """
 cleanup() { kill -TERM $$; kill -INT $$; echo cleaned >"$1"; }
 trap 'cleanup "$1"' EXIT
@@ -67,7 +67,10 @@ def test_settle_waits_until_nothing_changes_even_when_nothing_is_there_yet(tmp_p
     )
     sleep.chmod(0o755)
     done = shell(
-        f'{ENDING}\nsettle "$@"\n', str(late), str(tmp_path / "never"), path=f"{tmp_path}:{os.defpath}"
+        script("ending") + 'settle "$@"\n',
+        str(late),
+        str(tmp_path / "never"),
+        path=f"{tmp_path}:{os.defpath}",
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "slept").read_text().split() == ["1"] * 3
@@ -75,7 +78,7 @@ def test_settle_waits_until_nothing_changes_even_when_nothing_is_there_yet(tmp_p
 
 
 def test_pick_takes_the_first_that_computes_sha256(tmp_path: Path) -> None:
-    asking = f'{HASHER}\npick || exit 4\necho "$hasher"\npick && printf abc | $hasher'
+    asking = script("hasher") + 'pick || exit 4\necho "$hasher"\npick && printf abc | $hasher'
     broken, works = tmp_path / "busybox", tmp_path / "toybox"
     (tmp_path / "sha256sum").write_text("#!/bin/sh\necho 'not supported' >&2\nexit 1\n")
     broken.write_text("#!/bin/sh\necho 0123456789abcdef\n")

@@ -28,6 +28,7 @@ from adt.checkup.sockets import Listener
 from adt.device.adb import Adb
 from adt.device.device import DeviceFacts
 from adt.device.probe.opencl import PLACES
+from adt.device.scripts import script
 from adt.device.selection import DeviceInfo
 from adt.device.virtual.state import Record
 from adt.rpc import wire
@@ -310,7 +311,7 @@ def test_the_vendors_names_are_looked_for() -> None:
 
 def test_the_survey_is_a_shell_script_that_leaves_nothing(tmp_path: Path) -> None:
     done = subprocess.run(
-        ["sh", "-c", device.SURVEY, "sh", str(tmp_path), "/etc/passwd", "/absent"],
+        ["sh", "-c", script("doctor"), "sh", str(tmp_path), "/etc/passwd", "/absent"],
         capture_output=True,
         text=True,
         check=True,

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from adt.device.scripts import script
 from adt.errors import ConfigError, MismatchError, RpcError, TrackerError
 from adt.host import identity
 from adt.rpc import board, guardian, launch, server, session, state, tracker, wire
@@ -421,8 +422,8 @@ def test_exit_codes_for_people(code: int, text: str) -> None:
 
 
 def test_the_scripts_are_shell() -> None:
-    for script in (guardian.START, guardian.END):
-        done = subprocess.run(["sh", "-n", "-c", script], capture_output=True, text=True, check=False)
+    for name in ("server_start", "server_end"):
+        done = subprocess.run(["sh", "-n", "-c", script(name)], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -434,9 +435,9 @@ def test_a_second_signal_does_not_keep_a_guardian_from_cleaning_up(
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o755)
-    script = guardian.START.replace("leave() {\n", "leave() {\n  kill -TERM $$\n")
-    assert script != guardian.START
-    argv = ["sh", "-c", script, "sh", str(tmp_path / "rpc"), "adt00", str(tmp_path / "home"), "1", "d"]
+    start = script("server_start").replace("leave() {\n", "leave() {\n  kill -TERM $$\n")
+    assert start != script("server_start")
+    argv = ["sh", "-c", start, "sh", str(tmp_path / "rpc"), "adt00", str(tmp_path / "home"), "1", "d"]
     with subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     ) as running:

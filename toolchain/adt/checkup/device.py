@@ -18,6 +18,7 @@ from adt.device.probe.facts import OpenclReport
 from adt.device.probe.opencl import PLACES, PROGRAM
 from adt.device.probe.probing import probe
 from adt.device.room import parse_free, size_text
+from adt.device.scripts import script
 from adt.device.selection import DeviceInfo, is_address
 from adt.device.virtual.state import Record, emulators_directory
 from adt.errors import AdtError
@@ -33,35 +34,6 @@ NOEXEC = 126
 TRIED = 7
 """Exit code of the trial program on the device."""
 
-SURVEY = """
-tmp=$1; shift
-echo ==df==
-df -k "$tmp" 2>&1
-echo ==exec==
-d=$tmp/.adt-doctor-$$
-if mkdir "$d" 2>&1; then
-  trap 'rm -rf "$d"' EXIT
-  trap 'exit 1' HUP INT TERM
-  echo "#!$(command -v sh)" >"$d/try" && echo 'exit 7' >>"$d/try" && chmod 700 "$d/try"
-  "$d/try" 2>&1
-  echo "code $?"
-fi
-echo ==selinux==
-getenforce 2>/dev/null
-echo ==opencl==
-for p in "$@"; do
-  [ -e "$p" ] && echo "$p $(readlink -f "$p" 2>/dev/null)"
-done
-echo ==public==
-cat /vendor/etc/public.libraries.txt /system/etc/public.libraries.txt 2>/dev/null
-echo ==deployments==
-for f in /data/local/tmp/adt/*/deployments/*.json; do
-  [ -f "$f" ] && echo "$f"
-done
-echo ==store==
-du -sk /data/local/tmp/adt 2>/dev/null
-exit 0
-"""
 SECTIONS = ("df", "exec", "selinux", "opencl", "public", "deployments", "store")
 
 
@@ -256,7 +228,7 @@ def questions(scope: Scope) -> Iterator[Question]:
     def offers(serial: str) -> Iterator[Check]:
         device = Device(serial)
         yield from check_facts(serial, device.facts, scope.settings.build.api_level)
-        survey = device.script(SURVEY, TEMP, *PLACES, timeout=SHORT).out
+        survey = device.script(script("doctor"), TEMP, *PLACES, timeout=SHORT).out
         yield from check_survey(serial, device.facts, parse_survey(survey), *_opencl(device))
 
     yield Question(Area.DEVICE, "adb", program_)

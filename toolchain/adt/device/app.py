@@ -16,6 +16,7 @@ from adt.device.app_refusals import refused
 from adt.device.device import Device
 from adt.device.payload import user_directory
 from adt.device.private import check_app
+from adt.device.scripts import script
 from adt.device.shell import Completed
 from adt.device.sync import Progress
 from adt.device.workspace import workspace
@@ -27,24 +28,6 @@ EXTERNAL_FILES = "/sdcard/Android/data/{app}/files"
 STARTING_SECONDS = 5
 """So long an app may not be seen running before it counts as ended."""
 
-# $1: directory, $2: app, $3: seconds in all, $4: seconds without the app, $5: a file that says that all is
-# over; then the files to wait for
-_WAIT = """
-dir=$1 app=$2 left=$3 patience=$4 over=$5
-shift 5
-gone=0
-while :; do
-  missing=
-  for f do [ -f "$dir/$f" ] || missing=$f; done
-  [ "$missing" ] || exit 0
-  [ -f "$dir/$over" ] && exit 0
-  if pidof "$app" >/dev/null; then gone=0; else gone=$((gone+1)); fi
-  [ $gone -lt $patience ] || { echo "$missing"; exit 3; }
-  [ $left -gt 0 ] || { echo "$missing"; exit 4; }
-  left=$((left-1))
-  sleep 1
-done
-"""
 GONE, TOO_LONG = 3, 4
 """Exit codes of the script: the app does not run, and did not write a file."""
 
@@ -128,7 +111,7 @@ def run_app(
         if started.exit_code != 0 or re.search(r"^(Error|Exception|java\.)", started.tail(), re.MULTILINE):
             raise _not_started(started, app)
         done = device.script(
-            _WAIT,
+            script("app_wait"),
             *(there, app, str(int(timeout)), str(STARTING_SECONDS), over, *files),
             timeout=timeout + 60.0,
             check=False,

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from adt.device.device import Device
 from adt.device.payload import SCHEMA, user_directory
+from adt.device.scripts import script
 from adt.device.workspace import CLEANING, Agent, serving
 from adt.errors import DeviceError
 
@@ -23,37 +24,6 @@ BATCH = 200
 """Paths that one `rm` on the device gets."""
 SLOW = 300.0
 """Seconds for listing or removing."""
-
-# First the marks of the living, then what they may use: what is marked later waits for us.
-_COLLECT = """
-base=${parent%/*}
-do_list() {
-  echo ==spaces==
-  for d in "$base"/tmp/*-adt* "$base"/runs/*-adt*; do
-    [ -d "$d" ] || continue
-    if alive "$d"; then echo "alive ${d#"$base"/}"; else echo "dead ${d#"$base"/}"; fi
-  done
-  echo ==used==
-  cat "$base"/rpc/*/deployment 2>/dev/null
-  echo
-  cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep "^$base/deployments/"
-  echo ==manifests==
-  [ -d "$base/deployments" ] && cd "$base/deployments" && for f in *; do
-    [ -d "$f" ] && echo "directory $f"
-    [ -f "$f" ] && echo "file $(stat -c '%Y %y' "$f") $f" && cat "$f" && echo && echo ==end==
-  done
-  echo ==store==
-  [ -d "$base/store" ] && cd "$base/store" && ls -ln
-  cd /
-}
-do_remove() {
-  n=$1
-  set --
-  while [ $n -gt 0 ]; do IFS= read -r row <&3 || return 1; n=$((n-1)); set -- "$@" "$base/$row"; done
-  rm -rf "$@"
-}
-serve() { task=$1; shift; "do_$task" "$@"; }
-"""
 
 
 @dataclass(frozen=True)
@@ -214,7 +184,7 @@ def clean(device: Device, *, keep: int, user: str | None = None, dry_run: bool =
         DeviceError: the connection broke, or something cannot be removed.
     """
     base = user_directory(user)
-    with serving(device, f"{base}/{CLEANING}", _COLLECT) as agent:
+    with serving(device, f"{base}/{CLEANING}", script("collect")) as agent:
         answer = agent.ask("list", timeout=SLOW, doing=f"looking what is on {device.serial}")
         found = parse_contents(answer.text)
         removal = choose(found, keep)

@@ -36,7 +36,7 @@ from adt.device.fit import check_fit
 from adt.device.payload import Payload, PayloadFile, payload_of
 from adt.device.payload import user_directory as user_directory
 from adt.device.room import no_room, parse_free, size_text
-from adt.device.shell_functions import HASHER
+from adt.device.scripts import script
 from adt.device.sync import PushItem
 from adt.device.workspace import Agent, Answer, serving
 from adt.errors import DeviceError, DeviceFull, PackageError
@@ -56,101 +56,6 @@ NO_TAR = 5
 """What ``finish`` returns when nothing on the device unpacks an archive."""
 NO_HASHER = 4
 """What ``hash`` and ``ready`` return when nothing on the device computes sha256."""
-
-_ATTEND = (
-    HASHER
-    + """
-boot=
-{ read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
-facts='%n %s %i %z'
-seal() {
-  [ "$boot" ] || { cat >/dev/null; return 0; }
-  for f in "$base"/sealed-*; do
-    [ "$f" = "$base/sealed-$boot" ] || rm -f "$f"
-  done
-  cat >>"$base/sealed-$boot"
-}
-do_look() {
-  base=$1 name=$2 digest=$3 n=$4
-  view=$base/deployments/$digest
-  manifest=$base/deployments/$name.$digest.json
-  set --
-  echo ==links==
-  while [ $n -gt 0 ]; do
-    IFS= read -r row <&3 || return 1
-    n=$((n-1)) s=${row%% *}
-    [ -f "$base/store/$s" ] || continue
-    set -- "$@" "$s"
-    [ "$view/${row#* }" -ef "$base/store/$s" ] && echo "$n"
-  done
-  echo ==stats==
-  if [ $# -gt 0 ]; then
-    said=$(cd "$base/store" && stat -c "$facts" "$@" 2>/dev/null) || said=
-    # a stat that does not know the format: hash everything, every time
-    if [ "$said" ]; then echo "$said"; else boot=; for s; do echo "$s 0 0 unknown"; done; fi
-  fi
-  echo ==sealed==
-  [ -f "$base/sealed-$boot" ] && cat "$base/sealed-$boot"
-  echo ==manifest==
-  [ -f "$manifest" ] && cat "$manifest"
-  return 0
-}
-do_hash() {
-  n=$1
-  set --
-  while [ $n -gt 0 ]; do read -r row <&3 || return 1; n=$((n-1)); set -- "$@" "$row"; done
-  pick || return 4
-  (cd "$base/store" && $hasher "$@")
-  return 0
-}
-do_seal() {
-  n=$1
-  while [ $n -gt 0 ]; do read -r row <&3 || return 1; n=$((n-1)); echo "$row"; done | seal
-}
-do_used() { touch -c "$manifest"; }
-do_ready() {
-  df -k "$base" 2>/dev/null
-  pick || return 4
-}
-do_finish() {
-  [ -d "$base/store" ] && [ -d "$base/deployments" ] || mkdir -p "$base/store" "$base/deployments" || return 1
-  if [ $1 -gt 0 ]; then
-    (
-      cd "$dir/store" || exit 1
-      wanted=$1
-      set -- *
-      [ $# -eq $wanted ] || exit 1
-      sums=$($hasher "$@") || exit 1
-      echo "$sums" | while read -r sum file; do
-        [ "$sum" = "${file#[*]}" ] || { echo "damaged ${file#[*]}"; exit 3; }
-      done || exit $?
-      mv -f "$@" "$base/store/" || exit 1
-      cd "$base/store" && stat -c "$facts" "$@" | seal
-      exit 0
-    ) || return $?
-  fi
-  touch "$dir/manifest" || return 1 # by the device's own clock: it tells what was used last
-  deaf # a few moves, all of them or none
-  put_in_place
-  code=$?
-  hear
-  return $code
-}
-put_in_place() {
-  if [ -f "$dir/links.tar" ]; then
-    mkdir "$dir/links" || return 1
-    for tar in 'busybox tar' tar 'toybox tar' none; do
-      [ "$tar" != none ] || return 5
-      (cd "$dir/links" && $tar -xf ../links.tar) && break
-    done
-    if [ -d "$view" ]; then mv "$view" "$dir/old" || return 1; fi
-    mv "$dir/links" "$view" || return 1
-  fi
-  mv -f "$dir/manifest" "$manifest"
-}
-serve() { task=$1; shift; "do_$task" "$@"; }
-"""
-)
 
 
 @dataclass(frozen=True)
@@ -288,7 +193,7 @@ def attending(device: Device, payload: Payload, base: str) -> Iterator[Agent]:
     Raises:
         DeviceFull, DeviceError: see :func:`adt.device.workspace.workspace`.
     """
-    with serving(device, f"{base}/tmp", _ATTEND, uses=payload.digest) as agent:
+    with serving(device, f"{base}/tmp", script("deploy"), uses=payload.digest) as agent:
         yield agent
 
 

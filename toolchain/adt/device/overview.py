@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from adt.device import selection, states
 from adt.device.device import FACTS, Device, parse_facts
 from adt.device.probe import probing
-from adt.device.probe.remembered import BOOT_SCRIPT, remembered
+from adt.device.probe.remembered import remembered
+from adt.device.scripts import script
 from adt.device.selection import DeviceInfo
 from adt.errors import AdtError
 
@@ -71,9 +72,9 @@ def _look(info: DeviceInfo, seconds: float) -> DeviceOverview:
     if not info.ready:
         return _described(info, problem=info.state, remedy=states.remedy(info.state, info.serial))
     try:
-        script = f"{FACTS}\necho ==boot==\n{BOOT_SCRIPT}"
+        questions = f"{FACTS}\necho ==boot==\n{script('boot')}"
         said = Device(info.serial).script(
-            script, timeout=seconds, check=False, doing=f"asking {info.serial} what it is"
+            questions, timeout=seconds, check=False, doing=f"asking {info.serial} what it is"
         )
     except AdtError as why:
         return _described(info, problem=why.what, remedy=why.remedy)

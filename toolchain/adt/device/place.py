@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from adt.device.deploy import Deployment
 from adt.device.device import Device
 from adt.device.rtvm import INPUTS, Ended, RtvmOptions, RtvmRun, answered, read_run
+from adt.device.scripts import script
 from adt.device.workspace import workspace
 from adt.errors import RunError
 from adt.host.cache import cache_dir
@@ -26,21 +27,6 @@ if TYPE_CHECKING:
 THIS_MACHINE = "this machine"
 TIMEOUT = 600.0
 """Seconds that a run may take where nothing is said."""
-
-# LD_LIBRARY_PATH: the programs are links into the store, so their $ORIGIN is not beside lib/;
-# and Android looks for what mod.so needs from where mod.so is.
-_RUN = """
-cd "$1" || exit 5
-if ! touch -c "$2" || ! [ -f "$2" ]; then
-  echo "error: the deployment is not on the device any more" >&2
-  echo "remedy: run the same command again: it is sent again" >&2
-  exit 5
-fi
-LD_LIBRARY_PATH=$3${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export LD_LIBRARY_PATH
-shift 3
-exec "$@"
-"""
 
 
 class Place(Protocol):
@@ -127,7 +113,7 @@ class DevicePlace:
             if data is not None:
                 device.push(data, f"{there}/{INPUTS}", timeout=timeout)
             done = device.script(
-                _RUN,
+                script("run"),
                 there,
                 deployment.manifest,
                 f"{home}/lib",

@@ -14,8 +14,8 @@ from shlex import quote
 from adt.device.deploy import Deployment
 from adt.device.device import Device
 from adt.device.payload import Payload
+from adt.device.scripts import script
 from adt.device.shell import Completed
-from adt.device.shell_functions import HASHER
 from adt.device.workspace import workspace
 from adt.errors import ConfigError, DeviceError, DeviceFull
 
@@ -24,45 +24,6 @@ PACKAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
 
 DAMAGED = 3
 """Exit code of the script when a copy has other contents than it should; its name is on stdout."""
-
-# In the app's directory, as the app. stdin: "sha256 name" lines.
-_COPY = (
-    HASHER
-    + """
-umask 077
-from=$1 digest=$2
-shift 2
-home=$PWD/files/adt into=$PWD/files/adt/$digest
-pick || { echo "no sha256sum" >&2; exit 1; }
-wrong() { # prints the first name whose contents in $1 are not right, and succeeds
-  at=$1
-  shift
-  [ -d "$at" ] || { echo "$at"; return 0; }
-  while [ $# -gt 0 ]; do
-    sum=$(cd "$at" && $hasher <"$2") || sum=
-    [ "${sum%% *}" = "$1" ] || { echo "$2"; return 0; }
-    shift 2
-  done
-  return 1
-}
-if wrong "$into" "$@" >/dev/null; then
-  new=$home/.$digest.$$
-  trap 'rm -rf "$new"' EXIT
-  trap 'exit 1' HUP INT TERM
-  for d in "$home"/.*.[0-9]*; do
-    [ -d "$d" ] && ! kill -0 "${d##*.}" 2>/dev/null && rm -rf "$d"
-  done
-  mkdir -p "$new" || exit 1
-  cp -RL "$from"/. "$new" || exit 1
-  if wrong "$new" "$@"; then exit 3; fi
-  chmod -R u+rwX,go-rwx "$new" || exit 1
-  rm -rf "$into"
-  mv "$new" "$into" || exit 1
-  echo copied
-fi
-echo "at $into"
-"""
-)
 
 
 @dataclass(frozen=True)
@@ -103,7 +64,17 @@ def copy_into_app(
     pairs = [word for file in payload.files for word in (file.sha256, file.name)]
     with workspace(device, f"{deployment.base}/runs", uses=deployment.digest):
         done = device.shell(
-            ("run-as", app, "sh", "-c", _COPY, "sh", deployment.directory, deployment.digest, *pairs),
+            (
+                "run-as",
+                app,
+                "sh",
+                "-c",
+                script("private_copy"),
+                "sh",
+                deployment.directory,
+                deployment.digest,
+                *pairs,
+            ),
             timeout=timeout,
             check=False,
             doing=f"copying {deployment.name} into {app} on {device.serial}",

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from adt.device.deadline import SHORT, Deadline
 from adt.device.device import Device
 from adt.device.room import no_room
+from adt.device.scripts import script
 from adt.device.shell import STDERR, STDOUT, RemoteCommand
-from adt.device.shell_functions import ENDING
 from adt.errors import AdtError, DeviceError, DeviceFull
 
 log = logging.getLogger("adt.device.workspace")
@@ -35,62 +35,6 @@ CLEANING = "clean"
 
 LINKER = re.compile(rb"^WARNING: linker: .*\n", re.MULTILINE)
 """What Android's dynamic linker may say at each start of a program, such as that it has no configuration."""
-
-_GUARDIAN = (
-    ENDING
-    + """
-umask 022
-parent=$1 tag=$2
-shift 2
-alive() {
-  n=${1##*/}
-  # tr, because toybox's grep stops at the zero bytes between a process's arguments
-  case $({ tr '\\0' ' ' <"/proc/${n%%-*}/cmdline"; } 2>/dev/null) in
-    *"${n#*-}"*) return 0;;
-  esac
-  return 1
-}
-[ -d "$parent" ] || mkdir -p "$parent" || exit 1
-for d in "$parent"/*-adt*; do
-  [ -d "$d" ] && ! alive "$d" && rm -rf "$d"
-done
-dir=$parent/$$-$tag
-bye=
-cleanup() {
-  deaf
-  [ "$bye" ] || settle "$dir"
-  rm -rf "$dir"
-}
-trap cleanup EXIT
-hear
-mkdir "$dir" || exit 1
-if [ "${parent##*/}" != clean ]; then
-  for d in "${parent%/*}"/clean/*-adt*; do
-    while [ -d "$d" ] && alive "$d"; do sleep 0.1 || sleep 1; done
-  done
-fi
-"""
-)
-
-_WAIT = """
-echo "$dir"
-read -r line && bye=1
-deaf
-exit 0
-"""
-
-# Both streams on stdout: so what a request printed is all before the line that ends its answer.
-_SERVE = """
-exec 3<&0 </dev/null 2>&1
-echo "$dir"
-while read -r line <&3; do
-  [ "$line" = bye ] && bye=1 && break
-  serve $line
-  echo "$tag $?"
-done
-deaf
-exit 0
-"""
 
 
 @dataclass(frozen=True)
@@ -170,29 +114,30 @@ def workspace(device: Device, parent: str, *, uses: str = "") -> Iterator[str]:
         DeviceFull: there is no room for it.
         DeviceError: it cannot be made, or the connection broke.
     """
-    with _guarded(device, parent, _WAIT, uses) as agent:
+    with _guarded(device, parent, script("hold"), uses) as agent:
         yield agent.path
 
 
 @contextlib.contextmanager
-def serving(device: Device, parent: str, script: str, *, uses: str = "") -> Iterator[Agent]:
+def serving(device: Device, parent: str, program: str, *, uses: str = "") -> Iterator[Agent]:
     """The same, with a guardian that answers requests: one connection for all that a task needs.
 
     Args:
-        script: defines the shell function ``serve``, which finds the workspace in ``$dir`` and must not
-            change the working directory other than in a subshell.
+        program: one that includes ``workspace.sh`` and ``serve.sh``, and between them defines the shell
+            function ``serve``, which finds the workspace in ``$dir`` and must not change the working
+            directory other than in a subshell.
 
     Raises:
         DeviceFull, DeviceError: see :func:`workspace`.
     """
-    with _guarded(device, parent, f"{script}\n{_SERVE}", uses) as agent:
+    with _guarded(device, parent, program, uses) as agent:
         yield agent
 
 
 @contextlib.contextmanager
-def _guarded(device: Device, parent: str, script: str, uses: str) -> Iterator[Agent]:
+def _guarded(device: Device, parent: str, program: str, uses: str) -> Iterator[Agent]:
     tag = f"adt{secrets.token_hex(8)}{'.' * bool(uses)}{uses}"
-    argv = ("sh", "-c", f"{_GUARDIAN}{script}", "sh", parent, tag)
+    argv = ("sh", "-c", program, "sh", parent, tag)
     with device.start(argv, timeout=SHORT, keep_stdin=True, inline=True) as guardian:
         events = guardian.output()
         farewell = b""

@@ -9,42 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from adt.device.place import DevicePlace, Place
-from adt.device.probe.survey import THERMAL, VALUE, parse_thermal
+from adt.device.probe.survey import parse_thermal
+from adt.device.scripts import script
 from adt.errors import ConfigError
 from adt.host.process import run
 
 log = logging.getLogger("adt.bench")
 
-SCRIPT = (
-    VALUE
-    + r"""
-echo ==governors==
-for g in /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor; do
-  value "$g"
-  [ -n "$v" ] && echo "$v"
-done
-"""
-    + THERMAL
-    + r"""
-echo ==cpu==
-{ grep -m1 "^model name" /proc/cpuinfo || grep -m1 "^Hardware" /proc/cpuinfo; } 2>/dev/null
-echo ==board==
-{ tr '\0' ' ' </proc/device-tree/model; } 2>/dev/null
-echo
-echo ==battery==
-for s in /sys/class/power_supply/*; do
-  value "$s/type"
-  if [ "$v" = Battery ]; then
-    value "$s/status"
-    [ -n "$v" ] && echo "status: $v"
-  fi
-done
-command -v dumpsys >/dev/null 2>&1 && dumpsys battery 2>/dev/null
-echo ==power==
-command -v dumpsys >/dev/null 2>&1 && dumpsys power 2>/dev/null | grep -m1 mWakefulness=
-exit 0
-"""
-)
 SCRIPT_SECONDS = 60.0
 
 ON_BATTERY = ("3", "discharging")
@@ -109,12 +80,14 @@ def conditions(place: Place) -> Conditions:
     """
     if isinstance(place, DevicePlace):
         doing = f"asking {place.name} how it stands"
-        return parse(place.device.script(SCRIPT, timeout=SCRIPT_SECONDS, check=False, doing=doing).out)
-    return parse(run(["sh", "-c", SCRIPT], timeout=SCRIPT_SECONDS, check=False).stdout)
+        return parse(
+            place.device.script(script("conditions"), timeout=SCRIPT_SECONDS, check=False, doing=doing).out
+        )
+    return parse(run(["sh", "-c", script("conditions")], timeout=SCRIPT_SECONDS, check=False).stdout)
 
 
 def parse(text: str) -> Conditions:
-    """Read what :data:`SCRIPT` printed."""
+    """Read what ``conditions.sh`` printed."""
     pieces = re.split(r"^==(\w+)==\r?\n", text.replace("\r\n", "\n"), flags=re.MULTILINE)
     part = dict(zip(pieces[1::2], pieces[2::2], strict=False))
     thermal = parse_thermal(part.get("thermal", ""))

@@ -14,10 +14,11 @@ from pathlib import Path
 from adt.device import adb, forwards, selection
 from adt.device.device import Device
 from adt.device.forwards import Forward
+from adt.device.scripts import script
 from adt.device.virtual.prerequisites import python_path
 from adt.errors import AdtError
 from adt.host import process
-from adt.rpc import guardian, state
+from adt.rpc import state
 
 log = logging.getLogger("adt.rpc")
 
@@ -57,7 +58,7 @@ def clean(record: state.ServerRecord) -> bool:
         if record.there.tracker_port and record.tracker:
             local = int(record.tracker.rpartition(":")[2])
             _end(serial, Forward(local, record.there.tracker_port, reverse=True))
-        device.script(guardian.END, record.parent, record.tag, timeout=SECONDS, check=False)
+        device.script(script("server_end"), record.parent, record.tag, timeout=SECONDS, check=False)
     except AdtError as why:
         log.warning("cleaning up on %s: %s", serial, why.what)
         return False

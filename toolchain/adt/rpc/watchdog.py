@@ -29,6 +29,7 @@ from typing import Any
 from adt.device import adb, forwards, selection
 from adt.device.device import Device
 from adt.device.forwards import Forward
+from adt.device.scripts import script
 from adt.device.shell import STDERR, STDOUT, RemoteCommand
 from adt.errors import AdtError, DeviceError, DeviceNotReady, NoDevice, RpcError, TrackerError
 from adt.rpc import cleaning, guardian, handshake, launch, state, wire
@@ -178,7 +179,9 @@ class Watchdog:
         tracker_port = self._reverse()
         arguments = guardian.server_arguments(key=self.plan.key, port=port, tracker_port=tracker_port)
         words = (self.plan.parent, self.record.tag, self.plan.deployment, str(port), self.plan.digest)
-        with device.start(("sh", "-c", guardian.START, "sh", *words, *arguments), keep_stdin=True) as command:
+        with device.start(
+            ("sh", "-c", script("server_start"), "sh", *words, *arguments), keep_stdin=True
+        ) as command:
             threading.Thread(target=_follow, args=(command, events), daemon=True).start()
             try:
                 death = self._await_ready(port)

@@ -11,7 +11,8 @@ from pathlib import Path
 from adt.device.device import Device
 from adt.device.probe.like import like
 from adt.device.probe.probing import probe
-from adt.device.probe.survey import THERMAL, VALUE, parse_thermal
+from adt.device.probe.survey import parse_thermal
+from adt.device.scripts import script
 from adt.errors import AdtError
 from adt.host.process import run
 from adt.target.bundle import TargetBundle
@@ -58,7 +59,7 @@ def of_device(device: Device, computes: str, bundle: TargetBundle | None = None)
 def celsius(device: Device) -> float | None:
     """The hottest thermal zone of *device* now; None where it tells none, or does not answer."""
     try:
-        done = device.script(VALUE + THERMAL + "exit 0", timeout=THERMAL_SECONDS, check=False)
+        done = device.script(script("thermal"), timeout=THERMAL_SECONDS, check=False)
     except AdtError:
         return None
     return _hottest(done.out)
@@ -66,7 +67,7 @@ def celsius(device: Device) -> float | None:
 
 def celsius_here() -> float | None:
     """The hottest thermal zone of this machine now; None where it tells none."""
-    done = run(["sh", "-c", VALUE + THERMAL + "exit 0"], timeout=THERMAL_SECONDS, check=False)
+    done = run(["sh", "-c", script("thermal")], timeout=THERMAL_SECONDS, check=False)
     return _hottest(done.stdout)
 
 

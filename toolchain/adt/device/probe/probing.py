@@ -13,6 +13,7 @@ from adt.device.payload import user_directory
 from adt.device.probe import opencl, survey
 from adt.device.probe.facts import Android, Gpu, OpenclReport, Probe
 from adt.device.probe.remembered import remember, remembered
+from adt.device.scripts import script
 from adt.device.workspace import workspace
 from adt.errors import AdtError, DeviceError
 from adt.target.bundle import TargetBundle
@@ -24,21 +25,6 @@ LIBRARY_SECONDS = 20
 """Seconds that one OpenCL library may take to load and answer."""
 PROGRAM_SECONDS = 180.0
 
-_RUN = """
-program=$1 seconds=$2
-shift 2
-n=$# seen=
-while [ $n -gt 0 ]; do
-  p=$1 n=$((n-1))
-  shift
-  [ -e "$p" ] || continue
-  real=$(readlink -f "$p" 2>/dev/null)
-  case " $seen " in *" ${real:-$p} "*) continue;; esac
-  seen="$seen ${real:-$p}"
-  set -- "$@" "$p"
-done
-"$program" --timeout "$seconds" "$@" 2>"$program.err" || { code=$?; cat "$program.err" >&2; exit $code; }
-"""
 # what drivers print is kept out of the report also where the device does not carry stderr apart
 
 VIRTUAL_CPU = "a virtual device has no CPU of its own: it runs on this machine's"
@@ -59,7 +45,7 @@ def probe(device: Device, bundle: TargetBundle | None, *, fresh: bool = False) -
     """
     facts = device.facts
     done = device.script(
-        survey.SCRIPT,
+        script("probe_survey"),
         timeout=SURVEY_SECONDS,
         doing=f"probing {device.serial}",
         what=f"probing {device.serial} failed",
@@ -167,7 +153,7 @@ def _ask(device: Device, bundle: TargetBundle) -> OpenclReport:
         program = f"{there}/adt_probe"
         device.push(bundle.file(opencl.PROGRAM), program, mode=0o755, timeout=PROGRAM_SECONDS)
         done = device.script(
-            _RUN,
+            script("probe"),
             program,
             str(LIBRARY_SECONDS),
             *opencl.places(bundle.manifest.platform),

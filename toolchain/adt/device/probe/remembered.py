@@ -9,7 +9,6 @@ import secrets
 from pathlib import Path
 
 from adt.device.probe.facts import SCHEMA, SCHEMA_VERSION, Probe
-from adt.device.probe.survey import BOOT_SCRIPT as BOOT_SCRIPT
 from adt.errors import PackageError
 from adt.host import manifest
 from adt.host.cache import cache_dir
@@ -25,7 +24,7 @@ def remembered(serial: str, boot: str) -> Probe | None:
     """The last probe of the device *serial*, if it is of the boot that *boot* names; asks no device.
 
     Args:
-        boot: what :data:`BOOT_SCRIPT` prints there; empty matches nothing.
+        boot: what ``boot.sh`` prints there; empty matches nothing.
     """
     path = _file(serial)
     if not boot.strip() or not path.is_file():

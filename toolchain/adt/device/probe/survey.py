@@ -9,74 +9,6 @@ from dataclasses import dataclass
 from adt.device.probe.cores import core_name
 from adt.device.probe.facts import Cpu, CpuCluster, Gpu, Memory, Thermal, ThermalZone
 
-BOOT_SCRIPT = r"""
-( b=; { IFS= read -r b </proc/sys/kernel/random/boot_id; } 2>/dev/null
-  s=; { IFS= read -r s </proc/1/stat; } 2>/dev/null
-  set -- ${s##*\) }
-  echo "$b ${20}" )
-"""
-"""Prints one line that names the device's present boot.
-
-The kernel's boot ID, and when the first process started where that may be read:
-a virtual device that was restarted is another boot on the same kernel.
-"""
-
-VALUE = r"""
-value() { v=; { IFS= read -r v <"$1"; } 2>/dev/null; }
-"""
-"""A shell function that sets ``v`` to the first line of a file; empty where it may not be read."""
-
-THERMAL = r"""
-echo ==thermal==
-for z in /sys/class/thermal/thermal_zone*; do
-  [ -e "$z" ] || continue
-  value "$z/type"
-  kind=$v
-  value "$z/temp"
-  echo "${v:--} $kind"
-done
-"""
-"""Prints what :func:`parse_thermal` reads; needs :data:`VALUE`."""
-
-SCRIPT = (
-    VALUE
-    + r"""
-echo ==boot==
-"""
-    + BOOT_SCRIPT
-    + r"""
-echo ==kernel==
-uname -r
-echo ==selinux==
-getenforce 2>&1
-echo ==memory==
-cat /proc/meminfo 2>&1
-echo ==cpuinfo==
-cat /proc/cpuinfo 2>&1
-echo ==cpus==
-for c in /sys/devices/system/cpu/cpu[0-9]*; do
-  [ -d "$c" ] || continue
-  row=${c##*/cpu}
-  for f in cpufreq/cpuinfo_min_freq cpufreq/cpuinfo_max_freq cpufreq/scaling_cur_freq \
-    cpufreq/scaling_governor regs/identification/midr_el1; do
-    value "$c/$f"
-    row="$row ${v:--}"
-  done
-  echo "$row"
-done
-"""
-    + THERMAL
-    + r"""
-echo ==gpu==
-for f in /sys/class/kgsl/kgsl-3d0/gpu_model /sys/class/misc/mali0/device/gpuinfo /sys/kernel/gpu/gpu_model; do
-  value "$f"
-  [ -n "$v" ] && echo "$f $v"
-done
-echo ==board==
-{ tr '\0' ' ' </proc/device-tree/model; echo; tr '\0' ' ' </proc/device-tree/compatible; echo; } 2>/dev/null
-exit 0
-"""
-)
 SECTIONS = ("boot", "kernel", "selinux", "memory", "cpuinfo", "cpus", "thermal", "gpu", "board")
 
 PLAUSIBLE = (-40.0, 200.0)
@@ -102,7 +34,7 @@ class Survey:
 
 
 def parse(text: str) -> Survey:
-    """Read what :data:`SCRIPT` printed."""
+    """Read what ``probe_survey.sh`` printed."""
     part = _sections(text)
     missing: dict[str, str] = {}
     selinux = part["selinux"].strip()
