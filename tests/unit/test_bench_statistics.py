@@ -19,7 +19,6 @@ from adt.measure.statistics import (
     robust_sigma,
     student,
     summarise,
-    theil_sen,
     time_line,
 )
 
@@ -59,15 +58,6 @@ def test_the_robust_sigma_is_that_of_a_normal_distribution_and_blind_to_outliers
     assert robust_sigma(times) == pytest.approx(0.5, rel=0.12)
 
 
-def test_theil_sen_takes_a_quarter_of_wrong_points() -> None:
-    x = np.arange(20.0)
-    y = 3 + 0.5 * x
-    assert theil_sen(x, y) == 0.5
-    y[[2, 7, 11, 19]] = 1e9
-    assert theil_sen(x, y) == pytest.approx(0.5, abs=0.05)
-    assert theil_sen(np.zeros(5), np.arange(5.0)) == 0.0
-
-
 def test_drift_is_found_and_noise_is_none() -> None:
     noise = np.random.default_rng(2).normal(0, 0.02, 2000)
     still = 1 + noise
@@ -97,6 +87,14 @@ def test_one_disturbed_stretch_is_no_drift() -> None:
     times[100:140] = 3
     found = drift(times, at(times))
     assert found and not found.drifts
+
+
+def test_disturbed_stretches_do_not_hide_a_drift() -> None:
+    times = 1 + 0.2 * np.linspace(0, 1, 400)
+    for start in (40, 140, 380):
+        times[start : start + 20] = 9
+    found = drift(times, at(np.ones(400)))
+    assert found and found.drifts and found.percent == pytest.approx(0.18 / 1.1 * 100, rel=0.1)
 
 
 def test_a_time_line_is_short_and_in_order() -> None:

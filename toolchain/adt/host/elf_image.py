@@ -3,6 +3,12 @@
 Files come from anywhere, so every offset and count is checked against the
 file's size before it is followed, and the work is bounded by that size: a file
 that lies ends in :class:`Damaged`, never in a long loop or a large allocation.
+
+No library does this in its place (tests/unit/test_elf_reader.py has the files). LIEF 1.0 does not answer
+within a minute on 1 MB of version lists within one another, takes 545 of 546 truncated copies of a
+library for whole, and needs 354 MiB for one of 225 MB, which this reads in 10 ms. pyelftools 0.33 does not
+answer within a minute on 65,536 names in a string table of 1 MiB without an end, has versions of symbols
+only where there are section headers, and takes 14 times as long on a large library.
 """
 
 from __future__ import annotations

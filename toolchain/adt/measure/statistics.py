@@ -119,29 +119,15 @@ def robust_sigma(values: Times) -> float:
     return float(SIGMA_PER_MAD * np.median(np.abs(values - np.median(values))))
 
 
-def theil_sen(x: Times, y: Times) -> float:
-    """Slope of the line through the points: the median of the slopes between any two of them.
-
-    Up to 29 % of the points may be anywhere. 0 when no two differ in x.
-    """
-    import numpy as np
-
-    first, second = np.triu_indices(len(x), 1)
-    run = x[second] - x[first]
-    apart = run != 0
-    if not apart.any():
-        return 0.0
-    return float(np.median((y[second] - y[first])[apart] / run[apart]))
-
-
 def drift(times: Times, starts: Times) -> Drift | None:
     """Whether the runs got slower or faster; None when there are too few to tell (less than 40).
 
-    Runs are put into 20 blocks of equal number; the line is Theil's and Sen's
-    through the blocks' medians.
+    Runs are put into 20 blocks of equal number. The slope is the median of those
+    between a block of the first half and the one as far on in the second, so that
+    a disturbed stretch does not count.
 
     Args:
-        starts: when each run began, milliseconds from any moment.
+        starts: when each run began, milliseconds from any moment; no two at once.
     """
     import numpy as np
 
@@ -152,7 +138,8 @@ def drift(times: Times, starts: Times) -> Drift | None:
     middle = float(np.median(times))
     if middle <= 0:
         return None
-    slope = theil_sen(moments, medians)
+    half = BLOCKS // 2
+    slope = float(np.median((medians[half:] - medians[:half]) / (moments[half:] - moments[:half])))
     tenth = BLOCKS // 10
     apart = float(moments[-tenth:].mean() - moments[:tenth].mean())
     percent = 100 * slope * apart / middle
