@@ -1,4 +1,4 @@
-"""A child of :mod:`adt.tuning.child` that does what it is told."""
+"""A child of :mod:`adt.host.child` that does what it is told."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-from adt.tuning.child import serve
+from adt.host.child import serve
 
 
 def handle(request: tuple[str, Any]) -> Any:

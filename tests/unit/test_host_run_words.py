@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adt.errors import RunError, ToolNotFound
-from adt.host.process import Finished
+from adt.host.child import ChildDied, ChildFailed, ChildHung
 from adt.model.host_run import opencl as host_opencl
 from adt.model.host_run import running as host_run
 from adt.model.host_run.opencl import HostOpenCl, choose
@@ -52,29 +52,30 @@ def test_what_the_query_printed() -> None:
     assert host_opencl.parse(json.dumps({"library": "", "devices": [], "said": ""})) == ()
 
 
-def failure(
-    code: int, result: dict[str, object], stderr: str = "", device: HostOpenCl | None = GPU
-) -> RunError:
-    done = Finished(("python",), code, "", stderr)
-    return host_run._failure(done, result, PACKAGE, device, 60)
+def failure(answer: dict[str, object], device: HostOpenCl | None = GPU) -> RunError:
+    return host_run._failure(answer, PACKAGE, device)
+
+
+def ended(reason: ChildFailed) -> RunError:
+    return host_run._ended(reason, PACKAGE, GPU, 60)
 
 
 def test_a_build_log_is_in_the_details() -> None:
     text = "InternalError: Check failed\nOpenCL build error for device=1\nError: CL_BUILD\n<source>:3: bad"
-    error = failure(0, {"stage": "run", "error": text})
+    error = failure({"stage": "run", "error": text})
     assert "does not build a kernel" in error.what and "H (NVIDIA CUDA" in error.what
     assert error.details.endswith("<source>:3: bad") and error.details.startswith("OpenCL build error")
 
 
 def test_a_signal_a_timeout_and_an_error() -> None:
     chatter = "[10:00:00] x.cc:341: Warning: Scope Loaded:global\n"
-    crash = failure(-11, {}, chatter * 3 + "driver: assertion failed")
+    crash = ended(ChildDied("ended", chatter * 3 + "driver: assertion failed", -11))
     assert "SIGSEGV" in crash.what and crash.details == "driver: assertion failed"
-    assert "within 60 s" in failure(124, {}).what
-    assert "exit code 7" in failure(7, {}).what
-    error = failure(0, {"stage": "run", "error": "ValueError: one\n\ntwo"}, device=None)
+    assert "within 60 s" in ended(ChildHung("no answer")).what
+    assert "exit code 7" in ended(ChildDied("ended", "", 7)).what
+    error = failure({"stage": "run", "error": "ValueError: one\n\ntwo"}, device=None)
     assert error.what.endswith("failed on this machine's CPU: two")
-    assert "cannot be loaded" in failure(0, {"stage": "load", "error": "x"}).what
+    assert "cannot be loaded" in failure({"stage": "load", "error": "x"}).what
 
 
 def test_no_compiler_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import pytest
 
 from adt.errors import AdtError, DeviceError, MismatchError, NoDevice, TrackerError
+from adt.host.child import ChildDied, ChildHung
 from adt.tuning import fleet as fleets
 from adt.tuning import worker
-from adt.tuning.child import ChildDied, ChildHung
 from adt.tuning.device_facts import Identity
 from adt.tuning.fleet import Fleet
 from adt.tuning.jobs import MeasureJob, Outcome, Timing
@@ -93,7 +93,7 @@ class MadeUpChild:
     connected: ClassVar[list[Connect]] = []
     unreachable: ClassVar[set[str]] = set()
 
-    def __init__(self, _module: str) -> None:
+    def __init__(self, _module: str, **_options: Any) -> None:
         self._device = ""
         self._closed = threading.Event()
 

@@ -21,6 +21,7 @@ _PLAIN: dict[Any, tuple[type, ...]] = {
     float: (float, int),
     str: (str,),
     int | str: (int, str),
+    bytes: (bytes,),
 }
 """Which of JSON's values a field of each type takes: a text is no number, as in ``rtvm``."""
 
@@ -73,15 +74,22 @@ def load(
         )
     import cattrs
 
-    converter = cattrs.Converter(forbid_extra_keys=True)
-    for plain, kinds in _PLAIN.items():
-        converter.register_structure_hook(plain, _exactly(*kinds))
     try:
-        found: T = converter.structure(raw, kind)
+        found: T = strict_converter().structure(raw, kind)
     except Exception as why:  # cattrs raises an exception group; its text names each field
         reasons = "\n".join(cattrs.transform_error(why, path=path.name))
         raise PackageError(f"{path} does not fit its schema", remedy=remedy, details=reasons) from why
     return found
+
+
+def strict_converter() -> Any:
+    """A converter of cattrs that takes no value for another: no text for a number, no unknown field."""
+    import cattrs
+
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    for plain, kinds in _PLAIN.items():
+        converter.register_structure_hook(plain, _exactly(*kinds))
+    return converter
 
 
 def _exactly(*kinds: type) -> Callable[[Any, Any], Any]:

@@ -1,20 +1,18 @@
 """Start a process of ours that stays when we go, and know that it came up.
 
-The starter writes one JSON line to the new process's standard input and reads
-one from its standard output: ``{"ready": …}`` or ``{"error": …}``. Then it
-writes ``commit``. Until it has, the end of standard input (the starter was
-interrupted or killed) ends the process, which cleans up behind itself: nothing
-runs that nobody asked for to the end.
+The starter sends one message (:mod:`adt.host.messages`) to the new process's
+standard input and takes one from its standard output: ``{"ready": …}`` or
+``{"error": …}``. Then it sends ``commit``. Until it has, the end of standard input
+(the starter was interrupted or killed) ends the process, which cleans up behind
+itself: nothing runs that nobody asked for to the end.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import logging.handlers
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -27,10 +25,12 @@ from adt import errors
 from adt.device.virtual.prerequisites import python_path
 from adt.errors import AdtError, RpcError
 from adt.host import cache, process
+from adt.host.messages import BadMessage, encode, receive, send
 from adt.rpc.state import Home, tail
 
 LOG_LIMIT = 4 << 20
 """Bytes after which a log is begun anew; one older log is kept."""
+COMMIT = "commit"
 END_SECONDS = 20.0
 """How long a process that is not wanted any more may take to clean up."""
 
@@ -66,9 +66,8 @@ def launch(
     wanted = False
     try:
         with contextlib.suppress(BrokenPipeError):
-            child.stdin.write(json.dumps(plan).encode() + b"\n")
-            child.stdin.flush()
-        said = _read_line(child.stdout.fileno(), seconds)
+            send(child.stdin.fileno(), encode(plan))
+        said = _report(child.stdout.fileno(), seconds)
         if "error" in said:
             raise _reported(said)
         if "ready" not in said:
@@ -77,8 +76,7 @@ def launch(
                 remedy=f"Its last words are below and in {at.log}.",
                 details=tail(at.log),
             )
-        child.stdin.write(b"commit\n")
-        child.stdin.flush()
+        send(child.stdin.fileno(), encode(COMMIT))
         wanted = True
         ready: dict[str, Any] = said["ready"]
         return ready
@@ -100,18 +98,12 @@ def _wait(child: subprocess.Popen[bytes]) -> None:
             raise
 
 
-def _read_line(fd: int, seconds: float) -> dict[str, Any]:
-    """One JSON object from *fd*; an empty one when none came in time."""
-    end, data = time.monotonic() + seconds, b""
-    while b"\n" not in data:
-        left = end - time.monotonic()
-        if left <= 0 or not select.select([fd], [], [], left)[0]:
-            return {}
-        more = os.read(fd, 1 << 16)
-        if not more:
-            return {}
-        data += more
-    said: dict[str, Any] = json.loads(data.partition(b"\n")[0])
+def _report(fd: int, seconds: float) -> dict[str, Any]:
+    """What the process says; nothing when it did not in time."""
+    try:
+        said: dict[str, Any] = receive(fd, time.monotonic() + seconds)
+    except (OSError, EOFError, BadMessage):
+        return {}
     return said
 
 
@@ -127,22 +119,26 @@ class Starter:
     def __init__(self) -> None:
         self._out = os.dup(1)
         os.dup2(2, 1)  # what anybody prints goes to the log
-        self._in = os.fdopen(os.dup(0), "rb", buffering=0)
+        self._in = os.dup(0)
         with open(os.devnull) as nothing:  # noqa: PTH123 - a descriptor is wanted, not a path
             os.dup2(nothing.fileno(), 0)
 
     def plan(self) -> dict[str, Any]:
         """What is to be done."""
-        plan: dict[str, Any] = json.loads(self._in.readline())
+        plan: dict[str, Any] = receive(self._in)
         return plan
 
     def watch(self) -> None:
         """From now on, end this process (by SIGTERM) if the starter goes before it has said ``commit``."""
 
         def wait() -> None:
-            if self._in.readline() != b"commit\n":
+            try:
+                committed = receive(self._in) == COMMIT
+            except (OSError, EOFError, BadMessage):
+                committed = False
+            if not committed:
                 os.kill(os.getpid(), signal.SIGTERM)
-            self._in.close()
+            os.close(self._in)
 
         threading.Thread(target=wait, name="starter", daemon=True).start()
 
@@ -158,7 +154,7 @@ class Starter:
 
     def _say(self, message: Mapping[str, object]) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more: `watch` deals with that
-            os.write(self._out, json.dumps(message).encode() + b"\n")
+            send(self._out, encode(message))
         with contextlib.suppress(OSError):
             os.close(self._out)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adt.tuning.building import build
-from adt.tuning.child import serve
+from adt.host.child import serve
+from adt.tuning.building import SPEECH, build
 from adt.tuning.jobs import BuildJob, Built
 
 NICENESS = 10
@@ -14,12 +14,15 @@ IDLE = 600.0
 """Seconds without a candidate after which it ends; it is started again when there is one."""
 
 
-def answer(asked: tuple[BuildJob, Path] | None) -> Built | None:
+def answer(asked: tuple[BuildJob, str] | None) -> Built | None:
     """Build a candidate in a scratch directory; None: only get ready for one."""
     import tvm  # noqa: F401
 
-    return build(*asked) if asked is not None else None
+    if asked is None:
+        return None
+    job, scratch = asked
+    return build(job, Path(scratch))
 
 
 if __name__ == "__main__":
-    serve(answer, niceness=NICENESS, idle=IDLE)
+    serve(answer, speech=SPEECH, niceness=NICENESS, idle=IDLE)

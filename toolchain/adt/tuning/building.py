@@ -9,11 +9,13 @@ import time
 from pathlib import Path
 
 from adt.errors import AdtError
-from adt.tuning.child import Child, ChildDied, ChildHung
+from adt.host.child import Child, ChildDied, ChildHung, Speech
 from adt.tuning.jobs import BuildJob, Built, Toolchain
 from adt.tuning.records import Failure
 
 LIBRARY = "candidate.so"
+SPEECH = Speech(tuple[BuildJob, str] | None, Built | None)
+"""A candidate and the directory for its files; None only gets the process ready."""
 START = 120.0
 """Seconds that the process may take to import TVM, before its first candidate."""
 BUILDS = 500
@@ -71,7 +73,7 @@ class Guarded:
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
-        self._child = Child("adt.tuning.build_child")
+        self._child = Child("adt.tuning.build_child", speech=SPEECH)
         self._builds = 0
         self._scratch = Path(tempfile.gettempdir()) / f"adt-candidate-{secrets.token_hex(8)}"
 
@@ -80,7 +82,7 @@ class Guarded:
         began = time.perf_counter()
         try:
             self._made_ready()
-            built: Built = self._child.ask((job, self._scratch), self._timeout)
+            built: Built = self._child.ask((job, str(self._scratch)), self._timeout)
         except ChildHung:
             failure = Failure("build-timeout", f"it was not built within {self._timeout:g} s")
         except ChildDied as why:

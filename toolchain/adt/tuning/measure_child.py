@@ -13,11 +13,12 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
+from adt.host.child import serve
 from adt.rpc.session import lost
 from adt.tuning.argument_data import from_device, made_up, on_device, size, unwritten
-from adt.tuning.child import serve
 from adt.tuning.jobs import Argument
 from adt.tuning.measure_protocol import (
+    SPEECH,
     Answer,
     Broken,
     Compute,
@@ -185,7 +186,7 @@ def _last_line(why: BaseException) -> str:
 def main() -> None:
     """Measure until the worker goes."""
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"  # no compiler: half the memory, and half the time to start
-    serve(Handler())
+    serve(Handler(), speech=SPEECH)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from adt.host.child import Speech
 from adt.tuning.jobs import Argument, Timing
 
 
@@ -100,3 +101,4 @@ class Broken:
 
 Request = Connect | Disconnect | Prepare | Measure | Compute
 Answer = Connected | Done | Timed | Computed | Refused | Broken
+SPEECH = Speech(Request, Answer)

@@ -15,12 +15,13 @@ import time
 from typing import Protocol
 
 from adt.errors import AdtError
+from adt.host.child import Child, ChildDied, ChildHung
 from adt.rpc import handshake
 from adt.tuning.argument_data import size
-from adt.tuning.child import Child, ChildDied, ChildHung
 from adt.tuning.device_facts import Identity
 from adt.tuning.jobs import MeasureJob, Outcome
 from adt.tuning.measure_protocol import (
+    SPEECH,
     Answer,
     Broken,
     Compute,
@@ -106,7 +107,7 @@ class Worker(threading.Thread):
         super().__init__(name=f"measuring on {slot}")
         self._fleet, self.slot = fleet, slot
         self._roster = fleet.roster
-        self._child = Child("adt.tuning.measure_child")
+        self._child = Child("adt.tuning.measure_child", speech=SPEECH)
         self._leaving = threading.Event()
         self._vain = 0  # attempts in a row that came to nothing
         self._usual = LAST_SECONDS  # that a session has for its last candidate …

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
-import tempfile
+import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from adt.host.process import run
+from adt.host.child import Child, ChildFailed, Speech
 from adt.model.graphs.check import GraphError, check_graph
 
 TIMEOUT = 120.0
@@ -44,14 +41,15 @@ def _tried(texts: Sequence[str]) -> list[str]:
     """Why TVM cannot read each of *texts*; empty where it can."""
     reasons: list[str] = []
     crashes = 0
-    with tempfile.TemporaryDirectory(prefix="adt-graphs-") as scratch:
-        request = Path(scratch) / "request.json"
-        while len(reasons) < len(texts) and crashes < MOST_CRASHES:
-            request.write_text(json.dumps({"texts": texts, "first": len(reasons)}))
-            argv: list[str | Path] = [sys.executable, "-P", "-m", "adt.model.graphs.child", request]
-            done = run(argv, timeout=TIMEOUT, check=False)
-            reasons += [json.loads(line)[1] for line in done.stdout.splitlines() if line.endswith("]")]
-            if done.returncode != 0 and len(reasons) < len(texts):
+    end = time.monotonic() + TIMEOUT
+    with Child("adt.model.graphs.child", speech=Speech(str, str)) as child:
+        for text in texts:
+            if crashes == MOST_CRASHES:
+                reasons.append("others beside it end TVM")
+                continue
+            try:
+                reasons.append(child.ask(text, max(end - time.monotonic(), 0)))
+            except ChildFailed as failure:
                 crashes += 1
-                reasons.append(f"TVM ends with code {done.returncode} while it reads it")
-    return reasons + ["others beside it end TVM"] * (len(texts) - len(reasons))
+                reasons.append(f"TVM {failure} while it reads it")
+    return reasons

@@ -1,4 +1,4 @@
-"""Run packages in a process of their own: ``python -m adt.model.host_run.child REQUEST.json``.
+"""Run packages in a process of their own: ``python -m adt.model.host_run.child``.
 
 A driver that crashes or hangs takes this process along, not the caller's. What is
 asked and answered is described in :mod:`adt.model.host_run.running`, which starts this.
@@ -6,59 +6,58 @@ asked and answered is described in :mod:`adt.model.host_run.running`, which star
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from adt.host.child import serve
 from adt.model.texture.specialized import SCOPE
 
 
-def main() -> int:
-    """Do what the request says and write ``result`` in any case that is not a crash."""
-    request: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
-    result: dict[str, Any] = {"done": 0, "stage": "start"}
-    try:
-        _run(request, result)
-    except Exception as why:  # TVM raises InternalError, RuntimeError, ValueError, …
-        result["error"] = f"{type(why).__name__}: {why}"
-    Path(request["result"]).write_text(json.dumps(result))
-    return 0
+class Runner:
+    """The packages that were loaded so far."""
 
+    def __init__(self) -> None:
+        self._loaded: dict[str, tuple[Any, Any, list[Any]]] = {}
+        """Machine, first device and parameters of each."""
+        self._stage = ""
 
-def _run(request: dict[str, Any], result: dict[str, Any]) -> None:
-    import tvm
+    def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The outputs of one run, or what TVM raised and where."""
+        self._stage = "start"
+        try:
+            return {"outputs": self._run(request)}
+        except Exception as error:  # TVM raises InternalError, RuntimeError, ValueError, …
+            return {"stage": self._stage, "error": f"{type(error).__name__}: {error}"}
 
-    from adt.model.plugins.loading import load_plugin
+    def _run(self, request: dict[str, Any]) -> list[Any]:
+        import tvm
 
-    for plugin in request["plugins"]:
-        load_plugin(Path(plugin))
-    loaded: dict[str, Any] = {}
-    for number, wanted in enumerate(request["runs"]):
-        result["done"] = number
-        if wanted["package"] not in loaded:
-            result["stage"] = "device"
-            devices = [_device(kind, request["opencl"]) for kind in wanted["vdevices"]]
-            result["stage"] = "load"
-            module = tvm.runtime.load_module(str(Path(wanted["package"]) / wanted["library"]))
-            machine = tvm.runtime.vm.VirtualMachine(module, list(devices))
-            params = tvm.runtime.load_param_dict_from_file(
-                str(Path(wanted["package"]) / wanted["params_file"])
-            )
-            first = devices[0]
-            images = frozenset(wanted["images"])
-            held = [_on_device(params[name], first, image=name in images) for name in wanted["params"]]
-            loaded[wanted["package"]] = machine, first, held
-        machine, first, held = loaded[wanted["package"]]
-        result["stage"] = "run"
-        with np.load(wanted["inputs"], allow_pickle=False) as archive:
-            arrays = [tvm.runtime.tensor(archive[f"arr_{i}"], first) for i in range(len(archive.files))]
-        answer = machine[wanted["entry"]](*arrays, *held)
+        if request["package"] not in self._loaded:
+            self._loaded[request["package"]] = self._load(request)
+        machine, first, params = self._loaded[request["package"]]
+        self._stage = "run"
+        arrays = [tvm.runtime.tensor(array, first) for array in request["inputs"]]
+        answer = machine[request["entry"]](*arrays, *params)
         tensors = [answer] if hasattr(answer, "numpy") else list(answer)
-        np.savez(wanted["outputs"], *(tensor.numpy() for tensor in tensors))
-    result["done"] = len(request["runs"])
+        return [tensor.numpy() for tensor in tensors]
+
+    def _load(self, request: dict[str, Any]) -> tuple[Any, Any, list[Any]]:
+        import tvm
+
+        from adt.model.plugins.loading import load_plugin
+
+        for plugin in request["plugins"]:
+            load_plugin(Path(plugin))
+        self._stage = "device"
+        devices = [_device(kind, request["opencl"]) for kind in request["vdevices"]]
+        self._stage = "load"
+        package = Path(request["package"])
+        module = tvm.runtime.load_module(str(package / request["library"]))
+        machine = tvm.runtime.vm.VirtualMachine(module, list(devices))
+        params = tvm.runtime.load_param_dict_from_file(str(package / request["params_file"]))
+        images = frozenset(request["images"])
+        held = [_on_device(params[name], devices[0], image=name in images) for name in request["params"]]
+        return machine, devices[0], held
 
 
 def _on_device(param: Any, device: Any, *, image: bool) -> Any:
@@ -86,4 +85,4 @@ def _device(kind: str, opencl: dict[str, str]) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    serve(Runner())

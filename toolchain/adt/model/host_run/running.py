@@ -6,11 +6,9 @@ that crashes, hangs or refuses a kernel becomes an error that says so.
 
 from __future__ import annotations
 
-import json
 import re
 import signal
-import sys
-import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,12 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import MismatchError, RunError, ToolNotFound
-from adt.host.npz import read_npz
-from adt.host.process import Finished, run
+from adt.host.child import Child, ChildFailed, ChildHung
 from adt.model.fit import check_half
 from adt.model.host_run.opencl import HostOpenCl, opencl_device
 from adt.model.inputs.given import check_inputs
-from adt.model.package import LIBRARY, PARAMS, Entry, ModelPackage, PackageManifest, load_package
+from adt.model.package import LIBRARY, PARAMS, Entry, PackageManifest, load_package
 from adt.target.platforms import PLATFORMS
 
 if TYPE_CHECKING:
@@ -77,21 +74,20 @@ def run_packages(runs: Sequence[HostRun], *, timeout: float) -> list[dict[str, A
         manifest = packages[wanted.package].manifest
         check_inputs(manifest.name, manifest.entry(), wanted.inputs)
     device, plugins = _opencl(packages.values())
-    with tempfile.TemporaryDirectory(prefix="adt-run-") as scratch:
-        request = _request(runs, packages, device, plugins, Path(scratch))
-        path = Path(scratch) / "request.json"
-        path.write_text(json.dumps(request))
-        argv: list[str | Path] = [sys.executable, "-P", "-m", "adt.model.host_run.child", path]
-        done = run(argv, timeout=timeout, check=False)
-        answer = Path(request["result"])
-        result: dict[str, Any] = json.loads(answer.read_text()) if answer.is_file() else {}
-        if done.returncode != 0 or not result or "error" in result:
-            failed = packages[runs[min(result.get("done", 0), len(runs) - 1)].package].manifest
-            raise _failure(done, result, failed, device, timeout)
-        return [
-            _named(packages[wanted.package].manifest.entry(), read_npz(Path(row["outputs"])))
-            for wanted, row in zip(runs, request["runs"], strict=True)
-        ]
+    end = time.monotonic() + timeout
+    outputs = []
+    with Child("adt.model.host_run.child") as child:
+        for wanted in runs:
+            manifest = packages[wanted.package].manifest
+            request = _request(wanted, manifest.entry(), manifest, device, plugins)
+            try:
+                answer = child.ask(request, max(end - time.monotonic(), 0))
+            except ChildFailed as failure:
+                raise _ended(failure, manifest, device, timeout) from failure
+            if "error" in answer:
+                raise _failure(answer, manifest, device)
+            outputs.append(_named(manifest.entry(), answer["outputs"]))
+    return outputs
 
 
 def _opencl(packages: Any) -> tuple[HostOpenCl | None, list[Path]]:
@@ -109,44 +105,29 @@ def _opencl(packages: Any) -> tuple[HostOpenCl | None, list[Path]]:
 
 
 def _request(
-    runs: Sequence[HostRun],
-    packages: Mapping[Path, ModelPackage],
+    wanted: HostRun,
+    entry: Entry,
+    manifest: PackageManifest,
     device: HostOpenCl | None,
     plugins: Sequence[Path],
-    scratch: Path,
 ) -> dict[str, Any]:
-    import numpy as np
-
-    rows = []
-    for number, wanted in enumerate(runs):
-        manifest = packages[wanted.package].manifest
-        entry = manifest.entry()
-        inputs = scratch / f"inputs-{number}.npz"
-        np.savez(inputs, *(wanted.inputs[spec.name] for spec in entry.inputs))
-        rows.append(
-            {
-                "package": str(wanted.package.absolute()),
-                "library": LIBRARY,
-                "params_file": PARAMS,
-                "entry": entry.name,
-                "params": list(entry.params),
-                "images": list(entry.images),
-                "vdevices": list(manifest.target.vdevices),
-                "inputs": str(inputs),
-                "outputs": str(scratch / f"outputs-{number}.npz"),
-            }
-        )
     return {
         "plugins": [str(plugin) for plugin in plugins],
         "opencl": {"platform": device.platform, "name": device.name} if device else {},
-        "runs": rows,
-        "result": str(scratch / "result.json"),
+        "package": str(wanted.package.absolute()),
+        "library": LIBRARY,
+        "params_file": PARAMS,
+        "entry": entry.name,
+        "params": list(entry.params),
+        "images": list(entry.images),
+        "vdevices": list(manifest.target.vdevices),
+        "inputs": [wanted.inputs[spec.name] for spec in entry.inputs],
     }
 
 
-def _named(entry: Entry, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The outputs by name; numpy numbers what has none."""
-    return {spec.name: arrays[f"arr_{number}"] for number, spec in enumerate(entry.outputs)}
+def _named(entry: Entry, arrays: Sequence[Array]) -> dict[str, Array]:
+    """The outputs by name."""
+    return {spec.name: array for spec, array in zip(entry.outputs, arrays, strict=True)}
 
 
 def _check_machine(manifest: PackageManifest) -> None:
@@ -165,37 +146,45 @@ def _check_machine(manifest: PackageManifest) -> None:
         )
 
 
-def _failure(
-    done: Finished,
-    result: Mapping[str, Any],
-    manifest: PackageManifest,
-    device: HostOpenCl | None,
-    timeout: float,
+def _ended(
+    failure: ChildFailed, manifest: PackageManifest, device: HostOpenCl | None, timeout: float
 ) -> RunError:
-    """What went wrong in the child, from how it ended and what it said."""
-    where = str(device) if device else "this machine's CPU"
-    said = "\n".join(line for line in done.stderr.splitlines() if not CHATTER.search(line))
-    remedy = (
-        f"Try the same on the CPU ({manifest.source.compile_command('--for', 'host', '--target', 'cpu')}): "
-        "if it works, it is the driver's fault or the kernels'."
-        if device
-        else "Compile it again; if it still fails, report the message with the model."
-    )
-    if done.returncode == 124:
+    """The error for a child that gave no answer."""
+    where = _where(device)
+    lines = (line for line in failure.output.splitlines() if not CHATTER.search(line))
+    details = "\n".join(lines)[-4000:]
+    if isinstance(failure, ChildHung):
         return RunError(
             f"the package {manifest.name} did not end on {where} within {timeout:g} s",
             remedy="Allow more time, or look at the driver: other programs hang, too, where it does.",
-            details=said[-4000:],
+            details=details,
         )
-    if not result:
-        signalled = done.returncode < 0
-        how = signal.Signals(-done.returncode).name if signalled else f"exit code {done.returncode}"
-        return RunError(
-            f"running the package {manifest.name} on {where} ended with {how}",
-            remedy=remedy,
-            details=said[-4000:],
-        )
-    text = str(result.get("error", ""))
+    code = failure.code
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return RunError(
+        f"running the package {manifest.name} on {where} ended with {how}",
+        remedy=_remedy(manifest, device),
+        details=details,
+    )
+
+
+def _where(device: HostOpenCl | None) -> str:
+    return str(device) if device else "this machine's CPU"
+
+
+def _remedy(manifest: PackageManifest, device: HostOpenCl | None) -> str:
+    if device is None:
+        return "Compile it again; if it still fails, report the message with the model."
+    return (
+        f"Try the same on the CPU ({manifest.source.compile_command('--for', 'host', '--target', 'cpu')}): "
+        "if it works, it is the driver's fault or the kernels'."
+    )
+
+
+def _failure(answer: Mapping[str, Any], manifest: PackageManifest, device: HostOpenCl | None) -> RunError:
+    """What TVM raised in the child."""
+    where = _where(device)
+    text = str(answer["error"])
     if "OpenCL build error" in text or "CL_BUILD_PROGRAM_FAILURE" in text:
         return RunError(
             f"the OpenCL driver of {where} does not build a kernel of the package {manifest.name}",
@@ -206,9 +195,9 @@ def _failure(
     stage = {"load": "cannot be loaded", "device": "finds no device", "start": "cannot be run"}
     lines = [line for line in text.splitlines() if line.strip()]
     return RunError(
-        f"the package {manifest.name} {stage.get(str(result.get('stage')), 'failed')} on {where}: "
+        f"the package {manifest.name} {stage.get(str(answer.get('stage')), 'failed')} on {where}: "
         f"{lines[-1].strip() if lines else 'it said nothing'}",
-        remedy=remedy,
+        remedy=_remedy(manifest, device),
         details="\n".join(lines[-30:]),
     )
 

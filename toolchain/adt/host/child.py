@@ -1,43 +1,90 @@
 """A process of our own that answers one request at a time, and may crash or hang without harm to us.
 
 The parent asks through :class:`Child`; the program it starts calls :func:`serve`. Requests and
-answers are pickles behind their length, on pipes that nothing else writes to: what libraries print
+answers are :mod:`adt.host.messages`, on pipes that nothing else writes to: what libraries print
 goes to stderr, whose end explains a crash. A child ends with its parent, whatever it is doing, and
-takes what it started along.
+takes what it started along. An answer may come from a child that a stranger's file took over: it is
+data of the kinds that were agreed upon, or the child counts as dead.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
-import pickle
 import queue
-import select
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import types
 from collections.abc import Callable
-from types import FrameType
+from dataclasses import dataclass
 from typing import IO, Any
 
+from adt.host.messages import encode, receive, send
 from adt.host.process import kill_group, start
 
-LENGTH = struct.Struct("<Q")
 GRACE = 2.0
 """Seconds that a child has to end properly."""
 STDERR_KEPT = 1 << 20
 """Bytes of stderr after which it is emptied before the next request."""
+OUTPUT = 1 << 16
+"""Bytes of its end that explain a failure."""
 
 
-class ChildDied(Exception):
+class ChildFailed(Exception):
+    """The child gave no answer."""
+
+    def __init__(self, message: str, output: str = "", code: int = 0) -> None:
+        super().__init__(message)
+        self.output = output
+        """The end of what it and its libraries printed."""
+        self.code = code
+        """It ended with it, or by the signal of its negative."""
+
+
+class ChildDied(ChildFailed):
     """The child ended instead of answering; the message has its signal or exit code and its last words."""
 
 
-class ChildHung(Exception):
+class ChildHung(ChildFailed):
     """The child gave no answer in time, and was killed."""
+
+
+@dataclass(frozen=True)
+class Speech:
+    """What may be said, as annotations of types that cattrs takes; Any: JSON, bytes and arrays."""
+
+    request: Any = Any
+    answer: Any = Any
+
+
+ANYTHING = Speech()
+
+
+def _plain(value: Any, kind: Any) -> Any:
+    """*value*, of the annotation *kind*, as :mod:`adt.host.messages` takes it."""
+    return value if kind is Any else _converter(kind).unstructure(value, unstructure_as=kind)
+
+
+def _typed(value: Any, kind: Any) -> Any:
+    """What :func:`_plain` was given; an exception of cattrs when it is something else."""
+    return value if kind is Any else _converter(kind).structure(value, kind)
+
+
+@functools.cache
+def _converter(kind: Any) -> Any:
+    from cattrs.strategies import configure_tagged_union
+
+    from adt.host.manifest import strict_converter
+
+    converter = strict_converter()
+    if isinstance(kind, types.UnionType) and types.NoneType not in kind.__args__:
+        configure_tagged_union(kind, converter)
+    return converter
 
 
 class Child:
@@ -46,7 +93,8 @@ class Child:
     :meth:`ask` is for one thread; :meth:`close` for any.
     """
 
-    def __init__(self, module: str, *arguments: str) -> None:
+    def __init__(self, module: str, *arguments: str, speech: Speech = ANYTHING) -> None:
+        self._speech = speech
         self._argv = [sys.executable, "-P", "-m", module, *arguments]
         self._guard = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -60,7 +108,7 @@ class Child:
         return process.pid if process is not None else None
 
     def ask(self, request: Any, timeout: float) -> Any:
-        """The child's answer to *request* (both can be pickled).
+        """The child's answer to *request*, both of the child's speech.
 
         Args:
             timeout: seconds; the start of the process counts, too.
@@ -71,23 +119,24 @@ class Child:
             ToolNotFound: Python cannot be started.
         """
         deadline = time.monotonic() + timeout
+        message = encode(_plain(request, self._speech.request))
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
-        data = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
         try:
-            _write(process.stdin.fileno(), LENGTH.pack(len(data)) + data, deadline)
-            answer = _read_frame(process.stdout.fileno(), deadline)
+            send(process.stdin.fileno(), message, deadline)
+            answer = receive(process.stdout.fileno(), deadline)
+            return _typed(answer, self._speech.answer)
         except TimeoutError:
+            output = self._output()
             self.kill()
-            raise ChildHung(f"no answer within {timeout:g} s") from None
-        except (OSError, ValueError):  # its end of the pipe is closed, or ours was, by close()
-            answer = None
+            raise ChildHung(f"no answer within {timeout:g} s", output) from None
+        except (
+            Exception
+        ) as error:  # its end of the pipe is closed, or ours was, by close(), or it is no answer
+            raise self._death(process, error) from None
         except BaseException:  # ctrl-C: what it answers later would be taken for the next answer
             self.kill()
             raise
-        if answer is None:
-            raise ChildDied(self._last_words(process))
-        return pickle.loads(answer)
 
     def kill(self) -> None:
         """End the process and what it started, now; the next request starts another."""
@@ -122,27 +171,42 @@ class Child:
                 os.ftruncate(self._stderr.fileno(), 0)
             return self._process
 
-    def _last_words(self, process: subprocess.Popen[bytes]) -> str:
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _output(self) -> str:
+        if self._stderr is None:
+            return ""
+        size = os.fstat(self._stderr.fileno()).st_size
+        return os.pread(self._stderr.fileno(), OUTPUT, max(size - OUTPUT, 0)).decode(errors="replace")
+
+    def _death(self, process: subprocess.Popen[bytes], error: Exception) -> ChildDied:
         kill_group(process)  # what it started
         with self._guard:
             if self._process is process:
                 self._process = None
         if self._closed:
-            return "it was closed"
+            return ChildDied("it was closed")
+        output = self._output()
+        if not isinstance(error, EOFError | OSError):
+            return ChildDied(f"gave an answer that is none: {error}", output)
         code = process.returncode
-        end = (
-            f"ended by signal {-code} ({signal.Signals(-code).name})"
-            if code < 0
-            else f"ended with code {code}"
-        )
-        assert self._stderr is not None
-        size = os.fstat(self._stderr.fileno()).st_size
-        text = os.pread(self._stderr.fileno(), 4096, max(size - 4096, 0)).decode(errors="replace")
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return f"{end}: {lines[-1]}" if lines else end
+        signalled = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else ""
+        end = f"ended by {signalled}" if signalled else f"ended with code {code}"
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
+        return ChildDied(f"{end}: {lines[-1]}" if lines else end, output, code)
 
 
-def serve(handle: Callable[[Any], Any], *, niceness: int = 0, idle: float | None = None) -> None:
+def serve(
+    handle: Callable[[Any], Any],
+    *,
+    speech: Speech = ANYTHING,
+    niceness: int = 0,
+    idle: float | None = None,
+) -> None:
     """Answer requests until the parent closes its end of the pipe or dies.
 
     An exception of *handle* ends the process: the parent is told its last line. To be ended is
@@ -156,7 +220,7 @@ def serve(handle: Callable[[Any], Any], *, niceness: int = 0, idle: float | None
     signal.signal(signal.SIGTERM, _end)
     requests, answers = os.dup(0), os.dup(1)
     os.dup2(2, 1)  # what libraries print
-    waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
     orphaned = threading.Event()
     threading.Thread(target=_receive, args=(requests, waiting, orphaned), daemon=True).start()
     try:
@@ -165,22 +229,23 @@ def serve(handle: Callable[[Any], Any], *, niceness: int = 0, idle: float | None
                 request = waiting.get(timeout=idle)
             except queue.Empty:
                 return
-            data = pickle.dumps(handle(pickle.loads(request)), protocol=pickle.HIGHEST_PROTOCOL)
-            _write(answers, LENGTH.pack(len(data)) + data, None)
+            answer = handle(_typed(request, speech.request))
+            send(answers, encode(_plain(answer, speech.answer)))
     finally:
         if orphaned.is_set():
             _kill_group()
 
 
-def _end(number: int, _frame: FrameType | None) -> None:
+def _end(number: int, _frame: types.FrameType | None) -> None:
     signal.signal(number, signal.SIG_IGN)  # a second one would come in the midst of cleaning up
     raise SystemExit(128 + number)
 
 
-def _receive(source: int, waiting: queue.SimpleQueue[bytes], orphaned: threading.Event) -> None:
+def _receive(source: int, waiting: queue.SimpleQueue[Any], orphaned: threading.Event) -> None:
     """Pass requests on; when there can be no more, end this process in the midst of what it does."""
-    while (request := _read_frame(source, None)) is not None:
-        waiting.put(request)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            waiting.put(receive(source))
     orphaned.set()
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE)
@@ -192,40 +257,3 @@ def _kill_group() -> None:
     if os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(0)
-
-
-def _write(to: int, data: bytes, deadline: float | None) -> None:
-    view = memoryview(data)
-    while view:
-        _wait(to, select.POLLOUT, deadline)
-        view = view[os.write(to, view[: 1 << 16]) :]
-
-
-def _read_frame(source: int, deadline: float | None) -> bytes | None:
-    """The next frame; None at the end."""
-    head = _read(source, LENGTH.size, deadline)
-    return None if head is None else _read(source, LENGTH.unpack(head)[0], deadline)
-
-
-def _read(source: int, size: int, deadline: float | None) -> bytes | None:
-    data = bytearray()
-    while len(data) < size:
-        _wait(source, select.POLLIN, deadline)
-        part = os.read(source, min(size - len(data), 1 << 20))
-        if not part:
-            return None
-        data += part
-    return bytes(data)
-
-
-def _wait(fd: int, event: int, deadline: float | None) -> None:
-    """Until *fd* is ready, or its other end is closed.
-
-    Raises:
-        TimeoutError: that did not come before *deadline* (of the monotonic clock).
-    """
-    poll = select.poll()  # select() takes no descriptor above 1023
-    poll.register(fd, event)
-    left = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
-    if not poll.poll(left):
-        raise TimeoutError
