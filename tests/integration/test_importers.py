@@ -234,6 +234,22 @@ def test_quantized_tflite_operators(name: str, tmp_path: Path) -> None:
         assert np.abs(value.astype(np.float64) - wanted).max() <= allowed, out
 
 
+def test_the_node_that_makes_a_shape_depend_on_values_is_named(tmp_path: Path) -> None:
+    nodes = [
+        node("Relu", ["x"], ["r"]),
+        node("Cast", ["r"], ["s"], to=7),
+        node("Gather", ["s", "zero"], ["start"]),
+        node("Slice", ["x", "start", "e"], ["part"], name="cut"),
+        node("Neg", ["part"], ["y"]),
+    ]
+    path = write(
+        graph_of(nodes, {"x": (4,)}, ["y"], {"zero": np.array([0]), "e": np.array([4])}), tmp_path / "m.onnx"
+    )
+    with pytest.raises(ModelError, match="shape of output 'y'") as raised:
+        import_model(path, {})
+    assert "before Slice at node cut" in raised.value.remedy
+
+
 def test_tflite_files_of_newer_writers(tmp_path: Path) -> None:
     path = quantized_tflite.operator_model("conv", tmp_path / "m.tflite")
     newer = quantized_tflite.as_newer_writers_do(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,11 +45,13 @@ def imported_model(
     source: SourceModel,
     file: Path,
     ops: tuple[OpRow, ...],
+    origin: Callable[[str], str] = lambda _: "the operator that makes it so (NonZero, NonMaxSuppression, …)",
 ) -> ImportedModel:
     """Describe *module*, whose ``main`` has ``num_input`` inputs and carries its parameters' values.
 
     Args:
         inputs: in the order of ``main``'s parameters, or (by name) in any.
+        origin: gives the operator that makes an output's shape depend on the data.
 
     Raises:
         ModelError: an output is no tensor, or its shape depends on the data.
@@ -67,18 +69,20 @@ def imported_model(
     ordered = tuple(by_name.get(name, inputs[index]) for index, name in enumerate(names[:first]))
     returned = main.ret_struct_info
     fields = list(returned.fields) if hasattr(returned, "fields") else [returned]
-    outputs = tuple(_output(name, info, file.name) for name, info in zip(output_names, fields, strict=True))
+    outputs = tuple(
+        _output(name, info, file.name, origin) for name, info in zip(output_names, fields, strict=True)
+    )
     ranged = with_ranges(ordered, module)
     quanta = output_quanta(main, output_names)
     return ImportedModel(module, params, ranged, outputs, source, file, ops, quanta)
 
 
-def _output(name: str, info: Any, model: str) -> TensorSpec:
+def _output(name: str, info: Any, model: str, origin: Callable[[str], str]) -> TensorSpec:
     extents = getattr(getattr(info, "shape", None), "values", None)
     if extents is None:
         raise ModelError(
             f"the shape of output {name!r} of {model} depends on the input's values",
-            remedy="Cut the model before the operator that makes it so (NonZero, NonMaxSuppression, …).",
+            remedy=f"Cut the model before {origin(name)}, or make what it depends on a constant.",
         )
     shape = tuple(_extent(extent) for extent in extents)
     if 0 in shape:

@@ -87,6 +87,15 @@ class Graph:
         return name
 
 
+def open_shape_origin(graph: Graph, name: str) -> str:
+    """The first operator behind the tensor *name* whose result has no known shape, and its node."""
+    producers = {output: node for node in graph.graph.node for output in node.output}
+    node = producers[name]
+    while behind := [each for each in node.input if each in producers and graph.shape(each) is None]:
+        node = producers[behind[0]]
+    return f"{op_name(node)} at node {node_name(node)}"
+
+
 class Builder:
     """The nodes that take the place of one node."""
 

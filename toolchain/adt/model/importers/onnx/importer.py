@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from adt.errors import ModelError, UnsupportedOp
@@ -11,7 +12,7 @@ from adt.model.importers.imported import ImportedModel, imported_model
 from adt.model.importers.onnx.convert import to_relax, try_conversion
 from adt.model.importers.onnx.converters.table import CONVERTERS
 from adt.model.importers.onnx.file import declared_inputs, input_dtypes, read_onnx, with_fixed_shapes
-from adt.model.importers.onnx.graph import all_nodes, op_name
+from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, open_shape_origin
 from adt.model.importers.onnx.prepare import Prepared, prepare
 from adt.model.importers.onnx.support import never_supported_ops, unsupported_ops
 from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
@@ -49,6 +50,7 @@ def import_onnx(path: Path, shapes: Given, source: SourceModel) -> ImportedModel
         source=source,
         file=path,
         ops=table,
+        origin=partial(open_shape_origin, Graph(prepared.model, prepared.model.graph)),
     )
 
 
