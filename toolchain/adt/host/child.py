@@ -214,7 +214,7 @@ def serve(
 
     Args:
         niceness: give way to other processes, as ``nice`` does.
-        idle: end after so many seconds without a request.
+        idle: end after so many seconds without a further request.
     """
     os.nice(niceness)
     signal.signal(signal.SIGTERM, _end)
@@ -224,13 +224,13 @@ def serve(
     orphaned = threading.Event()
     threading.Thread(target=_receive, args=(requests, waiting, orphaned), daemon=True).start()
     try:
+        request = waiting.get()  # that it was started for, however long that takes to arrive
         while True:
-            try:
-                request = waiting.get(timeout=idle)
-            except queue.Empty:
-                return
             answer = handle(_typed(request, speech.request))
             send(answers, encode(_plain(answer, speech.answer)))
+            request = waiting.get(timeout=idle)
+    except queue.Empty:
+        return
     finally:
         if orphaned.is_set():
             _kill_group()
