@@ -351,7 +351,7 @@ def test_an_apk_for_another_machine_is_not_sent(phone: Phone, tmp_path: Path) ->
             "adt install",
         ),
         ({"cannot": "Error: not allowed\n"}, RunError, "does not start", "activity manager"),
-        ({"dies": ""}, RunError, "ended on .* without small.json", "adt adb -s .* -- logcat"),
+        ({"dies": ""}, RunError, "ended on .* without small.json", " -- logcat -d adt:V"),
         ({}, RunError, "did not come to an end within 3 s", "--timeout"),
     ],
 )
