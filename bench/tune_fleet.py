@@ -35,7 +35,7 @@ import adt
 from adt.rpc import board, wire
 from adt.target.bundle import TargetBundle
 from adt.tuning.candidates import Candidate
-from adt.tuning.database import open_database
+from adt.tuning.database.store import open_database
 from adt.tuning.engine import tune
 from adt.tuning.fleet import Fleet
 from adt.tuning.jobs import Argument, BuildJob, Built, Timing, Toolchain

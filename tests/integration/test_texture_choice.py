@@ -22,7 +22,7 @@ from adt.model.texture import blocks
 from adt.model.texture.report import Convolution
 from adt.model.texture.signature import Signature, of_kernel, product
 from adt.model.tuning.key import target_key, tvm_key
-from adt.tuning.database import open_database
+from adt.tuning.database.store import open_database
 from adt.tuning.records import BASELINE, Context, MeasuredOn, Record
 from adt.tuning.tasks import Task, extract, tuning_target
 from hand_schedules import hand_trace

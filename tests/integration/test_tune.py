@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ import adt
 from adt.errors import AdtError, Busy, ConfigError, NoDevice, TrackerError
 from adt.rpc import board, tracker, wire
 from adt.target.bundle import TargetBundle
-from adt.tuning.database import open_database
+from adt.tuning.database.store import open_database
 from networks import Network
 from ports import free_port
 
@@ -59,12 +60,12 @@ def wait_for(happened: Callable[[], object]) -> None:
 
 
 def records(database: Path) -> list[dict[str, Any]]:
-    """The whole lines of the journal that are records."""
-    journal = database / "records.jsonl"
-    if not journal.is_file():
+    """What is kept so far, as somebody else reads it."""
+    if not (database / "records.sqlite").is_file():
         return []
-    lines = [json.loads(line) for line in journal.read_bytes().split(b"\n")[:-1]]
-    return [line["data"] for line in lines if line.get("kind") == "record"]
+    with contextlib.closing(sqlite3.connect(database / "records.sqlite")) as connection:
+        rows = connection.execute("SELECT data FROM entries WHERE kind = 'record' ORDER BY number").fetchall()
+    return [json.loads(data) for (data,) in rows]
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from adt.model.tuning.intrinsics import need_intrinsics
 from adt.model.tuning.key import target_key, tvm_key
 from adt.model.tuning.schedules import Recording
 from adt.model.tuning.workload import same, workload
-from adt.tuning.database import open_database
+from adt.tuning.database.store import open_database
 from adt.tuning.records import BASELINE, Context, MeasuredOn, Record
 from adt.tuning.tasks import Extracted, Task, extract, extracted, toolchain, tuning_target, untunable_reason
 from hand_schedules import apply_by_hand, hand_trace

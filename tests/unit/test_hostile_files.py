@@ -36,10 +36,11 @@ from adt.model.package import load_package, read_manifest
 from adt.model.packaging.archive import leave_alone, pack, unpack
 from adt.model.packaging.soundness import examine
 from adt.target.bundle import load_bundle
-from adt.tuning.journal import HEADER, Damage, _checksum, line, scan
-from adt.tuning.publishing import JOURNAL, _unpack
+from adt.tuning.database.interchange import HEADER, LINES, Damage, _checksum, line, row, scan
+from adt.tuning.database.publication import _unpack
+from adt.tuning.database.sqlite_file import FILE, create, entries
+from adt.tuning.database.workloads import modules_of
 from adt.tuning.records import Workload
-from adt.tuning.workloads import modules_of
 from made_up_packages import entry, made_up_bundle, made_up_package, tensor
 from onnx_graphs import f32, graph_of, node
 from quantized_tflite import operator_model
@@ -192,7 +193,7 @@ def test_an_input_larger_than_memory_is_refused(tmp_path: Path) -> None:
         import_model(tmp_path / "x.onnx", {})
 
 
-def test_a_deep_line_of_a_journal_is_damage(tmp_path: Path) -> None:
+def test_a_deep_line_of_records_is_damage(tmp_path: Path) -> None:
     body = DEEP.encode()
     checksum = b'","crc":"%08x","data":' % _checksum(b"record", body)
     sound = line("record", {})
@@ -295,6 +296,11 @@ def _npz(_: Path) -> bytes:
     return npz_of(npy_head("(2, 3)") + bytes(24))
 
 
+def _database(directory: Path) -> bytes:
+    create(directory / FILE, [row("record", {"a": "x" * 3000, "b": i}) for i in range(5)])
+    return (directory / FILE).read_bytes()
+
+
 READERS: dict[str, tuple[Callable[[Path], bytes], Callable[[bytes, Path], None]]] = {
     "mod.json": (_mod_json, as_mod_json),
     "bundle.json": (_bundle_json, as_bundle_json),
@@ -306,8 +312,9 @@ READERS: dict[str, tuple[Callable[[Path], bytes], Callable[[bytes, Path], None]]
     "onnx": (_onnx, at(".onnx", read_onnx_file)),
     "tflite": (_tflite, at(".tflite", read_tflite_file)),
     "labels": (lambda _: b'{"0": "cat", "1": ["n1", "dog"]}', at(".json", read_labels)),
-    "published": (lambda _: gzip.compress(tar_of(JOURNAL), mtime=0), at(".tar.gz", read_published)),
-    "journal": (lambda _: HEADER + line("record", {"a": 1}) * 2, at(".journal", lambda p: list(scan(p)))),
+    "published": (lambda _: gzip.compress(tar_of(LINES), mtime=0), at(".tar.gz", read_published)),
+    "records": (lambda _: HEADER + line("record", {"a": 1}) * 2, at(".jsonl", lambda p: list(scan(p)))),
+    "database": (_database, at(".sqlite", lambda path: list(entries(path)))),
     "toml": (lambda _: b"[build]\nndk = 'x'\n[compile]\nshape = ['a=1']\n", at(".toml", _toml)),
     "app bench": (lambda _: b'{"schema": "adt.app-bench", "schema_version": 1}', at(".json", app_bench.read)),
     "apk": (lambda _: npz_of(b"x").replace(b"x.npy", b"a.dex"), at(".apk", read_apk)),

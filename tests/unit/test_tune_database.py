@@ -18,15 +18,17 @@ from pathlib import Path
 import pytest
 
 from adt.errors import ConfigError, DownloadError, PackageError
-from adt.tuning import journal, publishing
-from adt.tuning.counting import count
-from adt.tuning.database import open_database
-from adt.tuning.merging import merge
-from adt.tuning.pruning import prune
-from adt.tuning.publishing import fetch, publish
+from adt.tuning.database import publication, sqlite_file, store
+from adt.tuning.database.counts import count
+from adt.tuning.database.interchange import HEADER, Row, line
+from adt.tuning.database.merge import merge
+from adt.tuning.database.pruning import prune
+from adt.tuning.database.publication import fetch, publish
+from adt.tuning.database.selection import Selection, chosen, only
+from adt.tuning.database.sqlite_file import FILE
+from adt.tuning.database.store import open_database
+from adt.tuning.database.verification import verify
 from adt.tuning.records import MeasuredOn, Record, Workload
-from adt.tuning.selecting import Selection, chosen, only
-from adt.tuning.verifying import verify
 from tuning_records import CONTEXT, OTHER, SERIAL, applicable, baseline, name_of, workload
 
 
@@ -34,6 +36,13 @@ def made(directory: Path, records: Iterable[Record], workloads: Sequence[Workloa
     with open_database(directory, write=True) as database:
         database.add(records, workloads)
     return directory
+
+
+def edit(directory: Path, old: bytes, new: bytes) -> None:
+    """Damage a database."""
+    data = (directory / FILE).read_bytes()
+    assert old in data
+    (directory / FILE).write_bytes(data.replace(old, new))
 
 
 def records_of(directory: Path) -> list[Record]:
@@ -113,37 +122,40 @@ def test_merging_adds_what_is_new_once(tmp_path: Path) -> None:
     done = merge([desk, rack, desk], tmp_path / "all")
     assert (done.workloads, done.records, done.duplicates) == (2, 3, 3)
     assert {name_of(one) for one in records_of(tmp_path / "all")} == {"same", "desk", "new"}
-    before = (tmp_path / "all/records.jsonl").read_bytes()
+    before = (tmp_path / "all" / FILE).read_bytes()
     assert merge([rack], tmp_path / "all").records == 0
-    assert (tmp_path / "all/records.jsonl").read_bytes() == before
+    assert (tmp_path / "all" / FILE).read_bytes() == before
     with pytest.raises(ConfigError, match="into itself"):
         merge([desk], tmp_path / "rack/../desk")
 
 
 def test_an_interrupted_merge_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     into, source = made(tmp_path / "into", [applicable("a")]), made(tmp_path / "source", [applicable("b")])
-    before = (into / "records.jsonl").read_bytes()
+    before = (into / FILE).read_bytes()
 
-    def stop(*_arguments: object) -> bytes:
-        raise KeyboardInterrupt
+    def interrupted(self: store.Writer, rows: Sequence[Row]) -> None:
+        with sqlite_file.transaction(self._connection, self._path):
+            self._connection.executemany(sqlite_file.INSERT, rows)
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(journal, "line", stop)
+    monkeypatch.setattr(store.Writer, "add", interrupted)
     with pytest.raises(KeyboardInterrupt):
         merge([source], into)
-    assert {path.name for path in into.iterdir()} == {"records.jsonl", "lock"}
-    assert (into / "records.jsonl").read_bytes() == before
+    assert {path.name for path in into.iterdir()} == {FILE, "lock"}
+    assert (into / FILE).read_bytes() == before
 
 
 def test_merging_passes_over_damage(tmp_path: Path) -> None:
     source = made(tmp_path / "source", [applicable("a"), applicable("b"), applicable("c")])
-    path = source / "records.jsonl"
-    path.write_bytes(path.read_bytes().replace(rb"\"b\"", rb"\"x\""))
+    edit(source, rb"\"b\"", rb"\"x\"")
     done = merge([source], tmp_path / "all")
     assert (done.records, done.passed_over) == (2, 1)
     assert (count(source).damaged, count(source).records) == (1, 2)
     assert verify(tmp_path / "all").passed
 
 
+OF_MIXED = "7d3e33d6d79cf49678e5987680955d9bddb938eca4f75f1b89f23e00923b13a7"
+"""sha256 of the lines that are published of them."""
 MIXED = [
     baseline(2.0, at=1),
     applicable("fast", 1.0, at=2),
@@ -158,17 +170,28 @@ MIXED = [
 
 def test_pruning_keeps_the_fastest_the_untuned_and_the_deadly(tmp_path: Path) -> None:
     directory = made(tmp_path / "db", MIXED, [workload(), workload("dense")])
-    before = (directory / "records.jsonl").read_bytes()
+    before = (directory / FILE).read_bytes()
     would = prune(directory, keep=1, failures=True, dry_run=True)
     assert (would.removed, would.kept, would.backup, would.applied) == (3, 5, None, False)
-    assert (directory / "records.jsonl").read_bytes() == before
+    assert (directory / FILE).read_bytes() == before
 
     done = prune(directory, keep=1, failures=True)
 
     assert (done.removed, done.kept, done.workloads_removed) == (3, 5, 0)
     assert [name_of(one) for one in records_of(directory)] == ["", "fast", "deadly", "deadly", "other"]
-    assert done.backup is not None and done.backup.read_bytes() == before
+    assert done.backup is not None
+    (tmp_path / "restored").mkdir()
+    done.backup.rename(tmp_path / "restored" / FILE)
+    assert records_of(tmp_path / "restored") == MIXED
     assert verify(directory).passed
+
+
+def test_pruning_makes_the_file_small(tmp_path: Path) -> None:
+    slow = [applicable("x" * 150, 3.0, at=at) for at in range(200)]
+    directory = made(tmp_path / "db", [*MIXED, *slow], [workload(), workload("dense")])
+    before = (directory / FILE).stat().st_size
+    prune(directory, keep=1)
+    assert (directory / FILE).stat().st_size < before / 5
 
 
 def test_dropping_a_device(tmp_path: Path) -> None:
@@ -183,17 +206,6 @@ def test_dropping_a_device(tmp_path: Path) -> None:
     with pytest.raises(PackageError, match="there is no tuning database"):
         prune(tmp_path / "absent", keep=1)
     assert not (tmp_path / "absent").exists()
-
-
-def test_pruning_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_paths: object) -> None:
-        raise OSError("no links here")
-
-    directory = made(tmp_path / "db", MIXED, [workload(), workload("dense")])
-    before = (directory / "records.jsonl").read_bytes()
-    monkeypatch.setattr(os, "link", refuse)
-    done = prune(directory, keep=0)
-    assert done.backup is not None and done.backup.read_bytes() == before
 
 
 def test_counting(tmp_path: Path) -> None:
@@ -223,6 +235,11 @@ def test_published_bytes_do_not_depend_on_the_order(tmp_path: Path) -> None:
     one = publish(made(tmp_path / "one", MIXED, both), tmp_path / "one.tar.gz")
     two = publish(made(tmp_path / "two", reversed(MIXED), both[::-1]), tmp_path / "two.tar.gz")
     assert (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "two.tar.gz").read_bytes()
+    with tarfile.open(tmp_path / "one.tar.gz") as archive:
+        assert archive.getnames() == ["records.jsonl"]
+        published = archive.extractfile("records.jsonl")
+        assert published is not None
+        assert hashlib.sha256(published.read()).hexdigest() == OF_MIXED, "others read these files"
     assert (tmp_path / "one.tar.gz").read_bytes()[4:8] == bytes(4), "no time of day"
     assert one.sha256 == two.sha256 == hashlib.sha256((tmp_path / "one.tar.gz").read_bytes()).hexdigest()
     assert (one.records, one.workloads, set(one.contexts)) == (8, 2, {CONTEXT, OTHER})
@@ -250,8 +267,7 @@ def test_only_the_best_is_published(tmp_path: Path) -> None:
 
 
 def test_a_damaged_database_is_not_published(tmp_path: Path) -> None:
-    path = made(tmp_path / "db", MIXED, [workload(), workload("dense")]) / "records.jsonl"
-    path.write_bytes(path.read_bytes().replace(rb"\"fast\"", rb"\"best\""))
+    edit(made(tmp_path / "db", MIXED, [workload(), workload("dense")]), rb"\"fast\"", rb"\"best\"")
     with pytest.raises(PackageError, match="is damaged"):
         publish(tmp_path / "db", tmp_path / "x.tar.gz")
 
@@ -288,7 +304,7 @@ def entry(name: str = "records.jsonl", kind: bytes = tarfile.REGTYPE) -> tarfile
     return member
 
 
-GOOD = journal.HEADER + journal.line("note", {})
+GOOD = HEADER + line("note", {})
 
 
 @pytest.mark.parametrize(
@@ -329,8 +345,8 @@ def test_no_other_archive_is_used(tmp_path: Path, content: bytes) -> None:
 
 def test_an_archive_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.tar.gz").write_bytes(archive([(entry(), b"\0" * 100_000)]))
-    monkeypatch.setattr(publishing, "MOST_BYTES", 50_000)
-    monkeypatch.setattr(publishing, "PIECE", 10_000)
+    monkeypatch.setattr(publication, "MOST_BYTES", 50_000)
+    monkeypatch.setattr(publication, "PIECE", 10_000)
     with pytest.raises(PackageError, match="would unpack to more"):
         fetch(str(tmp_path / "x.tar.gz"), tmp_path / "new")
 
@@ -381,7 +397,7 @@ def test_fetching_from_an_address(
         fetch(url, tmp_path / "new")
     with pytest.raises(ConfigError, match="no address"):
         fetch("file:///etc/passwd", tmp_path / "new", sha256="4" * 64)
-    monkeypatch.setattr(publishing, "MOST_PACKED", 5)
+    monkeypatch.setattr(publication, "MOST_PACKED", 5)
     with pytest.raises(DownloadError, match="more than"):
         fetch(url, tmp_path / "new", sha256="5" * 64)
     assert not (tmp_path / "new").exists()

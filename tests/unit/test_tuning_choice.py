@@ -17,7 +17,7 @@ from adt.model.tuning import traces
 from adt.model.tuning.key import key_words, target_key, tvm_version
 from adt.model.tuning.tuning import Tuning
 from adt.tuning import chosen
-from adt.tuning.database import open_database
+from adt.tuning.database.store import open_database
 from adt.tuning.records import BASELINE, Context, MeasuredOn, Record, Workload
 
 ARM = ModelTarget(

@@ -6,30 +6,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adt.tuning.selecting import Selection
+from adt.tuning.database.selection import Selection
 
 if TYPE_CHECKING:
-    from adt.tuning.counting import Counts
-    from adt.tuning.merging import Merged
-    from adt.tuning.metaschedule_files import Exported, Imported
-    from adt.tuning.pruning import Pruned
-    from adt.tuning.publishing import Fetched, Published
-    from adt.tuning.verifying import Verification
+    from adt.tuning.database.counts import Counts
+    from adt.tuning.database.merge import Merged
+    from adt.tuning.database.metaschedule import Exported, Imported
+    from adt.tuning.database.pruning import Pruned
+    from adt.tuning.database.publication import Fetched, Published
+    from adt.tuning.database.verification import Verification
 
 
 def db_verify(db: Path, *, repair: bool = False) -> Verification:
-    """Check every line of a tuning database.
+    """Check every row of a tuning database.
 
     Args:
         db: its directory.
-        repair: take out what is damaged; it is kept in ``backup/``.
+        repair: take out what is damaged; the file as it was is kept in ``backup/``.
 
     Raises:
         PackageError: there is none. Damage does not raise: look at ``result.passed``.
         Busy: with *repair*, another process writes it.
         DiskError: there is no room or no access.
     """
-    from adt.tuning.verifying import verify
+    from adt.tuning.database.verification import verify
 
     return verify(db, repair=repair)
 
@@ -40,7 +40,7 @@ def db_stats(db: Path) -> Counts:
     Raises:
         PackageError: there is none.
     """
-    from adt.tuning.counting import count
+    from adt.tuning.database.counts import count
 
     return count(db)
 
@@ -53,7 +53,7 @@ def db_merge(dbs: Sequence[Path], *, into: Path) -> Merged:
         Busy: another process writes *into*.
         DiskError: there is no room or no access.
     """
-    from adt.tuning.merging import merge
+    from adt.tuning.database.merge import merge
 
     return merge(dbs, into)
 
@@ -85,7 +85,7 @@ def db_prune(
         Busy: another process writes it.
         DiskError: there is no room or no access.
     """
-    from adt.tuning.pruning import prune
+    from adt.tuning.database.pruning import prune
 
     selection = Selection(device, driver, target, tvm)
     return prune(db, keep=keep, failures=failures, drop=drop, selection=selection, dry_run=dry_run)
@@ -115,7 +115,7 @@ def db_export(
         DiskError: there is no room or no access.
     """
     from adt.model.versions import require_tvm
-    from adt.tuning.metaschedule_files import export
+    from adt.tuning.database.metaschedule import export
 
     require_tvm()
     return export(db, metaschedule, Selection(device, driver, target, tvm), failures=failures)
@@ -148,7 +148,7 @@ def db_import(
         DiskError: there is no room or no access.
     """
     from adt.model.versions import require_tvm
-    from adt.tuning.metaschedule_files import take_in
+    from adt.tuning.database.metaschedule import take_in
 
     require_tvm()
     chosen = any(value is not None for value in (platform, target, cpu))
@@ -191,7 +191,7 @@ def db_publish(
         ConfigError: *out* is named otherwise, or there is nothing to publish.
         DiskError: there is no room or no access.
     """
-    from adt.tuning.publishing import publish
+    from adt.tuning.database.publication import publish
 
     return publish(db, out, keep=keep, selection=Selection(device, driver, target, tvm))
 
@@ -210,6 +210,6 @@ def db_fetch(source: str, *, out: Path, sha256: str = "") -> Fetched:
         Busy: another process writes *out*.
         DiskError: there is no room or no access.
     """
-    from adt.tuning.publishing import fetch
+    from adt.tuning.database.publication import fetch
 
     return fetch(source, out, sha256=sha256)

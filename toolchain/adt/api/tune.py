@@ -28,7 +28,7 @@ from adt.tuning.status import Status
 if TYPE_CHECKING:
     from adt.model.compiled import Job
     from adt.model.targets import ModelTarget
-    from adt.tuning.database import Database
+    from adt.tuning.database.store import Database
     from adt.tuning.plan import Result
 
 log = logging.getLogger("adt.tune")
@@ -107,7 +107,7 @@ def tune(
         ModelError, MismatchError, PackageError, RpcError, …: see :mod:`adt.errors`.
     """
     from adt.model.compile import package_target
-    from adt.tuning.database import open_database
+    from adt.tuning.database.store import open_database
 
     require_tvm()
     require_model(model)

@@ -14,9 +14,9 @@ from adt.errors import PackageError
 from adt.host.columns import aligned
 
 if TYPE_CHECKING:
-    from adt.tuning.counting import ContextCounts, Counts
+    from adt.tuning.database.counts import ContextCounts, Counts
+    from adt.tuning.database.verification import Verification
     from adt.tuning.records import Context
-    from adt.tuning.verifying import Verification
 
 db = typer.Typer(
     cls=Commands,
@@ -38,12 +38,12 @@ Tvm = Annotated[str, typer.Option(help="Only of this version of TVM; its start i
 def verify(
     database: Database,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Take out what is damaged; it is kept in backup/.")
+        bool, typer.Option("--repair", help="Take out what is damaged; the old file goes to backup/.")
     ] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check every line: checksums, contents, and that each record's kernel is there."""
+    """Check every row: checksums, contents, and that each record's kernel is there."""
     import adt
 
     found = adt.db_verify(database, repair=repair)
@@ -53,22 +53,18 @@ def verify(
             raise typer.Exit(PackageError.exit_code)
         return
     for finding in found.findings[:20]:
-        typer.echo(f"✗ byte {finding.offset:,}: {finding.what}")
+        typer.echo(f"✗ {finding.what}")
     if len(found.findings) > 20:
         typer.echo(f"✗ and {len(found.findings) - 20} more")
     if found.taken_out:
-        typer.echo(f"taken out: what was damaged is in {found.taken_out}")
-    if found.unfinished and not found.written_now:
-        typer.echo(
-            f"{found.unfinished} bytes at the end are of a process that was ended; no record is lost by it"
-        )
+        typer.echo(f"taken out what was damaged; the file as it was is {found.taken_out}")
     if found.written_now:
         typer.echo("a process is writing it")
     if not found.passed:
         raise PackageError(
             f"{database} is damaged in {len(found.findings)} places",
             remedy=f"adt db verify {quote(str(database))} --repair "
-            "takes out what is damaged, and keeps it aside.",
+            "takes out what is damaged, and keeps the old file.",
         )
     typer.echo(f"✓ {found.records:,} records of {found.workloads:,} kernels, {found.size:,} bytes: all whole")
 
@@ -82,7 +78,6 @@ def _verification_fields(found: Verification) -> dict[str, Any]:
         "records": found.records,
         "contexts": found.contexts,
         "findings": [vars(finding) for finding in found.findings],
-        "unfinished": found.unfinished,
         "written_now": found.written_now,
         "taken_out": found.taken_out,
     }
@@ -92,7 +87,7 @@ def _verification_fields(found: Verification) -> dict[str, Any]:
 def stats(database: Database, as_json: Json = False, verbose: Verbose = False) -> None:
     """Show what it holds for each device, driver, target and version of TVM."""
     import adt
-    from adt.tuning.selecting import told
+    from adt.tuning.database.selection import told
 
     found = adt.db_stats(database)
     if as_json:
@@ -103,7 +98,7 @@ def stats(database: Database, as_json: Json = False, verbose: Verbose = False) -
         + (f"; {found.backups} files in backup/, {found.backup_size:,} bytes" if found.backups else "")
     )
     if found.damaged:
-        typer.echo(f"{found.damaged:,} more lines cannot be used: adt db verify {quote(str(database))}")
+        typer.echo(f"{found.damaged:,} more rows cannot be used: adt db verify {quote(str(database))}")
     for counts in found.contexts:
         typer.echo(f"\n{told(counts.context)}")
         typer.echo("\n".join(aligned(_stats_rows(counts))))
@@ -168,7 +163,7 @@ def merge(
         return
     typer.echo(added(done.records, done.duplicates, into))
     if done.passed_over:
-        typer.echo(f"passed over {done.passed_over:,} damaged lines of the sources")
+        typer.echo(f"passed over {done.passed_over:,} damaged rows of the sources")
 
 
 def added(records: int, duplicates: int, into: Path) -> str:

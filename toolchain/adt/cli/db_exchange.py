@@ -62,7 +62,7 @@ def import_(
 ) -> None:
     """Add the records that other programs made with MetaSchedule."""
     import adt
-    from adt.tuning.selecting import told
+    from adt.tuning.database.selection import told
 
     done = adt.db_import(
         files, into=into, device=device, driver=driver, platform=platform, target=target, cpu=cpu

@@ -14,7 +14,7 @@ from adt.model.package import PackageLike
 from adt.model.targets import ModelTarget
 from adt.model.tuning.key import key_words, target_key, without_textures
 from adt.model.tuning.tuning import KernelTimes, TimedKernel, TunedKernel, Tuning
-from adt.tuning.database import Database, open_database
+from adt.tuning.database.store import Database, open_database
 from adt.tuning.records import Context
 
 log = logging.getLogger("adt.compile")

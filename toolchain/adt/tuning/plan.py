@@ -128,7 +128,7 @@ class Fleet(Protocol):
 
 
 class Records(Protocol):
-    """What is needed of :class:`adt.tuning.database.Database`, open for writing."""
+    """What is needed of :class:`adt.tuning.database.store.Database`, open for writing."""
 
     def workload_id(self, module: Any) -> str:
         """:attr:`Workload.id` of an equal workload; it is added if there is none."""

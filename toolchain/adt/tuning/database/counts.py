@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.tuning import ranking
-from adt.tuning.loading import load
+from adt.tuning.database.contents import load
 from adt.tuning.records import Context, Record
 
 
@@ -63,13 +63,13 @@ class Counts:
 
     path: Path
     size: int
-    """Bytes of the journal."""
+    """Bytes."""
     workloads: int
     records: int
     contexts: tuple[ContextCounts, ...]
     """That with the newest record first."""
     damaged: int
-    """Lines that cannot be used, and are in none of the other figures."""
+    """Rows that cannot be used, and are in none of the other figures."""
     backups: int
     """Files in ``backup/`` …"""
     backup_size: int
@@ -83,19 +83,19 @@ def count(directory: Path) -> Counts:
         PackageError: there is none, or a later adt wrote it.
         DiskError: it may not be read.
     """
-    loaded = load(directory)
+    contents = load(directory)
     by_context: dict[Context, list[Record]] = {}
-    for record in loaded.records:
+    for record in contents.records:
         by_context.setdefault(record.context, []).append(record)
     counts = [_counted(context, records) for context, records in by_context.items()]
-    backups = [path.stat().st_size for path in directory.glob("backup/*.jsonl")]
+    backups = [path.stat().st_size for path in directory.glob("backup/*")]
     return Counts(
         directory,
-        loaded.size,
-        len(loaded.workloads),
-        len(loaded.records),
+        contents.size,
+        len(contents.workloads),
+        len(contents.records),
         tuple(sorted(counts, key=lambda one: -(one.last or 0))),
-        len(loaded.damaged) + len(loaded.orphans),
+        len(contents.damaged) + len(contents.orphans),
         len(backups),
         sum(backups),
     )

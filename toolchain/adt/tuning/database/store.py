@@ -1,31 +1,38 @@
 """The tuning database: a directory that keeps each result, whatever happens to the process that writes it.
 
-One process writes, any number read at the same time. A writer repairs what an earlier one
-left unfinished when it opens the database; a reader passes it over.
+One process writes, any number read at the same time. The records are in a SQLite file; all of them are read
+when it is opened, so that a reader has one state of it and holds nothing up.
 """
 
 from __future__ import annotations
 
 import logging
+import secrets
+import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from adt.errors import PackageError
 from adt.host.cache import disk_errors, leave_alone
-from adt.tuning import journal, ranking
-from adt.tuning.journal import BACKUP, Journal
-from adt.tuning.loading import JOURNAL, RECORD, WORKLOAD, Loaded, load
-from adt.tuning.record_json import record_data, record_of, workload_data
+from adt.tuning import ranking
+from adt.tuning.database import sqlite_file
+from adt.tuning.database.contents import RECORD, WORKLOAD, Contents, load, load_lines
+from adt.tuning.database.interchange import LINES, Entry, Row, row, scan
+from adt.tuning.database.lock import LOCK, write_lock
+from adt.tuning.database.record_json import record_data, record_of, workload_data
+from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.records import Context, Record, Workload
-from adt.tuning.write_lock import NAME as LOCK
-from adt.tuning.write_lock import write_lock
 
 log = logging.getLogger("adt.tune")
 
 LOGS = "logs"
 """Directory in a database of the logs of tunings."""
+BACKUP = "backup"
+"""Directory in a database of what it was before it was repaired, pruned or converted."""
 
 
 @contextmanager
@@ -36,71 +43,131 @@ def open_database(directory: Path, *, write: bool = False) -> Iterator[Database]
         write: be its only writer; it is made when it is not there.
 
     Raises:
-        PackageError: there is none to read, *directory* holds something else, or a later adt wrote it.
+        PackageError: there is none to read, *directory* holds something else, or a later adt wrote it; or it
+            is to be written, and so damaged that it must be repaired first.
         Busy: another process writes it.
         DiskError: there is no room or no access.
     """
     if not write:
-        loaded = load(directory)
-        _warn(loaded)
-        yield Database(directory, loaded, None)
+        contents = load(directory)
+        _warn(contents)
+        yield Database(directory, contents, None)
         return
-    with writing(directory) as (loaded, file):
-        _warn(loaded)
-        yield Database(directory, loaded, file)
+    with writing(directory) as (contents, writer):
+        _warn(contents)
+        yield Database(directory, contents, writer)
+
+
+class Writer:
+    """The file of a database, for the one who has its write lock."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self._path = path
+        self._connection = connection
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Add *rows*; when this returns they are on the disk, when it raises none of them is in the file.
+
+        Raises:
+            DiskError: they could not be written.
+        """
+        with sqlite_file.transaction(self._connection, self._path):
+            self._connection.executemany(sqlite_file.INSERT, rows)
+
+    def remove(self, numbers: Iterable[int]) -> Path:
+        """Take out the rows *numbers*, and make the file small.
+
+        Returns:
+            A copy of the file as it was before.
+
+        Raises:
+            DiskError: there is no room.
+        """
+        copy = backup_path(self._path.parent, "pruned", ".sqlite")
+        sqlite_file.copy_open(self._connection, copy)
+        with sqlite_file.transaction(self._connection, self._path):
+            self._connection.executemany(
+                "DELETE FROM entries WHERE number = ?", ((number,) for number in numbers)
+            )
+        with sqlite_file.sqlite_errors(self._path):
+            self._connection.execute("VACUUM")
+        return copy
 
 
 @contextmanager
-def writing(directory: Path) -> Iterator[tuple[Loaded, Journal]]:
-    """Be the only writer of the database in *directory*, which is made or repaired.
+def writing(directory: Path) -> Iterator[tuple[Contents, Writer]]:
+    """Be the only writer of the database in *directory*, which is made when it is not there.
 
     Raises:
         See :func:`open_database`.
     """
-    with ExitStack() as held:
+    with locked(directory) as path:
+        if not path.exists():
+            sqlite_file.create(path)
+        contents = load(directory)
+        if contents.torn:
+            raise PackageError(
+                f"{path} is damaged, and is not written so: {contents.damages[0].reason}",
+                remedy=sqlite_file.repair_remedy(directory),
+            )
+        with sqlite_file.writing(path) as connection:
+            yield contents, Writer(path, connection)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[Path]:
+    """Have the write lock of the database in *directory*; the directory is made, an earlier adt's converted.
+
+    Returns:
+        The database's file, which may not be there.
+    """
+    with ExitStack() as stack:
         with disk_errors(f"making {directory}"):
             leave_alone(directory, _may_be_ours, "a tuning database")
             directory.mkdir(parents=True, exist_ok=True)
-            held.enter_context(write_lock(directory))
-            for leftover in directory.glob(f".{JOURNAL}.*.tmp"):  # of a process that was killed
+            stack.enter_context(write_lock(directory))
+            for leftover in directory.glob(".records.*.tmp*"):  # of a process that was killed
                 leftover.unlink(missing_ok=True)
-        loaded, file = _open_journal(directory)
-        held.callback(file.close)
-        yield loaded, file
+            if (directory / LINES).exists():
+                _convert(directory / LINES, directory / FILE)
+        yield directory / FILE
 
 
 def _may_be_ours(directory: Path) -> bool:
-    return (directory / JOURNAL).is_file() or {path.name for path in directory.iterdir()} <= {
-        LOCK,
-        LOGS,
-        BACKUP,
-    }
+    names = {path.name for path in directory.iterdir()}
+    return bool(names & {FILE, LINES}) or names <= {LOCK, LOGS, BACKUP}
 
 
-def _open_journal(directory: Path) -> tuple[Loaded, Journal]:
-    path = directory / JOURNAL
-    if not path.exists():
-        file = Journal.create(path)
-        journal.sync_directory(directory.absolute().parent)
-        return load(directory), file
-    loaded = load(directory)
-    if loaded.end == 0:  # ended while it was made: nothing was ever in it
-        return loaded, Journal.create(path)
-    return loaded, Journal(path, loaded.end)
+def _convert(lines: Path, path: Path) -> None:
+    """Take over the database of an earlier adt, once: the file is a backup afterwards."""
+    if not path.exists():  # else this was interrupted
+        _warn(load_lines(lines))
+        sqlite_file.create(path, (item.row for item in scan(lines) if isinstance(item, Entry)))
+    kept = backup_path(lines.parent, "converted", ".jsonl")
+    kept.parent.mkdir(exist_ok=True)
+    lines.rename(kept)
+    log.info("%s is now %s; the old file is kept: %s", lines, path.name, kept)
 
 
-def _warn(loaded: Loaded) -> None:
-    if damaged := loaded.damaged:
+def backup_path(directory: Path, what: str, suffix: str) -> Path:
+    """A new name in the backups of the database in *directory*."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    return directory / BACKUP / f"{stamp}-{what}-{secrets.token_hex(3)}{suffix}"
+
+
+def _warn(contents: Contents) -> None:
+    if damaged := contents.damaged:
+        places = [f"{contents.unit} {each.number}" if each.number else each.reason for each in damaged[:5]]
         log.warning(
-            "%s is damaged in line %s; that is passed over (`adt db verify`)",
-            loaded.path,
-            ", ".join(str(damage.line) for damage in damaged[:5]) + (", …" if len(damaged) > 5 else ""),
+            "%s is damaged: %s; that is passed over (`adt db verify`)",
+            contents.path,
+            ", ".join(places) + (", …" if len(damaged) > 5 else ""),
         )
-    if loaded.orphans:
+    if contents.orphans:
         log.warning(
             "%s has %d records whose workload is missing; they are passed over",
-            loaded.path,
-            len(loaded.orphans),
+            contents.path,
+            len(contents.orphans),
         )
 
 
@@ -110,14 +177,14 @@ class Database:
     Its methods may be called from several threads.
     """
 
-    def __init__(self, directory: Path, loaded: Loaded, file: Journal | None) -> None:
+    def __init__(self, directory: Path, contents: Contents, writer: Writer | None) -> None:
         self.directory = directory
-        self._file = file
+        self._open_writer = writer
         self._guard = threading.RLock()
-        self._workloads = loaded.workloads
-        self._records = loaded.records
+        self._workloads = contents.workloads
+        self._records = contents.records
         self._by_context: dict[Context, list[Record]] = {}
-        for record in loaded.records:
+        for record in contents.records:
             self._by_context.setdefault(record.context, []).append(record)
         self._by_hash: dict[str, list[tuple[str, Any]]] | None = None
 
@@ -184,21 +251,22 @@ class Database:
             DiskError: it could not be kept.
         """
         from adt.model.tuning.workload import structural_hash
-        from adt.tuning.workloads import described
+        from adt.tuning.database.workloads import described
 
         with self._guard:
             if found := self.find(module):
                 return found
             workload = described(module)
             hashes = self._hashes()
-            self._keep_workloads((workload,))
+            self._writer().add([row(WORKLOAD, workload_data(workload))])
+            self._workloads[workload.id] = workload
             hashes.setdefault(structural_hash(module), []).append((workload.id, module))
             return workload.id
 
     def _hashes(self) -> dict[str, list[tuple[str, Any]]]:
         """Id and module of each workload, by the hash that this TVM gives it."""
         from adt.model.tuning.workload import structural_hash
-        from adt.tuning.workloads import modules_of
+        from adt.tuning.database.workloads import modules_of
 
         if self._by_hash is None:
             self._by_hash = {}
@@ -222,29 +290,25 @@ class Database:
             added = tuple(records)
             if strange := {r.workload for r in added} - self._workloads.keys() - new.keys():
                 raise ValueError(f"records name workloads that are not there: {sorted(strange)}")
-            lines = [_line(record) for record in added]
-            if new:  # on the disk before any record names them
-                self._keep_workloads(new.values())
+            rows = [row(WORKLOAD, workload_data(workload)) for workload in new.values()]
+            rows += [_record_row(record) for record in added]
+            if rows:
+                self._writer().add(rows)
+            self._workloads.update(new)
+            if new:
                 self._by_hash = None
-            if lines:
-                self._writer().append(lines)
-                self._records.extend(added)
-                for record in added:
-                    self._by_context.setdefault(record.context, []).append(record)
+            self._records.extend(added)
+            for record in added:
+                self._by_context.setdefault(record.context, []).append(record)
 
-    def _keep_workloads(self, new: Iterable[Workload]) -> None:
-        added = tuple(new)
-        self._writer().append([journal.line(WORKLOAD, workload_data(workload)) for workload in added])
-        self._workloads.update({workload.id: workload for workload in added})
-
-    def _writer(self) -> Journal:
-        if self._file is None:
+    def _writer(self) -> Writer:
+        if self._open_writer is None:
             raise ValueError(f"{self.directory} was opened for reading")
-        return self._file
+        return self._open_writer
 
 
-def _line(record: Record) -> bytes:
-    """The journal's line for *record*, which can be read again."""
+def _record_row(record: Record) -> Row:
+    """The row for *record*, which can be read again."""
     data = record_data(record)
     record_of(data, {})
-    return journal.line(RECORD, data)
+    return row(RECORD, data)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 
 from adt.errors import ConfigError, PackageError
-from adt.host.cache import disk_errors
-from adt.tuning import journal
-from adt.tuning.database import writing
-from adt.tuning.loading import RECORD, WORKLOAD, Loaded, load
-from adt.tuning.record_json import record_data, workload_data
+from adt.tuning.database.contents import RECORD, WORKLOAD, Contents, load
+from adt.tuning.database.interchange import Row, row
+from adt.tuning.database.record_json import record_data, workload_data
+from adt.tuning.database.sqlite_file import repair_remedy
+from adt.tuning.database.store import writing
 from adt.tuning.records import Record, Workload
 
 
@@ -26,7 +25,7 @@ class Merged:
     duplicates: int
     """Records that were there already."""
     passed_over: int
-    """Lines of the sources that are damaged, and records whose workload is missing."""
+    """Rows of the sources that are damaged, and records whose workload is missing."""
 
 
 def merge(sources: Sequence[Path], into: Path) -> Merged:
@@ -41,26 +40,29 @@ def merge(sources: Sequence[Path], into: Path) -> Merged:
         Busy: another process writes *into*.
         DiskError: there is no room or no access.
     """
-    loaded = []
+    contents = []
     for source in sources:
         if source.resolve() == into.resolve():
             raise ConfigError(f"{into} cannot be merged into itself", remedy="Name it only with --into.")
-        found = load(source)
-        if refused := found.refused():
+        contents.append(load(source))
+        if refused := contents[-1].refused():
             raise PackageError(
                 f"{source} is not merged: {refused[0][1]}",
-                remedy=f"See what it is, and take it out: adt db verify {source} --repair",
+                remedy=repair_remedy(source),
             )
-        loaded.append(found)
-    with writing(into) as (target, _):
-        adding = _Adding(target)
-        for one in loaded:
-            adding.take(one)
-        if adding.workloads or adding.records:
-            with disk_errors(f"writing {target.path}"):
-                journal.rewrite(target.path, chain(journal.raw_lines(target.path), adding.lines()))
-    passed_over = sum(len(one.damaged) + len(one.orphans) for one in loaded)
-    return Merged(into, len(adding.workloads), len(adding.records), adding.duplicates, passed_over)
+    return merge_contents(contents, into)
+
+
+def merge_contents(sources: Sequence[Contents], into: Path) -> Merged:
+    """:func:`merge` of what was read, and may be applied."""
+    with writing(into) as (target, writer):
+        addition = _Addition(target)
+        for source in sources:
+            addition.take(source)
+        if rows := addition.rows():
+            writer.add(rows)
+    passed_over = sum(len(source.damaged) + len(source.orphans) for source in sources)
+    return Merged(into, len(addition.workloads), len(addition.records), addition.duplicates, passed_over)
 
 
 def identity(record: Record) -> Hashable:
@@ -68,10 +70,10 @@ def identity(record: Record) -> Hashable:
     return record.workload, record.context, record.trace, record.at, record.seconds, record.failure is None
 
 
-class _Adding:
+class _Addition:
     """What is new to a database."""
 
-    def __init__(self, target: Loaded) -> None:
+    def __init__(self, target: Contents) -> None:
         self.workloads: list[Workload] = []
         self.records: list[Record] = []
         self.duplicates = 0
@@ -81,7 +83,7 @@ class _Adding:
         for workload in target.workloads.values():
             self._alike.setdefault((workload.tvm, workload.structural_hash), []).append(workload)
 
-    def take(self, source: Loaded) -> None:
+    def take(self, source: Contents) -> None:
         """Add what is new of *source*."""
         names = {workload.id: self._id(workload) for workload in source.workloads.values()}
         for record in source.records:
@@ -105,16 +107,16 @@ class _Adding:
         self.workloads.append(workload)
         return workload.id
 
-    def lines(self) -> Iterator[bytes]:
-        """As the journal has them."""
-        yield from (journal.line(WORKLOAD, workload_data(workload)) for workload in self.workloads)
-        yield from (journal.line(RECORD, record_data(record)) for record in self.records)
+    def rows(self) -> list[Row]:
+        """For the database."""
+        rows = [row(WORKLOAD, workload_data(workload)) for workload in self.workloads]
+        return rows + [row(RECORD, record_data(record)) for record in self.records]
 
 
 def _same(one: Workload, other: Workload) -> bool:
     """Whether two workloads of equal hash are; only then is TVM needed."""
     from adt.model.tuning.workload import same
-    from adt.tuning.workloads import modules_of
+    from adt.tuning.database.workloads import modules_of
 
     modules = modules_of((one, other))
     return None not in modules and same(*modules)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.errors import ConfigError
-from adt.host.cache import disk_errors
-from adt.tuning import journal, ranking
-from adt.tuning.database import writing
-from adt.tuning.loading import Loaded, journal_of, load
+from adt.tuning import ranking
+from adt.tuning.database.contents import Contents, file_of, load
+from adt.tuning.database.selection import Selection, chosen
+from adt.tuning.database.store import writing
 from adt.tuning.records import BASELINE, Context, Record
-from adt.tuning.selecting import Selection, chosen
 
 
 @dataclass(frozen=True)
@@ -70,36 +69,32 @@ def prune(
         )
     if dry_run:
         return _pruned(directory, load(directory), keep, failures, drop, selection)[0]
-    journal_of(directory)  # only what is there is pruned
-    with writing(directory) as (loaded, _):
-        plan, offsets = _pruned(directory, loaded, keep, failures, drop, selection)
-        backup = None
-        if offsets:
-            with disk_errors(f"writing {loaded.path}"):
-                lines = journal.raw_lines(loaded.path, offsets)
-                backup = journal.rewrite(loaded.path, lines, backup="pruned")
+    file_of(directory)  # only what is there is pruned
+    with writing(directory) as (contents, writer):
+        plan, numbers = _pruned(directory, contents, keep, failures, drop, selection)
+        backup = writer.remove(numbers) if numbers else None
     return Pruned(directory, True, plan.removed, plan.kept, plan.workloads_removed, plan.contexts, backup)
 
 
 def _pruned(
-    directory: Path, loaded: Loaded, keep: int | None, failures: bool, drop: bool, selection: Selection
+    directory: Path, contents: Contents, keep: int | None, failures: bool, drop: bool, selection: Selection
 ) -> tuple[Pruned, set[int]]:
-    """What goes, and the offsets of its lines."""
-    contexts = chosen(loaded.contexts, selection)
+    """What goes, and the numbers of its rows."""
+    contexts = chosen(contents.contexts, selection)
     by_context: dict[Context, list[tuple[int, Record]]] = {context: [] for context in contexts}
-    for (offset, _), record in zip(loaded.record_places, loaded.records, strict=True):
+    for number, record in zip(contents.record_numbers, contents.records, strict=True):
         if record.context in by_context:
-            by_context[record.context].append((offset, record))
+            by_context[record.context].append((number, record))
     gone: set[int] = set()
     for records in by_context.values():
         going = set() if keep is None else _slow([record for _, record in records], keep)
-        for offset, record in records:
+        for number, record in records:
             if drop or (record.workload, record.trace) in going or (failures and _plain_failure(record)):
-                gone.add(offset)
-    left = zip(loaded.record_places, loaded.records, strict=True)
-    used = {record.workload for (offset, _), record in left if offset not in gone}
-    unused = {offset for name, (offset, _) in loaded.places.items() if name not in used}
-    kept = len(loaded.records) - len(gone)
+                gone.add(number)
+    left = zip(contents.record_numbers, contents.records, strict=True)
+    used = {record.workload for number, record in left if number not in gone}
+    unused = {number for name, number in contents.workload_numbers.items() if name not in used}
+    kept = len(contents.records) - len(gone)
     return Pruned(directory, False, len(gone), kept, len(unused), contexts, None), gone | unused
 
 

@@ -1,4 +1,4 @@
-"""Workloads and records as the journal keeps them: plain JSON values, and back.
+"""Workloads and records as databases keep them: plain JSON values, and back.
 
 A field that this adt does not know is passed over, so that a later one may add some.
 """

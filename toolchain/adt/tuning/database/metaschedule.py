@@ -18,11 +18,11 @@ from typing import Any
 from adt.errors import PackageError
 from adt.host.cache import disk_errors, fresh_dir, leave_alone
 from adt.tuning import ranking
-from adt.tuning.database import open_database
-from adt.tuning.merging import identity
+from adt.tuning.database.merge import identity
+from adt.tuning.database.selection import Selection, only
+from adt.tuning.database.store import open_database
+from adt.tuning.database.workloads import modules_of
 from adt.tuning.records import BASELINE, Context, Failure, Record, Workload
-from adt.tuning.selecting import Selection, only
-from adt.tuning.workloads import modules_of
 
 log = logging.getLogger("adt.tune")
 

@@ -1,7 +1,8 @@
-"""One process at a time writes a tuning database; readers need no lock.
+"""One process at a time writes a tuning database, for as long as it has it open; readers need no lock.
 
-The lock is the kernel's record lock on ``DB/lock``: it goes with the process that took it,
-however that ends, and builders which it forked do not inherit it, as they would an flock.
+SQLite's own lock is for one transaction. This one is the kernel's record lock on ``DB/lock``: it goes with
+the process that took it, however that ends, and children which it forked do not inherit it, as they would
+an flock.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from adt.errors import Busy, DiskError
 
-NAME = "lock"
+LOCK = "lock"
 _ours: set[Path] = set()
 """Directories that this process writes: the kernel's lock is the process's, not the thread's."""
 _guard = threading.Lock()
@@ -36,16 +37,16 @@ def write_lock(directory: Path) -> Iterator[None]:
             raise _busy(directory, str(os.getpid()))
         _ours.add(place)
     try:
-        file = os.open(place / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = os.open(place / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as why:
-                if why.errno not in (errno.EACCES, errno.EAGAIN):
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
                     raise DiskError(
-                        f"{directory} cannot be locked: {os.strerror(why.errno or errno.ENOLCK)}",
+                        f"{directory} cannot be locked: {os.strerror(error.errno or errno.ENOLCK)}",
                         remedy="Put the tuning database on a file system that has locks: a local disk.",
-                    ) from why
+                    ) from error
                 raise _busy(directory, os.read(file, 32).decode(errors="replace").strip()) from None
             os.ftruncate(file, 0)
             os.write(file, f"{os.getpid()}\n".encode())
@@ -57,22 +58,16 @@ def write_lock(directory: Path) -> Iterator[None]:
             _ours.discard(place)
 
 
-def held(directory: Path) -> bool:
+def is_written(directory: Path) -> bool:
     """Whether a process writes the database in *directory* now."""
-    place = directory.resolve()
-    with _guard:  # to the end: closing the file would give up a lock that this process takes meanwhile
-        if place in _ours:
-            return True
-        try:
-            file = os.open(place / NAME, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
+    if not os.access(directory / LOCK, os.W_OK):
+        return False
+    try:
+        with write_lock(directory):
             return False
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(file)
+    except Busy:
+        return True
+    except (OSError, DiskError):
         return False
 
 

@@ -1,8 +1,8 @@
 """A tuning database as one file for others, and what others published into a database of one's own.
 
-The file is a ``.tar.gz`` of one entry, ``records.jsonl``, the journal itself. It is the same bytes
-for the same records, in whatever order they came, so that its sha256 names them. What is of nobody's
-concern stays at home: serial numbers, which tuning it was, what failed programs printed.
+The file is a ``.tar.gz`` of one entry, ``records.jsonl`` (:mod:`interchange`). It is the same bytes for the
+same records, in whatever order they came, so that its sha256 names them. What is of nobody's concern stays
+at home: serial numbers, which tuning it was, what failed programs printed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from adt.errors import ConfigError, DownloadError, PackageError
 from adt.host.cache import disk_errors, file_sha256, fresh_file
 from adt.host.download import check_digest, download, is_address
 from adt.host.tar import DAMAGED, Bounded
-from adt.tuning import journal, ranking
-from adt.tuning.loading import JOURNAL, RECORD, WORKLOAD, Loaded, load
-from adt.tuning.merging import Merged, merge
-from adt.tuning.record_json import record_data, workload_data
+from adt.tuning import ranking
+from adt.tuning.database.contents import MOST_BYTES, RECORD, WORKLOAD, Contents, load, load_lines
+from adt.tuning.database.interchange import HEADER, LINES, line
+from adt.tuning.database.merge import Merged, merge_contents
+from adt.tuning.database.record_json import record_data, workload_data
+from adt.tuning.database.selection import Selection, chosen
+from adt.tuning.database.sqlite_file import repair_remedy
 from adt.tuning.records import BASELINE, Context, Record
-from adt.tuning.selecting import Selection, chosen
 
 MOST_PACKED = 1 << 30
 """Bytes of a published file."""
-MOST_BYTES = 8 << 30
-"""Bytes of the journal in it."""
 PIECE = 1 << 20
 LEVEL = 6
 """Of the compression: with another one the same records would be other bytes."""
@@ -74,35 +74,35 @@ def publish(
     """
     if not out.name.endswith(".tar.gz"):
         raise ConfigError(f"{out} is not named as an archive", remedy="Give -o NAME.tar.gz")
-    loaded = load(directory)
-    if loaded.damaged or loaded.orphans or loaded.refused():
+    contents = load(directory)
+    if contents.damaged or contents.orphans or contents.refused():
         raise PackageError(
             f"{directory} is damaged, and is not published so",
-            remedy=f"See what it is, and take it out: adt db verify {directory} --repair",
+            remedy=repair_remedy(directory),
         )
-    contexts = chosen(loaded.contexts, selection or Selection())
-    records = sorted(_published(loaded, contexts, keep), key=_order)
+    contexts = chosen(contents.contexts, selection or Selection())
+    records = sorted(_published(contents, contexts, keep), key=_order)
     if not records:
         raise ConfigError(
-            f"{directory} has no records to publish" + (" of what was asked for" if loaded.records else ""),
+            f"{directory} has no records to publish" + (" of what was asked for" if contents.records else ""),
             remedy=f"Look at what is there: adt db stats {directory}",
         )
     names = sorted({record.workload for record in records})
     with tempfile.TemporaryDirectory(prefix="adt-publish-") as scratch, disk_errors(f"writing {out}"):
-        plain = Path(scratch) / JOURNAL
+        plain = Path(scratch) / LINES
         with plain.open("wb") as file:
-            file.write(journal.HEADER)
-            file.writelines(journal.line(WORKLOAD, workload_data(loaded.workloads[name])) for name in names)
-            file.writelines(journal.line(RECORD, record_data(record)) for record in records)
+            file.write(HEADER)
+            file.writelines(line(WORKLOAD, workload_data(contents.workloads[name])) for name in names)
+            file.writelines(line(RECORD, record_data(record)) for record in records)
         _pack(plain, out)
     used = tuple(context for context in contexts if any(r.context == context for r in records))
     return Published(out, file_sha256(out), out.stat().st_size, len(names), len(records), used)
 
 
-def _published(loaded: Loaded, contexts: Iterable[Context], keep: int | None) -> Iterator[Record]:
+def _published(contents: Contents, contexts: Iterable[Context], keep: int | None) -> Iterator[Record]:
     """Records as others get them."""
     for context in contexts:
-        records = [record for record in loaded.records if record.context == context]
+        records = [record for record in contents.records if record.context == context]
         if keep is not None:
             stay = ranking.fastest(records, keep)
             records = [record for record in records if _is_kept(record, stay)]
@@ -135,7 +135,7 @@ def _pack(plain: Path, out: Path) -> None:
         gzip.GzipFile("", "wb", LEVEL, file, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
-        member = tarfile.TarInfo(JOURNAL)
+        member = tarfile.TarInfo(LINES)
         member.size, member.mode = plain.stat().st_size, 0o644
         with plain.open("rb") as source:
             tar.addfile(member, source)
@@ -166,14 +166,13 @@ def fetch(source: str, into: Path, *, sha256: str = "") -> Fetched:
     else:
         archive, digest = _local(Path(source), sha256)
     with tempfile.TemporaryDirectory(prefix="adt-fetch-") as scratch:
-        directory = Path(scratch)
-        _unpack(archive, directory / JOURNAL)
-        found = load(directory)
-        if found.damages or found.orphans:
-            raise _refused(archive, "its records are damaged")
-        if refused := found.refused():
-            raise _refused(archive, refused[0][1])
-        return Fetched(digest, merge([directory], into))
+        _unpack(archive, Path(scratch) / LINES)
+        contents = load_lines(Path(scratch) / LINES)
+    if contents.damages or contents.orphans:
+        raise _refused(archive, "its records are damaged")
+    if refused := contents.refused():
+        raise _refused(archive, refused[0][1])
+    return Fetched(digest, merge_contents([contents], into))
 
 
 def _local(archive: Path, sha256: str) -> tuple[Path, str]:
@@ -206,8 +205,8 @@ def _unpack(archive: Path, to: Path) -> None:
             to.open("wb") as file,
         ):
             member = tar.next()
-            if member is None or member.name != JOURNAL or not member.isreg() or member.issparse():
-                raise _refused(archive, f"its first entry is not {JOURNAL}")
+            if member is None or member.name != LINES or not member.isreg() or member.issparse():
+                raise _refused(archive, f"its first entry is not {LINES}")
             inside = tar.extractfile(member)
             while inside and (piece := inside.read(PIECE)):
                 size += len(piece)

@@ -1,0 +1,557 @@
+"""A tuning database is whole after an interruption, after damage and on a full disk, whoever made it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from adt.errors import AdtError, Busy, DiskError, PackageError
+from adt.tuning.database import sqlite_file, store
+from adt.tuning.database.contents import load
+from adt.tuning.database.interchange import row
+from adt.tuning.database.sqlite_file import FILE, PAGE
+from adt.tuning.database.store import open_database
+from adt.tuning.database.verification import verify
+from adt.tuning.database.workloads import identity
+from adt.tuning.records import Record, Workload
+from tuning_records import applicable, baseline, workload
+
+RECORDS = [baseline(2.0), applicable("a", 1.0, at=2), applicable("b", failed="crash", at=3)]
+EARLIER = Path(__file__).parents[1] / "golden/tuning/records.jsonl"
+"""The database of an adt before it used SQLite, with RECORDS."""
+
+
+def database_in(directory: Path) -> Path:
+    """A database of one workload and three records; returns its file."""
+    with open_database(directory, write=True) as database:
+        database.add(RECORDS[:1], [workload()])
+        for record in RECORDS[1:]:
+            database.add([record])
+    return directory / FILE
+
+
+def records_in(directory: Path) -> list[Record]:
+    with open_database(directory) as database:
+        return list(database.records())
+
+
+def execute(path: Path, *statements: str) -> None:
+    """What another program does to a database."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def edit(path: Path, old: bytes, new: bytes) -> None:
+    data = path.read_bytes()
+    assert old in data
+    path.write_bytes(data.replace(old, new))
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """A directory that is on no disk: hundreds of databases are opened in it."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        yield Path(directory)
+
+
+def test_what_was_added_is_read(tmp_path: Path) -> None:
+    database_in(tmp_path / "db")
+    with open_database(tmp_path / "db") as database:
+        assert list(database.records()) == RECORDS
+        assert dict(database.workloads) == {workload().id: workload()}
+    assert {path.name for path in (tmp_path / "db").iterdir()} == {FILE, "lock"}
+
+
+def test_what_a_killed_process_leaves_has_all_that_was_acknowledged(in_memory: Path) -> None:
+    """Its files as they are after each record, cut off at any place after that."""
+    (in_memory / "left").mkdir()
+    left = in_memory / "left" / FILE
+    wal = left.with_name(f"{FILE}-wal")
+    ends = []
+    with open_database(in_memory / "db", write=True) as database:
+        for record in RECORDS:
+            database.add([record], [workload()])
+            ends.append((in_memory / "db" / wal.name).stat().st_size)
+        shutil.copyfile(in_memory / "db" / FILE, left)
+        whole = (in_memory / "db" / wal.name).read_bytes()
+    main = left.read_bytes()
+    for size in {*range(0, len(whole), 331), *ends, *(end - 1 for end in ends)}:
+        for path in left.parent.iterdir():
+            path.unlink()
+        left.write_bytes(main)
+        wal.write_bytes(whole[:size])
+        expected = RECORDS[: sum(end <= size for end in ends)]
+        assert records_in(left.parent) == expected, size
+        wal.write_bytes(whole[:size])
+        with open_database(left.parent, write=True) as database:
+            database.add(RECORDS, [workload()])
+        assert records_in(left.parent) == expected + RECORDS, size
+        assert verify(left.parent).passed, size
+
+
+def test_a_transaction_is_on_the_disk_when_it_ends(tmp_path: Path) -> None:
+    """What SQLite is told; that it survives kills, integration/test_tuning_database.py shows."""
+    path = database_in(tmp_path / "db")
+    with sqlite_file.writing(path) as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,), "FULL"
+        assert connection.execute("PRAGMA journal_mode").fetchone() == (b"wal",)
+
+
+def test_a_reader_sees_whole_batches_while_one_writes(tmp_path: Path) -> None:
+    reader = (
+        "import sys, pathlib\n"
+        "from adt.tuning.database.store import open_database\n"
+        "for _ in range(6):\n"
+        "    with open_database(pathlib.Path(sys.argv[1])) as database:\n"
+        "        print(len(database.records()), flush=True)\n"
+    )
+    with open_database(tmp_path / "db", write=True) as database:
+        database.add((), [workload()])
+        readers = [
+            subprocess.Popen(
+                [sys.executable, "-c", reader, str(tmp_path / "db")],
+                stdout=subprocess.PIPE,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+            for _ in range(2)
+        ]
+        while any(each.poll() is None for each in readers):
+            database.add([applicable(f"{i}") for i in range(10)])
+        kept = len(database.records())
+    for each in readers:
+        counts = [int(line) for line in each.communicate()[0].split()]
+        assert each.returncode == 0 and len(counts) == 6
+        assert counts == sorted(counts) and counts[-1] <= kept
+        assert all(count % 10 == 0 for count in counts)
+
+
+TEXT = json.dumps({"root_index": 0, "nodes": [{"type": "ffi.String", "data": "large"}] * 300})
+LARGE = Workload(identity(TEXT), "1", "0.25.0", TEXT)
+"""It needs several pages."""
+MANY = [applicable(f"{i}_" + "x" * 150, at=i) for i in range(60)]
+
+
+def many_in(directory: Path) -> Path:
+    with open_database(directory, write=True) as database:
+        database.add(MANY, [workload(), LARGE])
+    return directory / FILE
+
+
+@pytest.mark.parametrize("content", [b"\0", b"\x05\x0d"], ids=["zeros", "an inner page"])
+def test_a_damaged_page_costs_what_is_in_it(in_memory: Path, content: bytes) -> None:
+    path = many_in(in_memory / "db")
+    whole = path.read_bytes()
+    lost = []
+    for start in range(0, len(whole), PAGE):
+        path.write_bytes(whole[:start] + (content * PAGE)[:PAGE] + whole[start + PAGE :])
+        result = verify(in_memory / "db")
+        assert not result.passed, start
+        records = records_in(in_memory / "db")
+        assert all(record in MANY for record in records)
+        lost.append(len(MANY) - len(records))
+        if any(finding.number == 0 for finding in result.findings):  # not only what a row says
+            with (
+                pytest.raises(PackageError, match="is not written so"),
+                open_database(in_memory / "db", write=True),
+            ):
+                pass
+        repaired = verify(in_memory / "db", repair=True)
+        assert repaired.passed and repaired.records == len(records), start
+        assert repaired.taken_out is not None
+        assert repaired.taken_out.read_bytes()[start:][:PAGE] == (content * PAGE)[:PAGE]
+        with open_database(in_memory / "db", write=True) as database:
+            database.add(RECORDS, [workload()])
+        assert records_in(in_memory / "db") == [*records, *RECORDS]
+    assert lost[:2] == [0, 0], "of the pages that lead to others nothing is lost"
+    assert sorted(lost)[-2] < 10, "but for the page with the kernel of all"
+
+
+def test_no_flipped_bit_makes_another_record(in_memory: Path) -> None:
+    path = database_in(in_memory / "db")
+    whole = path.read_bytes()
+    used = [place for place in range(len(whole)) if whole[place] or place % 97 == 0]
+    for place in used[::7]:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        try:
+            records = records_in(in_memory / "db")
+        except AdtError:
+            continue
+        assert all(record in RECORDS for record in records), place
+        if records != RECORDS:
+            assert not verify(in_memory / "db").passed, place
+
+
+def test_a_damaged_header_is_repaired(in_memory: Path) -> None:
+    path = database_in(in_memory / "db")
+    whole = path.read_bytes()
+    later = []
+    for place in range(100):
+        bit = place % 8
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+        try:
+            repaired = verify(in_memory / "db", repair=True)
+        except PackageError as error:
+            assert "of its format" in str(error), place
+            later.append(place)
+            continue
+        assert repaired.passed and repaired.records == 3, place
+        with open_database(in_memory / "db", write=True) as database:
+            assert list(database.records()) == RECORDS
+    assert len(later) <= 4, "the version"
+
+
+def test_verify_finds_and_repairs_a_row(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = database_in(tmp_path / "db")
+    edit(path, b"0.001", b"0.009")
+    damaged = path.read_bytes()
+
+    assert records_in(tmp_path / "db") == [RECORDS[0], RECORDS[2]]
+    assert "is damaged: row 3; that is passed over" in caplog.text
+    (finding,) = verify(tmp_path / "db").findings
+    assert (finding.number, "row 3" in finding.what) == (3, True)
+    repaired = verify(tmp_path / "db", repair=True)
+    assert repaired.passed and repaired.records == 2
+    assert repaired.taken_out is not None and repaired.taken_out.read_bytes() == damaged
+    assert verify(tmp_path / "db", repair=True).taken_out is None, "nothing was wrong"
+
+
+def test_a_record_without_its_workload_is_found_and_passed_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    execute(database_in(tmp_path / "db"), "DELETE FROM entries WHERE kind = 'workload'")
+    assert records_in(tmp_path / "db") == []
+    assert "3 records whose workload is missing" in caplog.text
+    assert len(verify(tmp_path / "db").findings) == 3
+    assert verify(tmp_path / "db", repair=True).records == 0
+    assert verify(tmp_path / "db").passed
+
+
+@pytest.mark.parametrize("content", [b"", b"notes of mine", b"notes of mine\n" * 1000])
+@pytest.mark.parametrize("name", [FILE, "records.jsonl"])
+def test_what_is_no_database_is_left_alone(tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    if not content and name != FILE:  # an earlier adt ended while it made it
+        with open_database(tmp_path, write=True) as database:
+            assert database.records() == ()
+        return
+    for write in (False, True):
+        with pytest.raises(PackageError, match="no tuning database"), open_database(tmp_path, write=write):
+            pass
+    with pytest.raises(PackageError, match="no tuning database"):
+        verify(tmp_path, repair=True)
+    assert path.read_bytes() == content
+
+
+def test_a_directory_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").touch()
+    with pytest.raises(PackageError, match="left alone"), open_database(tmp_path, write=True):
+        pass
+    with pytest.raises(PackageError, match="there is no tuning database"), open_database(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["photo.jpg"]
+
+
+def test_a_later_format_is_refused(tmp_path: Path) -> None:
+    execute(database_in(tmp_path / "db"), "PRAGMA user_version = 2")
+    for write in (False, True):
+        with pytest.raises(PackageError, match="has version 2"), open_database(tmp_path / "db", write=write):
+            pass
+
+
+def test_rows_of_a_later_adt_stay(tmp_path: Path) -> None:
+    path = database_in(tmp_path / "db")
+    with sqlite_file.writing(path) as connection, sqlite_file.transaction(connection, path):
+        connection.execute(sqlite_file.INSERT, row("note", {"text": "hot day"}))
+    edit(path, b"0.001", b"0.009")
+    with open_database(tmp_path / "db", write=True) as database:
+        assert len(database.records()) == 2
+    assert verify(tmp_path / "db", repair=True).passed
+    assert [item.data for item in load(tmp_path / "db").others] == [{"text": "hot day"}]
+
+
+# Strangers -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER more AFTER INSERT ON entries BEGIN DELETE FROM entries; END",
+        "CREATE VIEW more AS SELECT * FROM entries",
+        "CREATE TABLE more (a)",
+        "CREATE INDEX more ON entries (data)",
+    ],
+)
+def test_what_a_strangers_file_has_besides_is_refused(tmp_path: Path, statement: str) -> None:
+    execute(database_in(tmp_path / "db"), statement)
+    for write in (False, True):
+        with (
+            pytest.raises(PackageError, match="was not made by adt"),
+            open_database(tmp_path / "db", write=write),
+        ):
+            pass
+
+
+def test_a_view_in_the_place_of_the_table_is_not_asked(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    execute(
+        path,
+        "PRAGMA journal_mode = WAL",
+        "PRAGMA user_version = 1",
+        "CREATE VIEW entries AS WITH RECURSIVE n(number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM n)"
+        " SELECT number, 'note' AS kind, 0 AS crc, '{}' AS data FROM n",
+    )
+    with pytest.raises(PackageError, match="no tuning database"), open_database(tmp_path):
+        pass
+
+
+def test_a_rollback_journal_is_not_applied(tmp_path: Path) -> None:
+    """SQLite removes the file that such a journal names."""
+    path = database_in(tmp_path / "db")
+    path.with_name(f"{FILE}-journal").write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(600))
+    for write in (False, True):
+        with pytest.raises(PackageError, match="beside it"), open_database(tmp_path / "db", write=write):
+            pass
+
+
+def test_pages_that_go_round_in_a_circle_end(tmp_path: Path) -> None:
+    """Each entry of an inner page leads to the same page: 20 levels of them are more rows than can be read."""
+    path = many_in(tmp_path / "db")
+    data = bytearray(path.read_bytes())
+    root = PAGE
+    assert data[root] == 5, "an inner page"
+    cells = int.from_bytes(data[root + 3 : root + 5], "big")
+    for cell in range(cells):
+        place = root + int.from_bytes(data[root + 12 + 2 * cell :][:2], "big")
+        data[place : place + 4] = (2).to_bytes(4, "big")
+    path.write_bytes(data)
+    result = verify(tmp_path / "db")
+    assert not result.passed and result.records == len(MANY)
+
+
+def test_a_row_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = many_in(tmp_path / "db")
+    monkeypatch.setitem(sqlite_file.LIMITS, sqlite3.SQLITE_LIMIT_LENGTH, 5000)
+    result = verify(tmp_path / "db")
+    assert not result.passed and (result.records, result.workloads) == (len(MANY), 1)
+    assert path.is_file()
+
+
+@pytest.mark.parametrize("values", ["1, 2, 3", "x'00', 'a', x'ff'", "'record', 1.5, '{}'"])
+def test_values_of_other_kinds_are_damage(tmp_path: Path, values: str) -> None:
+    execute(database_in(tmp_path / "db"), f"INSERT INTO entries (kind, crc, data) VALUES ({values})")
+    assert records_in(tmp_path / "db") == RECORDS
+    assert len(verify(tmp_path / "db").findings) == 1
+
+
+# Disks -----------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database_in(tmp_path / "db")
+    connections: list[sqlite3.Connection] = []
+    connect = sqlite_file._connect
+    monkeypatch.setattr(
+        sqlite_file, "_connect", lambda *words: (connections.append(connect(*words)), connections[-1])[1]
+    )
+    with open_database(tmp_path / "db", write=True) as database:
+        writer = connections[-1]
+        ((pages,),) = writer.execute("PRAGMA page_count")
+        writer.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(DiskError, match="disk is full"):
+            database.add([*MANY, *RECORDS])
+        assert list(database.records()) == RECORDS == records_in(tmp_path / "db")
+        writer.execute("PRAGMA max_page_count = 1000")  # there is room again
+        database.add(RECORDS[:1])
+    assert records_in(tmp_path / "db") == [*RECORDS, RECORDS[0]]
+
+
+READER = """
+import os, sys
+from pathlib import Path
+from adt.tuning.database import record_json, workloads
+from adt.tuning.database.store import open_database
+if os.getuid() == 0:
+    os.setuid(65534)
+with open_database(Path(sys.argv[1])) as database:
+    print(len(database.records()))
+"""
+
+
+@pytest.mark.parametrize("state", ["closed", "killed", "killed, without the index", "written"])
+def test_a_directory_that_may_not_be_written_is_read(tmp_path: Path, state: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="adt-test-") as parent:  # pytest's own nobody else may enter
+        Path(parent).chmod(0o755)
+        directory = Path(parent) / "db"
+        database_in(tmp_path / "db")
+        with open_database(tmp_path / "db", write=True) as database:
+            if state != "closed":
+                database.add(RECORDS)
+            shutil.copytree(tmp_path / "db", directory)
+        if state == "closed":
+            shutil.rmtree(directory)
+            shutil.copytree(tmp_path / "db", directory)
+        if state == "killed, without the index":
+            (directory / f"{FILE}-shm").unlink()
+        writer = None
+        if state == "written":
+            writer = subprocess.Popen(
+                [sys.executable, "-c", HOLDER, str(directory)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+            assert writer.stdout is not None and writer.stdout.readline() == b"held\n"
+        before = {path.name for path in directory.iterdir()}
+        directory.chmod(0o555)
+        for path in directory.iterdir():
+            path.chmod(0o444)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", READER, str(directory)],
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        finally:
+            if writer is not None:
+                writer.kill()
+                writer.communicate()
+            directory.chmod(0o755)
+        assert done.stdout.strip() == ("3" if state == "closed" else "6"), done.stderr
+        assert {path.name for path in directory.iterdir()} == before
+
+
+HOLDER = (
+    "import sys, pathlib\n"
+    "from adt.tuning.database.store import open_database\n"
+    "with open_database(pathlib.Path(sys.argv[1]), write=True):\n"
+    "    print('held', flush=True); sys.stdin.read()\n"
+)
+
+
+def test_one_process_writes(tmp_path: Path) -> None:
+    database_in(tmp_path / "db")
+    running = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path / "db")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        assert running.stdout is not None and running.stdout.readline() == b"held\n"
+        with (
+            pytest.raises(Busy, match=f"process {running.pid} writes"),
+            open_database(tmp_path / "db", write=True),
+        ):
+            pass
+        assert records_in(tmp_path / "db") == RECORDS, "readers need no lock"
+        assert verify(tmp_path / "db").written_now
+    finally:
+        running.kill()
+        running.communicate()
+    with (
+        open_database(tmp_path / "db", write=True),
+        pytest.raises(Busy, match=f"process {os.getpid()}"),
+        open_database(tmp_path / "db", write=True),
+    ):
+        pass
+    assert not verify(tmp_path / "db").written_now
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise OSError(errno.ENOLCK, "none here")
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    with pytest.raises(DiskError, match="cannot be locked"), open_database(tmp_path / "db", write=True):
+        pass
+
+
+def test_a_left_over_temporary_file_goes(tmp_path: Path) -> None:
+    database_in(tmp_path / "db")
+    (tmp_path / "db/.records.sqlite.abc.tmp").write_text("half")
+    (tmp_path / "db/.records.jsonl.abc.tmp").write_text("half, of an earlier adt")
+    with open_database(tmp_path / "db", write=True):
+        pass
+    assert not list((tmp_path / "db").glob(".*"))
+
+
+# Databases of an earlier adt -------------------------------------------------------------------------
+
+
+def earlier_in(directory: Path, data: bytes = b"") -> Path:
+    directory.mkdir()
+    (directory / "lock").touch()
+    (directory / "records.jsonl").write_bytes(data or EARLIER.read_bytes())
+    return directory
+
+
+def test_an_earlier_database_is_converted_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    directory = earlier_in(tmp_path / "db")
+    assert records_in(directory) == RECORDS
+    assert verify(directory).passed
+    assert {path.name for path in directory.iterdir()} == {"records.jsonl", "lock"}, (
+        "a reader changes nothing"
+    )
+
+    for _ in range(2):
+        with open_database(directory, write=True) as database:
+            assert list(database.records()) == RECORDS
+            assert dict(database.workloads) == {workload().id: workload()}
+    assert {path.name for path in directory.iterdir()} == {FILE, "lock", "backup"}
+    (kept,) = (directory / "backup").iterdir()
+    assert kept.read_bytes() == EARLIER.read_bytes()
+    assert [message for message in caplog.messages if "records.jsonl" in message] == [
+        f"{directory / 'records.jsonl'} is now {FILE}; the old file is kept: {kept}"
+    ]
+    assert verify(directory).passed and records_in(directory) == RECORDS
+
+
+def test_an_interrupted_conversion_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = earlier_in(tmp_path / "db")
+
+    def interrupted(*_arguments: object) -> Path:
+        raise KeyboardInterrupt
+
+    for name in ("scan", "backup_path"):  # before the new file is there, and after
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(store, name, interrupted)
+            with open_database(directory, write=True):
+                pass
+        assert records_in(directory) == RECORDS
+    with open_database(directory, write=True) as database:
+        database.add(RECORDS[:1])
+    assert records_in(directory) == [*RECORDS, RECORDS[0]]
+    assert not (directory / "records.jsonl").exists()
+
+
+@pytest.mark.parametrize("cut", [5, 400])
+def test_a_damaged_earlier_database_gives_what_is_whole(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, cut: int
+) -> None:
+    data = EARLIER.read_bytes().replace(b"0.001", b"0.009")[:-cut]
+    directory = earlier_in(tmp_path / "db", data)
+    assert records_in(directory) == RECORDS[:1]
+    assert "line 4" in verify(directory).findings[0].what
+    repaired = verify(directory, repair=True)
+    assert repaired.passed and repaired.path.name == FILE
+    assert records_in(directory) == RECORDS[:1]
+    assert [path.read_bytes() for path in (directory / "backup").iterdir()] == [data], "nothing is lost"
+    assert "is damaged: line 4; that is passed over" in caplog.text

@@ -1,0 +1,176 @@
+"""What a tuning database or a published file holds, read into memory; nothing of TVM is needed for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from adt.errors import PackageError
+from adt.host.cache import disk_errors
+from adt.model.graphs.check import GraphError, check_graph
+from adt.model.tuning.key import tvm_version
+from adt.model.tuning.traces import TraceError, check_trace
+from adt.tuning.database import sqlite_file
+from adt.tuning.database.interchange import HEADER, LINES, Damage, Entry, scan
+from adt.tuning.database.record_json import record_of, workload_of
+from adt.tuning.database.sqlite_file import FILE
+from adt.tuning.records import BASELINE, Context, Record, Workload
+
+WORKLOAD, RECORD = "workload", "record"
+"""Kinds of entries; others are of a later adt, and stay as they are."""
+MOST_BYTES = 8 << 30
+"""Bytes of a database, and of what a published file unpacks to."""
+
+
+@dataclass
+class Contents:
+    """The entries of one file."""
+
+    path: Path
+    size: int
+    """Bytes."""
+    workloads: dict[str, Workload] = field(default_factory=dict)
+    workload_numbers: dict[str, int] = field(default_factory=dict)
+    """The row or line of each workload."""
+    records: list[Record] = field(default_factory=list)
+    """In the order in which they were added."""
+    record_numbers: list[int] = field(default_factory=list)
+    """The row or line of each record."""
+    orphans: list[tuple[int, Record]] = field(default_factory=list)
+    """Records, with their numbers, whose workload is not there: they cannot be used."""
+    others: list[Entry] = field(default_factory=list)
+    """Of other kinds."""
+    damages: list[Damage] = field(default_factory=list)
+    contexts: dict[Context, Context] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        """What the numbers count."""
+        return "line" if self.path.name == LINES else "row"
+
+    @property
+    def damaged(self) -> tuple[Damage, ...]:
+        """The damages, without an end that is only not finished."""
+        return tuple(damage for damage in self.damages if not damage.unfinished)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing that is whole is in it."""
+        return not (self.workloads or self.records or self.orphans or self.others)
+
+    @property
+    def torn(self) -> bool:
+        """SQLite's own structure is damaged: nothing can be written."""
+        return any(damage.number == 0 for damage in self.damages)
+
+    def refused(self) -> list[tuple[int, str]]:
+        """Records that may not be applied and workloads that may not be read, by number.
+
+        A workload of another version of TVM is not looked at: nothing reads it.
+        """
+        version = tvm_version(metadata.version("apache-tvm"))
+        refused = []
+        for workload in self.workloads.values():
+            if workload.tvm == version:
+                try:
+                    check_graph(workload.module)
+                except GraphError as error:
+                    what = f"workload {workload.id} may not be read: it has {error}"
+                    refused.append((self.workload_numbers[workload.id], what))
+        for number, record in zip(self.record_numbers, self.records, strict=True):
+            if record.trace != BASELINE:
+                try:
+                    check_trace(record.trace)
+                except TraceError as error:
+                    refused.append((number, f"a record of {record.task} may not be applied: {error}"))
+        return refused
+
+
+def load(directory: Path) -> Contents:
+    """Read the database in *directory*; one that an earlier adt made is read as it is.
+
+    Raises:
+        PackageError: there is none, *directory* holds something else, or a later adt wrote it.
+        Busy: another program has locked it.
+        DiskError: it cannot be read.
+    """
+    path = file_of(directory)
+    if path.name == LINES:
+        return load_lines(path)
+    size = sqlite_file.size_of(path)
+    if size > MOST_BYTES:
+        raise PackageError(
+            f"{path} has more than {MOST_BYTES >> 30} GiB",
+            remedy="Take out what is not needed any more: `adt db prune`.",
+        )
+    contents = _collected(path, size, sqlite_file.entries(path))
+    if contents.is_empty and contents.torn:
+        raise _no_database(path)
+    return contents
+
+
+def load_lines(path: Path) -> Contents:
+    """Read a published file, or the database of an earlier adt.
+
+    Raises:
+        PackageError: it is something else, or a later adt wrote it.
+        DiskError: it cannot be read.
+    """
+    with disk_errors(f"reading {path}"):
+        contents = _collected(path, path.stat().st_size, scan(path))
+        with path.open("rb") as file:
+            start = file.read(len(HEADER)).rstrip(b"\0")
+    if contents.is_empty and not HEADER.startswith(start):
+        raise _no_database(path)
+    return contents
+
+
+def _no_database(path: Path) -> PackageError:
+    return PackageError(
+        f"{path} is no tuning database, or nothing of it is left",
+        remedy=f"Check the path; older states of a database are in {path.parent / 'backup'}.",
+    )
+
+
+def file_of(directory: Path) -> Path:
+    """The file of the database in *directory*.
+
+    Raises:
+        PackageError: there is none.
+    """
+    for name in (FILE, LINES):
+        if (directory / name).is_file():
+            return directory / name
+    raise PackageError(
+        f"there is no tuning database in {directory}",
+        remedy="Check the path; `adt tune MODEL --db DIR` makes one.",
+    )
+
+
+def _collected(path: Path, size: int, entries: Iterable[Entry | Damage]) -> Contents:
+    contents = Contents(path, size)
+    records: list[tuple[int, Record]] = []
+    for item in entries:
+        if isinstance(item, Damage):
+            contents.damages.append(item)
+            continue
+        try:
+            if item.kind == WORKLOAD:
+                workload = workload_of(item.data)
+                contents.workloads.setdefault(workload.id, workload)
+                contents.workload_numbers.setdefault(workload.id, item.number)
+            elif item.kind == RECORD:
+                records.append((item.number, record_of(item.data, contents.contexts)))
+            else:
+                contents.others.append(item)
+        except ValueError as error:
+            contents.damages.append(Damage(item.number, str(error)))
+    for number, record in records:
+        if record.workload in contents.workloads:
+            contents.record_numbers.append(number)
+            contents.records.append(record)
+        else:
+            contents.orphans.append((number, record))
+    return contents

@@ -1,0 +1,145 @@
+"""Lines of JSON with a checksum: what databases exchange, and what each row of one holds.
+
+The first line names format and version. Each other line is one JSON object,
+``{"kind":K,"crc":"8 hex digits","data":D}``, where D is written canonically (sorted keys,
+no spaces, ASCII) and the crc is CRC-32 of K's bytes, then D's. Before databases were SQLite files, one
+was such a file that was only ever appended to.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adt.errors import PackageError
+
+LINES = "records.jsonl"
+"""Name of such a file, in an archive and where it was the database."""
+FORMAT, VERSION = "adt.tuning-records", 1
+HEADER = b'{"format":"adt.tuning-records","version":1}\n'
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A kernel or a result that is whole, or what a later adt has."""
+
+    number: int
+    """Of its line, from 1, or of its row."""
+    kind: str
+    data: Mapping[str, Any]
+
+    @property
+    def row(self) -> Row:
+        """As a database has it."""
+        return row(self.kind, self.data)
+
+
+Row = tuple[str, int, str]
+"""Kind, checksum, and data as canonical JSON."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What is no whole entry."""
+
+    number: int
+    """Of its line or row; 0: it is the file's."""
+    reason: str
+    unfinished: bool = False
+    """The file of lines ends in it: the process that wrote it was ended, or is still writing."""
+
+
+def row(kind: str, data: Mapping[str, Any]) -> Row:
+    """*data* as a row of a database.
+
+    Raises:
+        ValueError: *data* holds what JSON cannot: NaN, infinity, an object.
+    """
+    body = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return kind, _checksum(kind.encode(), body.encode()), body
+
+
+def line(kind: str, data: Mapping[str, Any]) -> bytes:
+    """*data* as a line of a file.
+
+    Raises:
+        ValueError: see :func:`row`.
+    """
+    name, checksum, body = row(kind, data)
+    return f'{{"kind":"{name}","crc":"{checksum:08x}","data":{body}}}\n'.encode()
+
+
+def _checksum(kind: bytes, body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(kind))
+
+
+def entry(number: int, kind: object, checksum: object, body: object) -> Entry | Damage:
+    """What a row, or the parts of a line, say."""
+    if isinstance(kind, bytes) and isinstance(body, bytes) and checksum == _checksum(kind, body):
+        try:
+            data = json.loads(body)
+            if isinstance(data, dict):
+                return Entry(number, kind.decode("ascii"), data)
+        except (ValueError, RecursionError):
+            pass
+    return Damage(number, "it is no entry, or its checksum is wrong")
+
+
+def scan(path: Path) -> Iterator[Entry | Damage]:
+    """Everything in the file *path*, in order; that the first line is missing is a damage, too.
+
+    Raises:
+        PackageError: a later adt wrote it.
+        OSError: it cannot be read.
+    """
+    number = 0
+    with path.open("rb") as file:
+        for number, text in enumerate(file, 1):
+            if not text.endswith(b"\n"):
+                yield Damage(number, "it is not finished", unfinished=True)
+            elif number == 1 and _is_header(text, path):
+                continue
+            else:
+                if number == 1:
+                    yield Damage(1, "the line that names the format is missing")
+                yield _line_entry(text, number)
+    if number == 0:
+        yield Damage(1, "it is empty", unfinished=True)
+
+
+def _is_header(text: bytes, path: Path) -> bool:
+    if text == HEADER:
+        return True
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        return False
+    if header.get("version") != VERSION:
+        raise PackageError(
+            f"{path} has version {header.get('version')} of its format; this adt reads {VERSION}",
+            remedy="Use the adt that wrote it, or a newer one.",
+        )
+    return True
+
+
+_KIND, _CRC, _DATA = b'{"kind":"', b'","crc":"', b'","data":'
+
+
+def _line_entry(text: bytes, number: int) -> Entry | Damage:
+    # Lines are as `line` wrote them: the checksum is taken of the bytes as they are, before they are parsed.
+    start = text.find(_CRC, len(_KIND), 40)
+    digits = text[start + len(_CRC) :][:8]
+    kind, body = text[len(_KIND) : start], text[start + len(_CRC) + 8 + len(_DATA) : -2]
+    if start < 0 or text != b"%s%s%s%s%s%s}\n" % (_KIND, kind, _CRC, digits, _DATA, body):
+        return entry(number, None, None, None)
+    return entry(number, kind, int(digits, 16) if _is_hex(digits) else None, body)
+
+
+def _is_hex(digits: bytes) -> bool:
+    return all(digit in b"0123456789abcdef" for digit in digits)
