@@ -1,4 +1,5 @@
 # Under which conditions something is measured on a device.
+. ./value.sh
 echo "==governors=="
 for g in /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor; do
   value "$g"

@@ -1,4 +1,5 @@
 # What `adt probe` reads of a device.
+. ./value.sh
 echo "==boot=="
 . ./boot.sh
 echo "==kernel=="
