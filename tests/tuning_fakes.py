@@ -179,7 +179,7 @@ class FakeFleet:
     def devices(self) -> tuple[DeviceStatus, ...]:
         return tuple(DeviceStatus(name, name, "idle", 0, 0, 0, None, 0.0, "") for name in self.names)
 
-    def close(self, grace: float) -> None:
+    def close(self, grace: float, *, leaving: bool = False) -> None:
         self.graces.append(grace)
         self.ended.set()
         for thread in self.threads:

@@ -200,7 +200,7 @@ def eventually(condition: Callable[[], bool]) -> None:
 
 def test_a_launched_process_outlives_its_starter_once_committed(module: str) -> None:
     at = state.Home(state.rpc_directory() / "x", "server")
-    assert launch.launch(module, {"what": "ready"}, at, seconds=120) == {"port": 4711}
+    assert launch.launch(module, {"what": "ready"}, at, seconds=120, doing="starting it") == {"port": 4711}
     pid = int((at.directory / "pid").read_text())
     assert os.getpgid(pid) == pid, "of a session of its own: the terminal's end is not its end"
     time.sleep(0.2)
@@ -213,7 +213,7 @@ def test_a_launched_process_outlives_its_starter_once_committed(module: str) -> 
 def test_what_a_launched_process_reports_is_raised(module: str) -> None:
     at = state.Home(state.rpc_directory() / "x", "server")
     with pytest.raises(RpcError, match="it did not work") as caught:
-        launch.launch(module, {"what": "fail"}, at, seconds=120)
+        launch.launch(module, {"what": "fail"}, at, seconds=120, doing="starting it")
     assert (caught.value.remedy, caught.value.details) == ("mend it", "last words")
     assert (at.directory / "ended").exists(), "it was not committed, so it ended"
 
@@ -221,7 +221,7 @@ def test_what_a_launched_process_reports_is_raised(module: str) -> None:
 def test_one_that_dies_gives_its_last_words(module: str) -> None:
     at = state.Home(state.rpc_directory() / "x", "server")
     with pytest.raises(RpcError, match="did not come up") as caught:
-        launch.launch(module, {"what": "die"}, at, seconds=120)
+        launch.launch(module, {"what": "die"}, at, seconds=120, doing="starting it")
     assert "the last words" in caught.value.details
 
 
@@ -231,7 +231,7 @@ def test_without_its_starter_an_uncommitted_process_ends(module: str, number: in
     code = f"""
 from pathlib import Path
 from adt.rpc import launch, state
-launch.launch({module!r}, {{"what": "wait"}}, state.Home(Path({str(directory)!r}), "server"), seconds=60)
+launch.launch({module!r}, {{"what": "wait"}}, state.Home(Path({str(directory)!r}), "server"), seconds=60, doing="starting it")
 """
     starter = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     eventually(lambda: (directory / "pid").exists() and (directory / "pid").read_text() != "")

@@ -218,6 +218,12 @@ class WouldOverwrite(AdtError):
     exit_code = 31
 
 
+class OutOfMemory(AdtError):
+    """This machine has less memory than the work needs."""
+
+    exit_code = 32
+
+
 def all_errors() -> Iterator[type[AdtError]]:
     """Yield every concrete error class, lowest exit code first."""
     yield from sorted(AdtError.__subclasses__(), key=lambda cls: cls.exit_code)

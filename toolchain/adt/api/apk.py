@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from adt.api.chosen import chosen_device
 from adt.api.generate import bundles_of
 from adt.config.load import load_settings
+from adt.config.settings import RUN_SECONDS
 from adt.device import app as on_device
 from adt.device.sync import Progress
 from adt.errors import AdtError, ConfigError, DiskError, InputError, MismatchError, RunError
@@ -170,7 +171,7 @@ def install(
     *,
     serial: str | None = None,
     run: bool = False,
-    timeout: float = 600.0,
+    timeout: float | None = None,
     record: bool = True,
     progress: Progress | None = None,
 ) -> Installed:
@@ -178,7 +179,8 @@ def install(
 
     Args:
         run: start the app, wait until it has measured, and fetch the results; `adt apk` must have made it.
-        timeout: seconds that each of installing and measuring may take.
+        timeout: seconds that each step on the device may take, installing and measuring, too; None:
+            device.timeout of the settings.
         record: keep the results for `adt report`.
 
     Raises:
@@ -196,7 +198,8 @@ def install(
             remedy="Install it without --run, and start the app on the device; `adt report --import` takes "
             "what the benchmark of a generated app wrote.",
         )
-    device = chosen_device(serial)
+    device = chosen_device(serial, timeout)
+    seconds = device.allow(RUN_SECONDS)
     offered = device.facts.abis
     if contents.abis and offered and not set(contents.abis) & set(offered):
         raise MismatchError(
@@ -204,7 +207,7 @@ def install(
             remedy="Make it with a package and a bundle for the device: adt build-target --for "
             f"android-{offered[0]}, adt compile MODEL --for android-{offered[0]}.",
         )
-    on_device.install(device, apk, timeout=timeout, app=contents.app, progress=progress)
+    on_device.install(device, apk, timeout=seconds, app=contents.app, progress=progress)
     if not run:
         return Installed(device.serial, apk, contents.app, (), ())
     with tempfile.TemporaryDirectory(prefix="adt-results-") as scratch:
@@ -216,7 +219,7 @@ def install(
             files=[result_file(stem) for stem in contents.stems],
             over=ERROR,
             into=Path(scratch),
-            timeout=timeout,
+            timeout=seconds,
         )
         records, files = _records(came, record)
     return Installed(device.serial, apk, contents.app, records, files)

@@ -146,7 +146,7 @@ def bench(
     )
     plan = Plan(wanted, threads=threads, affinity=affinity, end_to_end=end_to_end, cold_start=cold_start)
     want = _wanted(plan, seed, timeout, cool_down, model, inputs, verify, record, label)
-    return _bench_one(open_place(package, serial=serial, bundle=bundle), want)
+    return _bench_one(open_place(package, serial=serial, bundle=bundle, timeout=timeout), want)
 
 
 def bench_ab(
@@ -191,7 +191,7 @@ def bench_ab(
     )
     plan = Plan(wanted, threads=threads, affinity=affinity, end_to_end=end_to_end)
     want = _wanted(plan, seed, timeout, cool_down, None, inputs, verify, record, label)
-    opened = tuple(open_place(path, serial=serial, bundle=bundle) for path in (a, b))
+    opened = tuple(open_place(path, serial=serial, bundle=bundle, timeout=timeout) for path in (a, b))
     if opened[0].place.name != opened[1].place.name:
         raise ConfigError(
             f"{a} runs on {opened[0].place.name}, and {b} on {opened[1].place.name}",
@@ -222,7 +222,7 @@ def _wanted(
 ) -> _Wanted:
     """What is asked, with the settings' seed and time limit in the plan."""
     resolved = load_settings({"verify.seed": seed, "device.timeout": timeout}).settings
-    plan = dataclasses.replace(plan, seed=resolved.verify.seed, timeout=resolved.device.timeout)
+    plan = dataclasses.replace(plan, seed=resolved.verify.seed, timeout=resolved.device.run_seconds)
     cooling = looking.parse_cool_down(cool_down) if cool_down else None
     return _Wanted(resolved, plan, model, inputs, verify, record, label, cooling)
 

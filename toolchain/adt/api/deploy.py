@@ -99,6 +99,7 @@ def deploy(
     run_as: str | None = None,
     dry_run: bool = False,
     full_hash: bool = False,
+    timeout: float | None = None,
     say: Callable[[str], None] = lambda _text: None,
 ) -> Deployed:
     """Send what is missing of *packages* and their bundle to a device; a bundle alone serves RPC there.
@@ -114,6 +115,7 @@ def deploy(
         run_as: a debuggable app, into whose own directory each deployment is copied.
         dry_run: send nothing; the reports say what would be sent.
         full_hash: read every byte on the device again.
+        timeout: seconds that each step on a device may take; None: device.timeout of the settings.
         say: told in a few words what is being done.
 
     Raises:
@@ -122,7 +124,7 @@ def deploy(
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
     what = _wanted(packages, bundle, rpc, key, run_as, dry_run, full_hash)
-    return _deploy_on(chosen_device(serial), what, say)
+    return _deploy_on(chosen_device(serial, timeout), what, say)
 
 
 def deploy_many(
@@ -135,6 +137,7 @@ def deploy_many(
     run_as: str | None = None,
     dry_run: bool = False,
     full_hash: bool = False,
+    timeout: float | None = None,
     on_event: Callable[[Event], None] = lambda _event: None,
 ) -> Outcomes[Deployed]:
     """:func:`deploy` on several devices at once; what fails on one is in its outcome and stops no other.
@@ -143,7 +146,12 @@ def deploy_many(
         PackageError, ConfigError: what is to be deployed is no package; nothing was done.
     """
     what = _wanted(packages, bundle, rpc, key, run_as, dry_run, full_hash)
-    return fleet.for_each(serials, lambda device, say: _deploy_on(device, what, say), on_event=on_event)
+    return fleet.for_each(
+        serials,
+        lambda device, say: _deploy_on(device, what, say),
+        opened=lambda serial: chosen_device(serial, timeout),
+        on_event=on_event,
+    )
 
 
 def _deploy_on(device: Device, what: _Wanted, say: Callable[[str], None]) -> Deployed:
@@ -230,17 +238,20 @@ def deploy_to(
     return DeployResult(device.serial, package, bundle, report, copy)
 
 
-def clean(*, serial: str | None = None, keep: int = KEEP, dry_run: bool = False) -> CleanReport:
+def clean(
+    *, serial: str | None = None, keep: int = KEEP, dry_run: bool = False, timeout: float | None = None
+) -> CleanReport:
     """Remove this user's old deployments from a device, and what only they needed; never one in use.
 
     Args:
         keep: how many of each name stay, those used last.
         dry_run: remove nothing; the report says what would be.
+        timeout: seconds that each step on a device may take; None: device.timeout of the settings.
 
     Raises:
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :mod:`adt.errors`.
     """
-    return collect.clean(chosen_device(serial), keep=_not_negative(keep), dry_run=dry_run)
+    return collect.clean(chosen_device(serial, timeout), keep=_not_negative(keep), dry_run=dry_run)
 
 
 def clean_many(
@@ -248,6 +259,7 @@ def clean_many(
     serials: Sequence[str],
     keep: int = KEEP,
     dry_run: bool = False,
+    timeout: float | None = None,
     on_event: Callable[[Event], None] = lambda _event: None,
 ) -> Outcomes[CleanReport]:
     """:func:`clean` on several devices at once."""
@@ -257,7 +269,9 @@ def clean_many(
         say("cleaning")
         return collect.clean(device, keep=keep, dry_run=dry_run)
 
-    return fleet.for_each(serials, work, on_event=on_event)
+    return fleet.for_each(
+        serials, work, opened=lambda serial: chosen_device(serial, timeout), on_event=on_event
+    )
 
 
 def _not_negative(keep: int) -> int:

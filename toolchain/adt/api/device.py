@@ -10,7 +10,7 @@ from adt.api.chosen import chosen_device
 from adt.config.load import load_settings
 from adt.device import adb
 from adt.device.device import Device as Device
-from adt.device.overview import DeviceOverview, overview
+from adt.device.overview import ASK_SECONDS, DeviceOverview, overview
 from adt.errors import DeviceNotReady
 
 SERVER_COMMANDS = frozenset(
@@ -32,15 +32,18 @@ class AdbCommand:
     """Variables on top of one's own: the server that adt uses."""
 
 
-def devices() -> tuple[DeviceOverview, ...]:
+def devices(*, timeout: float | None = None) -> tuple[DeviceOverview, ...]:
     """The devices that the adb server sees, and what each one is; they are asked at the same time.
 
     A device that does not answer costs a few seconds and has a ``problem`` in its row.
 
+    Args:
+        timeout: seconds that each one has; None: a few.
+
     Raises:
         ToolNotFound, DeviceError, ConfigError: there is no adb, or its server does not answer.
     """
-    return overview()
+    return overview(seconds=timeout or ASK_SECONDS)
 
 
 def adb_command(arguments: Sequence[str], *, serial: str | None = None) -> AdbCommand:

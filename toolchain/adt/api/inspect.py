@@ -27,6 +27,7 @@ def doctor(
     ndk: str | None = None,
     package: Path | None = None,
     bundle: Path | None = None,
+    timeout: float | None = None,
     on_check: Callable[[Check], None] = lambda _: None,
     on_repair: Callable[[Repair], None] = lambda _: None,
 ) -> Diagnosis:
@@ -35,6 +36,7 @@ def doctor(
     Args:
         areas: ``host``, ``ndk``, ``device``, ``rpc``, ``package``; everything when none is named.
         fix: mend what can be mended safely, then look again.
+        timeout: seconds that each question to a device may take; None: device.timeout of the settings.
         on_check: called with each check as it comes.
         on_repair: called after each repair.
 
@@ -49,7 +51,7 @@ def doctor(
         if area not in list(Area):
             raise ConfigError(f"the doctor has no area {area!r}", remedy=f"Choose of: {', '.join(Area)}.")
     scope = make_scope(
-        {"build.ndk": ndk, "device.serial": serial},
+        {"build.ndk": ndk, "device.serial": serial, "device.timeout": timeout},
         os.environ,
         areas=tuple(map(Area, areas)),
         package=package,

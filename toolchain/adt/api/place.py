@@ -13,13 +13,16 @@ from adt.model.host_run.opencl import opencl_device
 from adt.model.package import load_package
 
 
-def open_place(package: Path, *, serial: str | None = None, bundle: Path | None = None) -> Opened:
+def open_place(
+    package: Path, *, serial: str | None = None, bundle: Path | None = None, timeout: float | None = None
+) -> Opened:
     """Make *package* ready: deploy it, or with one that was compiled for this machine look for the bundle.
 
     Args:
         serial: the device; see :func:`adt.api.chosen.chosen_device`. A package for this machine goes to a
             device only when one is named here (a virtual one of this machine's kind).
         bundle: None for the newest one built here that fits.
+        timeout: see :func:`adt.api.chosen.chosen_device`.
 
     Raises:
         MismatchError, PackageError: package, bundle and device do not fit each other, or no bundle was built.
@@ -32,7 +35,7 @@ def open_place(package: Path, *, serial: str | None = None, bundle: Path | None 
         if opened.manifest.needs_half and (opencl := opencl_device()) is not None:
             check_half(opened.manifest, f"{opencl} of this machine", fp16=opencl.fp16)
         return Opened(HostPlace(own, opened), opened, own)
-    device = chosen_device(serial)
+    device = chosen_device(serial, timeout)
     fitting = package_bundle(opened, bundle, device=device)
     deployed = deploy_to(device, opened, fitting)
     return Opened(DevicePlace(device, deployed.report.deployment), opened, fitting)

@@ -9,7 +9,7 @@ from adt.device.probe.facts import Probe
 from adt.target.bundle_cache import newest_with
 
 
-def probe(*, serial: str | None = None, fresh: bool = False) -> Probe:
+def probe(*, serial: str | None = None, fresh: bool = False, timeout: float | None = None) -> Probe:
     """Look at a device: CPU clusters, memory, temperatures, GPU, and what OpenCL offers.
 
     The last part needs a bundle for the device that was built here, and is
@@ -17,12 +17,13 @@ def probe(*, serial: str | None = None, fresh: bool = False) -> Probe:
 
     Args:
         fresh: ask for OpenCL again.
+        timeout: seconds that each step on the device may take; None: device.timeout of the settings.
 
     Raises:
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :mod:`adt.errors`. A part that
             cannot be read does not raise: it is None, and ``probe.missing`` says why.
     """
-    return probe_device(chosen_device(serial), fresh=fresh)
+    return probe_device(chosen_device(serial, timeout), fresh=fresh)
 
 
 def probe_device(device: Device, *, fresh: bool = False) -> Probe:

@@ -84,7 +84,7 @@ def profile(
             "a key or a tracker is for profiling over RPC",
             remedy="Add --via rpc, or leave --key and --tracker away.",
         )
-    opened = open_place(package, serial=serial, bundle=bundle)
+    opened = open_place(package, serial=serial, bundle=bundle, timeout=timeout)
     options = RtvmOptions(
         entry=entry,
         device=opened.package.manifest.target.device,
@@ -95,7 +95,7 @@ def profile(
         threads=threads,
         affinity=affinity,
     )
-    ran = opened.place.run(options, inputs, timeout=resolved.device.timeout)
+    ran = opened.place.run(options, inputs, timeout=resolved.device.run_seconds)
     device = ran.report.get("device", {})
     where = Where(
         opened.place.label, ran.emulated, NATIVE, str(device.get("name", "")), str(device.get("type", ""))

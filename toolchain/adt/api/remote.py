@@ -88,7 +88,7 @@ def open_remote(
             way = Way(here.key, address=here.address)
             name, label, emulated = THIS_MACHINE, HostPlace(own, opened).label, False
         else:
-            device = chosen_device(serial)
+            device = chosen_device(serial, timeout)
             fitting = package_bundle(opened, bundle, device=device, server=True)
             deployment = deploy_to(device, opened, fitting).report.deployment
             alone = f"{deployment.base}/deployments/{payload_of(fitting, None).digest}"
@@ -101,7 +101,7 @@ def open_remote(
                 key=way.key,
                 tracker_address=way.tracker,
                 address=way.address,
-                timeout=settings.device.timeout,
+                timeout=settings.device.run_seconds,
             )
         )
         if not name:

@@ -100,6 +100,7 @@ def rpc_start(
     use_tracker: bool = True,
     port: int | None = None,
     port_end: int | None = None,
+    timeout: float | None = None,
 ) -> RpcServer:
     """Deploy a bundle, start an RPC server from it on the device, and return when clients can use it.
 
@@ -110,6 +111,7 @@ def rpc_start(
         tracker_address: ``host:port`` of a tracker on this machine; empty: adt's own, started when needed.
         use_tracker: False for a server that clients connect to directly.
         port, port_end: first and last port to try, each on this machine and on the device.
+        timeout: seconds that each step on the device may take; None: device.timeout of the settings.
 
     Raises:
         RpcError, TrackerError: it does not become ready.
@@ -117,7 +119,7 @@ def rpc_start(
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
     settings = load_settings().settings.rpc
-    device = chosen_device(serial)
+    device = chosen_device(serial, timeout)
     report = deploying.deploy(
         device, choose_bundle(device.facts.platforms, bundle, device=device, server=True), None
     )

@@ -101,10 +101,10 @@ def run(
     if via == NATIVE:
         if key or tracker:
             raise ConfigError("a key and a tracker are for RPC", remedy="Add --via rpc.")
-        opened = open_place(package, serial=serial, bundle=bundle)
+        opened = open_place(package, serial=serial, bundle=bundle, timeout=timeout)
         if opened.place.host and chosen.pre_compiled:  # the runner works in a directory of its own
             chosen = replace(chosen, pre_compiled=str(Path(chosen.pre_compiled).absolute()))
-        done = opened.place.run(chosen, arrays, timeout=resolved.device.timeout)
+        done = opened.place.run(chosen, arrays, timeout=resolved.device.run_seconds)
         return RunResult(
             done.outputs,
             given or (),

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.api.build import Progress, quiet
+from adt.api.chosen import chosen_device
 from adt.api.deploy import deploy_to
 from adt.api.emulator import emulator_start
 from adt.api.verify import VerifyResult, verify_at
 from adt.config.load import load_settings
-from adt.config.settings import Settings
+from adt.config.settings import DeviceSettings, Settings
 from adt.device import selection
 from adt.device.device import Device
 from adt.device.place import DevicePlace, Opened
@@ -86,6 +87,7 @@ def up(
     seed: int | None = None,
     db: Path | None = None,
     tuned_on: str | None = None,
+    timeout: float | None = None,
     on_plan: Callable[[UpPlan], None] = lambda _: None,
     on_step: Callable[[Step], None] = lambda _: None,
     progress: Progress = quiet,
@@ -97,6 +99,7 @@ def up(
 
     Args:
         db, tuned_on: tuning records for the kernels, see :func:`adt.compile`.
+        timeout: seconds that each step on the device may take; None: device.timeout of the settings.
         on_plan: called once with the resolved plan, before anything is made.
         on_step: called after each step.
 
@@ -110,6 +113,7 @@ def up(
         "build.platform": platform,
         "build.ndk": ndk,
         "device.serial": serial,
+        "device.timeout": timeout,
         "compile.target": target,
         "compile.shapes": tuple(shapes) if shapes else None,
         "compile.db": db,
@@ -119,7 +123,7 @@ def up(
     given = load_settings(flags).settings
     # What is wrong with the model is said here, not after a build.
     fixed = declared_inputs(model, parse_shapes(given.compile.shapes))
-    device = _device_for_up(given.device.serial)
+    device = _device_for_up(given.device)
     found = device.platform if device else VIRTUAL_PLATFORM
     resolved = load_settings(flags | {"build.platform": platform or found}).settings
     if platform_named(resolved.build.platform).name != found:
@@ -161,7 +165,7 @@ def up(
     began = time.monotonic()
     if device is None:
         started = emulator_start()
-        device = selection.select(started.serial)
+        device = chosen_device(started.serial, timeout)
         done(
             "emulator", f"started {started.serial}: arm64 Linux behind real ADB, not Android, no speed", began
         )
@@ -203,11 +207,11 @@ def _up_plan(
     )
 
 
-def _device_for_up(serial: str) -> Device | None:
-    """The device that was asked for (empty: none was) or is connected; None when there is none at all."""
-    if not serial and not os.environ.get("ANDROID_SERIAL") and not selection.reachable():
+def _device_for_up(asked: DeviceSettings) -> Device | None:
+    """The device that was asked for or is connected; None when there is none at all."""
+    if not asked.serial and not os.environ.get("ANDROID_SERIAL") and not selection.reachable():
         return None
-    return selection.select(serial)
+    return chosen_device(asked.serial, asked.limit)
 
 
 def _package_for_up(model: Path, resolved: Settings, bundle: TargetBundle) -> ModelPackage:

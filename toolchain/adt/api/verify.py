@@ -90,7 +90,7 @@ def verify(
             "device.timeout": timeout,
         }
     ).settings
-    opened = open_place(package, serial=serial, bundle=bundle)
+    opened = open_place(package, serial=serial, bundle=bundle, timeout=timeout)
     given = (inputs,) if isinstance(inputs, Mapping) else inputs
     return verify_at(opened, resolved, lambda: store.source_model(opened.package, model), given, seeds=seeds)
 
@@ -139,7 +139,7 @@ def verify_at(
     options = RtvmOptions(entry=entry.name, device=manifest.target.device)
     runs, outputs = [], []
     for name, given in sets:
-        ran = opened.place.run(options, given, timeout=resolved.device.timeout)
+        ran = opened.place.run(options, given, timeout=resolved.device.run_seconds)
         right = reference.run(given)
         quanta = manifest.made.quanta
         runs.append((name, compare(ran.outputs, right, resolved.verify, manifest.precision, quanta)))
@@ -185,7 +185,7 @@ def verify_layers(
 
     flags = {"verify.seed": seed, "verify.max_rel": max_rel, "verify.max_steps": max_steps}
     resolved = load_settings(flags | {"device.timeout": timeout}).settings
-    opened = open_place(package, serial=serial, bundle=bundle)
+    opened = open_place(package, serial=serial, bundle=bundle, timeout=timeout)
     if not (trust or origin.is_known(opened.package.manifest)):
         raise PackageError(
             f"the package {package} was not compiled here, and --layers runs its kernels on this machine",
@@ -198,7 +198,7 @@ def verify_layers(
         max_steps=resolved.verify.max_steps,
         calls=calls,
         everything=everything,
-        timeout=resolved.device.timeout,
+        timeout=resolved.device.run_seconds,
         **({"chunk_bytes": chunk_bytes} if chunk_bytes else {}),
     )
     found = compare_layers(opened.place, opened.package, given, scan)

@@ -13,7 +13,7 @@ from adt.checkup.check import Action, Area, Check, Fix, Question, Status
 from adt.checkup.scope import Scope
 from adt.device import adb as program
 from adt.device import states
-from adt.device.device import SHORT, TEMP, Device, DeviceFacts
+from adt.device.device import TEMP, Device, DeviceFacts
 from adt.device.probe.facts import OpenclReport
 from adt.device.probe.opencl import PLACES, PROGRAM
 from adt.device.probe.probing import probe
@@ -226,9 +226,9 @@ def questions(scope: Scope) -> Iterator[Question]:
             yield Check(Area.DEVICE, name, Status.FAILED, why, remedy="adt doctor --fix, or adb start-server")
 
     def offers(serial: str) -> Iterator[Check]:
-        device = Device(serial)
+        device = Device(serial, scope.settings.device.limit)
         yield from check_facts(serial, device.facts, scope.settings.build.api_level)
-        survey = device.script(script("doctor"), TEMP, *PLACES, timeout=SHORT).out
+        survey = device.script(script("doctor"), TEMP, *PLACES).out
         yield from check_survey(serial, device.facts, parse_survey(survey), *_opencl(device))
 
     yield Question(Area.DEVICE, "adb", program_)

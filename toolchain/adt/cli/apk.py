@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.cli.app import Json, Serial, Verbose, app, emit_json
+from adt.cli.app import Json, Serial, Timeout, Verbose, app, emit_json
 from adt.cli.build import Ndk
 from adt.cli.completions import one_of
 from adt.cli.deploy import Seed
@@ -170,9 +170,7 @@ def install(
     run: Annotated[
         bool, typer.Option("--run", help="Start it, wait until it has measured, and keep the results.")
     ] = False,
-    timeout: Annotated[
-        float, typer.Option(help="Seconds that installing, and then measuring, may take.", min=1)
-    ] = 600.0,
+    timeout: Timeout = None,
     record: Annotated[bool, typer.Option(help="Keep the results for `adt report`.")] = True,
     as_json: Json = False,
     verbose: Verbose = False,

@@ -25,10 +25,10 @@ from typer.models import CommandInfo
 from adt import __version__
 from adt.cli import completions
 from adt.cli.endings import command_with, document, error_document, interrupted
-from adt.cli.progress import erase, transfer_line
+from adt.cli.progress import erase, silence_line, transfer_line
 from adt.cli.wrapping import visible
-from adt.errors import INTERNAL, AdtError
-from adt.host.transfers import observer
+from adt.errors import INTERNAL, AdtError, OutOfMemory
+from adt.host.transfers import observer, silence
 
 HABITS = {
     "build": "adt build-target builds what runs on a device, adt compile the model",
@@ -75,6 +75,8 @@ class Commands(TyperGroup):
             return interrupted(arguments)
         except BrokenPipeError:
             raise
+        except MemoryError as error:
+            return _report(arguments, _out_of_memory(error), OutOfMemory.__name__, OutOfMemory.exit_code)
         except Exception as bug:
             if _is_usage_error(bug):
                 return _report_usage(arguments, bug)
@@ -159,6 +161,15 @@ def command_name(command: CommandInfo) -> str:
     return command.name or get_command_name(getattr(command.callback, "__name__", ""))
 
 
+def _out_of_memory(error: MemoryError) -> OutOfMemory:
+    needed = f": {error}" if str(error) else ""  # numpy says for what
+    return OutOfMemory(
+        f"this machine has not enough memory{needed}",
+        remedy="End other programs or allow this one more (`ulimit -v`, the container's limit), or do less "
+        "at once: smaller inputs (--shape), fewer processes (--jobs, --builders).",
+    )
+
+
 def _is_usage_error(error: Exception) -> bool:
     """Whether this is the parser's own error (typer brings its own copy of click, or uses the package)."""
     return any(base.__name__ == "ClickException" for base in type(error).__mro__)
@@ -229,6 +240,10 @@ Serial = Annotated[
         autocompletion=completions.serial,
     ),
 ]
+Timeout = Annotated[
+    float | None,
+    typer.Option(min=0.0, help="Seconds that each step on the device may take; else what it needs."),
+]
 
 
 @app.callback()
@@ -240,6 +255,7 @@ def root(
 ) -> None:
     """Options before the verb."""
     observer.set(transfer_line())
+    silence.set(silence_line())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Plain())
     logger = logging.getLogger("adt")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.app import Json, Timeout, Verbose, app, emit_json
 from adt.cli.deploy import All, DryRun, Serials
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ def clean(
     serial: Serials = None,
     everyone: All = False,
     dry_run: DryRun = False,
+    timeout: Timeout = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -31,14 +32,16 @@ def clean(
 
     serials = wanted(serial, everyone=everyone)
     if len(serials) < 2 and not everyone:
-        report = adt.clean(serial=serial, keep=keep, dry_run=dry_run)
+        report = adt.clean(serial=serial, keep=keep, dry_run=dry_run, timeout=timeout)
         if as_json:
             emit_json("clean", _fields(report))
         else:
             _show(report)
         return
     with live_table(serials, quiet=as_json) as on_event:
-        outcomes = adt.clean_many(serials=serials, keep=keep, dry_run=dry_run, on_event=on_event)
+        outcomes = adt.clean_many(
+            serials=serials, keep=keep, dry_run=dry_run, timeout=timeout, on_event=on_event
+        )
     finish("clean", outcomes, _fields, _summary, as_json)
 
 

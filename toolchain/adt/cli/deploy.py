@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adt.cli import completions
-from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.app import Json, Timeout, Verbose, app, emit_json
 from adt.cli.progress import status_line
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ Bundle = Annotated[
     Path | None, typer.Option(help="The bundle; else the newest fitting one built here.", metavar="DIR")
 ]
 Input = Annotated[Path | None, typer.Option("--input", "-i", help="Inputs by name, as .npz.")]
-Timeout = Annotated[float | None, typer.Option(help="Seconds that the run on the device may take.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of made-up inputs.")]
 
 
@@ -62,6 +61,7 @@ def deploy(
     full_hash: Annotated[
         bool, typer.Option("--full-hash", help="Read every byte on the device again.")
     ] = False,
+    timeout: Timeout = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -78,6 +78,7 @@ def deploy(
         "run_as": run_as,
         "dry_run": dry_run,
         "full_hash": full_hash,
+        "timeout": timeout,
     }
     serials = wanted(serial, everyone=everyone)
     if len(serials) < 2 and not everyone:

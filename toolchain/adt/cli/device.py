@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adt.cli.app import Json, Serial, Verbose, app, emit_json
+from adt.cli.app import Json, Serial, Timeout, Verbose, app, emit_json
 from adt.host.columns import aligned
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ log = logging.getLogger("adt.adb")
 
 
 @app.command(epilog="Example: adt devices --json")
-def devices(as_json: Json = False, verbose: Verbose = False) -> None:
+def devices(timeout: Timeout = None, as_json: Json = False, verbose: Verbose = False) -> None:
     """List the devices that adb sees: state, model, SoC, GPU, API level, ABIs; what to do about bad ones."""
     import adt
 
-    found = adt.devices()
+    found = adt.devices(timeout=timeout)
     if as_json:
         emit_json("devices", {"devices": [vars(device) for device in found]})
         return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adt.checkup.check import Area, Status
-from adt.cli.app import Json, Serial, Verbose, app, emit_json
+from adt.cli.app import Json, Serial, Timeout, Verbose, app, emit_json
 from adt.cli.build import Ndk
 from adt.cli.deploy import Bundle
 
@@ -34,6 +34,7 @@ def doctor(
         Path | None, typer.Option(help="A package that `adt compile` made.", metavar="DIR")
     ] = None,
     bundle: Bundle = None,
+    timeout: Timeout = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -49,6 +50,7 @@ def doctor(
         ndk=ndk,
         package=package,
         bundle=bundle,
+        timeout=timeout,
         on_check=_ignore if as_json else lines.check,
         on_repair=_ignore if as_json else lines.repair,
     )

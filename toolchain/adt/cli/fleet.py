@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from adt.cli.app import emit_json
+from adt.cli.progress import silence_line, silent_text
 from adt.cli.wrapping import terminal, visible
 
 if TYPE_CHECKING:
@@ -33,8 +35,10 @@ def live_table(serials: Sequence[str], *, quiet: bool) -> Iterator[Callable[[Eve
         yield lambda _event: None
         return
     if not sys.stderr.isatty():
+        silent: dict[str, Callable[[str, float], None]] = defaultdict(silence_line)
 
         def tell(event: Event) -> None:
+            silent[event.serial](event.text, event.silent)
             if event.done:
                 typer.echo(f"{event.serial}: {'failed' if event.failed else event.text}", err=True)
 
@@ -48,7 +52,7 @@ def live_table(serials: Sequence[str], *, quiet: bool) -> Iterator[Callable[[Eve
 
         def show(event: Event) -> None:
             state, style = RULED[event.failed] if event.done else ("working", "cyan")
-            rows[event.serial] = (state, style, event.text)
+            rows[event.serial] = (state, style, silent_text(event.text, event.silent))
             live.update(_table(rows))
 
         yield show

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adt.cli.app import Json, Serial, Verbose, app, emit_json
+from adt.cli.app import Json, Serial, Timeout, Verbose, app, emit_json
 
 if TYPE_CHECKING:
     from adt.device.probe.facts import CpuCluster, OpenclCandidate, OpenclReport, Probe
@@ -22,13 +22,14 @@ def probe(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Ask for OpenCL again, not only once per boot of the device.")
     ] = False,
+    timeout: Timeout = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Show what a device is made of: CPU, memory, temperatures, GPU, OpenCL."""
     import adt
 
-    found = adt.probe(serial=serial, fresh=fresh)
+    found = adt.probe(serial=serial, fresh=fresh, timeout=timeout)
     if as_json:
         from adt.host.manifest import fields_of
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from adt.cli.app import Json, Serial, Verbose, app, emit_json
+from adt.cli.app import Json, Serial, Timeout, Verbose, app, emit_json
 from adt.cli.completions import one_of
 
 
@@ -49,7 +49,7 @@ def profile(
         Path | None, typer.Option(help="Write a trace for chrome://tracing and Perfetto.", metavar="FILE")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with plots.", metavar="FILE")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds that it may take.")] = None,
+    timeout: Timeout = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:

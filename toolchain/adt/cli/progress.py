@@ -68,3 +68,28 @@ def transfer_line() -> Callable[[str, int, int], None] | None:
             _show(f"{100 * done // total:3d} % of {total / 1e6:.1f} MB: {name}")
 
     return show
+
+
+def silent_text(doing: str, seconds: float) -> str:
+    """*doing*, and for how long no byte came when it is not 0 seconds."""
+    return f"{doing}: no byte for {seconds:.0f} s" if seconds else doing
+
+
+def silence_line() -> Callable[[str, float], None]:
+    """Says for how long no byte came: in place on a terminal, else in a line of its own now and then."""
+    due = 5.0
+
+    def show(doing: str, seconds: float) -> None:
+        nonlocal due
+        if not seconds:
+            erase()
+            return
+        text = silent_text(doing, seconds)
+        if sys.stderr.isatty():
+            _show(text)
+        elif seconds >= due:  # after 5 s, 10 s, 20 s and so on
+            due *= 2
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+    return show

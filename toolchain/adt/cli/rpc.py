@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adt.cli import completions
-from adt.cli.app import Commands, Json, Serial, Verbose, app, emit_json
+from adt.cli.app import Commands, Json, Serial, Timeout, Verbose, app, emit_json
 from adt.host.columns import aligned
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def rpc_start(
     no_tracker: NoTracker = False,
     port: Port = None,
     port_end: PortEnd = None,
+    timeout: Timeout = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -112,6 +113,7 @@ def rpc_start(
         use_tracker=not no_tracker,
         port=port,
         port_end=port_end,
+        timeout=timeout,
     )
     if as_json:
         fields: dict[str, Any] = {

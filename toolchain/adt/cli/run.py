@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.cli.app import Json, Serial, Verbose, app, emit_json
+from adt.cli.app import Json, Serial, Timeout, Verbose, app, emit_json
 from adt.cli.completions import one_of
-from adt.cli.deploy import Bundle, Package, Seed, Timeout
+from adt.cli.deploy import Bundle, Package, Seed
 
 if TYPE_CHECKING:
     from adt.api.run import RunResult

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adt.cli.app import Json, Serial, Verbose, app, emit_json
+from adt.cli.app import Json, Serial, Timeout, Verbose, app, emit_json
 from adt.cli.build import Ndk, Platform
 from adt.cli.deploy import Input, Seed
 from adt.cli.model import Db, Shapes, Target, TunedOn
@@ -33,6 +33,7 @@ def up(
     seed: Seed = None,
     db: Db = None,
     tuned_on: TunedOn = None,
+    timeout: Timeout = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -52,6 +53,7 @@ def up(
             seed=seed,
             db=db,
             tuned_on=tuned_on,
+            timeout=timeout,
             on_plan=_ignore if as_json else _show_plan,
             on_step=_ignore if as_json else _show_step,
             progress=progress,

@@ -13,6 +13,9 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
+RUN_SECONDS = 600.0
+"""That a program on a device may run where nobody said."""
+
 
 @dataclass(frozen=True)
 class TvmSettings:
@@ -100,7 +103,18 @@ class DeviceSettings:
     serial: str
     """Serial of the device; empty: ANDROID_SERIAL, or the only device."""
     timeout: float
-    """Seconds that one program on the device may take."""
+    """Seconds that each step on the device may take: a transfer, a command, a run of a program. 0: 600 for a
+    run, 30 for a short command, and for a transfer as long as bytes travel (60 without one are its end)."""
+
+    @property
+    def limit(self) -> float | None:
+        """Seconds that each step may take, where the user said."""
+        return self.timeout or None
+
+    @property
+    def run_seconds(self) -> float:
+        """Seconds that a run of a program may take."""
+        return self.timeout or RUN_SECONDS
 
 
 @dataclass(frozen=True)

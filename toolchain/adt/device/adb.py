@@ -180,11 +180,13 @@ class Wire:
         while True:
             self.sock.settimeout(self.deadline.patience())
             try:
-                return call()
+                result = call()
             except TimeoutError:
                 continue  # the deadline says whether that was all the time there is
             except OSError as why:
                 raise self.lost() from why
+            self.deadline.moved()
+            return result
 
     def lost(self) -> ConnectionLost:
         """The error for a connection that ended too early."""
@@ -205,19 +207,20 @@ class Wire:
     def send_some(self, data: memoryview) -> int:
         """Send what fits without waiting; returns how much that was."""
         try:
-            return self.sock.send(data, socket.MSG_DONTWAIT)
+            count = self.sock.send(data, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return 0
         except OSError as why:
             raise self.lost() from why
+        self.deadline.moved()
+        return count
 
     def wait(self, *, write: bool) -> tuple[bool, bool]:
         """Wait until there is something to read, or (with *write*) room to write: (readable, writable)."""
         poll = select.poll()
         poll.register(self.sock, select.POLLIN | (select.POLLOUT if write else 0))
         while True:
-            patience = self.deadline.patience()
-            if events := poll.poll(None if patience is None else max(1, patience * 1000)):
+            if events := poll.poll(self.deadline.patience() * 1000):
                 mask = events[0][1]
                 return bool(mask & ~select.POLLOUT), bool(mask & select.POLLOUT)
 

@@ -38,7 +38,7 @@ def install(
     """Install *apk*, in place of an older one.
 
     Args:
-        timeout: seconds that the transfer, and then the installation, may take.
+        timeout: seconds that the installation may take.
         app: its application id, for messages; empty: not known.
 
     Raises:
@@ -54,7 +54,7 @@ def install(
             "`adt run` and `adt bench` run the package without an app.",
         )
     with workspace(device, f"{user_directory()}/runs") as there:
-        device.push(apk, f"{there}/app.apk", mode=0o644, timeout=timeout, progress=progress)
+        device.push(apk, f"{there}/app.apk", mode=0o644, progress=progress)
         done = device.shell(
             ("pm", "install", "-r", "-t", f"{there}/app.apk"),
             timeout=timeout,
@@ -106,7 +106,10 @@ def run_app(
     )
     try:
         started = device.shell(
-            ("am", "start", "-n", f"{app}/{activity}"), check=False, timeout=60.0, doing=f"starting {app}"
+            ("am", "start", "-n", f"{app}/{activity}"),
+            check=False,
+            timeout=60.0,
+            doing=f"starting {app} on {device.serial}",
         )
         if started.exit_code != 0 or re.search(r"^(Error|Exception|java\.)", started.tail(), re.MULTILINE):
             raise _not_started(started, app)
@@ -115,7 +118,7 @@ def run_app(
             *(there, app, str(int(timeout)), str(STARTING_SECONDS), over, *files),
             timeout=timeout + 60.0,
             check=False,
-            doing=f"waiting for {app}",
+            doing=f"waiting for {app} on {device.serial}",
         )
         if done.exit_code in (GONE, TOO_LONG):
             raise _no_results(device, app, done, timeout)

@@ -185,7 +185,7 @@ def clean(device: Device, *, keep: int, user: str | None = None, dry_run: bool =
     """
     base = user_directory(user)
     with serving(device, f"{base}/{CLEANING}", script("collect")) as agent:
-        answer = agent.ask("list", timeout=SLOW, doing=f"looking what is on {device.serial}")
+        answer = agent.ask("list", timeout=device.allow(SLOW), doing=f"looking what is on {device.serial}")
         found = parse_contents(answer.text)
         removal = choose(found, keep)
         if not dry_run:
@@ -211,7 +211,10 @@ def clean(device: Device, *, keep: int, user: str | None = None, dry_run: bool =
 def _remove(agent: Agent, paths: Sequence[str]) -> None:
     for at in range(0, len(paths), BATCH):
         answer = agent.ask(
-            "remove", lines=paths[at : at + BATCH], timeout=SLOW, doing=f"cleaning {agent.device.serial}"
+            "remove",
+            lines=paths[at : at + BATCH],
+            timeout=agent.device.allow(SLOW),
+            doing=f"cleaning {agent.device.serial}",
         )
         if answer.code != 0:
             raise DeviceError(

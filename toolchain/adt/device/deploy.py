@@ -220,7 +220,10 @@ def inspect(
     if doubtful:
         files = [file for file in payload.files if file.sha256 in doubtful]
         answer = agent.ask(
-            "hash", lines=doubtful, timeout=timeout or _budget(files), doing=f"hashing what is on {serial}"
+            "hash",
+            lines=doubtful,
+            timeout=timeout or agent.device.allow(_budget(files)),
+            doing=f"hashing what is on {serial}",
         )
         if answer.code == NO_HASHER:
             raise _no_hasher(serial)
@@ -328,8 +331,8 @@ def _send(agent: Agent, todo: Plan, progress: DeployProgress | None, timeout: fl
             name, start = starts[remote]
             progress(name, start + done, todo.send_bytes)
 
-    budget = timeout or _budget(todo.send)
-    with device.sync(timeout=budget, doing=f"deploying {payload.name} to {device.serial}") as session:
+    doing = f"deploying {payload.name} to {device.serial}"
+    with device.sync(size=todo.send_bytes, timeout=timeout, doing=doing) as session:
         session.push_many(items, progress=report)
 
 
@@ -350,9 +353,8 @@ def links_archive(payload: Payload) -> bytes:
 
 def _finish(agent: Agent, todo: Plan, timeout: float | None) -> None:
     serial, doing = agent.device.serial, f"deploying {todo.payload.name}"
-    answer = agent.ask(
-        "finish", str(len(todo.send)), timeout=timeout or _budget(todo.send), doing=f"{doing} to {serial}"
-    )
+    seconds = timeout or agent.device.allow(_budget(todo.send))
+    answer = agent.ask("finish", str(len(todo.send)), timeout=seconds, doing=f"{doing} to {serial}")
     if answer.code == DAMAGED:
         raise _arrived_damaged(serial, todo, answer)
     if answer.code == NO_TAR and "No space left" not in answer.text:
@@ -400,7 +402,7 @@ def deploy(
         progress: None: the observer of :mod:`adt.host.transfers`.
         dry_run: only say what would be done.
         full_hash: read every byte on the device again, whatever ``stat`` says of the files.
-        timeout: seconds for each step; None for a generous budget by size.
+        timeout: seconds for each step; None: the device's, or what its size needs.
 
     Raises:
         MismatchError: they do not fit each other or the device; nothing was sent.

@@ -7,14 +7,14 @@ import logging
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Unpack
 
 from adt.device import adb, shell, sync
 from adt.device.deadline import SHORT as SHORT
-from adt.device.deadline import Deadline
+from adt.device.deadline import STALL, Deadline, transfer_seconds
 from adt.device.room import no_room, parse_free
 from adt.device.shell import Completed, RemoteCommand, ShellOptions
 from adt.device.sync import Progress, SyncSession
@@ -121,6 +121,12 @@ class Device:
     """
 
     serial: str
+    timeout: float | None = field(default=None, compare=False)
+    """Seconds that each step on it may take, where the user said; None: what is usual for each."""
+
+    def allow(self, seconds: float) -> float:
+        """Seconds that a step may take which usually may take *seconds*."""
+        return self.timeout or seconds
 
     @cached_property
     def features(self) -> frozenset[str]:
@@ -144,7 +150,8 @@ class Device:
 
     def shell(self, argv: Sequence[str], **options: Unpack[ShellOptions]) -> Completed:
         """Run *argv* on the device; see :func:`adt.device.shell.run`."""
-        return shell.run(self.serial, argv, v2="shell_v2" in self.features, **options)
+        limit: ShellOptions = {"timeout": self.allow(SHORT)}
+        return shell.run(self.serial, argv, v2="shell_v2" in self.features, **(limit | options))
 
     def script(self, text: str, *arguments: str, **options: Unpack[ShellOptions]) -> Completed:
         """Run a shell script of ours; *arguments* are its ``$1``, ``$2``, …, never pasted into its text."""
@@ -179,15 +186,25 @@ class Device:
 
     @contextlib.contextmanager
     def sync(
-        self, *, timeout: float | None, doing: str, cancel: threading.Event | None = None
+        self, *, size: int = 0, timeout: float | None, doing: str, cancel: threading.Event | None = None
     ) -> Iterator[SyncSession]:
         """A connection for files; what the device refuses becomes an error with a remedy.
+
+        Args:
+            size: bytes that will travel, as far as they are known.
+            timeout: seconds in total; None: those of the device where the user said, else as long as bytes
+                travel, and not slower than any usable connection does.
 
         Raises:
             DeviceFull: there is no room (with what is left).
         """
+        limit = timeout or self.timeout
         try:
-            deadline = Deadline(timeout, doing, cancel=cancel)
+            if limit is None:
+                total = transfer_seconds(size) if size else None
+                deadline = Deadline(total, doing, stall=STALL, cancel=cancel)
+            else:
+                deadline = Deadline(limit, doing, cancel=cancel)
             with SyncSession(self.serial, deadline=deadline) as session:
                 yield session
         except sync.Refused as why:
@@ -210,7 +227,9 @@ class Device:
         An older *remote* is lost even when this fails (the daemon removes what it did not get whole):
         send to a temporary name to keep it.
         """
-        with self.sync(timeout=timeout, doing=f"pushing {remote}", cancel=cancel) as session:
+        size = len(local) if isinstance(local, bytes) else local.stat().st_size if local.is_file() else 0
+        doing = f"pushing {remote} to {self.serial}"
+        with self.sync(size=size, timeout=timeout, doing=doing, cancel=cancel) as session:
             if isinstance(local, bytes):
                 return session.push_bytes(local, remote, mode=0o644 if mode is None else mode)
             return session.push(local, remote, mode=mode, progress=progress)
@@ -225,7 +244,8 @@ class Device:
         cancel: threading.Event | None = None,
     ) -> int:
         """Fetch one file; *local* appears complete or not at all. Returns the bytes received."""
-        with self.sync(timeout=timeout, doing=f"pulling {remote}", cancel=cancel) as session:
+        doing = f"pulling {remote} from {self.serial}"
+        with self.sync(timeout=timeout, doing=doing, cancel=cancel) as session:
             return session.pull(remote, local, progress=progress)
 
     def free_space(self, path: str = TEMP) -> int | None:

@@ -21,6 +21,7 @@ from adt.device import selection
 from adt.device.deadline import Cancelled, cancelling
 from adt.device.device import Device
 from adt.errors import AdtError, ConfigError
+from adt.host.transfers import silence
 
 log = logging.getLogger("adt.fleet")
 
@@ -43,6 +44,8 @@ class Event:
     """What it is doing, in a few words; how it ended when *done*."""
     done: bool = False
     failed: bool = False
+    silent: float = 0.0
+    """Seconds for which no byte has come while it does that, when they are worth showing."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ def for_each(
     serials: Sequence[str],
     work: Callable[[Device, Say], T],
     *,
+    opened: Callable[[str], Device] | None = None,
     on_event: Callable[[Event], None] = _ignore,
     workers: int = WORKERS,
 ) -> Outcomes[T]:
@@ -107,6 +111,7 @@ def for_each(
 
     Args:
         work: gets the device and a function to say what it is doing.
+        opened: the device of a serial; None: :func:`adt.device.selection.select`.
         on_event: called in the caller's thread.
 
     Raises:
@@ -130,11 +135,15 @@ def for_each(
                 raise Cancelled(f"work on {serial} was cancelled", remedy="Run the same command again.")
             events.put(Event(serial, text))
 
+        def quiet(doing: str, seconds: float) -> None:
+            events.put(Event(serial, doing, silent=seconds))
+
         started.wait()
+        silence.set(quiet)
         try:
             with cancelling(cancel):
                 say("connecting")
-                return outcome(work(selection.select(serial), say), None, "done")
+                return outcome(work((opened or selection.select)(serial), say), None, "done")
         except AdtError as why:
             return outcome(None, why, why.what)
         except BaseException as bug:

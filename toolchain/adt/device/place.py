@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from adt.config.settings import RUN_SECONDS
 from adt.device.deploy import Deployment
 from adt.device.device import Device
 from adt.device.rtvm import INPUTS, Ended, RtvmOptions, RtvmRun, answered, read_run
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 THIS_MACHINE = "this machine"
-TIMEOUT = 600.0
-"""Seconds that a run may take where nothing is said."""
 
 
 class Place(Protocol):
@@ -53,7 +52,7 @@ class Place(Protocol):
         options: RtvmOptions,
         inputs: Mapping[str, np.ndarray] | None = None,
         *,
-        timeout: float | None = TIMEOUT,
+        timeout: float | None = RUN_SECONDS,
     ) -> RtvmRun:
         """Run the package in a working directory of its own, which is gone afterwards.
 
@@ -101,7 +100,7 @@ class DevicePlace:
         options: RtvmOptions,
         inputs: Mapping[str, np.ndarray] | None = None,
         *,
-        timeout: float | None = TIMEOUT,
+        timeout: float | None = RUN_SECONDS,
     ) -> RtvmRun:
         """See :meth:`Place.run`."""
         device, deployment = self.device, self.deployment
@@ -111,7 +110,7 @@ class DevicePlace:
         argv += options.words(given=data is not None, programs=f"{deployment.base}/programs")
         with workspace(device, f"{deployment.base}/runs", uses=deployment.digest) as there:
             if data is not None:
-                device.push(data, f"{there}/{INPUTS}", timeout=timeout)
+                device.push(data, f"{there}/{INPUTS}")
             done = device.script(
                 script("run"),
                 there,
@@ -126,7 +125,7 @@ class DevicePlace:
             report = answered(Ended(device.serial, done.exit_code, done.out, done.err, crashes))
             with tempfile.TemporaryDirectory(prefix="adt-run-") as here:
                 for name in options.files:
-                    device.pull(f"{there}/{name}", Path(here) / name, timeout=timeout)
+                    device.pull(f"{there}/{name}", Path(here) / name)
                 return read_run(options, report, Path(here), emulated=self.emulated)
 
 
@@ -162,7 +161,7 @@ class HostPlace:
         options: RtvmOptions,
         inputs: Mapping[str, np.ndarray] | None = None,
         *,
-        timeout: float | None = TIMEOUT,
+        timeout: float | None = RUN_SECONDS,
     ) -> RtvmRun:
         """See :meth:`Place.run`."""
         program = self.bundle.path.absolute() / "bin" / "rtvm"

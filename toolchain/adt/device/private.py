@@ -22,6 +22,8 @@ from adt.errors import ConfigError, DeviceError, DeviceFull
 PACKAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
 """What Android takes for the name of an app."""
 
+COPY_SECONDS = 600.0
+
 DAMAGED = 3
 """Exit code of the script when a copy has other contents than it should; its name is on stdout."""
 
@@ -50,9 +52,7 @@ def check_app(app: str) -> str:
     return app
 
 
-def copy_into_app(
-    device: Device, deployment: Deployment, payload: Payload, app: str, *, timeout: float = 600.0
-) -> PrivateCopy:
+def copy_into_app(device: Device, deployment: Deployment, payload: Payload, app: str) -> PrivateCopy:
     """Copy *deployment* into the directory of *app*, unless it is there already.
 
     Raises:
@@ -75,7 +75,7 @@ def copy_into_app(
                 deployment.digest,
                 *pairs,
             ),
-            timeout=timeout,
+            timeout=device.allow(COPY_SECONDS),
             check=False,
             doing=f"copying {deployment.name} into {app} on {device.serial}",
         )

@@ -66,19 +66,21 @@ class Agent:
         self._events = events
 
     def ask(
-        self, *words: str, lines: Sequence[str] = (), timeout: float | None = SHORT, doing: str = ""
+        self, *words: str, lines: Sequence[str] = (), timeout: float | None = None, doing: str = ""
     ) -> Answer:
         """Have the script's function ``serve`` called with *words*, and return what it says.
 
         Args:
             words: names without spaces or special characters.
             lines: read by the function from descriptor 3, one line each, with their number as its last word.
+            timeout: seconds; None: those of a short command.
 
         Raises:
             DeviceError: the connection or the guardian broke.
         """
         request = " ".join((*words, str(len(lines))))
-        self._guardian.set_deadline(Deadline(timeout, doing or f"asking {self.device.serial}"))
+        seconds = timeout or self.device.allow(SHORT)
+        self._guardian.set_deadline(Deadline(seconds, doing or f"asking {self.device.serial}"))
         data = "".join(f"{line}\n" for line in (request, *lines)).encode(errors="surrogateescape")
         for at in range(0, len(data), 1 << 15):
             self._guardian.write(data[at : at + (1 << 15)])
@@ -138,7 +140,7 @@ def serving(device: Device, parent: str, program: str, *, uses: str = "") -> Ite
 def _guarded(device: Device, parent: str, program: str, uses: str) -> Iterator[Agent]:
     tag = f"adt{secrets.token_hex(8)}{'.' * bool(uses)}{uses}"
     argv = ("sh", "-c", program, "sh", parent, tag)
-    with device.start(argv, timeout=SHORT, keep_stdin=True, inline=True) as guardian:
+    with device.start(argv, timeout=device.allow(SHORT), keep_stdin=True, inline=True) as guardian:
         events = guardian.output()
         farewell = b""
         try:
@@ -148,7 +150,8 @@ def _guarded(device: Device, parent: str, program: str, uses: str) -> Iterator[A
         finally:
             # the device is gone: so is the directory, at the latest next time
             with contextlib.suppress(AdtError):
-                guardian.set_deadline(Deadline(SHORT, f"removing a directory below {parent}"))
+                doing = f"removing a directory below {parent} on {device.serial}"
+                guardian.set_deadline(Deadline(SHORT, doing))
                 if farewell:
                     guardian.write(farewell)
                 elif not guardian.close_stdin():

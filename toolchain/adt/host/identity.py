@@ -24,8 +24,8 @@ def start_time(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def end(pid: int, started: int | None, grace: float) -> bool:
-    """End process *pid*: SIGTERM, after *grace* seconds SIGKILL; True once it is gone.
+def end(pid: int, started: int | None, grace: float, *, insist: bool = True) -> bool:
+    """End process *pid*: SIGTERM, after *grace* seconds SIGKILL if we *insist*; True once it is gone.
 
     The process is held by a pidfd before its identity is looked at, so that no
     other process can get the signal.
@@ -37,7 +37,7 @@ def end(pid: int, started: int | None, grace: float) -> bool:
     try:
         if started is None or start_time(pid) != started:
             return True
-        for number, wait in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
+        for number, wait in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0))[: 1 + insist]:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(fd, number)
             if select.select([fd], [], [], wait)[0]:

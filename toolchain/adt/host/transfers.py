@@ -1,4 +1,7 @@
-"""Who is told how files travel, where no caller passes a function of its own: the command line, once."""
+"""Who is told how files travel and when nothing does, where no caller passes a function: the command line.
+
+Threads have none of both, unless whoever starts them sets some.
+"""
 
 from __future__ import annotations
 
@@ -6,4 +9,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 
 observer: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("observer", default=None)
-"""Called with a file's name, the bytes that went or came, and those of the whole. Threads have none."""
+"""Called with a file's name, the bytes that went or came, and those of the whole."""
+
+silence: ContextVar[Callable[[str, float], None] | None] = ContextVar("silence", default=None)
+"""Called with what is being done and for how many seconds no byte came, about every second from the fifth
+on, and with 0 once one comes."""

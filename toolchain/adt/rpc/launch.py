@@ -13,15 +13,16 @@ import contextlib
 import logging
 import logging.handlers
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adt import errors
+from adt.device.deadline import Deadline, DeviceTimeout, allowed
 from adt.device.virtual.prerequisites import python_path
 from adt.errors import AdtError, RpcError
 from adt.host import cache, process
@@ -36,12 +37,19 @@ END_SECONDS = 20.0
 
 
 def launch(
-    module: str, plan: Mapping[str, Any], at: Home, *, seconds: float, pass_fds: Sequence[int] = ()
+    module: str,
+    plan: Mapping[str, Any],
+    at: Home,
+    *,
+    seconds: float,
+    doing: str,
+    pass_fds: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Run *module* in the background with *plan*, and return what it reports when it is ready.
 
     Args:
         seconds: in which it must report.
+        doing: what that is, for those who wait: "starting the tracker".
         pass_fds: descriptors that it inherits.
 
     Raises:
@@ -67,7 +75,7 @@ def launch(
     try:
         with contextlib.suppress(BrokenPipeError):
             send(child.stdin.fileno(), encode(plan))
-        said = _report(child.stdout.fileno(), seconds)
+        said = _report(child.stdout.fileno(), Deadline(seconds, doing))
         if "error" in said:
             raise _reported(said)
         if "ready" not in said:
@@ -89,22 +97,39 @@ def launch(
 
 
 def _wait(child: subprocess.Popen[bytes]) -> None:
-    """Let the process, whose standard input has ended, clean up; then end it."""
+    """Let the process, whose standard input has ended, clean up; then end it.
+
+    After ctrl-C it is left to itself where it takes longer: it waits for a device.
+    """
+    seconds = allowed(END_SECONDS)
     try:
-        child.wait(timeout=END_SECONDS)
-    except BaseException as why:
+        child.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        if seconds == END_SECONDS:
+            process.kill_group(child)
+    except BaseException:
         process.kill_group(child)
-        if not isinstance(why, subprocess.TimeoutExpired):
-            raise
+        raise
 
 
-def _report(fd: int, seconds: float) -> dict[str, Any]:
-    """What the process says; nothing when it did not in time."""
+def _report(fd: int, deadline: Deadline) -> dict[str, Any]:
+    """What the process says; nothing when it did not in time.
+
+    Raises:
+        Cancelled: see :class:`Deadline`.
+    """
     try:
-        said: dict[str, Any] = receive(fd, time.monotonic() + seconds)
-    except (OSError, EOFError, BadMessage):
+        while not select.select([fd], [], [], deadline.patience())[0]:
+            pass
+        said: dict[str, Any] = receive(fd, time.monotonic() + (deadline.remaining() or END_SECONDS))
+    except (DeviceTimeout, OSError, EOFError, BadMessage):
         return {}
     return said
+
+
+def _kind(why: AdtError) -> str:
+    """The name of its class that the other side knows, too."""
+    return next(kind.__name__ for kind in errors.all_errors() if isinstance(why, kind))
 
 
 def _reported(said: Mapping[str, Any]) -> AdtError:
@@ -148,9 +173,7 @@ class Starter:
 
     def failed(self, why: AdtError) -> None:
         """Report what went wrong."""
-        self._say(
-            {"error": why.what, "kind": type(why).__name__, "remedy": why.remedy, "details": why.details}
-        )
+        self._say({"error": why.what, "kind": _kind(why), "remedy": why.remedy, "details": why.details})
 
     def _say(self, message: Mapping[str, object]) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more: `watch` deals with that

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.device import adb
+from adt.device.deadline import allowed
 from adt.device.deploy import Deployment
 from adt.device.device import Device
 from adt.errors import ConfigError, RpcError
@@ -166,7 +167,8 @@ def start(
             parent=f"{deployment.base}/rpc",
             adb_port=adb.server_port(),
         )
-        launch.launch("adt.rpc.watchdog", dataclasses.asdict(plan), at, seconds=START_SECONDS)
+        doing = f"starting the RPC server on {device.serial}"
+        launch.launch("adt.rpc.watchdog", dataclasses.asdict(plan), at, seconds=START_SECONDS, doing=doing)
         record = state.read_server(at)
         if record is None:
             raise RpcError(
@@ -221,22 +223,29 @@ def _stop(at: state.Home) -> str:
         return ""
     with cache.lock(at.directory, timeout=LOCK_SECONDS):
         record = state.read_server(at)
-        if record is not None:
-            _end(at, record)
-        at.remove()
+        if record is None or _end(at, record):
+            at.remove()
         return record.serial if record is not None else ""
 
 
-def _end(at: state.Home, record: state.ServerRecord) -> None:
-    if not record.process.end(STOP_SECONDS):
+def _end(at: state.Home, record: state.ServerRecord) -> bool:
+    """End the watchdog and what it left; False when it cleans up by itself, after ctrl-C."""
+    seconds = allowed(STOP_SECONDS)
+    hurried = seconds < STOP_SECONDS
+    if not record.process.end(seconds, insist=not hurried):
+        if hurried:
+            return False
         raise RpcError(
             f"the watchdog of {record.serial} (pid {record.process.pid}) does not end",
             remedy=f"As its user or root: kill -9 {record.process.pid}, then adt rpc stop again.",
         )
     left = state.read_server(at)  # as the watchdog wrote it last; gone when it has cleaned up
     if left is not None:
+        if hurried:
+            return False  # its record says what is left, for the next start or stop
         cleaning.clean_elsewhere(at, left)
         at.record.unlink(missing_ok=True)
+    return True
 
 
 def statuses() -> tuple[ServerStatus, ...]:

@@ -46,9 +46,11 @@ class Process:
         """Whether it still runs."""
         return self.boot == identity.boot_id() and identity.start_time(self.pid) == self.start_time
 
-    def end(self, grace: float) -> bool:
-        """End it, after *grace* seconds by force; True once it is gone."""
-        return self.boot != identity.boot_id() or identity.end(self.pid, self.start_time, grace)
+    def end(self, grace: float, *, insist: bool = True) -> bool:
+        """End it, after *grace* seconds by force if we *insist*; True once it is gone."""
+        if self.boot != identity.boot_id():
+            return True
+        return identity.end(self.pid, self.start_time, grace, insist=insist)
 
 
 def this_process() -> Process:

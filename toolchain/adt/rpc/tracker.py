@@ -123,7 +123,14 @@ def start(ports: Sequence[int] = PORTS, *, expose: bool = False, insist: bool = 
             log.warning(EXPOSED, "tracker")
         with listen(ports, EVERYWHERE if expose else LOOPBACK) as listening:
             fd = listening.fileno()
-            launch.launch("adt.rpc.tracker_process", {"fd": fd}, at, seconds=START_SECONDS, pass_fds=(fd,))
+            launch.launch(
+                "adt.rpc.tracker_process",
+                {"fd": fd},
+                at,
+                seconds=START_SECONDS,
+                doing="starting the tracker",
+                pass_fds=(fd,),
+            )
         record = state.read_tracker(at)
         if record is None:
             raise TrackerError(

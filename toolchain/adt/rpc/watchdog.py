@@ -27,6 +27,7 @@ from shlex import quote
 from typing import Any
 
 from adt.device import adb, forwards, selection
+from adt.device.deadline import Cancelled, Deadline, cancelling
 from adt.device.device import Device
 from adt.device.forwards import Forward
 from adt.device.scripts import script
@@ -99,6 +100,7 @@ class _Stopped(Exception):
 
 def _follow(command: RemoteCommand, events: queue.SimpleQueue[tuple[str, Any]]) -> None:
     """Pass on what the server says, and how it ended."""
+    command.set_deadline(Deadline(None, "serving"))
     try:
         for kind, data in command.output():
             events.put(("output", (kind, data)))
@@ -116,7 +118,8 @@ class Watchdog:
         self.plan = plan
         self._at = at
         self._events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._stopping = False
+        self.stopping = threading.Event()
+        """We were asked to end; nothing but cleaning up is done any more."""
         self._ready = False  # this life of the server
         self._verified = False  # it has opened a session for us
         self._looked = 0.0  # at the server's process, monotonic
@@ -149,7 +152,7 @@ class Watchdog:
 
     def stop(self) -> None:
         """Ask it to end; may be called from a signal handler."""
-        self._stopping = True
+        self.stopping.set()
         self._events.put(("stop", None))
 
     # one life of a server -----------------------------------------------------------------------
@@ -168,7 +171,7 @@ class Watchdog:
         self._last.clear()
         events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._events = events
-        if self._stopping:  # asked before there was this queue
+        if self.stopping.is_set():  # asked before there was this queue
             raise _Stopped
         # one that leads the same way may be that of a server which somebody else has on this device
         ours = self.record.port == port and self._listed().get(port) == f"tcp:{port}"
@@ -179,9 +182,8 @@ class Watchdog:
         tracker_port = self._reverse()
         arguments = guardian.server_arguments(key=self.plan.key, port=port, tracker_port=tracker_port)
         words = (self.plan.parent, self.record.tag, self.plan.deployment, str(port), self.plan.digest)
-        with device.start(
-            ("sh", "-c", script("server_start"), "sh", *words, *arguments), keep_stdin=True
-        ) as command:
+        argv = ("sh", "-c", script("server_start"), "sh", *words, *arguments)
+        with device.start(argv, timeout=ANSWER_SECONDS, keep_stdin=True) as command:
             threading.Thread(target=_follow, args=(command, events), daemon=True).start()
             try:
                 death = self._await_ready(port)
@@ -292,7 +294,7 @@ class Watchdog:
             kind, what = self._events.get(timeout=seconds)
         except queue.Empty:
             return None
-        if kind == "stop" or self._stopping:
+        if kind == "stop" or self.stopping.is_set():
             raise _Stopped
         if kind == "output":
             self._heard(*what)
@@ -407,14 +409,14 @@ class Watchdog:
         """
         first, deaths, tried = True, 0, 0
         ports = list(self.plan.ports)
-        while not self._stopping:
+        while not self.stopping.is_set():
             device = self._device(first=first)
             if not first and not tried:
                 self._note(state="restarting", restarts=self.record.restarts + 1)
             begun = time.monotonic()
             try:
                 death = self.live(device, ports[0], starter if first else None)
-            except _Stopped:
+            except (_Stopped, Cancelled):
                 return
             except AdtError as why:
                 if first and not self._ready:
@@ -466,7 +468,7 @@ class Watchdog:
 
     def _pause(self, seconds: float) -> None:
         end = time.monotonic() + seconds
-        while not self._stopping and (left := end - time.monotonic()) > 0:
+        while not self.stopping.is_set() and (left := end - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):
                 self._events.get(timeout=left)
 
@@ -475,7 +477,7 @@ class Watchdog:
 
         No adb server is started: who ended it may have meant to.
         """
-        while not self._stopping:
+        while not self.stopping.is_set():
             why = "the adb server does not run"
             if adb.server_listens():
                 try:
@@ -517,7 +519,8 @@ def main() -> int:
     starter.watch()
     code = 0
     try:
-        watchdog.run(starter)
+        with cancelling(watchdog.stopping):
+            watchdog.run(starter)
     except AdtError as why:
         log.error("%s", why.what)
         code = why.exit_code

@@ -136,7 +136,7 @@ class _Engine:
         assert self._fleet is not None
         self._ready.close()
         self._builders.close()
-        self._fleet.close(self._plan.grace)
+        self._fleet.close(self._plan.grace, leaving=self._stop.is_set())
         self._handle(self._next(0))
         self._thread.close(None)
 

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Self
 
+from adt.device.deadline import allowed, cancelling
 from adt.errors import AdtError, ConfigError, MismatchError, NoDevice, PackageError, ToolNotFound
 from adt.tuning.device_facts import Identity
 from adt.tuning.jobs import MeasureJob, Outcome
@@ -68,6 +69,8 @@ class Fleet:
         self._done: Done | None = None
         self._started = threading.Event()
         self._ending = threading.Event()
+        self.leaving = threading.Event()
+        """No device is to be waited for any more."""
         self._workers: dict[str, Worker] = {}
         self._watcher: threading.Thread | None = None
         self._trouble: AdtError | None = None  # of the source
@@ -125,8 +128,12 @@ class Fleet:
         """Every device that was ever seen, by name."""
         return self.roster.statuses()
 
-    def close(self, grace: float = 0.0) -> None:
-        """Take no more; what is measured now may end within *grace* seconds. Then nothing of it is left."""
+    def close(self, grace: float = 0.0, *, leaving: bool = False) -> None:
+        """Take no more; what is measured now may end within *grace* seconds. Then nothing of it is left.
+
+        Args:
+            leaving: what is on a device that does not answer is left to the watchdog of its server.
+        """
         self._ending.set()
         with self._guard:
             workers, watcher = list(self._workers.values()), self._watcher
@@ -135,6 +142,8 @@ class Fleet:
             while time.monotonic() < end and any(one.measuring for one in workers):
                 time.sleep(0.05)
         finally:
+            if leaving or allowed(JOIN_SECONDS) < JOIN_SECONDS:
+                self.leaving.set()
             for worker in workers:
                 worker.kill()
         for thread in (*workers, *filter(None, (watcher,))):
@@ -233,15 +242,16 @@ class Fleet:
     # who is there -------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        while not self._ending.is_set():
-            try:
-                self._look()
-                for outcome in self._suspects.orphans(self.roster.in_service()):
-                    self.roster.cleared((outcome.on.name,))
-                    self._tell(outcome)
-            except Exception:  # a fault of ours must not end the looking
-                log.debug("looking who is there", exc_info=True)
-            self._ending.wait(LOOK_SECONDS)
+        with cancelling(self.leaving):
+            while not self._ending.is_set():
+                try:
+                    self._look()
+                    for outcome in self._suspects.orphans(self.roster.in_service()):
+                        self.roster.cleared((outcome.on.name,))
+                        self._tell(outcome)
+                except Exception:  # a fault of ours must not end the looking
+                    log.debug("looking who is there", exc_info=True)
+                self._ending.wait(LOOK_SECONDS)
 
     def _look(self) -> None:
         """Take in who is there, and have a worker for each."""

@@ -39,7 +39,7 @@ class Plan:
     """This machine measures: nothing is searched or built meanwhile."""
     wait: float = 600.0
     """Seconds without any device after which the tuning ends."""
-    grace: float = 10.0
+    grace: float = 1.0
     """Seconds that measurements may take to finish when the tuning is stopped."""
 
     def total(self, tasks: int) -> int:
@@ -122,8 +122,12 @@ class Fleet(Protocol):
         """All that were seen."""
         ...
 
-    def close(self, grace: float) -> None:
-        """End after what is being measured finished, or *grace* seconds; idempotent."""
+    def close(self, grace: float, *, leaving: bool = False) -> None:
+        """End after what is being measured finished, or *grace* seconds; idempotent.
+
+        Args:
+            leaving: somebody waits for our end: no device is waited for.
+        """
         ...
 
 

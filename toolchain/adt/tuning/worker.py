@@ -14,6 +14,7 @@ import threading
 import time
 from typing import Protocol
 
+from adt.device.deadline import cancelling
 from adt.errors import AdtError
 from adt.host.child import Child, ChildDied, ChildHung
 from adt.rpc import handshake
@@ -130,12 +131,13 @@ class Worker(threading.Thread):
     def run(self) -> None:
         """Until the slot is gone, or the fleet ends."""
         try:
-            while not self._over:
-                pause = PAUSES[min(self._vain, len(PAUSES) - 1)]
-                if pause and self._fleet.ending.wait(pause):
-                    break
-                self._vain += 1
-                self._round()
+            with cancelling(self._fleet.leaving):
+                while not self._over:
+                    pause = PAUSES[min(self._vain, len(PAUSES) - 1)]
+                    if pause and self._fleet.ending.wait(pause):
+                        break
+                    self._vain += 1
+                    self._round()
         finally:
             self._child.close()
 

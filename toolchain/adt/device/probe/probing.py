@@ -46,7 +46,7 @@ def probe(device: Device, bundle: TargetBundle | None, *, fresh: bool = False) -
     facts = device.facts
     done = device.script(
         script("probe_survey"),
-        timeout=SURVEY_SECONDS,
+        timeout=device.allow(SURVEY_SECONDS),
         doing=f"probing {device.serial}",
         what=f"probing {device.serial} failed",
     )
@@ -151,13 +151,13 @@ def _opencl(
 def _ask(device: Device, bundle: TargetBundle) -> OpenclReport:
     with workspace(device, f"{user_directory()}/tmp") as there:
         program = f"{there}/adt_probe"
-        device.push(bundle.file(opencl.PROGRAM), program, mode=0o755, timeout=PROGRAM_SECONDS)
+        device.push(bundle.file(opencl.PROGRAM), program, mode=0o755)
         done = device.script(
             script("probe"),
             program,
             str(LIBRARY_SECONDS),
             *opencl.places(bundle.manifest.platform),
-            timeout=PROGRAM_SECONDS,
+            timeout=device.allow(PROGRAM_SECONDS),
             check=False,
             doing=f"asking {device.serial} for OpenCL",
         )
