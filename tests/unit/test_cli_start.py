@@ -16,6 +16,7 @@ import typer
 
 import adt
 from adt.cli.app import VERBS, app
+from adt.errors import OutOfMemory
 
 HEAVY = ("tvm", "adbutils", "PIL", "jinja2", "onnx", "numpy", "onnxruntime", "cattrs", "requests")
 PROGRAM = """
@@ -118,6 +119,34 @@ def test_each_verb_has_an_example_and_json(path: str, command: Any) -> None:
     assert "--json" in options or path in ("adb", "init")
 
 
+ENDLESS = {
+    "logcat": "goes on until ctrl-C",
+    "rpc stop": "waits for the watchdog, which has its own limits",
+    "report": "reads what is on this machine",
+}
+
+
+def test_each_verb_that_waits_for_a_device_has_a_time_limit() -> None:
+    options = {
+        path: {name for parameter in command.params for name in parameter.opts}
+        for path, command in verbs("", typer.main.get_command(app))
+    }
+    waiting = {path for path, names in options.items() if "--serial" in names} - ENDLESS.keys()
+    assert waiting >= {
+        "deploy",
+        "run",
+        "verify",
+        "bench",
+        "profile",
+        "probe",
+        "clean",
+        "rpc start",
+        "doctor",
+        "up",
+    }
+    assert {path for path in waiting | {"devices", "connect"} if "--timeout" not in options[path]} == set()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -193,6 +222,18 @@ def test_ctrl_c_ends_with_one_line_whatever_is_being_imported(
         assert document["exit_code"] == 130
     else:
         assert not done.stdout
+
+
+def test_no_memory_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "onnx.py").write_text("raise MemoryError('Unable to allocate 3.64 TiB')")
+    model = tmp_path / "m.onnx"
+    model.write_bytes(b"\x08\x08\x12\x00")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = adt_program("compile", str(model), "--explain", "--json", PYTHONPATH=path)
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["error"]) == (OutOfMemory.exit_code, "OutOfMemory")
+    assert "3.64 TiB" in document["what"] and "ulimit" in document["remedy"]
+    assert "Traceback" not in done.stderr
 
 
 def test_the_ready_command_is_the_users_own(tmp_path: Path) -> None:

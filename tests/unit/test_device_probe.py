@@ -243,6 +243,9 @@ class FakeDevice:
 
     serial = "S"
 
+    def allow(self, seconds: float) -> float:
+        return seconds
+
     def __init__(self, text: str, report: str = "", **properties: str) -> None:
         machine = "aarch64"
         self.facts = DeviceFacts(

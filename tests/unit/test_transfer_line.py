@@ -29,10 +29,10 @@ app()
 """
 
 
-def on_terminal(quiet_seconds: float) -> str:
+def on_terminal(quiet_seconds: float, program: str = PROGRAM, verb: str = "send") -> str:
     """What the command writes to a terminal."""
     leader, follower = pty.openpty()
-    words = [sys.executable, "-c", PROGRAM, str(quiet_seconds), "send"]
+    words = [sys.executable, "-c", program, *([str(quiet_seconds)] * (program == PROGRAM)), verb]
     child = subprocess.Popen(words, stdin=follower, stdout=follower, stderr=follower)
     os.close(follower)
     text = b""
@@ -61,3 +61,27 @@ def test_a_short_transfer_has_none() -> None:
 def test_piped_there_is_none() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, "0", "send"], capture_output=True, check=True)
     assert done.stderr == done.stdout == b""
+
+
+SILENT = """
+import sys
+from adt.cli.app import app
+from adt.host.transfers import silence
+
+@app.command("wait")
+def wait():
+    tell = silence.get()
+    for seconds in (5, 6, 7, 10, 19, 20, 0, 5, 0):
+        tell("rtvm on S", seconds)
+    print("outputs")
+
+app()
+"""
+
+
+def test_silence_has_a_line_that_goes_away_or_few_lines() -> None:
+    shown = on_terminal(0, SILENT, "wait").split("\r\x1b[K")
+    assert "rtvm on S: no byte for 6 s" in shown and shown[-1] == "outputs\r\n"
+    piped = subprocess.run([sys.executable, "-c", SILENT, "wait"], capture_output=True, check=True, text=True)
+    assert piped.stderr.splitlines() == [f"rtvm on S: no byte for {seconds} s" for seconds in (5, 10, 20)]
+    assert piped.stdout == "outputs\n"

@@ -1,0 +1,204 @@
+"""A device that stops in the midst of it, its connection whole: what is said, and that one ctrl-C ends any verb."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from device_fixtures import Rack, rack, wait_for  # noqa: F401
+from programs import ADT, adt_json
+from programs import adt as run_adt
+
+import adt
+from adt.device.deadline import LEAVING, SHORT, STALL
+from adt.device.device import Device
+from adt.device.virtual import emulator
+from adt.errors import INTERRUPTED, DeviceError
+from networks import Network
+from remains import soon_nothing
+from standin_payload import make_bundle, make_package
+
+PATIENCE = 15.0
+"""Seconds in which a program ends that was told to, on a busy machine. No device that has stalled is given up
+so soon: what ends in it did not wait for one."""
+PORTS = random.randrange(20000, 32000, 100)
+
+
+@pytest.fixture(scope="module")
+def phone(rack: Rack) -> Iterator[Device]:  # noqa: F811
+    assert LEAVING < PATIENCE < SHORT < STALL
+    with pytest.MonkeyPatch.context() as patch:
+        for number, name in enumerate(("PORT", "PORT_END", "TRACKER_PORT", "TRACKER_PORT_END")):
+            patch.setenv(f"ADT_RPC_{name}", str(PORTS + 20 * number))
+        yield rack.start("phone")
+
+
+@pytest.fixture
+def device(phone: Device) -> Iterator[Device]:
+    """Once it answers again nothing of what was under way is left on it, nor what kept it here."""
+    yield phone
+    emulator.set_faults("phone", [])
+    adt.rpc_stop(everything=True)
+    adt.tracker_stop()
+    soon_nothing(phone)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    net = Network((1, 8, 8, 8))
+    x = net.relu(net.conv("x", 8))
+    return net.save(tmp_path_factory.mktemp("network") / "small.onnx", net.classifier(x, 4), (1, 4))
+
+
+@pytest.fixture(scope="module")
+def package(phone: Device, model: Path) -> Path:
+    """A real one, which lies on the device with its bundle."""
+    adt.build_target(platform="linux-aarch64")
+    out = model.with_name("package")
+    adt_json("compile", model, "--for", "linux-aarch64", "-o", out)
+    adt_json("run", out, "--serial", phone.serial)
+    adt_json("deploy", "--no-rpc", "--serial", phone.serial)
+    return out
+
+
+@dataclass
+class Verb:
+    """`adt` under way, and what it says."""
+
+    process: subprocess.Popen[str]
+    errors: list[str] = field(default_factory=list)
+    began: int = 0
+    """Where the device's log then ended."""
+
+    def stalls(self) -> None:
+        """Wait until the device has."""
+        wait_for(lambda: "stalls after" in device_log().read_text()[self.began :], "the device stalls")
+        assert self.process.poll() is None
+
+    def says(self, words: str) -> None:
+        """Wait until it has said *words* on stderr."""
+        wait_for(lambda: words in "".join(self.errors), f"it says {words!r}")
+
+    def interrupt(self) -> None:
+        """One ctrl-C ends it while the device still says nothing."""
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(PATIENCE) == INTERRUPTED
+        assert emulator.armed_faults("phone"), "the device has not come back"
+
+
+def device_log() -> Path:
+    return next(info.log for info in emulator.listing() if info.name == "phone")
+
+
+@contextlib.contextmanager
+def verb(*words: object, stall: str | None) -> Iterator[Verb]:
+    """`adt` with *words* on a phone that stalls after so many bytes; None: not yet."""
+    began = len(device_log().read_text())
+    if stall is not None:
+        emulator.set_faults("phone", [f"stall-after={stall}"])
+    command = [str(ADT), *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        running = Verb(process, began=began)
+        assert process.stderr is not None
+        reader = threading.Thread(target=running.errors.extend, args=(process.stderr,))
+        reader.start()
+        try:
+            yield running
+        finally:
+            process.kill()
+            reader.join()
+
+
+def interrupted_document(running: Verb) -> None:
+    assert running.process.stdout is not None
+    document = json.loads(running.process.stdout.read())
+    assert (document["error"], document["exit_code"]) == ("Interrupted", INTERRUPTED)
+
+
+@pytest.mark.parametrize("stall", ["0", "3k", "3m"], ids=["at first", "while it looks", "while it sends"])
+def test_a_stalled_deploy_says_so_and_ends_at_once(device: Device, tmp_path: Path, stall: str) -> None:
+    bundle = make_bundle(tmp_path / "bundle", {"lib/large.so": os.urandom(8_000_000)})
+    package = make_package(tmp_path / "package")
+    words = ("deploy", package.path, "--bundle", bundle.path, "--no-rpc", "--serial", device.serial)
+    with verb(*words, "--json", stall=stall) as running:
+        running.stalls()
+        running.says("no byte for 5 s")
+        assert device.serial in "".join(running.errors)
+        running.interrupt()
+        interrupted_document(running)
+
+
+def test_two_stalled_deploys_end_at_once(device: Device, tmp_path: Path, rack: Rack) -> None:  # noqa: F811
+    bundle = make_bundle(tmp_path / "bundle", {"lib/large.so": os.urandom(8_000_000)})
+    other = rack.start("other")
+    words = ("deploy", make_package(tmp_path / "package").path, "--bundle", bundle.path, "--no-rpc")
+    with verb(*words, "--serial", f"{device.serial},{other.serial}", stall="3m") as running:
+        running.stalls()
+        running.says(f"{device.serial}: ")
+        running.says("no byte for 5 s")
+        running.interrupt()
+    rack.stop("other")
+
+
+def test_a_time_limit_holds_for_every_step(device: Device, tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "bundle", {"lib/large.so": os.urandom(8_000_000)})
+    package = make_package(tmp_path / "package")
+    words = ("deploy", package.path, "--bundle", bundle.path, "--no-rpc", "--serial", device.serial)
+    for stall, doing in (("0", "running a shell script on"), ("3m", "deploying toy to")):
+        emulator.set_faults("phone", [f"stall-after={stall}"])
+        done = run_adt(*words, "--timeout", 6)
+        assert done.returncode == DeviceError.exit_code, done.stderr
+        assert (
+            f"error: {doing} {device.serial} took longer than 6 s; no byte came for the last" in done.stderr
+        )
+        assert "--timeout" in done.stderr.partition("remedy: ")[2]
+        emulator.set_faults("phone", [])
+    assert run_adt(*words, "--timeout", 300).returncode == 0, "the remedy"
+
+
+@pytest.mark.parametrize(
+    ("words", "stall"),
+    [
+        (("run",), "4k"),
+        (("verify",), "6k"),
+        (("profile",), "6k"),
+        (("run", "--via", "rpc"), "5k"),
+        (("run", "--via", "rpc"), "9k"),
+    ],
+    ids=lambda given: "-".join(given) if isinstance(given, tuple) else given,
+)
+def test_one_ctrl_c_ends_what_runs_a_package(
+    device: Device, package: Path, words: tuple[str, ...], stall: str
+) -> None:
+    with verb(words[0], package, *words[1:], "--serial", device.serial, "--json", stall=stall) as running:
+        running.stalls()
+        running.interrupt()
+        interrupted_document(running)
+
+
+@pytest.mark.parametrize("stall", ["3k", "4500", "5k"])
+@pytest.mark.usefixtures("package")
+def test_one_ctrl_c_ends_the_start_of_a_server(device: Device, stall: str) -> None:
+    with verb("rpc", "start", "--serial", device.serial, "--no-tracker", "--json", stall=stall) as running:
+        running.stalls()
+        running.interrupt()
+        interrupted_document(running)
+
+
+def test_one_ctrl_c_ends_a_tuning(device: Device, package: Path, model: Path, tmp_path: Path) -> None:
+    words = ("--trials", 500, "--tuner", "random", "--db", tmp_path / "db", "--serial", device.serial)
+    with verb("tune", model, "--for", "linux-aarch64", *words, stall=None) as running:
+        journal = tmp_path / "db" / "records.jsonl"
+        wait_for(lambda: journal.is_file() and b'"record"' in journal.read_bytes(), "it measures", 300)
+        emulator.set_faults("phone", ["stall-after=0"])
+        running.stalls()
+        running.interrupt()
