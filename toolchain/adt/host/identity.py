@@ -15,13 +15,18 @@ def boot_id() -> str:
 
 
 def start_time(pid: int) -> int | None:
-    """When process *pid* started, in clock ticks after boot; None when there is none or it has ended."""
+    """When process *pid* started, in clock ticks after boot; None when there is none or it has ended.
+
+    It has ended when all its threads have: until then it holds its ports and files, though its first thread,
+    which alone the state tells of, may be gone already.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
+        threads = len([*Path(f"/proc/{pid}/task").iterdir()])
     except OSError:
         return None
     fields = text.rpartition(")")[2].split()  # the name in parentheses may hold anything
-    return None if fields[0] in "ZX" else int(fields[19])
+    return None if fields[0] in "ZX" and threads <= 1 else int(fields[19])
 
 
 def end(pid: int, started: int | None, grace: float, *, insist: bool = True) -> bool:
