@@ -77,6 +77,8 @@ class Dispatcher(Protocol):
     source: Source
     computes: str
     roster: Roster
+    leaving: threading.Event
+    """No device is to be waited for any more."""
 
     @property
     def ending(self) -> threading.Event:
