@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 from pathlib import Path
 
 import pytest
 
-from adt.errors import Busy, DiskError
+from adt.errors import Busy
 from adt.host import cache
 
 
@@ -79,12 +78,6 @@ def test_lock_times_out_with_a_message(tmp_path: Path) -> None:
             except Busy:
                 os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-
-
-@pytest.mark.parametrize(("code", "said"), [(errno.ENOSPC, "no space"), (errno.EACCES, "no write access")])
-def test_disk_errors_are_explained(code: int, said: str) -> None:
-    with pytest.raises(DiskError, match=said), cache.disk_errors("testing"):
-        raise OSError(code, os.strerror(code), "file")
 
 
 def test_digest_sees_names_bits_and_bytes(tmp_path: Path) -> None:

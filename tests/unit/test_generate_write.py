@@ -177,15 +177,6 @@ def test_an_interrupted_file_leaves_no_temporary_one(tmp_path: Path, monkeypatch
     assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] == [RECORD]
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
-    generate(tmp_path, CODE)
-    left = tmp_path / "src/.detector.h.0123abcd.tmp"
-    left.write_text("half a f")
-    (tmp_path / "src/.detector.h.swp").write_text("the editor's")
-    generate(tmp_path, NEW_CODE)
-    assert contents(tmp_path) == {CODE.path: NEW_CODE.text, "src/.detector.h.swp": "the editor's"}
-
-
 def test_a_removed_binary_file_has_no_diff_of_its_bytes(tmp_path: Path) -> None:
     (tmp_path / "from.so").write_bytes(b"\x7fELF\0")
     generate(tmp_path / "out", CopiedFile("a.so", tmp_path / "from.so"))

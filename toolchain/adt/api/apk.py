@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from adt.device import app as on_device
 from adt.device.sync import Progress
 from adt.errors import AdtError, ConfigError, DiskError, InputError, MismatchError, RunError
 from adt.host.android_sdk import find_apk_tools
+from adt.host.disk import scratch_directory
 from adt.integrate.apk.build import build_apk
 from adt.integrate.apk.entries import apk_entries
 from adt.integrate.apk.keystore import Keystore, debug_keystore, users_keystore
@@ -210,7 +210,7 @@ def install(
     on_device.install(device, apk, timeout=seconds, app=contents.app, progress=progress)
     if not run:
         return Installed(device.serial, apk, contents.app, (), ())
-    with tempfile.TemporaryDirectory(prefix="adt-results-") as scratch:
+    with scratch_directory("results") as scratch:
         came = on_device.run_app(
             device,
             contents.app,
@@ -218,7 +218,7 @@ def install(
             results=RESULTS,
             files=[result_file(stem) for stem in contents.stems],
             over=ERROR,
-            into=Path(scratch),
+            into=scratch,
             timeout=seconds,
         )
         records, files = _records(came, record)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from adt.config.load import did_you_mean, load_settings
 from adt.errors import ConfigError
-from adt.host.cache import disk_errors
+from adt.host.disk import disk_errors
 
 if TYPE_CHECKING:
     from adt.checkup.check import Area, Check
@@ -157,7 +157,7 @@ def write_texts(texts: Mapping[str, str], out: Path) -> None:
     Raises:
         DiskError: it cannot be written.
     """
-    with disk_errors(f"writing {out}"):
+    with disk_errors(f"writing {out}", out):
         out.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             (out / name).write_text(text)

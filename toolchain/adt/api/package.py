@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.config.load import load_settings
+from adt.host.disk import scratch_directory
 from adt.model import compiled
 from adt.model.package import ModelPackage, load_package
 from adt.model.packaging import parts
@@ -80,5 +80,5 @@ def package_merge(code: Path, params: Path, *, out: Path) -> ModelPackage:
     Raises:
         PackageError: they are not the parts of one package, or *out* is something else.
     """
-    with tempfile.TemporaryDirectory(prefix="adt-merge-") as scratch:
-        return compiled.write(parts.merged(code, params, Path(scratch)), out)
+    with scratch_directory("merge") as scratch:
+        return compiled.write(parts.merged(code, params, scratch), out)

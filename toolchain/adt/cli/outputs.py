@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
-from adt.host.cache import disk_errors
+from adt.host.disk import disk_errors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,7 +62,7 @@ def _save(text: str, outputs: Mapping[str, Array]) -> Path:
                 remedy=f"Say which: --output NAME={path}; or write all: --output FILE.npz",
             )
         name = next(iter(outputs))
-    with disk_errors(f"writing {path}"), path.open("wb") as file:
+    with disk_errors(f"writing {path}", path), path.open("wb") as file:
         if suffix == ".npz":
             file.write(npz_bytes({name: outputs[name]} if name else outputs))
         elif suffix == ".npy":

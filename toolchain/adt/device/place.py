@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from adt.device.scripts import script
 from adt.device.workspace import workspace
 from adt.errors import RunError
 from adt.host.cache import cache_dir
+from adt.host.disk import scratch_directory
 from adt.host.npz import npz_bytes
 from adt.host.process import run
 from adt.model.package import ModelPackage
@@ -123,10 +123,10 @@ class DevicePlace:
             )
             crashes = f"the device's crash log: adt adb -s {device.serial} -- logcat -d -b crash"
             report = answered(Ended(device.serial, done.exit_code, done.out, done.err, crashes))
-            with tempfile.TemporaryDirectory(prefix="adt-run-") as here:
+            with scratch_directory("run") as here:
                 for name in options.files:
-                    device.pull(f"{there}/{name}", Path(here) / name)
-                return read_run(options, report, Path(here), emulated=self.emulated)
+                    device.pull(f"{there}/{name}", here / name)
+                return read_run(options, report, here, emulated=self.emulated)
 
 
 @dataclass(frozen=True)
@@ -165,8 +165,7 @@ class HostPlace:
     ) -> RtvmRun:
         """See :meth:`Place.run`."""
         program = self.bundle.path.absolute() / "bin" / "rtvm"
-        with tempfile.TemporaryDirectory(prefix="adt-run-") as scratch:
-            here = Path(scratch)
+        with scratch_directory("run") as here:
             if inputs is not None:
                 (here / INPUTS).write_bytes(npz_bytes(inputs))
             words = options.words(given=inputs is not None, programs=str(cache_dir() / "programs"))

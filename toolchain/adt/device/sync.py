@@ -16,7 +16,6 @@ import errno
 import io
 import os
 import re
-import secrets
 import stat
 import struct
 import time
@@ -30,7 +29,8 @@ from typing import Self
 from adt.device import adb
 from adt.device.deadline import Deadline
 from adt.errors import DeviceError, DiskError
-from adt.host.cache import disk_errors
+from adt.host.cache import fresh_file
+from adt.host.disk import disk_errors
 from adt.host.transfers import observer
 
 CHUNK = 64 * 1024
@@ -229,18 +229,10 @@ class SyncSession:
         Returns:
             The number of bytes received.
         """
-        temporary = local.with_name(f".{local.name}.{secrets.token_hex(6)}.tmp")
         size = self.stat(remote).size if progress is not None else 0
         progress = progress or observer.get()
-        with disk_errors(f"writing {local}"):
-            try:
-                with temporary.open("wb", buffering=0) as file:
-                    count = self._receive(remote, file, size, progress)
-                temporary.replace(local)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
-        return count
+        with fresh_file(local) as temporary, temporary.open("wb", buffering=0) as file:
+            return self._receive(remote, file, size, progress)
 
     def _receive(self, remote: str, file: io.RawIOBase, size: int, progress: Progress | None) -> int:
         self._wire.send(self._request(b"RECV", remote))
@@ -363,7 +355,7 @@ def _opened(item: PushItem) -> Iterator[tuple[io.BufferedIOBase | io.RawIOBase, 
         raise DiskError(
             f"cannot read {item.source}: {why.strerror}", remedy="Check the path and its permissions."
         ) from why
-    with disk_errors(f"reading {item.source}"), opened as file:
+    with disk_errors(f"reading {item.source}", item.source, written=False), opened as file:
         facts = os.fstat(file.fileno())
         mode = stat.S_IMODE(facts.st_mode) if item.mode is None else item.mode
         mtime = int(facts.st_mtime) if item.mtime is None else item.mtime

@@ -8,53 +8,26 @@ digest of its contents, so a half-written or damaged entry is never used.
 from __future__ import annotations
 
 import contextlib
-import errno
+import ctypes
 import hashlib
 import logging
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from adt.errors import AdtError, Busy, DiskError, PackageError
+from adt.errors import AdtError, Busy, PackageError
+from adt.host.data import cache_dir as cache_dir
+from adt.host.disk import disk_errors, temporary_name
+from adt.host.guardian import guarded_path
 
 log = logging.getLogger("adt.cache")
 
 STAMP = ".complete"
-
-
-def cache_dir() -> Path:
-    """The directory of everything that adt can make again."""
-    if explicit := os.environ.get("ADT_CACHE_DIR"):
-        return Path(explicit).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser().absolute() / "adt"
-
-
-@contextlib.contextmanager
-def disk_errors(doing: str) -> Iterator[None]:
-    """Turn "no space" and "no access" into a message with a remedy.
-
-    Raises:
-        DiskError: for ENOSPC, EDQUOT, EROFS, EACCES and EPERM raised inside the block.
-    """
-    try:
-        yield
-    except OSError as why:
-        if why.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskError(
-                f"no space left while {doing} ({why.filename or ''})",
-                remedy="Free some space or set ADT_CACHE_DIR to a larger disk; what was complete is kept.",
-            ) from why
-        if why.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            raise DiskError(
-                f"no write access while {doing}: {why}",
-                remedy="Choose a place you may write to (-o/--out, or ADT_CACHE_DIR).",
-            ) from why
-        raise
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+"""Of Linux's fcntl.h and fs.h."""
 
 
 @contextlib.contextmanager
@@ -64,12 +37,15 @@ def lock(path: Path, *, timeout: float = 3600.0) -> Iterator[None]:
     Raises:
         Busy: it is still held after *timeout* seconds.
     """
-    with disk_errors(f"locking {path}"):
+    with disk_errors(f"locking {path}", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    guard = FileLock(f"{path}.lock")
-    try:
-        guard.acquire(timeout=0)
-    except Timeout:
+        guard = FileLock(f"{path}.lock")
+        acquired = True
+        try:
+            guard.acquire(timeout=0)
+        except Timeout:
+            acquired = False
+    if not acquired:
         log.info("waiting for another adt process that holds %s.lock", path)
         try:
             guard.acquire(timeout=timeout)
@@ -119,7 +95,7 @@ def downloaded(
         partial = target.with_name(target.name + ".part")
         log.info("downloading %s", name)
         try:
-            with disk_errors(f"downloading {name}"):
+            with guarded_path(partial), disk_errors(f"downloading {name}", target):
                 fetch(partial)
             found = file_sha256(partial)
             if found != sha256:
@@ -176,34 +152,76 @@ def fresh_dir(final: Path) -> Iterator[Path]:
     """Yield a temporary directory beside *final* that takes its place when the block succeeds.
 
     An older *final* is replaced; on an exception it stays and the temporary one goes.
+
+    Raises:
+        DiskError: there is no room or no access.
     """
-    with disk_errors(f"writing {final}"):
-        final.parent.mkdir(parents=True, exist_ok=True)
-        temporary = final.parent / f".{final.name}.{secrets.token_hex(6)}.tmp"
-        temporary.mkdir()
+    temporary = temporary_name(final)
+    with guarded_path(temporary):
         try:
-            yield temporary
-            old = final.parent / f".{final.name}.{secrets.token_hex(6)}.old"
-            if final.exists():
-                final.rename(old)
-            temporary.rename(final)
-            shutil.rmtree(old, ignore_errors=True)
-        except BaseException:
+            with disk_errors(f"writing {final}", final):
+                temporary.parent.mkdir(parents=True, exist_ok=True)
+                temporary.mkdir()
+                yield temporary
+                _put(temporary, final)
+        finally:
+            if temporary.is_symlink():  # the old one
+                temporary.unlink()
             shutil.rmtree(temporary, ignore_errors=True)
-            raise
+
+
+def _put(temporary: Path, final: Path) -> None:
+    """Let the directory *temporary* be *final*; the old one, if any, is then *temporary*."""
+    if not final.exists():
+        temporary.rename(final)
+    elif not _exchange(temporary, final):
+        old = temporary.with_suffix(".old")
+        final.rename(old)
+        temporary.rename(final)
+        old.rename(temporary)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Give each the other's name in one step; False: the file system cannot."""
+    renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)  # of glibc, from 2.28 on
+    return renameat2 is not None and not renameat2(
+        AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE
+    )
 
 
 @contextlib.contextmanager
-def fresh_file(final: Path) -> Iterator[Path]:
-    """Yield a temporary path beside *final* that takes its place when the block succeeds."""
-    with disk_errors(f"writing {final}"):
-        final.parent.mkdir(parents=True, exist_ok=True)
-        temporary = final.with_name(f".{final.name}.{secrets.token_hex(6)}.tmp")
+def fresh_file(final: Path, *, durable: bool = False) -> Iterator[Path]:
+    """Yield a temporary path beside *final* that takes its place when the block succeeds.
+
+    Args:
+        durable: it is on the disk when the block has ended, with its name.
+
+    Raises:
+        DiskError: there is no room or no access.
+    """
+    temporary = temporary_name(final)
+    with guarded_path(temporary):
         try:
-            yield temporary
-            temporary.replace(final)
+            with disk_errors(f"writing {final}", final):
+                temporary.parent.mkdir(parents=True, exist_ok=True)
+                yield temporary
+                if durable:
+                    sync(temporary)
+                temporary.replace(final)
+                if durable:
+                    sync(temporary.parent)
         finally:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+
+def sync(path: Path) -> None:
+    """Bring the contents of a file, or the names in a directory, to the disk."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def leave_alone(final: Path, ours: Callable[[Path], bool], kind: str) -> None:

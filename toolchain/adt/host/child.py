@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any
 
+from adt.host.disk import temporary_directory
 from adt.host.messages import encode, receive, send
 from adt.host.process import kill_group, start
 
@@ -157,7 +158,7 @@ class Child:
             if self._process is not None and self._process.poll() is not None:
                 self._process = None
             if self._process is None:
-                self._stderr = tempfile.TemporaryFile(prefix="adt-child-")  # noqa: SIM115
+                self._stderr = tempfile.TemporaryFile(dir=temporary_directory())  # noqa: SIM115
                 self._process = start(
                     self._argv,
                     stdin=subprocess.PIPE,

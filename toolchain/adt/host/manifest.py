@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from adt.errors import PackageError
+from adt.host.cache import fresh_file
 from adt.limits import read_json
 
 T = TypeVar("T")
@@ -41,10 +42,13 @@ def fields_of(manifest: object) -> dict[str, Any]:
 
 
 def write(manifest: object, path: Path) -> None:
-    """Write *manifest* to *path*; the file appears complete or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(dumps(manifest))
-    temporary.replace(path)
+    """Write *manifest* to *path*; the file appears complete or not at all.
+
+    Raises:
+        DiskError: there is no room or no access.
+    """
+    with fresh_file(path) as temporary:
+        temporary.write_text(dumps(manifest))
 
 
 def load(

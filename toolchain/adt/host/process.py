@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.errors import AdtError, ProcessFailed, ToolNotFound
+from adt.host.guardian import guard_group, release_group
 
 log = logging.getLogger("adt.process")
 
@@ -90,7 +91,7 @@ def run(
     words = tuple(os.fspath(word) for word in argv)
     log.debug("$ %s", shlex.join(words))
     stderr = subprocess.PIPE if on_line is None else subprocess.STDOUT
-    with start(words, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=stderr) as child:
+    with start(words, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=stderr, guarded=True) as child:
         try:
             if on_line is None:
                 out, err = child.communicate(timeout=timeout)
@@ -104,6 +105,8 @@ def run(
         except BaseException:  # ctrl-C included: never leave the program behind
             kill_group(child)
             raise
+        finally:
+            release_group(child.pid)
     done = Finished(words, code, out.decode(errors="replace"), err.decode(errors="replace"))
     if log_file is not None:
         log_file.write_text(f"$ {shlex.join(words)}\n{done.stdout}{done.stderr}")
@@ -131,8 +134,13 @@ def start(
     stdout: int = subprocess.DEVNULL,
     stderr: int = subprocess.DEVNULL,
     pass_fds: Sequence[int] = (),
+    guarded: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a child in a process group of its own, so that the group can be ended as one.
+
+    Args:
+        guarded: it ends with this process, however that ends, until
+            :func:`adt.host.guardian.release_group` or :func:`kill_group`.
 
     Raises:
         ToolNotFound: the program does not exist or may not be executed.
@@ -151,6 +159,8 @@ def start(
                 pass_fds=tuple(pass_fds),
                 start_new_session=True,
             )
+            if guarded:
+                guard_group(child.pid)
     except OSError as why:  # absent, not executable, or a program for another machine
         raise ToolNotFound(
             f"cannot start `{words[0]}`: {why.strerror}",
@@ -188,6 +198,7 @@ def _interrupts_put_off() -> Iterator[None]:
 
 def kill_group(child: subprocess.Popen[bytes], grace: float = 2.0) -> None:
     """End a child started by :func:`start` and all it started: TERM, then KILL after *grace* s."""
+    release_group(child.pid)
     for sig, wait in ((signal.SIGTERM, grace), (signal.SIGKILL, grace)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, sig)

@@ -9,10 +9,8 @@ next time finishes it.
 from __future__ import annotations
 
 import difflib
-import glob
 import hashlib
 import logging
-import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from adt import __version__
 from adt.errors import PackageError, WouldOverwrite
 from adt.host import cache, manifest
+from adt.host.disk import disk_errors
 from adt.integrate.files import CopiedFile, OutputFile, TextFile
 
 log = logging.getLogger("adt.generate")
@@ -135,7 +134,7 @@ def write(made: Plan, *, force: bool = False) -> None:
         if action.file is not None:
             _check_place(made.out, action.path)
     with (
-        cache.disk_errors(f"writing {made.out}"),
+        disk_errors(f"writing {made.out}", made.out),
         cache.lock(cache.cache_dir() / "locks" / _digest(str(made.out.resolve()).encode())),
     ):
         made.out.mkdir(parents=True, exist_ok=True)
@@ -263,21 +262,13 @@ def _through_link(out: Path, path: str) -> bool:
 
 
 def _place(file: OutputFile, place: Path) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    stem = f".{place.name[:100]}"
-    for left in place.parent.glob(f"{glob.escape(stem)}.????????.tmp"):
-        left.unlink()  # of a process that was killed: we hold the lock
-    temporary = place.with_name(f"{stem}.{secrets.token_hex(4)}.tmp")
-    try:
+    with cache.fresh_file(place) as temporary:
         if isinstance(file, TextFile):
             temporary.write_bytes(file.text.encode())
             if file.executable:
                 temporary.chmod(temporary.stat().st_mode | 0o111)
         else:
             shutil.copyfile(file.source, temporary)
-        temporary.replace(place)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _remove(out: Path, path: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import re
 import time
 from collections.abc import Iterable
@@ -20,7 +19,7 @@ from typing import Any
 
 from adt.errors import ConfigError, InputError, PackageError
 from adt.host import manifest
-from adt.host.cache import disk_errors
+from adt.host.cache import fresh_file
 from adt.host.data import data_dir
 from adt.limits import read_json
 from adt.measure import app_bench
@@ -51,28 +50,14 @@ def save(record: BenchRecord, into: Path | None = None) -> Path:
     into = into or directory()
     when = datetime.fromisoformat(record.when).astimezone(UTC)
     final = into / f"{when:%Y%m%dT%H%M%SZ}-{record.id}.json"
-    temporary = into / f".{final.name}.{os.getpid()}.tmp"
-    with disk_errors(f"keeping a benchmark in {into}"):
-        into.mkdir(parents=True, exist_ok=True)
+    with fresh_file(final, durable=True) as temporary:
         _sweep(into)
-        try:
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(manifest.dumps(record))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(final)
-        finally:
-            temporary.unlink(missing_ok=True)
-        handle = os.open(into, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        temporary.write_text(manifest.dumps(record), encoding="utf-8")
     return final
 
 
 def _sweep(store: Path) -> None:
-    """Remove what a process that was killed left half-written."""
+    """Remove what a power cut left half-written."""
     for leftover in store.glob(".*.tmp"):
         with contextlib.suppress(OSError):
             if time.time() - leftover.stat().st_mtime > _LEFTOVER_SECONDS:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,8 +155,8 @@ def _build(imported: ImportedModel, making: Making, library: Path) -> _Made:
             relax_pipeline=capture.after(prepared.relax_pipeline),
             tir_pipeline=prepared.tir_pipeline,
         )
-    with tvm_errors("the model"), tempfile.TemporaryDirectory(prefix="adt-link-") as scratch:
-        built.export_library(str(library), fcompile=making.linker.for_export(), workspace_dir=scratch)
+    with tvm_errors("the model"):
+        making.linker.export(built, library)
     recorded = record(library.parent, capture, built, prepared.plain)
     return _Made(prepared, recorded, capture.lowered, called_functions(built, capture.lowered))
 

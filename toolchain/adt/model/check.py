@@ -9,12 +9,12 @@ What this cannot show: that another device's driver compiles them as well.
 from __future__ import annotations
 
 import logging
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import AdtError, DownloadError, InputError, RunError, SourceError, ToolNotFound, VerifyFailed
+from adt.host.disk import scratch_directory
 from adt.model.assemble import Making, assemble
 from adt.model.checked import Checked, CheckedOutput, Unchecked
 from adt.model.host_run.opencl import HostOpenCl, opencl_device
@@ -79,9 +79,9 @@ def check(
         log.warning("the kernels are not checked: %s", why.what)
         return Unchecked(why.what)
     log.info("checking the kernels on %s (--no-check leaves it out)", device)
-    with tempfile.TemporaryDirectory(prefix="adt-check-") as scratch:
-        gpu = _for_host(imported, package, making, making.target, Path(scratch) / "gpu")
-        cpu = _for_host(imported, package, making, None, Path(scratch) / "cpu")
+    with scratch_directory("check") as scratch:
+        gpu = _for_host(imported, package, making, making.target, scratch / "gpu")
+        cpu = _for_host(imported, package, making, None, scratch / "cpu")
         try:
             computed, expected = run_packages([HostRun(gpu, inputs), HostRun(cpu, inputs)], timeout=TIMEOUT)
         except (RunError, SourceError, DownloadError, ToolNotFound) as why:

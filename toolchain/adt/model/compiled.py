@@ -12,7 +12,6 @@ import dataclasses
 import hashlib
 import json
 import logging
-import tempfile
 from functools import cache as once
 from importlib import metadata
 from pathlib import Path
@@ -22,6 +21,7 @@ import adt
 from adt.config.settings import Settings
 from adt.errors import PackageError
 from adt.host import cache
+from adt.host.disk import scratch_directory
 from adt.host.ndk import Ndk
 from adt.host.tools import compiler_identity
 from adt.model import checked, origin, store
@@ -216,8 +216,8 @@ def _compile_to(job: Job, out: Path, use_cache: bool) -> ModelPackage:
         return dataclasses.replace(write(package, out), cached=package.cached)
     if not archive.is_archive(out):
         return job.compile(out)
-    with tempfile.TemporaryDirectory(prefix="adt-compile-") as scratch:
-        return write(job.compile(Path(scratch) / "package"), out)
+    with scratch_directory("compile") as scratch:
+        return write(job.compile(scratch / "package"), out)
 
 
 def write(package: ModelPackage, out: Path) -> ModelPackage:

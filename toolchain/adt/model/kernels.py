@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from adt.config.settings import Settings
 from adt.errors import CompileError, ModelError
-from adt.host.cache import disk_errors
+from adt.host.disk import scratch_directory
 from adt.host.elf import read_elf
 from adt.host.ndk import Ndk
 from adt.model.assemble import exported_functions, tvm_errors
@@ -75,18 +74,15 @@ def compile_kernel(
     )
     wanted = tvm.target.Target(target.spec)
     log.info("compiling %s for %s on %s", ", ".join(_names(module)), target.name, platform.name)
-    with (
-        disk_errors(f"writing {out}"),
-        tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.absolute().parent) as scratch,
-    ):
-        made = Path(scratch) / out.name
+    with scratch_directory("kernel", beside=out) as scratch:
+        made = scratch / out.name
         with (
             tvm_errors("the kernel"),
             tvm.transform.PassContext(opt_level=settings.compile.opt_level),
             wanted,
         ):
             built = tvm.compile(_scheduled(module, target), wanted, tir_pipeline=tir_pipeline(alignment))
-            built.export_library(str(made), fcompile=linker.for_export(), workspace_dir=scratch)
+            linker.export(built, made, scratch)
         if bundle is not None:
             audit_made(made, platform, error=CompileError, api_level=api_level, ndk=ndk, bundle=bundle.path)
         made.replace(out)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from adt.errors import CompileError, MismatchError
+from adt.host.disk import scratch_directory
 from adt.host.elf_image import Image
 from adt.host.ndk import Ndk
 from adt.host.process import run
@@ -18,6 +20,8 @@ from adt.target.platforms import BIG_PAGE, Platform
 
 RUNTIME_LIBRARIES = ("tvm_ffi", "tvm_runtime")
 """What may supply a module's undefined symbols, in the bundle's ``lib/``."""
+OBJECTS = ("lib0.o", "lib1.o", "devc.o")
+"""Names of the object files that TVM's ``export_library`` writes."""
 AT_LOAD = re.compile(r"\.((pre)?init_array|fini_array|init|fini|ctors|dtors)(\..*)?$")
 """Sections of an object file with what runs when its library is loaded or unloaded."""
 
@@ -63,14 +67,37 @@ class Linker:
             remedy="Is the compiler complete (`adt doctor`), and does the bundle fit this adt's TVM?",
         )
 
-    def for_export(self) -> Callable[..., None]:
-        """This linker as the ``fcompile`` of TVM's ``export_library``."""
+    def export(self, built: Any, library: Path, scratch: Path | None = None) -> None:
+        """Write what TVM compiled to the shared library *library*.
+
+        Args:
+            built: what ``tvm.compile`` returned.
+            scratch: directory for the compiler's files, which somebody else removes; None: one of its own.
+
+        Raises:
+            CompileError: as for :meth:`link`.
+            DiskError: a disk is full or refuses access.
+        """
 
         def link(output: str, objects: list[str], **_options: Any) -> None:
             self.link(Path(output), objects)
 
         link.output_format = "so"  # type: ignore[attr-defined]  # how export_library asks for the kind
-        return link
+        with contextlib.ExitStack() as stack:
+            directory = scratch or stack.enter_context(scratch_directory("link"))
+            for name in OBJECTS:
+                stack.callback(os.close, _in_memory(directory / name))
+            built.export_library(str(library), fcompile=link, workspace_dir=str(directory))
+
+
+def _in_memory(path: Path) -> int:
+    """Make *path* the name of a file in memory, and return its descriptor, with which it goes.
+
+    LLVM ends the whole process when it cannot write an object file, as on a full disk.
+    """
+    descriptor = os.memfd_create(path.name)
+    path.symlink_to(f"/proc/{os.getpid()}/fd/{descriptor}")
+    return descriptor
 
 
 def linker_for(platform: Platform, *, ndk: Ndk | None, api_level: int, bundle: TargetBundle | None) -> Linker:

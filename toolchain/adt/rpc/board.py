@@ -8,7 +8,6 @@ import platform
 import shlex
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from adt.errors import MismatchError, RpcError
 from adt.host import process
+from adt.host.disk import scratch_directory
 from adt.rpc import wire
 from adt.target.bundle import TargetBundle
 
@@ -147,7 +147,7 @@ def started_here(
     library_path = str(bundle.path.absolute() / "lib")
     if before := os.environ.get("LD_LIBRARY_PATH"):
         library_path += os.pathsep + before
-    with tempfile.TemporaryDirectory(prefix="adt-rpc-") as work:
+    with scratch_directory("rpc") as work:
         child = process.start(
             [
                 "sh",
@@ -159,7 +159,7 @@ def started_here(
                 *words,
                 f"--work-dir={work}",
             ],
-            cwd=Path(work),
+            cwd=work,
             env={"LD_LIBRARY_PATH": library_path},
             stdin=subprocess.PIPE,
             stdout=output,

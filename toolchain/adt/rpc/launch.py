@@ -26,7 +26,8 @@ from adt import errors
 from adt.device.deadline import Deadline, DeviceTimeout, allowed
 from adt.device.virtual.prerequisites import python_path
 from adt.errors import AdtError, RpcError
-from adt.host import cache, process
+from adt.host import process
+from adt.host.disk import disk_errors
 from adt.host.messages import BadMessage, encode, receive, send
 from adt.rpc.state import Home, tail
 
@@ -58,7 +59,7 @@ def launch(
         RpcError: it ended without a word, or took too long.
         DiskError: its log cannot be written.
     """
-    with cache.disk_errors(f"writing {at.log}"):
+    with disk_errors(f"writing {at.log}", at.log):
         at.directory.mkdir(parents=True, exist_ok=True)
         output = at.log.open("ab")
     with output:

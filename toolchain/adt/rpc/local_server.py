@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from adt.errors import RpcError
+from adt.host.disk import temporary_directory
 from adt.rpc import board, handshake
 from adt.rpc.handshake import Answer
 from adt.target.bundle import TargetBundle
@@ -43,7 +44,7 @@ def local_server(bundle: TargetBundle) -> Iterator[LocalServer]:
         RpcError: it has no tvm_rpc, or that does not start; with its last words.
     """
     key = f"adt-{secrets.token_hex(16)}"
-    with contextlib.ExitStack() as stack, tempfile.TemporaryFile() as said:
+    with contextlib.ExitStack() as stack, tempfile.TemporaryFile(dir=temporary_directory()) as said:
         for _ in range(ATTEMPTS):
             port = _free_port()
             words = board.arguments(key=key, port=port, tracker="", expose=False, work="")[:-1]

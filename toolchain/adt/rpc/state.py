@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from adt.errors import AdtError
-from adt.host import cache, identity, manifest
+from adt.host import identity, manifest
+from adt.host.data import state_dir
 
 log = logging.getLogger("adt.rpc")
 
@@ -159,8 +160,7 @@ class Home:
 
 def rpc_directory() -> Path:
     """The directory of everything that adt knows of running RPC."""
-    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(base).expanduser().absolute() / "adt" / "rpc"
+    return state_dir() / "rpc"
 
 
 def tracker_home() -> Home:
@@ -188,9 +188,7 @@ def write(record: TrackerRecord | ServerRecord, at: Home) -> None:
     Raises:
         DiskError: the disk is full or refuses access.
     """
-    with cache.disk_errors(f"writing {at.record}"):
-        at.directory.mkdir(parents=True, exist_ok=True)
-        manifest.write(record, at.record)
+    manifest.write(record, at.record)
 
 
 def _read(kind: type[Record], at: Home, schema: str) -> Record | None:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from adt.errors import AdtError, BuildError
 from adt.host import cache
+from adt.host.disk import disk_errors
 from adt.host.process import run
 from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
@@ -62,7 +63,7 @@ def build_bundle(plan: BuildPlan, *, progress: Callable[[str], None] = lambda _:
     log.debug("TVM source: %s (%s: %s)", plan.source.path, plan.source.provider, plan.source.why)
     if plan.clml:
         log.info("CLML SDK %s, version %s (from %s)", plan.clml.path, plan.clml.version, plan.clml.origin)
-    with cache.lock(plan.build_dir), cache.disk_errors(f"building in {plan.build_dir}"):
+    with cache.lock(plan.build_dir), disk_errors(f"building in {plan.build_dir}", plan.build_dir):
         sources = _stage(plan.presets.parent)
         bundle = _from_elsewhere(plan, sources)
         if bundle is None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from adt.config.load import did_you_mean
 from adt.errors import MismatchError, PackageError, RpcError
 from adt.host import cache
+from adt.host.disk import disk_errors
 from adt.target.bundle import MANIFEST, TargetBundle, load_bundle
 
 log = logging.getLogger("adt.bundles")
@@ -112,7 +113,7 @@ def remove_bundles(names: Sequence[str]) -> tuple[TargetBundle, ...]:
     chosen = tuple(bundles[name] for name in dict.fromkeys(names))
     for bundle in chosen:
         build = cache.cache_dir() / "build" / bundle.path.name
-        with cache.lock(build), cache.disk_errors(f"removing {bundle.path}"):
+        with cache.lock(build), disk_errors(f"removing {bundle.path}", bundle.path):
             for directory in (bundle.path, build):
                 if directory.exists():
                     shutil.rmtree(directory)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from adt.host.child import serve
 from adt.tuning.building import SPEECH, build
 from adt.tuning.jobs import BuildJob, Built
@@ -14,14 +12,11 @@ IDLE = 600.0
 """Seconds without a candidate after which it ends; it is started again when there is one."""
 
 
-def answer(asked: tuple[BuildJob, str] | None) -> Built | None:
-    """Build a candidate in a scratch directory; None: only get ready for one."""
+def answer(job: BuildJob | None) -> Built | None:
+    """Build a candidate; None: only get ready for one."""
     import tvm  # noqa: F401
 
-    if asked is None:
-        return None
-    job, scratch = asked
-    return build(job, Path(scratch))
+    return build(job) if job is not None else None
 
 
 if __name__ == "__main__":

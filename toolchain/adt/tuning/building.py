@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
-import shutil
-import tempfile
 import time
 from pathlib import Path
 
-from adt.errors import AdtError
+from adt.errors import AdtError, DiskError
 from adt.host.child import Child, ChildDied, ChildHung, Speech
+from adt.host.disk import scratch_directory
 from adt.tuning.jobs import BuildJob, Built, Toolchain
 from adt.tuning.records import Failure
 
@@ -22,28 +20,26 @@ BUILDS = 500
 """Candidates after which the process is replaced: TVM does not give back all memory."""
 
 
-def build(job: BuildJob, scratch: Path) -> Built:
+def build(job: BuildJob) -> Built:
     """Compile and link the candidate of *job* as `adt compile` does a model's kernels.
 
-    What TVM, adt's checks of images, or the linker refuse is the candidate's failure, no exception.
-
-    Args:
-        scratch: directory for files, made and removed here.
+    What TVM, adt's checks of images, or the linker refuse is the candidate's failure, no exception; that a
+    disk is full is not its fault.
     """
     began = time.perf_counter()
+    library, failure, error = b"", None, None
     try:
-        scratch.mkdir(mode=0o700)
-        library, failure = _library(job.module, job.toolchain, scratch), None
+        library = _library(job.module, job.toolchain)
+    except DiskError as why:
+        error = why.what, why.remedy, why.details
     except AdtError as why:
-        library, failure = b"", Failure("build", f"{why.what}: {_last_line(why.details)}".rstrip(": "))
+        failure = Failure("build", f"{why.what}: {_last_line(why.details)}".rstrip(": "))
     except Exception as why:  # TVM raises InternalError, RuntimeError, ValueError, TypeError, …
-        library, failure = b"", Failure("build", f"{type(why).__name__}: {_last_line(str(why))}".rstrip(": "))
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    return Built(job.id, library, failure, time.perf_counter() - began)
+        failure = Failure("build", f"{type(why).__name__}: {_last_line(str(why))}".rstrip(": "))
+    return Built(job.id, library, failure, time.perf_counter() - began, error)
 
 
-def _library(text: str, toolchain: Toolchain, scratch: Path) -> bytes:
+def _library(text: str, toolchain: Toolchain) -> bytes:
     import tvm
 
     from adt.model.link import Linker
@@ -52,14 +48,17 @@ def _library(text: str, toolchain: Toolchain, scratch: Path) -> bytes:
 
     need_intrinsics(str(toolchain.target.get("mtriple", "")))
     linker = Linker(Path(toolchain.compiler), toolchain.link_options)
-    with tvm.transform.PassContext(opt_level=toolchain.opt_level):
+    with (
+        tvm.transform.PassContext(opt_level=toolchain.opt_level),
+        scratch_directory("candidate") as scratch,
+    ):
         built = tvm.compile(
             tvm.ir.load_json(text),
             target=tvm.target.Target(toolchain.target),
             tir_pipeline=tir_pipeline(toolchain.alignment, textures=toolchain.textures),
         )
         path = scratch / LIBRARY
-        built.export_library(str(path), fcompile=linker.for_export(), workspace_dir=str(scratch))
+        linker.export(built, path, scratch)
         return path.read_bytes()
 
 
@@ -75,21 +74,19 @@ class Guarded:
         self._timeout = timeout
         self._child = Child("adt.tuning.build_child", speech=SPEECH)
         self._builds = 0
-        self._scratch = Path(tempfile.gettempdir()) / f"adt-candidate-{secrets.token_hex(8)}"
 
     def build(self, job: BuildJob) -> Built:
         """:func:`build`, where a compiler that crashes or hangs is the candidate's failure, too."""
         began = time.perf_counter()
         try:
             self._made_ready()
-            built: Built = self._child.ask((job, str(self._scratch)), self._timeout)
+            built: Built = self._child.ask(job, self._timeout)
         except ChildHung:
             failure = Failure("build-timeout", f"it was not built within {self._timeout:g} s")
         except ChildDied as why:
             failure = Failure("build-crash", f"the compiler {why}")
         else:
             return built
-        shutil.rmtree(self._scratch, ignore_errors=True)
         return Built(job.id, b"", failure, time.perf_counter() - began)
 
     def _made_ready(self) -> None:
@@ -104,4 +101,3 @@ class Guarded:
     def close(self) -> None:
         """End the process, whatever it does. For any thread."""
         self._child.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)

@@ -58,7 +58,8 @@ def tune(
         stop: when set, nothing new begins, what is being measured may finish for a while, all is kept.
 
     Raises:
-        DiskError: the database cannot be written; what was shown as kept is.
+        DiskError: the database or a directory for temporary files cannot be written; what was shown as kept
+            is.
     """
     return _Engine(plan, tasks, searches, builders, database, observer or Observer(), stop).run(fleet)
 
@@ -250,6 +251,8 @@ class _Engine:
         made: list[tuple[Work, Failure | None, Outcome | None]] = []
         for event in events:
             if isinstance(event, Built):
+                if event.error is not None:
+                    continue
                 failed = self._works.built(event)
                 if failed is not None:
                     made.append((*failed, None))
@@ -268,6 +271,9 @@ class _Engine:
                 self._proposals.failed(event.progress, event.why)
         if self._context is not None:
             self._keeper.keep(made, self._context)
+        for event in events:
+            if isinstance(event, Built) and event.error is not None:
+                raise event.error
         for progress in self._tasks:
             for results in progress.complete():
                 self._proposals.tell(progress, results)

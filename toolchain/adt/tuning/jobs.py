@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from adt.errors import AdtError
 from adt.tuning.records import Failure, MeasuredOn
 
 
@@ -46,6 +47,8 @@ class Built:
     """mod.so; empty for a failure."""
     failure: Failure | None
     seconds: float
+    error: AdtError | None = None
+    """What is no fault of the candidate, and ends the tuning."""
 
 
 @dataclass(frozen=True)

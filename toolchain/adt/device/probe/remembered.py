@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
-import secrets
 from pathlib import Path
 
 from adt.device.probe.facts import SCHEMA, SCHEMA_VERSION, Probe
-from adt.errors import PackageError
+from adt.errors import DiskError, PackageError
 from adt.host import manifest
 from adt.host.cache import cache_dir
 
@@ -41,13 +39,7 @@ def remember(probe: Probe) -> None:
     """Keep *probe*; a cache that cannot be written only costs the next probe some time."""
     if not probe.boot:
         return
-    path = _file(probe.serial)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(manifest.dumps(probe))
-        temporary.replace(path)
-    except OSError as why:
+        manifest.write(probe, _file(probe.serial))
+    except (DiskError, OSError) as why:
         log.debug("the probe of %s is not kept: %s", probe.serial, why)
-        with contextlib.suppress(OSError):
-            temporary.unlink()

@@ -20,6 +20,7 @@ from adt.device.virtual.init import Boot
 from adt.device.virtual.launch import LOOPBACK
 from adt.errors import ConfigError, EmulatorError
 from adt.host import cache
+from adt.host.disk import disk_errors
 
 log = logging.getLogger("adt.virtual")
 
@@ -127,7 +128,7 @@ def start(
             runs_on = wanted or abis.ARM64
             machine = prerequisites.require(runs_on)
             userland = default.ensure(machine.emulator, runs_on, opencl=opencl)
-        with cache.disk_errors(f"preparing virtual device {name}"):
+        with disk_errors(f"preparing virtual device {name}", at.directory):
             for directory in (at.data, at.mount_point):
                 directory.mkdir(parents=True, exist_ok=True)
         _check_executable(userland, "ADT_CACHE_DIR")

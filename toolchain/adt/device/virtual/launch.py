@@ -13,7 +13,7 @@ import time
 from adt.device.virtual import prerequisites, state
 from adt.device.virtual.init import Boot
 from adt.errors import EmulatorError
-from adt.host import cache, manifest, process
+from adt.host import manifest, process
 
 LOOPBACK = "127.0.0.1"
 START_TIMEOUT = 60.0
@@ -88,8 +88,7 @@ def boot_up(boot: Boot, listening: socket.socket, at: state.Home, mode: str) -> 
             data_size=boot.data_size,
             abi=boot.abi,
         )
-        with cache.disk_errors(f"recording virtual device {boot.name}"):
-            manifest.write(record, at.record)
+        manifest.write(record, at.record)
         launcher.stdin.write(b"commit\n")
         launcher.stdin.flush()
         committed = True

@@ -12,13 +12,13 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from adt.device.virtual import arrange, packages
 from adt.device.virtual.abis import ARM64, Abi
 from adt.host import cache, manifest
+from adt.host.disk import scratch_directory
 
 log = logging.getLogger("adt.virtual.rootfs")
 
@@ -144,12 +144,11 @@ def make(into: Path, interpreter: Path | None, abi: Abi, *, opencl: bool) -> Non
     known = known_versions(opencl=opencl)
     if not known:
         log.info("adt was not tried with the packages of %s; its newest ones are taken", packages.release())
-    # mkdtemp makes the directory for us alone
-    with tempfile.TemporaryDirectory(prefix=".apt-", dir=into.parent) as work:
-        apt = packages.PrivateApt(Path(work, "apt"), packages.host_sources(abi), abi.debian)
+    with scratch_directory("apt", beside=into) as work:
+        apt = packages.PrivateApt(work / "apt", packages.host_sources(abi), abi.debian)
         apt.update()
         archives = apt.download(wanted(opencl=opencl), known)
-        unpacked = Path(work, "unpacked")
+        unpacked = work / "unpacked"
         for archive in archives:
             packages.unpack(archive, unpacked)
         arrange.arrange(unpacked, into / TREE, abi, interpreter, opencl=opencl)

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from pathlib import Path
 from adt.device.virtual.abis import ARM64
 from adt.errors import AdtError, ConfigError
 from adt.host import manifest
+from adt.host.data import state_dir
 from adt.host.identity import boot_id as boot_id
 from adt.host.identity import end as end
 from adt.host.identity import start_time as start_time
@@ -88,8 +88,7 @@ class Home:
 
 def emulators_directory() -> Path:
     """The directory that holds every device's own."""
-    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(base).expanduser().absolute() / "adt" / "emulators"
+    return state_dir() / "emulators"
 
 
 def home(name: str) -> Home:

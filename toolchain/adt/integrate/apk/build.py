@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from adt.host.android_sdk import ApkTools
 from adt.host.cache import fresh_file
+from adt.host.disk import scratch_directory
 from adt.integrate.apk.archive import write_archive
 from adt.integrate.apk.entries import ApkEntry
 from adt.integrate.apk.keystore import Keystore
@@ -50,10 +50,10 @@ def build_apk(
     """
     with (
         fresh_file(out) as fresh,
-        tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch,
+        scratch_directory("apk", beside=out) as scratch,
     ):
-        linked = link_manifest(manifest, tools, Path(scratch))
-        unsigned = Path(scratch) / "unsigned.apk"  # beside *out*: models may be larger than /tmp
+        linked = link_manifest(manifest, tools, scratch)
+        unsigned = scratch / "unsigned.apk"  # beside *out*: models may be larger than /tmp
         write_archive((*linked, *entries), unsigned)
         sign(unsigned, fresh, keystore, tools, min_sdk=min_sdk)
         return BuiltApk(out, fresh.stat().st_size, check(fresh, tools, min_sdk=min_sdk))

@@ -6,7 +6,6 @@ could read it: it travels in the environment of the one program that needs it.
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,21 +82,14 @@ def _make(keystore: Keystore) -> None:
     keytool = tools.find_tool(
         "keytool", remedy="Install Java: apt-get install default-jre-headless; apksigner needs it too."
     )
-    path = keystore.path
-    with cache.disk_errors(f"writing {path}"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-        try:
-            words = ["-storetype", "PKCS12", "-storepass:env", STORE_PASSWORD, "-alias", keystore.alias]
-            words += ["-keyalg", "RSA", "-keysize", "2048", "-validity", str(DEBUG_DAYS)]
-            process.run(
-                [keytool.path, "-genkeypair", "-keystore", temporary, *words, "-dname", DEBUG_OWNER],
-                env=keystore.environment,
-                error=ProcessFailed,
-                what="keytool cannot make a debug key",
-                remedy="Try `keytool -help`; a broken Java installation must be mended first.",
-            )
-            temporary.chmod(0o600)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with cache.fresh_file(keystore.path) as temporary:
+        words = ["-storetype", "PKCS12", "-storepass:env", STORE_PASSWORD, "-alias", keystore.alias]
+        words += ["-keyalg", "RSA", "-keysize", "2048", "-validity", str(DEBUG_DAYS)]
+        process.run(
+            [keytool.path, "-genkeypair", "-keystore", temporary, *words, "-dname", DEBUG_OWNER],
+            env=keystore.environment,
+            error=ProcessFailed,
+            what="keytool cannot make a debug key",
+            remedy="Try `keytool -help`; a broken Java installation must be mended first.",
+        )
+        temporary.chmod(0o600)

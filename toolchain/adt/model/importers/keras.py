@@ -10,13 +10,13 @@ import contextlib
 import io
 import logging
 import os
-import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import ModelError
+from adt.host.disk import scratch_directory
 from adt.model.importers.extras import load, need
 from adt.model.importers.imported import ImportedModel, last_line
 from adt.model.importers.shapes import Declared, Given, Shape, fixed_shapes
@@ -47,8 +47,8 @@ def import_keras(path: Path, shapes: Given, source: SourceModel) -> ImportedMode
         for name, tensor in zip(_input_names(model), model.inputs, strict=True)
     }
     fixed = fixed_shapes(declared, shapes)
-    with tempfile.TemporaryDirectory(prefix="adt-keras-") as directory:
-        written = Path(directory) / f"{path.stem}.onnx"
+    with scratch_directory("keras") as directory:
+        written = directory / f"{path.stem}.onnx"
         _export(model, fixed, written, path)
         imported = import_onnx(written, {}, source)
     inputs = tuple(

@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from adt.errors import AdtError, ModelError, UnsupportedOp
+from adt.host.disk import scratch_directory
 from adt.model.importers.extras import load
 from adt.model.importers.imported import ImportedModel, imported_model, last_line
 from adt.model.importers.op_table import OpRow, named_nodes, op_rows, refusal
@@ -153,8 +153,8 @@ def exported_by(text: str) -> Iterator[Path]:
                 remedy="See torch.export's documents for what a program may contain.",
                 details="\n".join(str(why).splitlines()[:10]),
             ) from why
-    with tempfile.TemporaryDirectory(prefix="adt-export-") as directory:
-        path = Path(directory) / f"{text.rpartition(':')[2]}.pt2"
+    with scratch_directory("export") as directory:
+        path = directory / f"{text.rpartition(':')[2]}.pt2"
         with _quiet():
             torch.export.save(made, str(path))
         yield path

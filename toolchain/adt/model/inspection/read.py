@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-import tempfile
 import textwrap
 import zlib
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 
 from adt.errors import PackageError
 from adt.host import manifest
+from adt.host.disk import scratch_directory
 from adt.limits import parse_json, read_text
 from adt.model.inspection.graph import GRAPH, SCHEMA, SCHEMA_VERSION, Graph, Tensor
 from adt.model.inspection.params import Param, read_params
@@ -135,8 +135,8 @@ class Inspection:
         import tvm
 
         text = self.llvm()
-        with tempfile.TemporaryDirectory(prefix="adt-asm-") as directory:
-            file = Path(directory) / "host.ll"
+        with scratch_directory("asm") as directory:
+            file = directory / "host.ll"
             file.write_text(text)
             try:
                 return str(tvm.runtime.load_module(str(file)).inspect_source("asm"))

@@ -14,7 +14,6 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from adt.config.load import load_settings
 from adt.config.settings import TvmSettings
 from adt.errors import SourceError, ToolNotFound
 from adt.host import cache
+from adt.host.disk import scratch_directory
 from adt.host.process import run
 from adt.host.resources import resource
 from adt.host.tools import Tool, cmake, compiler_identity, find_tool, ninja
@@ -147,7 +147,7 @@ def _build(
         f"The tree {source.path} ({source.version}) must be the source of the installed TVM {wheel.version}; "
         "see --tvm-source, TVM_HOME and the tvm.provider setting."
     )
-    with tempfile.TemporaryDirectory(prefix="adt-plugin-") as scratch:
+    with scratch_directory("plugin") as scratch:
         configure: list[str | Path] = [
             cmake().path,
             *("-S", str(project / PROJECT), "-B", scratch, "-G", "Ninja"),
@@ -161,4 +161,4 @@ def _build(
         what = f"building {plugin.what} for TVM {wheel.version} failed"
         run(configure, error=SourceError, what=what, remedy=remedy)
         run([ninja().path, "-C", scratch], error=SourceError, what=what, remedy=remedy)
-        shutil.copy2(Path(scratch) / plugin.library, directory / plugin.library)
+        shutil.copy2(scratch / plugin.library, directory / plugin.library)

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from adt.errors import PackageError
-from adt.host.cache import disk_errors, fresh_dir, leave_alone
+from adt.host.cache import fresh_dir, leave_alone
+from adt.host.disk import disk_errors
 from adt.tuning import ranking
 from adt.tuning.database.merge import identity
 from adt.tuning.database.selection import Selection, only
@@ -80,7 +81,7 @@ def export(directory: Path, out: Path, selection: Selection, *, failures: bool =
     numbers = {line.id: number for number, line in enumerate(lines)}
     records = [record for record in records if record.workload in numbers]
     target = _tvm_target(context.target)
-    with disk_errors(f"writing {out}"), fresh_dir(out) as place:
+    with fresh_dir(out) as place:
         (place / WORKLOADS).write_text("".join(line.text for line in lines))
         with (place / RECORDS).open("w") as file:
             for record in records:
@@ -169,7 +170,7 @@ def take_in(files: Path, into: Path, *, device: str, driver: str = "", target: s
         DiskError: there is no room or no access.
     """
     refused: list[str] = []
-    with disk_errors(f"reading {files}"):
+    with disk_errors(f"reading {files}", files, written=False):
         modules = _modules(list(_rows(files / WORKLOADS, refused)), refused)
         rows = list(_rows(files / RECORDS, refused))
     if rows and not any(modules):

@@ -1,0 +1,217 @@
+"""Temporary files and directories, and what a full or read-only disk means to whoever writes them.
+
+What fails seldom names the disk: a compiler says that it cannot write, and which of three
+directories is full shows only while they still hold what was written. So each place that is
+written to is named by a block, and when something fails within, the places are looked at
+before anything is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.errors import (
+    AdtError,
+    BuildError,
+    CompileError,
+    DiskError,
+    ProcessFailed,
+    RunError,
+    SourceError,
+    ToolNotFound,
+)
+from adt.host.data import cache_dir, data_dir, state_dir
+from adt.host.guardian import guarded_path
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+CLOSED = (
+    errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG,
+    errno.EFBIG, errno.EIO,
+)  # fmt: skip
+PROGRAM_ERRORS = (BuildError, CompileError, ProcessFailed, RunError, SourceError, ToolNotFound)
+"""Errors whose cause may be that a program could not write."""
+PROBE = 1 << 16
+"""Bytes for which a disk must have room not to count as full."""
+_WORDS = {
+    errno.ENOSPC: re.compile("No space left on device"),
+    errno.EDQUOT: re.compile("Disk quota exceeded"),
+    errno.EROFS: re.compile("Read-only file system"),
+}
+"""What programs print of an error of the disk."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Something that is being written."""
+
+    doing: str
+    path: Path
+    variable: str
+    """Environment variable that chooses its directory; empty: the command line did."""
+    written: bool = True
+
+    @property
+    def directory(self) -> Path:
+        """The directory that it is in, or the nearest one that exists."""
+        path = self.path.absolute()
+        return next(p for p in (path, *path.parents) if p.is_dir())
+
+    def error(self, number: int, named: str = "", details: str = "") -> DiskError:
+        """What to say when writing ends in the error *number*, of the file *named* where that is known."""
+        at = named or str(self.directory)
+        if self.variable:
+            choice = f"set {self.variable} to a directory on another disk"
+        else:
+            choice = f"name another place than {self.path}"
+        if number in FULL:
+            what = f"no space left in {at} while {self.doing}"
+            remedy = f"Free some space there, or {choice}. What was complete is kept."
+        else:
+            what = f"cannot use {at} while {self.doing}: {os.strerror(number)}"
+            remedy = f"See that you may read and write there, or {choice}."
+        return DiskError(what, remedy=remedy, details=details)
+
+
+_places: ContextVar[tuple[_Place, ...]] = ContextVar("places", default=())
+
+
+@contextlib.contextmanager
+def disk_errors(doing: str, path: Path, *, variable: str = "", written: bool = True) -> Iterator[None]:
+    """Explain what fails within the block by the disk, where the disk is the cause.
+
+    Args:
+        doing: for the message: "writing DIR".
+        path: what is written or read.
+        variable: the environment variable that chooses its directory, if it is none of adt's own places.
+        written: False: it is only read.
+
+    Raises:
+        DiskError: a disk is full, read-only or refuses access; it names the directory, and the remedy what
+            chooses that.
+    """
+    place = _Place(doing, path, variable or _variable(path), written)
+    token = _places.set((*_places.get(), place))
+    try:
+        yield
+    except Exception as why:
+        if (error := explain(why)) is not None:
+            raise error from why
+        raise
+    finally:
+        _places.reset(token)
+
+
+def explain(why: Exception) -> DiskError | None:
+    """*why* as an error of one of the places that are being written; None where no disk is the cause."""
+    if isinstance(why, DiskError) or (isinstance(why, AdtError) and not isinstance(why, PROGRAM_ERRORS)):
+        return None
+    places = _places.get()[::-1]
+    number, details = 0, ""
+    if isinstance(why, AdtError):
+        details = f"{why.what}\n{why.details}"
+        number = next((number for number, words in _WORDS.items() if words.search(details)), 0)
+    elif isinstance(why, OSError):
+        number = why.errno or 0
+        if number not in (*FULL, *CLOSED):
+            return None
+        if isinstance(why.filename, str):
+            file = Path(why.filename)
+            place = next((p for p in places if _inside(file, p.path)), None)
+            place = place or _Place(places[0].doing if places else "using it", file, _variable(file))
+            return place.error(number, "" if number in FULL else why.filename)
+    places = tuple(place for place in places if place.written)
+    for place in places:
+        if refusal := _refusal(place.directory):
+            return place.error(refusal, details=details)
+    if number and places:  # what was written is gone already: the one with the least room
+        return min(places, key=lambda place: _room(place.directory)).error(number, details=details)
+    return None
+
+
+def _inside(file: Path, place: Path) -> bool:
+    """Whether *file* is what is written at *place*, below it, or a temporary name beside it."""
+    file, place = file.absolute(), place.absolute()
+    return file.is_relative_to(place) or place.is_relative_to(file) or file.parent == place.parent
+
+
+def _variable(path: Path) -> str:
+    places = {"ADT_CACHE_DIR": cache_dir(), "ADT_DATA_DIR": data_dir(), "XDG_STATE_HOME": state_dir()}
+    return next((name for name, place in places.items() if path.absolute().is_relative_to(place)), "")
+
+
+def _refusal(directory: Path) -> int:
+    """The error of writing a little to *directory*; 0: it can be written."""
+    try:
+        with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
+            left = PROBE
+            while left:
+                left -= file.write(bytes(left)) or 0
+    except OSError as why:
+        return why.errno if why.errno in (*FULL, *CLOSED) else 0
+    return 0
+
+
+def _room(directory: Path) -> int:
+    facts = os.statvfs(directory)
+    return facts.f_bavail * facts.f_frsize
+
+
+def temporary_directory() -> Path:
+    """Where files go that nobody needs later: TMPDIR if that is a directory, else the system's.
+
+    Unlike Python's, it stays the one that was named when that is full: programs that adt runs would use it.
+
+    Raises:
+        DiskError: none can be written to.
+    """
+    named = os.environ.get("TMPDIR", "")
+    if named and Path(named).is_dir():
+        return Path(named).absolute()
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as why:
+        raise DiskError(
+            f"there is no directory for temporary files: {why.strerror}",
+            remedy="Set TMPDIR to a directory that you may write to and that has room.",
+        ) from why
+
+
+@contextlib.contextmanager
+def scratch_directory(purpose: str, *, beside: Path | None = None) -> Iterator[Path]:
+    """A directory of one's own until the end of the block, or of this process if that comes first.
+
+    Args:
+        purpose: part of its name.
+        beside: it is made beside this file, where there is room for what becomes of it; else in
+            :func:`temporary_directory`.
+
+    Raises:
+        DiskError: it cannot be made, or what failed within did so because a disk is full.
+    """
+    name = f"adt-{purpose}-{secrets.token_hex(6)}"
+    if beside is None:
+        path, doing, variable = temporary_directory() / name, "writing temporary files", "TMPDIR"
+    else:
+        path, doing, variable = temporary_name(beside), f"writing {beside}", ""
+    with guarded_path(path):
+        try:
+            with disk_errors(doing, beside or path.parent, variable=variable):
+                path.mkdir(mode=0o700)
+                yield path
+        finally:  # after the disk was looked at
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def temporary_name(final: Path) -> Path:
+    """A name beside *final* that nobody else has."""
+    return final.absolute().with_name(f".{final.name[:100]}.{secrets.token_hex(6)}.tmp")
