@@ -1,77 +1,252 @@
-"""`adt deploy` is killed at random moments; what was complete before stays so, and nothing is left behind.
+"""adt is killed at random moments; what was complete stays so, nothing is left, and nothing that it said is lost.
 
-A few rounds always, 200 in the nightly run. The moments come from a seed, are spread
-over the whole time that a deploy takes here, and a failure shows them with the round.
+A few rounds always, 200 of deploy, RPC and compile and 50 of tuning in the nightly run. The moments come
+from a seed, are spread over the whole time that each command takes here, and a failure shows them with
+the round. In a quarter of the rounds the whole process group is killed, in another it is ctrl-C.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import re
 import signal
 import subprocess
-import sys
 import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from device_fixtures import Rack, rack
+from adt.tuning.verifying import verify
+from device_fixtures import Rack, rack, wait_for
+from programs import ADT, adt_json
+from programs import adt as run_adt
+from test_tune import QUICK, records, small_network
 
-from adt.device.deploy import deploy
-from remains import soon_nothing, wrong_files
+import adt
+from adt.checkup.storage import LEFTOVER
+from adt.device.deploy import Deployment, deploy
+from adt.device.device import Device
+from adt.rpc import state
+from adt.target.bundle import TargetBundle
+from onnx_graphs import f32, graph_of, node
+from remains import remains, soon_nothing, wrong_files
 from standin_payload import make_bundle, make_package
 
 __all__ = ["rack"]
 
 SEED = 20261121
-
-
-def killed(argv: list[str], after: float, sig: signal.Signals) -> int:
-    """Run adt with *argv* and send it *sig* after so many seconds, if it still runs; returns its exit code."""
-    running = subprocess.Popen(
-        [sys.executable, "-c", "from adt.cli.main import main; main()", *argv],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        time.sleep(after)
-        if running.poll() is None:
-            running.send_signal(sig)
-        return running.wait(300)
-    finally:
-        running.kill()
-        running.wait()
-
-
-@pytest.mark.parametrize(
-    "rounds", [8, pytest.param(200, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
+MARK = "ADT_TEST_KILLED"
+"""Environment variable by which all that a killed adt started is known."""
+SESSION = ".ses"
+"""A file that onnxruntime keeps in TMPDIR, and shares between processes."""
+ENDS: tuple[tuple[str, Callable[[int], None]], ...] = (
+    ("SIGINT", lambda pid: os.kill(pid, signal.SIGINT)),
+    ("SIGKILL", lambda pid: os.kill(pid, signal.SIGKILL)),
+    ("SIGKILL to the group", lambda pid: os.killpg(pid, signal.SIGKILL)),
+    ("SIGKILL", lambda pid: os.kill(pid, signal.SIGKILL)),
 )
-def test_killed_deploys_harm_nothing(rack: Rack, tmp_path: Path, rounds: int) -> None:
+
+
+@dataclass
+class Range:
+    """A place where adt is killed: directories of its own for all that it writes on this machine."""
+
+    top: Path
+    moments: random.Random = field(default_factory=lambda: random.Random(SEED))
+    codes: Counter[int] = field(default_factory=Counter)
+    times: dict[str, float] = field(default_factory=dict)
+    """Seconds that each kind of command takes."""
+
+    def __post_init__(self) -> None:
+        for name in ("tmp", "cache", "out"):
+            (self.top / name).mkdir(exist_ok=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "TMPDIR": str(self.top / "tmp"),
+            MARK: str(self.top),
+            "ADT_CACHE_DIR": str(self.top / "cache"),
+        }
+
+    def start(self, words: list[object], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [str(ADT), *map(str, words)],
+            env=os.environ | self.environment | environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def kill(self, kind: str, number: int, *words: object, environment: dict[str, str] | None = None) -> str:
+        """Run adt with *words* and end it at some moment; says how and when. The first of each *kind* may end."""
+        way, end = ENDS[number % len(ENDS)]
+        moment = self.moments.random() * self.times.get(kind, 0) if kind in self.times else None
+        began = time.monotonic()
+        with self.start([*words], environment or {}) as running:
+            try:
+                if moment is None:
+                    assert running.wait(600) == 0, words
+                    self.times[kind] = time.monotonic() - began
+                    return f"{kind} was not killed"
+                time.sleep(moment)
+                if running.poll() is None:
+                    end(running.pid)
+                self.codes[running.wait(300)] += 1
+            finally:
+                running.kill()
+        return f"round {number}, {kind}: {way} after {moment:.3f} s"
+
+    def nothing_here(self, what: str) -> None:
+        """No process of the killed one runs, and none of its temporary names is there, soon."""
+        end = time.monotonic() + 60
+        while left := [*self.running(), *self.temporary()]:
+            assert time.monotonic() < end, "\n".join([what, *left])
+            time.sleep(0.1)
+
+    def running(self) -> Iterator[str]:
+        mark = f"{MARK}={self.top}".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (process / "environ").read_bytes().split(b"\0"):
+                    yield f"process {process.name} {(process / 'cmdline').read_bytes()!r}"
+            except OSError:  # it ended, or is another user's
+                continue
+
+    def temporary(self) -> Iterator[str]:
+        inside = (path for path in (self.top / "tmp").iterdir() if path.name != SESSION)
+        yield from (f"in TMPDIR: {path}" for path in inside)
+        for name in ("cache", "out"):
+            for path in (self.top / name).rglob("*"):
+                if LEFTOVER.fullmatch(path.name) or re.search(r"\.tmp$|\.part$", path.name):
+                    yield f"temporary name: {path}"
+
+
+@dataclass
+class Deploys:
+    """Packages that were never there, several files, one of a few MB; one deployment is there from the start."""
+
+    device: Device
+    top: Path
+    complete: Deployment
+
+    def kill(self, place: Range, number: int) -> None:
+        bundle = make_bundle(self.top / "bundle", {"lib/large.so": place.moments.randbytes(4 << 20)})
+        package = make_package(self.top / "package", params=b"%d" % number)
+        words = ("deploy", package.path, "--bundle", bundle.path, "--serial", self.device.serial)
+        what = place.kill("deploy", number, *words)
+        soon_nothing(self.device, after=what)
+        whole = self.complete
+        assert wrong_files(self.device, whole.directory, whole.manifest) == [], what
+        if number % 8 == 0:
+            document = adt_json(*words)
+            again = adt_json(*words)
+            assert again["sent_files"] == [], (what, document, again)
+
+
+@dataclass
+class Servers:
+    """A tracker and a server on the device: both are started and stopped; either is killed."""
+
+    device: Device
+    bundle: Path
+
+    def kill(self, place: Range, number: int) -> None:
+        start = ("rpc", "start", "--serial", self.device.serial, "--bundle", self.bundle, "--key", "killed")
+        stopping = number % 2 == 1 and "rpc start" in place.times
+        if stopping:
+            assert run_adt(*start).returncode == 0
+            what = place.kill("rpc stop", number, "rpc", "stop", "--all")
+        else:
+            what = place.kill("rpc start", number, *start)
+        assert run_adt("rpc", "stop", "--all").returncode == 0, what
+        assert run_adt("tracker", "stop").returncode == 0, what
+        soon_nothing(self.device, after=what)
+        files = [path for path in state.rpc_directory().rglob("*") if path.is_file()]
+        assert [path.name for path in files if path.suffix not in (".lock", ".log")] == [], what
+
+
+@dataclass
+class Compiles:
+    """A model to a directory, to the same one again, to an archive; with the cache and without."""
+
+    model: Path
+
+    def kill(self, place: Range, number: int) -> None:
+        out = place.top / "out" / ("pkg", "pkg.tar")[number % 2]
+        words: list[object] = ["compile", self.model, "--for", "host", "-o", out]
+        opt = number // 2 % 4
+        what = place.kill(
+            "compile", number, *words, "--opt-level", opt, *(["--no-cache"] * (number % 3 == 0))
+        )
+        place.nothing_here(what)
+        if out.exists():
+            assert run_adt("package", "verify", out).returncode == 0, what
+
+
+@pytest.fixture(scope="module")
+def device_bundle() -> TargetBundle:
+    return adt.build_target(platform="linux-aarch64").bundle
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("rounds", [12, pytest.param(200, marks=pytest.mark.nightly)])
+def test_kills_of_deploy_rpc_and_compile_leave_nothing(
+    rack: Rack, device_bundle: TargetBundle, tmp_path: Path, rounds: int, record_property: Callable[..., None]
+) -> None:
     device = rack.start("phone")
     device.shell(["rm", "-rf", "/data/local/tmp/adt"])
-    moments = random.Random(SEED)
-    bundle = make_bundle(tmp_path / "bundle", {"lib/steady.so": moments.randbytes(2 << 20)})
-    complete = deploy(device, bundle, make_package(tmp_path / "good")).deployment
-
-    def command(number: int) -> list[str]:
-        """Deploy something that was never there: several files, one of them of a few MB."""
-        changed = make_bundle(tmp_path / "bundle", {"lib/large.so": moments.randbytes(4 << 20)})
-        package = make_package(tmp_path / "package", params=b"%d" % number)
-        return ["deploy", str(package.path), "--bundle", str(changed.path), "--serial", device.serial]
-
+    place = Range(tmp_path)
+    steady = make_bundle(tmp_path / "bundle", {"lib/steady.so": place.moments.randbytes(2 << 20)})
+    graph = graph_of([node("MatMul", ["x", "w"], ["y"])], {"x": (4, 64)}, ["y"], {"w": f32(64, 64)})
+    (tmp_path / "model.onnx").write_bytes(graph.SerializeToString())
+    victims = [
+        Deploys(device, tmp_path, deploy(device, steady, make_package(tmp_path / "good")).deployment),
+        Servers(device, device_bundle.path),
+        Compiles(tmp_path / "model.onnx"),
+    ]
     began = time.monotonic()
-    assert killed(command(-1), 0, signal.SIGCONT) == 0
-    whole_time = time.monotonic() - began
-    codes = set()
     for number in range(rounds):
-        sig = (signal.SIGINT, signal.SIGKILL)[number % 2]
-        moment = (number // 2 + moments.random()) / (rounds // 2) * whole_time
-        codes.add(killed(command(number), moment, sig))
-        told = f"round {number}, {sig.name} after {moment:.3f} s"
-        assert wrong_files(device, complete.directory, complete.manifest) == [], told
-        soon_nothing(device, after=told)
-    assert codes & {130, -signal.SIGINT} and -signal.SIGKILL in codes, "some of them were killed"
-    assert killed(command(rounds), 0, signal.SIGCONT) == 0, "after all that a deploy still works"
-    soon_nothing(device)
+        victims[number % 3].kill(place, number // 3)
+        place.nothing_here(f"round {number}")
+    assert remains(device) == []
+    assert any(code in place.codes for code in (130, -signal.SIGKILL)), "some of them were killed"
+    record_property("killed", {str(code): count for code, count in place.codes.items()})
+    record_property("seconds", round(time.monotonic() - began))
+
+
+def logged(database: Path) -> int:
+    """Lines of the tasks' logs: each is written when its record was acknowledged."""
+    return sum(log.read_text().count("\n") for log in database.glob("logs/*/*.log"))
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("rounds", [2, pytest.param(50, marks=pytest.mark.nightly)])
+def test_kills_of_tuning_lose_nothing(
+    tmp_path: Path, rounds: int, record_property: Callable[..., None]
+) -> None:
+    bundle = adt.build_target(platform="host").bundle
+    place = Range(tmp_path)
+    network, database = small_network(tmp_path / "small.onnx"), tmp_path / "db"
+    words = ("tune", network, "--target", "host", *QUICK, "--db", database, "--bundle", bundle.path)
+    place.times["tune"] = 20.0
+    kept: list[object] = []
+    began = time.monotonic()
+    for number in range(rounds):
+        what = place.kill("tune", number, *words, "--trials", 400, "--seed", number)
+        place.nothing_here(what)
+        after: list[object] = [*records(database)]
+        assert after[: len(kept)] == kept, what
+        assert logged(database) <= len(after), what
+        assert not database.exists() or verify(database).passed, what
+        kept = after
+    record_property("killed", {str(code): count for code, count in place.codes.items()})
+    record_property("records", len(kept))
+    record_property("seconds", round(time.monotonic() - began))
+    assert kept, "some of them measured"
+    wait_for(lambda: not list(place.running()), "all of it ended")
+    assert json.loads(run_adt("db", "verify", database, "--json").stdout)["passed"]

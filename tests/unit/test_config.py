@@ -56,6 +56,20 @@ def test_settings_of_another_user_are_not_read(
     assert load_settings(environ={remedy[0]: "*"}, start=tmp_path).settings.build.jobs == 2
 
 
+@pytest.mark.parametrize(("name", "table"), [("adt.toml", "[build]"), ("pyproject.toml", "[tool.adt.build]")])
+def test_what_a_project_has_run_is_shown_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, table: str
+) -> None:
+    (tmp_path / name).write_text(f"{table}\nndk = '/some/ndk'\njobs = 2\n")
+    with caplog.at_level("INFO", logger="adt"):
+        for _ in range(2):
+            load_settings(environ={}, start=tmp_path)
+        load_settings({"build.ndk": "/mine"}, environ={}, start=tmp_path)
+        load_settings(environ={"ADT_BUILD_NDK": "/mine"}, start=tmp_path)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 1 and str(tmp_path / name) in lines[0] and "build.ndk = /some/ndk" in lines[0]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

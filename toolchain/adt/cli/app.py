@@ -68,6 +68,7 @@ class Commands(TyperGroup):
     def _exit_code(self, arguments: list[str], options: dict[str, Any]) -> int:
         try:
             code = super().main(arguments, standalone_mode=False, **options)
+            sys.stdout.flush()
         except AdtError as error:
             return _report(arguments, error, type(error).__name__, error.exit_code)
         except typer.Abort:  # also at a question
@@ -77,14 +78,17 @@ class Commands(TyperGroup):
             raise
         except MemoryError as error:
             return _report(arguments, _out_of_memory(error), OutOfMemory.__name__, OutOfMemory.exit_code)
+        except OSError as bug:
+            from adt.host.disk import explain, output_error
+
+            full = explain(bug) or output_error(bug)
+            if full is None:
+                return _report_bug(arguments, bug)
+            return _report(arguments, full, type(full).__name__, full.exit_code)
         except Exception as bug:
             if _is_usage_error(bug):
                 return _report_usage(arguments, bug)
-            remedy = "This is a bug in adt: please report it with the output of the same command and -v."
-            wrapped = AdtError(f"internal error: {type(bug).__name__}: {bug}", remedy=remedy)
-            if logging.getLogger("adt").isEnabledFor(logging.DEBUG):
-                wrapped.details = traceback.format_exc()
-            return _report(arguments, wrapped, "InternalError", INTERNAL)
+            return _report_bug(arguments, bug)
         return code if isinstance(code, int) else 0
 
     def invoke(self, ctx: Any) -> Any:
@@ -181,6 +185,14 @@ def _report_usage(arguments: list[str], error: Any) -> int:
     remedy = f"See: {context.command_path if context else 'adt'} --help"
     error_document(arguments, "UsageError", error.exit_code, error.format_message(), remedy)
     return int(error.exit_code)
+
+
+def _report_bug(arguments: list[str], bug: Exception) -> int:
+    remedy = "This is a bug in adt: please report it with the output of the same command and -v."
+    wrapped = AdtError(f"internal error: {type(bug).__name__}: {bug}", remedy=remedy)
+    if logging.getLogger("adt").isEnabledFor(logging.DEBUG):
+        wrapped.details = traceback.format_exc()
+    return _report(arguments, wrapped, "InternalError", INTERNAL)
 
 
 def _report(arguments: list[str], error: AdtError, kind: str, exit_code: int) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
+from adt.host.disk import disk_errors
 from adt.host.npz import DamagedNpz, not_plain, npz_bytes, read_npz
 
 if TYPE_CHECKING:
@@ -31,8 +32,13 @@ def load_npz(path: Path) -> dict[str, Array]:
 
 
 def save_npz(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write arrays by name to an .npz file."""
-    path.write_bytes(npz_bytes(arrays))
+    """Write arrays by name to an .npz file.
+
+    Raises:
+        DiskError: there is no room or no access.
+    """
+    with disk_errors(f"writing {path}", path):
+        path.write_bytes(npz_bytes(arrays))
 
 
 def summary(name: str, array: Array) -> str:

@@ -32,6 +32,9 @@ NOT_SETTINGS = {
     "ADT_SAFE_DIRECTORY": "Directories (`:` between) whose settings are read whoever owns them; `*`: any.",
 }
 """Variables with our prefix that are no settings, and what they mean."""
+EXECUTED = ("build.ndk", "tvm.source", "tune.builders")
+"""Settings that name where programs come from that are run, compilers and CMake's files, or a server that runs ours."""
+TOOL_TABLE = " [tool.adt]"
 TRUE = ("1", "true", "on", "yes")
 FALSE = ("0", "false", "off", "no")
 
@@ -71,6 +74,9 @@ def load_settings(
         name: section(**{f.name: values[f"{name}.{f.name}"] for f in dataclasses.fields(section)})
         for name, section in SECTIONS.items()
     }
+    for key in EXECUTED:
+        if values[key] and Path(origins[key].removesuffix(TOOL_TABLE)).is_absolute():
+            _show_program(key, values[key], origins[key])
     return Resolved(Settings(**sections), origins)
 
 
@@ -82,7 +88,7 @@ def _layers(
     yield "default", _flatten(_toml(defaults), "defaults.toml")
     found = _upwards(start, PYPROJECT, environ)
     if found and (tool := _toml(found).get("tool", {}).get("adt")):
-        yield f"{found} [tool.adt]", _flatten(tool, f"{found} [tool.adt]")
+        yield f"{found}{TOOL_TABLE}", _flatten(tool, f"{found}{TOOL_TABLE}")
     found = _upwards(start, PROJECT_FILE, environ)
     if found:
         yield str(found), _flatten(_toml(found), str(found))
@@ -119,6 +125,12 @@ def _upwards(start: Path, name: str, environ: Mapping[str, str]) -> Path | None:
     if name == PROJECT_FILE or b"tool.adt" in path.read_bytes():
         _warn_of_owner(path, owner)
     return None
+
+
+@cache
+def _show_program(key: str, value: str, origin: str) -> None:
+    """Once for each setting of a project's file: whoever came by a project with it sees what it makes adt run."""
+    log.info("%s sets %s = %s: what adt needs from there is run", origin, key, value)
 
 
 @cache

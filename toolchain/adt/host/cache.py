@@ -159,7 +159,7 @@ def fresh_dir(final: Path) -> Iterator[Path]:
     temporary = temporary_name(final)
     with guarded_path(temporary):
         try:
-            with disk_errors(f"writing {final}", final):
+            with disk_errors(f"writing {final}", final, temporary=temporary):
                 temporary.parent.mkdir(parents=True, exist_ok=True)
                 temporary.mkdir()
                 yield temporary
@@ -202,7 +202,7 @@ def fresh_file(final: Path, *, durable: bool = False) -> Iterator[Path]:
     temporary = temporary_name(final)
     with guarded_path(temporary):
         try:
-            with disk_errors(f"writing {final}", final):
+            with disk_errors(f"writing {final}", final, temporary=temporary):
                 temporary.parent.mkdir(parents=True, exist_ok=True)
                 yield temporary
                 if durable:

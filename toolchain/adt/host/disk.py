@@ -58,7 +58,9 @@ class _Place:
     path: Path
     variable: str
     """Environment variable that chooses its directory; empty: the command line did."""
-    written: bool = True
+    written: bool
+    temporary: Path | None
+    """The name that it has meanwhile."""
 
     @property
     def directory(self) -> Path:
@@ -86,7 +88,9 @@ _places: ContextVar[tuple[_Place, ...]] = ContextVar("places", default=())
 
 
 @contextlib.contextmanager
-def disk_errors(doing: str, path: Path, *, variable: str = "", written: bool = True) -> Iterator[None]:
+def disk_errors(
+    doing: str, path: Path, *, variable: str = "", written: bool = True, temporary: Path | None = None
+) -> Iterator[None]:
     """Explain what fails within the block by the disk, where the disk is the cause.
 
     Args:
@@ -94,12 +98,14 @@ def disk_errors(doing: str, path: Path, *, variable: str = "", written: bool = T
         path: what is written or read.
         variable: the environment variable that chooses its directory, if it is none of adt's own places.
         written: False: it is only read.
+        temporary: the name that it has until it is complete; what is written within belongs to it.
 
     Raises:
         DiskError: a disk is full, read-only or refuses access; it names the directory, and the remedy what
             chooses that.
     """
-    place = _Place(doing, path, variable or _variable(path), written)
+    around = (p for p in _places.get() if p.temporary and path.absolute().is_relative_to(p.temporary))
+    place = next(around, None) or _Place(doing, path, variable or _variable(path), written, temporary)
     token = _places.set((*_places.get(), place))
     try:
         yield
@@ -124,11 +130,13 @@ def explain(why: Exception) -> DiskError | None:
         number = why.errno or 0
         if number not in (*FULL, *CLOSED):
             return None
-        if isinstance(why.filename, str):
-            file = Path(why.filename)
-            place = next((p for p in places if _inside(file, p.path)), None)
-            place = place or _Place(places[0].doing if places else "using it", file, _variable(file))
-            return place.error(number, "" if number in FULL else why.filename)
+        name = (why.filename2 if number in FULL else None) or why.filename  # the second one is the copy
+        if isinstance(name, str):
+            file = Path(name)
+            place = next((p for p in places if _inside(file, p)), None)
+            doing = places[0].doing if places else "using it"
+            place = place or _Place(doing, file, _variable(file), True, None)
+            return place.error(number, "" if number in FULL else name)
     places = tuple(place for place in places if place.written)
     for place in places:
         if refusal := _refusal(place.directory):
@@ -138,10 +146,25 @@ def explain(why: Exception) -> DiskError | None:
     return None
 
 
-def _inside(file: Path, place: Path) -> bool:
-    """Whether *file* is what is written at *place*, below it, or a temporary name beside it."""
-    file, place = file.absolute(), place.absolute()
-    return file.is_relative_to(place) or place.is_relative_to(file) or file.parent == place.parent
+def output_error(why: OSError) -> DiskError | None:
+    """*why* as an error of standard output, which then goes nowhere; None where that is not the cause."""
+    if why.errno not in FULL or why.filename is not None:
+        return None
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)  # else Python fails with what it still holds when it ends
+    os.close(nowhere)
+    return DiskError(
+        "no space left where standard output goes",
+        remedy="Free some space there, or send it elsewhere.",
+    )
+
+
+def _inside(file: Path, place: _Place) -> bool:
+    """Whether *file* is what is written at *place*, below it, on the way to it, or beside it."""
+    file, path = file.absolute(), place.path.absolute()
+    if place.temporary is not None and file.is_relative_to(place.temporary):
+        return True
+    return file.is_relative_to(path) or path.is_relative_to(file) or file.parent == path.parent
 
 
 def _variable(path: Path) -> str:
@@ -205,7 +228,7 @@ def scratch_directory(purpose: str, *, beside: Path | None = None) -> Iterator[P
         path, doing, variable = temporary_name(beside), f"writing {beside}", ""
     with guarded_path(path):
         try:
-            with disk_errors(doing, beside or path.parent, variable=variable):
+            with disk_errors(doing, beside or path.parent, variable=variable, temporary=path):
                 path.mkdir(mode=0o700)
                 yield path
         finally:  # after the disk was looked at

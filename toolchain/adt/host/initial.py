@@ -9,6 +9,7 @@ from pathlib import Path
 from adt.config import settings
 from adt.config.settings import SECTIONS, field_docs
 from adt.errors import ConfigError
+from adt.host.cache import fresh_file
 from adt.host.resources import resource
 
 
@@ -17,6 +18,7 @@ def write_initial(directory: Path, platform: str) -> Path:
 
     Raises:
         ConfigError: there is one already; it is left alone.
+        DiskError: there is no room or no access.
     """
     from jinja2 import Environment, StrictUndefined
 
@@ -38,6 +40,6 @@ def write_initial(directory: Path, platform: str) -> Path:
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
     text = environment.from_string(template).render(sections=sections, platform=json.dumps(platform))
     tomllib.loads(text)
-    directory.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    with fresh_file(path) as temporary:
+        temporary.write_text(text)
     return path

@@ -86,6 +86,8 @@ def recorded_files(package: Path) -> dict[str, PackageFile]:
 def _part(what: str) -> Iterator[None]:
     try:
         yield
+    except OSError:  # the disk: nothing else can be written, either
+        raise
     except Exception as why:  # TVM raises InternalError, TypeError, …; the model itself is compiled
         log.warning("%s could not be recorded for `adt inspect`: %s", what, _last(why))
         log.debug("why", exc_info=True)
