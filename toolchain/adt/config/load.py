@@ -33,7 +33,7 @@ NOT_SETTINGS = {
 }
 """Variables with our prefix that are no settings, and what they mean."""
 EXECUTED = ("build.ndk", "tvm.source", "tune.builders")
-"""Settings that name where programs come from that are run, compilers and CMake's files, or a server that runs ours."""
+"""Settings that name a directory whose compilers or CMake files are run, or a server that is sent programs."""
 TOOL_TABLE = " [tool.adt]"
 TRUE = ("1", "true", "on", "yes")
 FALSE = ("0", "false", "off", "no")
@@ -129,7 +129,7 @@ def _upwards(start: Path, name: str, environ: Mapping[str, str]) -> Path | None:
 
 @cache
 def _show_program(key: str, value: str, origin: str) -> None:
-    """Once for each setting of a project's file: whoever came by a project with it sees what it makes adt run."""
+    """Once for each setting of a project's file: whoever came by the project sees what it has adt run."""
     log.info("%s sets %s = %s: what adt needs from there is run", origin, key, value)
 
 
