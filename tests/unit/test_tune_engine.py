@@ -13,7 +13,7 @@ from adt.errors import DiskError
 from adt.tuning import confirming
 from adt.tuning.candidates import Measured, NoSpace
 from adt.tuning.engine import tune
-from adt.tuning.jobs import MeasureJob, Outcome
+from adt.tuning.jobs import Built, MeasureJob, Outcome
 from adt.tuning.judging import Judge
 from adt.tuning.plan import Observer, Result
 from adt.tuning.ready import Ready
@@ -391,6 +391,17 @@ def test_nothing_is_shown_as_kept_that_is_not() -> None:
         bench.tune([task("conv")])
     assert not bench.told and bench.builders.closed and not any(t.is_alive() for t in bench.fleet.threads)
     assert not bench.searches.made or not bench.searches.made["conv"].told
+
+
+def test_a_full_disk_is_no_candidates_failure() -> None:
+    class Full(FakeBuilders):
+        def submit(self, job: Any, done: Any) -> None:
+            done(Built(job.id, b"", None, 0.0, DiskError("full", remedy="…")))
+
+    bench = Bench(builders=Full())
+    with pytest.raises(DiskError):
+        bench.tune([task("conv")])
+    assert bench.database.kept == [] and not bench.told and bench.builders.closed
 
 
 def test_exclusive_measuring_is_never_beside_building_or_searching() -> None:

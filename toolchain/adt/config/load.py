@@ -33,7 +33,7 @@ NOT_SETTINGS = {
 }
 """Variables with our prefix that are no settings, and what they mean."""
 EXECUTED = ("build.ndk", "tvm.source", "tune.builders")
-"""Settings that name a directory whose compilers or CMake files are run, or a server that is sent programs."""
+"""Settings that name a directory whose compilers or CMake files are run, or a server that gets programs."""
 TOOL_TABLE = " [tool.adt]"
 TRUE = ("1", "true", "on", "yes")
 FALSE = ("0", "false", "off", "no")
