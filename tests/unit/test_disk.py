@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -95,14 +94,6 @@ def test_a_devices_disk_is_not_ours(tmp_path: Path) -> None:
     ):
         with pytest.raises(type(error)), cache.fresh_file(tmp_path / "out"):
             raise error
-
-
-def test_errors_travel_between_processes() -> None:
-    error = DiskError("full", remedy="free some", details="words", options=("--x",))
-    copy = pickle.loads(pickle.dumps(error))
-    assert (type(copy), copy.what, copy.remedy, copy.details, copy.options) == (
-        DiskError, "full", "free some", "words", ("--x",),
-    )  # fmt: skip
 
 
 def test_a_replaced_directory_is_never_absent(tmp_path: Path) -> None:

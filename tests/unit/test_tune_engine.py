@@ -396,7 +396,7 @@ def test_nothing_is_shown_as_kept_that_is_not() -> None:
 def test_a_full_disk_is_no_candidates_failure() -> None:
     class Full(FakeBuilders):
         def submit(self, job: Any, done: Any) -> None:
-            done(Built(job.id, b"", None, 0.0, DiskError("full", remedy="…")))
+            done(Built(job.id, b"", None, 0.0, ("full", "…", "")))
 
     bench = Bench(builders=Full())
     with pytest.raises(DiskError):

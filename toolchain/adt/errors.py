@@ -43,14 +43,6 @@ class AdtError(Exception):
         self.details = printable(details)
         self.options = tuple(options)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """How it travels from one process to another."""
-        return _restored, (type(self), self.what, self.remedy, self.details, self.options)
-
-
-def _restored(kind: type[AdtError], what: str, remedy: str, details: str, options: Sequence[str]) -> AdtError:
-    return kind(what, remedy=remedy, details=details, options=options)
-
 
 class ConfigError(AdtError):
     """A setting is unknown, of the wrong type or contradicts another one."""

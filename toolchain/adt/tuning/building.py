@@ -12,8 +12,8 @@ from adt.tuning.jobs import BuildJob, Built, Toolchain
 from adt.tuning.records import Failure
 
 LIBRARY = "candidate.so"
-SPEECH = Speech(tuple[BuildJob, str] | None, Built | None)
-"""A candidate and the directory for its files; None only gets the process ready."""
+SPEECH = Speech(BuildJob | None, Built | None)
+"""A candidate; None only gets the process ready."""
 START = 120.0
 """Seconds that the process may take to import TVM, before its first candidate."""
 BUILDS = 500
@@ -27,16 +27,16 @@ def build(job: BuildJob) -> Built:
     disk is full is not its fault.
     """
     began = time.perf_counter()
-    library, failure, error = b"", None, None
+    library, failure, disk = b"", None, None
     try:
         library = _library(job.module, job.toolchain)
     except DiskError as why:
-        error = why.what, why.remedy, why.details
+        disk = why.what, why.remedy, why.details
     except AdtError as why:
         failure = Failure("build", f"{why.what}: {_last_line(why.details)}".rstrip(": "))
     except Exception as why:  # TVM raises InternalError, RuntimeError, ValueError, TypeError, …
         failure = Failure("build", f"{type(why).__name__}: {_last_line(str(why))}".rstrip(": "))
-    return Built(job.id, library, failure, time.perf_counter() - began, error)
+    return Built(job.id, library, failure, time.perf_counter() - began, disk)
 
 
 def _library(text: str, toolchain: Toolchain) -> bytes:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from adt.errors import DiskError
 from adt.tuning.allocation import batch_size, choose, scarce
 from adt.tuning.confirming import LEADERS, unconfirmed
 from adt.tuning.display import Display
@@ -251,7 +252,7 @@ class _Engine:
         made: list[tuple[Work, Failure | None, Outcome | None]] = []
         for event in events:
             if isinstance(event, Built):
-                if event.error is not None:
+                if event.disk is not None:
                     continue
                 failed = self._works.built(event)
                 if failed is not None:
@@ -272,8 +273,9 @@ class _Engine:
         if self._context is not None:
             self._keeper.keep(made, self._context)
         for event in events:
-            if isinstance(event, Built) and event.error is not None:
-                raise event.error
+            if isinstance(event, Built) and event.disk is not None:
+                what, remedy, details = event.disk
+                raise DiskError(what, remedy=remedy, details=details)
         for progress in self._tasks:
             for results in progress.complete():
                 self._proposals.tell(progress, results)

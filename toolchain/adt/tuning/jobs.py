@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from adt.errors import AdtError
 from adt.tuning.records import Failure, MeasuredOn
 
 
@@ -47,8 +46,8 @@ class Built:
     """mod.so; empty for a failure."""
     failure: Failure | None
     seconds: float
-    error: AdtError | None = None
-    """What is no fault of the candidate, and ends the tuning."""
+    disk: tuple[str, str, str] | None = None
+    """A disk is full, which is no fault of the candidate and ends the tuning: what, remedy and details."""
 
 
 @dataclass(frozen=True)
