@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from adt.errors import PackageError
-from adt.host.cache import disk_errors
+from adt.host.disk import disk_errors
 from adt.model.graphs.check import GraphError, check_graph
 from adt.model.tuning.key import tvm_version
 from adt.model.tuning.traces import TraceError, check_trace
@@ -118,7 +118,7 @@ def load_lines(path: Path) -> Contents:
         PackageError: it is something else, or a later adt wrote it.
         DiskError: it cannot be read.
     """
-    with disk_errors(f"reading {path}"):
+    with disk_errors(f"reading {path}", path, written=False):
         contents = _collected(path, path.stat().st_size, scan(path))
         with path.open("rb") as file:
             start = file.read(len(HEADER)).rstrip(b"\0")

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import gzip
 import tarfile
-import tempfile
 import zlib
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adt.errors import ConfigError, DownloadError, PackageError
-from adt.host.cache import disk_errors, file_sha256, fresh_file
+from adt.host.cache import file_sha256, fresh_file
+from adt.host.disk import disk_errors, scratch_directory
 from adt.host.download import check_digest, download, is_address
 from adt.host.tar import DAMAGED, Bounded
 from adt.tuning import ranking
@@ -88,8 +88,8 @@ def publish(
             remedy=f"Look at what is there: adt db stats {directory}",
         )
     names = sorted({record.workload for record in records})
-    with tempfile.TemporaryDirectory(prefix="adt-publish-") as scratch, disk_errors(f"writing {out}"):
-        plain = Path(scratch) / LINES
+    with scratch_directory("publish") as scratch, disk_errors(f"writing {out}", out):
+        plain = scratch / LINES
         with plain.open("wb") as file:
             file.write(HEADER)
             file.writelines(line(WORKLOAD, workload_data(contents.workloads[name])) for name in names)
@@ -165,9 +165,9 @@ def fetch(source: str, into: Path, *, sha256: str = "") -> Fetched:
         digest = sha256.lower()
     else:
         archive, digest = _local(Path(source), sha256)
-    with tempfile.TemporaryDirectory(prefix="adt-fetch-") as scratch:
-        _unpack(archive, Path(scratch) / LINES)
-        contents = load_lines(Path(scratch) / LINES)
+    with scratch_directory("fetch") as scratch:
+        _unpack(archive, scratch / LINES)
+        contents = load_lines(scratch / LINES)
     if contents.damages or contents.orphans:
         raise _refused(archive, "its records are damaged")
     if refused := contents.refused():
@@ -184,7 +184,7 @@ def _local(archive: Path, sha256: str) -> tuple[Path, str]:
         raise PackageError(f"there is no {archive}", remedy="Give the file that `adt db publish` wrote.")
     if sha256:
         check_digest(sha256)
-    with disk_errors(f"reading {archive}"):
+    with disk_errors(f"reading {archive}", archive, written=False):
         found = file_sha256(archive)
     if sha256 and found != sha256.lower():
         raise DownloadError(

@@ -11,7 +11,6 @@ import os
 import secrets
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
@@ -20,7 +19,7 @@ from shlex import quote
 from typing import Any
 
 from adt.errors import Busy, DiskError, PackageError
-from adt.host.cache import disk_errors
+from adt.host.disk import disk_errors, scratch_directory
 from adt.limits import MOST_TEXT
 from adt.tuning.database.interchange import Damage, Entry, Row, entry
 
@@ -79,7 +78,7 @@ def create(path: Path, rows: Iterable[Row] = ()) -> None:
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     try:
-        with disk_errors(f"making {path}"), sqlite_errors(path):
+        with disk_errors(f"making {path}", path), sqlite_errors(path):
             temporary.touch(exist_ok=False)
             with closing(_connect(temporary, "rw")) as connection:
                 connection.execute(f"PRAGMA page_size = {PAGE}")
@@ -147,8 +146,8 @@ def _snapshot(path: Path, stack: ExitStack) -> sqlite3.Connection:
             if error.sqlite_errorcode & 0xFF not in NO_ACCESS:
                 raise
     # SQLite wants to make files beside it, and may not: nobody writes it here.
-    with disk_errors(f"reading {path}"):
-        copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="adt-database-"))) / FILE
+    with disk_errors(f"reading {path}", path, written=False):
+        copy = Path(stack.enter_context(scratch_directory("database"))) / FILE
         _copy(path, copy)
     connection = stack.enter_context(closing(_connect(copy, "rw")))
     _begin(connection)
@@ -200,8 +199,8 @@ def _salvage(path: Path, after: int) -> Iterator[Entry | Damage]:
 
     In a copy of the file the table begins in each page with rows, one after the other.
     """
-    with tempfile.TemporaryDirectory(prefix="adt-database-") as scratch, disk_errors(f"reading {path}"):
-        copy = Path(scratch) / FILE
+    with scratch_directory("database") as scratch, disk_errors(f"reading {path}", path, written=False):
+        copy = scratch / FILE
         _copy(path, copy)
         for _ in range(2):  # where the first page is damaged, SQLite takes the log over only the second time
             with suppress(*ERRORS), closing(_connect(copy, "rw")) as connection:
@@ -241,9 +240,9 @@ def _replace_first_page(path: Path) -> None:
 @cache
 def _first_page() -> bytes:
     """Of a new database, where the schema is; it does not say how many pages follow."""
-    with tempfile.TemporaryDirectory(prefix="adt-database-") as scratch:
-        create(Path(scratch) / FILE)
-        page = bytearray((Path(scratch) / FILE).read_bytes()[:PAGE])
+    with scratch_directory("database") as scratch:
+        create(scratch / FILE)
+        page = bytearray((scratch / FILE).read_bytes()[:PAGE])
     page[92:96] = b"\xff" * 4  # for which state of the file its number of pages is valid
     return bytes(page)
 
@@ -254,17 +253,17 @@ def replace(path: Path, rows: Iterable[Row]) -> None:
     Raises:
         DiskError: there is no room or no access.
     """
-    with tempfile.TemporaryDirectory(prefix="adt-database-") as scratch:
-        create(Path(scratch) / FILE, rows)
+    with scratch_directory("database") as scratch:
+        create(scratch / FILE, rows)
         for attempt in (1, 2):
             try:
-                with writing(path) as old, closing(_connect(Path(scratch) / FILE, "rw")) as new:
+                with writing(path) as old, closing(_connect(scratch / FILE, "rw")) as new:
                     new.backup(old)  # in place: a reader may have the file open
                 return
             except DamagedFile:
                 if attempt == 2:
                     raise
-                with disk_errors(f"repairing {path}"):
+                with disk_errors(f"repairing {path}", path):
                     _replace_first_page(path)
                     _sync(path)
 
@@ -275,7 +274,7 @@ def copy_damaged(path: Path, to: Path) -> None:
     Raises:
         DiskError: there is no room or no access.
     """
-    with disk_errors(f"writing {to}"):
+    with disk_errors(f"writing {to}", to):
         to.parent.mkdir(exist_ok=True)
         _copy(path, to)
         for part in (to, to.with_name(to.name + WAL), to.parent):
@@ -289,7 +288,7 @@ def copy_open(connection: sqlite3.Connection, to: Path) -> None:
     Raises:
         DiskError: there is no room or no access.
     """
-    with disk_errors(f"writing {to}"):
+    with disk_errors(f"writing {to}", to):
         to.parent.mkdir(exist_ok=True)
         with sqlite_errors(to), closing(sqlite3.connect(to)) as copy:
             connection.backup(copy)

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from adt.errors import PackageError
-from adt.host.cache import disk_errors, leave_alone
+from adt.host.cache import leave_alone
+from adt.host.disk import disk_errors
 from adt.tuning import ranking
 from adt.tuning.database import sqlite_file
 from adt.tuning.database.contents import RECORD, WORKLOAD, Contents, load, load_lines
@@ -122,7 +123,7 @@ def locked(directory: Path) -> Iterator[Path]:
         The database's file, which may not be there.
     """
     with ExitStack() as stack:
-        with disk_errors(f"making {directory}"):
+        with disk_errors(f"making {directory}", directory):
             leave_alone(directory, _may_be_ours, "a tuning database")
             directory.mkdir(parents=True, exist_ok=True)
             stack.enter_context(write_lock(directory))
