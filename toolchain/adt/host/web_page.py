@@ -6,25 +6,28 @@ import base64
 import hashlib
 import html
 import json
+from pathlib import Path
 from typing import Any
 
 
-def web_page(title: str, *, style: str, script: str, data: Any) -> str:
+def web_page(title: str, *, style: Path, script: Path, data: Any) -> str:
     """The page as HTML, UTF-8.
 
     *data* is in one JSON element, ``#data``, where nothing in a string can end it; the page's
-    policy lets no other script, style or address in.
+    policy lets no other script, style or address in. What the pages share goes before their own:
+    web_page.css and web_page.js beside this file.
 
     Args:
-        style: CSS; script: JavaScript: our own, not made of data.
+        style: CSS file; script: JavaScript file.
         data: what JSON is made of.
     """
+    style_text, script_text = (_with_shared(path) for path in (style, script))
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":  # nothing in a string may end the element
         text = text.replace(character, f"\\u{ord(character):04x}")
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     policy = (
-        f"default-src 'none'; style-src '{_source(style)}'; script-src '{_source(script)}'; "
+        f"default-src 'none'; style-src '{_source(style_text)}'; script-src '{_source(script_text)}'; "
         "base-uri 'none'; form-action 'none'"
     )
     return (
@@ -33,11 +36,15 @@ def web_page(title: str, *, style: str, script: str, data: Any) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{html.escape(title)}</title>\n"
-        f"<style>{style}</style></head>\n"
+        f"<style>{style_text}</style></head>\n"
         "<body><noscript>This page draws itself with JavaScript, from data that it carries.</noscript>\n"
         f'<script type="application/json" id="data">{text}</script>\n'
-        f"<script>{script}</script></body></html>\n"
+        f"<script>{script_text}</script></body></html>\n"
     )
+
+
+def _with_shared(path: Path) -> str:
+    return Path(__file__).with_suffix(path.suffix).read_text() + path.read_text()
 
 
 def _source(text: str) -> str:

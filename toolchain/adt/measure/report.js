@@ -1,19 +1,6 @@
 "use strict";
-// Draws the page from the JSON in #data. Everything in it is set as text, never as markup.
+// Draws the page of benchmarks over time, with what web_page.js has.
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const SVG = "http://www.w3.org/2000/svg";
-
-  function fill(node, attributes, children) {
-    for (const [name, value] of Object.entries(attributes)) {
-      if (name === "on") for (const [event, act] of Object.entries(value)) node.addEventListener(event, act);
-      else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value);
-    }
-    node.append(...children.filter((child) => child !== null && child !== undefined));
-    return node;
-  }
-  const make = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
-  const draw = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
   const ms = (value) => (value >= 10000 ? `${(value / 1000).toPrecision(4)} s` : `${value.toPrecision(4)} ms`);
   const percent = (value) => `${value > 0 ? "+" : ""}${value.toFixed(1)} %`;
   const day = (when) => when.slice(0, 16).replace("T", " ");
@@ -31,14 +18,6 @@
   if (!data.series.length) main.append(make("p", { class: "empty" }, "Nothing was measured, or nothing that fits."));
   for (const series of data.series) main.append(article(series));
   document.querySelectorAll("svg").forEach(fit);
-
-  // Numbers are as wide as they are: a drawing grows until none is cut.
-  function fit(svg) {
-    const { x, y, width, height } = svg.viewBox.baseVal; const box = svg.getBBox();
-    const left = Math.min(x, box.x - 2); const top = Math.min(y, box.y - 2);
-    const right = Math.max(x + width, box.x + box.width + 2); const bottom = Math.max(y + height, box.y + box.height + 2);
-    svg.setAttribute("viewBox", `${left} ${top} ${right - left} ${bottom - top}`);
-  }
 
   function article(series) {
     const last = series.points[series.points.length - 1];

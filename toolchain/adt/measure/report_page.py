@@ -14,8 +14,8 @@ def render(report: Report) -> str:
     here = Path(__file__).parent
     return web_page(
         "benchmarks · adt report",
-        style=(here / "report.css").read_text(),
-        script=(here / "report.js").read_text(),
+        style=here / "report.css",
+        script=here / "report.js",
         data=page_data(report),
     )
 

@@ -1,39 +1,12 @@
 "use strict";
-// Draws the page from the JSON in #data. Everything from the model is set as text, never as markup.
+// Draws the page of a profile, with what web_page.js has.
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const SVG = "http://www.w3.org/2000/svg";
   const MOST_BARS = 24;
   const DEVICES = { opencl: "OpenCL", library: "library", cpu: "CPU", vm: "TVM's virtual machine" };
 
-  function make(tag, attributes = {}, ...children) {
-    return fill(document.createElement(tag), attributes, children);
-  }
-  function draw(tag, attributes = {}, ...children) {
-    return fill(document.createElementNS(SVG, tag), attributes, children);
-  }
-  function fill(node, attributes, children) {
-    for (const [name, value] of Object.entries(attributes)) {
-      if (name === "on") for (const [event, act] of Object.entries(value)) node.addEventListener(event, act);
-      else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value);
-    }
-    node.append(...children.filter((child) => child !== null).map((c) => (typeof c === "number" ? String(c) : c)));
-    return node;
-  }
-
-  const known = (value) => value !== null && value !== undefined;
-  const digits = (value) => (Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3));
-  const scaled = (value, units, step) => {
-    let at = 0;
-    while (value >= step && at < units.length - 1) { value /= step; at += 1; }
-    return `${at === 0 && Number.isInteger(value) ? value : digits(value)} ${units[at]}`.trim();
-  };
-  const time = (us) => (us >= 1000 ? `${digits(us / 1000)} ms` : `${digits(us)} µs`);
   const flops = (value) => (known(value) ? scaled(value, ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"], 1000) : "?");
-  const size = (value) => (known(value) ? scaled(value, ["B", "KiB", "MiB", "GiB"], 1024) : "?");
   const percent = (share) => (known(share) ? `${(100 * share).toFixed(1)} %` : "-");
   const speed = (value, unit) => (known(value) ? `${digits(value)} ${unit}` : "?");
-  const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
   const kind = (kernel) => (kernel.device in DEVICES ? kernel.device : "other");
 
   // What the plots are of: time where it is a device's (by its own clock where it has one), else arithmetic.
@@ -74,7 +47,7 @@
   }
 
   // ---- head
-  const tiles = [
+  const figures = [
     data.timed ? [time(data.counted_us),
       `${data.on_device ? "on the device" : "all calls"}, mean of ${data.runs} ${data.runs === 1 ? "run" : "runs"}`]
       : [data.calls, "calls"],
@@ -82,14 +55,13 @@
     [flops(arithmetic), data.kernels.some((k) => !known(k.flops) && k.device !== "vm") ? "known arithmetic" : "arithmetic"],
     data.timed && arithmetic && data.counted_us
       ? [speed(arithmetic / data.counted_us / 1e3, "GFLOP/s"), data.on_device ? "while the device works" : "over all calls"] : null,
-  ].filter(Boolean);
+  ];
   document.body.append(make("header", {},
     make("h1", {}, data.package),
     make("p", {}, `${data.target}, entry ${data.entry}; on ${data.device}${data.via === "rpc" ? " over RPC" : ""}`),
     data.timed ? make("p", {}, `Times by ${data.clock}.`) : null,
     ...data.sums.map((said) => make("p", {}, `${said[0].toUpperCase()}${said.slice(1)}.`)),
-    make("div", { class: "tiles" }, ...tiles.map(([value, label]) =>
-      make("div", { class: "tile" }, make("b", {}, value), make("span", {}, label))))));
+    tiles(figures)));
   if (!data.timed) {
     document.body.append(make("div", { class: "banner", role: "note" },
       "Its processor is emulated: this page has no times. Counts, shapes, arithmetic and bytes are the model's own."));
@@ -104,13 +76,6 @@
   function section(id, title, said, ...children) {
     main.append(make("section", { id, "aria-label": title }, make("h2", {}, title), make("p", {}, said), ...children));
     children.filter((child) => child.viewBox).forEach(fit);
-  }
-  // Numbers are as wide as they are: a drawing grows until none is cut.
-  function fit(svg) {
-    const { x, y, width, height } = svg.viewBox.baseVal; const box = svg.getBBox();
-    const left = Math.min(x, box.x - 2); const top = Math.min(y, box.y - 2);
-    const right = Math.max(x + width, box.x + box.width + 2); const bottom = Math.max(y + height, box.y + box.height + 2);
-    svg.setAttribute("viewBox", `${left} ${top} ${right - left} ${bottom - top}`);
   }
   function bars() {
     const rows = ranked.slice(0, MOST_BARS);

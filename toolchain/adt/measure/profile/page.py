@@ -15,8 +15,8 @@ def render(profile: Profile) -> str:
     here = Path(__file__).parent
     return web_page(
         f"{profile.package} · adt profile",
-        style=(here / "page.css").read_text(),
-        script=(here / "page.js").read_text(),
+        style=here / "page.css",
+        script=here / "page.js",
         data=page_data(profile),
     )
 

@@ -1,36 +1,7 @@
 "use strict";
-// Draws the page from the JSON in #data. Everything from the model is set as text, never as markup.
+// Draws the page of a package, with what web_page.js has.
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const SVG = "http://www.w3.org/2000/svg";
-
-  function make(tag, attributes = {}, ...children) {
-    const node = document.createElement(tag);
-    return fill(node, attributes, children);
-  }
-  function draw(tag, attributes = {}, ...children) {
-    const node = document.createElementNS(SVG, tag);
-    return fill(node, attributes, children);
-  }
-  function fill(node, attributes, children) {
-    for (const [name, value] of Object.entries(attributes)) {
-      if (name === "on") for (const [event, act] of Object.entries(value)) node.addEventListener(event, act);
-      else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value);
-    }
-    node.append(...children.filter((child) => child !== null).map((c) => (typeof c === "number" ? String(c) : c)));
-    return node;
-  }
-
-  const size = (bytes) => {
-    if (bytes === null || bytes === undefined) return "?";
-    const units = ["B", "KiB", "MiB", "GiB"];
-    let at = 0;
-    while (bytes >= 1024 && at < units.length - 1) { bytes /= 1024; at += 1; }
-    return `${at === 0 ? bytes : bytes.toFixed(bytes < 10 ? 2 : bytes < 100 ? 1 : 0)} ${units[at]}`;
-  };
-  const time = (us) => (us >= 1000 ? `${(us / 1000).toPrecision(3)} ms` : `${us.toPrecision(3)} µs`);
   const shape = (tensor) => `${tensor.dtype}[${tensor.shape.join(", ")}]`;
-  const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
   const style = (node) => {
     if (node.kind === "inputs" || node.kind === "outputs") return "io";
     return node.texture ? "texture" : node.device;
@@ -43,13 +14,13 @@
   const slowest = Math.max(0, ...calls.map((node) => (node.us ? node.us[0] : 0)));
 
   // ---- head
-  const tiles = [
+  const figures = [
     [calls.filter((n) => n.kind === "kernel").length, "kernel calls"],
     data.kernels.length ? [`${calls.filter((n) => n.texture).length} of ${calls.length}`, "calls with textures"] : null,
     [size(data.tensors.filter((t) => t.kind === "param").reduce((sum, t) => sum + (t.bytes || 0), 0)), "parameters"],
     [size(data.memory.total), `planned memory (${size(data.memory.unplanned)} without sharing)`],
     data.profile ? [time(data.profile.total_us), `on ${data.profile.device}, mean of ${data.profile.runs}`] : null,
-  ].filter(Boolean);
+  ];
   const views = { Graph: graphView, Memory: memoryView, Kernels: kernelView,
     ...(data.textures ? { Textures: textureView } : {}), Tensors: tensorView, About: aboutView };
   const buttons = {};
@@ -63,8 +34,7 @@
     make("header", {},
       make("div", { class: "title" }, make("h1", {}, data.name),
         make("span", {}, `${data.target} on ${data.platform}`)),
-      make("div", { class: "tiles" }, ...tiles.map(([value, label]) =>
-        make("div", { class: "tile" }, make("b", {}, value), make("span", {}, label)))),
+      tiles(figures),
       nav),
   );
   if (data.profile && data.profile.emulated) {

@@ -29,8 +29,8 @@ def render(inspection: Inspection, profile: Profile | None = None) -> str:
     here = Path(__file__).parent
     return web_page(
         f"{inspection.package.manifest.name} · adt inspect",
-        style=(here / "page.css").read_text(),
-        script=(here / "page.js").read_text(),
+        style=here / "page.css",
+        script=here / "page.js",
         data=page_data(inspection, profile),
     )
 
