@@ -16,7 +16,7 @@ from test_kills import SESSION
 import small_disk
 from adt.errors import DiskError
 from adt.host.cache import cache_dir
-from adt.tuning.database import open_database
+from adt.tuning.database.store import open_database
 from onnx_graphs import f32, graph_of, node
 from tuning_records import applicable, workload
 

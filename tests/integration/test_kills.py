@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from adt.tuning.verifying import verify
 from device_fixtures import Rack, rack, wait_for
 from programs import ADT, adt_json
 from programs import adt as run_adt
@@ -32,6 +31,7 @@ from adt.device.deploy import Deployment, deploy
 from adt.device.device import Device
 from adt.rpc import state
 from adt.target.bundle import TargetBundle
+from adt.tuning.database.verification import verify
 from onnx_graphs import f32, graph_of, node
 from remains import remains, soon_nothing, wrong_files
 from standin_payload import make_bundle, make_package

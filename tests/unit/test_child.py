@@ -47,7 +47,7 @@ def test_requests_of_any_size_are_answered_by_one_process(child: Child) -> None:
     large = os.urandom(3 << 20)
     assert child.ask(("echo", large), 20) == large
     pid, parent, niceness = child.ask(("pid", None), 20)
-    assert (pid, parent) == (child.pid, os.getpid()) and niceness >= 3
+    assert (pid, parent) == (child.pid, os.getpid()) and niceness >= min(19, os.nice(0) + 3)
     assert child.ask(("pid", None), 20)[0] == pid
 
 

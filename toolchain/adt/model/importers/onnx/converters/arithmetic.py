@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from adt.model.importers.onnx.converters.node import Converter, Node
+from adt.model.importers.onnx.graph import type_name
 
 SIGNED = ("int8", "int16", "int32", "int64")
 BITS = {
@@ -195,6 +196,23 @@ def _dequantize(node: Node) -> Any:
     return relax.op.astype(node.builder.normalize(node.by_tvm(node.inputs)), node.dtype(1))
 
 
+def _cast(node: Node) -> Any:
+    """Numbers beyond a narrower integer type wrap, what is not finite becomes 0, as in TVM's converter.
+
+    That wraps by a remainder of 2**32, with which TVM's simplifier cannot compute in kernels for a GPU;
+    a narrowing cast of int64 wraps by itself.
+    """
+    from tvm import relax
+
+    kind, x = type_name(node.attribute("to")), node.inputs[0]
+    computed = isinstance(x.struct_info, relax.TensorStructInfo) and not isinstance(x, relax.Constant)
+    if not computed or not node.dtype().startswith("float") or BITS.get(kind, 64) == 64:
+        return None
+    emit = node.builder.normalize
+    finite = emit(relax.op.where(emit(relax.op.isfinite(x)), x, relax.const(0, node.dtype())))
+    return relax.op.astype(emit(relax.op.astype(finite, "int64")), kind)
+
+
 def _cast_like(node: Node) -> Any:
     from tvm import relax
 
@@ -289,6 +307,7 @@ MOST_ROWS = 4
 CONVERTERS: dict[str, Converter] = {
     "BitCast": _bit_cast,
     "BitShift": _bit_shift,
+    "Cast": _cast,
     "CastLike": _cast_like,
     "CumProd": _cumulative("cumprod"),
     "DequantizeLinear": _dequantize,
