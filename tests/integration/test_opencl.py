@@ -121,7 +121,7 @@ def test_a_dynamically_quantized_convolution(target: str, tmp_path: Path) -> Non
     package = adt.compile(model, out=tmp_path / "pkg", platform="host", target=target, check=True)
     assert package.checked is not None
     adt.build_target(platform="host")
-    assert adt.verify(package.path).passed
+    assert adt.verify(package.path).verification.passed
 
 
 @pytest.mark.parametrize("target", ["opencl", "adreno"])
