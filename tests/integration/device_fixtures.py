@@ -103,7 +103,7 @@ def open_rack(home: Path, *, program: Path | None = None) -> Iterator[Rack]:
 
 
 def adb_program(name: str) -> Path:
-    """Debian's adb 29 (``debian``) or the 36 of adbutils; a missing one fails the tests, it is never skipped."""
+    """Debian's adb, 29 in bookworm (``debian``), or the 36 of adbutils; a missing one fails the tests, it is never skipped."""
     if name == "debian":
         if not DEBIAN_ADB.exists():
             pytest.fail(f"{DEBIAN_ADB} is missing: apt-get install adb")

@@ -616,3 +616,35 @@ board.serve(bundle(Path({str(here.path)!r}), machine={here.manifest.machine!r}),
     assert not Path(directory).exists()
     pid = int(re.fullmatch(r"child (\d+)", child)[1])  # type: ignore[index]
     eventually(lambda: not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text())
+
+
+def test_a_server_that_ended_before_its_tracker_noticed_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fault that is injected: the first answer of the tracker is out of date."""
+    stale = session.StaleRegistration("out of date", remedy="again")
+    answers: list[Exception | str] = [stale, stale, "remote"]
+
+    def connect(target: session.Target, limit: int) -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    target = session.Target("127.0.0.1", 9, "key:1", "key", "127.0.0.1:9190")
+    monkeypatch.setattr(session, "_from_tracker", lambda *_: target)
+    monkeypatch.setattr(session, "_connect", connect)
+    monkeypatch.setattr(session, "_close", lambda _: None)
+    monkeypatch.setattr(session, "STALE_PAUSE", 0.0)
+    with session.session(key="key", timeout=None, wait=60) as remote:
+        assert remote == "remote" and not answers
+    answers[:] = [stale]
+    with pytest.raises(session.StaleRegistration), session.session(key="key", timeout=None, wait=0):
+        pass
+
+
+def test_a_refusal_of_what_the_tracker_named_is_of_a_registration_out_of_date() -> None:
+    refusal = RuntimeError("URL 127.0.0.1:9 cannot find server that matches key=client:key:1 -timeout=300")
+    for place, kind in (("127.0.0.1:9190", session.StaleRegistration), ("", RpcError)):
+        target = session.Target("127.0.0.1", 9, "key:1", "key", place)
+        assert type(session._unreached(target, refusal)) is kind

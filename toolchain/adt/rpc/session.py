@@ -27,6 +27,8 @@ log = logging.getLogger("adt.rpc")
 
 WAIT = 60.0
 """Seconds to wait for a free device."""
+STALE_PAUSE = 0.3
+"""Seconds between questions to a tracker that named a server which has ended."""
 CONNECT_SECONDS = 30.0
 """In which a server must answer that was given to us."""
 NOTICE_SECONDS = 3.0
@@ -105,8 +107,11 @@ def connected(
 ) -> Iterator[Connected]:
     """A session as :func:`session` opens it, together with where it went."""
     limit = 0 if timeout is None else max(1, math.ceil(timeout))
-    target = _direct(address, key) if address else _from_tracker(tracker_address, key, wait)
-    remote = _connect(target, limit)
+    if address:
+        target = _direct(address, key)
+        remote = _connect(target, limit)
+    else:
+        target, remote = _open_by_tracker(tracker_address, key, wait, limit)
     began = time.monotonic()
     try:
         yield Connected(remote, target)
@@ -120,6 +125,10 @@ def connected(
         _close(remote)
 
 
+class StaleRegistration(RpcError):
+    """The tracker named a server that has ended."""
+
+
 def lost(why: BaseException) -> bool:
     """Whether *why*, as TVM raised it, means that the server at the other end is gone."""
     return not isinstance(why, AdtError) and _LOST.search(str(why)) is not None
@@ -128,6 +137,23 @@ def lost(why: BaseException) -> bool:
 def _direct(address: str, key: str) -> Target:
     host, port = wire.parse_address(address)
     return Target(host, port, key, key, "")
+
+
+def _open_by_tracker(address: str, key: str, wait: float, limit: int) -> tuple[Target, Any]:
+    """A session with a server that the tracker names, within *wait* seconds.
+
+    The tracker may not have noticed yet that a server ended: what it names then is the place of the next one,
+    which does not know the old registration.
+    """
+    end = time.monotonic() + wait
+    while True:
+        target = _from_tracker(address, key, max(0.0, end - time.monotonic()))
+        try:
+            return target, _connect(target, limit)
+        except StaleRegistration:
+            if time.monotonic() > end:
+                raise
+        time.sleep(STALE_PAUSE)
 
 
 def _from_tracker(address: str, key: str, wait: float) -> Target:
@@ -207,6 +233,11 @@ def _connect(target: Target, limit: int) -> Any:
 
 def _unreached(target: Target, why: Exception) -> RpcError:
     said = _last_line(why)
+    if "cannot find server that matches key" in said and target.tracker:
+        return StaleRegistration(
+            f"the tracker at {target.tracker} names a server at {target.address} that has ended since",
+            remedy="Open the session again; `adt rpc status` shows what became of the server.",
+        )
     if "cannot find server that matches key" in said:
         return RpcError(
             f"the server at {target.address} does not take a client with the key {target.key!r}",
