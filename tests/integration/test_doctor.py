@@ -291,7 +291,7 @@ def test_an_offline_device(rack: Rack) -> None:
             return bool(repair)
 
         wait_for(told, "the doctor sees that it is offline")
-        assert "reconnect offline" in found["remedy"]
+        assert f"adt adb -s {info.serial} -- reconnect" in found["remedy"]
         wait_for(tried, "the doctor tries to reconnect it")
         assert not repair["done"] and info.serial in repair["said"]  # this one never comes back
     finally:
