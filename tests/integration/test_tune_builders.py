@@ -134,10 +134,10 @@ def test_closing_ends_what_is_being_compiled(
 
 def test_what_the_linker_says_is_the_failures_message(candidate: str, tmp_path: Path) -> None:
     unlinkable = dataclasses.replace(TOOLCHAIN, link_options=("-lnowhere",))
-    failure = build(BuildJob(1, candidate, unlinkable), tmp_path / "scratch").failure
+    failure = build(BuildJob(1, candidate, unlinkable)).failure
     assert failure is not None and failure.kind == "build" and "linking mod.so failed" in failure.message
     without = dataclasses.replace(TOOLCHAIN, compiler="/nowhere/g++")
-    failure = build(BuildJob(1, candidate, without), tmp_path / "scratch").failure
+    failure = build(BuildJob(1, candidate, without)).failure
     assert failure is not None and "/nowhere/g++" in failure.message
     assert not list(tmp_path.iterdir())
 

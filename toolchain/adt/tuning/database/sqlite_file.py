@@ -7,6 +7,7 @@ is executed, its schema must be exactly ours, and what it says of itself decides
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -19,7 +20,7 @@ from shlex import quote
 from typing import Any
 
 from adt.errors import Busy, DiskError, PackageError
-from adt.host.disk import disk_errors, scratch_directory
+from adt.host.disk import disk_errors, explain, scratch_directory
 from adt.limits import MOST_TEXT
 from adt.tuning.database.interchange import Damage, Entry, Row, entry
 
@@ -329,6 +330,9 @@ def sqlite_errors(path: Path) -> Iterator[None]:
                 f"another program has locked {path}",
                 remedy="End the program that has it open, or wait until it is done.",
             ) from error
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        if code == sqlite3.SQLITE_FULL and (explained := explain(full)) is not None:
+            raise explained from error
         if code in DISK and not (code == sqlite3.SQLITE_READONLY and os.access(path, os.W_OK)):
             raise DiskError(
                 f"{path} could not be read or written: {error}",
