@@ -40,12 +40,19 @@ def phase(name: str, times: dict[str, float]) -> Iterator[None]:
     times[name] = time.perf_counter() - began
 
 
+def is_own_guardian(process: psutil.Process) -> bool:
+    """Whether it is the shell that would clean up after this very program: it ends with it, and not before."""
+    return process.ppid() == os.getpid() and process.cmdline()[-1:] == ["adt-guardian"]
+
+
 def processes(state: Path) -> dict[int, int]:
     """Each process whose state is in *state*, or that such a one started, and its share of memory (bytes)."""
     found: dict[int, int] = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and process.environ().get("XDG_STATE_HOME") == str(state):
+            if process.pid == os.getpid() or is_own_guardian(process):
+                continue
+            if process.environ().get("XDG_STATE_HOME") == str(state):
                 for one in (process, *process.children(recursive=True)):
                     with contextlib.suppress(psutil.Error):
                         found[one.pid] = one.memory_full_info().pss
