@@ -94,19 +94,20 @@ def downloaded(
             target.unlink()
         partial = target.with_name(target.name + ".part")
         log.info("downloading %s", name)
-        try:
-            with guarded_path(partial), disk_errors(f"downloading {name}", target):
-                fetch(partial)
-            found = file_sha256(partial)
-            if found != sha256:
-                raise differs(found)
-            partial.replace(target)
-        except AdtError:
-            raise
-        except Exception as why:  # requests, urllib3 and digest errors: all mean "not downloaded"
-            raise not_had(why) from why
-        finally:
-            partial.unlink(missing_ok=True)
+        with guarded_path(partial):
+            try:
+                with disk_errors(f"downloading {name}", target):
+                    fetch(partial)
+                found = file_sha256(partial)
+                if found != sha256:
+                    raise differs(found)
+                partial.replace(target)
+            except AdtError:
+                raise
+            except Exception as why:  # requests, urllib3 and digest errors: all mean "not downloaded"
+                raise not_had(why) from why
+            finally:
+                partial.unlink(missing_ok=True)
     return target
 
 

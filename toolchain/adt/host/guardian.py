@@ -119,13 +119,14 @@ _guardian = _Guardian()
 
 @contextlib.contextmanager
 def guarded_path(path: Path) -> Iterator[None]:
-    """Have the file or directory *path* removed if this process ends within the block."""
+    """Have the file or directory *path* removed if this process ends before it is gone."""
     entry = f"p{path.absolute()}"
     _guardian.add(entry)
     try:
         yield
     finally:
-        _guardian.discard(entry)
+        if not os.path.lexists(path):  # ctrl-C may have come while it was removed
+            _guardian.discard(entry)
 
 
 def guard_group(group: int) -> None:
