@@ -51,6 +51,11 @@ def test_a_summary() -> None:
         summarise(np.array([]))
 
 
+def test_the_mean_of_equal_times_is_that_time() -> None:
+    summary = summarise(np.full(3, 0.003))
+    assert summary.min_ms == summary.mean_ms == summary.max_ms == 0.003
+
+
 def test_the_robust_sigma_is_that_of_a_normal_distribution_and_blind_to_outliers() -> None:
     times = np.random.default_rng(1).normal(10, 0.5, 20_000)
     assert robust_sigma(times) == pytest.approx(0.5, rel=0.03)

@@ -85,6 +85,12 @@ def test_calls_are_joined_in_order(profile: Profile) -> None:
     assert profile.notes == ()
 
 
+def test_the_mean_of_equal_times_is_that_time() -> None:
+    joined = join(read_report(report(measured("a", 0.088, 0.088, 0.088), runs=3)), graph("a"), "cpu")
+    (call,) = joined.calls
+    assert call.min_us == call.mean_us == call.max_us == call.host_us == 0.088
+
+
 def test_kernels_are_added_up(profile: Profile) -> None:
     conv = next(row for row in profile.kernels if row.name == "conv")
     assert (conv.calls, conv.first, conv.mean_us, conv.min_us, conv.clock) == (2, 1, 62, 60, "event")

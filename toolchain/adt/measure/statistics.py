@@ -96,7 +96,7 @@ def summarise(times: Times) -> Summary:
     if times.size == 0:
         raise ValueError("no times")
     low, p50, high, p90, p99 = quantiles(times, (0.25, 0.5, 0.75, 0.9, 0.99))
-    mean = float(times.mean())
+    mean = float(times.mean().clip(times.min(), times.max()))  # rounding may leave equal times
     return Summary(
         count=int(times.size),
         p50_ms=p50,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -156,13 +157,13 @@ def _call(
     return CallTime(
         place,
         own,
-        _mean(times),
+        statistics.mean(times),
         min(times),
         max(times),
         kind,
         where,
         EVENTS if timed else HOST_CLOCK,
-        _mean(host),
+        statistics.mean(host),
         measured.arguments,
         _results(measured, found),
         found.flops if found else None,
@@ -183,10 +184,6 @@ def _deeper(calls: Sequence[Measured], at: int) -> list[Measured]:
 
 def _without(times: Sequence[float], inner: Sequence[Sequence[float]]) -> list[float]:
     return [max(0.0, time - sum(one[run] for one in inner)) for run, time in enumerate(times)]
-
-
-def _mean(times: Sequence[float]) -> float:
-    return sum(times) / len(times)
 
 
 def _results(measured: Measured, found: Call | None) -> int:
