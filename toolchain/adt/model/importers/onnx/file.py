@@ -137,10 +137,21 @@ def with_fixed_shapes(model: onnx.ModelProto, fixed: dict[str, Shape]) -> onnx.M
 
 
 def input_dtypes(model: onnx.ModelProto) -> dict[str, str]:
-    """numpy's name of the element type of each input of the graph."""
+    """numpy's name of the element type of each input of the graph.
+
+    Raises:
+        ModelError: an input is no tensor, or one of no element type.
+    """
     import onnx
 
-    return {
-        value.name: onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type).name
-        for value in model.graph.input
-    }
+    dtypes = {}
+    for value in model.graph.input:
+        kind, element = value.type.WhichOneof("value"), value.type.tensor_type.elem_type
+        if kind != "tensor_type" or element not in onnx.helper.get_all_tensor_dtypes():
+            wrong = f"has element type {element}" if kind == "tensor_type" else "is a sequence, map or optional"
+            raise ModelError(
+                f"input {value.name!r} {wrong}; only tensors can be inputs",
+                remedy="Export the model with tensors as its inputs.",
+            )
+        dtypes[value.name] = onnx.helper.tensor_dtype_to_np_dtype(element).name
+    return dtypes

@@ -95,16 +95,17 @@ def _op_table(data: bytes, path: Path) -> tuple[OpRow, ...]:
     converter = converter_class()(model_of(data), subgraph, ExprTable(), relax.BlockBuilder())
     ops: list[str] = []
     unsupported: dict[str, str] = {}
-    for index in range(subgraph.OperatorsLength()):
-        try:
-            ops.append(converter.get_op_code_str(subgraph.Operators(index)))
-        except Exception as why:  # NotImplementedError of several kinds: custom or too new
-            ops.append(f"operator {index}")
-            unsupported[ops[-1]] = last_line(why)
     try:
+        for index in range(subgraph.OperatorsLength()):
+            operator = subgraph.Operators(index)
+            try:
+                ops.append(converter.get_op_code_str(operator))
+            except Exception as why:  # NotImplementedError of several kinds: custom or too new
+                ops.append(f"operator {index}")
+                unsupported[ops[-1]] = last_line(why)
         if not unsupported:
             unsupported = converter.unsupported()
-    except Exception as why:  # tensors with types that the importer does not know
+    except Exception as why:  # more operators than the file has, or tensors of types that the importer does not know
         raise ModelError(
             f"{path.name} cannot be read: {type(why).__name__}: {last_line(why)}",
             remedy="Export or download it again.",
