@@ -205,7 +205,7 @@ def test_an_input_that_is_no_tensor_is_refused(value: onnx.ValueInfoProto, tmp_p
     model = graph_of([node("Identity", ["x"], ["y"])], {"x": (2, 3)}, ["y"])
     model.graph.input[0].CopyFrom(value)
     (tmp_path / "x.onnx").write_bytes(model.SerializeToString())
-    with pytest.raises(ModelError, match="only tensors|not a valid"):
+    with pytest.raises(ModelError, match="only tensors"):
         import_model(tmp_path / "x.onnx", {"x": (2, 3)})
 
 

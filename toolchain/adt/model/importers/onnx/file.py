@@ -148,9 +148,9 @@ def input_dtypes(model: onnx.ModelProto) -> dict[str, str]:
     for value in model.graph.input:
         kind, element = value.type.WhichOneof("value"), value.type.tensor_type.elem_type
         if kind != "tensor_type" or element not in onnx.helper.get_all_tensor_dtypes():
-            wrong = f"has element type {element}" if kind == "tensor_type" else "is a sequence, map or optional"
+            what = f"has element type {element}" if kind == "tensor_type" else "is no tensor"
             raise ModelError(
-                f"input {value.name!r} {wrong}; only tensors can be inputs",
+                f"input {value.name!r} {what}; only tensors of a known type can be inputs",
                 remedy="Export the model with tensors as its inputs.",
             )
         dtypes[value.name] = onnx.helper.tensor_dtype_to_np_dtype(element).name

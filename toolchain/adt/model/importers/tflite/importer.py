@@ -105,7 +105,7 @@ def _op_table(data: bytes, path: Path) -> tuple[OpRow, ...]:
                 unsupported[ops[-1]] = last_line(why)
         if not unsupported:
             unsupported = converter.unsupported()
-    except Exception as why:  # more operators than the file has, or tensors of types that the importer does not know
+    except Exception as why:  # damaged, or tensors of types that the importer does not know
         raise ModelError(
             f"{path.name} cannot be read: {type(why).__name__}: {last_line(why)}",
             remedy="Export or download it again.",
