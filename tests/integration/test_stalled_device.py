@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ import adt
 from adt.device.deadline import LEAVING, SHORT, STALL
 from adt.device.device import Device
 from adt.device.virtual import emulator
-from adt.errors import INTERRUPTED, DeviceError, PackageError
+from adt.errors import INTERRUPTED, DeviceError, PackageError, RpcError
 from adt.tuning.database.store import open_database
 from networks import Network
 from remains import soon_nothing
@@ -92,7 +93,13 @@ class Verb:
     def interrupt(self) -> None:
         """One ctrl-C ends it while the device still says nothing."""
         self.process.send_signal(signal.SIGINT)
-        assert self.process.wait(PATIENCE) == INTERRUPTED
+        try:
+            assert self.process.wait(PATIENCE) == INTERRUPTED
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # faulthandler tells where it waits
+            self.process.wait()
+            time.sleep(1)
+            raise AssertionError("".join(self.errors)) from None
         assert emulator.armed_faults("phone"), "the device has not come back"
 
 
@@ -106,8 +113,13 @@ def verb(*words: object, stall: str | None) -> Iterator[Verb]:
     began = len(device_log().read_text())
     if stall is not None:
         emulator.set_faults("phone", [f"stall-after={stall}"])
-    command = [str(ADT), *map(str, words)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [str(ADT), *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONFAULTHANDLER": "1"},
+    ) as process:
         running = Verb(process, began=began)
         assert process.stderr is not None
         reader = threading.Thread(target=running.errors.extend, args=(process.stderr,))
@@ -193,6 +205,22 @@ def test_one_ctrl_c_ends_the_start_of_a_server(device: Device, stall: str) -> No
         running.stalls()
         running.interrupt()
         interrupted_document(running)
+
+
+@pytest.mark.usefixtures("package")
+def test_a_session_ends_though_the_server_has_stalled(device: Device) -> None:
+    adt_json("rpc", "start", "--serial", device.serial)
+    with (
+        pytest.raises(RpcError, match="time limit of 2 s"),
+        adt.rpc_session(key="linux-aarch64", timeout=2) as remote,
+    ):
+        emulator.set_faults("phone", ["stall-after=0"])
+        remote.cpu(0).sync()
+    emulator.set_faults("phone", [])
+    with pytest.raises(KeyboardInterrupt), adt.rpc_session(key="linux-aarch64", timeout=None) as remote:
+        emulator.set_faults("phone", ["stall-after=0"])
+        raise KeyboardInterrupt
+    assert emulator.armed_faults("phone"), "the device has not come back"
 
 
 def has_records(directory: Path) -> bool:

@@ -168,9 +168,18 @@ def _on_server(session: Any, package: ModelPackage, library: str) -> Iterator[st
             session.upload(str(package.path / LIBRARY), target=name)
         log.debug("uploaded %s as %s", package.path / LIBRARY, name)
         yield name
-    finally:
-        with contextlib.suppress(Exception):  # the server may be gone, with all that was on it
-            session.remove(name)
+    except KeyboardInterrupt:  # the server may have stalled; it removes what a session left
+        raise
+    except BaseException:
+        _remove(session, name)
+        raise
+    else:
+        _remove(session, name)
+
+
+def _remove(session: Any, name: str) -> None:
+    with contextlib.suppress(Exception):  # the server may be gone, with all that was on it
+        session.remove(name)
 
 
 def _require_device(package: ModelPackage, kind: str, device: Any) -> None:

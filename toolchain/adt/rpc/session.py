@@ -13,10 +13,12 @@ import contextlib
 import logging
 import math
 import re
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from shlex import join, quote
 from typing import Any
 
@@ -113,6 +115,11 @@ def connected(
     else:
         target, remote = _open_by_tracker(tracker_address, key, wait, limit)
     began = time.monotonic()
+    # The server keeps the limit; from one that has stalled nobody hears of it.
+    overtime = threading.Timer(limit + NOTICE_SECONDS, _hang_up, (target,)) if limit else None
+    if overtime:
+        overtime.daemon = True
+        overtime.start()
     try:
         yield Connected(remote, target)
     except AdtError:
@@ -121,7 +128,12 @@ def connected(
         if not lost(why):
             raise
         raise _ended(target, time.monotonic() - began, limit, why) from why
+    except BaseException:  # ctrl-C, perhaps because the server has stalled
+        _hang_up(target)
+        raise
     finally:
+        if overtime:
+            overtime.cancel()
         _close(remote)
 
 
@@ -300,6 +312,22 @@ def _reason(target: Target) -> str:
 def _last_line(why: Exception) -> str:
     lines = [line.strip() for line in str(why).splitlines() if line.strip()]
     return lines[-1] if lines else type(why).__name__
+
+
+def _hang_up(target: Target) -> None:
+    """Shut the connection with *target*: what waits for it in TVM, which has no time limits, fails at once.
+
+    TVM does not give its socket away: it is the one of this process with that peer.
+    """
+    peers = {entry[4][:2] for entry in socket.getaddrinfo(target.host, target.port)}
+    for path in Path("/dev/fd").iterdir():
+        with contextlib.suppress(OSError):  # most are no sockets
+            connection = socket.socket(fileno=int(path.name))
+            try:
+                if connection.getpeername()[:2] in peers:
+                    connection.shutdown(socket.SHUT_RDWR)
+            finally:
+                connection.detach()
 
 
 def _close(remote: Any) -> None:
