@@ -111,6 +111,7 @@ def test_a_terminal_gets_whole_words(
     arguments: list[str], program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".cache/adt").mkdir(parents=True)  # doctor speaks of it once it is there
     lines = on_terminal(*arguments, program=program).splitlines()
     long = [line for line in lines if len(line) > COLUMNS]
     assert all(" " not in line.strip() or line.strip().startswith("adt ") for line in long), long
