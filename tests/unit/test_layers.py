@@ -165,6 +165,22 @@ def test_sums_that_cancel_leave_nothing_but_roundings() -> None:
     assert judge.judge(Made(0, "center", ("global", "global"), (x, got + 20))).verdict == WRONG
 
 
+def test_sums_on_the_edge_of_two_quanta_may_become_either() -> None:
+    def quantize(sums: Array) -> Array:
+        return (np.round(sums / 0.003) * 0.003).astype(F)
+
+    x = np.random.default_rng(0).standard_normal((100, 16)).astype(F)
+    sums = x.sum(1, dtype=np.float64)
+    x[:, 0] += (np.floor(sums / 0.003) + 0.5) * 0.003 - sums
+    kernels = Kernels(quantize=lambda x: quantize(x.astype(np.float64).sum(1)))
+    judge = Judge(kernels, "float32", Scan())  # type: ignore[arg-type]
+    got = quantize(np.cumsum(x, 1, dtype=F)[:, -1])
+    assert difference(got, kernels.run("quantize", [x])[0]) > 1e-4
+    assert judge.judge(Made(0, "quantize", ("global", "global"), (x, got))).verdict == RIGHT
+    got[7] += 0.03
+    assert judge.judge(Made(0, "quantize", ("global", "global"), (x, got))).verdict == WRONG
+
+
 def test_numbers_that_mask_others_do_not_hide_them() -> None:
     want = np.array([3.0, -1e9, 2.0, -1e9], F)
     assert difference(np.array([3.0, -1.000001e9, 2.0, -1e9], F), want) < 1e-5

@@ -16,8 +16,11 @@ ROUNDINGS = 4
 """By so many roundings the inputs of a kernel are moved to see what its sums that cancel are worth …"""
 MOVED = 4.0
 """… and so many times as far as its results then move may they be off."""
-TRIES = 2
-"""How often."""
+TRIES, TRIES_OF_ROUNDING = 2, 16
+"""How often; the latter at most for a kernel that rounds to quanta: each try moves few of the values that lie
+on the edge of two."""
+ROUNDS = ("quantize", "round")
+"""What is in the name of an operator that does."""
 FILLER = 1e4
 """Numbers so large stand for "not this one" in scores, and are no scores."""
 
