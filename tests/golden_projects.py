@@ -1,19 +1,24 @@
-"""What `adt generate` makes of made-up packages, as text: tests/golden/generate/ has what it should be.
+"""What `adt generate` and `adt apk` make of made-up packages, as text: tests/golden/generate/ has what it should be.
 
-After a change that is meant, look at the difference and take it over::
+A text that several kinds have is there once: the listings of the others name it. After a change that is
+meant, look at the difference and take it over::
 
     PYTHONPATH=toolchain python tests/golden_projects.py && git diff tests/golden/generate
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from adt.api.generate import KINDS, generator
+from adt.api.generate import generator
 from adt.host.resources import resource
+from adt.integrate.apk.entries import apk_entries
+from adt.integrate.apk.manifest import manifest_text
+from adt.integrate.apk.measuring import planned_models
+from adt.integrate.bench_plan import BenchPlan
 from adt.integrate.describe import Project
 from adt.integrate.elements import ELEMENTS
 from adt.integrate.files import TextFile
@@ -23,12 +28,13 @@ from adt.model.package import Entry
 from made_up_packages import entry, made_up_bundle, made_up_package, tensor
 
 GOLDEN = Path(__file__).resolve().parent / "golden" / "generate"
-LISTING = "FILES.txt"
+ANDROID = ("android-arm64-v8a", "android-x86_64")
 PLATFORMS = {
     "cpp": ("linux-aarch64", "android-arm64-v8a"),
     "jni": ("host",),
-    "android-app": ("android-arm64-v8a", "android-x86_64"),
-    "aar": ("android-arm64-v8a",),
+    "aar": ANDROID,
+    "android-app": ANDROID,
+    "apk": ANDROID,
 }
 DETECTOR = (
     entry(
@@ -54,15 +60,21 @@ HOSTILE = {
     '"; rm': (entry([tensor('*/ system("x"); /*', (1,))], [tensor("${y}\n", (1,))]),),
 }
 """Entries of each model of the project that is generated, by the model's name."""
+_WITH_PREVIEW = (
+    *DETECTOR,
+    entry([tensor("photo", (1, 16, 16, 1), "uint8")], [tensor("y", (1,))], "preview"),
+)
+_TYPES = tuple(ELEMENTS)
+_EACH_TYPE = entry(
+    [tensor(f"in {dtype}", (2, "n"), dtype) for dtype in _TYPES[::2]],
+    [tensor(f"out {dtype}", (2, 3), dtype) for dtype in _TYPES[1::2]],
+)
+_TYPED = {"detector": _WITH_PREVIEW, "my model-v1.0 (fp16)": (_EACH_TYPE, *EVERYTHING[1:])}
+_APP = {"detector": _WITH_PREVIEW, '"; rm': HOSTILE['"; rm']}
+SNAPSHOTS = {"cpp": _TYPED, "jni": _TYPED, "aar": _APP, "android-app": _APP, "apk": _APP}
+"""Models of each kind's snapshot: those of an app have the same classes as those of a JVM, and so need fewer."""
 DEFAULT_API_LEVEL = 28
 """What `adt build-target` builds for, unless it is told otherwise."""
-SNAPSHOTS = {
-    "cpp": HOSTILE,
-    "jni": HOSTILE,
-    "android-app": {name: HOSTILE[name] for name in ("detector", "日本", '"; rm')},
-    "aar": {"detector": DETECTOR},
-}
-"""Models of the snapshots: their Java and Kotlin is in that of ``jni``, and so not four times in all."""
 
 
 def made_up_project(
@@ -98,42 +110,71 @@ def made_up_project(
     )
 
 
-def texts(kind: str, directory: Path) -> dict[str, str]:
-    """Every file of *kind*, by its path, and :data:`LISTING`, which has where each copy comes from."""
-    described = made_up_project(directory, PLATFORMS[kind], SNAPSHOTS[kind], api_level=DEFAULT_API_LEVEL)
-    found: dict[str, str] = {}
-    lines = []
-    for file in sorted(generator(kind)(described), key=lambda f: f.path):
+def texts(directory: Path) -> dict[str, str]:
+    """What should lie below :data:`GOLDEN`, by its path.
+
+    Each kind has a listing of its files: whose they are, where a copy comes from, and which text of a
+    kind before it a file equals.
+    """
+    snapshots: dict[str, str] = {}
+    stored: dict[str, str] = {}
+    for kind, models in SNAPSHOTS.items():
+        parts = directory / kind
+        described = made_up_project(parts, PLATFORMS[kind], models, api_level=DEFAULT_API_LEVEL)
+        files = _apk(described) if kind == "apk" else _generated(kind, described)
+        listing = ""
+        for path, contents, note in sorted(files, key=lambda file: file[0]):
+            if isinstance(contents, Path):
+                root = parts if contents.is_relative_to(parts) else resource("templates").parent
+                note += f" = {contents.relative_to(root).as_posix()}"
+            else:
+                place = f"{kind}/{path}.golden"
+                first = stored.setdefault(contents, place)
+                if first == place:
+                    snapshots[place] = contents
+                else:
+                    note += f" as {first}"
+            listing += f"{path}{note}\n"
+        snapshots[f"{kind}/FILES.txt.golden"] = listing
+    return snapshots
+
+
+def _generated(kind: str, described: Project) -> Iterator[tuple[str, str | Path, str]]:
+    """Path, text or source, and a note of each file of a project."""
+    for file in generator(kind)(described):
         if isinstance(file, TextFile):
-            found[file.path] = file.text
-            notes = " (the user's)" * file.users + " (executable)" * file.executable
-            lines.append(f"{file.path}{notes}")
+            yield file.path, file.text, " (the user's)" * file.users + " (executable)" * file.executable
         else:
-            root = directory if file.source.is_relative_to(directory) else resource("templates").parent
-            lines.append(f"{file.path} = {file.source.relative_to(root).as_posix()}")
-    return found | {LISTING: "\n".join(lines) + "\n"}
+            yield file.path, file.source, ""
 
 
-def expected(kind: str) -> dict[str, str]:
-    """What :func:`texts` should make."""
-    root = GOLDEN / kind
+def _apk(described: Project) -> Iterator[tuple[str, str | Path, str]]:
+    """The same of an APK; its manifest is made binary by others."""
+    yield "AndroidManifest.xml", manifest_text(described), ""
+    digests = {bundle.manifest.abi: "0" * 64 for bundle in described.bundles}
+    plan = BenchPlan(described.java_package, digests, planned_models(described)).text()
+    for file in apk_entries(described, plan):
+        contents = file.contents if isinstance(file.contents, Path) else file.contents.decode()
+        yield file.name, contents, f", at a multiple of {file.alignment}"
+
+
+def expected() -> dict[str, str]:
+    """What lies below :data:`GOLDEN`."""
     return {
-        path.relative_to(root).as_posix().removesuffix(".golden"): path.read_bytes().decode()
-        for path in root.rglob("*.golden")
+        path.relative_to(GOLDEN).as_posix(): path.read_bytes().decode()
+        for path in GOLDEN.rglob("*")
+        if path.is_file()
     }
 
 
 def main() -> None:
     """Write what is made now to tests/golden/generate/."""
-    for kind in KINDS:
-        with tempfile.TemporaryDirectory() as directory:
-            made = texts(kind, Path(directory))
-        shutil.rmtree(GOLDEN / kind, ignore_errors=True)
-        for path, text in made.items():
-            place = GOLDEN / kind / f"{path}.golden"
+    shutil.rmtree(GOLDEN, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as directory:
+        for path, text in texts(Path(directory)).items():
+            place = GOLDEN / path
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(text.encode())
-        print(json.dumps({kind: len(made)}))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from adt.integrate.render import GENERATED
 from adt.integrate.write import plan
 from adt.model.package import ModelPackage
 from code_skeleton import skeleton
-from golden_projects import DETECTOR, LISTING, PICTURES, PLATFORMS, expected, made_up_project, texts
+from golden_projects import DETECTOR, PICTURES, PLATFORMS, expected, made_up_project, texts
 from made_up_packages import entry, tensor
 
 UPDATE = "if that is meant: PYTHONPATH=toolchain python tests/golden_projects.py, then look at git diff"
@@ -50,29 +50,33 @@ class Recorded(BaseLoader):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """Every file of the snapshots' projects, by kind and path, and ``templates``: names of those that made them."""
+def snapshots(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], set[str]]:
+    """The texts of the golden directory as they are made now, and names of the templates that make them."""
     environment = rendering._environment()
     assert environment.loader is not None
     environment.cache.clear()
     environment.loader = recorded = Recorded(environment.loader)
-    found = {kind: texts(kind, tmp_path_factory.mktemp(kind)) for kind in KINDS}
+    made = texts(tmp_path_factory.mktemp("snapshots"))
     environment.loader = recorded.inner
-    return found | {"templates": dict.fromkeys(recorded.names, "")}
+    return made, recorded.names
 
 
-def test_every_template_has_a_snapshot(made: dict[str, dict[str, str]]) -> None:
+def test_every_template_has_a_snapshot(snapshots: tuple[dict[str, str], set[str]]) -> None:
     root = resource("templates")
-    there = {path.relative_to(root).as_posix() for kind in KINDS for path in (root / kind).rglob("*.j2")}
-    assert there == set(made["templates"])
+    _, names = snapshots
+    assert {path.relative_to(root).as_posix() for path in root.glob("*/**/*.j2")} == names
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_templates_make_what_they_made(kind: str, made: dict[str, dict[str, str]]) -> None:
-    found, wanted = made[kind], expected(kind)
-    assert sorted(found) == sorted(wanted), UPDATE
-    for path, text in found.items():
-        assert text == wanted[path], f"{path}: {UPDATE}"
+def test_templates_make_what_they_made(snapshots: tuple[dict[str, str], set[str]]) -> None:
+    made, golden = snapshots[0], expected()
+    assert sorted(made) == sorted(golden), UPDATE
+    for path, text in made.items():
+        assert text == golden[path], f"{path}: {UPDATE}"
+
+
+def test_a_text_of_several_kinds_is_stored_once() -> None:
+    golden = expected()
+    assert len(set(golden.values())) == len(golden)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -210,9 +214,3 @@ def test_no_name_becomes_code(kind: str, harmless: dict[str, Project], junk: str
         plain = before[path]
         if isinstance(file, TextFile) and isinstance(plain, TextFile):
             assert skeleton(path, file.text) == skeleton(path, plain.text), path
-
-
-def test_there_are_snapshots_of_nothing_else() -> None:
-    golden = Path(__file__).parents[1] / "golden" / "generate"
-    assert {path.name for path in golden.iterdir()} == set(KINDS)
-    assert all(LISTING in expected(kind) for kind in KINDS)
