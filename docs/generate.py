@@ -1,4 +1,4 @@
-"""Write what comes from the code: pages and figures of docs/ (exit codes, settings, …) and JSON Schemas.
+"""Write what comes from the code: pages and figures of docs/ (exit codes, models, …) and JSON Schemas.
 
 What the site alone has (:data:`SITE_PAGES`) is made when it is built: docs/hooks.py.
 
@@ -118,10 +118,26 @@ def every_message() -> str:
 
 
 def targets() -> str:
-    """The page as it is written by hand, then the table of chips."""
+    """The page as it is written by hand, then the names of chips and boards by the core that code is for."""
     title = "\n## Chips and boards\n"
     written = (DOCS / "targets.md").read_text().partition(title)[0]
     text = f"{written.rstrip()}\n{title}\n{NOTE}"
+    text += (
+        "By the core that code is for, other names in brackets. The site's page \"Chips and boards\" has each one's cores,\n"
+        "features and where they are known from (`toolchain/adt/model/targets/socs.py`).\n\n"
+    )
+    for code in sorted({soc.code for soc in SOCS}):
+        names = []
+        for soc in SOCS:
+            if soc.code == code:
+                names.append(f"`{soc.name}`" + (f" ({', '.join(soc.aliases)})" if soc.aliases else ""))
+        text += f"- {code}: {', '.join(names)}\n"
+    return text
+
+
+def chips() -> str:
+    """A table of the chips and boards."""
+    text = "# Chips and boards\n\n"
     text += (
         "*offers* is what the kernel reports for every core, of what adt makes use of. Sources: *cpuinfo*, dumps of\n"
         "`/proc/cpuinfo` in the public list [arm-socs-table](https://github.com/hrw/arm-socs-table) (the file, or the\n"
@@ -163,29 +179,34 @@ def models() -> str:
 {NOTE}The backend cases that ONNX's wheel carries, compiled for this machine and run by `rtvm`; `tests/onnx_cases.py` makes
 the table, the nightly tests repeat it. A case is right when type, shape and values are ONNX's, and refused when the import
 says why before anything is compiled; nothing else is let pass. Each runs with all inputs but the first as constants, as in
-most models, and again with all of them as inputs (where a figure is given). Left out is what numpy has no tensors for.
+most models, and again with all of them as inputs (where there are several). Left out is what numpy has no tensors for.
 
 {onnx_table()}
 {title}
 {NOTE}Models that packages of the index ship, compiled for an x86-64 machine with `tests/model_table.py`, which the nightly
-tests repeat. Cells are the largest absolute difference to the runtime of the source format, and the output's magnitude,
-on random inputs. float32 ran on PoCL 3.1 (OpenCL on the CPU), `float16_acc32` on Intel's OpenCL for processors 2026.2,
-where a cell has a figure (an empty one was not run); CPU columns on the CPU. Seconds are those of compiling for CPU, buffers and textures on two shared
-cores. Nothing here has run on a phone, and no time here says how fast a model is.
+tests repeat. Figures are the largest difference to the runtime of the source format, as a share of the output's largest
+magnitude, on random inputs; in brackets it is absolute, where that is nearly 0 (`tests/golden/model_table.json` has both, and
+the seconds of compiling). float32 ran on PoCL
+3.1 (OpenCL on the CPU), `float16_acc32` (*half*) on Intel's OpenCL for processors 2026.2; CPU columns on the CPU. An empty
+cell was not run. Nothing here has run on a phone.
 
 {model_table()}"""
 
 
 PAGES = {
     "exit-codes.md": exit_codes,
-    "configuration.md": configuration,
     "models.md": models,
     "targets.md": targets,
 }
 
 
-SITE_PAGES = {"cli.md": command_line, "messages.md": every_message}
-"""Pages that only the site has: the program prints the same."""
+SITE_PAGES = {
+    "cli.md": command_line,
+    "configuration.md": configuration,
+    "chips.md": chips,
+    "messages.md": every_message,
+}
+"""Pages that only the site has: the program prints the same, or writes it (`adt init`)."""
 
 
 def main() -> int:

@@ -35,7 +35,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
             contents.append({heading: pages})
         else:
             pages.append({title.replace("`", ""): ELSEWHERE.get(path, path)})
-    pages += [{"Command line": "cli.md"}, {"Every message": "messages.md"}]
+    pages += [{"Command line": "cli.md"}, {"Settings": "configuration.md"}]
+    pages += [{"Chips and boards": "chips.md"}, {"Every message": "messages.md"}]
     config.nav = contents
     return config
 

@@ -12,36 +12,40 @@ VARIANTS = ("constants", "inputs")
 
 
 def onnx_table() -> str:
-    """One line for each family of operators, and all of them."""
+    """One line for each family of operators and one for all of them; below, why the refused ones are."""
     counts: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
-    reasons: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    reasons: dict[str, set[str]] = defaultdict(set)
     for id, row in json.loads(GOLDEN.read_text()).items():
         variant = id.rpartition("-")[2]
         status, _, reason = row["outcome"].partition(": ")
         for family in (row["family"], "**all**"):
             counts[family][variant, status] += 1
         if reason and status == "refused":
-            reasons[row["family"]][_short(reason, row["operator"])].add(row["operator"])
-    lines = ["| operators | right | refused | left out | with inputs: right | refused | refused are |"]
-    lines.append("|---|---|---|---|---|---|---|")
+            kind, operator = _kind(reason, row["operator"])
+            reasons[kind].add(operator)
+    lines = ["| operators | right | refused | left out | with inputs: right | refused |"]
+    lines.append("|---|---|---|---|---|---|")
     for family in sorted(counts, key=lambda family: (family.startswith("*"), family)):
         count = counts[family]
         cells = [family]
         cells += [str(count["constants", status]) for status in ("right", "refused", "left out")]
         cells += [str(count["inputs", status]) for status in ("right", "refused")]
-        cells.append(
-            "; ".join(f"{', '.join(sorted(ops))}: {why}" for why, ops in sorted(reasons[family].items()))
-        )
         lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", "Refused are:", ""]
+    lines += [f"- {kind}: {', '.join(sorted(reasons[kind]))}" for kind in sorted(reasons)]
     return "\n".join(lines) + "\n"
 
 
-def _short(reason: str, operator: str) -> str:
-    """The reason without names of this case: its nodes and tensors."""
-    reason = re.sub(r"^.*cannot be imported: ", "", reason)
+def _kind(reason: str, operator: str) -> tuple[str, str]:
+    """The reason without the names of this case, and the operator, with the input that the reason is about."""
     if "no converter" in reason:
-        return "not covered"
-    reason = re.sub(rf"^{operator} at node (\(gives \S+\)|\S+) ", "", reason)
-    reason = re.sub(r"^(--shape|input) '\S+' has an extent of 0", "empty tensors", reason)
-    reason = re.sub(r"the shape of output '\S+' of the model depends", "the shape depends", reason)
-    return re.sub(r"'\S+'", "…", reason).replace("|", "\\|")
+        return "not covered", operator
+    if "of 0" in reason or "has no elements" in reason:
+        return "empty tensors", operator
+    if match := re.search(r"its input (\S+) is not constant", reason):
+        return "an input that is not constant", f"{operator} ({match[1]})"
+    if "depends on" in reason:
+        return "the size of the output depends on the input's values", operator
+    if match := re.search(r"\(only (.*); node ", reason):
+        return f"only {match[1]}", operator
+    return "used in a way that cannot be imported", operator

@@ -1,0 +1,28 @@
+"""The pages of docs/ name files that there are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[2]
+DOCS = TOP / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+
+
+def test_contributing_names_files_that_exist() -> None:
+    paths = set(re.findall(r"`([\w.-]+/[\w./-]*|[\w-]+\.pyi?)`", (DOCS / "contributing.md").read_text()))
+    missing = {
+        path for path in paths if not (TOP / path).exists() and not (TOP / "toolchain/adt" / path).exists()
+    }
+    assert len(paths) > 50 and not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files_of_the_repository(page: Path) -> None:
+    """What only the site has is named, not linked: whoever reads the repository would find nothing there."""
+    text = re.sub(r"```.*?```|`[^`]*`", "`", page.read_text(), flags=re.DOTALL)
+    links = re.findall(r"\]\(([^)#\s]+)", text)
+    assert not [link for link in links if "://" not in link and not (DOCS / link).exists()]
