@@ -32,8 +32,13 @@ def onnx_table() -> str:
         cells += [str(count["inputs", status]) for status in ("right", "refused")]
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "Refused are:", ""]
-    lines += [f"- {kind}: {', '.join(sorted(reasons[kind]))}" for kind in sorted(reasons)]
+    lines += [f"- {kind}: {', '.join(_names(reasons[kind]))}" for kind in sorted(reasons)]
     return "\n".join(lines) + "\n"
+
+
+def _names(operators: set[str]) -> list[str]:
+    """The operators, reductions as one."""
+    return sorted({re.sub(r"^Reduce.+", "Reduce…", operator) for operator in operators})
 
 
 def _kind(reason: str, operator: str) -> tuple[str, str]:
