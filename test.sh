@@ -56,11 +56,12 @@ if [ "$mode" = --all ]; then
 fi
 if [ "$mode" != --fast ]; then
   say "integration tests"
-  # Real servers and devices have moments: a test that fails is tried once more, and the summary names it (RERUN).
-  # What fails twice has failed. The tests mostly wait for devices and servers: two files at a time take half as long.
+  # What fails has failed, but for tests that are marked with the reason why they are tried once more (flaky); the
+  # summary shows how those failed at first. The tests mostly wait for devices and servers: two files at a time take
+  # half as long.
   # Builds come first, by themselves: others use what they make, and one of them damages a bundle and has it mended.
   builds=tests/integration/test_build_target.py
-  common=(-q --reruns 1 -raR --durations 20 "${marked[@]}")
+  common=(-q -raR --durations 20 "${marked[@]}")
   python -m pytest "${common[@]}" "$builds"
   python -m pytest "${common[@]}" -n 2 --dist loadfile --ignore "$builds" tests/integration
 fi

@@ -12,8 +12,24 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+SECOND_TRY = "second try"
+"""The property of a test that has the reason of its mark ``flaky``, for the summary."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a second try without a reason: what passes at the second one may be a fault all the same."""
+    for item in items:
+        for mark in item.iter_markers("flaky"):
+            if set(mark.kwargs) != {"reruns", "reason"}:
+                raise pytest.UsageError(f"{item.nodeid}: write @pytest.mark.flaky(reruns=1, reason=...)")
+            item.user_properties.append((SECOND_TRY, mark.kwargs["reason"]))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show why a test that was tried once more had failed at first: it may be a bug all the same."""
+    """Show why a test that was tried once more had failed at first, and why it may be."""
     for report in terminalreporter.getreports("rerun"):
         terminalreporter.section(f"at first: {report.nodeid}")
         terminalreporter.write_line("\n".join(report.longreprtext.splitlines()[-25:]))
+        for name, reason in report.user_properties:
+            if name == SECOND_TRY:
+                terminalreporter.write_line(f"tried once more, since {reason}")

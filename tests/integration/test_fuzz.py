@@ -6,6 +6,7 @@ Long runs are recorded in docs/hardening.md; the flaws that it names are among t
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -63,4 +64,6 @@ def test_short_run(target: str, mixed: Package, tmp_path: Path) -> None:
         ADT_FUZZ_LIBRARY=str(mixed.path / LIBRARY),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
-    assert f"Done {len(seeds) + RUNS[target]} runs" in done.stderr, done.stderr[-4000:]
+    executions = re.search(r"^Done (\d+) runs", done.stderr, re.MULTILINE)
+    # libFuzzer may do some more: what it reads again from the corpus counts, too.
+    assert executions and int(executions[1]) >= len(seeds) + RUNS[target], done.stderr[-4000:]

@@ -237,7 +237,9 @@ def test_kills_of_tuning_lose_nothing(
     place.times["tune"] = 20.0
     kept: list[object] = []
     began = time.monotonic()
-    for number in range(rounds):
+    for number in range(rounds + 10):
+        if number >= rounds and kept:  # on a busy machine the first rounds may measure nothing
+            break
         what = place.kill("tune", number, *words, "--trials", 400, "--seed", number)
         place.nothing_here(what)
         after: list[object] = [*records(database)]

@@ -13,44 +13,33 @@ import real_models
 STORED: dict[str, Any] = json.loads(model_table.GOLDEN.read_text())
 QUICK = (("mtcnn-onet", "cpu"), ("mtcnn-onet", "adreno"))
 """Models and targets that run every time; the rest is for the night."""
+REFUSED = {("silero-vad", "adreno-buffer"), ("silero-vad", "adreno")}
+"""It branches at run time."""
+TOO_LONG = "voicefilter-embedder"
+"""Its recurrent layers are compiled unrolled."""
 
 
 def cases() -> list[Any]:
     return [
         pytest.param(
-            name, target, id=f"{name}-{target}", marks=() if (name, target) in QUICK else pytest.mark.nightly
+            model.name,
+            target,
+            id=f"{model.name}-{target}",
+            marks=() if (model.name, target) in QUICK else pytest.mark.nightly,
         )
-        for name, precisions in STORED.items()
-        for target in precisions["float32"]
+        for model in real_models.REAL_MODELS
+        for target in model_table.TARGETS
+        if model.name != TOO_LONG
     ]
 
 
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(("name", "target"), cases())
 def test_a_row(name: str, target: str) -> None:
-    stored = STORED[name]["float32"][target]
-
     found = model_table.row(real_models.named(name), target, "float32")
 
-    assert found["status"] == stored["status"], found
+    assert found["status"] == ("not compiled" if (name, target) in REFUSED else "right"), found
+    stored = STORED[name]["float32"][target]
+    assert stored["status"] == found["status"]
     assert found.get("textured") == stored.get("textured")
     assert found.get("convolutions") == stored.get("convolutions")
-
-
-def test_the_table_holds_what_is_promised() -> None:
-    rows = {name: precisions["float32"] for name, precisions in STORED.items()}
-    imported = [name for name, targets in rows.items() if targets["cpu"]["status"] != "not compiled"]
-
-    assert set(STORED) == {model.name for model in real_models.REAL_MODELS}
-    assert len(imported) >= 12
-    assert all(rows[name]["cpu"]["status"] == "right" for name in imported)
-    for target in ("adreno-buffer", "adreno"):
-        statuses = [rows[name][target]["status"] for name in imported]
-        assert "wrong" not in statuses
-        assert statuses.count("right") >= 12
-    textured = [
-        name
-        for name in imported
-        if rows[name]["adreno"]["status"] == "right" and rows[name]["adreno"]["convolutions"][0]
-    ]
-    assert len(textured) >= 10
