@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from adt.host import manifest
-from adt.model.package import (
-    SCHEMA_VERSION,
-    Entry,
-    ModelPackage,
-    PackageFile,
-    PackageManifest,
-    PackageTarget,
-    PackageTvm,
-    SourceModel,
-    TensorSpec,
-)
-from adt.target.bundle import ACTIVITY, BundleFile, BundleManifest, BundleOptions, BundleTvm, TargetBundle
+from adt.model.package import Entry, ModelPackage, PackageFile, SourceModel, TensorSpec
+from adt.target.bundle import ACTIVITY, BundleFile, TargetBundle
 from adt.target.platforms import platform_named
+from standin_payload import bundle_manifest, package_manifest
 
-SYMBOLS = ("__TVMFFIEnvModLookupFromImports",)
-TVM, FFI = "0.25.0", "0.1.12"
 LIBRARIES = ("libadt_runner.so", "libtvm_ffi.so", "libtvm_runtime.so")
 HEADERS = ("include/adt/adt_runner.h", "include/adt/runner.h")
 BUILD_FILES = ("lib/cmake/adt_runner/adt_runnerConfig.cmake", "lib/pkgconfig/adt_runner.pc")
@@ -56,22 +46,13 @@ def made_up_package(
         text = f"{file} of {name} for {platform}\n".encode()
         (directory / file).write_bytes(text)
         files[file] = PackageFile(hashlib.sha256(text).hexdigest(), len(text))
-    about = platform_named(platform)
-    found = PackageManifest(
-        adt_version="0.1.0",
-        name=name,
+    found = replace(
+        package_manifest(platform, name, device=device),
         source=SourceModel(source, "onnx", hashlib.sha256(source.encode()).hexdigest()),
         entries=tuple(entries),
-        target=PackageTarget(device, device, platform, about.llvm_triple(28), about.machine, {}, (device,)),
-        tvm=PackageTvm(TVM, FFI, SYMBOLS),
         alignment=alignment,
         precision=precision,
-        offload="none",
-        kernels=(),
-        tuned=0,
-        total=0,
         files=files,
-        schema_version=SCHEMA_VERSION,
     )
     manifest.write(found, directory / "mod.json")
     return ModelPackage(directory, found)
@@ -93,20 +74,11 @@ def made_up_bundle(
             found[path] = BundleFile(hashlib.sha256(text).hexdigest(), len(text), ())
         return found
 
-    found = BundleManifest(
-        adt_version="0.1.0",
+    found = bundle_manifest(platform, api_level=api_level)
+    found = replace(
+        found,
         preset=f"{platform}-cpu",
-        platform=platform,
-        abi=about.abi,
-        triple=about.llvm_triple(api_level),
-        machine=about.machine,
-        api_level=api_level if about.android else None,
-        ndk_revision="27.2.12479018" if about.android else None,
-        compiler="made up",
-        tvm=BundleTvm(TVM, FFI, "0" * 64, "path"),
-        context_symbols=SYMBOLS,
-        options=BundleOptions(opencl=True, clml=False, rpc=False, alignment=alignment, build_type="Release"),
-        page_alignment=16384,
+        options=replace(found.options, opencl=True, alignment=alignment),
         files=written(*(f"lib/{library}" for library in libraries)),
         headers=written(*HEADERS),
         build_files=written(*BUILD_FILES),

@@ -25,6 +25,7 @@ from adt.model.package import (
 )
 from adt.target import bundle as bundle_module
 from adt.target.bundle import BundleFile, BundleManifest, BundleOptions, BundleTvm, TargetBundle
+from adt.target.platforms import platform_named
 
 STANDIN_RTVM = r"""#!/system/bin/sh
 # Stand-in for rtvm: keeps its command line and exit codes, copies its inputs to its outputs.
@@ -61,17 +62,18 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def bundle_manifest(platform: str = "linux-aarch64") -> BundleManifest:
-    """The manifest of an empty bundle."""
+def bundle_manifest(platform: str = "linux-aarch64", *, api_level: int = 28) -> BundleManifest:
+    """The manifest of an empty bundle; *api_level* is Android's."""
+    about = platform_named(platform)
     return BundleManifest(
         adt_version="0",
         preset=platform,
         platform=platform,
-        abi="aarch64",
-        triple="aarch64-linux-gnu",
-        machine="AARCH64",
-        api_level=None,
-        ndk_revision=None,
+        abi=about.abi,
+        triple=about.llvm_triple(api_level),
+        machine=about.machine,
+        api_level=api_level if about.android else None,
+        ndk_revision="27.2.12479018" if about.android else None,
         compiler="stand-in",
         tvm=BundleTvm("0.25.0.post1", "0.1.12", "0" * 64, "path"),
         context_symbols=("__TVMBackendGetFuncFromEnv", "__TVMFFIEnvModLookupFromImports"),
@@ -80,8 +82,11 @@ def bundle_manifest(platform: str = "linux-aarch64") -> BundleManifest:
     )
 
 
-def package_manifest(platform: str = "linux-aarch64", name: str = "toy") -> PackageManifest:
+def package_manifest(
+    platform: str = "linux-aarch64", name: str = "toy", *, device: str = "cpu"
+) -> PackageManifest:
     """The manifest of a package without files."""
+    about = platform_named(platform)
     x = TensorSpec("x", (1, 4), "float32")
     return PackageManifest(
         adt_version="0",
@@ -89,7 +94,7 @@ def package_manifest(platform: str = "linux-aarch64", name: str = "toy") -> Pack
         source=SourceModel("toy.onnx", "onnx", "0" * 64),
         entries=(Entry("main", (x,), (x,), ()),),
         target=PackageTarget(
-            "cpu", "cpu", platform, "aarch64-linux-gnu", "AARCH64", {"kind": "llvm"}, ("cpu",)
+            device, device, platform, about.llvm_triple(28), about.machine, {"kind": "llvm"}, (device,)
         ),
         tvm=PackageTvm("0.25.0.post1", "0.1.12", ("__TVMBackendGetFuncFromEnv",)),
         alignment=32,

@@ -20,7 +20,7 @@ PHONE = DeviceFacts(
 )
 BUNDLE = bundle_manifest()
 PACKAGE = package_manifest()
-ANDROID = replace(bundle_manifest("android-arm64-v8a"), api_level=28)
+ANDROID = bundle_manifest("android-arm64-v8a", api_level=28)
 
 
 def test_what_fits_passes() -> None:

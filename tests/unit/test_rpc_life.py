@@ -24,7 +24,8 @@ from adt.errors import ConfigError, MismatchError, RpcError, TrackerError
 from adt.host import identity
 from adt.rpc import board, guardian, launch, server, session, state, tracker, wire
 from adt.rpc.watchdog import Death, Plan, Watchdog
-from adt.target.bundle import BundleFile, BundleManifest, BundleOptions, BundleTvm, TargetBundle
+from adt.target.bundle import BundleFile, TargetBundle
+from standin_payload import bundle_manifest
 
 
 @pytest.fixture(autouse=True)
@@ -525,20 +526,11 @@ def bundle(path: Path, *, machine: str, files: tuple[str, ...] = (board.PROGRAM,
             'sleep 60 &\necho child $! >> "$ADT_TEST_SAID"\nwait\n'
         )
         (path / name).chmod(0o755)
-    manifest = BundleManifest(
-        adt_version="0",
-        preset="linux-aarch64",
-        platform="linux-aarch64",
-        abi="aarch64",
-        triple="aarch64-linux-gnu",
+    facts = bundle_manifest()
+    manifest = dataclasses.replace(
+        facts,
         machine=machine,
-        api_level=None,
-        ndk_revision=None,
-        compiler="",
-        tvm=BundleTvm("0.25", "0.1", "", "path"),
-        context_symbols=(),
-        options=BundleOptions(opencl=False, clml=False, rpc=True, alignment=64, build_type="Release"),
-        page_alignment=4096,
+        options=dataclasses.replace(facts.options, rpc=True),
         files={name: BundleFile("", 0, ()) for name in files},
     )
     return TargetBundle(path, manifest)

@@ -16,6 +16,7 @@ from adt.cli.run import _time
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, InputError
 from adt.model.classes import rank, read_labels
+from made_up_packages import entry, made_up_package, tensor
 
 SCORES = np.array([[1.0, 3.0, 2.0, 3.0]], np.float32)
 LABELS = ("n01 tench", "n02 goldfish, carp", "n03 shark", "n04 ray")
@@ -167,43 +168,8 @@ def test_ways_to_run_that_contradict(tmp_path: Path, options: dict[str, Any], sa
 
 def package(directory: Path) -> Path:
     """A package that can be read, and not run."""
-    from adt.host import manifest
-    from adt.host.cache import file_sha256
-    from adt.model.package import (
-        LIBRARY,
-        MANIFEST,
-        PARAMS,
-        Entry,
-        PackageFile,
-        PackageManifest,
-        PackageTarget,
-        PackageTvm,
-        SourceModel,
-        TensorSpec,
-    )
-
-    files = {}
-    for name in (LIBRARY, PARAMS):
-        (directory / name).write_bytes(name.encode())
-        files[name] = PackageFile(file_sha256(directory / name), len(name))
-    entry = Entry("main", (TensorSpec("x", (1, 2), "float32"),), (TensorSpec("y", (1, 2), "float32"),), ())
-    made = PackageManifest(
-        adt_version="0",
-        name="nothing",
-        source=SourceModel("nothing.onnx", "onnx", "0" * 64),
-        entries=(entry,),
-        target=PackageTarget("cpu", "cpu", "linux-aarch64", "aarch64-linux-gnu", "AARCH64", {}, ("cpu",)),
-        tvm=PackageTvm("0.25", "0.1", ()),
-        alignment=64,
-        precision="float32",
-        offload="none",
-        kernels=(),
-        tuned=0,
-        total=0,
-        files=files,
-    )
-    manifest.write(made, directory / MANIFEST)
-    return directory
+    entries = [entry([tensor("x", (1, 2))], [tensor("y", (1, 2))])]
+    return made_up_package(directory, "nothing", entries, platform="linux-aarch64").path
 
 
 def test_inputs_are_checked_before_a_device_is_looked_for(tmp_path: Path) -> None:
