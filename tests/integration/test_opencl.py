@@ -53,7 +53,6 @@ def verified(model: Path, out: Path, place: Place) -> VerifyResult:
 
 
 @pytest.mark.nightly  # its kernels run in test_targets.py, on this machine's driver
-@pytest.mark.timeout(900)
 def test_a_real_model(place: Place, tmp_path: Path) -> None:
     """Its tensors have names with slashes, which are no identifiers of OpenCL C."""
     result = verified(MAGIKA, tmp_path / "magika", place)
@@ -83,7 +82,6 @@ def matrix_vector(path: Path) -> Path:
     return path
 
 
-@pytest.mark.timeout(900)
 def test_odd_names_and_a_matrix_vector_product(place: Place, tmp_path: Path) -> None:
     verified(matrix_vector(tmp_path / "dense.onnx"), tmp_path / "dense", place)
 

@@ -484,7 +484,6 @@ def test_code_for_the_features_of_a_device_runs(
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(1800)
 def test_pocl_on_a_virtual_device(bundle: Path, rack: Rack) -> None:
     """A real OpenCL for arm64, which computes on the (emulated) processor."""
     (machine,) = adt_json("emulator", "start", "pocl", "--opencl")["emulators"]

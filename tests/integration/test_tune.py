@@ -210,7 +210,6 @@ def test_kernels_in_opencl_buffers_are_tuned_and_right(
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
 def test_on_the_virtual_device_the_path_is_right_and_no_time_is_shown(
     network: Path,
     rack: Rack,  # noqa: F811

@@ -233,7 +233,6 @@ def test_textures_of_a_virtual_device(packages: dict[str, Path], broken: dict[st
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
 def test_in_a_real_network(tmp_path: Path) -> None:
     """MobileNet-v2 in textures, 54 calls: the kernel is called twice, and both calls are wrong."""
     model = networks.mobilenet_v2(tmp_path / "model.onnx")

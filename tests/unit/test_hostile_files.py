@@ -445,7 +445,6 @@ def test_other_values_end_in_a_result_or_an_error(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", READERS)
 def test_ten_minutes_of_mutations(name: str, tmp_path: Path) -> None:
     until = time.monotonic() + 600
