@@ -30,7 +30,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -40,6 +39,7 @@ from kernel_table import CONV, DENSE, NETWORKS, Op, operators
 
 import adt
 from adt.api.model import job_of
+from adt.api.requests import CompileRequest
 from adt.errors import AdtError, ConfigError, ToolNotFound
 from adt.model.compile import package_target
 from adt.model.compiled import Job
@@ -254,7 +254,7 @@ def job(
     Args:
         platform, like, bundle: see :func:`adt.compile`.
     """
-    made = job_of(
+    request = CompileRequest(
         Path("kernels.onnx"),
         platform=platform,
         target=way.target,
@@ -263,10 +263,10 @@ def job(
         precision=precision,
         accuracy=False,
         offload=way.offload,
+        texture_choice="always",
         check=False,  # the comparison is what this is for
     )
-    compiled = replace(made.settings.compile, texture_choice="always")
-    return replace(made, settings=replace(made.settings, compile=compiled))
+    return job_of(request)
 
 
 def _job(way: Way, precision: str, given: argparse.Namespace) -> Job:

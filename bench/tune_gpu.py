@@ -30,6 +30,7 @@ from typing import Any
 
 import adt
 from adt.api.model import job_of
+from adt.api.requests import JobRequest
 from adt.api.tune_compare import compared
 from adt.tuning.report import TuneResult
 from adt.tuning.status import Status
@@ -95,7 +96,7 @@ def _tuned(model: Path, target: str, given: argparse.Namespace, db: Path) -> Tun
     )
     timer.cancel()
     if found.comparison is None:  # it was stopped
-        job = job_of(model, platform="host", target=target, bundle=given.bundle)
+        job = job_of(JobRequest(model, platform="host", target=target, bundle=given.bundle))
         found = dataclasses.replace(found, comparison=compared(job, db, found, ()))
     return found
 

@@ -9,7 +9,6 @@ python docs/generate.py --check  fail when one is out of date
 from __future__ import annotations
 
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,11 @@ from onnx_table import onnx_table
 from verb_table import DIRECTORY, verb_table
 
 from adt.cli.app import app
-from adt.config import settings
-from adt.config.load import NOT_SETTINGS
 from adt.errors import INTERNAL, INTERRUPTED, USAGE, all_errors
 from adt.model.targets.socs import SOCS
+from adt.options.option import options_of
+from adt.options.resolve import NOT_SETTINGS
+from adt.options.sections import SECTIONS
 from model_table import model_table
 
 DOCS = Path(__file__).parent
@@ -51,17 +51,16 @@ def exit_codes() -> str:
 
 def configuration() -> str:
     """One table per settings class."""
-    path = Path(settings.__file__).with_name("defaults.toml")
-    defaults = tomllib.loads(path.read_text())
     text = "# Settings\n\n" + NOTE
     text += "Order: a flag > `ADT_<SECTION>_<KEY>` in the environment > `adt.toml` > `[tool.adt]` in\n"
     text += "`pyproject.toml` (both looked up from the working directory upwards) > the default.\n"
     text += "`adt config` shows each value and where it came from; `adt init` writes an `adt.toml`.\n"
-    for name, section in settings.SECTIONS.items():
+    for name, section in SECTIONS.items():
         text += f"\n## [{name}]\n\n{(section.__doc__ or '').strip()}\n\n"
         text += "| key | default | meaning |\n| --- | --- | --- |\n"
-        for key, doc in settings.field_docs(section).items():
-            text += f"| `{key}` | `{defaults[name][key]!r}` | {' '.join(doc.split())} |\n"
+        for about in options_of(section).values():
+            default = list(about.default) if isinstance(about.default, tuple) else about.default
+            text += f"| `{about.key.partition('.')[2]}` | `{default!r}` | {about.doc} |\n"
     text += "\n## Variables that are no settings\n\n"
     text += "| variable | meaning |\n| --- | --- |\n"
     return text + "".join(f"| `{name}` | {meaning} |\n" for name, meaning in sorted(NOT_SETTINGS.items()))
@@ -89,7 +88,7 @@ AREAS = {
     "api": "Verbs",
     "checkup": "The doctor",
     "cli": "Command line",
-    "config": "Settings",
+    "options": "Settings",
     "device": "Devices, deployment, the virtual device",
     "host": "This machine: programs, NDK, SDKs, the TVM source, files",
     "integrate": "Models in apps",
@@ -166,7 +165,7 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
-SCHEMA_DIRECTORY = Path(settings.__file__).parents[1] / "model/schemas"
+SCHEMA_DIRECTORY = DIRECTORY.parent / "model/schemas"
 
 
 def models() -> str:

@@ -20,6 +20,7 @@ from adt.host.cache import cache_dir
 from adt.model.package import load_package
 from adt.model.targets import model_target
 from adt.model.targets import place as placed
+from adt.options.resolve import load_settings
 from models import MAGIKA
 from standin_ndk import make_standin_ndk
 
@@ -88,7 +89,9 @@ def test_tvms_words_stand_for_the_line_before_them(place: Path, monkeypatch: pyt
             made = []
             for line in (ours, theirs):
                 flags = {"compile.target": option(line, "--target"), "build.platform": option(line, "--for")}
-                settings, platform = placed({key: value or None for key, value in flags.items()})
+                settings, platform = placed(
+                    load_settings({key: value or None for key, value in flags.items()})
+                )
                 made.append((platform, model_target(settings.compile.target, platform, 28)))
             assert made[0] == made[1], theirs
     assert sum(map(classic, COMPILE)) == 3

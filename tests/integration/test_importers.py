@@ -17,7 +17,6 @@ import adt as api
 import microsoft_graphs
 import onnx_graphs
 import quantized_tflite
-from adt.config.load import load_settings
 from adt.errors import ModelError, UnsupportedOp
 from adt.measure.reference import run_reference
 from adt.measure.verify import compare
@@ -27,6 +26,7 @@ from adt.model.importers.imported import ImportedModel
 from adt.model.importers.onnx.compare import Runner
 from adt.model.inputs.random import random_inputs
 from adt.model.package import load_package
+from adt.options.resolve import load_settings
 from onnx_graphs import CONVERTED, f32, graph_of, node, tiny, write
 from quantized_models import KINDS, written_by_onnxruntime
 from real_models import REAL_MODELS, RealModel, named

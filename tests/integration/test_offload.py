@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 import adt
-from adt.config.load import load_settings
 from adt.errors import MismatchError
 from adt.host.cache import cache_dir
 from adt.host.resources import resource
@@ -29,6 +28,7 @@ from adt.model.inputs.random import random_inputs
 from adt.model.offload.partition import Offloaded, offload, plugin_for
 from adt.model.plugins.build import CLML, OPENCL, build
 from adt.model.plugins.loading import load_plugin
+from adt.options.resolve import load_settings
 from models import small_model
 from offload_models import mobile_net, residual_net
 from real_models import named

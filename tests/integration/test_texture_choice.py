@@ -14,6 +14,7 @@ import pytest
 import adt
 import networks
 from adt.api.model import job_of
+from adt.api.requests import CompileRequest
 from adt.model.assemble import Making
 from adt.model.host_run.running import run_package
 from adt.model.inputs.random import random_inputs
@@ -44,7 +45,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tasks_of(model: Path, target: str) -> tuple[Making, dict[Signature, Task]]:
     """The tasks that compute convolutions or products, as `adt tune` takes them out of the model."""
     options = {"platform": "host", "check": False, "texture_choice": "always"}
-    imported, making = job_of(model, target=target, **options).readied(accuracy=False)  # type: ignore[arg-type]
+    imported, making = job_of(CompileRequest(model, target=target, **options)).readied(accuracy=False)
     found: dict[Signature, Task] = {}
     for task in extract(imported, making).tasks:
         kernel = of_kernel(task.module["main"])

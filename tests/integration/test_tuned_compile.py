@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 import adt
 import networks
 from adt.api.model import job_of
+from adt.api.requests import CompileRequest
 from adt.errors import ConfigError
 from adt.model import check as check_module
 from adt.model.assemble import Making
@@ -48,7 +49,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def job(model: Path, target: str, **options: Any) -> Job:
-    return job_of(model, **{"platform": "host", "target": target, "check": False, **options})
+    return job_of(CompileRequest(model, **{"platform": "host", "target": target, "check": False, **options}))
 
 
 def read(made: Job) -> tuple[ImportedModel, Making, Extracted]:

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adt.config.load import load_settings
 from adt.errors import InputError
 from adt.measure.verify import limits_for
 from adt.model.package import TensorSpec
 from adt.model.precision.accuracy import _compare, samples, warn
 from adt.model.precision.accuracy_report import Accuracy, OutputAccuracy, Overflow, far_off
 from adt.numerics import TOLERANCES
+from adt.options.resolve import load_settings
 
 SPEC = TensorSpec("y", (2, 3), "float32")
 EXACT = np.array([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]], np.float32)

@@ -10,7 +10,7 @@ from pathlib import Path
 import adt
 
 ROOT = Path(adt.__file__).parent
-ARTEFACTS = {"model", "target", "host", "config", "errors"}
+ARTEFACTS = {"model", "target", "host", "options", "errors"}
 BELOW = {
     "cli": {"api", "integrate", "measure", "tuning", "checkup", "rpc", "device", *ARTEFACTS},
     "api": {"integrate", "measure", "tuning", "checkup", "rpc", "device", *ARTEFACTS},
@@ -20,10 +20,10 @@ BELOW = {
     "rpc": {"device", *ARTEFACTS},
     "integrate": ARTEFACTS,
     "device": ARTEFACTS,
-    "model": {"target", "host", "config", "errors"},
-    "target": {"host", "config", "errors"},
-    "host": {"config", "errors"},
-    "config": {"errors"},
+    "model": {"target", "host", "options", "errors"},
+    "target": {"host", "options", "errors"},
+    "host": {"options", "errors"},
+    "options": {"errors"},
 }
 """What each package may import; of the model and the target, the device takes the manifests."""
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from adt.config.load import load_settings
-from adt.config.settings import TvmSettings
 from adt.host import tvm_source
 from adt.host.tools import compiler_identity
+from adt.options.resolve import load_settings
+from adt.options.sections import TvmSettings
 from adt.target.plan import BuildPlan, plan_build
 from adt.target.platforms import PLATFORMS
 
@@ -75,8 +75,11 @@ def test_another_compiler_or_source_is_another_bundle(
 def test_a_users_tree_is_identified_by_its_contents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
     path = tree(tmp_path / "a")
-    first = tvm_source.find_source(TvmSettings(str(path), "auto"), environ={})
+    first = tvm_source.find_source(TvmSettings(tvm_source=str(path), provider="auto"), environ={})
     copy = shutil.copytree(path, tmp_path / "b")
     (copy / "docs").mkdir()
     (copy / "docs/unread.rst").write_text("a build does not read this")
-    assert tvm_source.find_source(TvmSettings(str(copy), "auto"), environ={}).digest == first.digest
+    assert (
+        tvm_source.find_source(TvmSettings(tvm_source=str(copy), provider="auto"), environ={}).digest
+        == first.digest
+    )

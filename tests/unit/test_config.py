@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from adt.config.load import load_settings
-from adt.config.settings import SECTIONS, field_docs
 from adt.errors import ConfigError
+from adt.options.option import options_of
+from adt.options.resolve import load_settings
+from adt.options.sections import SECTIONS
 
 
 def write(path: Path, text: str) -> None:
@@ -111,7 +112,7 @@ def test_environment_converts(tmp_path: Path) -> None:
 
 def test_every_setting_is_documented() -> None:
     for section in SECTIONS.values():
-        assert all(field_docs(section).values())
+        assert all(about.doc and about.help for about in options_of(section).values())
 
 
 def test_init_writes_what_load_reads(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from adt.checkup.check import Action, Area, Check, Fix, Question, Status, answer
 from adt.checkup.diagnose import diagnose, examine
 from adt.checkup.mend import Repair, mend, planned
 from adt.checkup.scope import Scope, make_scope
-from adt.config.load import load_settings
 from adt.errors import ConfigError, NdkError
+from adt.options.resolve import load_settings
 from adt.target.platforms import PLATFORMS
 
 OK = Check(Area.HOST, "fine", Status.OK, "here")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from adt.config.load import load_settings
 from adt.errors import PackageError
+from adt.options.resolve import load_settings
 from adt.target.audit import archives
 from adt.target.audit.auditing import audit
 from adt.target.audit.binaries import Binary, collect

@@ -489,7 +489,7 @@ def test_the_table_has_a_row_and_reasons_for_each_file(toolbox: Toolbox) -> None
 
 
 def test_paths_of_several_platforms_are_audited_apart(toolbox: Toolbox, tmp_path: Path) -> None:
-    from adt.config.load import load_settings
+    from adt.options.resolve import load_settings
     from adt.target.audit.request import audit_paths
 
     build = load_settings(environ={}).settings.build

@@ -22,7 +22,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from adt.config.load import _toml, load_settings
 from adt.errors import AdtError, ConfigError, InputError, ModelError, PackageError
 from adt.integrate.apk.read import read_apk
 from adt.limits import MOST_DEPTH, parse_json
@@ -36,6 +35,7 @@ from adt.model.inputs.files import read_inputs
 from adt.model.package import load_package, read_manifest
 from adt.model.packaging.archive import leave_alone, pack, unpack
 from adt.model.packaging.soundness import examine
+from adt.options.resolve import _toml, load_settings
 from adt.target.bundle import load_bundle
 from adt.tuning.database.interchange import HEADER, LINES, Damage, _checksum, line, row, scan
 from adt.tuning.database.publication import _unpack

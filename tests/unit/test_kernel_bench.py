@@ -274,9 +274,10 @@ def test_what_there_is_not_is_refused(
 
 def test_where_adt_chooses_buffers_without_measurements() -> None:
     from adt.api.model import job_of
+    from adt.api.requests import JobRequest
 
     odd = Op(CONV, (64, 6, 6), 5, (3, 3), 1, (1, 1))
-    job = job_of(Path("model.onnx"), platform="host", target="adreno")
+    job = job_of(JobRequest("model.onnx", platform="host", target="adreno"))
 
     made = kernels.choices([SMALL, odd, POOL], job, "float32")
 

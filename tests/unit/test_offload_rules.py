@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from adt.config.load import load_settings
 from adt.errors import ConfigError, ModelError, SourceError
 from adt.model.offload.clml import Clml
 from adt.model.offload.nnapi import Nnapi
 from adt.model.offload.partition import OFFLOADS, Offloaded, Subgraph, check_combination, offload
 from adt.model.offload.report import OffloadReport
 from adt.model.plugins.loading import foreign_types, layout_function
+from adt.options.resolve import load_settings
 from adt.target import plan
 from adt.target.platforms import platform_named
 from adt.target.presets import choose_preset

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from adt.config.load import load_settings
-from adt.config.settings import BuildSettings
 from adt.errors import ConfigError
 from adt.host.resources import resource
 from adt.host.tools import cmake
 from adt.model.targets import model_target
+from adt.options.resolve import load_settings
+from adt.options.sections import BuildSettings
 from adt.target.platforms import PLATFORMS, PRESETS, platform_named
 from adt.target.presets import cache_variables, choose_preset, list_presets
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adt.config.load import load_settings
-from adt.config.settings import Settings
 from adt.errors import ConfigError, InputError, ToolNotFound
 from adt.measure import reference
 from adt.measure.reference import Reference, reference_named
 from adt.model.package import ModelPackage
+from adt.options.resolve import load_settings
+from adt.options.sections import Settings
 from standin_payload import package_manifest
 
 PACKAGE = ModelPackage(Path("p"), package_manifest())

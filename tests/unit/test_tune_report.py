@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from adt.api import tune_places
+from adt.api.requests import TuneRequest
 from adt.api.tune_places import Asked, Rack, asked_devices, platform_for
 from adt.api.tune_result import check_ended, told
 from adt.cli.tune_report import comparison_lines, fields, show
@@ -150,14 +151,14 @@ class Phone:
 def test_the_platform_is_the_first_devices_unless_somebody_said(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(tune_places, "_first", lambda serials: asked.append(serials) or Phone())
-    assert platform_for(Asked(("a", "b")), None, None) == "linux-aarch64"
-    assert platform_for(Asked(), None, None) == "linux-aarch64"
+    assert platform_for(Asked(("a", "b")), TuneRequest("m")) == "linux-aarch64"
+    assert platform_for(Asked(), TuneRequest("m")) == "linux-aarch64"
     assert asked == [("a", "b"), ()]
-    assert platform_for(Asked(("a",)), "host", None) == "host"
-    assert platform_for(Asked(key="k"), None, None) is None
-    assert platform_for(Asked(), None, "host") is None, "the target names it"
+    assert platform_for(Asked(("a",)), TuneRequest("m", platform="host")) == "host"
+    assert platform_for(Asked(key="k"), TuneRequest("m")) is None
+    assert platform_for(Asked(), TuneRequest("m", target="host")) is None, "the target names it"
     monkeypatch.setenv("ADT_BUILD_PLATFORM", "linux-armhf")
-    assert platform_for(Asked(), None, None) is None, "the settings name it"
+    assert platform_for(Asked(), TuneRequest("m")) is None, "the settings name it"
     assert len(asked) == 2
 
 
@@ -177,9 +178,9 @@ def test_of_several_devices_one_that_is_there_tells_and_without_any_the_first_er
         return Phone()
 
     monkeypatch.setattr(tune_places.selection, "select", select)
-    assert platform_for(Asked(("away", "there")), None, None) == "linux-aarch64"
+    assert platform_for(Asked(("away", "there")), TuneRequest("m")) == "linux-aarch64"
     with pytest.raises(NoDevice, match="away"):
-        platform_for(Asked(("away", "gone")), None, None)
+        platform_for(Asked(("away", "gone")), TuneRequest("m"))
 
 
 def test_a_compile_is_told_which_records_when_several_fit() -> None:

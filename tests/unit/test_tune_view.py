@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adt.config.load import load_settings
+from adt.options.resolve import load_settings
 from adt.tuning.live import Clocks, Lines, screen, span, summary_line, task_line
 from adt.tuning.records import BASELINE, Context, Failure, MeasuredOn, Record
 from adt.tuning.report import TunedTask, quarantined

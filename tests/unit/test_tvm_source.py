@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from adt.config.settings import TvmSettings
 from adt.errors import SourceError
 from adt.host import registry, tvm_source
+from adt.options.sections import TvmSettings
 
-AUTO = TvmSettings(source="", provider="auto")
+AUTO = TvmSettings()
 
 
 def tree(path: Path) -> Path:
@@ -63,7 +63,9 @@ def sdist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_named_tree_wins_and_says_why(tmp_path: Path) -> None:
     flag, home = tree(tmp_path / "flag"), tree(tmp_path / "home")
-    found = tvm_source.find_source(TvmSettings(str(flag), "auto"), environ={"TVM_HOME": str(home)})
+    found = tvm_source.find_source(
+        TvmSettings(tvm_source=str(flag), provider="auto"), environ={"TVM_HOME": str(home)}
+    )
     assert (found.path, found.provider) == (flag, "path") and "--tvm-source" in found.why
     assert (found.version, found.ffi_version) == ("0.25.0", "0.1.2")
     found = tvm_source.find_source(AUTO, environ={"TVM_HOME": str(home)})
@@ -72,7 +74,7 @@ def test_a_named_tree_wins_and_says_why(tmp_path: Path) -> None:
 
 def test_the_digest_of_a_named_tree_follows_its_files(tmp_path: Path) -> None:
     path = tree(tmp_path / "tvm")
-    settings = TvmSettings(str(path), "auto")
+    settings = TvmSettings(tvm_source=str(path), provider="auto")
     before = tvm_source.find_source(settings, environ={}).digest
     assert tvm_source.find_source(settings, environ={}).digest == before
     (path / "CMakeLists.txt").write_text("changed")
@@ -83,11 +85,11 @@ def test_an_incomplete_tree_names_what_is_missing(tmp_path: Path) -> None:
     path = tree(tmp_path / "tvm")
     (path / "3rdparty/tvm-ffi/CMakeLists.txt").unlink()
     with pytest.raises(SourceError, match=r"3rdparty/tvm-ffi.*git submodule"):
-        tvm_source.find_source(TvmSettings(str(path), "auto"), environ={})
+        tvm_source.find_source(TvmSettings(tvm_source=str(path), provider="auto"), environ={})
     with pytest.raises(SourceError, match="not a directory"):
-        tvm_source.find_source(TvmSettings(str(tmp_path / "absent"), "auto"), environ={})
+        tvm_source.find_source(TvmSettings(tvm_source=str(tmp_path / "absent")), environ={})
     with pytest.raises(SourceError, match="provider"):
-        tvm_source.find_source(TvmSettings("", "svn"), environ={})
+        tvm_source.find_source(TvmSettings(tvm_source="", provider="svn"), environ={})
 
 
 def test_registry_then_cache(sdist: Path) -> None:

@@ -11,10 +11,10 @@ import pytest
 
 from adt.api.verify import VerifyResult
 from adt.cli.verify import raise_unless_passed
-from adt.config.settings import VerifySettings
 from adt.errors import VerifyFailed
 from adt.measure.verify import compare, limits_of_output, output_fields, worst_of
 from adt.numerics import TOLERANCES
+from adt.options.sections import VerifySettings
 
 OPEN = VerifySettings(
     seed=0,

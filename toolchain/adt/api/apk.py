@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 from adt.api.chosen import chosen_device
 from adt.api.generate import bundles_of
-from adt.config.load import load_settings
-from adt.config.settings import RUN_SECONDS
 from adt.device import app as on_device
 from adt.device.sync import Progress
 from adt.errors import AdtError, ConfigError, DiskError, InputError, MismatchError, RunError
@@ -29,6 +27,8 @@ from adt.integrate.describe import Project
 from adt.integrate.project import project
 from adt.measure.protocol import Protocol, protocol_named
 from adt.model.package import load_package
+from adt.options.resolve import load_settings
+from adt.options.sections import RUN_SECONDS
 from adt.target.audit.request import audit_ndk
 
 if TYPE_CHECKING:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.api.place import open_place
+from adt.api.place import open_place, place_of
+from adt.api.requests import AbRequest, BenchRequest, Measuring
 from adt.api.verify import VerifyResult, verify_at
-from adt.config.load import load_settings
-from adt.config.settings import Settings
 from adt.device.place import Opened
 from adt.errors import ConfigError, DiskError
 from adt.host.cache import fresh_file
@@ -35,11 +33,11 @@ from adt.measure.sampling import not_measured
 from adt.measure.statistics import Interval
 from adt.measure.trend import Report
 from adt.model import store
+from adt.options.request import takes
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from adt.measure.reference import Array
 
 log = logging.getLogger("adt.bench")
 
@@ -85,112 +83,40 @@ class AbResult:
 class _Wanted:
     """What is asked of every measurement, whatever the package."""
 
-    resolved: Settings
+    request: Measuring
     plan: Plan
     model: Path | None
-    inputs: Mapping[str, Array] | None
-    verify: bool
-    record: bool
-    label: str
     cool_down: looking.CoolDown | None
 
 
-def bench(
-    package: Path,
-    *,
-    serial: str | None = None,
-    bundle: Path | None = None,
-    model: Path | None = None,
-    inputs: Mapping[str, Array] | None = None,
-    seed: int | None = None,
-    protocol: str = "default",
-    runs: int | None = None,
-    seconds: float | None = None,
-    warmup_runs: int | None = None,
-    warmup_ms: float | None = None,
-    threads: int | None = None,
-    affinity: str = "",
-    end_to_end: bool = False,
-    cold_start: bool = True,
-    cool_down: str | None = None,
-    verify: bool = True,
-    record: bool = True,
-    label: str = "",
-    timeout: float | None = None,
-) -> BenchResult:
+@takes(BenchRequest)
+def bench(request: BenchRequest) -> BenchResult:
     """Compare the outputs with the reference, then measure how fast the package runs where it belongs.
 
     Nothing is timed on an emulated device, or when the outputs are wrong:
     ``result.record.speed`` is None then, and ``result.record.no_speed`` says why.
-
-    Args:
-        model: the source model; by default the copy that compiling kept in the cache.
-        inputs: name to array; made up from *seed* when None.
-        protocol: ``default``, ``quick`` or ``mlperf``; *runs*, *seconds*, *warmup_runs* and *warmup_ms*
-            replace its own.
-        threads, affinity: see :class:`adt.device.rtvm.RtvmOptions`.
-        end_to_end: a run is copying the inputs in, running, and copying the outputs out.
-        cold_start: with OpenCL, load once without compiled programs.
-        cool_down: wait before the runs: until the hottest zone has at most ``45C``, or for ``30s``.
-        verify: compare the outputs first.
-        record: keep the result in the store of this machine.
-        label: kept with it.
-        timeout: seconds that a run of the program may take on top of what its runs are expected to.
+    A time limit comes on top of what the runs are expected to take.
 
     Raises:
         ConfigError: the protocol or a number cannot be; or nothing is left to do on an emulated device.
         RunError, ModelError, …: see :mod:`adt.errors`.
     """
-    wanted = protocol_named(
-        protocol, runs=runs, seconds=seconds, warmup_runs=warmup_runs, warmup_ms=warmup_ms
-    )
-    plan = Plan(wanted, threads=threads, affinity=affinity, end_to_end=end_to_end, cold_start=cold_start)
-    want = _wanted(plan, seed, timeout, cool_down, model, inputs, verify, record, label)
-    return _bench_one(open_place(package, serial=serial, bundle=bundle, timeout=timeout), want)
+    want = _wanted(request, cold_start=request.cold_start, model=request.model)
+    return _bench_one(place_of(request), want)
 
 
-def bench_ab(
-    a: Path,
-    b: Path,
-    *,
-    serial: str | None = None,
-    bundle: Path | None = None,
-    inputs: Mapping[str, Array] | None = None,
-    seed: int | None = None,
-    protocol: str = "default",
-    runs: int | None = None,
-    seconds: float | None = None,
-    warmup_runs: int | None = None,
-    warmup_ms: float | None = None,
-    rounds: int | None = None,
-    threads: int | None = None,
-    affinity: str = "",
-    end_to_end: bool = False,
-    cool_down: str | None = None,
-    verify: bool = True,
-    record: bool = True,
-    label: str = "",
-    timeout: float | None = None,
-) -> AbResult:
+@takes(AbRequest)
+def bench_ab(request: AbRequest) -> AbResult:
     """Measure two packages in turns (A B B A) on one machine, and tell by how much one is faster.
 
-    The arguments are those of :func:`bench`; the protocol's runs and seconds are
-    spread over the rounds. *inputs* go to both packages.
+    The protocol's runs and seconds are spread over the rounds. *inputs* go to both packages.
 
     Raises:
         ConfigError: as :func:`bench`; or the two do not run on the same machine.
         RunError, ModelError, …: see :mod:`adt.errors`.
     """
-    wanted = protocol_named(
-        protocol,
-        runs=runs,
-        seconds=seconds,
-        warmup_runs=warmup_runs,
-        warmup_ms=warmup_ms,
-        rounds=rounds,
-    )
-    plan = Plan(wanted, threads=threads, affinity=affinity, end_to_end=end_to_end)
-    want = _wanted(plan, seed, timeout, cool_down, None, inputs, verify, record, label)
+    want, (a, b) = _wanted(request, rounds=request.rounds), (request.a, request.b)
+    serial, bundle, timeout = request.named("serial"), request.bundle, request.timeout
     opened = tuple(open_place(path, serial=serial, bundle=bundle, timeout=timeout) for path in (a, b))
     if opened[0].place.name != opened[1].place.name:
         raise ConfigError(
@@ -210,26 +136,33 @@ def bench_ab(
 
 
 def _wanted(
-    plan: Plan,
-    seed: int | None,
-    timeout: float | None,
-    cool_down: str | None,
-    model: Path | None,
-    inputs: Mapping[str, Array] | None,
-    verify: bool,
-    record: bool,
-    label: str,
+    request: Measuring, *, rounds: int | None = None, cold_start: bool = True, model: Path | None = None
 ) -> _Wanted:
-    """What is asked, with the settings' seed and time limit in the plan."""
-    resolved = load_settings({"verify.seed": seed, "device.timeout": timeout}).settings
-    plan = dataclasses.replace(plan, seed=resolved.verify.seed, timeout=resolved.device.run_seconds)
-    cooling = looking.parse_cool_down(cool_down) if cool_down else None
-    return _Wanted(resolved, plan, model, inputs, verify, record, label, cooling)
+    """What is asked, with its protocol and time limit in the plan."""
+    protocol = protocol_named(
+        request.protocol,
+        runs=request.runs,
+        seconds=request.seconds,
+        warmup_runs=request.warmup_runs,
+        warmup_ms=request.warmup_ms,
+        rounds=rounds,
+    )
+    plan = Plan(
+        protocol,
+        threads=request.threads,
+        affinity=request.affinity,
+        end_to_end=request.end_to_end,
+        cold_start=cold_start,
+        seed=request.seed,
+        timeout=request.run_seconds,
+    )
+    cooling = looking.parse_cool_down(request.cool_down) if request.cool_down else None
+    return _Wanted(request, plan, model, cooling)
 
 
 def _checked(opened: Opened, want: _Wanted) -> VerifyResult | None:
     """The outputs against the reference's; None when that is not wanted."""
-    if not want.verify:
+    if not want.request.verify:
         if opened.place.emulated:
             raise ConfigError(
                 f"{opened.place.name} is emulated: only whether outputs are right can be told there",
@@ -237,8 +170,10 @@ def _checked(opened: Opened, want: _Wanted) -> VerifyResult | None:
             )
         return None
     log.info("comparing the outputs with the reference")
-    inputs = None if want.inputs is None else (want.inputs,)
-    return verify_at(opened, want.resolved, lambda: store.source_model(opened.package, want.model), inputs)
+    inputs = None if want.request.inputs is None else (want.request.inputs,)
+    return verify_at(
+        opened, want.request.settings, lambda: store.source_model(opened.package, want.model), inputs
+    )
 
 
 def _untimed(opened: Opened, want: _Wanted, checked: VerifyResult | None) -> BenchResult | None:
@@ -253,7 +188,7 @@ def _without_speed(opened: Opened, want: _Wanted, checked: VerifyResult | None, 
         opened,
         want.plan,
         machine_of(opened.place, None, None),
-        label=want.label,
+        label=want.request.label,
         correct=_correct(checked),
         no_speed=reason,
     )
@@ -265,7 +200,7 @@ def _correct(checked: VerifyResult | None) -> bool | None:
 
 
 def _kept(record: BenchRecord, want: _Wanted) -> Path | None:
-    if not want.record:
+    if not want.request.record:
         return None
     try:
         return history.save(record)
@@ -284,10 +219,10 @@ def _bench_one(opened: Opened, want: _Wanted) -> BenchResult:
     checked = _checked(opened, want)
     if (untimed := _untimed(opened, want, checked)) is not None:
         return untimed
-    first = pilot(opened, want.plan, want.inputs)
+    first = pilot(opened, want.plan, want.request.inputs)
     flags = _cooled(opened, want)
     now = looking.conditions(opened.place)
-    measured = measure(opened, want.plan, first, want.inputs, now.external_power)
+    measured = measure(opened, want.plan, first, want.request.inputs, now.external_power)
     return _finished(opened, want, checked, now, measured, flags)
 
 
@@ -307,7 +242,7 @@ def _finished(
         opened,
         want.plan,
         machine,
-        label=want.label,
+        label=want.request.label,
         correct=_correct(checked),
         now=now,
         speed=measured.speed,
@@ -321,7 +256,7 @@ def _finished(
 def _take_turns(
     opened: tuple[Opened, ...], want: _Wanted, checked: tuple[VerifyResult | None, ...]
 ) -> AbResult:
-    sides = [Side(one, pilot(one, want.plan, want.inputs), want.inputs) for one in opened]
+    sides = [Side(one, pilot(one, want.plan, want.request.inputs), want.request.inputs) for one in opened]
     flags = _cooled(opened[0], want)
     now = looking.conditions(opened[0].place)
     turns = take_turns(sides[0], sides[1], want.plan)

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TypedDict, Unpack
+from collections.abc import Mapping
 
-from adt.config.load import Resolved, load_settings
-from adt.config.settings import Settings
+from adt.api.requests import AbisRequest, BuildRequest
 from adt.errors import ConfigError
 from adt.host.ndk import Listed, find_ndk, list_ndks, tool_environment
 from adt.host.tvm_source import TvmSource, find_source
+from adt.options.request import takes
+from adt.options.resolve import Resolved, load_settings
 from adt.target import build as target_build
 from adt.target.build import BuildResult, build_bundle
 from adt.target.layout import check_layout, export
 from adt.target.plan import plan_build
 from adt.target.platforms import platform_named
 from adt.target.presets import Preset, list_presets
-
-Progress = Callable[[str], None]
-
-
-def quiet(_line: str) -> None:
-    """The default progress callback."""
 
 
 def settings(flags: Mapping[str, object] | None = None) -> Resolved:
@@ -64,91 +57,47 @@ def presets(*, ndk: str | None = None, clml: str | None = None) -> tuple[Preset,
     return list_presets(load_settings({"build.ndk": ndk, "build.clml": clml}).settings)
 
 
-class BuildFlags(TypedDict, total=False):
-    """Options of :func:`build_target`; one that is absent or None is resolved as every setting is."""
-
-    platform: str | None
-    """``android-arm64-v8a``, ``linux-aarch64``, ``host``, …, or a preset such as ``linux-aarch64-cpu``."""
-    ndk: str | None
-    """Root of the Android NDK."""
-    tvm_source: str | None
-    """A TVM source tree."""
-    api_level: int | None
-    """Lowest Android API level."""
-    alignment: int | None
-    """Bytes; TVM_KALLOC_ALIGNMENT."""
-    opencl: bool | None
-    """Build the OpenCL runtime in."""
-    opencl_sdk: str | None
-    """An OpenCL SDK to link against, instead of opening the device's libOpenCL at run time."""
-    clml: str | None
-    """A CLML SDK, whose runtime is built in."""
-    nnapi: bool | None
-    """Build the runtime for Android's NNAPI in."""
-    rpc: bool | None
-    """Build tvm_rpc."""
-    build_type: str | None
-    """CMake's build type."""
-    jobs: int | None
-    """Parallel compiler processes."""
-
-
-def _build_settings(flags: BuildFlags) -> Settings:
-    named = {f"build.{name}": value for name, value in flags.items() if name != "tvm_source"}
-    return load_settings(named | {"tvm.source": flags.get("tvm_source")}).settings
-
-
-def build_target(
-    *, out: Path | None = None, progress: Progress = quiet, **flags: Unpack[BuildFlags]
-) -> BuildResult:
+@takes(BuildRequest)
+def build_target(request: BuildRequest) -> BuildResult:
     """Build a TargetBundle, or return it at once when nothing changed.
-
-    Args:
-        out: also copy the bundle to this directory.
-        progress: called with one line at a time while CMake and Ninja run.
-        flags: see :class:`BuildFlags`.
 
     Raises:
         ToolNotFound, NdkError, SourceError, BuildError: see :mod:`adt.errors`.
     """
-    result = build_bundle(plan_build(_build_settings(flags)), progress=progress)
-    if out is not None:
-        export([result.bundle], out, "bundle")
+    result = build_bundle(plan_build(request.settings), progress=request.progress)
+    if request.out is not None:
+        export([result.bundle], request.out, "bundle")
     return result
 
 
-def build_abis(
-    abis: Sequence[str],
-    *,
-    out: Path | None = None,
-    layout: str = "bundle",
-    progress: Progress = quiet,
-    **flags: Unpack[BuildFlags],
-) -> tuple[BuildResult, ...]:
+@takes(AbisRequest)
+def build_abis(request: AbisRequest) -> tuple[BuildResult, ...]:
     """Build the bundles of several Android ABIs from one source tree.
-
-    Args:
-        abis: Android's names, such as ``["arm64-v8a", "x86_64"]``, or with a variant: ``arm64-v8a-cpu``.
-        out: write the bundles here, in *layout*: ``bundle`` (a directory for each ABI)
-            or ``jni`` (``jniLibs/<abi>/*.so``).
 
     Raises:
         ConfigError: an ABI or the layout is unknown, or an ABI is named twice; nothing was built.
         ToolNotFound, NdkError, SourceError, BuildError: see :mod:`adt.errors`.
     """
-    check_layout(layout)
-    names = [f"android-{abi}" for abi in dict.fromkeys(abis)]
+    check_layout(request.layout)
+    names = [f"android-{abi}" for abi in dict.fromkeys(request.abis)]
     if len({platform_named(name).abi for name in names}) < len(names):
-        raise ConfigError(f"{', '.join(abis)}: an ABI is named twice", remedy="Choose one variant of each.")
-    results = []
-    for name in names:
-        flags["platform"] = name
-        results.append(build_bundle(plan_build(_build_settings(flags)), progress=progress))
-    if out is not None:
-        export([result.bundle for result in results], out, layout)
+        raise ConfigError(
+            f"{', '.join(request.abis)}: an ABI is named twice", remedy="Choose one variant of each."
+        )
+    results = [
+        build_bundle(plan_build(request.but(platform=name).settings), progress=request.progress)
+        for name in names
+    ]
+    if request.out is not None:
+        export([result.bundle for result in results], request.out, request.layout)
     return tuple(results)
 
 
-def explain_build(**flags: Unpack[BuildFlags]) -> tuple[str, ...]:
-    """What :func:`build_target` with the same *flags* would do now, and why; compiles nothing."""
-    return target_build.explain_build(plan_build(_build_settings(flags)))
+@takes(BuildRequest)
+def explain_build(request: BuildRequest) -> tuple[str, ...]:
+    """What :func:`build_target` would do now, and why; compiles nothing.
+
+    Raises:
+        ToolNotFound, NdkError, SourceError: see :mod:`adt.errors`.
+    """
+    return target_build.explain_build(plan_build(request.settings))

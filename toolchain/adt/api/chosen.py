@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from adt.config.load import load_settings
 from adt.device import selection
 from adt.device.device import Device
+from adt.options.resolve import load_settings
 
 
 def chosen_device(serial: str | None, timeout: float | None = None) -> Device:

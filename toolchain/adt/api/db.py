@@ -161,9 +161,10 @@ def _target_key(platform: str | None, target: str | None, cpu: str | None) -> st
     from adt.model.compile import package_target
     from adt.model.targets import place
     from adt.model.tuning.key import target_key
+    from adt.options.resolve import load_settings
 
     flags = {"build.platform": platform, "compile.target": target, "compile.cpu": cpu}
-    settings, on = place(flags)
+    settings, on = place(load_settings(flags))
     return target_key(package_target(on, settings, None))
 
 

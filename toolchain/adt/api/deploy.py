@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.api.bundles import choose_bundle, package_bundle
 from adt.api.chosen import chosen_device
 from adt.api.probe import probe_device
+from adt.api.requests import Deploying, DeployManyRequest, DeployRequest
 from adt.device import collect, fleet, private
 from adt.device import deploy as deploying
 from adt.device.collect import CleanReport
@@ -22,6 +22,7 @@ from adt.device.private import PrivateCopy
 from adt.errors import ConfigError
 from adt.model.fit import check_half
 from adt.model.package import ModelPackage, load_package
+from adt.options.request import takes
 from adt.target.bundle import TargetBundle
 
 if TYPE_CHECKING:
@@ -60,107 +61,61 @@ class Deployed:
 class _Wanted:
     """What to deploy, whatever the device."""
 
+    request: Deploying
     packages: tuple[ModelPackage, ...]
-    bundle: Path | None
     rpc: bool
-    key: str
-    run_as: str
-    dry_run: bool
-    full_hash: bool
 
 
-def _wanted(
-    packages: Path | Sequence[Path],
-    bundle: Path | None,
-    rpc: bool | None,
-    key: str,
-    run_as: str | None,
-    dry_run: bool,
-    full_hash: bool,
-) -> _Wanted:
-    paths = (packages,) if isinstance(packages, Path) else tuple(packages)
-    opened = tuple(load_package(path) for path in paths)
+def _wanted(request: Deploying) -> _Wanted:
+    opened = tuple(load_package(path) for path in request.packages)
     names = [package.manifest.name for package in opened]
     if len({package.path.resolve() for package in opened}) < len(opened):
         raise ConfigError(f"a package is named twice: {', '.join(names)}", remedy="Name each one once.")
-    if run_as is not None:
-        private.check_app(run_as)
-    serving = not opened if rpc is None else rpc
-    return _Wanted(opened, bundle, serving and not dry_run, key, run_as or "", dry_run, full_hash)
+    if request.run_as is not None:
+        private.check_app(request.run_as)
+    serving = not opened if request.rpc is None else request.rpc
+    return _Wanted(request, opened, serving and not request.dry_run)
 
 
-def deploy(
-    packages: Path | Sequence[Path] = (),
-    *,
-    serial: str | None = None,
-    bundle: Path | None = None,
-    rpc: bool | None = None,
-    key: str = "",
-    run_as: str | None = None,
-    dry_run: bool = False,
-    full_hash: bool = False,
-    timeout: float | None = None,
-    say: Callable[[str], None] = lambda _text: None,
-) -> Deployed:
-    """Send what is missing of *packages* and their bundle to a device; a bundle alone serves RPC there.
+@takes(DeployRequest)
+def deploy(request: DeployRequest) -> Deployed:
+    """Send what is missing of packages and their bundle to a device; a bundle alone serves RPC there.
 
     A second time sends nothing, and the server that runs stays.
-
-    Args:
-        packages: one, several, or none for the bundle alone.
-        bundle: None for the newest one built here that fits the device and the package.
-        rpc: start tracker and RPC server, which run programs for whoever connects; None: when there are no
-            *packages*.
-        key: the server's; see :func:`adt.rpc_start`.
-        run_as: a debuggable app, into whose own directory each deployment is copied.
-        dry_run: send nothing; the reports say what would be sent.
-        full_hash: read every byte on the device again.
-        timeout: seconds that each step on a device may take; None: device.timeout of the settings.
-        say: told in a few words what is being done.
 
     Raises:
         MismatchError: package, bundle and device do not fit each other, or no bundle was built.
         RpcError, TrackerError: the server does not become ready; what was sent is complete.
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
-    what = _wanted(packages, bundle, rpc, key, run_as, dry_run, full_hash)
-    return _deploy_on(chosen_device(serial, timeout), what, say)
+    what = _wanted(request)
+    return _deploy_on(chosen_device(request.serial, request.timeout), what, request.say)
 
 
-def deploy_many(
-    packages: Path | Sequence[Path] = (),
-    *,
-    serials: Sequence[str],
-    bundle: Path | None = None,
-    rpc: bool | None = None,
-    key: str = "",
-    run_as: str | None = None,
-    dry_run: bool = False,
-    full_hash: bool = False,
-    timeout: float | None = None,
-    on_event: Callable[[Event], None] = lambda _event: None,
-) -> Outcomes[Deployed]:
+@takes(DeployManyRequest)
+def deploy_many(request: DeployManyRequest) -> Outcomes[Deployed]:
     """:func:`deploy` on several devices at once; what fails on one is in its outcome and stops no other.
 
     Raises:
         PackageError, ConfigError: what is to be deployed is no package; nothing was done.
     """
-    what = _wanted(packages, bundle, rpc, key, run_as, dry_run, full_hash)
+    what = _wanted(request)
     return fleet.for_each(
-        serials,
+        request.serials,
         lambda device, say: _deploy_on(device, what, say),
-        opened=lambda serial: chosen_device(serial, timeout),
-        on_event=on_event,
+        opened=lambda serial: chosen_device(serial, request.timeout),
+        on_event=request.on_event,
     )
 
 
 def _deploy_on(device: Device, what: _Wanted, say: Callable[[str], None]) -> Deployed:
+    request = what.request
     jobs: list[tuple[TargetBundle, ModelPackage | None]] = []
     if what.rpc or not what.packages:
         # The server has a deployment of its own: it then runs on, whichever packages come and go.
         platforms = device.facts.platforms
-        jobs.append((choose_bundle(platforms, what.bundle, device=device, server=what.rpc), None))
-    jobs += [(package_bundle(package, what.bundle, device=device), package) for package in what.packages]
+        jobs.append((choose_bundle(platforms, request.bundle, device=device, server=what.rpc), None))
+    jobs += [(package_bundle(package, request.bundle, device=device), package) for package in what.packages]
     results = []
     for bundle, package in jobs:
         name = package.manifest.name if package else bundle.manifest.preset
@@ -170,9 +125,9 @@ def _deploy_on(device: Device, what: _Wanted, say: Callable[[str], None]) -> Dep
                 device,
                 package,
                 bundle,
-                run_as=what.run_as,
-                dry_run=what.dry_run,
-                full_hash=what.full_hash,
+                run_as=request.run_as or "",
+                dry_run=request.dry_run,
+                full_hash=request.full_hash,
                 progress=_percent(say),
             )
         )
@@ -184,7 +139,7 @@ def _deploy_on(device: Device, what: _Wanted, say: Callable[[str], None]) -> Dep
     return Deployed(
         device.serial,
         tuple(results),
-        serve_deployed(device, results[0].report.deployment, key=what.key),
+        serve_deployed(device, results[0].report.deployment, key=request.key),
     )
 
 

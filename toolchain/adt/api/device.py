@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from adt.api.chosen import chosen_device
-from adt.config.load import load_settings
 from adt.device import adb
 from adt.device.device import Device as Device
 from adt.device.overview import ASK_SECONDS, DeviceOverview, overview
 from adt.errors import DeviceNotReady
+from adt.options.resolve import load_settings
 
 SERVER_COMMANDS = frozenset(
     (

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adt.config.load import did_you_mean, load_settings
 from adt.errors import ConfigError
 from adt.host.disk import disk_errors
+from adt.options.resolve import did_you_mean, load_settings
 
 if TYPE_CHECKING:
     from adt.checkup.check import Area, Check

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.api.bundles import choose_bundle
-from adt.config.load import load_settings
+from adt.api.requests import CompileRequest, ExplainRequest, JobRequest
 from adt.errors import ConfigError, MismatchError
 from adt.host.ndk import find_ndk
 from adt.model.importers.formats import require_model
 from adt.model.package import ModelPackage, PackageLike
 from adt.model.targets import place
 from adt.model.versions import require_tvm
+from adt.options.request import takes
 from adt.target.bundle import load_bundle
 from adt.target.platforms import platform_named
 
@@ -23,61 +23,11 @@ if TYPE_CHECKING:
     from adt.model.importers.any import Explanation
 
 
-def compile(  # the verb's name; Python's own compile() is not used here
-    model: Path,
-    *,
-    out: Path | None = None,
-    platform: str | None = None,
-    target: str | None = None,
-    cpu: str | None = None,
-    shapes: Sequence[str] | None = None,
-    bundle: Path | None = None,
-    ndk: str | None = None,
-    api_level: int | None = None,
-    opt_level: int | None = None,
-    like: str | None = None,
-    precision: str | None = None,
-    keep_float32: Sequence[str] | None = None,
-    accuracy: bool | None = None,
-    accuracy_inputs: Sequence[Path] = (),
-    offload: str | None = None,
-    texture_choice: str | None = None,
-    check: bool | None = None,
-    db: Path | None = None,
-    tuned_on: str | None = None,
-    use_cache: bool = True,
-) -> ModelPackage:
-    """Compile a model to a ModelPackage for *platform*.
+@takes(CompileRequest)
+def compile(request: CompileRequest) -> ModelPackage:  # the verb's name; Python's own is not used here
+    """Compile a model to a ModelPackage for a platform.
 
-    Args:
-        model: an .onnx, .tflite, .pt2, .keras or .h5 file, or ``Path("module:function")``, a Python
-            callable that makes a PyTorch model.
-        out: directory of the package, or a name that ends in ``.tar`` for one file; by default
-            ``<model>-<platform>`` here.
-        target: one of :data:`adt.model.targets.NAMES`, or TVM's own string, tag or dictionary (JSON).
-        cpu: the processor: a core, a system on chip, ``native``, features (``cortex-a76,+dotprod,+fp16``).
-        shapes: for open dimensions: ``name:1,3,224,224`` texts for inputs, ``batch=1,past=16`` for symbols.
-        bundle: directory of the bundle it will run with. Android needs one: by default the newest one that
-            was built here for the platform.
-        like: serial of a device to compile for in particular: its platform, the features that all
-            of its CPUs have, and the limits of its OpenCL, which mod.json records.
-        precision: ``float32``, ``float16`` or ``float16_acc32``; inputs and outputs stay float32.
-        keep_float32: operators (``nn.softmax``) or variables of the imported module (``lv12``) that stay
-            float32 in half precision; ``-NAME`` frees one that does by default.
-        accuracy: compare half precision with float32 (True), or not (False); None does for models that
-            do not take long. mod.json has the figures.
-        accuracy_inputs: .npz files, one sample each, to compare on; random inputs without.
-        offload: ``clml`` or ``nnapi``: hand operators to the vendor's library; needs a bundle that has it.
-        texture_choice: for ``adreno``: ``auto`` or ``always``, see docs/adreno.md; None: as configured.
-        check: run the OpenCL kernels on this machine at once and compare them with the CPU; True: it is an
-            error when that cannot be done; None: as configured, by default where it can (``.checked`` of
-            the result says what came of it).
-        db: a tuning database (:func:`adt.tune`): kernels get the fastest schedules that it has for this
-            target, where they are faster than the usual ones.
-        tuned_on: which device's records of it, ``NAME`` or ``NAME, DRIVER``; by default those of the device
-            *like*, or of the only one that it has for the target.
-        use_cache: take the package from the cache if it was compiled before with all the same
-            (``.cached`` of the result says so); False compiles again.
+    ``.checked`` of the result says what came of running its OpenCL kernels here.
 
     Raises:
         NoDevice, DeviceNotReady, DeviceError: with *like*, the device is absent or not usable.
@@ -93,103 +43,44 @@ def compile(  # the verb's name; Python's own compile() is not used here
     from adt.model.precision.accuracy import warn
 
     require_tvm()
-    require_model(model)
-    job = job_of(
-        model,
-        platform=platform,
-        target=target,
-        cpu=cpu,
-        shapes=shapes,
-        bundle=bundle,
-        ndk=ndk,
-        api_level=api_level,
-        opt_level=opt_level,
-        like=like,
-        precision=precision,
-        keep_float32=keep_float32,
-        accuracy=accuracy,
-        accuracy_inputs=accuracy_inputs,
-        offload=offload,
-        texture_choice=texture_choice,
-        check=check,
-        db=db,
-        tuned_on=tuned_on,
-    )
-    job = tuned_job(job)
-    package = compile_to(job, out or Path(f"{package_name(model)}-{job.platform.name}"), use_cache=use_cache)
+    require_model(request.model)
+    job = tuned_job(replace(job_of(request), accuracy_inputs=request.accuracy_inputs))
+    out = request.out or Path(f"{package_name(request.model)}-{job.platform.name}")
+    package = compile_to(job, out, use_cache=request.use_cache)
     if package.manifest.made.accuracy:
         warn(package.manifest.made.accuracy)  # also of a package from the cache
     return package
 
 
-def job_of(
-    model: Path,
-    *,
-    platform: str | None = None,
-    target: str | None = None,
-    cpu: str | None = None,
-    shapes: Sequence[str] | None = None,
-    bundle: Path | None = None,
-    ndk: str | None = None,
-    api_level: int | None = None,
-    opt_level: int | None = None,
-    like: str | None = None,
-    precision: str | None = None,
-    keep_float32: Sequence[str] | None = None,
-    accuracy: bool | None = None,
-    accuracy_inputs: Sequence[Path] = (),
-    offload: str | None = None,
-    texture_choice: str | None = None,
-    check: bool | None = None,
-    db: Path | None = None,
-    tuned_on: str | None = None,
-    server: bool = False,
-) -> Job:
+def job_of(request: JobRequest, *, server: bool = False) -> Job:
     """A model and all that it is compiled with, resolved; its records are not (:func:`tuned_job`).
-
-    Args and errors are those of :func:`compile`.
 
     Args:
         server: a bundle that is not named must have an RPC server.
+
+    Raises:
+        Those of :func:`compile`.
     """
     from adt.model.compile import package_target
     from adt.model.compiled import Job
 
     require_tvm()
     model_like = None
-    if like is not None:
-        platform, model_like = _like(like, platform)
-    resolved, chosen = place(
-        {
-            "build.platform": platform,
-            "build.ndk": ndk,
-            "build.api_level": api_level,
-            "compile.target": target,
-            "compile.cpu": cpu,
-            "compile.shapes": tuple(shapes) if shapes else None,
-            "compile.opt_level": opt_level,
-            "compile.precision": precision,
-            "compile.keep_float32": tuple(keep_float32) if keep_float32 else None,
-            "compile.accuracy": None if accuracy is None else ("on" if accuracy else "off"),
-            "compile.offload": offload,
-            "compile.texture_choice": texture_choice,
-            "compile.check": None if check is None else "on" if check else "off",
-            "compile.db": db,
-            "compile.tuned_on": tuned_on,
-        }
-    )
-    linked = load_bundle(bundle) if bundle else None
+    if request.like is not None:
+        platform, model_like = _like(request.like, request.named("platform"))
+        request = request.but(platform=platform)
+    settings, chosen = place(request.resolved)
+    linked = load_bundle(request.bundle) if request.bundle else None
     if linked is None and chosen.android:
-        opencl = package_target(chosen, resolved, model_like).device == "opencl"
+        opencl = package_target(chosen, settings, model_like).device == "opencl"
         linked = choose_bundle((chosen.name,), server=server, opencl=opencl)
     return Job(
-        model,
+        request.model,
         platform=chosen,
-        settings=resolved,
-        ndk=find_ndk(resolved.build.ndk) if chosen.android else None,
+        settings=settings,
+        ndk=find_ndk(settings.build.ndk) if chosen.android else None,
         bundle=linked,
         like=model_like,
-        accuracy_inputs=tuple(accuracy_inputs),
     )
 
 
@@ -217,12 +108,9 @@ def tuned_job(job: Job) -> Job:
     return replace(job, tuning=found)
 
 
-def explain(model: Path, *, shapes: Sequence[str] | None = None) -> Explanation:
+@takes(ExplainRequest)
+def explain(request: ExplainRequest) -> Explanation:
     """Say what importing a model does with each of its operators, and why it fails if it does.
-
-    Args:
-        model: as :func:`compile` takes it.
-        shapes: for open dimensions: ``name:1,3,224,224`` texts for inputs, ``batch=1,past=16`` for symbols.
 
     Raises:
         ModelError: the file is missing or of no format that adt reads.
@@ -232,8 +120,7 @@ def explain(model: Path, *, shapes: Sequence[str] | None = None) -> Explanation:
     from adt.model.importers.shapes import parse_shapes
 
     require_tvm()
-    resolved = load_settings({"compile.shapes": tuple(shapes) if shapes else None}).settings
-    return explain_model(model, parse_shapes(resolved.compile.shapes))
+    return explain_model(request.model, parse_shapes(request.shapes))
 
 
 def _like(serial: str, platform: str | None) -> tuple[str, PackageLike]:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adt.config.load import load_settings
 from adt.host.disk import scratch_directory
 from adt.model import compiled
 from adt.model.package import ModelPackage, load_package
 from adt.model.packaging import parts
 from adt.model.packaging.parts import Parts
 from adt.model.packaging.soundness import Soundness, examine
+from adt.options.resolve import load_settings
 
 if TYPE_CHECKING:
     from adt.target.audit.report import ElfReport

@@ -7,10 +7,18 @@ from pathlib import Path
 from adt.api.bundles import package_bundle
 from adt.api.chosen import chosen_device
 from adt.api.deploy import deploy_to
+from adt.api.requests import OnPlace
 from adt.device.place import DevicePlace, HostPlace, Opened
 from adt.model.fit import check_half, check_pair
 from adt.model.host_run.opencl import opencl_device
 from adt.model.package import load_package
+
+
+def place_of(request: OnPlace) -> Opened:
+    """Make the package of *request* ready where it belongs: :func:`open_place`."""
+    return open_place(
+        request.package, serial=request.named("serial"), bundle=request.bundle, timeout=request.timeout
+    )
 
 
 def open_place(

@@ -4,59 +4,34 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.api.place import open_place
+from adt.api.place import place_of
+from adt.api.requests import ProfileRequest
 from adt.api.run import NATIVE, RPC
-from adt.config.load import load_settings
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, RpcError, RunError
 from adt.limits import parse_json
 from adt.measure.profile.assemble import Where, assemble
 from adt.measure.profile.totals import Limits
 from adt.model.inspection.profile import Profile
+from adt.options.request import takes
 
 if TYPE_CHECKING:
     from adt.api.remote import Remote
-    from adt.measure.reference import Array
 
-RUNS, WARMUP = 20, 3
 REMOTE_FUNCTION = "adt.profile"
 """What every tvm_rpc of a bundle answers: (virtual machine, entry, runs) → the profile object as JSON."""
 _POCL = re.compile(r"(?:pthread|basic|cpu|cpu-minimal)(?:-|$)")
 """How PoCL names its devices."""
 
 
-def profile(
-    package: Path,
-    *,
-    serial: str | None = None,
-    bundle: Path | None = None,
-    inputs: Mapping[str, Array] | None = None,
-    seed: int | None = None,
-    entry: str = "main",
-    runs: int = RUNS,
-    warmup_runs: int = WARMUP,
-    via: str = NATIVE,
-    key: str = "",
-    tracker: str = "",
-    threads: int | None = None,
-    affinity: str = "",
-    peak_gflops: float | None = None,
-    peak_gbps: float | None = None,
-    timeout: float | None = None,
-) -> Profile:
+@takes(ProfileRequest)
+def profile(request: ProfileRequest) -> Profile:
     """Run the package where it belongs with clocks around its calls, and say what each of them did.
 
-    Args:
-        inputs: name to array; made up from *seed* when None.
-        runs: with clocks, and as many without; *warmup_runs*: before them.
-        via: ``native`` (rtvm), or ``rpc`` (a session with a server there).
-        key, tracker: with ``rpc``, see :func:`adt.rpc_session`.
-        threads, affinity: with ``native``, as for :func:`adt.run`.
-        peak_gflops, peak_gbps: what the device can do at best; nothing is compared with what is not given.
+    Nothing is compared with a peak that is not given.
 
     Raises:
         ConfigError: numbers that cannot be.
@@ -64,44 +39,43 @@ def profile(
         RpcError, TrackerError: see :func:`adt.rpc_session`.
         MismatchError, PackageError, NoDevice, …: see :mod:`adt.errors`.
     """
-    _check(runs, warmup_runs, via, peak_gflops, peak_gbps)
-    resolved = load_settings({"verify.seed": seed, "device.timeout": timeout}).settings
-    limits = Limits(peak_gflops, peak_gbps)
-    if via == RPC:
-        if threads is not None or affinity:
+    _check(request)
+    limits = Limits(request.peak_gflops, request.peak_gbps)
+    if request.via == RPC:
+        if request.threads is not None or request.affinity:
             raise ConfigError(
                 "threads and their CPUs cannot be set over RPC",
                 remedy="Leave --threads and --affinity away, or profile with --via native.",
             )
         from adt.api.remote import open_remote
 
-        with open_remote(
-            package, serial=serial, bundle=bundle, key=key, tracker=tracker, timeout=timeout
-        ) as remote:
-            return _remote(remote, inputs, resolved.verify.seed, entry, runs, warmup_runs, limits)
-    if key or tracker:
+        with open_remote(request) as remote:
+            return _remote(remote, request, limits)
+    if request.key or request.tracker:
         raise ConfigError(
             "a key or a tracker is for profiling over RPC",
             remedy="Add --via rpc, or leave --key and --tracker away.",
         )
-    opened = open_place(package, serial=serial, bundle=bundle, timeout=timeout)
+    opened = place_of(request)
     options = RtvmOptions(
-        entry=entry,
+        entry=request.entry,
         device=opened.package.manifest.target.device,
-        seed=resolved.verify.seed,
-        warmup_runs=warmup_runs,
-        run_count=runs,
-        profile=runs,
-        threads=threads,
-        affinity=affinity,
+        seed=request.seed,
+        warmup_runs=request.warmup_runs,
+        run_count=request.runs,
+        profile=request.runs,
+        threads=request.threads,
+        affinity=request.affinity,
     )
-    ran = opened.place.run(options, inputs, timeout=resolved.device.run_seconds)
+    ran = opened.place.run(options, request.inputs, timeout=request.run_seconds)
     device = ran.report.get("device", {})
     where = Where(
         opened.place.label, ran.emulated, NATIVE, str(device.get("name", "")), str(device.get("type", ""))
     )
     plain_us = [1e3 * float(time) for time in ran.report.get("run_ms") or ()]
-    return assemble(opened.package, entry, ran.report.get("profile"), where, plain_us=plain_us, limits=limits)
+    return assemble(
+        opened.package, request.entry, ran.report.get("profile"), where, plain_us=plain_us, limits=limits
+    )
 
 
 def profile_trace(found: Profile, out: Path) -> None:
@@ -128,38 +102,33 @@ def profile_html(found: Profile, out: Path) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _check(runs: int, warmup_runs: int, via: str, peak_gflops: float | None, peak_gbps: float | None) -> None:
-    if runs < 1 or warmup_runs < 0:
+def _check(request: ProfileRequest) -> None:
+    if request.runs < 1 or request.warmup_runs < 0:
         raise ConfigError(
-            f"cannot profile {runs} runs after {warmup_runs}",
+            f"cannot profile {request.runs} runs after {request.warmup_runs}",
             remedy="Give at least 1 run, and 0 or more to warm up.",
         )
-    if via not in (NATIVE, RPC):
-        raise ConfigError(f"there is no way {via!r} to run a package", remedy=f"Choose of: {NATIVE}, {RPC}.")
-    for name, peak in (("--peak-gflops", peak_gflops), ("--peak-gbps", peak_gbps)):
+    if request.via not in (NATIVE, RPC):
+        raise ConfigError(
+            f"there is no way {request.via!r} to run a package", remedy=f"Choose of: {NATIVE}, {RPC}."
+        )
+    for name, peak in (("--peak-gflops", request.peak_gflops), ("--peak-gbps", request.peak_gbps)):
         if peak is not None and not 0 < peak < float("inf"):
             raise ConfigError(
                 f"{name} {peak:g} is no speed", remedy="Give a number above 0, or leave it away."
             )
 
 
-def _remote(
-    remote: Remote,
-    inputs: Mapping[str, Array] | None,
-    seed: int,
-    entry: str,
-    runs: int,
-    warmup_runs: int,
-    limits: Limits,
-) -> Profile:
+def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
     from adt.model.inputs.random import random_inputs
     from adt.rpc.remote_model import explained
 
-    model = remote.model
-    given = inputs if inputs is not None else random_inputs(model.entry(entry).inputs, seed)
+    model, entry, runs, given = remote.model, request.entry, request.runs, request.inputs
+    if given is None:
+        given = random_inputs(model.entry(entry).inputs, request.seed)
     measure = _function(remote)
     model.set_inputs(given, entry)
-    for _ in range(warmup_runs):
+    for _ in range(request.warmup_runs):
         model.run(entry)
     opencl = model.package.manifest.target.device == "opencl"
     plain_us: list[float] = []

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from adt.api.bundles import package_bundle
 from adt.api.chosen import chosen_device
 from adt.api.deploy import deploy_to
+from adt.api.requests import Remotely
 from adt.api.rpc import server_ports
-from adt.config.load import load_settings
 from adt.device import selection
 from adt.device.payload import payload_of
 from adt.device.place import THIS_MACHINE, HostPlace
@@ -41,27 +40,12 @@ class Remote:
 
 
 @contextmanager
-def open_remote(
-    package: Path,
-    *,
-    serial: str | None = None,
-    bundle: Path | None = None,
-    key: str = "",
-    tracker: str = "",
-    timeout: float | None = None,
-) -> Iterator[Remote]:
-    """Load *package* over RPC for as long as the block runs; afterwards nothing that this started is left.
+def open_remote(request: Remotely) -> Iterator[Remote]:
+    """Load a package over RPC for as long as the block runs; afterwards nothing that this started is left.
 
-    With *key* or *tracker* it goes to whatever device the tracker gives, and is uploaded.
+    With a key or a tracker it goes to whatever device the tracker gives, and is uploaded.
     Else it goes to one device: deployed there, it is loaded from where it is, by the server
     that runs there or one for this block. A package for this machine gets a server here.
-
-    Args:
-        serial: the device; see :func:`adt.api.chosen.chosen_device`.
-        bundle: None for the newest one built here that fits.
-        key: what the device is registered as; empty with *tracker*: rpc.key of the settings, or ``android``.
-        tracker: ``host:port``; empty with *key*: adt's own.
-        timeout: seconds that the session may last; None: device.timeout of the settings.
 
     Raises:
         ConfigError: a device, or a bundle, together with a key or a tracker.
@@ -70,8 +54,9 @@ def open_remote(
         RunError: the server failed.
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
-    settings = load_settings({"device.timeout": timeout}).settings
-    opened = load_package(package)
+    settings, serial, bundle = request.settings, request.named("serial"), request.bundle
+    key, tracker = request.key, request.tracker
+    opened = load_package(request.package)
     with ExitStack() as stack:
         library = ""
         name, label, emulated = "", "", None
@@ -88,7 +73,7 @@ def open_remote(
             way = Way(here.key, address=here.address)
             name, label, emulated = THIS_MACHINE, HostPlace(own, opened).label, False
         else:
-            device = chosen_device(serial, timeout)
+            device = chosen_device(serial, request.timeout)
             fitting = package_bundle(opened, bundle, device=device, server=True)
             deployment = deploy_to(device, opened, fitting).report.deployment
             alone = f"{deployment.base}/deployments/{payload_of(fitting, None).digest}"

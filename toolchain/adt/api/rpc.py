@@ -12,12 +12,12 @@ from typing import Any
 
 from adt.api.bundles import choose_bundle
 from adt.api.chosen import chosen_device
-from adt.config.load import load_settings
-from adt.config.settings import RpcSettings
 from adt.device import deploy as deploying
 from adt.device.deploy import Deployment
 from adt.device.device import Device
 from adt.errors import RpcError
+from adt.options.resolve import load_settings
+from adt.options.sections import RpcSettings
 from adt.rpc import board, server, session
 from adt.rpc import tracker as tracking
 from adt.rpc.board import ServePlan

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.api.place import open_place
-from adt.config.load import load_settings
+from adt.api.place import place_of
+from adt.api.requests import RunRequest
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, InputError
 from adt.model.inputs.given import check_inputs
-from adt.model.inputs.picture import PictureOptions
 from adt.model.package import Entry, load_package
+from adt.options.request import takes
 
 if TYPE_CHECKING:
     from adt.measure.reference import Array
@@ -44,38 +43,9 @@ class RunResult:
     """What rtvm said (docs/json.md); None over RPC."""
 
 
-def run(
-    package: Path,
-    *,
-    serial: str | None = None,
-    bundle: Path | None = None,
-    inputs: Mapping[str, Array] | None = None,
-    files: Sequence[str | PathLike[str]] = (),
-    images: Sequence[str | PathLike[str]] = (),
-    picture: PictureOptions | None = None,
-    seed: int | None = None,
-    entry: str = "main",
-    run_count: int = 1,
-    warmup_runs: int = 0,
-    timeout: float | None = None,
-    options: RtvmOptions | None = None,
-    via: str = NATIVE,
-    key: str = "",
-    tracker: str = "",
-) -> RunResult:
-    """Run the package where it belongs and return its outputs.
-
-    Args:
-        inputs: name to array.
-        files: further inputs: ``FILE.npz``, or ``[NAME=]FILE`` ending in .npy, .raw or .bin.
-        images: further inputs: ``[NAME=]FILE`` with a picture, prepared as *picture* says.
-        seed: inputs are made up from it when none are given.
-        run_count: timed runs; warmup_runs: untimed ones before them.
-        timeout: seconds; None: device.timeout of the settings.
-        options: what else rtvm can do; entry, device, seed and the counts above are put in.
-        via: ``native`` runs rtvm there; ``rpc`` loads the model into a server (:mod:`adt.api.remote`) and
-            runs it once.
-        key, tracker: over RPC, any device that is registered so, instead of *serial*.
+@takes(RunRequest)
+def run(request: RunRequest) -> RunResult:
+    """Run the package where it belongs and return its outputs; over RPC, once.
 
     Raises:
         InputError: inputs do not fit the model, or a file cannot be read.
@@ -83,28 +53,28 @@ def run(
         RunError: the runner refused or failed; its own message is passed on.
         MismatchError, PackageError, NoDevice, RpcError, …: see :mod:`adt.errors`.
     """
+    via, entry = request.via, request.entry
     if via not in VIA:
         raise ConfigError(f"cannot run via {via!r}", remedy=f"Use {' or '.join(VIA)}.")
-    resolved = load_settings({"verify.seed": seed, "device.timeout": timeout}).settings
-    manifest = load_package(package).manifest
+    manifest = load_package(request.package).manifest
     wanted = manifest.entry(entry)
-    given = _given(manifest.name, wanted, inputs, files, images, picture)
+    given = _given(manifest.name, wanted, request)
     arrays = {one.name: one.array for one in given} if given is not None else None
     chosen = replace(
-        options or RtvmOptions(),
+        request.options or RtvmOptions(),
         entry=entry,
         device=manifest.target.device,
-        seed=resolved.verify.seed,
-        warmup_runs=warmup_runs,
-        run_count=run_count,
+        seed=request.seed,
+        warmup_runs=request.warmup_runs,
+        run_count=request.run_count,
     )
     if via == NATIVE:
-        if key or tracker:
+        if request.key or request.tracker:
             raise ConfigError("a key and a tracker are for RPC", remedy="Add --via rpc.")
-        opened = open_place(package, serial=serial, bundle=bundle, timeout=timeout)
+        opened = place_of(request)
         if opened.place.host and chosen.pre_compiled:  # the runner works in a directory of its own
             chosen = replace(chosen, pre_compiled=str(Path(chosen.pre_compiled).absolute()))
-        done = opened.place.run(chosen, arrays, timeout=resolved.device.run_seconds)
+        done = opened.place.run(chosen, arrays, timeout=request.run_seconds)
         return RunResult(
             done.outputs,
             given or (),
@@ -119,37 +89,28 @@ def run(
     from adt.model.inputs.random import random_inputs
 
     if arrays is None:
-        arrays = random_inputs(wanted.inputs, resolved.verify.seed)
-    with open_remote(
-        package, serial=serial, bundle=bundle, key=key, tracker=tracker, timeout=resolved.device.timeout
-    ) as remote:
+        arrays = random_inputs(wanted.inputs, request.seed)
+    with open_remote(request) as remote:
         remote.model.set_inputs(arrays, entry)
         remote.model.run(entry)
         outputs = remote.model.outputs(entry)
         return RunResult(outputs, given or (), via, remote.name, remote.label, remote.emulated, None)
 
 
-def _given(
-    model: str,
-    entry: Entry,
-    inputs: Mapping[str, Array] | None,
-    files: Sequence[str | PathLike[str]],
-    images: Sequence[str | PathLike[str]],
-    picture: PictureOptions | None,
-) -> tuple[Given, ...] | None:
+def _given(model: str, entry: Entry, request: RunRequest) -> tuple[Given, ...] | None:
     """The inputs of *entry*, checked; None when none were given.
 
     Raises:
         InputError: see :func:`run`.
     """
-    if picture is not None and not images:
+    if request.picture is not None and not request.images:
         raise InputError("how pictures are prepared is said, but no picture", remedy="Add --image FILE.")
-    if inputs is None and not files and not images:
+    if request.inputs is None and not request.files and not request.images:
         return None
     from adt.model.inputs.files import Given, read_inputs
 
-    found = tuple(Given(name, array, "") for name, array in (inputs or {}).items())
-    found += read_inputs(entry, [fspath(one) for one in files], [fspath(one) for one in images], picture)
+    found = tuple(Given(name, array, "") for name, array in (request.inputs or {}).items())
+    found += read_inputs(entry, request.files, request.images, request.picture)
     if twice := {one.name for one in found if [other.name for other in found].count(one.name) > 1}:
         raise InputError(f"input {', '.join(sorted(twice))} is given twice", remedy="Name each input once.")
     check_inputs(model, entry, {one.name: one.array for one in found})

@@ -5,25 +5,24 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
-from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from adt.api.model import job_of
+from adt.api.requests import TuneRequest
 from adt.api.tune_compare import compared
 from adt.api.tune_places import Rack, asked_devices, open_rack, platform_for
 from adt.api.tune_result import check_ended, compile_command, told
-from adt.config.load import load_settings
-from adt.config.settings import TuneSettings
 from adt.errors import ConfigError
 from adt.model.importers.formats import require_model
 from adt.model.versions import require_tvm
+from adt.options.request import takes
+from adt.options.sections import TuneSettings
 from adt.tuning.jobs import Timing
 from adt.tuning.report import TuneResult, TuningPlan, UntunedKernel
 from adt.tuning.resume import run_id
-from adt.tuning.status import Status
 
 if TYPE_CHECKING:
     from adt.model.compiled import Job
@@ -37,67 +36,14 @@ EMULATED_TIMEOUT = 120.0
 """Seconds for a candidate on an emulated device, unless somebody said."""
 
 
-def tune(
-    model: Path,
-    *,
-    db: Path | None = None,
-    platform: str | None = None,
-    target: str | None = None,
-    cpu: str | None = None,
-    shapes: Sequence[str] | None = None,
-    serials: Sequence[str] = (),
-    key: str = "",
-    tracker: str = "",
-    device: str = "",
-    trials: int | None = None,
-    per_task: bool | None = None,
-    early_stopping: int | None = None,
-    tuner: str | None = None,
-    cost_model: str | None = None,
-    number: int | None = None,
-    repeat: int | None = None,
-    min_repeat_ms: int | None = None,
-    timeout: float | None = None,
-    seed: int | None = None,
-    builders: str | None = None,
-    wait: float | None = None,
-    compare: bool = False,
-    bundle: Path | None = None,
-    ndk: str | None = None,
-    api_level: int | None = None,
-    like: str | None = None,
-    opt_level: int | None = None,
-    precision: str | None = None,
-    keep_float32: Sequence[str] | None = None,
-    offload: str | None = None,
-    texture_choice: str | None = None,
-    on_plan: Callable[[TuningPlan], None] = lambda _plan: None,
-    on_status: Callable[[Status], None] = lambda _status: None,
-    stop: threading.Event | None = None,
-    gentle: bool = False,
-) -> TuneResult:
-    """Tune *model*; the same call with the same database goes on where it was stopped.
+@takes(TuneRequest)
+def tune(request: TuneRequest) -> TuneResult:
+    """Tune a model; the same call with the same database goes on where it was stopped.
 
     Where it measures: on this machine with a target for it, on every device that a tracker has under
     *key*, or on the devices *serials*. As many measurements are under way as there are devices; they may
-    come and go. What this starts (tracker, servers) it stops, and nothing else.
-
-    Args:
-        db: directory of the records, made when absent; None: compile.db of the settings.
-        platform, target, cpu, shapes, bundle, ndk, api_level, like, opt_level, precision, keep_float32,
-            offload, texture_choice: as :func:`adt.compile`; the platform is that of the first of *serials*
-            when not given.
-        serials: devices; none: device.serial of the settings, else ANDROID_SERIAL, else the only one.
-        key, tracker: what devices are registered as; the tracker is adt's own when not named.
-        device: of a key with different devices, the one that counts: ``NAME`` or ``NAME, DRIVER``, as
-            records have them; empty: the first that answers.
-        trials … wait: see :class:`adt.config.settings.TuneSettings`; None for the settings'.
-        compare: afterwards run the model with the records and without, in turns.
-        on_plan: told what is going to be done, before it begins.
-        on_status: told how it stands, several times a second, in this thread.
-        stop: when it is set the tuning ends soon, with everything kept.
-        gentle: a first SIGINT or SIGTERM while devices measure does the same, instead of raising; for
-            programs that then look at ``interrupted`` of the result.
+    come and go. What this starts (tracker, servers) it stops, and nothing else. The platform is that of the
+    first of *serials* when not given.
 
     Raises:
         ConfigError: settings that cannot be, or contradict each other.
@@ -110,33 +56,21 @@ def tune(
     from adt.tuning.database.store import open_database
 
     require_tvm()
-    require_model(model)
-    numbers = {
-        "trials": trials, "per_task": per_task, "early_stopping": early_stopping, "tuner": tuner,
-        "cost_model": cost_model, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms,
-        "timeout": timeout, "seed": seed, "builders": builders, "wait": wait,
-    }  # fmt: skip
-    asked = asked_devices(serials, key, tracker)
-    flags: dict[str, Any] = {
-        "platform": platform_for(asked, platform, target), "target": target, "cpu": cpu, "shapes": shapes,
-        "bundle": bundle, "ndk": ndk, "api_level": api_level, "opt_level": opt_level, "like": like,
-        "precision": precision, "keep_float32": keep_float32, "offload": offload,
-        "texture_choice": texture_choice,
-    }  # fmt: skip
-    found = load_settings({f"tune.{name}": value for name, value in numbers.items()})
-    settings = _checked(found.settings.tune)
-    directory = _database(db, found.settings.compile.db)
-    job = job_of(model, **flags, server=True)
+    require_model(request.model)
+    asked = asked_devices(request.serials, request.key, request.tracker)
+    request = request.but(platform=platform_for(asked, request))
+    settings = _checked(request.settings.tune)
+    directory = _database(request)
+    job = job_of(request, server=True)
     computes = package_target(job.platform, job.settings, job.like)
     with open_rack(asked, job, computes.device) as rack, open_database(directory, write=True) as database:
-        if rack.emulated and found.origins["tune.timeout"] == "default":
+        if rack.emulated and request.resolved.origins["tune.timeout"] == "default":
             settings = dataclasses.replace(settings, timeout=EMULATED_TIMEOUT)
-        wanted = _Wanted(job, computes, settings, rack, directory, device)
-        plan, result = _run(wanted, database, on_plan, on_status, stop or threading.Event(), gentle)
+        plan, result = _run(_Wanted(request, job, computes, settings, rack, directory), database)
         contexts = database.contexts()
     check_ended(result, rack, settings.wait)
     report = told(plan, result, contexts)
-    if compare and not report.interrupted:
+    if request.compare and not report.interrupted:
         log.info("comparing the model with its records and without")
         report = dataclasses.replace(report, comparison=compared(job, directory, report, rack.serials))
     return report
@@ -146,23 +80,15 @@ def tune(
 class _Wanted:
     """What is asked for."""
 
+    request: TuneRequest
     job: Job
     target: ModelTarget
     settings: TuneSettings
     rack: Rack
     directory: Path
-    device: str
-    """``NAME`` or ``NAME, DRIVER`` of the device that counts; empty: of the first one."""
 
 
-def _run(
-    wanted: _Wanted,
-    database: Database,
-    on_plan: Callable[[TuningPlan], None],
-    on_status: Callable[[Status], None],
-    stop: threading.Event,
-    gentle: bool,
-) -> tuple[TuningPlan, Result]:
+def _run(wanted: _Wanted, database: Database) -> tuple[TuningPlan, Result]:
     """Take the kernels out of the model, and tune them."""
     from adt.model.tuning.key import target_key, tvm_key
     from adt.tuning import engine
@@ -175,6 +101,7 @@ def _run(
     from adt.tuning.tasks import extract, toolchain, tuning_target
 
     job, target, settings, rack = wanted.job, wanted.target, wanted.settings, wanted.rack
+    stop = wanted.request.stop or threading.Event()
     options = SearchOptions(settings.tuner, settings.cost_model, settings.seed)
     searches = Searches(tuning_target(target, rack.cores), options)  # says first that its package is missing
     imported, making = job.readied(accuracy=False)
@@ -198,7 +125,7 @@ def _run(
         logs=logs.directory,
         compile_command=compile_command(job, wanted.directory),
     )
-    on_plan(plan)
+    wanted.request.on_plan(plan)
     tools = toolchain(making)
     timing = Timing(settings.number, settings.repeat, settings.min_repeat_ms, settings.timeout)
     asked = Plan(
@@ -213,8 +140,8 @@ def _run(
         exclusive=rack.source.exclusive,
         wait=settings.wait,
     )
-    fleet = Fleet(rack.source, tools.device, wanted=_identity(wanted.device))
-    with logs, interrupts(stop) if gentle else nullcontext():
+    fleet = Fleet(rack.source, tools.device, wanted=_identity(wanted.request.device))
+    with logs, interrupts(stop) if wanted.request.gentle else nullcontext():
         result = engine.tune(
             asked,
             found.tasks,
@@ -222,7 +149,7 @@ def _run(
             builders=make_builders(settings.builders, tools),
             fleet=fleet.start,
             database=database,
-            observer=Observer(status=on_status, record=logs.add),
+            observer=Observer(status=wanted.request.on_status, record=logs.add),
             stop=stop,
         )
     return plan, result
@@ -256,15 +183,16 @@ def _checked(settings: TuneSettings) -> TuneSettings:
     return settings
 
 
-def _database(given: Path | None, setting: str) -> Path:
+def _database(request: TuneRequest) -> Path:
     """The directory of the records.
 
     Raises:
         ConfigError: nobody said where they go.
     """
-    if given is None and not setting:
+    setting = request.settings.compile.db
+    if request.db is None and not setting:
         raise ConfigError(
             "where the records are kept is not said",
             remedy='Name a directory: --db DIR, or db = "DIR" in [compile] of adt.toml.',
         )
-    return given or Path(setting)
+    return request.db or Path(setting)

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 from adt.api.bundles import choose_bundle
 from adt.api.chosen import chosen_device
+from adt.api.requests import TuneRequest
 from adt.api.rpc import server_ports, tracker_start
-from adt.config.load import load_settings
-from adt.config.settings import Settings
 from adt.device import selection
 from adt.device.device import Device
 from adt.errors import AdtError, ConfigError, MismatchError
 from adt.model.compiled import Job
 from adt.model.host_run.opencl import opencl_device
 from adt.model.targets.reading import read_target
+from adt.options.sections import Settings
 from adt.rpc import server, wire
 from adt.rpc import tracker as tracking
 from adt.target.bundle import TargetBundle
@@ -80,18 +80,18 @@ def asked_devices(serials: Sequence[str], key: str, tracker: str) -> Asked:
     return asked
 
 
-def platform_for(asked: Asked, platform: str | None, target: str | None) -> str | None:
-    """The platform to tune for: *platform*, or that of the device; None for what the settings say.
+def platform_for(asked: Asked, request: TuneRequest) -> str | None:
+    """The platform to tune for: what the caller says, or that of the device; None for what the settings say.
 
     Raises:
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: the device that would tell is not there.
     """
+    platform: str | None = request.named("platform")
     if platform is not None or asked.tracked:
         return platform
-    found = load_settings({"compile.target": target})
     if not asked.serials:
-        named = read_target(found.settings.compile.target).platform
-        if named or found.origins["build.platform"] != "default":
+        named = read_target(request.target).platform
+        if named or request.resolved.origins["build.platform"] != "default":
             return None
     return _first(asked.serials).platform
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.api.tune_places import Rack
-from adt.config.load import load_settings
 from adt.errors import NoDevice, TrackerError
+from adt.options.resolve import load_settings
 from adt.tuning.records import Context
 from adt.tuning.report import TunedTask, TuneResult, TuningPlan, quarantined
 

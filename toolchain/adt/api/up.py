@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from adt.api.build import Progress, quiet
 from adt.api.chosen import chosen_device
 from adt.api.deploy import deploy_to
 from adt.api.emulator import emulator_start
+from adt.api.requests import UpRequest
+from adt.api.up_plan import Step, UpPlan
 from adt.api.verify import VerifyResult, verify_at
-from adt.config.load import load_settings
-from adt.config.settings import DeviceSettings, Settings
 from adt.device import selection
 from adt.device.device import Device
 from adt.device.place import DevicePlace, Opened
@@ -24,45 +22,15 @@ from adt.host.ndk import find_ndk
 from adt.measure.verify import limits_for
 from adt.model import store
 from adt.model.package import ModelPackage
+from adt.options.request import takes
+from adt.options.sections import DeviceSettings, Settings
 from adt.target.build import build_bundle
 from adt.target.bundle import MANIFEST, TargetBundle
 from adt.target.plan import plan_build
 from adt.target.platforms import platform_named
 
-if TYPE_CHECKING:
-    from adt.measure.reference import Array
-
 VIRTUAL_PLATFORM = "linux-aarch64"
 """What the virtual device is."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One finished step of :func:`up`."""
-
-    name: str
-    note: str
-    """What it did, or that it reused what was there."""
-    seconds: float
-
-
-@dataclass(frozen=True)
-class UpPlan:
-    """What :func:`up` is going to do, resolved before it does it."""
-
-    model: Path
-    inputs: Mapping[str, list[int]]
-    """The fixed shape of each input; an open batch dimension is 1 unless ``shapes`` says otherwise."""
-    platform: str
-    target: str
-    device: str
-    """Serial of the device; empty: a virtual device will be started."""
-    why: str
-    """Why this device and this platform."""
-    tvm_source: str
-    """The TVM source tree that was asked for, or the providers that will be tried."""
-    max_abs: float
-    max_rel: float
 
 
 @dataclass(frozen=True)
@@ -75,33 +43,12 @@ class UpResult:
     verified: VerifyResult
 
 
-def up(
-    model: Path,
-    *,
-    platform: str | None = None,
-    serial: str | None = None,
-    target: str | None = None,
-    shapes: Sequence[str] | None = None,
-    ndk: str | None = None,
-    inputs: Mapping[str, Array] | None = None,
-    seed: int | None = None,
-    db: Path | None = None,
-    tuned_on: str | None = None,
-    timeout: float | None = None,
-    on_plan: Callable[[UpPlan], None] = lambda _: None,
-    on_step: Callable[[Step], None] = lambda _: None,
-    progress: Progress = quiet,
-) -> UpResult:
+@takes(UpRequest)
+def up(request: UpRequest) -> UpResult:
     """Do all of it: build, compile, find or start a device, deploy, run there, verify.
 
     Without *serial* and with no device connected, a virtual device is started
     and left running. What was made before is reused.
-
-    Args:
-        db, tuned_on: tuning records for the kernels, see :func:`adt.compile`.
-        timeout: seconds that each step on the device may take; None: device.timeout of the settings.
-        on_plan: called once with the resolved plan, before anything is made.
-        on_step: called after each step.
 
     Raises:
         Whatever the verbs raise; a difference over the tolerance does not.
@@ -109,34 +56,23 @@ def up(
     from adt.model.importers.any import declared_inputs, import_model
     from adt.model.importers.shapes import parse_shapes
 
-    flags = {
-        "build.platform": platform,
-        "build.ndk": ndk,
-        "device.serial": serial,
-        "device.timeout": timeout,
-        "compile.target": target,
-        "compile.shapes": tuple(shapes) if shapes else None,
-        "compile.db": db,
-        "compile.tuned_on": tuned_on,
-        "verify.seed": seed,
-    }
-    given = load_settings(flags).settings
+    model = request.model
     # What is wrong with the model is said here, not after a build.
-    fixed = declared_inputs(model, parse_shapes(given.compile.shapes))
-    device = _device_for_up(given.device)
+    fixed = declared_inputs(model, parse_shapes(request.shapes))
+    device = _device_for_up(request)
     found = device.platform if device else VIRTUAL_PLATFORM
-    resolved = load_settings(flags | {"build.platform": platform or found}).settings
+    resolved = request.but(platform=request.named("platform") or found).settings
     if platform_named(resolved.build.platform).name != found:
         raise MismatchError(
             f"{device.serial if device else 'the virtual device'} is {found}, not {resolved.build.platform}",
             remedy="Leave --for out, or choose another device with --serial.",
         )
-    on_plan(plan := _up_plan(model, fixed, resolved, device))
+    request.on_plan(plan := _up_plan(model, fixed, resolved, device))
     steps: list[Step] = []
 
     def done(name: str, note: str, began: float) -> None:
         steps.append(Step(name, note, time.monotonic() - began))
-        on_step(steps[-1])
+        request.on_step(steps[-1])
 
     began = time.monotonic()
     build_plan = plan_build(resolved)
@@ -153,7 +89,7 @@ def up(
         )
 
     began = time.monotonic()
-    built = build_bundle(build_plan, progress=progress)
+    built = build_bundle(build_plan, progress=request.progress)
     what = "reused" if built.reused else f"compiled {built.compiled} translation units"
     done("build-target", f"{what}: {built.bundle.path.name}", began)
 
@@ -165,7 +101,7 @@ def up(
     began = time.monotonic()
     if device is None:
         started = emulator_start()
-        device = chosen_device(started.serial, timeout)
+        device = chosen_device(started.serial, request.timeout)
         done(
             "emulator", f"started {started.serial}: arm64 Linux behind real ADB, not Android, no speed", began
         )
@@ -180,7 +116,7 @@ def up(
 
     began = time.monotonic()
     ready = Opened(DevicePlace(device, report.deployment), package, built.bundle)
-    sets = (inputs,) if inputs is not None else None
+    sets = (request.inputs,) if request.inputs is not None else None
     verified = verify_at(ready, resolved, lambda: store.source_model(package), sets)
     done("verify", "passed" if verified.verification.passed else "FAILED", began)
     return UpResult(plan, tuple(steps), package, verified)
@@ -201,7 +137,7 @@ def _up_plan(
         resolved.compile.target,
         device.serial if device else "",
         why,
-        resolved.tvm.source or resolved.tvm.provider,
+        resolved.tvm.tvm_source or resolved.tvm.provider,
         limits.max_abs,
         limits.max_rel,
     )

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adt.api.place import open_place
-from adt.config.load import load_settings
-from adt.config.settings import Settings
+from adt.api.place import place_of
+from adt.api.requests import LayersRequest, VerifyRequest
 from adt.device.place import Opened
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, PackageError
 from adt.measure.layers import Layers, Scan, compare_layers
 from adt.measure.verify import Verification, compare, worst_of
 from adt.model import origin, store
+from adt.options.request import takes
+from adt.options.sections import Settings
 
 if TYPE_CHECKING:
     from adt.measure.reference import Array
@@ -49,50 +50,23 @@ class LayersResult:
     layers: Layers
 
 
-def verify(
-    package: Path,
-    *,
-    serial: str | None = None,
-    bundle: Path | None = None,
-    model: Path | None = None,
-    inputs: Mapping[str, Array] | Sequence[Mapping[str, Array]] | None = None,
-    seed: int | None = None,
-    seeds: int = 1,
-    reference: str | None = None,
-    max_abs: float | None = None,
-    max_rel: float | None = None,
-    max_steps: int | None = None,
-    max_changed: float | None = None,
-    allow_nonfinite: bool | None = None,
-    timeout: float | None = None,
-) -> VerifyResult:
+@takes(VerifyRequest)
+def verify(request: VerifyRequest) -> VerifyResult:
     """Run the package where it belongs and the reference here, on the same inputs, and compare.
-
-    Args:
-        model: the source model; by default the copy that compiling kept in the cache.
-        inputs: name to array, or several such sets; made up from *seed* when None.
-        seeds: how many sets to make up: from *seed*, the next one, and so on.
-        reference: see ``verify.reference`` of the settings.
 
     Raises:
         RunError, ModelError, …: see :mod:`adt.errors`. A difference over the tolerance does
             not raise: look at ``result.verification.passed``.
     """
-    resolved = load_settings(
-        {
-            "verify.seed": seed,
-            "verify.max_abs": max_abs,
-            "verify.max_rel": max_rel,
-            "verify.max_steps": max_steps,
-            "verify.max_changed": max_changed,
-            "verify.allow_nonfinite": allow_nonfinite,
-            "verify.reference": reference,
-            "device.timeout": timeout,
-        }
-    ).settings
-    opened = open_place(package, serial=serial, bundle=bundle, timeout=timeout)
-    given = (inputs,) if isinstance(inputs, Mapping) else inputs
-    return verify_at(opened, resolved, lambda: store.source_model(opened.package, model), given, seeds=seeds)
+    opened = place_of(request)
+    given = (request.inputs,) if isinstance(request.inputs, Mapping) else request.inputs
+    return verify_at(
+        opened,
+        request.settings,
+        lambda: store.source_model(opened.package, request.model),
+        given,
+        seeds=request.seeds,
+    )
 
 
 def verify_at(
@@ -149,31 +123,11 @@ def verify_at(
     return VerifyResult(place.name, worst_of(runs), outputs[0], place.emulated, *facts)
 
 
-def verify_layers(
-    package: Path,
-    *,
-    serial: str | None = None,
-    bundle: Path | None = None,
-    inputs: Mapping[str, Array] | None = None,
-    seed: int | None = None,
-    calls: tuple[int, int] | None = None,
-    everything: bool = False,
-    max_rel: float | None = None,
-    max_steps: int | None = None,
-    chunk_bytes: int | None = None,
-    trust: bool = False,
-    timeout: float | None = None,
-) -> LayersResult:
+@takes(LayersRequest)
+def verify_layers(request: LayersRequest) -> LayersResult:
     """Compare each kernel that the device runs with the same kernel on this machine's CPU.
 
-    Args:
-        inputs: name to array; made up from *seed* when None.
-        calls: only the kernels from here up to here (exclusive), as the run counts them.
-        everything: go on after the first wrong kernel.
-        max_rel: largest difference that passes, as a share of the largest magnitude that the kernel should
-            have made; by default as the kernel's types allow (docs/verify.md).
-        chunk_bytes: how much of the device's tensors is fetched at a time.
-        trust: run the kernels of a package that was not compiled here, too.
+    Without *max_rel* a difference passes as the kernel's types allow (docs/verify.md).
 
     Raises:
         PackageError: the package does not have its kernels from before their schedules, or was not compiled
@@ -183,23 +137,22 @@ def verify_layers(
     """
     from adt.model.inputs.random import random_inputs
 
-    flags = {"verify.seed": seed, "verify.max_rel": max_rel, "verify.max_steps": max_steps}
-    resolved = load_settings(flags | {"device.timeout": timeout}).settings
-    opened = open_place(package, serial=serial, bundle=bundle, timeout=timeout)
-    if not (trust or origin.is_known(opened.package.manifest)):
+    opened, inputs = place_of(request), request.inputs
+    if not (request.trust or origin.is_known(opened.package.manifest)):
         raise PackageError(
-            f"the package {package} was not compiled here, and --layers runs its kernels on this machine",
+            f"the package {request.package} was not compiled here, and --layers runs its kernels on "
+            "this machine",
             remedy="Compile it again from its source model, or add --trust if you know who made it.",
         )
     specs = opened.package.manifest.entry().inputs
-    given = dict(inputs) if inputs is not None else random_inputs(specs, resolved.verify.seed)
+    given = dict(inputs) if inputs is not None else random_inputs(specs, request.seed)
     scan = Scan(
-        max_rel=resolved.verify.max_rel,
-        max_steps=resolved.verify.max_steps,
-        calls=calls,
-        everything=everything,
-        timeout=resolved.device.run_seconds,
-        **({"chunk_bytes": chunk_bytes} if chunk_bytes else {}),
+        max_rel=request.max_rel,
+        max_steps=request.max_steps,
+        calls=request.calls,
+        everything=request.everything,
+        timeout=request.run_seconds,
+        **({"chunk_bytes": request.chunk_bytes} if request.chunk_bytes else {}),
     )
     found = compare_layers(opened.place, opened.package, given, scan)
     return LayersResult(opened.place.name, opened.place.emulated, found)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.checkup.check import Area
-from adt.config.load import load_settings
-from adt.config.settings import Settings
 from adt.errors import AdtError
+from adt.options.resolve import load_settings
+from adt.options.sections import Settings
 from adt.target.platforms import PRESETS, Platform
 
 
@@ -59,7 +59,7 @@ def make_scope(
     """Resolve the settings; when they cannot be, go on with the defaults and say why.
 
     Args:
-        flags: ``section.key`` to value, as :func:`adt.config.load.load_settings` takes them.
+        flags: ``section.key`` to value, as :func:`adt.options.resolve.load_settings` takes them.
     """
     error: AdtError | None = None
     try:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.cli.app import Json, Serial, Timeout, Verbose, app, emit_json
-from adt.cli.build import Ndk
-from adt.cli.completions import one_of
-from adt.cli.deploy import Seed
+from adt.api.requests import Measuring
+from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.options import Ndk, Seed, Serial, Timeout, flag
 
 if TYPE_CHECKING:
     from adt.api.apk import Apk, Installed
@@ -57,22 +56,14 @@ def apk(
     debuggable: Annotated[
         bool, typer.Option("--debuggable", help="Let debuggers, and all who have adb, look into the app.")
     ] = False,
-    protocol: Annotated[
-        str,
-        typer.Option(
-            help="How it is measured.",
-            **one_of("default", "quick", "mlperf"),
-        ),
-    ] = "default",
-    runs: Annotated[int | None, typer.Option(help="Timed runs, at least …")] = None,
-    seconds: Annotated[float | None, typer.Option(help="… and for at least so long.")] = None,
-    warmup_runs: Annotated[int | None, typer.Option(help="Runs before them, at least …")] = None,
-    warmup_ms: Annotated[float | None, typer.Option(help="… and for at least so many milliseconds.")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
-    affinity: Annotated[str, typer.Option(help="CPUs to run on: big, little, all, or numbers (4-7).")] = "",
-    end_to_end: Annotated[
-        bool, typer.Option("--end-to-end", help="Time copying inputs in and outputs out, too.")
-    ] = False,
+    protocol: Annotated[str, flag(Measuring, "protocol")] = "default",
+    runs: Annotated[int | None, flag(Measuring, "runs")] = None,
+    seconds: Annotated[float | None, flag(Measuring, "seconds")] = None,
+    warmup_runs: Annotated[int | None, flag(Measuring, "warmup_runs")] = None,
+    warmup_ms: Annotated[float | None, flag(Measuring, "warmup_ms")] = None,
+    threads: Annotated[int | None, flag(Measuring, "threads")] = None,
+    affinity: Annotated[str, flag(Measuring, "affinity")] = "",
+    end_to_end: Annotated[bool, flag(Measuring, "end_to_end")] = False,
     seed: Seed = None,
     as_json: Json = False,
     verbose: Verbose = False,

@@ -23,7 +23,6 @@ from typer.main import get_command_from_info, get_command_name, get_group_from_i
 from typer.models import CommandInfo
 
 from adt import __version__
-from adt.cli import completions
 from adt.cli.endings import command_with, document, error_document, interrupted
 from adt.cli.progress import erase, silence_line, transfer_line
 from adt.cli.wrapping import visible
@@ -243,19 +242,6 @@ Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", callback=_set_verbose, help="Show every command that is run.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
-Serial = Annotated[
-    str | None,
-    typer.Option(
-        "--serial",
-        "-s",
-        help="The device; else ANDROID_SERIAL, else the only one.",
-        autocompletion=completions.serial,
-    ),
-]
-Timeout = Annotated[
-    float | None,
-    typer.Option(min=0.0, help="Seconds that each step on the device may take; else what it needs."),
-]
 
 
 @app.callback()

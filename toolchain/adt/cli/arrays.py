@@ -55,3 +55,8 @@ def summary(name: str, array: Array) -> str:
 def describe(arrays: Mapping[str, Array]) -> list[dict[str, Any]]:
     """Name, dtype and shape of each array, for JSON."""
     return [{"name": n, "dtype": a.dtype.name, "shape": list(a.shape)} for n, a in arrays.items()]
+
+
+def load_inputs(given: dict[str, Any]) -> None:
+    """Put the arrays of the file that was named as ``inputs`` into its place."""
+    given["inputs"] = load_npz(given["inputs"]) if given["inputs"] else None

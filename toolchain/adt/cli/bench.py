@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.cli.app import Json, Serial, Timeout, Verbose, app, emit_json
-from adt.cli.completions import one_of
-from adt.cli.deploy import Bundle, Input, Seed
+from adt.api.requests import AbRequest, BenchRequest
+from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.options import Given, command_of
+from adt.cli.options import flag as flag_of
 
 if TYPE_CHECKING:
     from adt.api.bench import AbResult, BenchResult
@@ -22,93 +23,45 @@ ABOUT_THE_MACHINE = ("opencl-on-cpu", "host")
 
 
 @app.command(epilog="Example: adt bench model-pkg --serial 127.0.0.1:5555")
+@command_of(BenchRequest)
 def bench(
-    package: Annotated[Path | None, typer.Argument(help="A package that `adt compile` made.")] = None,
+    given: Given,
+    package: Annotated[Path | None, flag_of(BenchRequest, "package")] = None,
     ab: Annotated[
         tuple[Path, Path] | None,
         typer.Option("--ab", metavar="A B", help="Two packages instead, in turns: which is faster?"),
     ] = None,
-    serial: Serial = None,
-    bundle: Bundle = None,
-    model: Annotated[
-        Path | None, typer.Option(help="The source model; else the copy that compiling kept.")
-    ] = None,
-    inputs: Input = None,
-    seed: Seed = None,
-    protocol: Annotated[
-        str,
-        typer.Option(
-            help="How it is measured.",
-            **one_of("default", "quick", "mlperf"),
-        ),
-    ] = "default",
-    runs: Annotated[int | None, typer.Option(help="Timed runs, at least …")] = None,
-    seconds: Annotated[float | None, typer.Option(help="… and for at least so long.")] = None,
-    warmup_runs: Annotated[int | None, typer.Option(help="Runs before them, at least …")] = None,
-    warmup_ms: Annotated[float | None, typer.Option(help="… and for at least so many milliseconds.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds of --ab, each A B B A.")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
-    affinity: Annotated[str, typer.Option(help="CPUs to run on: big, little, all, or numbers (4-7).")] = "",
-    end_to_end: Annotated[
-        bool, typer.Option("--end-to-end", help="Time copying inputs in and outputs out, too.")
-    ] = False,
-    cold_start: Annotated[
-        bool, typer.Option(help="With OpenCL: load once without compiled programs, too.")
-    ] = True,
-    cool_down: Annotated[
-        str | None, typer.Option(help="Wait first: until it is at most so warm (45C), or so long (30s).")
-    ] = None,
-    verify: Annotated[bool, typer.Option(help="Compare the outputs with the reference first.")] = True,
-    record: Annotated[bool, typer.Option(help="Keep the result for `adt report`.")] = True,
-    label: Annotated[str, typer.Option(help="Kept with the result.")] = "",
+    rounds: Annotated[int | None, flag_of(AbRequest, "rounds")] = None,
     times: Annotated[
         Path | None, typer.Option(help="Write each run's time and start here, .npz.", metavar="FILE")
     ] = None,
-    timeout: Timeout = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Measure how fast a package runs; on anything emulated, whether it is right."""
     import adt
-    from adt.cli.arrays import load_npz, save_npz
+    from adt.cli.arrays import load_inputs, save_npz
     from adt.errors import ConfigError
 
-    options: dict[str, Any] = {
-        "serial": serial,
-        "bundle": bundle,
-        "inputs": load_npz(inputs) if inputs else None,
-        "seed": seed,
-        "protocol": protocol,
-        "runs": runs,
-        "seconds": seconds,
-        "warmup_runs": warmup_runs,
-        "warmup_ms": warmup_ms,
-        "threads": threads,
-        "affinity": affinity,
-        "end_to_end": end_to_end,
-        "cool_down": cool_down,
-        "verify": verify,
-        "record": record,
-        "label": label,
-        "timeout": timeout,
-    }
+    load_inputs(given)
     if (package is None) == (ab is None):
         raise ConfigError(
             "one package is measured, or two are compared",
             remedy="Write `adt bench PACKAGE`, or `adt bench --ab PACKAGE PACKAGE`.",
         )
     if ab is not None:
+        model, _ = given.pop("model"), given.pop("cold_start")
         if model or times:
             raise ConfigError(
                 "--ab compares two packages, and takes neither --model nor --times",
                 remedy="Measure one package alone: adt bench PACKAGE.",
             )
-        _finish_ab(adt.bench_ab(*ab, rounds=rounds, **options), as_json)
+        _finish_ab(adt.bench_ab(*ab, rounds=rounds, **given), as_json)
         return
     if rounds is not None:
         raise ConfigError("--rounds is about --ab", remedy="Leave --rounds away.")
     assert package is not None
-    result = adt.bench(package, model=model, cold_start=cold_start, **options)
+    result = adt.bench(package, **given)
     if times and result.times:
         save_npz(times, result.times)
     if as_json:

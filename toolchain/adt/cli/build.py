@@ -7,61 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.cli import completions
+from adt.api.requests import AbisRequest, BuildRequest
 from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.completions import one_of
+from adt.cli.options import Given, Provider, TvmSource, command_of, flag
 from adt.cli.progress import status_line
 
 if TYPE_CHECKING:
-    from adt.api.build import BuildFlags
     from adt.target.build import BuildResult
-
-Platform = Annotated[
-    str | None,
-    typer.Option(
-        "--for",
-        help="android-arm64-v8a, linux-aarch64, host, …; see adt presets.",
-        metavar="PLATFORM",
-        autocompletion=completions.platform,
-    ),
-]
-Ndk = Annotated[
-    str | None,
-    typer.Option("--ndk", help="Root of the Android NDK; else found as Android tools do.", metavar="DIR"),
-]
-ApiLevel = Annotated[int | None, typer.Option(help="Lowest Android API level.")]
-Clml = Annotated[
-    str | None,
-    typer.Option(
-        "--clml", help="Build CLML in, with this SDK; a -clml preset looks in the environment.", metavar="DIR"
-    ),
-]
-TvmSource = Annotated[
-    str | None, typer.Option(help="A TVM source tree; else TVM_HOME, else one is obtained.", metavar="DIR")
-]
 
 
 @app.command("build-target", epilog="Example: adt build-target --for android-arm64-v8a --ndk $NDK")
+@command_of(BuildRequest)
 def build_target(
-    platform: Platform = None,
-    ndk: Ndk = None,
-    tvm_source: TvmSource = None,
-    api_level: ApiLevel = None,
-    alignment: Annotated[int | None, typer.Option(help="Bytes; tensor alignment of the runtime.")] = None,
-    opencl: Annotated[bool | None, typer.Option(help="Build the OpenCL runtime in.")] = None,
-    opencl_sdk: Annotated[
-        str | None, typer.Option(help="Link libOpenCL from this SDK.", metavar="DIR")
-    ] = None,
-    clml: Clml = None,
-    nnapi: Annotated[bool | None, typer.Option(help="Build the runtime for Android's NNAPI in.")] = None,
-    rpc: Annotated[bool | None, typer.Option(help="Build tvm_rpc.")] = None,
-    build_type: Annotated[str | None, typer.Option(help="CMake's build type.")] = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Parallel compiler processes.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also copy the bundle here.")] = None,
+    given: Given,
     abi: Annotated[
         str | None, typer.Option(help="Several Android ABIs at once.", metavar="arm64-v8a,x86_64")
     ] = None,
-    layout: Annotated[str, typer.Option(help="What --out holds.", **one_of("bundle", "jni"))] = "bundle",
+    layout: Annotated[str, flag(AbisRequest, "layout")] = "bundle",
     explain: Annotated[bool, typer.Option("--explain", help="Only say what would be done, and why.")] = False,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -69,22 +31,8 @@ def build_target(
     """Build TVM's runtime, tvm_rpc and the runner for a device: a TargetBundle."""
     import adt
 
-    flags: BuildFlags = {
-        "platform": platform,
-        "ndk": ndk,
-        "tvm_source": tvm_source,
-        "api_level": api_level,
-        "alignment": alignment,
-        "opencl": opencl,
-        "opencl_sdk": opencl_sdk,
-        "clml": clml,
-        "nnapi": nnapi,
-        "rpc": rpc,
-        "build_type": build_type,
-        "jobs": jobs,
-    }
     if explain:
-        steps = adt.explain_build(**flags)
+        steps = adt.explain_build(**given)
         if as_json:
             emit_json("build-target-explain", {"steps": steps})
         else:
@@ -92,10 +40,12 @@ def build_target(
         return
     with status_line("build-target") as progress:
         if abi is None and layout == "bundle":
-            results: tuple[BuildResult, ...] = (adt.build_target(out=out, progress=progress, **flags),)
+            results: tuple[BuildResult, ...] = (adt.build_target(**given, progress=progress),)
         else:
-            abis = abi.split(",") if abi else [(platform or "android-arm64-v8a").removeprefix("android-")]
-            results = adt.build_abis(abis, out=out, layout=layout, progress=progress, **flags)
+            platform = given["platform"] or "android-arm64-v8a"
+            abis = abi.split(",") if abi else [platform.removeprefix("android-")]
+            results = adt.build_abis(abis, layout=layout, progress=progress, **given)
+    out = given["out"]
     if as_json:
         documents = [_fields(result, out) for result in results]
         emit_json("build-target", documents[0] if len(documents) == 1 else {"bundles": documents})
@@ -132,7 +82,7 @@ def _show(result: BuildResult) -> None:
 @app.command(epilog="Example: adt source --provider registry")
 def source(
     tvm_source: TvmSource = None,
-    provider: Annotated[str | None, typer.Option(help="auto, git or registry.")] = None,
+    provider: Provider = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:

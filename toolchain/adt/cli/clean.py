@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.cli.app import Json, Timeout, Verbose, app, emit_json
+from adt.cli.app import Json, Verbose, app, emit_json
 from adt.cli.deploy import All, DryRun, Serials
+from adt.cli.options import Timeout
 
 if TYPE_CHECKING:
     from adt.device.collect import CleanReport

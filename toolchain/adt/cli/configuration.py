@@ -7,25 +7,19 @@ from typing import Annotated
 
 import typer
 
-from adt.cli import completions
 from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.options import Platform
 
 
 @app.command("config", epilog="Example: ADT_BUILD_JOBS=2 adt config")
 def config(as_json: Json = False, verbose: Verbose = False) -> None:
     """Show every setting, its value and where it came from."""
-    import dataclasses
-
     import adt
 
     resolved = adt.settings()
-    rows = {
-        f"{section.name}.{field.name}": getattr(getattr(resolved.settings, section.name), field.name)
-        for section in dataclasses.fields(resolved.settings)
-        for field in dataclasses.fields(getattr(resolved.settings, section.name))
-    }
+    rows = resolved.values
     if as_json:
-        emit_json("config", {"settings": rows, "origins": dict(resolved.origins)})
+        emit_json("config", {"settings": dict(rows), "origins": dict(resolved.origins)})
         return
     for key, value in rows.items():
         shown = ";".join(value) if isinstance(value, tuple) else str(value)
@@ -35,14 +29,7 @@ def config(as_json: Json = False, verbose: Verbose = False) -> None:
 @app.command("init", epilog="Example: adt init --for linux-aarch64")
 def init(
     directory: Annotated[Path, typer.Argument(help="Where adt.toml goes.")] = Path(),
-    platform: Annotated[
-        str,
-        typer.Option(
-            "--for",
-            help="The platform to build for.",
-            autocompletion=completions.platform,
-        ),
-    ] = "android-arm64-v8a",
+    platform: Platform = None,
     verbose: Verbose = False,
 ) -> None:
     """Write an adt.toml with every setting, its meaning and its default."""

@@ -7,61 +7,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.cli import completions
-from adt.cli.app import Json, Timeout, Verbose, app, emit_json
+from adt.api.requests import Deploying, DeployManyRequest
+from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.options import Given, command_of, flag
 from adt.cli.progress import status_line
 
 if TYPE_CHECKING:
     from adt.api.deploy import Deployed
 
-Package = Annotated[Path, typer.Argument(help="A package that `adt compile` made.")]
-Bundle = Annotated[
-    Path | None, typer.Option(help="The bundle; else the newest fitting one built here.", metavar="DIR")
-]
-Input = Annotated[Path | None, typer.Option("--input", "-i", help="Inputs by name, as .npz.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of made-up inputs.")]
-
-
-Serials = Annotated[
-    str | None,
-    typer.Option(
-        "--serial",
-        "-s",
-        help="The device, or several: a,b. Else ANDROID_SERIAL, else the only one.",
-        autocompletion=completions.serials,
-    ),
-]
+Bundle = Annotated[Path | None, flag(Deploying, "bundle")]
+Serials = Annotated[str | None, flag(DeployManyRequest, "serials")]
 All = Annotated[bool, typer.Option("--all", help="Every device that adb sees.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
+DryRun = Annotated[bool, flag(Deploying, "dry_run")]
 
 
 @app.command(epilog="Example: adt deploy model-pkg --serial 127.0.0.1:5555")
+@command_of(Deploying)
 def deploy(
-    packages: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="Packages that `adt compile` made; none: the bundle alone.", metavar="[PACKAGE]..."
-        ),
-    ] = None,
+    given: Given,
     serial: Serials = None,
     everyone: All = False,
-    bundle: Bundle = None,
-    rpc: Annotated[
-        bool | None,
-        typer.Option(
-            "--rpc/--no-rpc",
-            help="Start tracker and RPC server, or do not; else only where no package is named.",
-        ),
-    ] = None,
-    key: Annotated[str, typer.Option("--key", "-k", help="What clients ask the tracker for.")] = "",
-    run_as: Annotated[
-        str | None, typer.Option(metavar="APP", help="Copy into this debuggable app's own directory, too.")
-    ] = None,
-    dry_run: DryRun = False,
-    full_hash: Annotated[
-        bool, typer.Option("--full-hash", help="Read every byte on the device again.")
-    ] = False,
-    timeout: Timeout = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -70,27 +35,17 @@ def deploy(
     from adt.cli.fleet import finish, live_table
     from adt.device.fleet import wanted
 
-    paths = tuple(packages or ())
-    options: dict[str, Any] = {
-        "bundle": bundle,
-        "rpc": rpc,
-        "key": key,
-        "run_as": run_as,
-        "dry_run": dry_run,
-        "full_hash": full_hash,
-        "timeout": timeout,
-    }
     serials = wanted(serial, everyone=everyone)
     if len(serials) < 2 and not everyone:
         with status_line("adt deploy") as say:
-            result = adt.deploy(paths, serial=serial, say=say, **options)
+            result = adt.deploy(**given, serial=serial, say=say)
         if as_json:
             emit_json("deploy", _fields(result))
         else:
             _show(result)
         return
     with live_table(serials, quiet=as_json) as on_event:
-        outcomes = adt.deploy_many(paths, serials=serials, on_event=on_event, **options)
+        outcomes = adt.deploy_many(**given, serials=serials, on_event=on_event)
     finish("deploy", outcomes, _fields, _summary, as_json)
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adt.cli.app import Json, Serial, Timeout, Verbose, app, emit_json
+from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.options import Serial, Timeout
 from adt.host.columns import aligned
 
 if TYPE_CHECKING:

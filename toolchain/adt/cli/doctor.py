@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adt.checkup.check import Area, Status
-from adt.cli.app import Json, Serial, Timeout, Verbose, app, emit_json
-from adt.cli.build import Ndk
+from adt.cli.app import Json, Verbose, app, emit_json
 from adt.cli.deploy import Bundle
+from adt.cli.options import Ndk, Serial, Timeout
 
 if TYPE_CHECKING:
     from adt.checkup.check import Check

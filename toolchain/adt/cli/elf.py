@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.build import Ndk, Platform
+from adt.cli.options import Ndk, Platform
 
 if TYPE_CHECKING:
     from adt.target.audit.report import ElfReport, FileAudit

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adt.cli import completions
+from adt.api.requests import CompileRequest
 from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.build import ApiLevel, Ndk, Platform
-from adt.cli.completions import one_of
 from adt.cli.endings import command_with
+from adt.cli.options import Given, command_of
 from adt.cli.texture_report import show_textures
 
 if TYPE_CHECKING:
@@ -19,108 +17,11 @@ if TYPE_CHECKING:
     from adt.model.package import ModelPackage, PackageManifest
     from adt.model.precision.accuracy_report import Accuracy
 
-Model = Annotated[
-    Path, typer.Argument(help="An .onnx, .tflite, .pt2, .keras or .h5 file, or module:function.")
-]
-Shapes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--shape",
-        help="Fix an input's shape, or open dimensions by their symbols; repeat for each.",
-        metavar="NAME:1,3,224,224|SYMBOL=1,…",
-    ),
-]
-Target = Annotated[
-    str | None,
-    typer.Option(
-        help="What computes; or TVM's own words.",
-        metavar="cpu|opencl|adreno|adreno-buffer|mali|host|…",
-        autocompletion=completions.target,
-    ),
-]
-Cpu = Annotated[
-    str | None,
-    typer.Option(
-        help="Processor: a core, a chip, native, +features.",
-        metavar="cortex-a76,+dotprod|rk3588|…",
-        autocompletion=completions.processor,
-    ),
-]
-Like = Annotated[
-    str | None,
-    typer.Option(
-        help="Compile for this device: its platform, CPU features, limits.",
-        metavar="SERIAL",
-        autocompletion=completions.serial,
-    ),
-]
-OptLevel = Annotated[int | None, typer.Option(help="TVM's optimisation level, 0 to 3.")]
-Precision = Annotated[
-    str | None,
-    typer.Option(
-        help="Computing in half precision.",
-        **one_of("float32", "float16", "float16_acc32"),
-    ),
-]
-KeepFloat32 = Annotated[
-    list[str] | None,
-    typer.Option(help="Operators that stay float32 in half precision.", metavar="nn.softmax,exp,…"),
-]
-Offload = Annotated[
-    str | None, typer.Option(help="Hand operators to a vendor's library.", **one_of("clml", "nnapi", "none"))
-]
-TextureChoice = Annotated[
-    str | None,
-    typer.Option(help="Textures where they are faster, or wherever they can be.", **one_of("auto", "always")),
-]
-Db = Annotated[
-    Path | None, typer.Option(help="Take tuned schedules from this database (adt tune).", metavar="DIR")
-]
-TunedOn = Annotated[str | None, typer.Option(help="… those of this device.", metavar="NAME[, DRIVER]")]
-
-
-def each_name(texts: list[str] | None) -> list[str]:
-    """The names in *texts*, each of which may hold several: ``nn.softmax,exp``."""
-    return [name for text in texts or () for name in text.split(",") if name]
-
 
 @app.command("compile", epilog="Example: adt compile model.onnx --for linux-aarch64 -o model-pkg")
+@command_of(CompileRequest)
 def compile_(
-    model: Model,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Directory of the package, or x.tar for one file.")
-    ] = None,
-    platform: Platform = None,
-    target: Target = None,
-    cpu: Cpu = None,
-    shape: Shapes = None,
-    bundle: Annotated[
-        Path | None, typer.Option(help="The bundle it will run with; Android needs one.", metavar="DIR")
-    ] = None,
-    ndk: Ndk = None,
-    api_level: ApiLevel = None,
-    like: Like = None,
-    opt_level: OptLevel = None,
-    precision: Precision = None,
-    keep_float32: KeepFloat32 = None,
-    accuracy: Annotated[
-        bool | None,
-        typer.Option("--accuracy/--no-accuracy", help="Compare half precision with float32 here."),
-    ] = None,
-    accuracy_inputs: Annotated[
-        list[Path] | None, typer.Option(help="… on this sample; repeat for more.", metavar="FILE.npz")
-    ] = None,
-    offload: Offload = None,
-    texture_choice: TextureChoice = None,
-    check: Annotated[
-        bool | None,
-        typer.Option("--check/--no-check", help="Run OpenCL kernels here and compare them with the CPU."),
-    ] = None,
-    db: Db = None,
-    tuned_on: TunedOn = None,
-    use_cache: Annotated[
-        bool, typer.Option("--cache/--no-cache", help="Copy what was compiled before with all the same.")
-    ] = True,
+    given: Given,
     explain: Annotated[
         bool, typer.Option("--explain", help="Only say what the import does with each operator.")
     ] = False,
@@ -131,31 +32,9 @@ def compile_(
     import adt
 
     if explain:
-        show_explanation(adt.explain(model, shapes=shape), as_json=as_json)
+        show_explanation(adt.explain(given["model"], shapes=given["shapes"]), as_json=as_json)
         return
-    package = adt.compile(
-        model,
-        out=out,
-        platform=platform,
-        target=target,
-        cpu=cpu,
-        shapes=shape,
-        bundle=bundle,
-        ndk=ndk,
-        api_level=api_level,
-        opt_level=opt_level,
-        like=like,
-        precision=precision,
-        keep_float32=each_name(keep_float32),
-        accuracy=accuracy,
-        accuracy_inputs=accuracy_inputs or (),
-        offload=offload,
-        texture_choice=texture_choice,
-        check=check,
-        db=db,
-        tuned_on=tuned_on,
-        use_cache=use_cache,
-    )
+    package = adt.compile(**given)
     facts = package.manifest
     if as_json:
         from dataclasses import asdict

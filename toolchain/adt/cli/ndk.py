@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from adt.cli.app import Commands, Json, Verbose, app, emit_json
-from adt.cli.build import ApiLevel, Ndk, Platform
+from adt.cli.options import ApiLevel, Ndk, Platform
 
 ndk = typer.Typer(cls=Commands, help="The Android NDKs of this machine.")
 app.add_typer(ndk, name="ndk", no_args_is_help=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.build import Ndk
+from adt.cli.options import Ndk
 from adt.errors import PackageError
 
 package = typer.Typer(

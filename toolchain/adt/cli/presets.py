@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.build import Clml, Ndk
+from adt.cli.options import Clml, Ndk
 
 
 @app.command(epilog="Example: adt presets --ndk $NDK")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adt.cli.app import Json, Serial, Timeout, Verbose, app, emit_json
+from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.options import Serial, Timeout
 
 if TYPE_CHECKING:
     from adt.device.probe.facts import CpuCluster, OpenclCandidate, OpenclReport, Probe

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adt.cli import completions
-from adt.cli.app import Commands, Json, Serial, Timeout, Verbose, app, emit_json
+from adt.cli.app import Commands, Json, Verbose, app, emit_json
+from adt.cli.options import Serial, Timeout
 from adt.host.columns import aligned
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.cli.app import Json, Serial, Timeout, Verbose, app, emit_json
-from adt.cli.completions import one_of
-from adt.cli.deploy import Bundle, Package, Seed
+from adt.api.requests import RunnerFlags, RunRequest
+from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.options import Given, command_of
+from adt.options.option import option, options, options_of
 
 if TYPE_CHECKING:
     from adt.api.run import RunResult
@@ -23,60 +24,38 @@ EXAMPLE = (
 CENTER = "center"
 
 
+@options()
+class PictureFlags:
+    """How pictures are prepared."""
+
+    resize: str | None = option(
+        "Width x height; with --crop also the shorter side alone. Default: what the input takes.",
+        default=None,
+        metavar="224x224|256",
+    )
+    crop: str | None = option("Keep the proportions and cut out the middle.", default=None, metavar=CENTER)
+    resample: str | None = option(
+        "Default: bilinear.", default=None, choices=["nearest", "bilinear", "bicubic", "lanczos"]
+    )
+    scale: float | None = option("Pixels are divided by it; default for floats: 255.", default=None)
+    value_range: str | None = option(
+        "Instead: what 0 and 255 become.", default=None, flags=["--range"], metavar="LOW,HIGH"
+    )
+    mean: str | None = option("Then subtracted, for each channel.", default=None, metavar="0.485,0.456,0.406")
+    std: str | None = option("Then divided by, for each channel.", default=None, metavar="0.229,0.224,0.225")
+    layout: str | None = option("Default: found from the shape.", default=None, metavar="NCHW|NHWC")
+    color: str | None = option("Order of the channels; default: RGB.", default=None, metavar="RGB|BGR|GRAY")
+
+
+@options()
+class RunCommand(RunnerFlags, PictureFlags, RunRequest):
+    """All that the command takes."""
+
+
 @app.command(epilog=f"Example: {EXAMPLE}")
+@command_of(RunCommand)
 def run(
-    package: Package,
-    serial: Serial = None,
-    bundle: Bundle = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            "-i",
-            help=".npz, .npy, or plain bytes (.raw, .bin); repeatable.",
-            metavar="[NAME=]FILE",
-        ),
-    ] = None,
-    images: Annotated[
-        list[str] | None,
-        typer.Option("--image", help="A picture; several are a batch.", metavar="[NAME=]FILE"),
-    ] = None,
-    resize: Annotated[
-        str | None,
-        typer.Option(
-            help="Width x height; with --crop also the shorter side alone. Default: what the input takes.",
-            metavar="224x224|256",
-        ),
-    ] = None,
-    crop: Annotated[
-        str | None,
-        typer.Option(help="Keep the proportions and cut out the middle.", metavar=CENTER),
-    ] = None,
-    resample: Annotated[
-        str | None,
-        typer.Option(
-            help="Default: bilinear.",
-            **one_of("nearest", "bilinear", "bicubic", "lanczos"),
-        ),
-    ] = None,
-    scale: Annotated[
-        float | None, typer.Option(help="Pixels are divided by it; default for floats: 255.")
-    ] = None,
-    value_range: Annotated[
-        str | None, typer.Option("--range", help="Instead: what 0 and 255 become.", metavar="LOW,HIGH")
-    ] = None,
-    mean: Annotated[
-        str | None, typer.Option(help="Then subtracted, for each channel.", metavar="0.485,0.456,0.406")
-    ] = None,
-    std: Annotated[
-        str | None, typer.Option(help="Then divided by, for each channel.", metavar="0.229,0.224,0.225")
-    ] = None,
-    layout: Annotated[
-        str | None, typer.Option(help="Default: found from the shape.", metavar="NCHW|NHWC")
-    ] = None,
-    color: Annotated[
-        str | None, typer.Option(help="Order of the channels; default: RGB.", metavar="RGB|BGR|GRAY")
-    ] = None,
+    given: Given,
     outputs: Annotated[
         list[str] | None,
         typer.Option(
@@ -101,30 +80,6 @@ def run(
             show_default=False,
         ),
     ] = None,
-    seed: Seed = None,
-    entry: Annotated[str, typer.Option(help="Entry function.")] = "main",
-    via: Annotated[
-        str, typer.Option(help="By the runner, or once by an RPC server.", **one_of("native", "rpc"))
-    ] = "native",
-    key: Annotated[
-        str, typer.Option("--key", "-k", help="With rpc: any device that the tracker has under it.")
-    ] = "",
-    tracker: Annotated[
-        str, typer.Option(help="With rpc: the tracker; else adt's own.", metavar="HOST:PORT")
-    ] = "",
-    run_count: Annotated[int, typer.Option(min=1, help="Timed runs.")] = 1,
-    warmup_runs: Annotated[int, typer.Option(min=0, help="Runs before them that are not timed …")] = 0,
-    warmup_ms: Annotated[float, typer.Option(min=0, help="… and for at least so many milliseconds.")] = 0.0,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
-    affinity: Annotated[str, typer.Option(help="CPUs to run on: big, little, all, or numbers (4-7).")] = "",
-    zero_copy: Annotated[
-        bool, typer.Option("--zero-copy", help="Use the CPU's inputs where they lie.")
-    ] = False,
-    pre_compiled: Annotated[
-        str, typer.Option(help="Compiled OpenCL programs, a file on the device.", metavar="FILE")
-    ] = "",
-    program_cache: Annotated[bool, typer.Option(help="Keep compiled OpenCL programs on the device.")] = True,
-    timeout: Timeout = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -136,31 +91,9 @@ def run(
 
     names = read_labels(labels) if labels else ()
     check_outputs(outputs or ())
-    options = RtvmOptions(
-        warmup_ms=warmup_ms,
-        threads=threads,
-        affinity=affinity,
-        zero_copy=zero_copy,
-        program_cache=program_cache,
-        pre_compiled=pre_compiled,
-    )
-    result = adt.run(
-        package,
-        serial=serial,
-        bundle=bundle,
-        files=inputs or (),
-        images=images or (),
-        picture=_picture(resize, crop, resample, scale, value_range, mean, std, layout, color),
-        seed=seed,
-        entry=entry,
-        run_count=run_count,
-        warmup_runs=warmup_runs,
-        timeout=timeout,
-        options=options,
-        via=via,
-        key=key,
-        tracker=tracker,
-    )
+    runner = RtvmOptions(**_taken(given, RunnerFlags))
+    picture = _picture(**_taken(given, PictureFlags))
+    result = adt.run(**given, picture=picture, options=runner)
     written = save_outputs(outputs or (), result.outputs)
     if not as_json:  # what there is, even if no classes are in it
         _show(result)
@@ -175,17 +108,15 @@ def run(
         _show_classes(ranking)
 
 
+def _taken(given: Given, part: type) -> Given:
+    """Those of *given* that are options of *part*, which then are no longer in it."""
+    return {name: given.pop(name) for name in options_of(part)}
+
+
 def _picture(
-    resize: str | None,
-    crop: str | None,
-    resample: str | None,
-    scale: float | None,
-    value_range: str | None,
-    mean: str | None,
-    std: str | None,
-    layout: str | None,
-    color: str | None,
-) -> PictureOptions | None:
+    *, resize: str | None, crop: str | None, value_range: str | None, mean: str | None, std: str | None,
+    layout: str | None, color: str | None, **numbers: Any,
+) -> PictureOptions | None:  # fmt: skip
     """How pictures are prepared; None when nothing was said of it."""
     from adt.errors import InputError
     from adt.model.inputs.picture import PictureOptions, parse_numbers, parse_size
@@ -193,8 +124,7 @@ def _picture(
     said = {
         "resize": parse_size(resize) if resize is not None else None,
         "crop": crop is not None or None,
-        "resample": resample,
-        "scale": scale,
+        **numbers,
         "range": parse_numbers(value_range, "--range") if value_range is not None else None,
         "mean": parse_numbers(mean, "--mean") if mean is not None else None,
         "std": parse_numbers(std, "--std") if std is not None else None,

@@ -7,57 +7,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adt.cli.app import Json, Serial, Timeout, Verbose, app, emit_json
-from adt.cli.build import Ndk, Platform
-from adt.cli.deploy import Input, Seed
-from adt.cli.model import Db, Shapes, Target, TunedOn
+from adt.api.requests import UpRequest
+from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.options import Given, command_of
 from adt.cli.progress import status_line
 from adt.cli.verify import raise_unless_passed, show_verification, verification_fields
 
 if TYPE_CHECKING:
-    from adt.api.up import Step, UpPlan
+    from adt.api.up_plan import Step, UpPlan
 
 
 @app.command(epilog="Example: adt up model.onnx --shape input:1,3,224,224")
+@command_of(UpRequest)
 def up(
-    model: Annotated[Path, typer.Argument(help="An ONNX file.")],
-    platform: Platform = None,
-    serial: Serial = None,
-    target: Target = None,
-    shape: Shapes = None,
-    ndk: Ndk = None,
-    inputs: Input = None,
+    given: Given,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the outputs here, .npz.")
     ] = None,
-    seed: Seed = None,
-    db: Db = None,
-    tuned_on: TunedOn = None,
-    timeout: Timeout = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Build, compile, deploy, run and verify a model; without a phone, on a virtual device."""
     import adt
-    from adt.cli.arrays import describe, load_npz, save_npz, summary
+    from adt.cli.arrays import describe, load_inputs, save_npz, summary
 
+    load_inputs(given)
+    on_plan, on_step = (_ignore, _ignore) if as_json else (_show_plan, _show_step)
     with status_line("adt up") as progress:
-        result = adt.up(
-            model,
-            platform=platform,
-            serial=serial,
-            target=target,
-            shapes=shape,
-            ndk=ndk,
-            inputs=load_npz(inputs) if inputs else None,
-            seed=seed,
-            db=db,
-            tuned_on=tuned_on,
-            timeout=timeout,
-            on_plan=_ignore if as_json else _show_plan,
-            on_step=_ignore if as_json else _show_step,
-            progress=progress,
-        )
+        result = adt.up(**given, on_plan=on_plan, on_step=on_step, progress=progress)
     if output:
         save_npz(output, result.verified.outputs)
     if as_json:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.cli.app import Json, Serial, Timeout, Verbose, app, emit_json
-from adt.cli.deploy import Bundle, Package, Seed
+from adt.api.requests import LayersRequest, VerifyRequest
+from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.options import Given, command_of, flag
+from adt.options.option import options_of
 
 if TYPE_CHECKING:
     from adt.api.verify import VerifyResult
@@ -18,61 +19,16 @@ if TYPE_CHECKING:
 
 
 @app.command(epilog="Example: adt verify model-pkg --layers")
+@command_of(VerifyRequest)
 def verify(
-    package: Package,
-    serial: Serial = None,
-    bundle: Bundle = None,
-    model: Annotated[
-        Path | None, typer.Option(help="The source model; else the copy that compiling kept.")
-    ] = None,
-    inputs: Annotated[
-        list[Path] | None,
-        typer.Option("--input", "-i", help="Inputs by name, as .npz; several: one set each."),
-    ] = None,
-    seed: Seed = None,
-    seeds: Annotated[
-        int, typer.Option(help="So many sets of made-up inputs; the worst is shown.", metavar="N")
-    ] = 1,
-    reference: Annotated[
-        str | None,
-        typer.Option(
-            help="auto (the runtime of the model's format), onnxruntime, tflite, torch, keras, host (TVM "
-            "on this machine's CPU), or an .npz file with the right outputs."
-        ),
-    ] = None,
-    max_abs: Annotated[float | None, typer.Option(help="Largest absolute difference that passes.")] = None,
-    max_rel: Annotated[float | None, typer.Option(help="… or relative to the largest magnitude.")] = None,
-    max_steps: Annotated[
-        int | None,
-        typer.Option(
-            help="Steps an integer may be off (by default 1 of 8 and 16 bits, else 0), or a float quanta (1)."
-        ),
-    ] = None,
-    max_changed: Annotated[
-        float | None,
-        typer.Option(help="Share of an integer output that may be off by more (0.01).", metavar="SHARE"),
-    ] = None,
-    allow_nonfinite: Annotated[
-        bool,
-        typer.Option("--allow-nonfinite", help="NaN and infinity pass at the same places, not everywhere."),
-    ] = False,
+    given: Given,
     layers: Annotated[
         bool, typer.Option("--layers", help="Compare each kernel with the same one on this machine.")
     ] = False,
-    calls: Annotated[
-        str | None, typer.Option(metavar="A:B", help="With --layers: only these calls of the run.")
-    ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="With --layers: go on after a wrong kernel, and show every call.")
-    ] = False,
-    chunk_mb: Annotated[
-        int | None,
-        typer.Option(min=1, help="With --layers: MiB of tensors fetched at a time (256).", metavar="MIB"),
-    ] = None,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="With --layers: run the kernels of a package made elsewhere here.")
-    ] = False,
-    timeout: Timeout = None,
+    calls: Annotated[str | None, flag(LayersRequest, "calls")] = None,
+    everything: Annotated[bool, flag(LayersRequest, "everything")] = False,
+    chunk_mb: Annotated[int | None, flag(LayersRequest, "chunk_bytes")] = None,
+    trust: Annotated[bool, flag(LayersRequest, "trust")] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -80,56 +36,24 @@ def verify(
     import adt
     from adt.cli.arrays import load_npz
 
-    given = [load_npz(path) for path in inputs or ()]
+    sets = given["inputs"] = [load_npz(path) for path in given["inputs"] or ()] or None
     if layers:
         from adt.cli.verify_layers import finish
 
-        _refuse(as_whole(model, seeds, reference, max_abs, max_changed, allow_nonfinite, given))
+        _refuse(as_whole(given))
+        both = options_of(VerifyRequest).keys() & options_of(LayersRequest).keys()
         found = adt.verify_layers(
-            package,
-            serial=serial,
-            bundle=bundle,
-            inputs=given[0] if given else None,
-            seed=seed,
+            **{name: given[name] for name in both} | {"inputs": sets[0] if sets else None},
             calls=_span(calls),
             everything=everything,
-            max_rel=max_rel,
-            max_steps=max_steps,
             chunk_bytes=chunk_mb << 20 if chunk_mb else None,
             trust=trust,
-            timeout=timeout,
         )
-        finish(package, found, as_json, everything=everything)
+        finish(given["package"], found, as_json, everything=everything)
         return
-    _refuse(
-        [
-            name
-            for name, there in (
-                ("--calls", calls),
-                ("--all", everything),
-                ("--chunk-mb", chunk_mb),
-                ("--trust", trust),
-            )
-            if there
-        ],
-        "without",
-    )
-    result = adt.verify(
-        package,
-        serial=serial,
-        bundle=bundle,
-        model=model,
-        inputs=given or None,
-        seed=seed,
-        seeds=seeds,
-        reference=reference,
-        max_abs=max_abs,
-        max_rel=max_rel,
-        max_steps=max_steps,
-        max_changed=max_changed,
-        allow_nonfinite=allow_nonfinite or None,
-        timeout=timeout,
-    )
+    alone = {"--calls": calls, "--all": everything, "--chunk-mb": chunk_mb, "--trust": trust}
+    _refuse([name for name, there in alone.items() if there], "without")
+    result = adt.verify(**given)
     if as_json:
         emit_json("verify", verification_fields(result))
     else:
@@ -137,26 +61,15 @@ def verify(
     raise_unless_passed(result, as_json)
 
 
-def as_whole(
-    model: Path | None,
-    seeds: int,
-    reference: str | None,
-    max_abs: float | None,
-    max_changed: float | None,
-    allow_nonfinite: bool,
-    given: Sequence[Any],
-) -> list[str]:
-    """The options that say nothing about single kernels."""
-    several = len(given) > 1
+def as_whole(given: Given) -> list[str]:
+    """The options that were given and say nothing about single kernels."""
+    kernels = options_of(LayersRequest)
     asked = {
-        "--model": model is not None,
-        "--seeds": seeds != 1,
-        "--reference": reference is not None,
-        "--max-abs": max_abs is not None,
-        "--max-changed": max_changed is not None,
-        "--allow-nonfinite": allow_nonfinite,
-        "several --input": several,
+        f"--{name.replace('_', '-')}": given[name] not in (None, about.default)
+        for name, about in options_of(VerifyRequest).items()
+        if name not in kernels
     }
+    asked["several --input"] = len(given["inputs"] or ()) > 1
     return [name for name, there in asked.items() if there]
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from adt.config.settings import RUN_SECONDS
 from adt.device.deploy import Deployment
 from adt.device.device import Device
 from adt.device.rtvm import INPUTS, Ended, RtvmOptions, RtvmRun, answered, read_run
@@ -20,6 +19,7 @@ from adt.host.disk import scratch_directory
 from adt.host.npz import npz_bytes
 from adt.host.process import run
 from adt.model.package import ModelPackage
+from adt.options.sections import RUN_SECONDS
 from adt.target.bundle import TargetBundle
 
 if TYPE_CHECKING:

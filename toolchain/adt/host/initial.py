@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import textwrap
 import tomllib
 from pathlib import Path
 
-from adt.config import settings
-from adt.config.settings import SECTIONS, field_docs
 from adt.errors import ConfigError
 from adt.host.cache import fresh_file
 from adt.host.resources import resource
+from adt.options.option import options_of
+from adt.options.sections import SECTIONS, BuildSettings
+
+WIDTH = 108
 
 
-def write_initial(directory: Path, platform: str) -> Path:
+def write_initial(directory: Path, platform: str | None) -> Path:
     """Write ``adt.toml`` into *directory* and return its path.
 
     Raises:
@@ -25,20 +28,25 @@ def write_initial(directory: Path, platform: str) -> Path:
     path = directory / "adt.toml"
     if path.exists():
         raise ConfigError(f"{path} exists; it was left alone", remedy="Edit it, or remove it first.")
-    defaults = tomllib.loads(Path(settings.__file__).with_name("defaults.toml").read_text())
     sections = [
         {
             "name": name,
             "keys": [
-                {"name": key, "doc": doc, "default": json.dumps(defaults[name][key])}
-                for key, doc in field_docs(section).items()
+                {
+                    "name": about.key.partition(".")[2],
+                    "doc": textwrap.fill(about.doc, WIDTH),
+                    "default": json.dumps(about.default),
+                }
+                for about in options_of(section).values()
             ],
         }
         for name, section in SECTIONS.items()
     ]
     template = (resource("templates") / "adt.toml.j2").read_text()
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
-    text = environment.from_string(template).render(sections=sections, platform=json.dumps(platform))
+    text = environment.from_string(template).render(
+        sections=sections, platform=json.dumps(platform or BuildSettings().platform)
+    )
     tomllib.loads(text)
     with fresh_file(path) as temporary:
         temporary.write_text(text)

@@ -15,10 +15,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from adt.config.settings import TvmSettings
 from adt.errors import AdtError, SourceError
 from adt.host import cache, registry
 from adt.host.process import run
+from adt.options.sections import TvmSettings
 
 log = logging.getLogger("adt.source")
 
@@ -95,8 +95,8 @@ def find_source(settings: TvmSettings, *, environ: dict[str, str] | None = None)
         DownloadError: the registry package could not be fetched.
     """
     environ = dict(os.environ) if environ is None else environ
-    if settings.source:
-        return _own_tree(Path(settings.source), "given with --tvm-source or the tvm.source setting")
+    if settings.tvm_source:
+        return _own_tree(Path(settings.tvm_source), "given with --tvm-source or the tvm.source setting")
     if home := environ.get("TVM_HOME"):
         return _own_tree(Path(home), "TVM_HOME names it")
     if settings.provider not in ("auto", "git", "registry"):

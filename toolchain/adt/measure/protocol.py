@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from adt.config.load import did_you_mean
 from adt.errors import ConfigError
 from adt.measure.statistics import FEWEST_ROUNDS
+from adt.options.resolve import did_you_mean
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from adt.config.settings import VerifySettings
 from adt.numerics import (
     MAX_CHANGED,
     NO_METRICS,
@@ -18,6 +17,7 @@ from adt.numerics import (
     steps_allowed,
     within,
 )
+from adt.options.sections import VerifySettings
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import adt
-from adt.config.settings import Settings
 from adt.errors import AdtError, CompileError
 from adt.host import manifest
 from adt.host.cache import file_sha256
@@ -45,6 +44,7 @@ from adt.model.tuning.marks import KEPT, REFUSED, TUNED, marks
 from adt.model.tuning.report import TuningReport
 from adt.model.tuning.schedules import KernelSchedules, Tuned, Untuned
 from adt.model.tuning.tuning import Tuning
+from adt.options.sections import Settings
 from adt.target.platforms import Platform
 
 KERNEL_PREFIX = "__tvm_ffi_"

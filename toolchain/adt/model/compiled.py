@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import adt
-from adt.config.settings import Settings
 from adt.errors import PackageError
 from adt.host import cache
 from adt.host.disk import scratch_directory
@@ -35,6 +34,7 @@ from adt.model.package import SCHEMA_VERSION, ModelPackage, PackageLike, load_pa
 from adt.model.packaging import archive
 from adt.model.packaging.files import MANIFEST
 from adt.model.tuning.tuning import Tuning
+from adt.options.sections import Settings
 from adt.target.bundle import TargetBundle
 from adt.target.platforms import Platform
 

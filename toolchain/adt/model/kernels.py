@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adt.config.settings import Settings
 from adt.errors import CompileError, ModelError
 from adt.host.disk import scratch_directory
 from adt.host.elf import read_elf
@@ -18,6 +17,7 @@ from adt.model.link import linker_for
 from adt.model.lowering import tir_pipeline
 from adt.model.targets import ModelTarget, model_target
 from adt.model.unit_reductions import plain_unit_reductions
+from adt.options.sections import Settings
 from adt.target.audit.gate import audit_made
 from adt.target.bundle import TargetBundle
 from adt.target.platforms import Platform

@@ -10,10 +10,10 @@ import logging
 import shutil
 from collections.abc import Callable, Sequence
 
-from adt.config.load import did_you_mean
 from adt.errors import MismatchError, PackageError, RpcError
 from adt.host import cache
 from adt.host.disk import disk_errors
+from adt.options.resolve import did_you_mean
 from adt.target.bundle import MANIFEST, TargetBundle, load_bundle
 
 log = logging.getLogger("adt.bundles")

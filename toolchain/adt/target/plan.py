@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adt.config.settings import BuildSettings, Settings
 from adt.errors import ConfigError
 from adt.host import cache
 from adt.host.ndk import Ndk, find_ndk
 from adt.host.tools import compiler_identity, find_tool
 from adt.host.tvm_source import TvmSource, find_source
+from adt.options.sections import BuildSettings, Settings
 from adt.target.platforms import NNAPI_API_LEVEL, Platform
 from adt.target.presets import Choice, choose_preset
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import platform as host_platform
 from dataclasses import dataclass
 
-from adt.config.load import did_you_mean
 from adt.errors import ConfigError
+from adt.options.resolve import did_you_mean
 
 BIG_PAGE = 16384
 """Bytes; pages of 64-bit devices with Android 15 and later, and of many arm64 servers."""

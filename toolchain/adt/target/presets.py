@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from adt.config.settings import BuildSettings, Settings
 from adt.errors import AdtError, ConfigError
 from adt.host.ndk import find_ndk
 from adt.host.resources import resource
 from adt.host.tools import find_tool
+from adt.options.sections import BuildSettings, Settings
 from adt.target.platforms import PLATFORMS, PRESETS, Platform, preset_named
 
 FILE = "CMakePresets.json"

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from adt.config.settings import Settings, TuneSettings
+from adt.options.sections import Settings, TuneSettings
 
 KERNELS = ("shapes", "opt_level", "precision", "keep_float32", "offload", "texture_choice")
 """Settings of [compile] that decide which kernels a model has; the target comes in by its key."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 
-from adt.config.load import did_you_mean
 from adt.errors import ConfigError
+from adt.options.resolve import did_you_mean
 
 
 @dataclass(frozen=True)

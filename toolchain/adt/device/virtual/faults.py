@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from adt.config.load import did_you_mean
 from adt.errors import ConfigError
+from adt.options.resolve import did_you_mean
 
 ONCE = "@once"
 BYTES = re.compile(r"([0-9]+)([kmg]?)", re.I)

@@ -9,9 +9,9 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from adt.config.load import did_you_mean
 from adt.errors import ModelError
 from adt.limits import MOST_ELEMENTS
+from adt.options.resolve import did_you_mean
 
 Shape = tuple[int, ...]
 Declared = tuple[int | str, ...]

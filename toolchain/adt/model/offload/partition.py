@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adt.config.settings import TvmSettings
 from adt.errors import ConfigError, ModelError
 from adt.model.offload.clml import Clml
 from adt.model.offload.nnapi import Nnapi
@@ -27,6 +26,7 @@ from adt.model.offload.weights import bind_weights
 from adt.model.packaging.files import INSPECT
 from adt.model.plugins import build
 from adt.model.plugins.loading import load_plugin
+from adt.options.sections import TvmSettings
 from adt.target.platforms import NNAPI_API_LEVEL, Platform
 
 log = logging.getLogger("adt.compile")

@@ -17,8 +17,6 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from adt.config.load import load_settings
-from adt.config.settings import TvmSettings
 from adt.errors import SourceError, ToolNotFound
 from adt.host import cache
 from adt.host.disk import scratch_directory
@@ -26,6 +24,8 @@ from adt.host.process import run
 from adt.host.resources import resource
 from adt.host.tools import Tool, cmake, compiler_identity, find_tool, ninja
 from adt.host.tvm_source import TvmSource, find_source, wheel_version
+from adt.options.resolve import load_settings
+from adt.options.sections import TvmSettings
 
 log = logging.getLogger("adt.plugins")
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.config.load import did_you_mean
 from adt.errors import InputError
 from adt.model.package import TensorSpec
 from adt.model.precision import ranges
 from adt.model.precision.accuracy_report import Accuracy, OutputAccuracy, Overflow, far_off
 from adt.model.targets.llvm import host_target
 from adt.numerics import cosine, gaps
+from adt.options.resolve import did_you_mean
 
 if TYPE_CHECKING:
     import numpy as np

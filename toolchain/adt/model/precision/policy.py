@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adt.config.load import did_you_mean
 from adt.errors import ConfigError
+from adt.options.resolve import did_you_mean
 
 log = logging.getLogger("adt.compile")
 

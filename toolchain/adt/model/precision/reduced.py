@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adt.config.settings import CompileSettings
 from adt.errors import ConfigError, InputError, MismatchError
 from adt.model.package import PackageLike
 from adt.model.precision import accuracy, half, policy
 from adt.model.precision.accuracy_report import Accuracy
 from adt.model.targets import ModelTarget, llvm
+from adt.options.sections import CompileSettings
 
 if TYPE_CHECKING:
     from adt.model.importers.imported import ImportedModel

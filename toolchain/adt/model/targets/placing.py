@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 
-from adt.config.load import load_settings
-from adt.config.settings import Settings
 from adt.model.targets.cpu import warn_of_sve
 from adt.model.targets.reading import read_target
+from adt.options.resolve import Resolved
+from adt.options.sections import Settings
 from adt.target.platforms import Platform, platform_named
 
 log = logging.getLogger("adt.compile")
 
 
-def place(flags: Mapping[str, object]) -> tuple[Settings, Platform]:
-    """Resolve the settings and the platform, and say what a target in TVM's words is read as.
+def place(found: Resolved) -> tuple[Settings, Platform]:
+    """The settings and the platform; says what a target in TVM's words is read as.
 
     A target that names its platform (``host``, or a triple) chooses it where nobody else did.
 
-    Args:
-        flags: ``section.key`` to value; None values are "not given".
-
     Raises:
-        ConfigError: a setting, the target or the platform is unknown.
+        ConfigError: the target or the platform is unknown.
     """
-    found = load_settings(flags)
     settings = found.settings
     asked = read_target(settings.compile.target)
     if asked.platform and found.origins["build.platform"] == "default":

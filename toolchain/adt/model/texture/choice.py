@@ -18,13 +18,13 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from adt.config.load import did_you_mean
 from adt.errors import ConfigError
 from adt.model.targets.gpu import ANY_ADRENO, Gpu
 from adt.model.texture.blocks import LANES
 from adt.model.texture.measured import Measured, measured
 from adt.model.texture.signature import Signature
 from adt.model.tuning.tuning import Tuning
+from adt.options.resolve import did_you_mean
 
 CHOICES = ("auto", "always")
 """What the setting ``compile.texture_choice`` may be."""

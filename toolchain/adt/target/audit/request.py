@@ -7,10 +7,10 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from adt.config.settings import BuildSettings
 from adt.errors import MismatchError, NdkError
 from adt.host.ndk import Ndk, find_ndk
 from adt.limits import read_json
+from adt.options.sections import BuildSettings
 from adt.target.audit.auditing import audit
 from adt.target.audit.binaries import collect
 from adt.target.audit.destination import ANDROID, Destination, destination, own_directories

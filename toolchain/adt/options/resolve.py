@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import logging
 import os
 import tomllib
 import types
-import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from adt.config.settings import SECTIONS, Settings
 from adt.errors import ConfigError
 from adt.limits import read_text
+from adt.options.option import Option, options_of, types_of
+from adt.options.sections import SECTIONS, Settings
 
 log = logging.getLogger("adt.settings")
 
@@ -45,6 +44,8 @@ class Resolved:
 
     settings: Settings
     origins: Mapping[str, str]
+    values: Mapping[str, Any]
+    """The settings by ``section.key``."""
 
 
 def load_settings(
@@ -70,29 +71,29 @@ def load_settings(
         for key, value in layer.items():
             values[key] = _typed(key, value, origin)
             origins[key] = origin
-    sections = {
-        name: section(**{f.name: values[f"{name}.{f.name}"] for f in dataclasses.fields(section)})
+    sections: dict[str, Any] = {
+        name: section(**{field: values[about.key] for field, about in options_of(section).items()})
         for name, section in SECTIONS.items()
     }
     for key in EXECUTED:
         if values[key] and Path(origins[key].removesuffix(TOOL_TABLE)).is_absolute():
             _show_program(key, values[key], origins[key])
-    return Resolved(Settings(**sections), origins)
+    return Resolved(Settings(**sections), origins, values)
 
 
 def _layers(
     flags: Mapping[str, object], environ: Mapping[str, str], start: Path
 ) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield (origin, flat values), weakest first."""
-    defaults = Path(__file__).with_name("defaults.toml")
-    yield "default", _flatten(_toml(defaults), "defaults.toml")
+    known = known_options()
+    yield "default", {key: about.default for key, (about, _) in known.items()}
     found = _upwards(start, PYPROJECT, environ)
     if found and (tool := _toml(found).get("tool", {}).get("adt")):
         yield f"{found}{TOOL_TABLE}", _flatten(tool, f"{found}{TOOL_TABLE}")
     found = _upwards(start, PROJECT_FILE, environ)
     if found:
         yield str(found), _flatten(_toml(found), str(found))
-    names = {_variable(key): key for key in _known_keys()}
+    names = {about.variable: key for key, (about, _) in known.items()}
     for variable, text in sorted(environ.items()):
         if variable.startswith("ADT_") and not variable.startswith("ADT_TEST_"):
             if variable in names:
@@ -102,12 +103,14 @@ def _layers(
     yield "flag", {key: value for key, value in flags.items() if value is not None}
 
 
-def _variable(key: str) -> str:
-    return "ADT_" + key.replace(".", "_").upper()
-
-
-def _known_keys() -> list[str]:
-    return [f"{name}.{f.name}" for name, section in SECTIONS.items() for f in dataclasses.fields(section)]
+@cache
+def known_options() -> dict[str, tuple[Option, Any]]:
+    """Every setting by ``section.key``: its option, and the type that it has."""
+    return {
+        about.key: (about, types_of(section)[field])
+        for section in SECTIONS.values()
+        for field, about in options_of(section).items()
+    }
 
 
 def _upwards(start: Path, name: str, environ: Mapping[str, str]) -> Path | None:
@@ -158,7 +161,7 @@ def _flatten(table: Mapping[str, Any], where: str) -> dict[str, object]:
             raise _unknown(section, SECTIONS, where)
         if not isinstance(content, Mapping):
             raise ConfigError(f"{where}: {section} must be a table", remedy=f"Write [{section}].")
-        known = [f.name for f in dataclasses.fields(SECTIONS[section])]
+        known = [key.partition(".")[2] for key in known_options() if key.startswith(f"{section}.")]
         for key, value in content.items():
             if key not in known:
                 raise _unknown(key, known, f"{where}, [{section}]")
@@ -182,8 +185,7 @@ def _unknown(word: str, known: Iterable[str], where: str) -> ConfigError:
 
 def _typed(key: str, value: object, origin: str) -> object:
     """Check or convert one value; text from the environment is converted, TOML must have the type."""
-    section, _, name = key.partition(".")
-    wanted: Any = typing.get_type_hints(SECTIONS[section])[name]
+    wanted = known_options()[key][1]
     try:
         if isinstance(wanted, types.GenericAlias):  # tuple[str, ...]
             if isinstance(value, str):

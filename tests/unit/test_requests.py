@@ -1,0 +1,221 @@
+"""An option is written once: flags, keywords, the environment and adt.toml are all made of one field."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import adt
+from adt.api import requests
+from adt.api.requests import CompileRequest, TuneRequest, UpRequest
+from adt.cli import options as cli_options
+from adt.cli.app import app
+from adt.errors import ConfigError
+from adt.options.option import Option, options_of
+from adt.options.request import Request, takes
+from adt.options.resolve import known_options
+
+VERBS = {
+    "build-target": (requests.BuildRequest, adt.build_target),
+    "compile": (requests.CompileRequest, adt.compile),
+    "tune": (requests.TuneRequest, adt.tune),
+    "run": (requests.RunRequest, adt.run),
+    "verify": (requests.VerifyRequest, adt.verify),
+    "bench": (requests.BenchRequest, adt.bench),
+    "profile": (requests.ProfileRequest, adt.profile),
+    "deploy": (requests.Deploying, adt.deploy),
+    "up": (requests.UpRequest, adt.up),
+}
+"""The verbs with many options: their request, and their function."""
+OWN = {
+    "build-target": {"abi", "layout", "explain"},
+    "compile": {"explain"},
+    "tune": set(),
+    "run": {"outputs", "labels", "top", "softmax"},
+    "verify": {"layers", "calls", "everything", "chunk_mb", "trust"},
+    "bench": {"package", "ab", "rounds", "times"},
+    "profile": {"sort", "everything", "trace", "html"},
+    "deploy": {"serial", "everyone"},
+    "up": {"output"},
+}
+"""What the command line alone has: how results are shown or written, and which function is called."""
+EVERYWHERE = {"as_json", "verbose", "help"}
+
+
+def fields(kind: type) -> Iterator[tuple[str, Option]]:
+    yield from options_of(kind).items()
+
+
+@pytest.fixture
+def commands() -> dict[str, Any]:
+    return dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_of_a_command_is_a_field_of_its_request(verb: str, commands: dict[str, Any]) -> None:
+    request, _ = VERBS[verb]
+    shown = {one.name: one for one in commands[verb].params if one.name not in EVERYWHERE}
+    of_fields = {name for name, about in fields(request) if about.cli is not None}
+    if verb == "run":
+        from adt.cli.run import RunCommand
+
+        of_fields = {name for name, about in fields(RunCommand) if about.cli is not None}
+    assert of_fields <= shown.keys()
+    assert shown.keys() - of_fields == OWN[verb] - of_fields
+    for name, about in fields(request):
+        if name in shown and name not in OWN[verb]:
+            flags = [
+                flag for one in about.flags or (f"--{name.replace('_', '-')}",) for flag in one.split("/")
+            ]
+            said = {*shown[name].opts, *shown[name].secondary_opts}
+            assert about.positional or set(flags) <= said
+            assert shown[name].help == about.help
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_keywords_of_a_verb_are_the_fields_of_its_request(verb: str) -> None:
+    request, function = VERBS[verb]
+    names = list(inspect.signature(function).parameters)
+    assert {name for name, _ in fields(request)} <= set(names)
+    for name, about in fields(request):
+        assert f"\n    {name}: {about.doc}" in (function.__doc__ or "")
+    assert "Raises:" in (function.__doc__ or "")
+
+
+def test_no_setting_is_written_twice() -> None:
+    every = [
+        value for _, value in inspect.getmembers(requests, inspect.isclass) if issubclass(value, Request)
+    ]
+    assert len(every) > 10
+    for request in every:
+        for _, about in fields(request) if request is not Request else ():
+            if about.key:
+                assert about is known_options()[about.key][0], about.key
+
+
+@pytest.mark.parametrize(
+    ("keyword", "key", "text", "value"),
+    [
+        ("target", "compile.target", "mali", "mali"),
+        ("opt_level", "compile.opt_level", "1", 1),
+        ("keep_float32", "compile.keep_float32", "exp;nn.softmax", ("exp", "nn.softmax")),
+        ("check", "compile.check", "off", "off"),
+        ("ndk", "build.ndk", "/some/ndk", "/some/ndk"),
+    ],
+)
+def test_each_place_of_a_setting_arrives(
+    keyword: str,
+    key: str,
+    text: str,
+    value: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    usual = CompileRequest("m.onnx")
+    assert getattr(usual, keyword) == known_options()[key][0].default != value
+    assert usual.named(keyword) is None
+    section, _, name = key.partition(".")
+    (tmp_path / "adt.toml").write_text(f"[{section}]\n{name} = {json.dumps(value)}\n")
+    assert getattr(CompileRequest("m.onnx"), keyword) == value
+    (tmp_path / "adt.toml").unlink()
+    monkeypatch.setenv(f"ADT_{section.upper()}_{name.upper()}", text)
+    from_environment = CompileRequest("m.onnx")
+    assert getattr(from_environment, keyword) == value and from_environment.named(keyword) is None
+    monkeypatch.setenv(f"ADT_{section.upper()}_{name.upper()}", "3" if value == 1 else "other")
+    said = CompileRequest("m.onnx", **{keyword: value})
+    assert getattr(said, keyword) == said.named(keyword) == value
+    assert getattr(getattr(said.settings, section), name) == value
+    assert getattr(said.but(model="n.onnx"), keyword) == value
+
+
+def test_paths_sequences_and_switches_are_taken_as_people_write_them() -> None:
+    request = CompileRequest(
+        "m.onnx",
+        out="pkg",
+        db=Path("records"),
+        check=True,
+        accuracy=False,
+        accuracy_inputs=["a.npz"],
+        shapes=["x:1"],
+        keep_float32=[],
+        target=None,
+        use_cache=None,
+    )
+    assert (request.model, request.out) == (Path("m.onnx"), Path("pkg"))
+    assert (request.db, request.check, request.accuracy) == ("records", "on", "off")
+    assert request.accuracy_inputs == (Path("a.npz"),)
+    assert (request.shapes, request.keep_float32, request.target) == (("x:1",), (), "cpu")
+    assert request.use_cache is True
+    assert requests.DeployRequest("one").packages == (Path("one"),)
+    assert requests.DeployRequest(["one", Path("two")]).packages == (Path("one"), Path("two"))
+    with pytest.raises(AttributeError):
+        request.target = "mali"
+
+
+def test_mistakes_in_keywords() -> None:
+    with pytest.raises(TypeError, match=r"compile\(\).*'taget'"):
+        adt.compile("m.onnx", taget="cpu")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"compile\(\).*'model'"):
+        adt.compile()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="model is None"):
+        adt.compile(None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"compile\.opt_level = 'much' \(from flag\) is not of type int"):
+        adt.compile("m.onnx", opt_level="much")  # type: ignore[arg-type]
+
+
+def test_two_verbs_have_options_of_one_name_and_each_its_own_setting() -> None:
+    tuning, whole = TuneRequest("m", timeout=3.0, seed=5), UpRequest("m", timeout=4.0, seed=6)
+    assert (tuning.settings.tune.timeout, tuning.settings.tune.seed) == (3.0, 5)
+    assert (tuning.settings.device.timeout, tuning.settings.verify.seed) == (0.0, 0)
+    assert (whole.settings.device.timeout, whole.settings.verify.seed) == (4.0, 6)
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (["m.onnx", "--shape", "x:1", "--shape", "y:2"], {"shapes": ["x:1", "y:2"]}),
+        (["m.onnx", "--keep-float32", "exp,nn.softmax"], {"keep_float32": ["exp", "nn.softmax"]}),
+        (["m.onnx", "--no-check", "--for", "host"], {"check": False, "platform": "host"}),
+        (["m.onnx", "--no-cache", "-o", "pkg"], {"use_cache": False, "out": Path("pkg")}),
+        (["m.onnx"], {"check": None, "use_cache": True, "target": None, "accuracy_inputs": None}),
+    ],
+)
+def test_flags_become_keywords(words: list[str], given: dict[str, Any]) -> None:
+    seen: dict[str, Any] = {}
+    program = typer.Typer()
+
+    @program.command()
+    @cli_options.command_of(CompileRequest)
+    def compile_(options: cli_options.Given, loud: bool = False) -> None:
+        """Keep what came."""
+        seen.update(options, loud=loud)
+
+    done = CliRunner().invoke(program, [*words, "--loud"])
+    assert done.exit_code == 0, done.output
+    assert {name: seen[name] for name in given} == given
+    assert (seen["model"], seen.pop("loud")) == (Path("m.onnx"), True)
+    assert CompileRequest(**seen).model == Path("m.onnx")
+
+
+def test_a_function_that_takes_a_request_says_so() -> None:
+    @takes(CompileRequest)
+    def build(request: CompileRequest) -> str:
+        """Build it.
+
+        Raises:
+            ConfigError: no.
+        """
+        return f"{request.model} {request.precision}"
+
+    assert build("m", precision="float16") == "m float16"
+    assert inspect.signature(build).parameters["model"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    assert inspect.signature(build).parameters["precision"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert "\nArgs:\n" in str(build.__doc__) and str(build.__doc__).rstrip().endswith("ConfigError: no.")

@@ -1,0 +1,519 @@
+"""What verbs are asked for: every option of theirs, written once (:mod:`adt.options`).
+
+The command line makes its flags of them, and Python the keywords of ``adt.compile(...)``; settings among them
+are written in :mod:`adt.options.sections`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adt.options.option import (
+    Files,
+    MaybePath,
+    OneOrMorePaths,
+    Paths,
+    PathTo,
+    Texts,
+    option,
+    options,
+    python,
+)
+from adt.options.request import Request
+from adt.options.sections import (
+    ApiLevel,
+    BuildSettings,
+    CompileSettings,
+    Computing,
+    DeviceSettings,
+    DeviceTimeout,
+    Kernels,
+    KernelTolerance,
+    NdkRoot,
+    PlatformName,
+    Records,
+    Seed,
+    Shapes,
+    Target,
+    TuneSettings,
+    TvmSource,
+    VerifySettings,
+)
+
+if TYPE_CHECKING:
+    from adt.api.up_plan import Step, UpPlan
+    from adt.device.fleet import Event
+    from adt.device.rtvm import RtvmOptions
+    from adt.measure.reference import Array
+    from adt.model.inputs.picture import PictureOptions
+    from adt.tuning.report import TuningPlan
+    from adt.tuning.status import Status
+
+    Arrays = Mapping[str, Array]
+else:
+    Arrays = Event = PictureOptions = RtvmOptions = Status = Step = TuningPlan = UpPlan = Any
+
+
+def quiet(_event: object) -> None:
+    """What is called when nobody wants to hear."""
+
+
+@options()
+class OfModel:
+    """A model, first."""
+
+    model: PathTo = option(
+        "An .onnx, .tflite, .pt2, .keras or .h5 file, or module:function, a Python callable that makes a "
+        "PyTorch model.",
+        kw_only=False,
+        help="An .onnx, .tflite, .pt2, .keras or .h5 file, or module:function.",
+    )
+
+
+@options()
+class OfBundle:
+    """The bundle that a package runs with."""
+
+    bundle: MaybePath = option(
+        "The bundle; else the newest fitting one built here.", default=None, metavar="DIR"
+    )
+
+
+@options()
+class BuildRequest(Request, BuildSettings, TvmSource):
+    """Of ``build_target``."""
+
+    out: MaybePath = option("Also copy the bundle here.", default=None, flags=["--out", "-o"])
+    progress: Callable[[str], None] = python(
+        "Called with one line at a time while CMake and Ninja run.", default=quiet
+    )
+
+
+@options()
+class AbisRequest(BuildRequest):
+    """Of ``build_abis``."""
+
+    abis: Sequence[str] = option(
+        'Android\'s names, such as ``["arm64-v8a", "x86_64"]``, or with a variant: ``arm64-v8a-cpu``.',
+        kw_only=False,
+    )
+    layout: str = option(
+        "What *out* holds: ``bundle`` (a directory for each ABI) or ``jni`` (``jniLibs/<abi>/*.so``).",
+        default="bundle",
+        help="What --out holds.",
+        choices=["bundle", "jni"],
+    )
+
+
+@options()
+class ExplainRequest(Request, Shapes, OfModel):
+    """Of ``explain``."""
+
+
+@options()
+class JobRequest(Request, Kernels, ApiLevel, NdkRoot, PlatformName, OfModel):
+    """What a model is compiled for."""
+
+    bundle: MaybePath = option(
+        "The bundle it will run with; Android needs one: by default the newest one that was built here for "
+        "the platform.",
+        default=None,
+        help="The bundle it will run with; Android needs one.",
+        metavar="DIR",
+    )
+    like: str | None = option(
+        "Serial of a device to compile for in particular: its platform, the features that all of its CPUs "
+        "have, and the limits of its OpenCL, which mod.json records.",
+        default=None,
+        help="Compile for this device: its platform, CPU features, limits.",
+        metavar="SERIAL",
+        complete="serial",
+    )
+
+
+@options()
+class KernelRequest(Request, Computing, ApiLevel, NdkRoot, PlatformName):
+    """Of ``compile_kernel``."""
+
+    kernel: Any = option(
+        "The tensors of a TE computation, inputs first; or a PrimFunc of TVMScript; or a ``tvm.IRModule`` of "
+        "PrimFuncs. For OpenCL, one without thread bindings gets a simple schedule.",
+        kw_only=False,
+    )
+    name: str = python(
+        "What a single function is called; empty: as it calls itself, else ``main``.", default=""
+    )
+    out: MaybePath = python("The library; by default ``<name>-<platform>.so`` here.", default=None)
+    bundle: MaybePath = python(
+        "Directory of the bundle it will run with. Android needs one: by default the newest one that was "
+        "built here for the platform.",
+        default=None,
+    )
+
+
+@options()
+class CompileRequest(JobRequest, CompileSettings):
+    """Of ``compile``."""
+
+    out: MaybePath = option(
+        "Directory of the package, or a name that ends in ``.tar`` for one file; ``<model>-<platform>`` here "
+        "when not given.",
+        default=None,
+        help="Directory of the package, or x.tar for one file.",
+        flags=["--out", "-o"],
+    )
+    accuracy_inputs: Paths = option(
+        ".npz files, one sample each, to compare half precision on; random inputs without.",
+        default=(),
+        help="… on this sample; repeat for more.",
+        metavar="FILE.npz",
+    )
+    use_cache: bool = option(
+        "Take the package from the cache if it was compiled before with all the same (``.cached`` of the "
+        "result says so).",
+        default=True,
+        help="Copy what was compiled before with all the same.",
+        flags=["--cache/--no-cache"],
+    )
+
+
+@options()
+class OfTracker:
+    """A device that a tracker gives."""
+
+    key: str = option(
+        "Over RPC, instead of a serial: any device that the tracker has under it.",
+        default="",
+        help="With --via rpc: any device that the tracker has under it.",
+        flags=["--key", "-k"],
+    )
+    tracker: str = option(
+        "Over RPC, the tracker; else adt's own.",
+        default="",
+        help="With --via rpc: the tracker; else adt's own.",
+        metavar="HOST:PORT",
+    )
+
+
+@options()
+class TuneRequest(JobRequest, TuneSettings):
+    """Of ``tune``."""
+
+    db: MaybePath = option(
+        "Directory of the records, made when absent; else compile.db of the settings.",
+        default=None,
+        help="Directory of the records; made when absent.",
+        metavar="DIR",
+    )
+    serials: Texts = option(
+        "Devices that measure; none: device.serial of the settings, else ANDROID_SERIAL, else the only one.",
+        default=(),
+        help="Devices that measure: a,b,c. Else ANDROID_SERIAL, else the only one.",
+        flags=["--serial", "-s"],
+        metavar="A,B,…",
+        complete="serials",
+        cli=str,
+        separator=",",
+    )
+    key: str = option(
+        "Instead: every device that the tracker has under it.", default="", flags=["--key", "-k"]
+    )
+    tracker: str = option("The tracker for the key; else adt's own.", default="", metavar="HOST:PORT")
+    device: str = option(
+        "Of a key with different devices, the one that counts: ``NAME`` or ``NAME, DRIVER``, as records have "
+        "them; empty: the first that answers.",
+        default="",
+        help="Of a key with different ones: the one that counts.",
+        metavar="NAME[, DRIVER]",
+    )
+    compare: bool = option(
+        "Then run the model tuned and untuned in turns.", default=False, flags=["--compare"]
+    )
+    on_plan: Callable[[TuningPlan], None] = python(
+        "Told what is going to be done, before it begins.", default=quiet
+    )
+    on_status: Callable[[Status], None] = python(
+        "Told how it stands, several times a second, in this thread.", default=quiet
+    )
+    stop: threading.Event | None = python(
+        "When it is set the tuning ends soon, with everything kept.", default=None
+    )
+    gentle: bool = python(
+        "A first SIGINT or SIGTERM while devices measure does the same, instead of raising; for programs "
+        "that then look at ``interrupted`` of the result.",
+        default=False,
+    )
+
+
+@options()
+class OfPackage:
+    """A package, first."""
+
+    package: PathTo = option("A package that `adt compile` made.", kw_only=False)
+
+
+@options()
+class OnPlace(Request, OfBundle, DeviceSettings, OfPackage):
+    """A package where it belongs."""
+
+
+@options()
+class OfArrays:
+    """One set of inputs."""
+
+    inputs: Arrays | None = option(
+        "Name to array; made up from *seed* when not given.",
+        default=None,
+        help="Inputs by name, as .npz.",
+        flags=["--input", "-i"],
+        cli=Path,
+    )
+
+
+@options()
+class OfModelCopy:
+    """The source model of a package."""
+
+    model: MaybePath = option("The source model; else the copy that compiling kept.", default=None)
+
+
+@options()
+class Threads:
+    """What a package computes with on a CPU."""
+
+    threads: int | None = option("CPU threads.", default=None, least=1)
+    affinity: str = option("CPUs to run on: big, little, all, or numbers (4-7).", default="", metavar="CPUS")
+
+
+@options()
+class Entry:
+    """The function of a package that runs."""
+
+    entry: str = option("Entry function.", default="main")
+    via: str = option(
+        "``native`` runs rtvm there; ``rpc`` loads the model into a server and runs it there.",
+        default="native",
+        help="By the runner, or by an RPC server.",
+        choices=["native", "rpc"],
+    )
+
+
+@options()
+class Remotely(OnPlace, OfTracker, Entry):
+    """A package where it belongs, natively or over RPC."""
+
+
+@options()
+class RunRequest(Remotely, Seed):
+    """Of ``run``."""
+
+    inputs: Arrays | None = python("Name to array.", default=None)
+    files: Files = option(
+        "Further inputs: ``FILE.npz``, or ``[NAME=]FILE`` ending in .npy, .raw or .bin.",
+        default=(),
+        help=".npz, .npy, or plain bytes (.raw, .bin); repeatable.",
+        flags=["--input", "-i"],
+        metavar="[NAME=]FILE",
+    )
+    images: Files = option(
+        "Further inputs: ``[NAME=]FILE`` with a picture, prepared as *picture* says.",
+        default=(),
+        help="A picture; several are a batch.",
+        flags=["--image"],
+        metavar="[NAME=]FILE",
+    )
+    picture: PictureOptions | None = python("How pictures are prepared.", default=None)
+    run_count: int = option("Timed runs.", default=1, least=1)
+    warmup_runs: int = option(
+        "Runs before them that are not timed.",
+        default=0,
+        help="Runs before them that are not timed …",
+        least=0,
+    )
+    options: RtvmOptions | None = python(
+        "What else rtvm can do; entry, device, seed and the counts above are put in.", default=None
+    )
+
+
+@options()
+class RunnerFlags(Threads):
+    """What the command line of ``run`` takes for ``options``."""
+
+    warmup_ms: float = option("… and for at least so many milliseconds.", default=0.0, least=0)
+    zero_copy: bool = option("Use the CPU's inputs where they lie.", default=False, flags=["--zero-copy"])
+    pre_compiled: str = option("Compiled OpenCL programs, a file on the device.", default="", metavar="FILE")
+    program_cache: bool = option("Keep compiled OpenCL programs on the device.", default=True)
+
+
+@options()
+class VerifyRequest(OnPlace, VerifySettings, OfModelCopy):
+    """Of ``verify``."""
+
+    inputs: Arrays | Sequence[Arrays] | None = option(
+        "Name to array, or several such sets; made up from *seed* when not given.",
+        default=None,
+        help="Inputs by name, as .npz; several: one set each.",
+        flags=["--input", "-i"],
+        cli=list[Path],
+    )
+    seeds: int = option(
+        "How many sets of inputs to make up: from *seed*, the next one, and so on.",
+        default=1,
+        help="So many sets of made-up inputs; the worst is shown.",
+        metavar="N",
+    )
+
+
+@options()
+class LayersRequest(OnPlace, KernelTolerance, Seed, OfArrays):
+    """Of ``verify_layers``."""
+
+    calls: tuple[int, int] | None = option(
+        "Only the kernels from here up to here (exclusive), as the run counts them.",
+        default=None,
+        help="With --layers: only these calls of the run.",
+        metavar="A:B",
+        cli=str,
+    )
+    everything: bool = option(
+        "Go on after the first wrong kernel.",
+        default=False,
+        help="With --layers: go on after a wrong kernel, and show every call.",
+        flags=["--all"],
+    )
+    chunk_bytes: int | None = option(
+        "How much of the device's tensors is fetched at a time.",
+        default=None,
+        help="With --layers: MiB of tensors fetched at a time (256).",
+        flags=["--chunk-mb"],
+        metavar="MIB",
+        least=1,
+    )
+    trust: bool = option(
+        "Run the kernels of a package that was not compiled here, too.",
+        default=False,
+        help="With --layers: run the kernels of a package made elsewhere here.",
+        flags=["--trust"],
+    )
+
+
+@options()
+class Measuring(Request, Threads, Seed, OfArrays, OfBundle, DeviceSettings):
+    """Of every benchmark."""
+
+    protocol: str = option(
+        "How it is measured: ``default``, ``quick`` or ``mlperf``; *runs*, *seconds*, *warmup_runs* and "
+        "*warmup_ms* replace its own.",
+        default="default",
+        help="How it is measured.",
+        choices=["default", "quick", "mlperf"],
+    )
+    runs: int | None = option("Timed runs, at least …", default=None)
+    seconds: float | None = option("… and for at least so long.", default=None)
+    warmup_runs: int | None = option("Runs before them, at least …", default=None)
+    warmup_ms: float | None = option("… and for at least so many milliseconds.", default=None)
+    end_to_end: bool = option(
+        "Time copying inputs in and outputs out, too.", default=False, flags=["--end-to-end"]
+    )
+    cool_down: str | None = option(
+        "Wait first: until the hottest zone is at most so warm (45C), or so long (30s).",
+        default=None,
+        help="Wait first: until it is at most so warm (45C), or so long (30s).",
+    )
+    verify: bool = option("Compare the outputs with the reference first.", default=True)
+    record: bool = option("Keep the result for `adt report`.", default=True)
+    label: str = option("Kept with the result.", default="")
+
+
+@options()
+class BenchRequest(Measuring, OnPlace, OfModelCopy):
+    """Of ``bench``."""
+
+    cold_start: bool = option("With OpenCL: load once without compiled programs, too.", default=True)
+
+
+@options()
+class AbRequest(Measuring):
+    """Of ``bench_ab``."""
+
+    a: PathTo = option("A package.", kw_only=False)
+    b: PathTo = option("Another one.", kw_only=False)
+    rounds: int | None = option("Rounds of --ab, each A B B A.", default=None)
+
+
+@options()
+class ProfileRequest(Remotely, Threads, Seed, OfArrays):
+    """Of ``profile``."""
+
+    runs: int = option("Runs with clocks, and without.", default=20, flags=["--runs", "-n"], least=1)
+    warmup_runs: int = option("Runs before them.", default=3, least=0)
+    peak_gflops: float | None = option(
+        "What the device computes at best, GFLOP/s: draws the roofline.", default=None
+    )
+    peak_gbps: float | None = option(
+        "What its memory delivers at best, GB/s: draws the roofline.", default=None
+    )
+
+
+@options()
+class Deploying(Request, OfBundle, DeviceTimeout):
+    """Of every deployment."""
+
+    packages: OneOrMorePaths = option(
+        "Packages that `adt compile` made; none: the bundle alone.",
+        default=(),
+        kw_only=False,
+        metavar="[PACKAGE]...",
+    )
+    rpc: bool | None = option(
+        "Start tracker and RPC server, which run programs for whoever connects; None: where no package is "
+        "named.",
+        default=None,
+        help="Start tracker and RPC server, or do not; else only where no package is named.",
+        flags=["--rpc/--no-rpc"],
+    )
+    key: str = option("What clients ask the tracker for.", default="", flags=["--key", "-k"])
+    run_as: str | None = option(
+        "Copy into this debuggable app's own directory, too.", default=None, metavar="APP"
+    )
+    dry_run: bool = option("Only show what would be done.", default=False, flags=["--dry-run"])
+    full_hash: bool = option("Read every byte on the device again.", default=False, flags=["--full-hash"])
+
+
+@options()
+class DeployRequest(Deploying, DeviceSettings):
+    """Of ``deploy``."""
+
+    say: Callable[[str], None] = python("Told in a few words what is being done.", default=quiet)
+
+
+@options()
+class DeployManyRequest(Deploying):
+    """Of ``deploy_many``."""
+
+    serials: Sequence[str] = option(
+        "The devices.",
+        help="The device, or several: a,b. Else ANDROID_SERIAL, else the only one.",
+        flags=["--serial", "-s"],
+        complete="serials",
+        cli=str,
+    )
+    on_event: Callable[[Event], None] = python("Told what happens on each.", default=quiet)
+
+
+@options()
+class UpRequest(
+    Request, Records, Seed, OfArrays, NdkRoot, Shapes, Target, PlatformName, DeviceSettings, OfModel
+):
+    """Of ``up``."""
+
+    on_plan: Callable[[UpPlan], None] = python(
+        "Called once with the resolved plan, before anything is made.", default=quiet
+    )
+    on_step: Callable[[Step], None] = python("Called after each step.", default=quiet)
+    progress: Callable[[str], None] = python(
+        "Called with one line at a time while CMake and Ninja run.", default=quiet
+    )

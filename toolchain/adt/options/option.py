@@ -1,0 +1,163 @@
+"""One option of a verb, written once: its type, default, documentation, flag and setting.
+
+A class of :func:`options` is a frozen dataclass with keywords only, whose fields are options. The types below
+are what a caller may give and what the field then is: ``Text`` takes None for "not said" and is a ``str``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, dataclass_transform
+
+Class = TypeVar("Class")
+
+if TYPE_CHECKING:
+    Given = TypeVar("Given", contravariant=True)
+    Kept = TypeVar("Kept", covariant=True)
+
+    class _Field(Generic[Given, Kept]):
+        """To type checkers: a field that takes one type and is of another."""
+
+        def __get__(self, owner: object, kind: Any = None) -> Kept: ...
+        def __set__(self, owner: object, value: Given) -> None: ...
+
+    AnyPath = str | os.PathLike[str]
+    PathTo = _Field[AnyPath, Path]
+    MaybePath = _Field[AnyPath | None, Path | None]
+    Paths = _Field[Sequence[AnyPath] | None, tuple[Path, ...]]
+    OneOrMorePaths = _Field[AnyPath | Sequence[AnyPath] | None, tuple[Path, ...]]
+    Text = _Field[str | None, str]
+    Directory = _Field[AnyPath | None, str]
+    Switch = _Field[bool | str | None, str]
+    Texts = _Field[Sequence[str] | None, tuple[str, ...]]
+    Files = _Field[Sequence[AnyPath] | None, tuple[str, ...]]
+    Flag = _Field[bool | None, bool]
+    Number = _Field[int | None, int]
+    Real = _Field[float | None, float]
+else:
+    PathTo, MaybePath, Paths = Path, Path | None, tuple[Path, ...]
+    OneOrMorePaths, Files = Paths, tuple[str, ...]
+    Text = Directory = Switch = str
+    Texts = tuple[str, ...]
+    Flag, Number, Real = bool, int, float
+
+
+@dataclass
+class Option:
+    """What is known of one option besides its name and type."""
+
+    doc: str
+    """For the documentation, of Python and of the settings."""
+    default: Any
+    help: str
+    """For ``--help``."""
+    key: str
+    """``section.key`` of the setting that it is; empty: it is none."""
+    flags: tuple[str, ...]
+    """Empty: the field's name with dashes."""
+    metavar: str
+    choices: tuple[str, ...]
+    """Shown as the metavar, and offered by shell completion."""
+    complete: str
+    """What shell completion offers (:mod:`adt.cli.completions`)."""
+    least: float | None
+    cli: Any
+    """The type that the command line takes, where it is not the field's; None: Python alone has it."""
+    separator: str
+    """Between values that one word of the command line may hold."""
+    positional: bool
+
+    @property
+    def variable(self) -> str:
+        """The environment's name of the setting."""
+        return "ADT_" + self.key.replace(".", "_").upper()
+
+
+REQUIRED = dataclasses.MISSING
+OF_FIELD = object()
+"""The command line takes the field's type."""
+
+
+def option(
+    doc: str,
+    *,
+    default: Any = REQUIRED,
+    kw_only: bool = True,
+    help: str = "",
+    key: str = "",
+    flags: Sequence[str] = (),
+    metavar: str = "",
+    choices: Sequence[str] = (),
+    complete: str = "",
+    least: float | None = None,
+    cli: Any = OF_FIELD,
+    separator: str = "",
+) -> Any:
+    """A field that is an option; see :class:`Option`. The help is the documentation unless it is given.
+
+    Args:
+        kw_only: False for what is given by its place, an argument.
+    """
+    about = Option(
+        " ".join(doc.split()),
+        default,
+        help or " ".join(doc.split()),
+        key,
+        tuple(flags),
+        metavar or "|".join(choices),
+        tuple(choices),
+        complete,
+        least,
+        cli,
+        separator,
+        not kw_only,
+    )
+    return dataclasses.field(default=None if key else default, kw_only=kw_only, metadata={"option": about})
+
+
+def python(doc: str, *, default: Any) -> Any:
+    """A field that only Python can give."""
+    return option(doc, default=default, cli=None)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(option, python))
+def options(section: str = "") -> Callable[[type[Class]], type[Class]]:
+    """Make a class of options; those written in it are settings of *section*, where it is one."""
+
+    def decorate(kind: type[Class]) -> type[Class]:
+        for name in inspect.get_annotations(kind) if section else ():
+            field = kind.__dict__[name]
+            about = field.metadata["option"]
+            about.key = about.key or f"{section}.{name}"
+            field.default = None
+        return dataclass(frozen=True, kw_only=True)(kind)
+
+    return decorate
+
+
+def options_of(kind: type) -> dict[str, Option]:
+    """The options of a class by the field's name, in their order."""
+    return {field.name: field.metadata["option"] for field in dataclasses.fields(kind)}
+
+
+def types_of(kind: type) -> dict[str, Any]:
+    """The type of each field, None not counted."""
+    return {name: _bare(hint) for name, hint in typing.get_type_hints(kind).items()}
+
+
+def _bare(hint: Any) -> Any:
+    kinds = [one for one in typing.get_args(hint) if one is not type(None)]
+    return kinds[0] if type(None) in typing.get_args(hint) and len(kinds) == 1 else hint
+
+
+def said(instance: Any) -> Iterator[tuple[str, Option, Any]]:
+    """Name, option and value of each field that was given a value: None and nothing at all are none."""
+    for name, about in options_of(type(instance)).items():
+        value = getattr(instance, name)
+        yield name, about, None if isinstance(value, list | tuple) and not value else value

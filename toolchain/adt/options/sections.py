@@ -1,0 +1,475 @@
+"""Every setting of adt. The classes are the sections of ``adt.toml``; requests of verbs are made of the same.
+
+A setting ``section.key`` can be given as a flag or keyword, as ``ADT_SECTION_KEY`` in the environment, in
+``adt.toml`` or in ``pyproject.toml`` under ``[tool.adt]``; :mod:`adt.options.resolve` decides between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from adt.options.option import (
+    Directory,
+    Flag,
+    Number,
+    Real,
+    Switch,
+    Text,
+    Texts,
+    option,
+    options,
+    said,
+)
+
+RUN_SECONDS = 600.0
+"""That a program on a device may run where nobody said."""
+
+
+class Section:
+    """Settings that were not given are at their defaults."""
+
+    def __post_init__(self) -> None:
+        for name, about, value in said(self):
+            object.__setattr__(self, name, about.default if value is None else value)
+
+
+@options("tvm")
+class TvmSource(Section):
+    """The tree alone."""
+
+    tvm_source: Directory = option(
+        "A TVM source tree (``--tvm-source``, or TVM_HOME); empty: obtain one.",
+        default="",
+        key="tvm.source",
+        help="A TVM source tree; else TVM_HOME, else one is obtained.",
+        metavar="DIR",
+    )
+
+
+@options("tvm")
+class TvmSettings(TvmSource):
+    """Where the TVM source tree comes from."""
+
+    provider: Text = option(
+        "``auto`` (cache, then git, then the registry), ``git`` or ``registry``.",
+        default="auto",
+        help="auto, git or registry.",
+    )
+
+
+@options("build")
+class NdkRoot(Section):
+    """The NDK alone."""
+
+    ndk: Directory = option(
+        "Root of the Android NDK; empty: look where Android tools look.",
+        default="",
+        help="Root of the Android NDK; else found as Android tools do.",
+        metavar="DIR",
+    )
+
+
+@options("build")
+class PlatformName(Section):
+    """The platform alone."""
+
+    platform: Text = option(
+        "What to build for: ``android-arm64-v8a``, ``linux-aarch64``, ``host``, …, or a preset of one such "
+        "as ``linux-aarch64-cpu`` (`adt presets` lists them).",
+        default="android-arm64-v8a",
+        help="android-arm64-v8a, linux-aarch64, host, …; see adt presets.",
+        flags=["--for"],
+        metavar="PLATFORM",
+        complete="platform",
+    )
+
+
+@options("build")
+class ApiLevel(Section):
+    """The API level alone."""
+
+    api_level: Number = option(
+        "Lowest Android API level that the bundle runs on, at least 21.",
+        default=28,
+        help="Lowest Android API level.",
+    )
+
+
+@options("build")
+class ClmlSdk(Section):
+    """The CLML SDK alone."""
+
+    clml: Directory = option(
+        "Build the CLML graph runtime in, with the SDK in this directory; empty: only for a ``-clml`` "
+        "preset, with the SDK that ADRENO_OPENCL or CLML_SDK names.",
+        default="",
+        help="Build CLML in, with this SDK; a -clml preset looks in the environment.",
+        metavar="DIR",
+    )
+
+
+@options("build")
+class BuildSettings(ClmlSdk, ApiLevel, NdkRoot, PlatformName):
+    """How a TargetBundle is built."""
+
+    alignment: Number = option(
+        "Bytes; alignment of every tensor the runtime allocates. 0: the platform's own (32 on devices).",
+        default=0,
+        help="Bytes; tensor alignment of the runtime.",
+    )
+    opencl: Flag = option(
+        "Build the OpenCL runtime in (the device's libOpenCL is opened at run time).",
+        default=True,
+        help="Build the OpenCL runtime in.",
+    )
+    opencl_sdk: Directory = option(
+        "Link libOpenCL from the SDK in this directory; empty: the device's is opened at run time.",
+        default="",
+        help="Link libOpenCL from this SDK.",
+        metavar="DIR",
+    )
+    nnapi: Flag = option(
+        "Build the runtime for Android's NNAPI in, from API level 29; libneuralnetworks.so is linked then.",
+        default=False,
+        help="Build the runtime for Android's NNAPI in.",
+    )
+    rpc: Flag = option("Build tvm_rpc.", default=True)
+    build_type: Text = option(
+        "CMake's build type; Debug and RelWithDebInfo put symbol files beside the stripped ones.",
+        default="Release",
+        help="CMake's build type.",
+    )
+    jobs: Number = option(
+        "Parallel compiler processes; 0: as Ninja decides.",
+        default=0,
+        help="Parallel compiler processes.",
+        flags=["--jobs", "-j"],
+    )
+
+
+@options("compile")
+class Shapes(Section):
+    """The shapes alone."""
+
+    shapes: Texts = option(
+        "Fixed input shapes, each ``name:1,3,224,224``, or extents of symbols, ``batch=1,past=16``.",
+        default=(),
+        help="Fix an input's shape, or open dimensions by their symbols; repeat for each.",
+        flags=["--shape"],
+        metavar="NAME:1,3,224,224|SYMBOL=1,…",
+    )
+
+
+@options("compile")
+class Target(Section):
+    """What computes."""
+
+    target: Text = option(
+        "What computes: ``cpu``, ``opencl`` (buffers), ``adreno`` (textures), ``adreno-buffer``, ``mali``, "
+        "``host`` (this machine), or TVM's own string, tag or dictionary for one of them.",
+        default="cpu",
+        help="What computes; or TVM's own words.",
+        metavar="cpu|opencl|adreno|adreno-buffer|mali|host|…",
+        complete="target",
+    )
+
+
+@options("compile")
+class Processor(Target):
+    """What computes, and the processor."""
+
+    cpu: Text = option(
+        "The processor: a core (``cortex-a76``), a system on chip (``snapdragon-865``), ``native``, and "
+        "features: ``cortex-a76,+dotprod,+fp16``; empty: any of the platform.",
+        default="",
+        help="Processor: a core, a chip, native, +features.",
+        metavar="cortex-a76,+dotprod|rk3588|…",
+        complete="processor",
+    )
+
+
+@options("compile")
+class Computing(Processor):
+    """What computes, and how much TVM does about it."""
+
+    opt_level: Number = option("TVM's optimisation level, 0 to 3.", default=3)
+
+
+@options("compile")
+class Kernels(Shapes, Computing):
+    """What decides the kernels of a model."""
+
+    precision: Text = option(
+        "``float32``; ``float16`` (computes in half precision); or ``float16_acc32`` (does, but convolutions "
+        "and matrix products add up in float32). Inputs and outputs stay float32.",
+        default="float32",
+        help="Computing in half precision.",
+        choices=["float32", "float16", "float16_acc32"],
+    )
+    keep_float32: Texts = option(
+        "Operators that stay float32 in half precision besides the delicate ones, as Relax calls them "
+        "(``nn.softmax``), or variables of the imported module (``lv12``); ``-NAME`` frees a delicate one.",
+        default=(),
+        help="Operators that stay float32 in half precision.",
+        metavar="nn.softmax,exp,…",
+        separator=",",
+    )
+    offload: Text = option(
+        "Hand operators to a vendor's library: ``clml`` (Adreno GPUs), ``nnapi`` (Android), or ``none``.",
+        default="none",
+        help="Hand operators to a vendor's library.",
+        choices=["clml", "nnapi", "none"],
+    )
+    texture_choice: Text = option(
+        "For ``adreno``: ``auto`` (textures where they are the faster choice, by records of both forms or by "
+        "a model) or ``always`` (wherever they can be).",
+        default="auto",
+        help="Textures where they are faster, or wherever they can be.",
+        choices=["auto", "always"],
+    )
+
+
+@options("compile")
+class Records(Section):
+    """Whose schedules the kernels get."""
+
+    db: Directory = option(
+        "A tuning database (`adt tune`): kernels that it has records of, for this target, get their "
+        "schedules from it, where they are faster than the usual ones; empty: none.",
+        default="",
+        help="Take tuned schedules from this database (adt tune).",
+        metavar="DIR",
+    )
+    tuned_on: Text = option(
+        "Which device's records of the database, ``NAME`` or ``NAME, DRIVER``; empty: those of the device "
+        "that is compiled for (``--like``), or of the only one.",
+        default="",
+        help="… those of this device.",
+        metavar="NAME[, DRIVER]",
+    )
+
+
+@options("compile")
+class CompileSettings(Records, Kernels):
+    """How a model is compiled."""
+
+    accuracy: Switch = option(
+        "Compare half precision with float32 on this machine, and keep the figures in mod.json: ``on``, "
+        "``off``, or ``auto`` (for models that do not take long).",
+        default="auto",
+        help="Compare half precision with float32 here.",
+        flags=["--accuracy/--no-accuracy"],
+        cli=bool,
+    )
+    check: Switch = option(
+        "Run OpenCL kernels on this machine at once and compare them with the CPU: ``auto`` (where it has an "
+        "OpenCL device that can), ``on`` (or it is an error) or ``off``.",
+        default="auto",
+        help="Run OpenCL kernels here and compare them with the CPU.",
+        flags=["--check/--no-check"],
+        cli=bool,
+    )
+
+
+@options("device")
+class DeviceTimeout(Section):
+    """The time limit alone."""
+
+    timeout: Real = option(
+        "Seconds that each step on the device may take: a transfer, a command, a run of a program. 0: 600 "
+        "for a run, 30 for a short command, and for a transfer as long as bytes travel (60 without one are "
+        "its end).",
+        default=0.0,
+        help="Seconds that each step on the device may take; else what it needs.",
+        least=0.0,
+    )
+
+    @property
+    def limit(self) -> float | None:
+        """Seconds that each step may take, where the user said."""
+        return self.timeout or None
+
+    @property
+    def run_seconds(self) -> float:
+        """Seconds that a run of a program may take."""
+        return self.timeout or RUN_SECONDS
+
+
+@options("device")
+class DeviceSettings(DeviceTimeout):
+    """Which device, and how long we wait for it."""
+
+    serial: Text = option(
+        "Serial of the device; empty: ANDROID_SERIAL, or the only device.",
+        default="",
+        help="The device; else ANDROID_SERIAL, else the only one.",
+        flags=["--serial", "-s"],
+        complete="serial",
+    )
+
+
+@options("rpc")
+class RpcSettings(Section):
+    """The RPC tracker on this machine and the servers on devices."""
+
+    key: Text = option(
+        "What clients ask the tracker for; empty: ``android``, or the device's platform.", default=""
+    )
+    tracker_port: Number = option("First port that the tracker tries.", default=9190)
+    tracker_port_end: Number = option("Last port that the tracker tries.", default=9199)
+    port: Number = option(
+        "First port that a server tries; it is the same on this machine and on the device.", default=9090
+    )
+    port_end: Number = option("Last port that a server tries; each server needs one.", default=9189)
+
+
+@options("verify")
+class Seed(Section):
+    """The seed alone."""
+
+    seed: Number = option(
+        "Seed of the inputs that are made up when none are given.", default=0, help="Seed of made-up inputs."
+    )
+
+
+@options("verify")
+class KernelTolerance(Section):
+    """What is right of a single kernel, too."""
+
+    max_rel: Real = option(
+        "A larger one passes too if it is at most this times the reference's largest magnitude; negative: as "
+        "the package's precision allows.",
+        default=-1.0,
+        help="… or relative to the largest magnitude.",
+    )
+    max_steps: Number = option(
+        "How far off an element of an integer output may be; negative: 1 of 8- and 16-bit types, which "
+        "quantised models round otherwise, and 0 of wider ones. Of a float output that was quantised: "
+        "quanta; negative: 1.",
+        default=-1,
+        help="Steps an integer may be off (by default 1 of 8 and 16 bits, else 0), or a float quanta (1).",
+    )
+
+
+@options("verify")
+class Tolerance(Section):
+    """The largest difference alone."""
+
+    max_abs: Real = option(
+        "Largest absolute difference to the reference that passes; negative: as the package's precision "
+        "allows.",
+        default=-1.0,
+        help="Largest absolute difference that passes.",
+    )
+
+
+@options("verify")
+class VerifySettings(KernelTolerance, Tolerance, Seed):
+    """What counts as right."""
+
+    max_changed: Real = option(
+        "Share of an integer or boolean output's elements that may be off by more: of nearly equal scores "
+        "either may be the largest; negative: 0.01.",
+        default=-1.0,
+        help="Share of an integer output that may be off by more (0.01).",
+        metavar="SHARE",
+    )
+    allow_nonfinite: Flag = option(
+        "An output may have NaN or infinity at the same places as the reference's. Nothing else in it is "
+        "never enough.",
+        default=False,
+        help="NaN and infinity pass at the same places, not everywhere.",
+        flags=["--allow-nonfinite"],
+    )
+    reference: Text = option(
+        "What computes the right answer: ``auto`` (the runtime of the model's format), ``onnxruntime``, "
+        "``tflite``, ``torch``, ``keras``, ``host`` (this machine's CPU by TVM), or an .npz file that has "
+        "it.",
+        default="auto",
+        help="auto (the runtime of the model's format), onnxruntime, tflite, torch, keras, host (TVM on this "
+        "machine's CPU), or an .npz file with the right outputs.",
+    )
+
+
+@options("tune")
+class TuneSettings(Section):
+    """How a model is tuned (`adt tune`)."""
+
+    trials: Number = option(
+        "Candidates to build and measure, of all kernels together, or of each one (``per_task``).",
+        default=1000,
+        help="Candidates to measure.",
+        flags=["--trials", "-n"],
+    )
+    per_task: Flag = option(
+        "Every kernel gets ``trials`` candidates, instead of more for those that promise more.",
+        default=False,
+        help="… for each kernel, or of all together.",
+        flags=["--per-task/--in-all"],
+    )
+    early_stopping: Number = option(
+        "A kernel is done when so many candidates in a row made it no faster (1 %); 0: never.",
+        default=0,
+        help="End a kernel after so many without progress.",
+        metavar="K",
+    )
+    tuner: Text = option(
+        "What proposes candidates: ``evolutionary``, ``random``, or ``replay`` (those that are on record).",
+        default="evolutionary",
+        help="What proposes candidates.",
+        choices=["evolutionary", "random", "replay"],
+    )
+    cost_model: Text = option(
+        "What foretells how fast a candidate is: ``xgb`` (learns from what is measured), ``none``, or "
+        "``auto`` (xgb where it is installed).",
+        default="auto",
+        help="What foretells their speed.",
+        choices=["auto", "xgb", "none"],
+    )
+    number: Number = option("Calls of a kernel in one repeat, at least.", default=3)
+    repeat: Number = option(
+        "Repeats; the median of them counts.", default=1, help="Repeats; their median counts."
+    )
+    min_repeat_ms: Number = option(
+        "A repeat takes at least so long: more calls are made.",
+        default=100,
+        help="A repeat takes at least so long.",
+    )
+    timeout: Real = option(
+        "Seconds for loading and timing one candidate; after that it counts as hung.",
+        default=10.0,
+        help="Seconds after which a candidate on a device counts as hung.",
+    )
+    seed: Number = option("Seed of the search.", default=0)
+    builders: Text = option(
+        "How many processes of this machine compile candidates, or the scheduler of a Dask cluster that does "
+        "(``dask://HOST:PORT``); empty: as many as this machine has cores.",
+        default="",
+        help="Processes that compile, or a Dask scheduler.",
+        metavar="N|dask://HOST:PORT",
+    )
+    wait: Real = option("Seconds to wait for a device when none is there.", default=600.0)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings, resolved."""
+
+    tvm: TvmSettings
+    build: BuildSettings
+    compile: CompileSettings
+    device: DeviceSettings
+    rpc: RpcSettings
+    verify: VerifySettings
+    tune: TuneSettings
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "tvm": TvmSettings,
+    "build": BuildSettings,
+    "compile": CompileSettings,
+    "device": DeviceSettings,
+    "rpc": RpcSettings,
+    "verify": VerifySettings,
+    "tune": TuneSettings,
+}
