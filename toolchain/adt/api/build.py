@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from adt.api.requests import AbisRequest, BuildRequest
+from adt.api.requests import (
+    AbisRequest,
+    BuildRequest,
+    NdkEnvRequest,
+    NdkRequest,
+    PresetsRequest,
+    SourceRequest,
+)
 from adt.errors import ConfigError
 from adt.host.ndk import Listed, find_ndk, list_ndks, tool_environment
 from adt.host.tvm_source import TvmSource, find_source
@@ -23,38 +30,36 @@ def settings(flags: Mapping[str, object] | None = None) -> Resolved:
     return load_settings(flags)
 
 
-def source(*, tvm_source: str | None = None, provider: str | None = None) -> TvmSource:
+@takes(SourceRequest)
+def source(request: SourceRequest) -> TvmSource:
     """The TVM source tree that a build would take, obtained if it is not here yet."""
-    resolved = load_settings({"tvm.source": tvm_source, "tvm.provider": provider})
-    return find_source(resolved.settings.tvm)
+    return find_source(request.settings.tvm)
 
 
-def ndk_list(*, ndk: str | None = None) -> tuple[Listed, ...]:
+@takes(NdkRequest)
+def ndk_list(request: NdkRequest) -> tuple[Listed, ...]:
     """Every place on this machine that could hold an Android NDK, in the order they are looked at."""
-    return list_ndks(load_settings({"build.ndk": ndk}).settings.build.ndk)
+    return list_ndks(request.ndk)
 
 
-def ndk_env(
-    *, ndk: str | None = None, platform: str | None = None, api_level: int | None = None
-) -> dict[str, str]:
+@takes(NdkEnvRequest)
+def ndk_env(request: NdkEnvRequest) -> dict[str, str]:
     """Variables (CC, CXX, AR, TVM_NDK_CC, …) with which other build tools use the NDK that adt uses.
 
     Raises:
         NdkError: there is no NDK, or it has no compiler for the API level.
-        ConfigError: *platform* is not Android.
+        ConfigError: the platform is not Android.
     """
-    build = load_settings(
-        {"build.ndk": ndk, "build.platform": platform, "build.api_level": api_level}
-    ).settings.build
-    chosen = platform_named(build.platform)
+    chosen = platform_named(request.platform)
     if not chosen.android:
         raise ConfigError(f"{chosen.name} is not built with an NDK", remedy="Choose an android-… platform.")
-    return tool_environment(find_ndk(build.ndk), chosen.ndk_triple, build.api_level)
+    return tool_environment(find_ndk(request.ndk), chosen.ndk_triple, request.api_level)
 
 
-def presets(*, ndk: str | None = None, clml: str | None = None) -> tuple[Preset, ...]:
+@takes(PresetsRequest)
+def presets(request: PresetsRequest) -> tuple[Preset, ...]:
     """Every CMake preset: what it switches on, and whether this machine can build it."""
-    return list_presets(load_settings({"build.ndk": ndk, "build.clml": clml}).settings)
+    return list_presets(request.settings)
 
 
 @takes(BuildRequest)

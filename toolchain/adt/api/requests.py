@@ -11,21 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.options.option import (
-    Files,
-    MaybePath,
-    OneOrMorePaths,
-    Paths,
-    PathTo,
-    Texts,
-    option,
-    options,
-    python,
-)
+from adt.options.option import Files, MaybePath, OneOrMorePaths, Paths, PathTo, Texts, option, options, python
 from adt.options.request import Request
 from adt.options.sections import (
     ApiLevel,
     BuildSettings,
+    ClmlSdk,
     CompileSettings,
     Computing,
     DeviceSettings,
@@ -39,6 +30,7 @@ from adt.options.sections import (
     Shapes,
     Target,
     TuneSettings,
+    TvmSettings,
     TvmSource,
     VerifySettings,
 )
@@ -83,7 +75,27 @@ class OfBundle:
 
 
 @options()
-class BuildRequest(Request, BuildSettings, TvmSource):
+class SourceRequest(Request, TvmSettings):
+    """Of ``source``."""
+
+
+@options()
+class NdkRequest(Request, NdkRoot):
+    """Of ``ndk_list``."""
+
+
+@options()
+class NdkEnvRequest(Request, ApiLevel, NdkRoot, PlatformName):
+    """Of ``ndk_env``."""
+
+
+@options()
+class PresetsRequest(Request, ClmlSdk, NdkRoot):
+    """Of ``presets``."""
+
+
+@options()
+class BuildRequest(Request, TvmSource, BuildSettings):
     """Of ``build_target``."""
 
     out: MaybePath = option("Also copy the bundle here.", default=None, flags=["--out", "-o"])
@@ -101,9 +113,8 @@ class AbisRequest(BuildRequest):
         kw_only=False,
     )
     layout: str = option(
-        "What *out* holds: ``bundle`` (a directory for each ABI) or ``jni`` (``jniLibs/<abi>/*.so``).",
+        "What the output holds: a directory for each ABI, or jniLibs/<abi>/*.so.",
         default="bundle",
-        help="What --out holds.",
         choices=["bundle", "jni"],
     )
 
@@ -118,17 +129,13 @@ class JobRequest(Request, Kernels, ApiLevel, NdkRoot, PlatformName, OfModel):
     """What a model is compiled for."""
 
     bundle: MaybePath = option(
-        "The bundle it will run with; Android needs one: by default the newest one that was built here for "
-        "the platform.",
+        "The bundle it will run with; Android needs one: by default the newest one that was built here.",
         default=None,
-        help="The bundle it will run with; Android needs one.",
         metavar="DIR",
     )
     like: str | None = option(
-        "Serial of a device to compile for in particular: its platform, the features that all of its CPUs "
-        "have, and the limits of its OpenCL, which mod.json records.",
+        "Serial of a device to compile for: its platform, its CPUs' features, its OpenCL's limits.",
         default=None,
-        help="Compile for this device: its platform, CPU features, limits.",
         metavar="SERIAL",
         complete="serial",
     )
@@ -155,28 +162,21 @@ class KernelRequest(Request, Computing, ApiLevel, NdkRoot, PlatformName):
 
 
 @options()
-class CompileRequest(JobRequest, CompileSettings):
+class CompileRequest(CompileSettings, JobRequest):
     """Of ``compile``."""
 
     out: MaybePath = option(
-        "Directory of the package, or a name that ends in ``.tar`` for one file; ``<model>-<platform>`` here "
-        "when not given.",
+        "Directory of the package, or x.tar for one file; by default MODEL-PLATFORM here.",
         default=None,
-        help="Directory of the package, or x.tar for one file.",
         flags=["--out", "-o"],
     )
     accuracy_inputs: Paths = option(
-        ".npz files, one sample each, to compare half precision on; random inputs without.",
+        "One sample to compare half precision on, instead of random inputs; repeatable.",
         default=(),
-        help="… on this sample; repeat for more.",
         metavar="FILE.npz",
     )
     use_cache: bool = option(
-        "Take the package from the cache if it was compiled before with all the same (``.cached`` of the "
-        "result says so).",
-        default=True,
-        help="Copy what was compiled before with all the same.",
-        flags=["--cache/--no-cache"],
+        "Copy what was compiled before with all the same.", default=True, flags=["--cache/--no-cache"]
     )
 
 
@@ -187,31 +187,23 @@ class OfTracker:
     key: str = option(
         "Over RPC, instead of a serial: any device that the tracker has under it.",
         default="",
-        help="With --via rpc: any device that the tracker has under it.",
         flags=["--key", "-k"],
     )
-    tracker: str = option(
-        "Over RPC, the tracker; else adt's own.",
-        default="",
-        help="With --via rpc: the tracker; else adt's own.",
-        metavar="HOST:PORT",
-    )
+    tracker: str = option("Over RPC: the tracker; else adt's own.", default="", metavar="HOST:PORT")
 
 
 @options()
-class TuneRequest(JobRequest, TuneSettings):
+class TuneRequest(TuneSettings, JobRequest):
     """Of ``tune``."""
 
     db: MaybePath = option(
         "Directory of the records, made when absent; else compile.db of the settings.",
         default=None,
-        help="Directory of the records; made when absent.",
         metavar="DIR",
     )
     serials: Texts = option(
-        "Devices that measure; none: device.serial of the settings, else ANDROID_SERIAL, else the only one.",
+        "Devices that measure: a,b,c. Else ANDROID_SERIAL, else the only one.",
         default=(),
-        help="Devices that measure: a,b,c. Else ANDROID_SERIAL, else the only one.",
         flags=["--serial", "-s"],
         metavar="A,B,…",
         complete="serials",
@@ -223,10 +215,8 @@ class TuneRequest(JobRequest, TuneSettings):
     )
     tracker: str = option("The tracker for the key; else adt's own.", default="", metavar="HOST:PORT")
     device: str = option(
-        "Of a key with different devices, the one that counts: ``NAME`` or ``NAME, DRIVER``, as records have "
-        "them; empty: the first that answers.",
+        "Of a key with different devices: the one that counts; else the first that answers.",
         default="",
-        help="Of a key with different ones: the one that counts.",
         metavar="NAME[, DRIVER]",
     )
     compare: bool = option(
@@ -293,46 +283,34 @@ class Entry:
     """The function of a package that runs."""
 
     entry: str = option("Entry function.", default="main")
-    via: str = option(
-        "``native`` runs rtvm there; ``rpc`` loads the model into a server and runs it there.",
-        default="native",
-        help="By the runner, or by an RPC server.",
-        choices=["native", "rpc"],
-    )
+    via: str = option("By the runner, or by an RPC server.", default="native", choices=["native", "rpc"])
 
 
 @options()
-class Remotely(OnPlace, OfTracker, Entry):
+class Remotely(OfTracker, Entry, OnPlace):
     """A package where it belongs, natively or over RPC."""
 
 
 @options()
-class RunRequest(Remotely, Seed):
+class RunRequest(Seed, Remotely):
     """Of ``run``."""
 
     inputs: Arrays | None = python("Name to array.", default=None)
     files: Files = option(
-        "Further inputs: ``FILE.npz``, or ``[NAME=]FILE`` ending in .npy, .raw or .bin.",
+        ".npz, .npy, or plain bytes (.raw, .bin); repeatable.",
         default=(),
-        help=".npz, .npy, or plain bytes (.raw, .bin); repeatable.",
         flags=["--input", "-i"],
         metavar="[NAME=]FILE",
     )
     images: Files = option(
-        "Further inputs: ``[NAME=]FILE`` with a picture, prepared as *picture* says.",
+        "A picture, prepared as *picture* says; several are a batch.",
         default=(),
-        help="A picture; several are a batch.",
         flags=["--image"],
         metavar="[NAME=]FILE",
     )
     picture: PictureOptions | None = python("How pictures are prepared.", default=None)
     run_count: int = option("Timed runs.", default=1, least=1)
-    warmup_runs: int = option(
-        "Runs before them that are not timed.",
-        default=0,
-        help="Runs before them that are not timed …",
-        least=0,
-    )
+    warmup_runs: int = option("Runs before them that are not timed …", default=0, least=0)
     options: RtvmOptions | None = python(
         "What else rtvm can do; entry, device, seed and the counts above are put in.", default=None
     )
@@ -349,7 +327,7 @@ class RunnerFlags(Threads):
 
 
 @options()
-class VerifyRequest(OnPlace, VerifySettings, OfModelCopy):
+class VerifyRequest(VerifySettings, OfModelCopy, OnPlace):
     """Of ``verify``."""
 
     inputs: Arrays | Sequence[Arrays] | None = option(
@@ -360,29 +338,21 @@ class VerifyRequest(OnPlace, VerifySettings, OfModelCopy):
         cli=list[Path],
     )
     seeds: int = option(
-        "How many sets of inputs to make up: from *seed*, the next one, and so on.",
+        "So many sets of made-up inputs, from the seed, the next one, …; the worst is shown.",
         default=1,
-        help="So many sets of made-up inputs; the worst is shown.",
         metavar="N",
     )
 
 
 @options()
-class LayersRequest(OnPlace, KernelTolerance, Seed, OfArrays):
+class LayersRequest(KernelTolerance, Seed, OfArrays, OnPlace):
     """Of ``verify_layers``."""
 
     calls: tuple[int, int] | None = option(
-        "Only the kernels from here up to here (exclusive), as the run counts them.",
-        default=None,
-        help="With --layers: only these calls of the run.",
-        metavar="A:B",
-        cli=str,
+        "With --layers: only these calls of the run, without the last.", default=None, metavar="A:B", cli=str
     )
     everything: bool = option(
-        "Go on after the first wrong kernel.",
-        default=False,
-        help="With --layers: go on after a wrong kernel, and show every call.",
-        flags=["--all"],
+        "With --layers: go on after a wrong kernel, and show every call.", default=False, flags=["--all"]
     )
     chunk_bytes: int | None = option(
         "How much of the device's tensors is fetched at a time.",
@@ -393,10 +363,7 @@ class LayersRequest(OnPlace, KernelTolerance, Seed, OfArrays):
         least=1,
     )
     trust: bool = option(
-        "Run the kernels of a package that was not compiled here, too.",
-        default=False,
-        help="With --layers: run the kernels of a package made elsewhere here.",
-        flags=["--trust"],
+        "With --layers: run the kernels of a package made elsewhere here.", default=False, flags=["--trust"]
     )
 
 
@@ -405,10 +372,8 @@ class Measuring(Request, Threads, Seed, OfArrays, OfBundle, DeviceSettings):
     """Of every benchmark."""
 
     protocol: str = option(
-        "How it is measured: ``default``, ``quick`` or ``mlperf``; *runs*, *seconds*, *warmup_runs* and "
-        "*warmup_ms* replace its own.",
+        "How it is measured, as far as the numbers of runs and seconds do not say.",
         default="default",
-        help="How it is measured.",
         choices=["default", "quick", "mlperf"],
     )
     runs: int | None = option("Timed runs, at least …", default=None)
@@ -419,9 +384,7 @@ class Measuring(Request, Threads, Seed, OfArrays, OfBundle, DeviceSettings):
         "Time copying inputs in and outputs out, too.", default=False, flags=["--end-to-end"]
     )
     cool_down: str | None = option(
-        "Wait first: until the hottest zone is at most so warm (45C), or so long (30s).",
-        default=None,
-        help="Wait first: until it is at most so warm (45C), or so long (30s).",
+        "Wait first: until the hottest zone is at most so warm (45C), or so long (30s).", default=None
     )
     verify: bool = option("Compare the outputs with the reference first.", default=True)
     record: bool = option("Keep the result for `adt report`.", default=True)
@@ -445,7 +408,7 @@ class AbRequest(Measuring):
 
 
 @options()
-class ProfileRequest(Remotely, Threads, Seed, OfArrays):
+class ProfileRequest(Threads, Seed, OfArrays, Remotely):
     """Of ``profile``."""
 
     runs: int = option("Runs with clocks, and without.", default=20, flags=["--runs", "-n"], least=1)
@@ -459,7 +422,77 @@ class ProfileRequest(Remotely, Threads, Seed, OfArrays):
 
 
 @options()
-class Deploying(Request, OfBundle, DeviceTimeout):
+class OfKey:
+    """What a server is registered as."""
+
+    key: str = option("What clients ask the tracker for.", default="", flags=["--key", "-k"])
+
+
+@options()
+class TrackerAddress:
+    """Where a server registers."""
+
+    tracker_address: str = option(
+        "Another tracker than adt's own.", default="", flags=["--tracker"], metavar="HOST:PORT"
+    )
+
+
+@options()
+class FirstPort:
+    """Where a server or tracker listens."""
+
+    port: int | None = option("The port, or the first one to try.", default=None, least=1, most=65535)
+
+
+@options()
+class LastPort(FirstPort):
+    """Between which ports it listens."""
+
+    port_end: int | None = option("Last port to try.", default=None, least=1, most=65535)
+
+
+@options()
+class Exposed:
+    """Who reaches it."""
+
+    expose: bool = option(
+        "Listen on the network: whoever reaches it can run programs here.", default=False, flags=["--expose"]
+    )
+
+
+@options()
+class TrackerRequest(Request, Exposed, LastPort):
+    """Of ``tracker_start``."""
+
+
+@options()
+class ServeHereRequest(Request, Exposed, FirstPort, TrackerAddress, OfBundle, OfKey):
+    """Of ``rpc_serve_here``."""
+
+
+@options()
+class ServeRequest(ServeHereRequest):
+    """Of ``rpc_serve``."""
+
+    board_address: str = option("The board, as ssh takes it.", default="USER@BOARD", flags=["--board"])
+    platform: str = option(
+        "What the board is.",
+        default="linux-aarch64",
+        flags=["--for"],
+        complete="platform",
+    )
+    use_tracker: bool = python("False: clients connect directly.", default=True)
+
+
+@options()
+class RpcStartRequest(Request, LastPort, TrackerAddress, OfBundle, OfKey, DeviceSettings):
+    """Of ``rpc_start``."""
+
+    use_tracker: bool = python("False: clients connect directly.", default=True)
+
+
+@options()
+class Deploying(Request, OfKey, OfBundle, DeviceTimeout):
     """Of every deployment."""
 
     packages: OneOrMorePaths = option(
@@ -469,13 +502,11 @@ class Deploying(Request, OfBundle, DeviceTimeout):
         metavar="[PACKAGE]...",
     )
     rpc: bool | None = option(
-        "Start tracker and RPC server, which run programs for whoever connects; None: where no package is "
-        "named.",
+        "Start tracker and RPC server, which run programs for whoever connects; else only where no "
+        "package is named.",
         default=None,
-        help="Start tracker and RPC server, or do not; else only where no package is named.",
         flags=["--rpc/--no-rpc"],
     )
-    key: str = option("What clients ask the tracker for.", default="", flags=["--key", "-k"])
     run_as: str | None = option(
         "Copy into this debuggable app's own directory, too.", default=None, metavar="APP"
     )

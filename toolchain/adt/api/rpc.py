@@ -7,15 +7,16 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from adt.api.bundles import choose_bundle
 from adt.api.chosen import chosen_device
+from adt.api.requests import RpcStartRequest, ServeHereRequest, ServeRequest, TrackerRequest
 from adt.device import deploy as deploying
 from adt.device.deploy import Deployment
 from adt.device.device import Device
 from adt.errors import RpcError
+from adt.options.request import takes
 from adt.options.resolve import load_settings
 from adt.options.sections import RpcSettings
 from adt.rpc import board, server, session
@@ -59,22 +60,18 @@ def server_ports(settings: RpcSettings) -> range:
     return _usual(settings.port, settings.port_end)
 
 
-def tracker_start(
-    *, port: int | None = None, port_end: int | None = None, expose: bool = False
-) -> TrackerInfo:
+@takes(TrackerRequest)
+def tracker_start(request: TrackerRequest) -> TrackerInfo:
     """Start TVM's tracker in the background, or return the one that runs (``already``).
 
-    Args:
-        port, port_end: first and last port to try.
-        expose: listen on every address of this machine: TVM's RPC is remote code execution by design.
+    TVM's RPC is remote code execution by design.
 
     Raises:
         TrackerError: no port is free, or it does not come up.
     """
-    settings = load_settings().settings.rpc
-    insist = port is not None or port_end is not None
-    ports = _span(port, port_end, _tracker_ports(settings))
-    return tracking.start(ports, expose=expose, insist=insist)
+    insist = request.port is not None or request.port_end is not None
+    ports = _span(request.port, request.port_end, _tracker_ports(request.settings.rpc))
+    return tracking.start(ports, expose=request.expose, insist=insist)
 
 
 def tracker_stop() -> TrackerInfo:
@@ -91,47 +88,32 @@ def tracker_status(address: str = "") -> TrackerInfo:
     return tracking.status(address)
 
 
-def rpc_start(
-    *,
-    serial: str | None = None,
-    key: str = "",
-    bundle: Path | None = None,
-    tracker_address: str = "",
-    use_tracker: bool = True,
-    port: int | None = None,
-    port_end: int | None = None,
-    timeout: float | None = None,
-) -> RpcServer:
+@takes(RpcStartRequest)
+def rpc_start(request: RpcStartRequest) -> RpcServer:
     """Deploy a bundle, start an RPC server from it on the device, and return when clients can use it.
 
-    Args:
-        key: what clients ask the tracker for; empty: rpc.key of the settings, else ``android`` or
-            the device's platform.
-        bundle: what to deploy; None: the newest one built here for the device.
-        tracker_address: ``host:port`` of a tracker on this machine; empty: adt's own, started when needed.
-        use_tracker: False for a server that clients connect to directly.
-        port, port_end: first and last port to try, each on this machine and on the device.
-        timeout: seconds that each step on the device may take; None: device.timeout of the settings.
+    Without a key it is rpc.key of the settings, else ``android`` or the device's platform. Adt's own tracker
+    is started when needed; each port is tried on this machine and on the device.
 
     Raises:
         RpcError, TrackerError: it does not become ready.
         MismatchError: no bundle fits the device.
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
-    settings = load_settings().settings.rpc
-    device = chosen_device(serial, timeout)
+    settings = request.settings.rpc
+    device = chosen_device(request.serial, request.timeout)
     report = deploying.deploy(
-        device, choose_bundle(device.facts.platforms, bundle, device=device, server=True), None
+        device, choose_bundle(device.facts.platforms, request.bundle, device=device, server=True), None
     )
     log.debug("deployed %s", report.deployment.directory)
     return server.start(
         device,
         report.deployment,
-        key=key or settings.key,
-        tracker_address=tracker_address,
-        use_tracker=use_tracker,
-        ports=_span(port, port_end, server_ports(settings)),
-        insist=port is not None or port_end is not None,
+        key=request.key or settings.key,
+        tracker_address=request.tracker_address,
+        use_tracker=request.use_tracker,
+        ports=_span(request.port, request.port_end, server_ports(settings)),
+        insist=request.port is not None or request.port_end is not None,
         tracker_ports=_tracker_ports(settings),
     )
 
@@ -179,71 +161,50 @@ def rpc_status(tracker_address: str = "") -> RpcStatus:
     return RpcStatus(tracking.status(tracker_address), server.statuses())
 
 
-def rpc_serve(
-    *,
-    board_address: str = "USER@BOARD",
-    platform: str = "linux-aarch64",
-    key: str = "",
-    bundle: Path | None = None,
-    tracker_address: str = "",
-    use_tracker: bool = True,
-    port: int | None = None,
-    expose: bool = False,
-) -> ServePlan:
+@takes(ServeRequest)
+def rpc_serve(request: ServeRequest) -> ServePlan:
     """The commands that serve RPC on a board without ADB; runs nothing.
-
-    Args:
-        board_address: what ssh takes.
-        platform: what the board is; its bundle must have been built here.
-        expose: the server listens on the board's network instead of being reached through ssh.
 
     Raises:
         MismatchError: no bundle for the platform was built here.
         RpcError: the bundle has no tvm_rpc.
     """
-    settings = load_settings().settings
-    opened = choose_bundle((platform_named(platform).name,), bundle, server=True)
-    found = tracker_address or tracking.running() or f"127.0.0.1:{settings.rpc.tracker_port}"
-    if expose:
+    settings = request.settings.rpc
+    opened = choose_bundle((platform_named(request.platform).name,), request.bundle, server=True)
+    address = request.tracker_address or tracking.running() or f"127.0.0.1:{settings.tracker_port}"
+    if request.expose:
         log.warning(tracking.EXPOSED, "server")
     return board.plan(
         opened,
-        board=board_address,
-        key=server.check_key(key or settings.rpc.key or opened.manifest.platform),
-        port=port or settings.rpc.port,
-        tracker=found if use_tracker else "",
-        expose=expose,
+        board=request.board_address,
+        key=server.check_key(request.key or settings.key or opened.manifest.platform),
+        port=request.port or settings.port,
+        tracker=address if request.use_tracker else "",
+        expose=request.expose,
     )
 
 
-def rpc_serve_here(
-    *,
-    key: str = "",
-    bundle: Path | None = None,
-    tracker_address: str = "",
-    port: int | None = None,
-    expose: bool = False,
-) -> int:
+@takes(ServeHereRequest)
+def rpc_serve_here(request: ServeHereRequest) -> int:
     """Serve RPC on this very machine, in the foreground, from its own bundle; returns tvm_rpc's exit code.
 
-    Args:
-        tracker_address: where to register; empty: clients connect directly.
+    Without a tracker's address clients connect directly.
 
     Raises:
         MismatchError: there is no bundle for this machine.
         RpcError: the bundle has no tvm_rpc.
     """
-    settings = load_settings().settings
-    opened = choose_bundle(("host",), bundle, server=True)
-    if expose:
+    settings = request.settings.rpc
+    opened = choose_bundle(("host",), request.bundle, server=True)
+    if request.expose:
         log.warning(tracking.EXPOSED, "server")
     words = board.arguments(
-        key=server.check_key(key or settings.rpc.key or "board"),
-        port=port or settings.rpc.port,
-        tracker=tracker_address,
-        expose=expose,
+        key=server.check_key(request.key or settings.key or "board"),
+        port=request.port or settings.port,
+        tracker=request.tracker_address,
+        expose=request.expose,
         work="",
-        custom_address="" if expose else "127.0.0.1",
+        custom_address="" if request.expose else "127.0.0.1",
     )[:-1]
     return board.serve(opened, words)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.api.requests import AbisRequest, BuildRequest
+from adt.api.requests import AbisRequest, BuildRequest, SourceRequest
 from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.options import Given, Provider, TvmSource, command_of, flag
+from adt.cli.options import Given, command_of, flag
 from adt.cli.progress import status_line
 
 if TYPE_CHECKING:
@@ -80,16 +80,12 @@ def _show(result: BuildResult) -> None:
 
 
 @app.command(epilog="Example: adt source --provider registry")
-def source(
-    tvm_source: TvmSource = None,
-    provider: Provider = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command_of(SourceRequest)
+def source(given: Given, as_json: Json = False, verbose: Verbose = False) -> None:
     """Show the TVM source tree that a build takes, obtaining it if need be."""
     import adt
 
-    found = adt.source(tvm_source=tvm_source, provider=provider)
+    found = adt.source(**given)
     if as_json:
         emit_json("source", vars(found))
         return

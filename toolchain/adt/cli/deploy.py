@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +14,6 @@ from adt.cli.progress import status_line
 if TYPE_CHECKING:
     from adt.api.deploy import Deployed
 
-Bundle = Annotated[Path | None, flag(Deploying, "bundle")]
 Serials = Annotated[str | None, flag(DeployManyRequest, "serials")]
 All = Annotated[bool, typer.Option("--all", help="Every device that adb sees.")]
 DryRun = Annotated[bool, flag(Deploying, "dry_run")]

@@ -10,8 +10,7 @@ import typer
 
 from adt.checkup.check import Area, Status
 from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.deploy import Bundle
-from adt.cli.options import Ndk, Serial, Timeout
+from adt.cli.options import Bundle, Ndk, Serial, Timeout
 
 if TYPE_CHECKING:
     from adt.checkup.check import Check

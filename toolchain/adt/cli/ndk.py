@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import typer
 
+from adt.api.requests import NdkEnvRequest, NdkRequest
 from adt.cli.app import Commands, Json, Verbose, app, emit_json
-from adt.cli.options import ApiLevel, Ndk, Platform
+from adt.cli.options import Given, command_of
 
 ndk = typer.Typer(cls=Commands, help="The Android NDKs of this machine.")
 app.add_typer(ndk, name="ndk", no_args_is_help=True)
 
 
 @ndk.command("list", epilog="Example: adt ndk list")
-def ndk_list(ndk_root: Ndk = None, as_json: Json = False, verbose: Verbose = False) -> None:
+@command_of(NdkRequest)
+def ndk_list(given: Given, as_json: Json = False, verbose: Verbose = False) -> None:
     """List every place that could hold an NDK, what is there, and which one is taken."""
     import adt
 
-    found = adt.ndk_list(ndk=ndk_root)
+    found = adt.ndk_list(**given)
     if as_json:
         rows = [
             {
@@ -46,19 +48,14 @@ def ndk_list(ndk_root: Ndk = None, as_json: Json = False, verbose: Verbose = Fal
 
 
 @ndk.command("env", epilog="Example: adt ndk env --api-level 30")
-def ndk_env(
-    ndk_root: Ndk = None,
-    platform: Platform = None,
-    api_level: ApiLevel = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command_of(NdkEnvRequest)
+def ndk_env(given: Given, as_json: Json = False, verbose: Verbose = False) -> None:
     """Print the variables with which other build tools use the same NDK."""
     import shlex
 
     import adt
 
-    variables = adt.ndk_env(ndk=ndk_root, platform=platform, api_level=api_level)
+    variables = adt.ndk_env(**given)
     if as_json:
         emit_json("ndk-env", {"variables": variables})
         return

@@ -6,13 +6,15 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from adt.api.requests import Deploying
 from adt.cli import completions
 from adt.options.option import OF_FIELD, REQUIRED, Option, options_of, types_of
-from adt.options.sections import BuildSettings, DeviceSettings, TvmSettings, VerifySettings
+from adt.options.sections import BuildSettings, DeviceSettings, VerifySettings
 
 Given = dict[str, Any]
 """The keywords of a verb, as the command line gave them; None is "not given"."""
@@ -35,17 +37,15 @@ def _shown(about: Option, name: str) -> Any:
         metavar=about.metavar or None,
         autocompletion=offered,
         min=about.least,
+        max=about.most,
     )
 
 
 Platform = Annotated[str | None, flag(BuildSettings, "platform")]
 Ndk = Annotated[str | None, flag(BuildSettings, "ndk")]
-ApiLevel = Annotated[int | None, flag(BuildSettings, "api_level")]
-Clml = Annotated[str | None, flag(BuildSettings, "clml")]
-TvmSource = Annotated[str | None, flag(TvmSettings, "tvm_source")]
-Provider = Annotated[str | None, flag(TvmSettings, "provider")]
 Serial = Annotated[str | None, flag(DeviceSettings, "serial")]
 Timeout = Annotated[float | None, flag(DeviceSettings, "timeout")]
+Bundle = Annotated[Path | None, flag(Deploying, "bundle")]
 Seed = Annotated[int | None, flag(VerifySettings, "seed")]
 
 

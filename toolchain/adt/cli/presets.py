@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import typer
 
+from adt.api.requests import PresetsRequest
 from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.options import Clml, Ndk
+from adt.cli.options import Given, command_of
 
 
 @app.command(epilog="Example: adt presets --ndk $NDK")
-def presets(ndk: Ndk = None, clml: Clml = None, as_json: Json = False, verbose: Verbose = False) -> None:
+@command_of(PresetsRequest)
+def presets(given: Given, as_json: Json = False, verbose: Verbose = False) -> None:
     """List the presets: what each of them switches on, and whether this machine can build it."""
     import adt
 
-    found = adt.presets(ndk=ndk, clml=clml)
+    found = adt.presets(**given)
     if as_json:
         emit_json("presets", {"presets": [vars(preset) for preset in found]})
         return

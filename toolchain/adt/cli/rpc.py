@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.cli import completions
+from adt.api.requests import RpcStartRequest, ServeHereRequest, ServeRequest, TrackerRequest
 from adt.cli.app import Commands, Json, Verbose, app, emit_json
-from adt.cli.options import Serial, Timeout
+from adt.cli.options import Given, Serial, command_of, flag
 from adt.host.columns import aligned
+from adt.options.option import options_of
 
 if TYPE_CHECKING:
     from adt.rpc.server import ServerStatus
     from adt.rpc.tracker import TrackerInfo
     from adt.rpc.wire import Queue
 
-Port = Annotated[int | None, typer.Option(min=1, max=65535, help="First port to try.")]
-PortEnd = Annotated[int | None, typer.Option(min=1, max=65535, help="Last port to try.")]
-Expose = Annotated[
-    bool, typer.Option("--expose", help="Listen on the network: whoever reaches it can run programs here.")
-]
-Tracker = Annotated[
-    str, typer.Option("--tracker", help="Another tracker than adt's own.", metavar="HOST:PORT")
-]
+Tracker = Annotated[str, flag(ServeRequest, "tracker_address")]
 NoTracker = Annotated[bool, typer.Option("--no-tracker", help="Do not register: clients connect directly.")]
-Key = Annotated[str, typer.Option("--key", "-k", help="What clients ask the tracker for.")]
-Bundle = Annotated[
-    Path | None, typer.Option(help="The bundle; else the newest fitting one built here.", metavar="DIR")
-]
 
 tracker = typer.Typer(cls=Commands, help="TVM's tracker on this machine, in the background.")
 app.add_typer(tracker, name="tracker", no_args_is_help=True)
@@ -39,17 +28,12 @@ app.add_typer(rpc, name="rpc", no_args_is_help=True)
 
 
 @tracker.command("start", epilog="Example: adt tracker start --port 9190")
-def tracker_start(
-    port: Port = None,
-    port_end: PortEnd = None,
-    expose: Expose = False,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command_of(TrackerRequest)
+def tracker_start(given: Given, as_json: Json = False, verbose: Verbose = False) -> None:
     """Start the tracker; one that runs already stays."""
     import adt
 
-    info = adt.tracker_start(port=port, port_end=port_end, expose=expose)
+    info = adt.tracker_start(**given)
     if as_json:
         emit_json("tracker-start", _tracker_fields(info))
         return
@@ -91,31 +75,14 @@ def tracker_status(
 
 
 @rpc.command("start", epilog="Example: adt rpc start --serial 127.0.0.1:5555 --key android")
+@command_of(RpcStartRequest)
 def rpc_start(
-    serial: Serial = None,
-    key: Key = "",
-    bundle: Bundle = None,
-    tracker_address: Tracker = "",
-    no_tracker: NoTracker = False,
-    port: Port = None,
-    port_end: PortEnd = None,
-    timeout: Timeout = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
+    given: Given, no_tracker: NoTracker = False, as_json: Json = False, verbose: Verbose = False
 ) -> None:
     """Deploy and start an RPC server on a device; returns when clients can use it."""
     import adt
 
-    started = adt.rpc_start(
-        serial=serial,
-        key=key,
-        bundle=bundle,
-        tracker_address=tracker_address,
-        use_tracker=not no_tracker,
-        port=port,
-        port_end=port_end,
-        timeout=timeout,
-    )
+    started = adt.rpc_start(**given, use_tracker=not no_tracker)
     if as_json:
         fields: dict[str, Any] = {
             "serial": started.serial,
@@ -178,22 +145,10 @@ def rpc_status(
 
 
 @rpc.command("serve", epilog="Example: adt rpc serve --board pi@board --key rpi")
+@command_of(ServeRequest)
 def rpc_serve(
-    board: Annotated[str, typer.Option(help="The board, as ssh takes it.")] = "USER@BOARD",
-    platform: Annotated[
-        str,
-        typer.Option(
-            "--for",
-            help="What the board is.",
-            autocompletion=completions.platform,
-        ),
-    ] = "linux-aarch64",
-    key: Key = "",
-    bundle: Bundle = None,
-    tracker_address: Tracker = "",
+    given: Given,
     no_tracker: NoTracker = False,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="The server's port.")] = None,
-    expose: Expose = False,
     run: Annotated[bool, typer.Option("--run", help="This machine is the board: serve here, now.")] = False,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -202,20 +157,9 @@ def rpc_serve(
     import adt
 
     if run:
-        code = adt.rpc_serve_here(
-            key=key, bundle=bundle, tracker_address=tracker_address, port=port, expose=expose
-        )
-        raise typer.Exit(code)
-    plan = adt.rpc_serve(
-        board_address=board,
-        platform=platform,
-        key=key,
-        bundle=bundle,
-        tracker_address=tracker_address,
-        use_tracker=not no_tracker,
-        port=port,
-        expose=expose,
-    )
+        here = {name: given[name] for name in options_of(ServeHereRequest)}
+        raise typer.Exit(adt.rpc_serve_here(**here))
+    plan = adt.rpc_serve(**given, use_tracker=not no_tracker)
     if as_json:
         fields: dict[str, Any] = {"commands": plan.commands, "bundle": plan.bundle}
         emit_json("rpc-serve", fields | {"address": plan.address, "exposed": plan.exposed})

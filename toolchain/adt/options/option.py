@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
+import re
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -67,6 +68,7 @@ class Option:
     complete: str
     """What shell completion offers (:mod:`adt.cli.completions`)."""
     least: float | None
+    most: float | None
     cli: Any
     """The type that the command line takes, where it is not the field's; None: Python alone has it."""
     separator: str
@@ -80,6 +82,8 @@ class Option:
 
 
 REQUIRED = dataclasses.MISSING
+FIRST_CLAUSE = re.compile(r"; |: | \(|\. ")
+"""Ends the part of a setting's documentation that is its help, unless it has one of its own."""
 OF_FIELD = object()
 """The command line takes the field's type."""
 
@@ -96,6 +100,7 @@ def option(
     choices: Sequence[str] = (),
     complete: str = "",
     least: float | None = None,
+    most: float | None = None,
     cli: Any = OF_FIELD,
     separator: str = "",
 ) -> Any:
@@ -105,15 +110,16 @@ def option(
         kw_only: False for what is given by its place, an argument.
     """
     about = Option(
-        " ".join(doc.split()),
+        doc,
         default,
-        help or " ".join(doc.split()),
+        help or doc,
         key,
         tuple(flags),
         metavar or "|".join(choices),
         tuple(choices),
         complete,
         least,
+        most,
         cli,
         separator,
         not kw_only,
@@ -135,6 +141,8 @@ def options(section: str = "") -> Callable[[type[Class]], type[Class]]:
             field = kind.__dict__[name]
             about = field.metadata["option"]
             about.key = about.key or f"{section}.{name}"
+            if about.help == about.doc:
+                about.help = FIRST_CLAUSE.split(about.doc)[0].replace("``", "").removesuffix(".") + "."
             field.default = None
         return dataclass(frozen=True, kw_only=True)(kind)
 

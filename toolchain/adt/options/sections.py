@@ -8,18 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adt.options.option import (
-    Directory,
-    Flag,
-    Number,
-    Real,
-    Switch,
-    Text,
-    Texts,
-    option,
-    options,
-    said,
-)
+from adt.options.option import Directory, Flag, Number, Real, Switch, Text, Texts, option, options, said
 
 RUN_SECONDS = 600.0
 """That a program on a device may run where nobody said."""
@@ -51,9 +40,9 @@ class TvmSettings(TvmSource):
     """Where the TVM source tree comes from."""
 
     provider: Text = option(
-        "``auto`` (cache, then git, then the registry), ``git`` or ``registry``.",
+        "How the tree is obtained: ``auto`` (cache, then git, then the registry), ``git`` or ``registry``.",
         default="auto",
-        help="auto, git or registry.",
+        choices=["auto", "git", "registry"],
     )
 
 
@@ -88,11 +77,7 @@ class PlatformName(Section):
 class ApiLevel(Section):
     """The API level alone."""
 
-    api_level: Number = option(
-        "Lowest Android API level that the bundle runs on, at least 21.",
-        default=28,
-        help="Lowest Android API level.",
-    )
+    api_level: Number = option("Lowest Android API level that the bundle runs on, at least 21.", default=28)
 
 
 @options("build")
@@ -113,37 +98,28 @@ class BuildSettings(ClmlSdk, ApiLevel, NdkRoot, PlatformName):
     """How a TargetBundle is built."""
 
     alignment: Number = option(
-        "Bytes; alignment of every tensor the runtime allocates. 0: the platform's own (32 on devices).",
+        "Alignment in bytes of every tensor the runtime allocates; 0: the platform's own (32 on devices).",
         default=0,
-        help="Bytes; tensor alignment of the runtime.",
     )
     opencl: Flag = option(
-        "Build the OpenCL runtime in (the device's libOpenCL is opened at run time).",
-        default=True,
-        help="Build the OpenCL runtime in.",
+        "Build the OpenCL runtime in (the device's libOpenCL is opened at run time).", default=True
     )
     opencl_sdk: Directory = option(
         "Link libOpenCL from the SDK in this directory; empty: the device's is opened at run time.",
         default="",
-        help="Link libOpenCL from this SDK.",
         metavar="DIR",
     )
     nnapi: Flag = option(
         "Build the runtime for Android's NNAPI in, from API level 29; libneuralnetworks.so is linked then.",
         default=False,
-        help="Build the runtime for Android's NNAPI in.",
     )
     rpc: Flag = option("Build tvm_rpc.", default=True)
     build_type: Text = option(
         "CMake's build type; Debug and RelWithDebInfo put symbol files beside the stripped ones.",
         default="Release",
-        help="CMake's build type.",
     )
     jobs: Number = option(
-        "Parallel compiler processes; 0: as Ninja decides.",
-        default=0,
-        help="Parallel compiler processes.",
-        flags=["--jobs", "-j"],
+        "Parallel compiler processes; 0: as Ninja decides.", default=0, flags=["--jobs", "-j"]
     )
 
 
@@ -154,7 +130,6 @@ class Shapes(Section):
     shapes: Texts = option(
         "Fixed input shapes, each ``name:1,3,224,224``, or extents of symbols, ``batch=1,past=16``.",
         default=(),
-        help="Fix an input's shape, or open dimensions by their symbols; repeat for each.",
         flags=["--shape"],
         metavar="NAME:1,3,224,224|SYMBOL=1,…",
     )
@@ -168,7 +143,6 @@ class Target(Section):
         "What computes: ``cpu``, ``opencl`` (buffers), ``adreno`` (textures), ``adreno-buffer``, ``mali``, "
         "``host`` (this machine), or TVM's own string, tag or dictionary for one of them.",
         default="cpu",
-        help="What computes; or TVM's own words.",
         metavar="cpu|opencl|adreno|adreno-buffer|mali|host|…",
         complete="target",
     )
@@ -200,31 +174,27 @@ class Kernels(Shapes, Computing):
     """What decides the kernels of a model."""
 
     precision: Text = option(
-        "``float32``; ``float16`` (computes in half precision); or ``float16_acc32`` (does, but convolutions "
-        "and matrix products add up in float32). Inputs and outputs stay float32.",
+        "Computing in half precision: ``float16``, ``float16_acc32`` (but convolutions and matrix "
+        "products add up in float32), or not at all, ``float32``. Inputs and outputs stay float32.",
         default="float32",
-        help="Computing in half precision.",
         choices=["float32", "float16", "float16_acc32"],
     )
     keep_float32: Texts = option(
         "Operators that stay float32 in half precision besides the delicate ones, as Relax calls them "
         "(``nn.softmax``), or variables of the imported module (``lv12``); ``-NAME`` frees a delicate one.",
         default=(),
-        help="Operators that stay float32 in half precision.",
         metavar="nn.softmax,exp,…",
         separator=",",
     )
     offload: Text = option(
         "Hand operators to a vendor's library: ``clml`` (Adreno GPUs), ``nnapi`` (Android), or ``none``.",
         default="none",
-        help="Hand operators to a vendor's library.",
         choices=["clml", "nnapi", "none"],
     )
     texture_choice: Text = option(
-        "For ``adreno``: ``auto`` (textures where they are the faster choice, by records of both forms or by "
-        "a model) or ``always`` (wherever they can be).",
+        "Textures where they are faster, by records of both forms or by a model: ``auto``; or wherever "
+        "they can be, ``always``. For ``adreno``.",
         default="auto",
-        help="Textures where they are faster, or wherever they can be.",
         choices=["auto", "always"],
     )
 
@@ -257,7 +227,6 @@ class CompileSettings(Records, Kernels):
         "Compare half precision with float32 on this machine, and keep the figures in mod.json: ``on``, "
         "``off``, or ``auto`` (for models that do not take long).",
         default="auto",
-        help="Compare half precision with float32 here.",
         flags=["--accuracy/--no-accuracy"],
         cli=bool,
     )
@@ -265,7 +234,6 @@ class CompileSettings(Records, Kernels):
         "Run OpenCL kernels on this machine at once and compare them with the CPU: ``auto`` (where it has an "
         "OpenCL device that can), ``on`` (or it is an error) or ``off``.",
         default="auto",
-        help="Run OpenCL kernels here and compare them with the CPU.",
         flags=["--check/--no-check"],
         cli=bool,
     )
@@ -359,7 +327,6 @@ class Tolerance(Section):
         "Largest absolute difference to the reference that passes; negative: as the package's precision "
         "allows.",
         default=-1.0,
-        help="Largest absolute difference that passes.",
     )
 
 
@@ -378,7 +345,6 @@ class VerifySettings(KernelTolerance, Tolerance, Seed):
         "An output may have NaN or infinity at the same places as the reference's. Nothing else in it is "
         "never enough.",
         default=False,
-        help="NaN and infinity pass at the same places, not everywhere.",
         flags=["--allow-nonfinite"],
     )
     reference: Text = option(
@@ -398,7 +364,6 @@ class TuneSettings(Section):
     trials: Number = option(
         "Candidates to build and measure, of all kernels together, or of each one (``per_task``).",
         default=1000,
-        help="Candidates to measure.",
         flags=["--trials", "-n"],
     )
     per_task: Flag = option(
@@ -410,31 +375,24 @@ class TuneSettings(Section):
     early_stopping: Number = option(
         "A kernel is done when so many candidates in a row made it no faster (1 %); 0: never.",
         default=0,
-        help="End a kernel after so many without progress.",
         metavar="K",
     )
     tuner: Text = option(
         "What proposes candidates: ``evolutionary``, ``random``, or ``replay`` (those that are on record).",
         default="evolutionary",
-        help="What proposes candidates.",
         choices=["evolutionary", "random", "replay"],
     )
     cost_model: Text = option(
         "What foretells how fast a candidate is: ``xgb`` (learns from what is measured), ``none``, or "
         "``auto`` (xgb where it is installed).",
         default="auto",
-        help="What foretells their speed.",
         choices=["auto", "xgb", "none"],
     )
     number: Number = option("Calls of a kernel in one repeat, at least.", default=3)
     repeat: Number = option(
         "Repeats; the median of them counts.", default=1, help="Repeats; their median counts."
     )
-    min_repeat_ms: Number = option(
-        "A repeat takes at least so long: more calls are made.",
-        default=100,
-        help="A repeat takes at least so long.",
-    )
+    min_repeat_ms: Number = option("A repeat takes at least so long: more calls are made.", default=100)
     timeout: Real = option(
         "Seconds for loading and timing one candidate; after that it counts as hung.",
         default=10.0,
@@ -445,7 +403,6 @@ class TuneSettings(Section):
         "How many processes of this machine compile candidates, or the scheduler of a Dask cluster that does "
         "(``dask://HOST:PORT``); empty: as many as this machine has cores.",
         default="",
-        help="Processes that compile, or a Dask scheduler.",
         metavar="N|dask://HOST:PORT",
     )
     wait: Real = option("Seconds to wait for a device when none is there.", default=600.0)
