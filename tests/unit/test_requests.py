@@ -156,6 +156,8 @@ def test_paths_sequences_and_switches_are_taken_as_people_write_them() -> None:
     assert request.use_cache is True
     assert requests.DeployRequest("one").packages == (Path("one"),)
     assert requests.DeployRequest(["one", Path("two")]).packages == (Path("one"), Path("two"))
+    assert requests.LayersRequest("pkg", calls=(10, 20)).calls == (10, 20)
+    assert requests.RunRequest("pkg", files=[Path("x.npy"), "y=z.raw"]).files == ("x.npy", "y=z.raw")
     with pytest.raises(AttributeError):
         request.target = "mali"
 
@@ -169,6 +171,8 @@ def test_mistakes_in_keywords() -> None:
         adt.compile(None)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"compile\.opt_level = 'much' \(from flag\) is not of type int"):
         adt.compile("m.onnx", opt_level="much")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"compile\.target = True \(from flag\) is not of type str"):
+        adt.compile("m.onnx", target=True)  # type: ignore[arg-type]
 
 
 def test_two_verbs_have_options_of_one_name_and_each_its_own_setting() -> None:

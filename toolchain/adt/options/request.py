@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import types
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -65,17 +64,16 @@ class Request:
 
 def _switch(about: Option, value: Any) -> Any:
     """On or off of a setting that is also ``auto``."""
-    return ("on" if value else "off") if isinstance(value, bool) and isinstance(about.default, str) else value
+    return ("on" if value else "off") if isinstance(value, bool) and about.cli is bool else value
 
 
 def _kept(kind: Any, value: Any) -> Any:
     """*value* as the field has it: paths and sequences may be given in several ways."""
     if kind is Path and isinstance(value, str | os.PathLike):
         return Path(value)
-    if isinstance(kind, types.GenericAlias) and kind.__origin__ is tuple:
-        (one, *_) = typing.get_args(kind)
+    if kind in (tuple[Path, ...], tuple[str, ...]):
         values = (value,) if isinstance(value, str | os.PathLike) else value
-        return tuple(Path(each) if one is Path else os.fspath(each) for each in values)
+        return tuple(map(Path if kind == tuple[Path, ...] else os.fspath, values))
     return value
 
 
