@@ -47,9 +47,9 @@ def profile(request: ProfileRequest) -> Profile:
                 "threads and their CPUs cannot be set over RPC",
                 remedy="Leave --threads and --affinity away, or profile with --via native.",
             )
-        from adt.api.remote import open_remote
+        from adt.api.remote import remote_of
 
-        with open_remote(request) as remote:
+        with remote_of(request) as remote:
             return _remote(remote, request, limits)
     if request.key or request.tracker:
         raise ConfigError(

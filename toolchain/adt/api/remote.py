@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 
 from adt.api.bundles import package_bundle
@@ -17,6 +17,7 @@ from adt.device.place import THIS_MACHINE, HostPlace
 from adt.errors import AdtError, ConfigError, MismatchError
 from adt.model.fit import check_pair
 from adt.model.package import LIBRARY, ModelPackage, load_package
+from adt.options.request import takes
 from adt.rpc import session, state
 from adt.rpc.device_server import Way, device_server
 from adt.rpc.local_server import local_server
@@ -39,8 +40,8 @@ class Remote:
     of which nothing is known."""
 
 
-@contextmanager
-def open_remote(request: Remotely) -> Iterator[Remote]:
+@takes(Remotely)
+def open_remote(request: Remotely) -> AbstractContextManager[Remote]:
     """Load a package over RPC for as long as the block runs; afterwards nothing that this started is left.
 
     With a key or a tracker it goes to whatever device the tracker gives, and is uploaded.
@@ -54,6 +55,12 @@ def open_remote(request: Remotely) -> Iterator[Remote]:
         RunError: the server failed.
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
+    return remote_of(request)
+
+
+@contextmanager
+def remote_of(request: Remotely) -> Iterator[Remote]:
+    """:func:`open_remote`, of a request."""
     settings, serial, bundle = request.settings, request.named("serial"), request.bundle
     key, tracker = request.key, request.tracker
     opened = load_package(request.package)

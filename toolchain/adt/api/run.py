@@ -85,12 +85,12 @@ def run(request: RunRequest) -> RunResult:
             done.report,
         )
     _check_rpc_options(chosen)
-    from adt.api.remote import open_remote
+    from adt.api.remote import remote_of
     from adt.model.inputs.random import random_inputs
 
     if arrays is None:
         arrays = random_inputs(wanted.inputs, request.seed)
-    with open_remote(request) as remote:
+    with remote_of(request) as remote:
         remote.model.set_inputs(arrays, entry)
         remote.model.run(entry)
         outputs = remote.model.outputs(entry)
