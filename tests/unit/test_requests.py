@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from adt.errors import ConfigError
 from adt.options.option import Option, options_of
 from adt.options.request import Request, takes
 from adt.options.resolve import known_options
+from adt.options.sections import VerifySettings
 
 VERBS = {
     "build-target": (requests.BuildRequest, adt.build_target),
@@ -173,6 +175,17 @@ def test_mistakes_in_keywords() -> None:
         adt.compile("m.onnx", opt_level="much")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"compile\.target = True \(from flag\) is not of type str"):
         adt.compile("m.onnx", target=True)  # type: ignore[arg-type]
+
+
+def test_options_are_values() -> None:
+    one = VerifySettings(seed=3)
+    assert one == VerifySettings(seed=3) != VerifySettings() and hash(one) == hash(VerifySettings(seed=3))
+    assert dataclasses.replace(one, max_abs=0.5) == VerifySettings(seed=3, max_abs=0.5)
+    assert "seed=3" in repr(one) and one.reference == "auto"
+    with pytest.raises(TypeError, match="takes 1 positional arguments but 2"):
+        CompileRequest("m.onnx", "pkg")  # type: ignore[misc]
+    with pytest.raises(TypeError, match="multiple values for argument 'model'"):
+        CompileRequest("m.onnx", model="n.onnx")  # type: ignore[misc]
 
 
 def test_two_verbs_have_options_of_one_name_and_each_its_own_setting() -> None:

@@ -11,7 +11,7 @@ import inspect
 import os
 import re
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, dataclass_transform
@@ -144,9 +144,69 @@ def options(section: str = "") -> Callable[[type[Class]], type[Class]]:
             if about.help == about.doc:
                 about.help = FIRST_CLAUSE.split(about.doc)[0].replace("``", "").removesuffix(".") + "."
             field.default = None
-        return dataclass(frozen=True, kw_only=True)(kind)
+        return dataclass(init=False, repr=False, eq=False, kw_only=True)(kind)
 
     return decorate
+
+
+class Options:
+    """What a frozen dataclass can do. It is written here once: made for each class, as dataclasses do it, it
+    would take longer than all else at the start of a command.
+    """
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        known = options_of(type(self))
+        places = [name for name, about in known.items() if about.positional]
+        for name, value in zip(places, arguments, strict=False):
+            if name in keywords:
+                raise TypeError(f"got multiple values for argument {name!r}")
+            keywords[name] = value
+        if len(arguments) > len(places):
+            raise TypeError(f"takes {len(places)} positional arguments but {len(arguments)} were given")
+        for name in keywords.keys() - known.keys():
+            raise TypeError(f"got an unexpected keyword argument {name!r}")
+        for name, about in known.items():
+            if name not in keywords and about.default is REQUIRED:
+                raise TypeError(f"missing a required argument: {name!r}")
+        self._complete({name: keywords.get(name) for name in known})
+
+    def _complete(self, given: dict[str, Any]) -> None:
+        """Set every field; None is "not given"."""
+        for name, about in options_of(type(self)).items():
+            object.__setattr__(self, name, about.default if given[name] is None else given[name])
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and _values(self) == _values(other)
+
+    def __hash__(self) -> int:
+        return hash(_values(self))
+
+    def __repr__(self) -> str:
+        pairs = zip(options_of(type(self)), _values(self), strict=True)
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in pairs)})"
+
+
+def _values(instance: Any) -> tuple[Any, ...]:
+    return tuple(getattr(instance, name) for name in options_of(type(instance)))
+
+
+def signature_of(kind: type) -> inspect.Signature:
+    """How a class of options is called."""
+    fields = sorted(dataclasses.fields(kind), key=lambda field: bool(field.kw_only))
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY if field.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                annotation=field.type,
+                default=inspect.Parameter.empty if field.default is REQUIRED else field.default,
+            )
+            for field in fields
+        ]
+    )
 
 
 def options_of(kind: type) -> dict[str, Option]:
@@ -162,10 +222,3 @@ def types_of(kind: type) -> dict[str, Any]:
 def _bare(hint: Any) -> Any:
     kinds = [one for one in typing.get_args(hint) if one is not type(None)]
     return kinds[0] if type(None) in typing.get_args(hint) and len(kinds) == 1 else hint
-
-
-def said(instance: Any) -> Iterator[tuple[str, Option, Any]]:
-    """Name, option and value of each field that was given a value: None and nothing at all are none."""
-    for name, about in options_of(type(instance)).items():
-        value = getattr(instance, name)
-        yield name, about, None if isinstance(value, list | tuple) and not value else value

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
 
-from adt.options.option import REQUIRED, Option, options_of, said, types_of
+from adt.options.option import REQUIRED, Option, Options, options_of, signature_of, types_of
 from adt.options.resolve import Resolved, load_settings
 from adt.options.sections import Settings
 
@@ -19,7 +19,7 @@ Asked = TypeVar("Asked")
 Result = TypeVar("Result")
 
 
-class Request:
+class Request(Options):
     """What was not said gets its value as every setting does, or its default.
 
     Raises:
@@ -28,19 +28,16 @@ class Request:
 
     resolved: Resolved
 
-    def __post_init__(self) -> None:
-        given = list(said(self))
-        flags = {about.key: _switch(about, value) for _, about, value in given if about.key}
-        resolved = load_settings(flags)
-        kinds = types_of(type(self))
-        for name, about, value in given:
-            if about.key:
-                value = resolved.values[about.key]
-            elif value is None and about.default is REQUIRED:
+    def _complete(self, given: dict[str, Any]) -> None:
+        known, kinds = options_of(type(self)), types_of(type(self))
+        resolved = load_settings(
+            {about.key: _said(about, given[name]) for name, about in known.items() if about.key}
+        )
+        for name, about in known.items():
+            if given[name] is None and about.default is REQUIRED:
                 raise TypeError(f"{name} is None")
-            else:
-                value = about.default if value is None else _kept(kinds[name], value)
-            object.__setattr__(self, name, value)
+            value = about.default if given[name] is None else _kept(kinds[name], given[name])
+            object.__setattr__(self, name, resolved.values[about.key] if about.key else value)
         object.__setattr__(self, "resolved", resolved)
 
     @property
@@ -62,8 +59,10 @@ class Request:
         return type(self)(**same | changes)
 
 
-def _switch(about: Option, value: Any) -> Any:
-    """On or off of a setting that is also ``auto``."""
+def _said(about: Option, value: Any) -> Any:
+    """The value of a setting: none of nothing at all; on or off of one that is also ``auto``."""
+    if isinstance(value, list | tuple) and not value:
+        return None
     return ("on" if value else "off") if isinstance(value, bool) and about.cli is bool else value
 
 
@@ -83,19 +82,17 @@ def takes(
     """Let a function that takes a request be called with its keywords; they go to the documentation."""
 
     def decorate(function: Callable[[Asked], Result]) -> Callable[Keywords, Result]:
-        signature = inspect.signature(request)
-
         @functools.wraps(function)
         def verb(*args: Keywords.args, **kwargs: Keywords.kwargs) -> Result:
             try:
-                signature.bind(*args, **kwargs)
+                asked = request(*args, **kwargs)
             except TypeError as why:
-                raise TypeError(f"{function.__name__}(): {why}") from None
-            return function(request(*args, **kwargs))
+                raise TypeError(f"{function.__name__}(): {why}") from why
+            return function(asked)
 
-        returned = inspect.signature(function).return_annotation
-        verb.__signature__ = signature.replace(return_annotation=returned)  # type: ignore[attr-defined]
-        verb.__doc__ = _documentation(function.__doc__ or "", typing.cast(type, request))
+        kind, returned = typing.cast(type, request), inspect.get_annotations(function).get("return")
+        verb.__signature__ = signature_of(kind).replace(return_annotation=returned)  # type: ignore[attr-defined]
+        verb.__doc__ = _documentation(function.__doc__ or "", kind)
         return verb
 
     return decorate

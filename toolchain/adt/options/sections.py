@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adt.options.option import Directory, Flag, Number, Real, Switch, Text, Texts, option, options, said
+from adt.options.option import Directory, Flag, Number, Options, Real, Switch, Text, Texts, option, options
 
 RUN_SECONDS = 600.0
 """That a program on a device may run where nobody said."""
 
 
-class Section:
+class Section(Options):
     """Settings that were not given are at their defaults."""
-
-    def __post_init__(self) -> None:
-        for name, about, value in said(self):
-            object.__setattr__(self, name, about.default if value is None else value)
 
 
 @options("tvm")
