@@ -12,8 +12,8 @@ from pathlib import Path
 
 from adt.device import adb, selection
 from adt.device.device import Device
-from adt.device.virtual import emulator
 from adt.host.cache import cache_dir
+from adt.virtual import emulator
 
 
 @contextlib.contextmanager

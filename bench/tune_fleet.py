@@ -32,8 +32,8 @@ from typing import Any
 from own_place import own_place
 
 import adt
+from adt.bundle.bundle import TargetBundle
 from adt.rpc import board, wire
-from adt.target.bundle import TargetBundle
 from adt.tuning.candidates import Candidate
 from adt.tuning.database.store import open_database
 from adt.tuning.engine import tune

@@ -86,17 +86,18 @@ def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 AREAS = {
     "api": "Verbs",
+    "bundle": "Building for a device, bundles, the ELF audit",
     "checkup": "The doctor",
     "cli": "Command line",
     "options": "Settings",
-    "device": "Devices, deployment, the virtual device",
+    "device": "Devices and deployment",
     "host": "This machine: programs, NDK, SDKs, the TVM source, files",
     "integrate": "Models in apps",
     "measure": "Verify and measure",
     "model": "Models and packages",
     "rpc": "Tracker and RPC",
-    "target": "Building for a device, bundles, the ELF audit",
     "tuning": "Tuning and its database",
+    "virtual": "The virtual device",
 }
 """What each package's messages are about."""
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from adt.bundle.bundle import ACTIVITY, BundleFile, TargetBundle
+from adt.bundle.platforms import platform_named
 from adt.host import manifest
 from adt.model.package import Entry, ModelPackage, PackageFile, SourceModel, TensorSpec
-from adt.target.bundle import ACTIVITY, BundleFile, TargetBundle
-from adt.target.platforms import platform_named
 from standin_payload import bundle_manifest, package_manifest
 
 LIBRARIES = ("libadt_runner.so", "libtvm_ffi.so", "libtvm_runtime.so")

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from adt.device.virtual import namespaces
+from adt.virtual import namespaces
 
 FILL = "filled"
 

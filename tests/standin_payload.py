@@ -11,6 +11,9 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
+from adt.bundle import bundle as bundle_module
+from adt.bundle.bundle import BundleFile, BundleManifest, BundleOptions, BundleTvm, TargetBundle
+from adt.bundle.platforms import platform_named
 from adt.host import manifest
 from adt.model import package as package_module
 from adt.model.package import (
@@ -23,9 +26,6 @@ from adt.model.package import (
     SourceModel,
     TensorSpec,
 )
-from adt.target import bundle as bundle_module
-from adt.target.bundle import BundleFile, BundleManifest, BundleOptions, BundleTvm, TargetBundle
-from adt.target.platforms import platform_named
 
 STANDIN_RTVM = r"""#!/system/bin/sh
 # Stand-in for rtvm: keeps its command line and exit codes, copies its inputs to its outputs.

@@ -18,8 +18,8 @@ import pytest
 from adt.checkup import sockets
 from adt.device import adb, selection
 from adt.device.device import Device
-from adt.device.virtual import emulator
 from adt.host.cache import cache_dir
+from adt.virtual import emulator
 from ports import free_port
 
 DEBIAN_ADB = Path("/usr/bin/adb")
@@ -143,7 +143,7 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = 120) -> 
 def processes(device: Device) -> list[str]:
     """The command lines that run on the device, our own ``ps`` and the device's daemon left out."""
     rows = device.shell(["ps", "-A", "-o", "ARGS"]).out.splitlines()[1:]
-    return [row.strip() for row in rows if " -o ARGS" not in row and "adt.device.virtual" not in row]
+    return [row.strip() for row in rows if " -o ARGS" not in row and "adt.virtual" not in row]
 
 
 ASK = """

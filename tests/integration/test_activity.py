@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 from programs import adt_json
 
+from adt.bundle.bundle import ACTIVITY, TargetBundle, load_bundle
 from adt.device.payload import payload_of
 from adt.host.cache import cache_dir, file_sha256
 from adt.host.elf import read_elf
 from adt.integrate.bench_plan import BenchPlan, PlannedModel
 from adt.measure import app_bench
-from adt.target.bundle import ACTIVITY, TargetBundle, load_bundle
 from models import small_model
 from standin_ndk import LIBANDROID, make_standin_ndk
 

@@ -23,6 +23,7 @@ from device_fixtures import Rack, entries, processes, rack, wait_for
 from programs import ADT, adt, adt_json
 
 import adt as api
+from adt.bundle.bundle import load_bundle
 from adt.device.app import EXTERNAL_FILES, run_app
 from adt.device.device import Device
 from adt.errors import AdtError, BuildError, ConfigError, DeviceError, MismatchError, RunError
@@ -34,7 +35,6 @@ from adt.integrate.apk.manifest import ACTIVITY_CLASS
 from adt.integrate.apk.measuring import ERROR, RESULTS
 from adt.integrate.apk.sign import misplaced
 from adt.integrate.opencl_libraries import OPENCL_LIBRARIES
-from adt.target.bundle import load_bundle
 from models import small_model
 from standin_ndk import make_standin_ndk
 

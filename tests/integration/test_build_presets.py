@@ -17,11 +17,11 @@ import pytest
 from programs import adt as run_adt
 from programs import adt_json
 
+from adt.bundle.bundle import load_bundle
 from adt.host.cache import cache_dir
 from adt.host.elf import read_elf
 from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
-from adt.target.bundle import load_bundle
 from models import MAGIKA
 from standin_clml import make_library, make_standin_clml
 from standin_ndk import make_standin_ndk

@@ -17,12 +17,12 @@ from programs import ADT, adt_json
 from programs import adt as run_adt
 
 import adt
+from adt.bundle.bundle import MANIFEST, load_bundle
 from adt.host import manifest
 from adt.host.elf import read_elf
 from adt.host.ndk import LOWEST_API_LEVEL
 from adt.host.resources import resource
 from adt.model.functions import unregistered
-from adt.target.bundle import MANIFEST, load_bundle
 from bionic_levels import LEVELS
 from standin_ndk import DESCRIPTION, make_standin_ndk
 
@@ -289,7 +289,7 @@ def test_what_is_called_is_in_bionic_from_the_lowest_level_on(built: dict[str, A
 def test_a_changed_runner_source_recompiles_that_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from adt.target import build
+    from adt.bundle import build
 
     for name in ("cmake_presets", "cpp_runner"):
         shutil.copytree(resource(name), tmp_path / name)

@@ -18,6 +18,7 @@ from device_fixtures import Rack, child, entries, processes, rack, wait_for
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from adt.bundle.bundle import TargetBundle
 from adt.device import adb, selection
 from adt.device import deploy as deploying
 from adt.device.deploy import DeployReport, deploy, payload_of
@@ -25,7 +26,6 @@ from adt.device.device import Device
 from adt.device.place import DevicePlace
 from adt.device.private import copy_into_app
 from adt.device.rtvm import RtvmOptions
-from adt.device.virtual import emulator
 from adt.device.workspace import Agent
 from adt.errors import (
     ConfigError,
@@ -39,7 +39,7 @@ from adt.errors import (
     RunError,
 )
 from adt.model.package import ModelPackage
-from adt.target.bundle import TargetBundle
+from adt.virtual import emulator
 from remains import soon_nothing, wrong_files
 from standin_payload import make_bundle, make_package
 
@@ -249,7 +249,7 @@ from pathlib import Path
 from adt.device import selection
 from adt.device.deploy import deploy
 from adt.model.package import load_package
-from adt.target.bundle import load_bundle
+from adt.bundle.bundle import load_bundle
 
 def slow(name, done, total):
     print(name, done, flush=True)

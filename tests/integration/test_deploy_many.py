@@ -18,8 +18,8 @@ import adt as api
 from adt.device.device import Device
 from adt.device.fleet import Event
 from adt.device.payload import user_directory
-from adt.device.virtual import emulator, state
 from adt.errors import ConfigError
+from adt.virtual import emulator, state
 from remains import soon_nothing, wrong_files
 from standin_payload import make_bundle, make_package
 

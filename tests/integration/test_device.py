@@ -17,9 +17,9 @@ from device_fixtures import Rack, child, entries, only, processes, rack, wait_fo
 import adt
 from adt.device import adb, fleet, overview, selection
 from adt.device.device import Device
-from adt.device.virtual import emulator
 from adt.device.workspace import workspace
 from adt.errors import AmbiguousDevice, DeviceError, DeviceFull, DeviceNotReady, NoDevice
+from adt.virtual import emulator
 
 __all__ = ["only", "rack"]
 

@@ -21,8 +21,8 @@ from programs import ADT, adt
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from adt.device import adb, deploy, selection
-from adt.device.virtual import state
 from adt.errors import DeviceError, NoDevice
+from adt.virtual import state
 from standin_ndk import make_standin_ndk
 from standin_payload import make_bundle, make_package
 

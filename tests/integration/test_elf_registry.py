@@ -20,9 +20,9 @@ import pytest
 from programs import adt as run_adt
 
 import adt
+from adt.bundle.audit.report import OK, REFUSED, WARNING, FileAudit
 from adt.host.registry import RegistryFile, fetch
 from adt.host.tar import write_file
-from adt.target.audit.report import OK, REFUSED, WARNING, FileAudit
 from elf_vectors import Toolbox, stub_libraries
 from npm_packages import npm_archive
 

@@ -13,8 +13,8 @@ import pytest
 from programs import adt, adt_json
 
 import adt as api
-from adt.device.virtual import emulator
 from adt.errors import InputError
+from adt.virtual import emulator
 from models import MAGIKA, small_model
 
 TOLERANCE = 1e-4

@@ -18,6 +18,7 @@ import pytest
 
 import adt
 import standin_android
+from adt.bundle.bundle import TargetBundle, load_bundle
 from adt.host.cache import cache_dir, file_sha256
 from adt.host.elf import read_elf
 from adt.host.resources import resource
@@ -30,7 +31,6 @@ from adt.integrate.project import project
 from adt.integrate.write import plan, write
 from adt.measure import app_bench
 from adt.model.package import ModelPackage, TensorSpec, load_package
-from adt.target.bundle import TargetBundle, load_bundle
 from golden_projects import HOSTILE, made_up_project
 from kotlin_compiler import compile_kotlin
 from made_up_packages import entry, made_up_bundle, made_up_package, tensor

@@ -25,6 +25,7 @@ from test_runner_abi import recurrent
 import adt
 import standin_android
 import standin_assets
+from adt.bundle.bundle import load_bundle
 from adt.host.elf import read_elf
 from adt.host.tools import cmake, ninja
 from adt.integrate import jni
@@ -34,7 +35,6 @@ from adt.integrate.native_methods import CPP_TYPES, NATIVE_METHODS
 from adt.integrate.project import project
 from adt.model.inputs.picture import PictureOptions
 from adt.model.package import load_package
-from adt.target.bundle import load_bundle
 from kotlin_compiler import compile_kotlin
 from made_up_packages import entry, made_up_bundle, made_up_package, tensor
 from models import MAGIKA, small_model

@@ -229,12 +229,12 @@ def test_half_kernels_on_a_driver_that_computes_them(
 
 
 def test_a_device_without_half_precision_is_not_compiled_for(tmp_path: Path) -> None:
+    from adt.bundle.platforms import PLATFORMS
     from adt.model.importers.any import import_model
     from adt.model.package import PackageLike
     from adt.model.precision.reduced import reduced
     from adt.model.targets import model_target
     from adt.options.resolve import load_settings
-    from adt.target.platforms import PLATFORMS
 
     like = PackageLike("a phone", "", "Old GPU", "1", False, (), {}, ())
     wanted = load_settings({"compile.precision": "float16", "compile.target": "opencl"}).settings.compile

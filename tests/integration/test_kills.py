@@ -26,11 +26,11 @@ from programs import adt as run_adt
 from test_tune import QUICK, records, small_network
 
 import adt
+from adt.bundle.bundle import TargetBundle
 from adt.checkup.storage import LEFTOVER
 from adt.device.deploy import Deployment, deploy
 from adt.device.device import Device
 from adt.rpc import state
-from adt.target.bundle import TargetBundle
 from adt.tuning.database.verification import verify
 from onnx_graphs import f32, graph_of, node
 from remains import remains, soon_nothing, wrong_files

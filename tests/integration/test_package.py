@@ -18,13 +18,13 @@ from onnx import numpy_helper
 from programs import ADT, adt, adt_json
 
 import adt as api
+from adt.bundle.platforms import platform_named
 from adt.host.cache import STAMP
 from adt.model import package as package_module
 from adt.model.compiled import Job, identity
 from adt.model.package import PackageLike, load_package
 from adt.model.tuning.tuning import Tuning
 from adt.options.resolve import load_settings
-from adt.target.platforms import platform_named
 from models import small_model
 
 

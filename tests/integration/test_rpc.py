@@ -26,20 +26,20 @@ from programs import ADT, adt_json
 from programs import adt as run_adt
 
 import adt
+from adt.bundle.bundle import TargetBundle
+from adt.bundle.platforms import platform_named
 from adt.checkup import sockets
 from adt.device import adb, forwards, selection
 from adt.device.deploy import user_directory
 from adt.device.device import Device
 from adt.device.forwards import Forward
-from adt.device.virtual import emulator
 from adt.errors import AdtError, NoDevice, RpcError, TrackerError
 from adt.host import identity
 from adt.host.process import run
 from adt.model.link import linker_for
 from adt.rpc import cleaning, server, session, state, wire
 from adt.rpc.server import ServerStatus
-from adt.target.bundle import TargetBundle
-from adt.target.platforms import platform_named
+from adt.virtual import emulator
 from ports import free_span
 
 LENGTH = 1024

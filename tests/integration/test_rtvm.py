@@ -22,10 +22,10 @@ import pytest
 from programs import Finished
 
 import adt
+from adt.bundle.bundle import TargetBundle
 from adt.model.inputs.random import random_inputs
 from adt.model.inspection.params import load_arrays
 from adt.model.package import ModelPackage
-from adt.target.bundle import TargetBundle
 from networks import Network
 from ports import free_port
 

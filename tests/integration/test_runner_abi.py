@@ -18,9 +18,9 @@ from onnx import TensorProto, helper
 from test_cpp_runner import Built, Package, built, echo, mixed, symbolic, write_package
 
 import adt
+from adt.bundle.bundle import load_bundle
 from adt.host import manifest
 from adt.model.package import MANIFEST, Entry, TensorSpec, ValueRange
-from adt.target.bundle import load_bundle
 from models import small_model
 
 __all__ = ["built", "echo", "mixed", "symbolic"]

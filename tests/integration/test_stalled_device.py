@@ -22,9 +22,9 @@ from programs import adt as run_adt
 import adt
 from adt.device.deadline import LEAVING, SHORT, STALL
 from adt.device.device import Device
-from adt.device.virtual import emulator
 from adt.errors import INTERRUPTED, DeviceError, PackageError, RpcError
 from adt.tuning.database.store import open_database
+from adt.virtual import emulator
 from networks import Network
 from remains import soon_nothing
 from standin_payload import make_bundle, make_package

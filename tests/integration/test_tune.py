@@ -21,9 +21,9 @@ from programs import ADT, adt_json
 from programs import adt as run_adt
 
 import adt
+from adt.bundle.bundle import TargetBundle
 from adt.errors import AdtError, Busy, ConfigError, NoDevice, TrackerError
 from adt.rpc import board, tracker, wire
-from adt.target.bundle import TargetBundle
 from adt.tuning.database.store import open_database
 from networks import Network
 from ports import free_port

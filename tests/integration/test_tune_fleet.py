@@ -20,8 +20,8 @@ from device_fixtures import Rack as VirtualRack
 from device_fixtures import rack as virtual_rack  # noqa: F401
 
 import adt
+from adt.bundle.bundle import TargetBundle
 from adt.rpc import board, server, tracker, wire
-from adt.target.bundle import TargetBundle
 from adt.tuning import worker
 from adt.tuning.fleet import Fleet
 from adt.tuning.jobs import Argument, MeasureJob, Outcome, Timing
@@ -173,7 +173,7 @@ def test_ending_lets_what_measures_finish_and_gives_the_rest_back(
 HANGING = """
 import sys, time
 from pathlib import Path
-from adt.target.bundle import load_bundle
+from adt.bundle.bundle import load_bundle
 from adt.tuning.fleet import Fleet
 from adt.tuning.jobs import MeasureJob, Timing
 from adt.tuning.local_source import LocalSource

@@ -31,8 +31,9 @@ from virtual_fixtures import (
     sha256,
 )
 
-from adt.device.virtual import control, emulator, init, prerequisites, properties, rootfs, state
 from adt.errors import EmulatorError
+from adt.host.process import python_path
+from adt.virtual import control, emulator, init, prerequisites, properties, rootfs, state
 from ports import free_port
 
 __all__ = ["adb", "connect", "phone", "places"]
@@ -349,8 +350,8 @@ def test_starter_that_dies_leaves_nothing(places: Path) -> None:
             interpreter=str(machine.interpreter or ""),
         )
         with subprocess.Popen(
-            [sys.executable, "-m", "adt.device.virtual.init"],
-            env={**os.environ, **prerequisites.python_path()},
+            [sys.executable, "-m", "adt.virtual.init"],
+            env={**os.environ, **python_path()},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=(listening.fileno(), controlling.fileno()),

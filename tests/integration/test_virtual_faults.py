@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from virtual_fixtures import TMP, Adb, Phone, adb, connect, eventually, places, sha256
 
-from adt.device.virtual import emulator, prerequisites, state
 from adt.errors import EmulatorError
+from adt.host.process import python_path
+from adt.virtual import emulator, state
 
 __all__ = ["adb", "connect", "places"]
 
@@ -214,7 +215,7 @@ def cli(*words: str) -> dict[str, object]:
     """What an adt command answers as JSON."""
     done = subprocess.run(
         [sys.executable, "-c", "from adt.cli.main import main; main()", *words, "--json"],
-        env=os.environ | prerequisites.python_path(),
+        env=os.environ | python_path(),
         capture_output=True,
         text=True,
         check=True,

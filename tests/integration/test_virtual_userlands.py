@@ -14,9 +14,9 @@ import pytest
 from virtual_fixtures import TMP, Adb, Phone, adb, connect, phone, places, sha256
 
 from adt.device.device import parse_facts
-from adt.device.virtual import emulator, packages, rootfs, state
-from adt.device.virtual.abis import ABIS, ARM64, X86_64, Abi
 from adt.errors import EmulatorError
+from adt.virtual import emulator, packages, rootfs, state
+from adt.virtual.abis import ABIS, ARM64, X86_64, Abi
 
 NATIVE = next(abi for abi in ABIS.values() if abi.native)
 """What runs here without emulation."""

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from adt.device.virtual import emulator
-from adt.device.virtual.emulator import EmulatorInfo
 from adt.errors import EmulatorError
 from adt.host import cache
+from adt.virtual import emulator
+from adt.virtual.emulator import EmulatorInfo
 from ports import free_port
 
 TMP = "/data/local/tmp"

@@ -12,6 +12,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from adt.bundle.bundle import ACTIVITY
+from adt.bundle.platforms import BIG_PAGE
 from adt.checkup.apk import check_tools
 from adt.checkup.check import Status
 from adt.device.app_refusals import refused
@@ -41,8 +43,6 @@ from adt.integrate.describe import Project
 from adt.integrate.names import check_package
 from adt.integrate.opencl_libraries import OPENCL_LIBRARIES
 from adt.integrate.project import project
-from adt.target.bundle import ACTIVITY
-from adt.target.platforms import BIG_PAGE
 from made_up_packages import entry, made_up_bundle, made_up_package, tensor
 
 FAILED = 'Failed to load signer "signer #1"'

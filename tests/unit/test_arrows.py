@@ -1,4 +1,4 @@
-"""Imports go one way through the house (docs/architecture.md); nothing goes round in a circle."""
+"""Imports go one way through the house (docs/contributing.md); nothing goes round in a circle."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from pathlib import Path
 import adt
 
 ROOT = Path(adt.__file__).parent
-ARTEFACTS = {"model", "target", "host", "options", "errors"}
+ARTEFACTS = {"model", "bundle", "host", "options", "errors"}
 BELOW = {
-    "cli": {"api", "integrate", "measure", "tuning", "checkup", "rpc", "device", *ARTEFACTS},
-    "api": {"integrate", "measure", "tuning", "checkup", "rpc", "device", *ARTEFACTS},
-    "checkup": {"rpc", "device", *ARTEFACTS},
+    "cli": {"api", "integrate", "measure", "tuning", "checkup", "rpc", "device", "virtual", *ARTEFACTS},
+    "api": {"integrate", "measure", "tuning", "checkup", "rpc", "device", "virtual", *ARTEFACTS},
+    "checkup": {"rpc", "device", "virtual", *ARTEFACTS},
     "measure": {"device", *ARTEFACTS},
     "tuning": {"rpc", "device", *ARTEFACTS},
     "rpc": {"device", *ARTEFACTS},
     "integrate": ARTEFACTS,
-    "device": ARTEFACTS,
-    "model": {"target", "host", "options", "errors"},
-    "target": {"host", "options", "errors"},
+    "device": {"virtual", *ARTEFACTS},
+    "virtual": {"host", "options", "errors"},
+    "model": {"bundle", "host", "options", "errors"},
+    "bundle": {"host", "options", "errors"},
     "host": {"options", "errors"},
     "options": {"errors"},
 }
-"""What each package may import; of the model and the target, the device takes the manifests."""
+"""What each package may import; of the model and the bundle, the device takes the manifests."""
 
 
 FILES = {

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from adt.bundle.plan import BuildPlan, plan_build
+from adt.bundle.platforms import PLATFORMS
 from adt.host import tvm_source
 from adt.host.tools import compiler_identity
 from adt.options.resolve import load_settings
 from adt.options.sections import TvmSettings
-from adt.target.plan import BuildPlan, plan_build
-from adt.target.platforms import PLATFORMS
 
 
 def compiler(path: Path, version: str = "12.2.0") -> Path:

@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 
 from adt.api.bundles import SERVER, bundles, choose_bundle, package_bundle
 from adt.api.generate import bundles_of
+from adt.bundle import bundle_cache
+from adt.bundle.bundle import BundleFile, TargetBundle
 from adt.cli.app import app
 from adt.errors import MismatchError, PackageError, RpcError
 from adt.host import manifest
 from adt.host.ndk import VARIABLES
 from adt.model.package import ModelPackage
-from adt.target import bundle_cache
-from adt.target.bundle import BundleFile, TargetBundle
 from made_up_packages import entry, made_up_bundle, made_up_package, tensor
 
 ANDROID = "android-arm64-v8a"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from adt.bundle.audit.ndk_sysroot import TRIPLES
 from adt.host.resources import resource
 from adt.host.tools import cmake
-from adt.target.audit.ndk_sysroot import TRIPLES
 
 PRESETS = resource("cmake_presets")
 

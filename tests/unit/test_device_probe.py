@@ -16,6 +16,8 @@ from typing import Any, cast
 import pytest
 from probe_texts import ADRENO, BOARD, MALI, VIRTUAL
 
+from adt.bundle.bundle import TargetBundle
+from adt.bundle.bundle_cache import newest_with
 from adt.cli.probe import rows
 from adt.device.device import Device, DeviceFacts
 from adt.device.payload import user_directory
@@ -28,8 +30,6 @@ from adt.device.scripts import script
 from adt.device.shell import Completed
 from adt.errors import DeviceError, DeviceFull
 from adt.host.resources import resource
-from adt.target.bundle import TargetBundle
-from adt.target.bundle_cache import newest_with
 from standin_payload import make_bundle
 
 GOLDEN = Path(__file__).parents[1] / "golden"

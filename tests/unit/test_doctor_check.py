@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import adt
+from adt.bundle.platforms import PLATFORMS
 from adt.checkup import diagnose as module
 from adt.checkup.check import Action, Area, Check, Fix, Question, Status, answers
 from adt.checkup.diagnose import diagnose, examine
@@ -15,7 +16,6 @@ from adt.checkup.mend import Repair, mend, planned
 from adt.checkup.scope import Scope, make_scope
 from adt.errors import ConfigError, NdkError
 from adt.options.resolve import load_settings
-from adt.target.platforms import PLATFORMS
 
 OK = Check(Area.HOST, "fine", Status.OK, "here")
 BROKEN = Check(Area.HOST, "server", Status.FAILED, "not running", fix=Fix(Action.START_SERVER))

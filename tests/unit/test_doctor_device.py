@@ -30,10 +30,10 @@ from adt.device.device import DeviceFacts
 from adt.device.probe.opencl import PLACES
 from adt.device.scripts import script
 from adt.device.selection import DeviceInfo
-from adt.device.virtual.state import Record
 from adt.rpc import wire
 from adt.rpc.server import ServerStatus
 from adt.rpc.tracker import TrackerInfo
+from adt.virtual.state import Record
 from standin_payload import make_bundle, make_package
 
 PHONE = DeviceFacts(

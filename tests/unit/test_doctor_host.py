@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from adt.bundle.platforms import PLATFORMS
 from adt.checkup import emulators, pairs, programs, python, storage
 from adt.checkup.check import Action, Check, Fix, Question, Status, answers
 from adt.checkup.mend import mend
 from adt.checkup.programs import REQUIRED, check_compiler, check_git, check_required, parse_version
 from adt.checkup.scope import make_scope
-from adt.device.virtual import prerequisites, state
 from adt.host import cache, manifest
 from adt.host.process import Finished
 from adt.host.tools import Tool
 from adt.model import versions
-from adt.target.platforms import PLATFORMS
+from adt.virtual import prerequisites, state
 from standin_payload import make_bundle
 
 

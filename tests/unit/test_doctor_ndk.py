@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from adt.bundle.platforms import PLATFORMS
 from adt.checkup import ndk as module
 from adt.checkup.check import Area, Check, Status, answers
 from adt.checkup.ndk import check_parts, questions
 from adt.checkup.scope import make_scope
 from adt.host.ndk import Ndk, find_ndk
-from adt.target.platforms import PLATFORMS
 
 
 def fake_ndk(path: Path, revision: str = "28.0.1", description: str = "Android NDK") -> Path:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from adt.bundle.audit import archives
+from adt.bundle.audit.auditing import audit
+from adt.bundle.audit.binaries import Binary, collect
+from adt.bundle.audit.destination import Destination
+from adt.bundle.audit.report import OK, REFUSED, WARNING
+from adt.bundle.audit.request import audit_paths
 from adt.errors import PackageError
 from adt.options.resolve import load_settings
-from adt.target.audit import archives
-from adt.target.audit.auditing import audit
-from adt.target.audit.binaries import Binary, collect
-from adt.target.audit.destination import Destination
-from adt.target.audit.report import OK, REFUSED, WARNING
-from adt.target.audit.request import audit_paths
 from elf_vectors import Toolbox, stub_libraries
 
 

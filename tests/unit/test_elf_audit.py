@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from adt.bundle.audit.auditing import audit
+from adt.bundle.audit.binaries import collect
+from adt.bundle.audit.destination import ANDROID, Destination, destination
+from adt.bundle.audit.gate import audit_made
+from adt.bundle.audit.report import OK, REFUSED, WARNING, ElfReport, FileAudit
+from adt.bundle.audit.table import table
+from adt.bundle.platforms import platform_named
 from adt.errors import BuildError, CompileError, MismatchError, PackageError
 from adt.host.ndk import Ndk
-from adt.target.audit.auditing import audit
-from adt.target.audit.binaries import collect
-from adt.target.audit.destination import ANDROID, Destination, destination
-from adt.target.audit.gate import audit_made
-from adt.target.audit.report import OK, REFUSED, WARNING, ElfReport, FileAudit
-from adt.target.audit.table import table
-from adt.target.platforms import platform_named
 from elf_vectors import LIBC, Toolbox, dynamic_offset, header_offset, patched, run, stub_libraries
 
 PHONE = platform_named("android-arm64-v8a")
@@ -489,8 +489,8 @@ def test_the_table_has_a_row_and_reasons_for_each_file(toolbox: Toolbox) -> None
 
 
 def test_paths_of_several_platforms_are_audited_apart(toolbox: Toolbox, tmp_path: Path) -> None:
+    from adt.bundle.audit.request import audit_paths
     from adt.options.resolve import load_settings
-    from adt.target.audit.request import audit_paths
 
     build = load_settings(environ={}).settings.build
     audited: Callable[..., ElfReport] = lambda *paths, **options: audit_paths(  # noqa: E731
@@ -511,7 +511,7 @@ def test_paths_of_several_platforms_are_audited_apart(toolbox: Toolbox, tmp_path
 
 
 def test_every_stand_in_library_is_a_public_one() -> None:
-    from adt.target.audit.system_libraries import ANDROID as PUBLIC
+    from adt.bundle.audit.system_libraries import ANDROID as PUBLIC
 
     assert set(LIBC) <= set(PUBLIC)
 
@@ -519,7 +519,7 @@ def test_every_stand_in_library_is_a_public_one() -> None:
 def test_every_reason_is_documented() -> None:
     """The codes in the sources are those in docs/elf.md."""
     top = Path(__file__).parents[2]
-    sources = "\n".join(p.read_text() for p in (top / "toolchain/adt/target/audit").glob("*.py"))
+    sources = "\n".join(p.read_text() for p in (top / "toolchain/adt/bundle/audit").glob("*.py"))
     used = set(
         re.findall(r'(?:Finding\(\s*(?:REFUSED|WARNING|verdict),|refused\()\s*"([a-z0-9-]+)"', sources)
     )

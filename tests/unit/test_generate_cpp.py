@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from adt.bundle.bundle import BundleFile
 from adt.errors import PackageError
 from adt.integrate.cpp import WIDTH, files, signature
 from adt.integrate.files import CopiedFile, TextFile
 from adt.integrate.project import project
 from adt.model.inputs.picture import PictureOptions
-from adt.target.bundle import BundleFile
 from made_up_packages import entry, made_up_bundle, made_up_package, tensor
 
 PHOTO = entry([tensor("photo", (1, 3, 32, 64))], [tensor("y", (1,))])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adt.bundle.platforms import platform_named
 from adt.errors import AdtError, ConfigError, InputError, MismatchError, PackageError
 from adt.integrate import reserved
 from adt.integrate.describe import ImageInput, Project
@@ -26,7 +27,6 @@ from adt.integrate.names import (
 from adt.integrate.project import project
 from adt.model.inputs.picture import PictureOptions
 from adt.model.package import Entry, TensorSpec
-from adt.target.platforms import platform_named
 from made_up_packages import entry, made_up_bundle, made_up_package, tensor
 
 KEYWORDS = reserved.CPP | reserved.JAVA | reserved.KOTLIN

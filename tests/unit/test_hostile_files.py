@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from adt.bundle.bundle import load_bundle
 from adt.errors import AdtError, ConfigError, InputError, ModelError, PackageError
 from adt.integrate.apk.read import read_apk
 from adt.limits import MOST_DEPTH, parse_json
@@ -36,7 +37,6 @@ from adt.model.package import load_package, read_manifest
 from adt.model.packaging.archive import leave_alone, pack, unpack
 from adt.model.packaging.soundness import examine
 from adt.options.resolve import _toml, load_settings
-from adt.target.bundle import load_bundle
 from adt.tuning.database.interchange import HEADER, LINES, Damage, _checksum, line, row, scan
 from adt.tuning.database.publication import _unpack
 from adt.tuning.database.sqlite_file import FILE, create, entries

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from adt.bundle import plan
+from adt.bundle.platforms import platform_named
+from adt.bundle.presets import choose_preset
 from adt.errors import ConfigError, ModelError, SourceError
 from adt.model.offload.clml import Clml
 from adt.model.offload.nnapi import Nnapi
@@ -16,9 +19,6 @@ from adt.model.offload.partition import OFFLOADS, Offloaded, Subgraph, check_com
 from adt.model.offload.report import OffloadReport
 from adt.model.plugins.loading import foreign_types, layout_function
 from adt.options.resolve import load_settings
-from adt.target import plan
-from adt.target.platforms import platform_named
-from adt.target.presets import choose_preset
 
 PHONE = platform_named("android-arm64-v8a")
 BOARD = platform_named("linux-aarch64")

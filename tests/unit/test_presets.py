@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from adt.bundle.platforms import PLATFORMS, PRESETS, platform_named
+from adt.bundle.presets import cache_variables, choose_preset, list_presets
 from adt.errors import ConfigError
 from adt.host.resources import resource
 from adt.host.tools import cmake
 from adt.model.targets import model_target
 from adt.options.resolve import load_settings
 from adt.options.sections import BuildSettings
-from adt.target.platforms import PLATFORMS, PRESETS, platform_named
-from adt.target.presets import cache_variables, choose_preset, list_presets
 
 DOCS = Path(__file__).parents[2] / "docs"
 CMAKE_PRESETS = resource("cmake_presets")

@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
+from adt.bundle.bundle import BundleFile, TargetBundle
 from adt.device.scripts import script
 from adt.errors import ConfigError, MismatchError, RpcError, TrackerError
 from adt.host import identity
 from adt.rpc import board, guardian, launch, server, session, state, tracker, wire
 from adt.rpc.watchdog import Death, Plan, Watchdog
-from adt.target.bundle import BundleFile, TargetBundle
 from standin_payload import bundle_manifest
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from adt.bundle.platforms import HOST_MACHINE, PLATFORMS, platform_named
 from adt.errors import ConfigError
 from adt.model.targets import llvm, model_target, place
 from adt.model.targets.cpu import CpuChoice, cpu_choice
 from adt.model.targets.socs import LLVM_NAMES, SOCS, soc_named
 from adt.options.resolve import load_settings
-from adt.target.platforms import HOST_MACHINE, PLATFORMS, platform_named
 
 TRIPLE = "aarch64-linux-gnu"
 

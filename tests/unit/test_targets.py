@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from adt.bundle.platforms import HOST_MACHINE, platform_named
 from adt.errors import ConfigError
 from adt.model.targets import NAMES, ModelTarget, model_target, place
 from adt.options.resolve import load_settings
-from adt.target.platforms import HOST_MACHINE, platform_named
 
 LINUX, PHONE = "linux-aarch64", "android-arm64-v8a"
 

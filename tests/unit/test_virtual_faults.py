@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from adt.device.virtual import control, reboot
-from adt.device.virtual.faults import KINDS, Fault, parse
-from adt.device.virtual.injection import Injector
 from adt.errors import ConfigError, EmulatorError
+from adt.virtual import control, reboot
+from adt.virtual.faults import KINDS, Fault, parse
+from adt.virtual.injection import Injector
 
 GOOD = (
     "drop-after=0",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from adt.device.virtual import own, properties, wire
-from adt.device.virtual.abis import ARM64, X86_64
 from adt.errors import EmulatorError
+from adt.virtual import own, properties, wire
+from adt.virtual.abis import ARM64, X86_64
 
 
 def program(path: Path, *, machine: int = 183, interpreter: str = "", bits: int = 64) -> Path:

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from adt.device.virtual import shell
+from adt.virtual import shell
 
 
 @pytest.mark.parametrize(

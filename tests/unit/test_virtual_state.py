@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from adt.device.virtual import emulator, prerequisites, state
-from adt.device.virtual.abis import X86_64
 from adt.errors import ConfigError, EmulatorError
 from adt.host import manifest
+from adt.virtual import emulator, prerequisites, state
+from adt.virtual.abis import X86_64
 
 
 @pytest.fixture(autouse=True)

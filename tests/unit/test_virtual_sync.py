@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from adt.device.virtual import answers, faults, sync
-from adt.device.virtual.injection import Injector
-from adt.device.virtual.stream import Closed, Stream
+from adt.virtual import answers, faults, sync
+from adt.virtual.injection import Injector
+from adt.virtual.stream import Closed, Stream
 
 
 class Talk:

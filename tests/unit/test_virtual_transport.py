@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from adt.device.virtual import faults, wire
-from adt.device.virtual.injection import Injector
-from adt.device.virtual.services import Services, environment
-from adt.device.virtual.stream import Stream
-from adt.device.virtual.transport import Service, Transport
+from adt.virtual import faults, wire
+from adt.virtual.injection import Injector
+from adt.virtual.services import Services, environment
+from adt.virtual.stream import Stream
+from adt.virtual.transport import Service, Transport
 
 OLD, NEW = wire.VERSION_CHECKSUM, wire.VERSION_SKIP
 

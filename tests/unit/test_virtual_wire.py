@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from adt.device.virtual import wire
-from adt.device.virtual.stream import LOW_WATER, Closed, Stream
+from adt.virtual import wire
+from adt.virtual.stream import LOW_WATER, Closed, Stream
 
 
 def read(data: bytes, *, summed: bool) -> wire.Packet:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from adt.api.chosen import chosen_device
 from adt.api.generate import bundles_of
+from adt.bundle.audit.request import audit_ndk
 from adt.device import app as on_device
 from adt.device.sync import Progress
 from adt.errors import AdtError, ConfigError, DiskError, InputError, MismatchError, RunError
@@ -29,11 +30,10 @@ from adt.measure.protocol import Protocol, protocol_named
 from adt.model.package import load_package
 from adt.options.resolve import load_settings
 from adt.options.sections import RUN_SECONDS
-from adt.target.audit.request import audit_ndk
 
 if TYPE_CHECKING:
+    from adt.bundle.audit.report import ElfReport
     from adt.measure.record import BenchRecord
-    from adt.target.audit.report import ElfReport
 
 log = logging.getLogger("adt.apk")
 

@@ -12,17 +12,17 @@ from adt.api.requests import (
     PresetsRequest,
     SourceRequest,
 )
+from adt.bundle import build as target_build
+from adt.bundle.build import BuildResult, build_bundle
+from adt.bundle.layout import check_layout, export
+from adt.bundle.plan import plan_build
+from adt.bundle.platforms import platform_named
+from adt.bundle.presets import Preset, list_presets
 from adt.errors import ConfigError
 from adt.host.ndk import Listed, find_ndk, list_ndks, tool_environment
 from adt.host.tvm_source import TvmSource, find_source
 from adt.options.request import takes
 from adt.options.resolve import Resolved, load_settings
-from adt.target import build as target_build
-from adt.target.build import BuildResult, build_bundle
-from adt.target.layout import check_layout, export
-from adt.target.plan import plan_build
-from adt.target.platforms import platform_named
-from adt.target.presets import Preset, list_presets
 
 
 def settings(flags: Mapping[str, object] | None = None) -> Resolved:

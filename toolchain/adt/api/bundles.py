@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from adt.bundle import bundle_cache
+from adt.bundle.bundle import TargetBundle, load_bundle
 from adt.device.device import Device
 from adt.device.fit import check_device
 from adt.errors import MismatchError, RpcError
 from adt.model.fit import check_pair
 from adt.model.package import ModelPackage
-from adt.target import bundle_cache
-from adt.target.bundle import TargetBundle, load_bundle
 
 SERVER = "bin/tvm_rpc"
 

@@ -11,6 +11,7 @@ from adt.api.bundles import choose_bundle, package_bundle
 from adt.api.chosen import chosen_device
 from adt.api.probe import probe_device
 from adt.api.requests import Deploying, DeployManyRequest, DeployRequest
+from adt.bundle.bundle import TargetBundle
 from adt.device import collect, fleet, private
 from adt.device import deploy as deploying
 from adt.device.collect import CleanReport
@@ -23,7 +24,6 @@ from adt.errors import ConfigError
 from adt.model.fit import check_half
 from adt.model.package import ModelPackage, load_package
 from adt.options.request import takes
-from adt.target.bundle import TargetBundle
 
 if TYPE_CHECKING:
     from adt.rpc.server import RpcServer

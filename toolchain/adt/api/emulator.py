@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adt.device import selection
-from adt.device.virtual import emulator
-from adt.device.virtual.emulator import EmulatorInfo
 from adt.errors import DeviceError, NoDevice
+from adt.virtual import emulator
+from adt.virtual.emulator import EmulatorInfo
 
 log = logging.getLogger("adt.virtual")
 

@@ -8,13 +8,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from adt.bundle.bundle import TargetBundle, load_bundle
 from adt.errors import ConfigError
 from adt.integrate.describe import Project
 from adt.integrate.files import OutputFile
 from adt.integrate.project import project
 from adt.integrate.write import Plan, plan, write
 from adt.model.package import ModelPackage, load_package
-from adt.target.bundle import TargetBundle, load_bundle
 
 if TYPE_CHECKING:
     from adt.model.inputs.picture import PictureOptions

@@ -12,12 +12,12 @@ from adt.host.disk import disk_errors
 from adt.options.resolve import did_you_mean, load_settings
 
 if TYPE_CHECKING:
+    from adt.bundle.audit.report import ElfReport
     from adt.checkup.check import Area, Check
     from adt.checkup.diagnose import Diagnosis
     from adt.checkup.mend import Repair
     from adt.model.inspection.diff import PackageDiff
     from adt.model.inspection.read import Inspection
-    from adt.target.audit.report import ElfReport
 
 
 def doctor(
@@ -80,9 +80,9 @@ def elf(
         PackageError: there is nothing to audit. A file that would not load does not raise:
             look at ``report.verdict``.
     """
+    from adt.bundle.audit.request import audit_paths
     from adt.model.package import load_package
     from adt.model.packaging.archive import is_archive
-    from adt.target.audit.request import audit_paths
 
     paths = tuple(load_package(p).path if is_archive(p) and p.is_file() else p for p in paths)
     resolved = load_settings({"build.ndk": ndk}).settings

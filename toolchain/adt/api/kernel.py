@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from adt.api.bundles import choose_bundle
 from adt.api.requests import KernelRequest
+from adt.bundle.bundle import load_bundle
 from adt.host.ndk import find_ndk
 from adt.model.targets import place
 from adt.model.versions import require_tvm
 from adt.options.request import takes
-from adt.target.bundle import load_bundle
 
 if TYPE_CHECKING:
     from adt.model.kernels import CompiledKernel

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from adt.api.bundles import choose_bundle
 from adt.api.requests import CompileRequest, ExplainRequest, JobRequest
+from adt.bundle.bundle import load_bundle
+from adt.bundle.platforms import platform_named
 from adt.errors import ConfigError, MismatchError
 from adt.host.ndk import find_ndk
 from adt.model.importers.formats import require_model
@@ -15,8 +17,6 @@ from adt.model.package import ModelPackage, PackageLike
 from adt.model.targets import place
 from adt.model.versions import require_tvm
 from adt.options.request import takes
-from adt.target.bundle import load_bundle
-from adt.target.platforms import platform_named
 
 if TYPE_CHECKING:
     from adt.model.compiled import Job

@@ -15,7 +15,7 @@ from adt.model.packaging.soundness import Soundness, examine
 from adt.options.resolve import load_settings
 
 if TYPE_CHECKING:
-    from adt.target.audit.report import ElfReport
+    from adt.bundle.audit.report import ElfReport
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def package_verify(
     found = examine(package)
     if found.package is None or not found.code:
         return PackageVerification(found, None)
-    from adt.target.audit.request import audit_paths
+    from adt.bundle.audit.request import audit_paths
 
     elf = audit_paths(
         [found.package.path],

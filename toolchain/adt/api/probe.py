@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from adt.api.chosen import chosen_device
+from adt.bundle.bundle_cache import newest_with
 from adt.device.device import Device
 from adt.device.probe import opencl, probing
 from adt.device.probe.facts import Probe
-from adt.target.bundle_cache import newest_with
 
 
 def probe(*, serial: str | None = None, fresh: bool = False, timeout: float | None = None) -> Probe:

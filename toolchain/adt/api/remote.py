@@ -11,6 +11,8 @@ from adt.api.chosen import chosen_device
 from adt.api.deploy import deploy_to
 from adt.api.requests import Remotely
 from adt.api.rpc import server_ports
+from adt.bundle.bundle import TargetBundle
+from adt.bundle.bundle_cache import cached_bundles
 from adt.device import selection
 from adt.device.payload import payload_of
 from adt.device.place import THIS_MACHINE, HostPlace
@@ -22,8 +24,6 @@ from adt.rpc import session, state
 from adt.rpc.device_server import Way, device_server
 from adt.rpc.local_server import local_server
 from adt.rpc.remote_model import RemoteModel, remote_model
-from adt.target.bundle import TargetBundle
-from adt.target.bundle_cache import cached_bundles
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 from adt.api.bundles import choose_bundle
 from adt.api.chosen import chosen_device
 from adt.api.requests import RpcStartRequest, ServeHereRequest, ServeRequest, TrackerRequest
+from adt.bundle.platforms import platform_named
 from adt.device import deploy as deploying
 from adt.device.deploy import Deployment
 from adt.device.device import Device
@@ -24,7 +25,6 @@ from adt.rpc import tracker as tracking
 from adt.rpc.board import ServePlan
 from adt.rpc.server import RpcServer, ServerStatus
 from adt.rpc.tracker import TrackerInfo
-from adt.target.platforms import platform_named
 
 log = logging.getLogger("adt.rpc")
 

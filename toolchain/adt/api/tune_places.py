@@ -12,6 +12,7 @@ from adt.api.bundles import choose_bundle
 from adt.api.chosen import chosen_device
 from adt.api.requests import TuneRequest
 from adt.api.rpc import server_ports, tracker_start
+from adt.bundle.bundle import TargetBundle
 from adt.device import selection
 from adt.device.device import Device
 from adt.errors import AdtError, ConfigError, MismatchError
@@ -21,7 +22,6 @@ from adt.model.targets.reading import read_target
 from adt.options.sections import Settings
 from adt.rpc import server, wire
 from adt.rpc import tracker as tracking
-from adt.target.bundle import TargetBundle
 from adt.tuning import device_facts
 from adt.tuning.local_source import LocalSource
 from adt.tuning.serial_source import SerialSource

@@ -14,6 +14,10 @@ from adt.api.emulator import emulator_start
 from adt.api.requests import UpRequest
 from adt.api.up_plan import Step, UpPlan
 from adt.api.verify import VerifyResult, verify_at
+from adt.bundle.build import build_bundle
+from adt.bundle.bundle import MANIFEST, TargetBundle
+from adt.bundle.plan import plan_build
+from adt.bundle.platforms import platform_named
 from adt.device import selection
 from adt.device.device import Device
 from adt.device.place import DevicePlace, Opened
@@ -24,10 +28,6 @@ from adt.model import store
 from adt.model.package import ModelPackage
 from adt.options.request import takes
 from adt.options.sections import DeviceSettings, Settings
-from adt.target.build import build_bundle
-from adt.target.bundle import MANIFEST, TargetBundle
-from adt.target.plan import plan_build
-from adt.target.platforms import platform_named
 
 VIRTUAL_PLATFORM = "linux-aarch64"
 """What the virtual device is."""

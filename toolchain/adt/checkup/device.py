@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from shlex import quote
 
+from adt.bundle.bundle_cache import newest_with
+from adt.bundle.platforms import PLATFORMS
 from adt.checkup import adb, emulators, opencl
 from adt.checkup.adb import Server
 from adt.checkup.check import Action, Area, Check, Fix, Question, Status
@@ -20,10 +22,8 @@ from adt.device.probe.probing import probe
 from adt.device.room import parse_free, size_text
 from adt.device.scripts import script
 from adt.device.selection import DeviceInfo, is_address
-from adt.device.virtual.state import Record, emulators_directory
 from adt.errors import AdtError
-from adt.target.bundle_cache import newest_with
-from adt.target.platforms import PLATFORMS
+from adt.virtual.state import Record, emulators_directory
 
 LITTLE = 100 << 20
 """Bytes: a bundle and a middle-sized model."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from adt.checkup.check import Action, Area, Check, Fix, Question, Status
-from adt.device.virtual import prerequisites, state
 from adt.errors import AdtError
 from adt.host import manifest
+from adt.virtual import prerequisites, state
 
 NAME = "virtual device"
 PACKAGES = {prerequisites.INSTALL_QEMU: ("qemu-user-static",)}

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from adt.bundle.bundle import load_bundle
 from adt.checkup.check import Action, Check, Fix
 from adt.device import adb, selection
-from adt.device.virtual import emulator
 from adt.errors import AdtError, PackageError
 from adt.host import cache, process
-from adt.target.bundle import load_bundle
+from adt.virtual import emulator
 
 SETTLE_SECONDS = 5.0
 """How long reconnected devices may take to come back."""

@@ -6,6 +6,7 @@ import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 
+from adt.bundle.platforms import PLATFORMS, Platform
 from adt.checkup.check import Area, Check, Question, Status
 from adt.checkup.programs import said_version
 from adt.checkup.scope import Scope
@@ -14,7 +15,6 @@ from adt.host import clml
 from adt.host.elf import read_elf
 from adt.host.ndk import NEWEST_KNOWN, VARIABLES, Listed, Ndk, find_ndk, list_ndks
 from adt.host.opencl_sdk import find_opencl_sdk
-from adt.target.platforms import PLATFORMS, Platform
 
 PAGE = 16384
 """Bytes: pages of Android 15 and newer devices that load nothing aligned to less."""

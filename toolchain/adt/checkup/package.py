@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from adt.bundle.bundle import TargetBundle, load_bundle
+from adt.bundle.bundle_cache import cached_bundles
 from adt.checkup import adb
 from adt.checkup.check import Area, Check, Question, Status
 from adt.checkup.device import ready
@@ -15,8 +17,6 @@ from adt.errors import AdtError, MismatchError
 from adt.host import cache
 from adt.model.fit import check_pair
 from adt.model.package import ModelPackage, load_package
-from adt.target.bundle import TargetBundle, load_bundle
-from adt.target.bundle_cache import cached_bundles
 
 WHOLE = "its files are those that"
 

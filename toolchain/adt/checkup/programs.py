@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from adt.bundle.platforms import PLATFORMS, Platform
 from adt.checkup.check import Action, Area, Check, Fix, Question, Status
 from adt.checkup.scope import Scope
 from adt.errors import AdtError, ToolNotFound
 from adt.host import process, tools
 from adt.host.tools import Tool
 from adt.host.version import Version, parse_version
-from adt.target.platforms import PLATFORMS, Platform
 
 SECONDS = 20.0
 """Budget for a program to say its version."""

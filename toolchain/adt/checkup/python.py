@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import adt
+from adt.bundle.platforms import platform_named
 from adt.checkup.check import Area, Check, Question, Status
 from adt.checkup.pairs import check_pair
 from adt.checkup.scope import Scope
@@ -15,7 +16,6 @@ from adt.host import process
 from adt.host.process import Finished
 from adt.host.resources import resource
 from adt.model.versions import FFI, OURS, TVM, install, installed_version
-from adt.target.platforms import platform_named
 
 MINIMUM = (3, 11)
 OWN_DIRECTORIES = ("cmake_presets", "cpp_runner", "templates")

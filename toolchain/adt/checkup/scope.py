@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from adt.bundle.platforms import PRESETS, Platform
 from adt.checkup.check import Area
 from adt.errors import AdtError
 from adt.options.resolve import load_settings
 from adt.options.sections import Settings
-from adt.target.platforms import PRESETS, Platform
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from adt.bundle.bundle import load_bundle
 from adt.checkup.check import Action, Area, Check, Fix, Question, Status
 from adt.device.room import size_text
 from adt.errors import AdtError
 from adt.host import cache
-from adt.target.bundle import load_bundle
 
 NAME = "cache"
 WANTED = 2 << 30

@@ -13,7 +13,7 @@ from adt.cli.options import Given, command_of, flag
 from adt.cli.progress import status_line
 
 if TYPE_CHECKING:
-    from adt.target.build import BuildResult
+    from adt.bundle.build import BuildResult
 
 
 @app.command("build-target", epilog="Example: adt build-target --for android-arm64-v8a --ndk $NDK")

@@ -11,7 +11,7 @@ from adt.cli import completions
 from adt.cli.app import Json, Verbose, app, emit_json
 
 if TYPE_CHECKING:
-    from adt.target.bundle import TargetBundle
+    from adt.bundle.bundle import TargetBundle
 
 
 @app.command(epilog="Example: adt bundles --remove linux-aarch64-0123456789ab")

@@ -46,7 +46,7 @@ def _serials() -> list[str]:
 
 
 def _platforms() -> list[str]:
-    from adt.target.platforms import PRESETS
+    from adt.bundle.platforms import PRESETS
 
     return sorted(PRESETS)
 
@@ -64,13 +64,13 @@ def _processors() -> list[str]:
 
 
 def _bundles() -> list[str]:
-    from adt.target.bundle_cache import cached_bundles
+    from adt.bundle.bundle_cache import cached_bundles
 
     return [bundle.path.name for bundle in cached_bundles()]
 
 
 def _virtual_devices() -> list[str]:
-    from adt.device.virtual import state
+    from adt.virtual import state
 
     return [home.name for home in state.homes()]
 

@@ -11,7 +11,7 @@ from adt.cli.app import Json, Verbose, app, emit_json
 from adt.cli.options import Ndk, Platform
 
 if TYPE_CHECKING:
-    from adt.target.audit.report import ElfReport, FileAudit
+    from adt.bundle.audit.report import ElfReport, FileAudit
 
 
 @app.command(epilog="Example: adt elf libfoo.so app.aar --for android-arm64-v8a")
@@ -31,7 +31,7 @@ def elf(
 ) -> None:
     """Say which libraries and programs would load on the device, why not, and what to send with them."""
     import adt
-    from adt.target.audit.table import table
+    from adt.bundle.audit.table import table
 
     report = adt.elf(*paths, platform=platform, api_level=api_level, ndk=ndk, bundle=bundle)
     if as_json:

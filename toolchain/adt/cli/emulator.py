@@ -11,7 +11,7 @@ from adt.cli import completions
 from adt.cli.app import Commands, Json, Verbose, app, emit_json
 
 if TYPE_CHECKING:
-    from adt.device.virtual.emulator import EmulatorInfo
+    from adt.virtual.emulator import EmulatorInfo
 
 emulator = typer.Typer(
     cls=Commands, help="The virtual device: a Linux (arm64) behind real ADB; not Android, no speed."

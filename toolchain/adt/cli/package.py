@@ -31,8 +31,8 @@ def verify(
 ) -> None:
     """Check hashes, description, code and parameters of a package, and whether its code would load."""
     import adt
+    from adt.bundle.audit.table import table
     from adt.cli.elf import report_fields
-    from adt.target.audit.table import table
 
     found = adt.package_verify(package, bundle=bundle, ndk=ndk)
     findings = found.soundness.findings

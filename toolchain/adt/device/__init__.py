@@ -1,1 +1,1 @@
-"""One device over ADB: choosing it, commands and files, deploying and running, and a virtual one."""
+"""One device over ADB: choosing it, commands and files, deploying and running."""

@@ -31,6 +31,7 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from adt.bundle.bundle import TargetBundle
 from adt.device.device import Device
 from adt.device.fit import check_fit
 from adt.device.payload import Payload, PayloadFile, payload_of
@@ -43,7 +44,6 @@ from adt.errors import DeviceError, DeviceFull, PackageError
 from adt.host.cache import file_sha256
 from adt.host.transfers import observer
 from adt.model.package import ModelPackage
-from adt.target.bundle import TargetBundle
 
 log = logging.getLogger("adt.deploy")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from adt.bundle.bundle import BundleManifest
 from adt.device.device import DeviceFacts
 from adt.errors import MismatchError
 from adt.model.fit import check_pair
 from adt.model.package import PackageManifest
-from adt.target.bundle import BundleManifest
 
 
 def check_device(bundle: BundleManifest, facts: DeviceFacts, serial: str) -> None:

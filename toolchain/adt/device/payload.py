@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from adt.bundle.bundle import TargetBundle
 from adt.device.device import TEMP
 from adt.errors import PackageError
 from adt.host.cache import file_sha256
 from adt.model.package import ModelPackage
-from adt.target.bundle import TargetBundle
 
 SCHEMA = "adt.deployment"
 SCHEMA_VERSION = 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from adt.bundle.bundle import TargetBundle
 from adt.device.deploy import Deployment
 from adt.device.device import Device
 from adt.device.rtvm import INPUTS, Ended, RtvmOptions, RtvmRun, answered, read_run
@@ -20,7 +21,6 @@ from adt.host.npz import npz_bytes
 from adt.host.process import run
 from adt.model.package import ModelPackage
 from adt.options.sections import RUN_SECONDS
-from adt.target.bundle import TargetBundle
 
 if TYPE_CHECKING:
     import numpy as np

@@ -99,7 +99,7 @@ def reachable() -> tuple[DeviceInfo, ...]:
     Raises:
         ToolNotFound, DeviceError, ConfigError: see :func:`listing`.
     """
-    from adt.device.virtual import state
+    from adt.virtual import state
 
     devices = listing()
     records = [record for home in state.homes() if (record := state.read(home))]

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import adt
 from adt.errors import AdtError, ProcessFailed, ToolNotFound
 from adt.host.guardian import guard_group, release_group
 
@@ -205,3 +206,10 @@ def kill_group(child: subprocess.Popen[bytes], grace: float = 2.0) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=wait)
             return
+
+
+def python_path() -> dict[str, str]:
+    """An environment in which another Python finds this very adt."""
+    ours = str(Path(adt.__file__).parents[1])
+    rest = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": f"{ours}{os.pathsep}{rest}" if rest else ours}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adt import __version__
+from adt.bundle.bundle import TargetBundle
 from adt.errors import ConfigError
 from adt.integrate import jni
 from adt.integrate.android_versions import VERSIONS
@@ -18,7 +19,6 @@ from adt.integrate.describe import Project, TensorApi
 from adt.integrate.files import CopiedFile, OutputFile, TextFile
 from adt.integrate.opencl_libraries import OPENCL_LIBRARIES
 from adt.integrate.render import render
-from adt.target.bundle import TargetBundle
 
 
 def files(project: Project) -> tuple[OutputFile, ...]:

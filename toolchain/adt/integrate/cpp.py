@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import adt
+from adt.bundle.bundle import TargetBundle
+from adt.bundle.platforms import PLATFORMS
 from adt.host.resources import resource
 from adt.integrate.copies import copies
 from adt.integrate.describe import EntryApi, ImageInput, ModelApi, Project, TensorApi
 from adt.integrate.files import CopiedFile, OutputFile, TextFile
 from adt.integrate.render import comment, cpp_string, render
-from adt.target.bundle import TargetBundle
-from adt.target.platforms import PLATFORMS
 
 WIDTH = 100
 """Characters of a line of C++."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from adt.bundle.bundle import TargetBundle
 from adt.model.package import ModelPackage
-from adt.target.bundle import TargetBundle
 
 
 @dataclass(frozen=True)

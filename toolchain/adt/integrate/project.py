@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from adt.bundle.bundle import TargetBundle
 from adt.errors import ConfigError, InputError, MismatchError, PackageError
 from adt.integrate.describe import (
     EntryApi,
@@ -30,7 +31,6 @@ from adt.integrate.names import (
 from adt.model.fit import check_pair
 from adt.model.inputs.picture import PictureOptions
 from adt.model.package import Entry, ModelPackage, PackageManifest, TensorSpec
-from adt.target.bundle import TargetBundle
 
 
 def project(

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from adt.bundle.platforms import PLATFORMS
 from adt.errors import AdtError, ConfigError, InputError, ModelError, ToolNotFound
 from adt.host.npz import DamagedNpz, read_npz
 from adt.model.importers import formats
 from adt.model.importers.extras import load
 from adt.model.package import ModelPackage
 from adt.options.sections import Settings
-from adt.target.platforms import PLATFORMS
 
 if TYPE_CHECKING:
     import numpy as np

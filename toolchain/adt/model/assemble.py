@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import adt
+from adt.bundle.platforms import Platform
 from adt.errors import AdtError, CompileError
 from adt.host import manifest
 from adt.host.cache import file_sha256
@@ -45,7 +46,6 @@ from adt.model.tuning.report import TuningReport
 from adt.model.tuning.schedules import KernelSchedules, Tuned, Untuned
 from adt.model.tuning.tuning import Tuning
 from adt.options.sections import Settings
-from adt.target.platforms import Platform
 
 KERNEL_PREFIX = "__tvm_ffi_"
 """How the code generator names the functions that a module exports."""

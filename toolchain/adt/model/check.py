@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adt.bundle.platforms import platform_named
 from adt.errors import AdtError, DownloadError, InputError, RunError, SourceError, ToolNotFound, VerifyFailed
 from adt.host.disk import scratch_directory
 from adt.model.assemble import Making, assemble
@@ -26,7 +27,6 @@ from adt.model.package import ModelPackage
 from adt.model.precision.policy import multiplications
 from adt.model.targets import ModelTarget
 from adt.numerics import MAX_CHANGED, TOLERANCES, gaps, steps_allowed, within
-from adt.target.platforms import platform_named
 
 if TYPE_CHECKING:
     import numpy as np

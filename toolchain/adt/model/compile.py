@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from adt.bundle.audit.gate import audit_made
+from adt.bundle.bundle import TargetBundle
+from adt.bundle.platforms import Platform
 from adt.errors import CompileError
 from adt.host.cache import fresh_dir, leave_alone
 from adt.host.ndk import Ndk
@@ -25,9 +28,6 @@ from adt.model.targets import ModelTarget, model_target
 from adt.model.tuning.tuning import Tuning
 from adt.model.versions import OURS, install, require_tvm, texture_codegen_trusted
 from adt.options.sections import Settings
-from adt.target.audit.gate import audit_made
-from adt.target.bundle import TargetBundle
-from adt.target.platforms import Platform
 
 log = logging.getLogger("adt.compile")
 

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import adt
+from adt.bundle.bundle import TargetBundle
+from adt.bundle.platforms import Platform
 from adt.errors import PackageError
 from adt.host import cache
 from adt.host.disk import scratch_directory
@@ -35,8 +37,6 @@ from adt.model.packaging import archive
 from adt.model.packaging.files import MANIFEST
 from adt.model.tuning.tuning import Tuning
 from adt.options.sections import Settings
-from adt.target.bundle import TargetBundle
-from adt.target.platforms import Platform
 
 log = logging.getLogger("adt.compile")
 
@@ -48,7 +48,7 @@ IMPORTERS = (
 """Distributions whose version can change what a model becomes."""
 CHECKED = "checked.json"
 """What came of running the kernels here, beside a package in the cache; no part of the package."""
-CODE = ("config", "host", "model", "target")
+CODE = ("bundle", "host", "model", "options")
 """Packages of adt that a compile runs."""
 
 

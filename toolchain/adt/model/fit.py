@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from adt.bundle.bundle import BundleManifest
+from adt.bundle.platforms import NNAPI_API_LEVEL
 from adt.errors import MismatchError
 from adt.model.package import PackageManifest
-from adt.target.bundle import BundleManifest
-from adt.target.platforms import NNAPI_API_LEVEL
 
 
 def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:

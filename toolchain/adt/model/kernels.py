@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from adt.bundle.audit.gate import audit_made
+from adt.bundle.bundle import TargetBundle
+from adt.bundle.platforms import Platform
 from adt.errors import CompileError, ModelError
 from adt.host.disk import scratch_directory
 from adt.host.elf import read_elf
@@ -18,9 +21,6 @@ from adt.model.lowering import tir_pipeline
 from adt.model.targets import ModelTarget, model_target
 from adt.model.unit_reductions import plain_unit_reductions
 from adt.options.sections import Settings
-from adt.target.audit.gate import audit_made
-from adt.target.bundle import TargetBundle
-from adt.target.platforms import Platform
 
 log = logging.getLogger("adt.compile")
 

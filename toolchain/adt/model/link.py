@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from adt.bundle.bundle import TargetBundle
+from adt.bundle.platforms import BIG_PAGE, Platform
 from adt.errors import CompileError, MismatchError
 from adt.host.disk import scratch_directory
 from adt.host.elf_image import Image
 from adt.host.ndk import Ndk
 from adt.host.process import run
 from adt.host.tools import find_tool
-from adt.target.bundle import TargetBundle
-from adt.target.platforms import BIG_PAGE, Platform
 
 RUNTIME_LIBRARIES = ("tvm_ffi", "tvm_runtime")
 """What may supply a module's undefined symbols, in the bundle's ``lib/``."""

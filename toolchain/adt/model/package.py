@@ -15,6 +15,7 @@ from pathlib import Path
 from shlex import join, quote
 from typing import Any
 
+from adt.bundle.platforms import PLATFORMS
 from adt.errors import PackageError
 from adt.host import manifest
 from adt.host.cache import file_sha256
@@ -30,7 +31,6 @@ from adt.model.packaging.files import PARAMS as PARAMS
 from adt.model.precision.accuracy_report import Accuracy
 from adt.model.texture.report import TextureReport
 from adt.model.tuning.report import TuningReport
-from adt.target.platforms import PLATFORMS
 
 SCHEMA = "adt.model-package"
 SCHEMA_VERSION = 4

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from adt.bundle.bundle import TargetBundle
 from adt.errors import MismatchError, RpcError
 from adt.host import process
 from adt.host.disk import scratch_directory
 from adt.rpc import wire
-from adt.target.bundle import TargetBundle
 
 DIRECTORY = "adt-rpc"
 """Where the bundle goes on the board, below the home directory."""

@@ -15,7 +15,6 @@ from adt.device import adb, forwards, selection
 from adt.device.device import Device
 from adt.device.forwards import Forward
 from adt.device.scripts import script
-from adt.device.virtual.prerequisites import python_path
 from adt.errors import AdtError
 from adt.host import process
 from adt.rpc import state
@@ -76,7 +75,7 @@ def clean_elsewhere(at: state.Home, record: state.ServerRecord) -> None:
     """Run :func:`clean` in a process that talks to the adb server of the record."""
     done = process.run(
         [sys.executable, "-P", "-m", "adt.rpc.cleaning", at.directory],
-        env={**python_path(), "ADB_SERVER_SOCKET": f"tcp:{record.adb_port}"},
+        env={**process.python_path(), "ADB_SERVER_SOCKET": f"tcp:{record.adb_port}"},
         timeout=2 * SECONDS,
         check=False,
     )

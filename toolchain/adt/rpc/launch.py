@@ -24,7 +24,6 @@ from typing import Any
 
 from adt import errors
 from adt.device.deadline import Deadline, DeviceTimeout, allowed
-from adt.device.virtual.prerequisites import python_path
 from adt.errors import AdtError, RpcError
 from adt.host import process
 from adt.host.disk import disk_errors
@@ -66,7 +65,7 @@ def launch(
         child = process.start(
             [sys.executable, "-P", "-m", module, at.directory],
             cwd=at.directory,
-            env=python_path(),
+            env=process.python_path(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=output.fileno(),

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
+from adt.bundle.bundle import TargetBundle
 from adt.errors import RpcError
 from adt.host.disk import temporary_directory
 from adt.rpc import board, handshake
 from adt.rpc.handshake import Answer
-from adt.target.bundle import TargetBundle
 
 START_SECONDS = 30.0
 ATTEMPTS = 5

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from adt.bundle.bundle import TargetBundle
 from adt.device.device import Device
 from adt.device.probe.like import like
 from adt.device.probe.probing import probe
@@ -15,7 +16,6 @@ from adt.device.probe.survey import parse_thermal
 from adt.device.scripts import script
 from adt.errors import AdtError
 from adt.host.process import run
-from adt.target.bundle import TargetBundle
 
 THERMAL_SECONDS = 10.0
 

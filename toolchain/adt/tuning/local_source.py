@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from adt.bundle.bundle import TargetBundle
 from adt.device.place import THIS_MACHINE
 from adt.rpc import wire
 from adt.rpc.local_server import local_server
-from adt.target.bundle import TargetBundle
 from adt.tuning import device_facts
 from adt.tuning.sources import Lease, Presence, Sight
 

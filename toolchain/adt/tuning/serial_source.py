@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from adt.bundle.bundle import TargetBundle
 from adt.device import deploy as deploying
 from adt.device import selection, states
 from adt.device.deploy import Deployment
@@ -14,7 +15,6 @@ from adt.device.device import Device
 from adt.errors import AdtError
 from adt.rpc import state, wire
 from adt.rpc.device_server import Way, device_server
-from adt.target.bundle import TargetBundle
 from adt.tuning import device_facts, sources
 from adt.tuning.sources import Lease, NotNow, Phone, Presence, Sight
 

@@ -14,10 +14,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from adt.bundle.bundle import TargetBundle
 from adt.device.device import Device
 from adt.errors import AdtError
 from adt.rpc import server, wire
-from adt.target.bundle import TargetBundle
 from adt.tuning import device_facts
 from adt.tuning.device_facts import Identity
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from adt.bundle.bundle import TargetBundle
 from adt.device.device import Device, DeviceFacts
 from adt.device.fit import check_device
 from adt.device.payload import user_directory
@@ -16,7 +17,6 @@ from adt.device.probe.remembered import remember, remembered
 from adt.device.scripts import script
 from adt.device.workspace import workspace
 from adt.errors import AdtError, DeviceError
-from adt.target.bundle import TargetBundle
 
 log = logging.getLogger("adt.probe")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from adt.bundle.bundle import ACTIVITY, TargetBundle
+from adt.bundle.platforms import BIG_PAGE, PLATFORMS
 from adt.errors import MismatchError
 from adt.integrate.carried import LIBRARIES, carried, library_path
 from adt.integrate.describe import Project
-from adt.target.bundle import ACTIVITY, TargetBundle
-from adt.target.platforms import BIG_PAGE, PLATFORMS
 
 BENCH_PLAN = "assets/adt/bench.json"
 """What the app runs and how it measures; see :mod:`adt.integrate.bench_plan`."""

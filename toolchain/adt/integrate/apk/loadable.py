@@ -6,16 +6,16 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from adt.bundle.audit.auditing import audit
+from adt.bundle.audit.binaries import Binary, Unreadable, collect
+from adt.bundle.audit.destination import destination
+from adt.bundle.audit.report import ElfReport
+from adt.bundle.audit.table import table
+from adt.bundle.bundle import TargetBundle
+from adt.bundle.platforms import platform_named
 from adt.errors import BuildError
 from adt.host.ndk import Ndk
 from adt.integrate.apk.entries import ApkEntry
-from adt.target.audit.auditing import audit
-from adt.target.audit.binaries import Binary, Unreadable, collect
-from adt.target.audit.destination import destination
-from adt.target.audit.report import ElfReport
-from adt.target.audit.table import table
-from adt.target.bundle import TargetBundle
-from adt.target.platforms import platform_named
 
 
 def audit_libraries(

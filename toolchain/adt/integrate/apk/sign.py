@@ -8,13 +8,13 @@ import struct
 import zipfile
 from pathlib import Path
 
+from adt.bundle.platforms import BIG_PAGE
 from adt.errors import AdtError, BuildError, ConfigError
 from adt.host import process
 from adt.host.android_sdk import ApkTools
 from adt.integrate.apk.archive import LOCAL_HEADER
 from adt.integrate.apk.entries import WORD
 from adt.integrate.apk.keystore import KEY_PASSWORD, STORE_PASSWORD, Keystore
-from adt.target.platforms import BIG_PAGE
 
 log = logging.getLogger("adt.apk")
 

@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adt.bundle.platforms import PLATFORMS
 from adt.errors import MismatchError, RunError, ToolNotFound
 from adt.host.child import Child, ChildFailed, ChildHung
 from adt.model.fit import check_half
 from adt.model.host_run.opencl import HostOpenCl, opencl_device
 from adt.model.inputs.given import check_inputs
 from adt.model.package import LIBRARY, PARAMS, Entry, PackageManifest, load_package
-from adt.target.platforms import PLATFORMS
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from adt.bundle.platforms import NNAPI_API_LEVEL, Platform
 from adt.errors import ConfigError, ModelError
 from adt.model.offload.clml import Clml
 from adt.model.offload.nnapi import Nnapi
@@ -27,7 +28,6 @@ from adt.model.packaging.files import INSPECT
 from adt.model.plugins import build
 from adt.model.plugins.loading import load_plugin
 from adt.options.sections import TvmSettings
-from adt.target.platforms import NNAPI_API_LEVEL, Platform
 
 log = logging.getLogger("adt.compile")
 

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from adt.bundle.platforms import Platform
 from adt.errors import ConfigError
 from adt.model.targets import llvm
 from adt.model.targets.socs import LLVM_NAMES, SOCS, Soc, soc_named
 from adt.options.resolve import did_you_mean
-from adt.target.platforms import Platform
 
 log = logging.getLogger("adt.compile")
 

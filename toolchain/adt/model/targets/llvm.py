@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from adt.target.platforms import PLATFORMS
+from adt.bundle.platforms import PLATFORMS
 
 
 def _target(triple: str, core: str = "", features: tuple[str, ...] = ()) -> Any:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from adt.bundle.platforms import Platform, platform_named
 from adt.model.targets.cpu import warn_of_sve
 from adt.model.targets.reading import read_target
 from adt.options.resolve import Resolved
 from adt.options.sections import Settings
-from adt.target.platforms import Platform, platform_named
 
 log = logging.getLogger("adt.compile")
 

@@ -13,11 +13,11 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from adt.bundle.platforms import HOST_MACHINE, PLATFORMS
 from adt.errors import ConfigError
 from adt.limits import parse_json
 from adt.model.targets.asked import NAMES, Asked
 from adt.options.resolve import did_you_mean
-from adt.target.platforms import HOST_MACHINE, PLATFORMS
 
 _LISTS = ("keys", "mattr", "libs", "cl-opt")
 _LLVM = (

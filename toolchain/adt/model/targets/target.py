@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from adt.bundle.platforms import PLATFORMS, Platform
 from adt.errors import ConfigError
 from adt.model.targets.asked import Asked
 from adt.model.targets.cpu import NATIVE, cpu_choice, kernel_features
 from adt.model.targets.gpu import Gpu, gpu_of
 from adt.model.targets.reading import read_target
-from adt.target.platforms import PLATFORMS, Platform
 
 _GPUS: dict[str, dict[str, Any]] = {
     "opencl": {},

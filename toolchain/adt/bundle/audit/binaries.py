@@ -1,0 +1,121 @@
+"""The ELF files in what was named: files, directories, archives."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.bundle.audit.archives import ARCHIVES, Member, archive_members
+from adt.errors import PackageError
+from adt.host.elf import MAGIC, ElfFacts, parse_elf, read_elf
+from adt.host.elf_image import Damaged
+
+DEBUG_FILES = (".debug", ".dbg")
+"""Separated debug information: ELF files that no dynamic linker reads."""
+
+
+@dataclass(frozen=True)
+class Binary:
+    """One ELF file."""
+
+    name: str
+    """For people: below the directory or archive that was named."""
+    place: str
+    """Where it lies, ``/``-separated; inside an archive, below the archive's own path."""
+    facts: ElfFacts
+    stored_at: int | None = None
+    """Byte at which it begins in its archive, when it is stored there uncompressed."""
+    kind: str = "file"
+    """``file`` (judged), ``bundle``, ``ndk`` or ``glibc`` (only asked for symbols)."""
+
+    @property
+    def filename(self) -> str:
+        """What DT_NEEDED calls it."""
+        return self.place.rpartition("/")[2]
+
+    @property
+    def directory(self) -> str:
+        """The directory that it lies in."""
+        return self.place.rpartition("/")[0]
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that should be an ELF file and is none, or a damaged one."""
+
+    name: str
+    why: str
+
+
+def collect(path: Path, *, kind: str = "file", prefix: str = "") -> tuple[Binary | Unreadable, ...]:
+    """The ELF files at *path*: itself, those below a directory, those in an archive.
+
+    In directories and archives only files that begin as ELF files do count, and of
+    those only linked ones.
+
+    Args:
+        prefix: what the names of files below *path* begin with.
+
+    Raises:
+        PackageError: there is nothing at *path*, or a directory or an archive without any.
+    """
+    if not path.exists():
+        raise PackageError(f"{path} does not exist", remedy="Name a file, a directory or an archive.")
+    if path.is_dir():
+        found = tuple(_in_directory(path, kind, prefix))
+    elif path.suffix in ARCHIVES:
+        found = tuple(_in_archive(path, kind, prefix))
+    else:
+        return (_read(path, path.name, kind),)
+    if not found:
+        raise PackageError(f"there is no ELF file in {path}", remedy="Name a file, or another directory.")
+    return found
+
+
+def _in_directory(directory: Path, kind: str, prefix: str) -> Iterator[Binary | Unreadable]:
+    for top, below, files in os.walk(directory):
+        below.sort()
+        for file in (Path(top) / name for name in sorted(files)):
+            if file.suffix not in DEBUG_FILES and _begins_as_elf(file):
+                found = _read(file, prefix + file.relative_to(directory).as_posix(), kind)
+                if _linked(found):
+                    yield found
+
+
+def _begins_as_elf(file: Path) -> bool:
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            return False
+        with file.open("rb") as opened:
+            return opened.read(len(MAGIC)) == MAGIC
+    except OSError:  # a dangling link, or not ours to read: it cannot be sent either
+        return False
+
+
+def _linked(found: Binary | Unreadable) -> bool:
+    return isinstance(found, Unreadable) or found.facts.type not in ("REL", "CORE")
+
+
+def _read(file: Path, name: str, kind: str) -> Binary | Unreadable:
+    try:
+        return Binary(name, str(file.absolute()), read_elf(file), kind=kind)
+    except PackageError as why:
+        return Unreadable(name, why.what)
+
+
+def _in_archive(archive: Path, kind: str, prefix: str) -> Iterator[Binary | Unreadable]:
+    for member in archive_members(archive):
+        found = _parse(archive, member, kind, prefix)
+        if _linked(found):
+            yield found
+
+
+def _parse(archive: Path, member: Member, kind: str, prefix: str) -> Binary | Unreadable:
+    name, place = prefix + member.name, f"{archive.absolute()}/{member.name}"
+    try:
+        return Binary(name, place, parse_elf(member.contents), member.stored_at, kind)
+    except Damaged as why:
+        return Unreadable(name, f"{name} is not a whole ELF file: {why}")

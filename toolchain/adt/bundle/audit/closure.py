@@ -1,0 +1,163 @@
+"""Who provides what a file needs, as its dynamic linker would find it."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.bundle.audit.binaries import Binary, Unreadable
+from adt.bundle.audit.destination import ANDROID, Destination
+from adt.bundle.audit.ndk_sysroot import Stubs
+from adt.bundle.audit.report import Need
+from adt.bundle.audit.system_libraries import ANDROID as PUBLIC
+from adt.bundle.audit.system_libraries import GLIBC, PRIVATE, VENDOR, may_supply
+from adt.host.elf import ElfFacts, Import, read_elf
+
+
+@dataclass(frozen=True)
+class Closure:
+    """A file and all that its DT_NEEDED brings, directly and through others."""
+
+    files: tuple[Binary, ...]
+    """The file itself first, then breadth first."""
+    stubs: tuple[tuple[str, ElfFacts], ...]
+    """System libraries whose symbols are known."""
+    blind: tuple[str, ...]
+    """System libraries whose symbols are not known."""
+    absent: tuple[str, ...]
+    """Libraries that nobody has here."""
+
+
+class Providers:
+    """All files that may answer for one another, and the system's libraries."""
+
+    def __init__(self, files: Iterable[Binary | Unreadable], destination: Destination) -> None:
+        self.files = tuple(file for file in files if isinstance(file, Binary))
+        self.destination = destination
+        self.stubs = Stubs(destination.ndk)
+        self._by_name: dict[tuple[str, int, str], list[Binary]] = {}
+        self._owners: dict[tuple[str, int, str], list[Binary]] = {}
+        self._read: dict[Path, Binary] = {}
+        for binary in self.files:
+            self._by_name.setdefault(_key(binary.facts, binary.filename), []).append(binary)
+            for symbol in binary.facts.exports:
+                self._owners.setdefault(_key(binary.facts, symbol), []).append(binary)
+
+    def find(self, name: str, asker: Binary) -> Binary | None:
+        """The file that *asker* means by *name*: one beside it, else the nearest one."""
+        found = self._by_name.get(_key(asker.facts, name), [])
+        return max(found, key=lambda file: _nearness(file.directory, asker.directory), default=None)
+
+    def named_otherwise(self, name: str, asker: Binary) -> Binary | None:
+        """A file whose SONAME is *name*, though it is called otherwise."""
+        wanted = _key(asker.facts, name)
+        return next((file for file in self.files if _key(file.facts, file.facts.soname) == wanted), None)
+
+    def need(self, name: str, asker: Binary, system: str) -> tuple[Need, Binary | None]:
+        """Who provides *name* to *asker*, and the file where there is one."""
+        if found := self.find(name, asker):
+            return Need(name, found.kind, found.name), found
+        facts = asker.facts
+        level = self.destination.level_for(facts)
+        if system == ANDROID and self.stubs.facts(name, facts.machine, level):
+            return Need(name, "android", f"API {level}, by the NDK"), None
+        if system == ANDROID and not self.destination.stand_in:
+            if name in PUBLIC and PUBLIC[name].since <= level:
+                return Need(name, "android", f"public since API {PUBLIC[name].since}"), None
+        elif here := self._on_this_machine(name, facts):
+            return Need(name, "glibc", here.place), here
+        elif GLIBC.fullmatch(name):
+            return Need(name, "glibc", ""), None
+        if VENDOR.fullmatch(name):
+            return Need(name, "vendor", "some devices"), None
+        if system == ANDROID and (lent := self._lent_by_ndk(name, facts)):
+            return Need(name, "ndk", lent.place), lent
+        if system == ANDROID and (name in PUBLIC or GLIBC.fullmatch(name) or PRIVATE.fullmatch(name)):
+            return Need(name, "not-public", "another copy of it would not help"), None
+        return Need(name, "missing", ""), None
+
+    def _on_this_machine(self, name: str, facts: ElfFacts) -> Binary | None:
+        """The system's own library *name*, when the destination is this machine."""
+        for directory in self.destination.directories:
+            if (directory / name).is_file():
+                found = self._library(directory / name, "glibc")
+                if _key(found.facts, name) == _key(facts, name):
+                    return found
+        return None
+
+    def _lent_by_ndk(self, name: str, facts: ElfFacts) -> Binary | None:
+        """The library *name* of the NDK that apps bring along."""
+        root = self.stubs.sysroot(facts.machine)
+        file = root.lent(name) if root else None
+        return self._library(file, "ndk") if file else None
+
+    def _library(self, file: Path, kind: str) -> Binary:
+        if file not in self._read:
+            self._read[file] = Binary(file.name, str(file), read_elf(file), kind=kind)
+        return self._read[file]
+
+    def closure(self, binary: Binary, system: str) -> Closure:
+        """What *binary* brings in when it is loaded on its own."""
+        level = self.destination.level_for(binary.facts)
+        files, stubs = [binary], []
+        blind: list[str] = []
+        absent: list[str] = []
+        queue, seen = deque([binary]), {binary.filename}
+        while queue:
+            asker = queue.popleft()
+            for name in asker.facts.needed:
+                if name in seen:
+                    continue
+                seen.add(name)
+                need, found = self.need(name, asker, system)
+                if found:
+                    files.append(found)
+                    queue.append(found)
+                elif stub := self.stubs.facts(name, asker.facts.machine, level):
+                    stubs.append((name, stub))
+                else:
+                    (blind if need.provider in ("android", "glibc") else absent).append(name)
+        return Closure(tuple(files), tuple(stubs), tuple(blind), tuple(absent))
+
+    def owners(self, wanted: Import, asker: ElfFacts) -> list[Binary]:
+        """The files, of the asker's kind, that have the symbol."""
+        owners = self._owners.get(_key(asker, wanted.name), [])
+        return [file for file in owners if file.facts.supplies(wanted)]
+
+
+def _key(facts: ElfFacts, name: str) -> tuple[str, int, str]:
+    return facts.machine, facts.bits, name
+
+
+def _nearness(one: str, other: str) -> int:
+    """How much two directories have in common; more is nearer, the same directory nearest."""
+    return 1 << 20 if one == other else len(posixpath.commonpath([one or "/", other or "/"]))
+
+
+def may_be_in_system(
+    wanted: Import, closure: Closure, destination: Destination, system: str, *, elsewhere: bool
+) -> bool:
+    """Whether a library whose symbols are not known here can have the symbol.
+
+    The symbols of glibc's libraries and of bionic's libc have versions. So they do not
+    have one that is asked for without a version, if the file asks for any with one, or
+    if another file is known to have it (*elsewhere*).
+    """
+    if closure.absent:
+        return True
+    if wanted.library:
+        return wanted.library in closure.blind
+    facts = closure.files[0].facts
+    libraries = {symbol.library for symbol in facts.imports if symbol.library}
+    if not closure.blind:
+        return False
+    if system != ANDROID or destination.stand_in:
+        return not libraries and not elsewhere
+    versions_in_use = elsewhere or bool(libraries & {"libc.so", "libm.so", "libdl.so"})
+    return any(
+        may_supply(name, wanted.name, versions_in_use=versions_in_use, machine=facts.machine)
+        for name in closure.blind
+    )

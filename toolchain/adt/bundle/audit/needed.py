@@ -1,0 +1,107 @@
+"""The libraries that a file names in DT_NEEDED: who has them, and whether they are found."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import deque
+from collections.abc import Iterator
+
+from adt.bundle.audit.binaries import Binary
+from adt.bundle.audit.closure import Providers
+from adt.bundle.audit.destination import ANDROID
+from adt.bundle.audit.report import REFUSED, WARNING, Finding, Need
+from adt.bundle.audit.system_libraries import ANDROID as PUBLIC
+from adt.bundle.audit.system_libraries import GLIBC, PRIVATE
+
+
+def check_needed(binary: Binary, providers: Providers, system: str) -> tuple[tuple[Need, ...], list[Finding]]:
+    """Who provides each DT_NEEDED entry, and what is wrong with that."""
+    needs = tuple(providers.need(name, binary, system)[0] for name in binary.facts.needed)
+    findings: list[Finding] = []
+    for need in needs:
+        if need.provider == "vendor":
+            findings.append(_vendor(need.name, system))
+        elif need.provider == "ndk":
+            what = f"it needs {need.name}, which must be sent with it"
+            findings.append(Finding(WARNING, "bring-along", what, f"Take it from {need.where}."))
+    missing = [need.name for need in needs if need.provider in ("missing", "not-public")]
+    return needs, findings + list(_missing(missing, binary, providers, system))
+
+
+def _vendor(name: str, system: str) -> Finding:
+    what = f"it needs {name}, which only some devices have"
+    remedy = "Open it with dlopen instead, as adt's bundles do unless told to link it"
+    if system == ANDROID:
+        what += " and which is no public library of Android"
+        element = f'<uses-native-library android:name="{name}" android:required="false"/>'
+        remedy += f", and name it in the app's manifest: {element}"
+    return Finding(WARNING, "vendor-library", what, remedy)
+
+
+def _missing(names: list[str], binary: Binary, providers: Providers, system: str) -> Iterator[Finding]:
+    """One finding for each reason why libraries are missing."""
+    unknown: list[str] = []
+    foreign: list[str] = []
+    private: list[str] = []
+    for name in names:
+        if other := providers.named_otherwise(name, binary):
+            what = f"it needs {name}; {other.name} has that SONAME but another file name"
+            yield Finding(REFUSED, "missing-library", what, f"Call that file {name}.")
+        elif "/" in name:
+            what = f"it needs the path {name}, not a library's name"
+            remedy = "Give that library a SONAME (-Wl,-soname) and link again."
+            yield Finding(REFUSED, "missing-library", what, remedy)
+        elif system == ANDROID and name in PUBLIC:
+            level = providers.destination.level_for(binary.facts)
+            what = f"it needs {name}, which Android has since API {PUBLIC[name].since}, to run at {level}"
+            remedy = "Open it with dlopen, or raise the lowest API level."
+            yield Finding(REFUSED, "library-too-new", what, remedy)
+        elif name == "libc++_shared.so":
+            remedy = "It comes from the NDK: pass --ndk DIR, send it along, or link with -static-libstdc++."
+            yield Finding(REFUSED, "missing-library", f"it needs {name}, which nobody here provides", remedy)
+        elif system == ANDROID and GLIBC.fullmatch(name):
+            foreign.append(name)
+        elif system == ANDROID and PRIVATE.fullmatch(name):
+            private.append(name)
+        else:
+            unknown.append(name)
+    if foreign:
+        what = f"it needs {', '.join(foreign)}: it was built for Linux with glibc, not for Android"
+        yield Finding(REFUSED, "not-for-android", what, "Build it with the NDK.")
+    if private:
+        what = f"it needs {', '.join(private)}, private to Android: apps may not load that since API 24"
+        yield Finding(REFUSED, "private-library", what, "Link your own copy of it statically.")
+    if unknown:
+        what = f"it needs {', '.join(unknown)}, which nobody here provides"
+        remedy = "Name the files or directories that have them too, or --bundle DIR."
+        yield Finding(REFUSED, "missing-library", what, remedy)
+
+
+def check_reach(binary: Binary, providers: Providers) -> Iterator[Finding]:
+    """Whether RUNPATHs lead a started program to its libraries among the files.
+
+    Each library is looked for along the RUNPATH of the first file that needs it;
+    a library that is loaded on its own is the business of what loads it.
+    """
+    if not binary.facts.program:
+        return
+    searched = set(map(str, providers.destination.directories))
+    loaded, queue = {binary.filename}, deque([binary])
+    while queue:
+        asker = queue.popleft()
+        origin = asker.directory
+        paths = {
+            posixpath.normpath(part.replace("${ORIGIN}", origin).replace("$ORIGIN", origin))
+            for part in asker.facts.runpath.split(":")
+            if part
+        }
+        for name in asker.facts.needed:
+            found = providers.find(name, asker)
+            if found is None or name in loaded:
+                continue
+            loaded.add(name)
+            queue.append(found)
+            if posixpath.normpath(found.directory) not in paths | searched:
+                what = f"{asker.filename} needs {name}, and no RUNPATH of it leads to {found.name}"
+                remedy = "Start the program with LD_LIBRARY_PATH, or link with -Wl,-rpath,'$ORIGIN/…'."
+                yield Finding(WARNING, "unreachable", what, remedy)

@@ -1,0 +1,96 @@
+"""What a user asks to be audited: paths, and what they are judged for when it is not said."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from adt.bundle.audit.auditing import audit
+from adt.bundle.audit.binaries import collect
+from adt.bundle.audit.destination import ANDROID, Destination, destination, own_directories
+from adt.bundle.audit.report import ElfReport
+from adt.bundle.bundle import MANIFEST, load_bundle
+from adt.bundle.platforms import platform_named
+from adt.errors import MismatchError, NdkError
+from adt.host.ndk import Ndk, find_ndk
+from adt.limits import read_json
+from adt.options.sections import BuildSettings
+
+log = logging.getLogger("adt.elf")
+
+PACKAGE_MANIFEST = "mod.json"
+"""Marks a ModelPackage; only its platform is read here."""
+ANDROID_ARCHIVES = (".aar", ".apk")
+"""What is in one of these is for Android, whatever it was built for."""
+
+
+def audit_paths(
+    paths: Sequence[Path],
+    *,
+    platform: str | None,
+    api_level: int | None,
+    settings: BuildSettings,
+    bundle: Path | None = None,
+) -> ElfReport:
+    """Audit all *paths* as one set, whose files answer for one another.
+
+    Args:
+        settings: which NDK to look at, and the API level of files that do not say theirs.
+
+    Raises:
+        PackageError: there is nothing to audit at one of them.
+        MismatchError: they were made for different platforms and none was chosen.
+        NdkError: the settings name an NDK that is none.
+    """
+    made_for = dict(filter(None, map(_made_for, (*paths, *([bundle] if bundle else [])))))
+    platforms = dict(made_for.values())
+    if platform is None and len(platforms) > 1:
+        raise MismatchError(
+            f"these were made for different platforms: {', '.join(platforms)}",
+            remedy="Audit them apart, or choose one with --for.",
+        )
+    name = platform or next(iter(platforms), None)
+    ndk = audit_ndk(settings.ndk)
+    if name is None:
+        system = ANDROID if all(path.suffix in ANDROID_ARCHIVES for path in paths) else ""
+        judged = Destination(system=system, api_level=api_level, ndk=ndk, directories=own_directories())
+    else:
+        chosen = platform_named(name)
+        judged = destination(chosen, api_level=api_level or platforms.get(name), ndk=ndk)
+    files = [file for path in paths for file in collect(path, prefix=_prefix(path) if paths[1:] else "")]
+    return audit(
+        files,
+        dataclasses.replace(judged, default_api_level=settings.api_level),
+        with_bundle=collect(bundle, kind="bundle") if bundle else (),
+    )
+
+
+def _prefix(path: Path) -> str:
+    """What tells the files below *path* from those of the other paths."""
+    return f"{path.name}/" if path.is_dir() else f"{path.name}!"
+
+
+def _made_for(path: Path) -> tuple[Path, tuple[str, int | None]] | None:
+    """Platform and API level of a bundle or package, None for anything else."""
+    if (path / MANIFEST).is_file():
+        facts = load_bundle(path, check_hashes=False).manifest
+        return path, (facts.platform, facts.api_level)
+    if (path / PACKAGE_MANIFEST).is_file():
+        try:
+            return path, (str(read_json(path / PACKAGE_MANIFEST)["target"]["platform"]), None)
+        except (ValueError, KeyError, TypeError, OSError):
+            log.warning("%s is damaged: its files are judged by what they say", path / PACKAGE_MANIFEST)
+    return None
+
+
+def audit_ndk(explicit: str) -> Ndk | None:
+    """The NDK that is named, which must be right, else one that is found, else none."""
+    if explicit:
+        return find_ndk(explicit)
+    try:
+        return find_ndk()
+    except NdkError as why:
+        log.debug("no NDK: %s", why.what)
+        return None

@@ -1,0 +1,299 @@
+"""Cross-build TVM's runtime and adt's runner, and pack them as a TargetBundle.
+
+CMake presets and one superbuild do the work (``cmake_presets/``); this module
+runs them when something must be done at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.bundle.bundle import MANIFEST, TargetBundle, load_bundle
+from adt.bundle.plan import BuildPlan
+from adt.errors import AdtError, BuildError
+from adt.host import cache
+from adt.host.disk import disk_errors
+from adt.host.process import run
+from adt.host.resources import resource
+from adt.host.tools import cmake, ninja
+from adt.host.tvm_source import TvmSource
+
+log = logging.getLogger("adt.build")
+
+CONFIGURED = "adt_configured.json"
+"""The configure command and the preset files it read; another one means: configure again."""
+
+ELSEWHERE = "nothing: the bundle is up to date; it was built with tools at other paths"
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What a build gave."""
+
+    bundle: TargetBundle
+    source: TvmSource
+    reused: bool
+    """Nothing had to be compiled, linked or packed."""
+    compiled: int
+    """Translation units compiled this time."""
+    seconds: float
+    build_dir: Path
+
+
+def build_bundle(plan: BuildPlan, *, progress: Callable[[str], None] = lambda _: None) -> BuildResult:
+    """Build what is missing and return the bundle.
+
+    Args:
+        progress: called with one short line at a time while CMake and Ninja run.
+
+    Raises:
+        BuildError: CMake or Ninja failed, or a result would not load on the device.
+    """
+    began = time.monotonic()
+    log.debug("TVM source: %s (%s: %s)", plan.source.path, plan.source.provider, plan.source.why)
+    if plan.clml:
+        log.info("CLML SDK %s, version %s (from %s)", plan.clml.path, plan.clml.version, plan.clml.origin)
+    with cache.lock(plan.build_dir), disk_errors(f"building in {plan.build_dir}", plan.build_dir):
+        sources = _stage(plan.presets.parent)
+        bundle = _from_elsewhere(plan, sources)
+        if bundle is None:
+            _configure(plan, progress)
+            with ThreadPoolExecutor(
+                max_workers=1
+            ) as beside:  # Ninja's look around takes as long as reading it
+                present = beside.submit(_present, plan)
+                compiled = _compile(plan, progress)
+            bundle = present.result()
+            if bundle is None or not _current(plan, bundle):
+                from adt.bundle.pack import pack_bundle  # with the whole ELF audit: only when there is work
+
+                packed = pack_bundle(plan, sources)
+                seconds = time.monotonic() - began
+                return BuildResult(packed, plan.source, False, compiled, seconds, plan.build_dir)
+        os.utime(bundle.path / MANIFEST)  # the newest one is what every verb takes
+    return BuildResult(bundle, plan.source, True, 0, time.monotonic() - began, plan.build_dir)
+
+
+def _sources() -> dict[Path, bytes]:
+    """The files of cmake_presets/ and cpp_runner/ that a build reads, by path below both."""
+    return {
+        file.relative_to(top.parent): file.read_bytes()
+        for top in (resource("cmake_presets"), resource("cpp_runner"))
+        for file in top.rglob("*")
+        if file.is_file() and not {"build", "plugins", "__pycache__"} & set(file.relative_to(top).parts)
+    }
+
+
+def _digest(sources: dict[Path, bytes]) -> str:
+    digest = hashlib.sha256()
+    for name, contents in sorted(sources.items()):
+        digest.update(f"{name} {len(contents)}\n".encode() + contents)
+    return digest.hexdigest()
+
+
+def _stage(destination: Path) -> str:
+    """Copy the sources to *destination*, touching only what differs; return their digest.
+
+    A build that read them where adt is installed would start afresh with each
+    virtual environment, and compile the runner again after each `pip install`.
+    """
+    sources = _sources()
+    for name, contents in sources.items():
+        copy = destination / name
+        if not copy.is_file() or copy.read_bytes() != contents:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(contents)
+    for copy in [file for file in destination.rglob("*") if file.is_file()]:
+        if copy.relative_to(destination) not in sources:
+            copy.unlink()
+    return _digest(sources)
+
+
+def _from_elsewhere(plan: BuildPlan, sources: str) -> TargetBundle | None:
+    """The bundle, if it is whole, of the same *sources*, and was built with tools at other paths.
+
+    Ninja would compile everything again after the environment or the cache was
+    copied or moved, and the bytes would be the same.
+    """
+    try:
+        recorded = json.loads((plan.build_dir / CONFIGURED).read_text()).get("command")
+    except (OSError, ValueError):
+        recorded = None
+    if recorded == _configuration(plan)[1]["command"]:
+        return None
+    bundle = _present(plan)
+    return bundle if bundle and bundle.manifest.sources == sources else None
+
+
+def _configuration(plan: BuildPlan) -> tuple[list[str | Path], dict[str, object]]:
+    """The configure command, and what must be unchanged for it not to run again."""
+    read = [plan.presets / "CMakePresets.json", *sorted((plan.presets / "toolchains").glob("*.cmake"))]
+    command: list[str | Path] = [
+        cmake().path,
+        "--preset",
+        plan.preset,
+        "-B",
+        plan.build_dir,
+        *plan.definitions,
+    ]
+    command.append(f"-DCMAKE_MAKE_PROGRAM={ninja().path}")
+    return command, {
+        "command": list(map(str, command)),
+        "files": {file.name: cache.file_sha256(file) for file in read},
+        "identity": dict(plan.identity),
+    }
+
+
+def _stale(plan: BuildPlan, wanted: dict[str, object]) -> str:
+    """Why CMake must configure (again); empty when it need not."""
+    stamp = plan.build_dir / CONFIGURED
+    if not all((plan.build_dir / name).is_file() for name in (CONFIGURED, "build.ninja", "CMakeCache.txt")):
+        return _difference_to_last(plan)
+    try:
+        recorded = json.loads(stamp.read_text())
+    except ValueError:
+        return f"{stamp} is damaged"
+    changed = [key for key in wanted if recorded.get(key) != wanted[key]]
+    return f"changed: {', '.join(changed)}" if changed else _lost_compiler_cache(plan)
+
+
+def _lost_compiler_cache(plan: BuildPlan) -> str:
+    """Says that the ccache or sccache that CMake found is gone since; empty when all is well."""
+    settings = (plan.build_dir / "CMakeCache.txt").read_text()
+    found = re.search(r"^ADT_COMPILER_CACHE_PROGRAM:\w+=(/.*)$", settings, re.MULTILINE)
+    return f"{found[1]} is gone" if found and not Path(found[1]).exists() else ""
+
+
+def _difference_to_last(plan: BuildPlan) -> str:
+    """What distinguishes this build from the last one of the same platform."""
+    stamps = plan.build_dir.parent.glob(f"{plan.platform.name}-*/{CONFIGURED}")
+    newest = max(stamps, key=lambda stamp: stamp.stat().st_mtime_ns, default=None)
+    if newest is None:
+        return f"nothing was built for {plan.platform.name} before"
+    try:
+        before = json.loads(newest.read_text())["identity"]
+    except (ValueError, KeyError):
+        return "the last build here is damaged"
+    changed = [
+        f"{name}: {before.get(name, 'unset')} → {plan.identity.get(name, 'unset')}"
+        for name in sorted({*before, *plan.identity})
+        if before.get(name) != plan.identity.get(name)
+    ]
+    return "; ".join(changed) or "the last configure step did not finish"
+
+
+def explain_build(plan: BuildPlan) -> tuple[str, ...]:
+    """What :func:`build_bundle` would do now, and why, a sentence each; compiles nothing."""
+    if not plan.build_dir.is_dir():
+        bundle = _present(plan)
+        if bundle is not None and bundle.manifest.sources == _digest(_sources()):
+            return (ELSEWHERE,)
+        return _configure_first(_difference_to_last(plan))
+    with cache.lock(plan.build_dir):
+        sources = _stage(plan.presets.parent)
+        if _from_elsewhere(plan, sources):
+            return (ELSEWHERE,)
+        reason = _stale(plan, _configuration(plan)[1])
+        if reason:
+            return _configure_first(reason)
+        if changed := _newer_cmake_files(plan):
+            return (
+                f"configure again ({', '.join(changed)} changed), and compile what follows",
+                "pack the bundle",
+            )
+        # Ninja stops a dry run at the file lists that CMake checks first; under another name it goes on.
+        copy = plan.build_dir / "adt_explain.ninja"
+        shutil.copyfile(plan.build_dir / "build.ninja", copy)
+        dry = run(
+            [ninja().path, "-C", plan.build_dir, "-f", copy.name, "-n", "adt_bundle"],
+            error=BuildError,
+            what="asking Ninja failed",
+        )
+        copy.unlink()
+        steps = re.findall(r"^\[\d+/\d+\] (.*)", dry.stdout, re.MULTILINE)
+        if steps:
+            return (f"run {len(steps)} build steps, first: {steps[0]}", "pack the bundle")
+        bundle = _present(plan)
+        if bundle is None or not _current(plan, bundle):
+            return ("compile nothing", "pack the bundle (it is absent, damaged or older than the build)")
+    return ("nothing: the build and the bundle are up to date",)
+
+
+def _configure_first(reason: str) -> tuple[str, ...]:
+    return (f"configure, and compile what follows from it ({reason})", "pack the bundle")
+
+
+def _newer_cmake_files(plan: BuildPlan) -> tuple[str, ...]:
+    """CMake's own files that changed since it configured."""
+    since = (plan.build_dir / "build.ninja").stat().st_mtime_ns
+    source = plan.presets.parent
+    files = [*source.rglob("CMakeLists.txt"), *source.rglob("*.cmake")]
+    return tuple(sorted(f.relative_to(source).as_posix() for f in files if f.stat().st_mtime_ns > since))
+
+
+def _configure(plan: BuildPlan, progress: Callable[[str], None]) -> None:
+    """Run CMake's configure step unless the same command on the same preset files ran here before."""
+    command, wanted = _configuration(plan)
+    reason = _stale(plan, wanted)
+    if not reason:
+        return
+    log.debug("configuring: %s", reason)
+    stamp = plan.build_dir / CONFIGURED
+    stamp.unlink(missing_ok=True)
+    (plan.build_dir / "CMakeCache.txt").unlink(missing_ok=True)
+    plan.build_dir.mkdir(parents=True, exist_ok=True)
+    log.info("building TVM's runtime for %s; the first time takes some minutes", plan.platform.name)
+    progress("configuring")
+    run(
+        command,
+        cwd=plan.presets,
+        error=BuildError,
+        what=f"configuring for {plan.platform.name} failed",
+        remedy=f"CMake's message is above; the whole log is {plan.build_dir / 'configure.log'}",
+        log_file=plan.build_dir / "configure.log",
+    )
+    stamp.write_text(json.dumps(wanted, indent=1))
+
+
+def _compile(plan: BuildPlan, progress: Callable[[str], None]) -> int:
+    """Run Ninja; return how many translation units were compiled."""
+    jobs = [f"-j{plan.options.jobs}"] if plan.options.jobs else []
+    done = run(
+        [ninja().path, "-C", plan.build_dir, *jobs],
+        error=BuildError,
+        what=f"building for {plan.platform.name} failed",
+        remedy=f"The compiler's message is above; the whole log is {plan.build_dir / 'build.log'}."
+        f" If nothing of yours explains it, remove {plan.build_dir} to build afresh.",
+        log_file=plan.build_dir / "build.log",
+        on_line=progress,
+    )
+    return len(re.findall(r"\] Building C(?:XX)? object", done.stdout))
+
+
+def _present(plan: BuildPlan) -> TargetBundle | None:
+    """The bundle that is there, if it is whole and says what an older adt did not record."""
+    if not (plan.bundle_dir / MANIFEST).is_file():
+        return None
+    try:
+        bundle = load_bundle(plan.bundle_dir)
+        return bundle if bundle.manifest.functions else None
+    except AdtError as why:
+        log.warning("%s; packing it again", why.what)
+        return None
+
+
+def _current(plan: BuildPlan, bundle: TargetBundle) -> bool:
+    """Whether *bundle* was packed after each of its files was last built."""
+    packed = (bundle.path / MANIFEST).stat().st_mtime_ns
+    built = [file for name in bundle.manifest.all_files if (file := plan.build_dir / name).is_file()]
+    return all(file.stat().st_mtime_ns <= packed for file in built)

@@ -1,0 +1,132 @@
+"""The bundles in the cache: list them, take the newest one that fits, remove them.
+
+Whatever they were built with: to use a bundle takes neither its compiler nor the settings of its build.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import shutil
+from collections.abc import Callable, Sequence
+
+from adt.bundle.bundle import MANIFEST, TargetBundle, load_bundle
+from adt.errors import MismatchError, PackageError, RpcError
+from adt.host import cache
+from adt.host.disk import disk_errors
+from adt.options.resolve import did_you_mean
+
+log = logging.getLogger("adt.bundles")
+
+Check = Callable[[TargetBundle], None]
+"""Raises MismatchError or RpcError when a bundle cannot be used."""
+
+
+def cached_bundles(platforms: Sequence[str] | None = None) -> tuple[TargetBundle, ...]:
+    """The bundles in the cache, newest first; those that cannot be read are passed over.
+
+    Args:
+        platforms: only theirs, those of the first platform first; None: all.
+    """
+    bundles = []
+    for path in (cache.cache_dir() / "bundles").glob(f"*/{MANIFEST}"):
+        try:
+            bundles.append(load_bundle(path.parent, check_hashes=False))
+        except PackageError as error:
+            log.debug("%s", error)
+    bundles.sort(key=lambda bundle: -bundle.built)
+    if platforms is None:
+        return tuple(bundles)
+    rank = list(platforms).index
+    fitting = [bundle for bundle in bundles if bundle.manifest.platform in platforms]
+    return tuple(sorted(fitting, key=lambda bundle: rank(bundle.manifest.platform)))
+
+
+def newest_with(program: str, platforms: Sequence[str]) -> TargetBundle | None:
+    """The newest bundle with the file *program*, of the first of *platforms* that has one."""
+    return next((one for one in cached_bundles(platforms) if program in one.manifest.files), None)
+
+
+def newest_fitting(platforms: Sequence[str], check: Check) -> TargetBundle:
+    """The newest bundle that passes *check*, of the first of *platforms* that has one; its name is logged.
+
+    Raises:
+        MismatchError: there is none for the platforms.
+        MismatchError, RpcError: none passes; what *check* says of the newest one.
+        PackageError: its files are damaged.
+    """
+    fitting: list[TargetBundle] = []
+    errors: list[MismatchError | RpcError] = []
+    for bundle in cached_bundles(platforms):
+        try:
+            check(bundle)
+        except (MismatchError, RpcError) as error:
+            errors.append(error)
+        else:
+            fitting.append(bundle)
+    if not fitting:
+        raise next(iter(errors), None) or MismatchError(
+            f"no bundle for {' or '.join(platforms)} was built here",
+            remedy=f"adt build-target --for {platforms[0]}, or pass --bundle DIR",
+        )
+    _log_choice(_choice(fitting))
+    return load_bundle(fitting[0].path)
+
+
+def _choice(fitting: Sequence[TargetBundle]) -> str:
+    """The first of *fitting* in words, and those that differ from it in more than their age."""
+    newest, *older = fitting
+    text = f"bundle {newest.path.name}: {newest.manifest.summary}"
+    by_summary = {bundle.manifest.summary: bundle for bundle in reversed(older)}
+    by_summary.pop(newest.manifest.summary, None)
+    if by_summary:
+        text += "; it is the newest that fits, these do, too:"
+    for summary, bundle in reversed(by_summary.items()):
+        text += f"\n  --bundle {bundle.path}  {summary}"
+    return text
+
+
+@functools.cache
+def _log_choice(text: str) -> None:
+    """Log *text* once, however many devices or steps take the same bundle."""
+    log.info("%s", text)
+
+
+def remove_bundles(names: Sequence[str]) -> tuple[TargetBundle, ...]:
+    """Remove bundles and what they were built in.
+
+    Args:
+        names: of their directories in the cache.
+
+    Raises:
+        PackageError: one is not there; nothing was removed.
+        Busy: one is being built.
+        DiskError: no access.
+    """
+    bundles = {bundle.path.name: bundle for bundle in cached_bundles()}
+    for name in names:
+        if name not in bundles:
+            raise PackageError(
+                f"there is no bundle {name!r}.{did_you_mean(name, bundles)}",
+                remedy="`adt bundles` lists them.",
+            )
+    chosen = tuple(bundles[name] for name in dict.fromkeys(names))
+    for bundle in chosen:
+        build = cache.cache_dir() / "build" / bundle.path.name
+        with cache.lock(build), disk_errors(f"removing {bundle.path}", bundle.path):
+            for directory in (bundle.path, build):
+                if directory.exists():
+                    shutil.rmtree(directory)
+    return chosen
+
+
+def superseded_bundles() -> tuple[TargetBundle, ...]:
+    """The bundles of which a newer one with the same options is there."""
+    newest: set[tuple[str, str]] = set()
+    superseded = []
+    for bundle in cached_bundles():
+        key = bundle.manifest.platform, bundle.manifest.summary
+        if key in newest:
+            superseded.append(bundle)
+        newest.add(key)
+    return tuple(superseded)

@@ -1,0 +1,151 @@
+"""Decide what a build depends on and where it goes, before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adt.bundle.platforms import NNAPI_API_LEVEL, Platform
+from adt.bundle.presets import Choice, choose_preset
+from adt.errors import ConfigError
+from adt.host import cache
+from adt.host.ndk import Ndk, find_ndk
+from adt.host.tools import compiler_identity, find_tool
+from adt.host.tvm_source import TvmSource, find_source
+from adt.options.sections import BuildSettings, Settings
+
+if TYPE_CHECKING:
+    from adt.host.clml import ClmlSdk
+    from adt.host.opencl_sdk import OpenClSdk
+
+FLAGS = ("CFLAGS", "CXXFLAGS", "LDFLAGS")
+"""Variables of the environment that CMake takes compiler and linker flags from."""
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """Everything a build depends on, before anything runs."""
+
+    platform: Platform
+    preset: str
+    """Name of the CMake preset."""
+    source: TvmSource
+    ndk: Ndk | None
+    clml: ClmlSdk | None
+    options: BuildSettings
+    identity: Mapping[str, str]
+    """Everything that decides the bundle's bytes, by name; its digest names the directories.
+
+    No path and no time is in it: a copied or moved environment has the same bundles.
+    """
+    definitions: tuple[str, ...]
+    """``-D`` arguments on top of the preset."""
+    build_dir: Path
+    bundle_dir: Path
+
+    @property
+    def presets(self) -> Path:
+        """The build's own copy of cmake_presets/, with cpp_runner/ beside it."""
+        return self.build_dir / "source/cmake_presets"
+
+
+def plan_build(settings: Settings) -> BuildPlan:
+    """Find the tools and the source, and name the directories; builds nothing.
+
+    Raises:
+        ConfigError: the platform is unknown, or options contradict each other.
+        ToolNotFound, NdkError, SourceError, SdkError: something that the build needs is missing.
+    """
+    choice = choose_preset(settings.build)
+    _check_nnapi(settings.build, choice)
+    platform = choice.platform
+    ndk = find_ndk(settings.build.ndk) if platform.android else None
+    if ndk:
+        compiler = ndk.compiler(platform.ndk_triple, settings.build.api_level)
+    else:
+        native = os.environ.get("CXX") if platform.name == "host" else ""  # toolchain files name the others
+        compiler = find_tool(native or platform.compiler, remedy=f"apt-get install {platform.packages}").path
+    clml, opencl_sdk = _sdks(settings.build, choice)
+    source = find_source(settings.tvm)
+    options = _options(settings.build, choice, ndk)
+    places = {"ADT_TVM_SOURCE": source.path}
+    identity = {
+        **options,
+        "TVM source": source.digest,
+        "compiler": compiler_identity(compiler),
+        "NDK": ndk.revision if ndk else "",
+        **{name: os.environ[name] for name in FLAGS if os.environ.get(name)},
+    }
+    if ndk:
+        places["ADT_NDK"] = ndk.path
+    if clml:
+        places["ADT_CLML_SDK"] = clml.path
+        identity["CLML SDK"] = f"version {clml.version}, {clml.digest}"
+    if opencl_sdk:
+        places["ADT_OPENCL_SDK"] = opencl_sdk.path
+        identity["OpenCL SDK"] = opencl_sdk.digest
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    key = f"{platform.name}-{digest[:12]}"
+    root = cache.cache_dir()
+    return BuildPlan(
+        platform,
+        choice.name,
+        source,
+        ndk,
+        clml,
+        settings.build,
+        identity,
+        tuple(f"-D{name}={value}" for name, value in {**options, **places}.items()),
+        build_dir=root / "build" / key,
+        bundle_dir=root / "bundles" / key,
+    )
+
+
+def _check_nnapi(options: BuildSettings, choice: Choice) -> None:
+    """NNAPI is Android's, and TVM's runtime for it calls functions of API level 29."""
+    if options.nnapi and not choice.platform.android:
+        raise ConfigError(
+            f"NNAPI is Android's, and the platform is {choice.platform.name}",
+            remedy="Leave --nnapi and build.nnapi out, or build --for android-arm64-v8a.",
+        )
+    if options.nnapi and options.api_level < NNAPI_API_LEVEL:
+        raise ConfigError(
+            f"NNAPI takes what TVM gives it from API level {NNAPI_API_LEVEL}; this is {options.api_level}",
+            remedy=f"Add --api-level {NNAPI_API_LEVEL}, or leave --nnapi out.",
+        )
+
+
+def _sdks(options: BuildSettings, choice: Choice) -> tuple[ClmlSdk | None, OpenClSdk | None]:
+    """The SDKs that the build was asked to use; what reads them is imported only then."""
+    clml = opencl_sdk = None
+    if choice.clml:
+        from adt.host.clml import find_clml
+
+        clml = find_clml(options.clml, choice.platform.machine)
+    if options.opencl_sdk:
+        from adt.host.opencl_sdk import find_opencl_sdk
+
+        opencl_sdk = find_opencl_sdk(options.opencl_sdk, choice.platform.machine)
+    return clml, opencl_sdk
+
+
+def _options(options: BuildSettings, choice: Choice, ndk: Ndk | None) -> dict[str, str]:
+    """CMake variables that decide the result, besides those that say where something lies."""
+    values = {
+        "USE_OPENCL": "ON" if choice.opencl else "OFF",
+        "USE_CPP_RPC": "ON" if options.rpc else "OFF",
+        "USE_KALLOC_ALIGNMENT": str(options.alignment or choice.platform.alignment),
+        "CMAKE_BUILD_TYPE": options.build_type,
+    }
+    if ndk:
+        values["ANDROID_PLATFORM"] = f"android-{options.api_level}"
+    if choice.clml:
+        values["ADT_CLML"] = "ON"
+    if options.nnapi:
+        values["USE_NNAPI_RUNTIME"] = "ON"
+    return values

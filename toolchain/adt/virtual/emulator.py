@@ -1,0 +1,251 @@
+"""Start, stop and list virtual devices.
+
+A virtual device is a Linux userland (arm64, if nothing else is asked for) behind a daemon that
+speaks real ADB. It is not Android; nothing measured on it is a device's latency.
+Connecting an adb server to it (`adb connect SERIAL`) is the caller's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.errors import ConfigError, EmulatorError
+from adt.host import cache
+from adt.host.disk import disk_errors
+from adt.virtual import abis, control, faults, launch, own, prerequisites, properties, state
+from adt.virtual import rootfs as default
+from adt.virtual.init import Boot
+from adt.virtual.launch import LOOPBACK
+
+log = logging.getLogger("adt.virtual")
+
+STOP_GRACE = 5.0
+"""Seconds that PID 1 gets to end everything, before it is killed (and with it everything)."""
+SIZE = re.compile(r"[1-9][0-9]*[kmg]?", re.I)
+
+
+@dataclass(frozen=True)
+class EmulatorInfo:
+    """One virtual device."""
+
+    name: str
+    serial: str
+    """What adb calls it, ``127.0.0.1:PORT``."""
+    port: int
+    pid: int
+    """PID 1 of the device, as this machine counts."""
+    abi: str
+    """``arm64-v8a`` or ``x86_64``, as in its properties; with the default userland it is not Android."""
+    mode: str
+    """How it is isolated and runs arm64 programs: see `prerequisites.Machine.mode`."""
+    log: Path
+    root: Path
+    """The userland it shows read-only at ``/``."""
+    running: bool
+
+
+def info(record: state.Record, at: state.Home, *, running: bool = True) -> EmulatorInfo:
+    """What callers see of a record."""
+    return EmulatorInfo(
+        name=record.name,
+        serial=f"{LOOPBACK}:{record.port}",
+        port=record.port,
+        pid=record.pid,
+        abi=record.abi,
+        mode=record.mode,
+        log=at.log,
+        root=Path(record.userland),
+        running=running,
+    )
+
+
+def start(
+    name: str = "default",
+    *,
+    port: int | None = None,
+    rootfs: Path | None = None,
+    data_size: str | None = None,
+    abi: str | None = None,
+    opencl: bool = False,
+    fault: Sequence[str] = (),
+) -> EmulatorInfo:
+    """Start the virtual device *name*, or return it when it already runs.
+
+    Args:
+        name: up to 32 of a-z, 0-9, - and _.
+        port: TCP port on 127.0.0.1; None for a free one.
+        rootfs: an own tree (with system/bin/sh, or itself the system tree) in place of the default userland.
+        data_size: gives /data a tmpfs of this size (``64m``, ``1g``), gone at the stop;
+            None for a directory that stays from start to start.
+        abi: ``arm64-v8a``, or ``x86_64`` on such a machine, without emulation; None for that of *rootfs*, or
+            arm64.
+        opencl: the default userland has OpenCL (PoCL, which computes on the processor).
+        fault: what goes wrong on purpose, for tests: specifications as in :mod:`.faults`.
+
+    Raises:
+        ConfigError: *name*, *port*, *data_size* or a *fault* is not one.
+        EmulatorError: this machine cannot run it, or it did not come up.
+        DownloadError: the userland is not in the cache and cannot be fetched.
+        DiskError: the cache or the state directory cannot be written.
+        Busy: another process has been starting or stopping it for very long.
+    """
+    at = state.home(name)
+    if data_size is not None and not SIZE.fullmatch(data_size):
+        raise ConfigError(
+            f"{data_size!r} is not a size",
+            remedy="Write bytes with k, m or g behind the number, such as 64m.",
+        )
+    if port is not None and not 0 < port < 65536:
+        raise ConfigError(f"{port} is not a TCP port", remedy="Use 1 to 65535, or none for a free one.")
+    if opencl and rootfs is not None:
+        raise ConfigError(
+            "--opencl adds to the default userland, and --rootfs replaces it",
+            remedy="Leave one of them away.",
+        )
+    wanted = None if abi is None else abis.named(abi)
+    injected = tuple(map(str, faults.parse(fault)))
+    with cache.lock(at.directory):
+        if record := state.read(at):
+            log.info("virtual device %s already runs as %s:%d", name, LOOPBACK, record.port)
+            given = (port, data_size, abi, None if rootfs is None else str(rootfs.expanduser().resolve()))
+            has = (record.port, record.data_size, record.abi, record.userland)
+            if any(one not in (None, other) for one, other in zip(given, has, strict=True)) or (
+                opencl and default.name(abis.named(record.abi), opencl=True) not in record.userland
+            ):
+                log.warning("it keeps its settings; `adt emulator stop %s` first to change them", name)
+            if injected:
+                control.ask(at.control, injected)
+            return info(record, at)
+        if rootfs is not None:
+            userland, runs_on = own.check(rootfs, wanted)
+            machine = prerequisites.require(runs_on)
+        else:
+            runs_on = wanted or abis.ARM64
+            machine = prerequisites.require(runs_on)
+            userland = default.ensure(machine.emulator, runs_on, opencl=opencl)
+        with disk_errors(f"preparing virtual device {name}", at.directory):
+            for directory in (at.data, at.mount_point):
+                directory.mkdir(parents=True, exist_ok=True)
+        _check_executable(userland, "ADT_CACHE_DIR")
+        if data_size is None:
+            _check_executable(at.data, "XDG_STATE_HOME")
+        with launch.listen(port) as listening, control.listen(at.control) as controlling:
+            boot = Boot(
+                name=name,
+                userland=str(userland),
+                abi=runs_on.name,
+                data=str(at.data),
+                data_size=data_size or "",
+                mount_point=str(at.mount_point),
+                listening=listening.fileno(),
+                control=controlling.fileno(),
+                log=str(at.log),
+                user_namespace=machine.user_namespace,
+                interpreter=str(machine.interpreter or ""),
+                debug=log.isEnabledFor(logging.DEBUG),
+                faults=injected,
+            )
+            record = launch.boot_up(boot, listening, at, machine.mode)
+    if injected:
+        log.warning("virtual device %s misbehaves on purpose: %s", name, ", ".join(injected))
+    notice = properties.notice(userland, runs_on)
+    log.info("virtual device %s is up as %s:%d (%s)", name, LOOPBACK, record.port, notice)
+    return info(record, at)
+
+
+def stop(name: str = "default") -> EmulatorInfo:
+    """Stop the virtual device *name* and every process in it; its log and /data stay.
+
+    Raises:
+        ConfigError: not a name.
+        EmulatorError: it does not run, or cannot be ended.
+    """
+    at = state.home(name)
+    with cache.lock(at.directory):
+        record = state.read(at)
+        if record is None:
+            raise not_running(name)
+        if not state.end(record.pid, record.start_time, STOP_GRACE):
+            raise EmulatorError(
+                f"virtual device {name} (pid {record.pid}) does not end",
+                remedy=f"Look at {at.log}; as its user or root, `kill -9 {record.pid}` ends all of it.",
+            )
+        for path in (at.record, at.control):
+            path.unlink(missing_ok=True)
+    log.info("virtual device %s is stopped", name)
+    return info(record, at, running=False)
+
+
+def set_faults(name: str, specifications: Sequence[str]) -> tuple[str, ...]:
+    """Arm these faults in the running device *name* in place of what was armed; every count starts again.
+
+    Faults that only a new connection shows (unauthorized, offline, no-shell-v2) cut the ones there are. A
+    host that was kept waiting or stalled by a fault that is no longer named goes on.
+
+    Args:
+        name: the device.
+        specifications: as in :mod:`.faults`; none of them makes the device behave again.
+
+    Returns:
+        The armed faults.
+
+    Raises:
+        ConfigError: not a name, or not a fault.
+        EmulatorError: the device does not run, or cannot show the fault.
+    """
+    return control.ask(_running(name).control, tuple(map(str, faults.parse(specifications))))
+
+
+def armed_faults(name: str) -> tuple[str, ...]:
+    """The faults of the running device *name* that may still strike; one marked ``@once`` goes with that.
+
+    Raises:
+        ConfigError: not a name.
+        EmulatorError: the device does not run.
+    """
+    return control.ask(_running(name).control, None)
+
+
+def _running(name: str) -> state.Home:
+    at = state.home(name)
+    with cache.lock(at.directory):
+        if state.read(at) is None:
+            raise not_running(name)
+    return at
+
+
+def not_running(name: str) -> EmulatorError:
+    """Nobody started *name*, or it ended."""
+    return EmulatorError(
+        f"no virtual device {name!r} is running",
+        remedy="See `adt emulator list`; start one with `adt emulator start`.",
+    )
+
+
+def listing() -> tuple[EmulatorInfo, ...]:
+    """Every virtual device that runs, by name; records of dead ones are removed, and that is said.
+
+    Raises:
+        Busy: another process has been starting or stopping one for very long.
+    """
+    found = []
+    for at in state.homes():
+        if not at.record.is_file():
+            continue
+        with cache.lock(at.directory):
+            if record := state.read(at):
+                found.append(info(record, at))
+    return tuple(found)
+
+
+def _check_executable(place: Path, variable: str) -> None:
+    if os.statvfs(place).f_flag & os.ST_NOEXEC:
+        raise EmulatorError(
+            f"{place} is on a file system mounted noexec: no program of the virtual device could run there",
+            remedy=f"Set {variable} to a directory on another file system.",
+        )

@@ -1,0 +1,168 @@
+"""What the device sees at ``/``: the userland read-only, and writable places of its own.
+
+| on the device | what it is |
+|---|---|
+| every top-level entry of the userland | the userland, read-only, shared by all devices |
+| ``/data`` | the device's own: a directory that stays, or a tmpfs of a given size |
+| ``/tmp``, ``/dev``, ``/adt`` | tmpfs; ``/dev`` holds the usual nodes and its own terminals |
+| ``/proc`` | the device's own processes |
+| ``/sys/devices/system/cpu`` | the host's processors (how many there are), read-only |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.virtual import namespaces, own, properties, reboot
+from adt.virtual.abis import Abi
+
+OWN = ("adt", "data", "dev", "proc", "sys", "tmp")
+"""Top-level names that are the device's own even when the userland has them."""
+NODES = ("null", "zero", "full", "random", "urandom", "tty")
+LINKS = {
+    "ptmx": "pts/ptmx",
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+}
+STANDARD_LINKS = {"sdcard": "/data/media/0", "bin": "/system/bin", "etc": "/system/etc"}
+"""Links that every device has at its root, unless the userland brings something of that name."""
+DATA_DIRECTORIES = ("local/tmp", "log", "media/0")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the parts of the device's file system come from."""
+
+    userland: Path
+    """A tree with /system/bin/sh in it."""
+    data: Path
+    """The host's directory that becomes /data."""
+    data_size: str
+    """Instead of `data`: the size of a tmpfs, such as ``64m``; empty for none."""
+    mount_point: Path
+    """An empty directory of the host to mount the new root on."""
+    abi: Abi
+    """What its programs run on."""
+
+
+def build(layout: Layout, name: str, interpreter: Path | None) -> None:
+    """Mount everything and make it ``/``. Called by PID 1 of the new namespaces.
+
+    Args:
+        layout: where things come from.
+        name: the device's name, its host name and part of its properties.
+        interpreter: the static qemu for this user namespace's own binfmt_misc; None
+            when arm64 programs already run (a host-wide rule, or an arm64 host).
+
+    Raises:
+        OSError: a mount is not allowed; its text names it.
+    """
+    namespaces.keep_mounts_private()
+    root = layout.mount_point
+    namespaces.mount("adt-root", root, "tmpfs", namespaces.MS_NOSUID, "mode=0755,size=16m")
+    for directory in OWN:
+        (root / directory).mkdir()
+    for shown, source in own.parts(layout.userland).items():
+        if shown not in OWN:
+            show(source, root / shown)
+    for link, target in STANDARD_LINKS.items():
+        if not os.path.lexists(root / link):
+            (root / link).symlink_to(target)
+    namespaces.mount("proc", root / "proc", "proc")
+    if interpreter is not None:
+        namespaces.register_interpreter(root / "proc/sys/fs/binfmt_misc", interpreter)
+    make_dev(root / "dev", properties.of_device(name, layout.userland, layout.abi))
+    show_boot_id(root)
+    namespaces.mount("tmp", root / "tmp", "tmpfs", 0, "mode=1777")
+    make_data(root, layout)
+    make_sys(root / "sys")
+    tools = root / properties.TOOLS.lstrip("/")
+    tools.mkdir(parents=True)
+    properties.install(tools)
+    namespaces.set_hostname(name)
+    namespaces.bring_loopback_up()
+    namespaces.become_root_directory(root)
+    namespaces.mount(
+        "none", Path("/"), flags=namespaces.MS_REMOUNT | namespaces.MS_RDONLY | namespaces.MS_BIND
+    )
+
+
+def show(source: Path, target: Path) -> None:
+    """Put one top-level entry of the userland into the new root.
+
+    Raises:
+        OSError: it cannot be bound.
+    """
+    if source.is_symlink():
+        target.symlink_to(source.readlink())
+    elif source.is_dir():
+        target.mkdir()
+        namespaces.bind(source, target, read_only=True)
+    elif source.is_file():
+        target.touch()
+        namespaces.bind(source, target, read_only=True)
+
+
+def make_dev(dev: Path, at_boot: dict[str, str]) -> None:
+    """Fill ``/dev``: the host's harmless nodes, own terminals, shared memory, the properties.
+
+    Raises:
+        OSError: a mount is not allowed.
+    """
+    namespaces.mount("dev", dev, "tmpfs", namespaces.MS_NOSUID, "mode=0755")
+    for node in filter(lambda node: Path("/dev", node).exists(), NODES):
+        (dev / node).touch()
+        namespaces.bind(Path("/dev", node), dev / node)
+    for link, target in LINKS.items():
+        (dev / link).symlink_to(target)
+    (dev / "pts").mkdir()
+    namespaces.mount("devpts", dev / "pts", "devpts", 0, "newinstance,ptmxmode=0666,mode=0620")
+    (dev / "shm").mkdir()
+    (dev / "shm").chmod(0o1777)
+    store = dev / Path(properties.STORE).relative_to("/dev")
+    store.parent.mkdir()
+    store.write_text(properties.text(at_boot))
+
+
+def show_boot_id(root: Path) -> None:
+    """Give the device a boot identifier of its own, where the kernel's is read.
+
+    Raises:
+        OSError: the mount is not allowed.
+    """
+    ours = root / reboot.BOOT_ID.lstrip("/")
+    reboot.new_boot_id(ours)
+    ours.chmod(0o444)
+    namespaces.bind(ours, root / reboot.KERNEL_BOOT_ID.lstrip("/"))
+
+
+def make_data(root: Path, layout: Layout) -> None:
+    """Mount ``/data`` and make the directories that tools expect in it.
+
+    Raises:
+        OSError: a mount is not allowed, or the size is not one.
+    """
+    data = root / "data"
+    if layout.data_size:
+        namespaces.mount("data", data, "tmpfs", namespaces.MS_NOSUID, f"mode=0771,size={layout.data_size}")
+    else:
+        namespaces.bind(layout.data, data)
+    for directory in DATA_DIRECTORIES:
+        (data / directory).mkdir(parents=True, exist_ok=True)
+    (data / "local/tmp").chmod(0o1777)
+    (data / "log/main").touch()
+
+
+def make_sys(sys: Path) -> None:
+    """Show how many processors there are, where the kernel lets us; nothing else of the host's /sys."""
+    cpu = Path("/sys/devices/system/cpu")
+    shown = sys / "devices/system/cpu"
+    shown.mkdir(parents=True)
+    if cpu.is_dir():
+        with contextlib.suppress(OSError):
+            namespaces.bind(cpu, shown, read_only=True)

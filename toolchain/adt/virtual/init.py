@@ -1,0 +1,236 @@
+"""PID 1 of a virtual device, and the short-lived launcher that becomes it.
+
+Run as ``python -m adt.virtual.init``. The starter writes one JSON line (a
+:class:`Boot`) to its standard input and reads JSON lines from its standard output:
+
+    {"pid": N}             PID 1 as this machine counts
+    {"ready": true}        connections are taken
+    {"error": "..."}       it did not come up
+
+Then the starter records the device and writes ``commit``. Until it has, the end
+of its standard input (the starter was interrupted or killed) ends the device:
+no device runs that nobody has on record.
+
+PID 1 collects orphans, and ends everything on SIGTERM. When PID 1 ends, however
+that comes, the kernel kills what is left in its pid namespace.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import encodings.idna  # noqa: F401 - see below
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+import traceback  # noqa: F401 - see below
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from adt.virtual import abis, daemon, filesystem, namespaces, properties
+
+# Once the device's root is in place there is no Python library to import from:
+# everything that is ever needed must have been imported above.
+
+log = logging.getLogger("adt.virtual.init")
+
+GRACE = 1.5
+"""Seconds between SIGTERM and the end of what does not heed it."""
+WATCHED = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
+
+
+@dataclass(frozen=True)
+class Boot:
+    """Everything PID 1 needs to know."""
+
+    name: str
+    userland: str
+    """Directory with the device's file system."""
+    abi: str
+    """What its programs run on."""
+    data: str
+    """Directory that becomes /data."""
+    data_size: str
+    """Size of a tmpfs that becomes /data instead; empty for none."""
+    mount_point: str
+    """An empty directory to build the root on."""
+    listening: int
+    """Descriptor of the listening socket."""
+    control: int
+    """Descriptor of the listening control socket."""
+    log: str
+    """File that takes the output."""
+    user_namespace: bool
+    """False only for root on a machine without user namespaces."""
+    interpreter: str
+    """Static qemu-aarch64 to register for this device alone; empty when arm64 programs run already."""
+    debug: bool = False
+    """Whether the log is to hold everything."""
+    faults: tuple[str, ...] = ()
+    """Specifications of the faults that are armed from the start."""
+
+    @staticmethod
+    def from_json(line: str) -> Boot:
+        """The inverse of :meth:`to_json`."""
+        return Boot(**json.loads(line))
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps(dataclasses.asdict(self))
+
+
+def read_line(fd: int) -> str:
+    """Bytes up to a newline or the end, unbuffered: what follows is for another reader."""
+    line = bytearray()
+    while (byte := os.read(fd, 1)) not in (b"", b"\n"):
+        line += byte
+    return line.decode()
+
+
+def report(fd: int, **message: object) -> None:
+    """One JSON line for the starter; one that is gone is no matter here."""
+    try:
+        os.write(fd, json.dumps(message).encode() + b"\n")
+    except OSError:
+        log.debug("nobody reads %s", message)
+
+
+def launch() -> NoReturn:
+    """Enter the namespaces and leave PID 1 behind."""
+    boot = Boot.from_json(read_line(0))
+    started = os.dup(1)
+    output = os.open(boot.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    logging.Formatter.converter = time.gmtime  # no /etc/localtime in the device
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if boot.debug else logging.INFO,
+        format="%(asctime)sZ %(name)s %(levelname)s %(message)s",
+    )
+    try:
+        namespaces.enter(user=boot.user_namespace)
+        pid = os.fork()
+    except OSError as why:
+        report(started, error=str(why))
+        os._exit(1)
+    if pid:
+        report(started, pid=pid)
+        os._exit(0)
+    code = 1
+    try:
+        code = run(boot, started)
+    except OSError as why:  # a mount or another system call that this machine does not allow
+        log.error("the virtual device cannot be built: %s", why)
+        report(started, error=str(why))
+    except BaseException as why:
+        log.exception("the virtual device failed")
+        report(started, error=repr(why))
+    finally:
+        os._exit(code)
+
+
+def run(boot: Boot, started: int) -> int:
+    """Be PID 1: build the root, start the daemon, collect orphans; return the exit code.
+
+    Raises:
+        OSError: the root cannot be built.
+    """
+    os.setsid()
+    log.info("virtual device %s: %s", boot.name, properties.notice(Path(boot.userland), abis.named(boot.abi)))
+    signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+    layout = filesystem.Layout(
+        Path(boot.userland), Path(boot.data), boot.data_size, Path(boot.mount_point), abis.named(boot.abi)
+    )
+    filesystem.build(layout, boot.name, Path(boot.interpreter) if boot.interpreter else None)
+    os.umask(0o022)
+    listening, controlling = socket.socket(fileno=boot.listening), socket.socket(fileno=boot.control)
+    listening.set_inheritable(False)
+    controlling.set_inheritable(False)
+    os.set_inheritable(started, False)
+    server = os.fork()
+    if server == 0:
+        be_daemon(boot, listening, controlling, started)
+    listening.close()
+    controlling.close()
+    os.close(started)
+    if read_line(0) != "commit":
+        log.warning("the starter is gone: ending")
+        return end(server)
+    nothing = os.open("/dev/null", os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    while True:
+        number = signal.sigwait(WATCHED)
+        if number != signal.SIGCHLD:
+            log.info("signal %d: ending", number)
+            return end(server)
+        if server in collect():
+            log.error("the daemon ended by itself: ending")
+            end(server)
+            return 1
+
+
+def be_daemon(boot: Boot, listening: socket.socket, controlling: socket.socket, started: int) -> NoReturn:
+    """Run the daemon in the forked child of PID 1; never returns."""
+    code = 1
+    try:
+        nothing = os.open("/dev/null", os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
+
+        def ready() -> None:
+            report(started, ready=True)
+            os.close(started)
+
+        daemon.serve(listening, controlling, boot.name, boot.faults, ready)
+        code = 0
+    except OSError as why:  # a fault that this device cannot show
+        log.error("the daemon cannot start: %s", why)
+        report(started, error=str(why))
+    except BaseException:
+        log.exception("the daemon failed")
+    finally:
+        os._exit(code)
+
+
+def collect() -> set[int]:
+    """Collect every child that has ended; return their pids."""
+    gone: set[int] = set()
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return gone
+        if pid == 0:
+            return gone
+        gone.add(pid)
+
+
+def end(server: int) -> int:
+    """End every process of the device: SIGTERM, then after GRACE the kernel's SIGKILL as PID 1 leaves."""
+    deadline = time.monotonic() + GRACE
+    try:
+        os.kill(-1, signal.SIGTERM)
+        os.kill(-1, signal.SIGCONT)
+    except ProcessLookupError:
+        return 0
+    while time.monotonic() < deadline:
+        collect()
+        try:
+            os.kill(-1, 0)
+        except ProcessLookupError:
+            log.info("all processes ended")
+            return 0
+        signal.sigtimedwait({signal.SIGCHLD}, max(0.0, deadline - time.monotonic()))
+    log.info("some processes did not heed SIGTERM and are killed")
+    return 0
+
+
+if __name__ == "__main__":
+    launch()

@@ -1,0 +1,139 @@
+"""Userlands that the user brings: what is in them, and whether programs can start there.
+
+DIR is either a root directory with ``system/`` in it, or such a ``system`` itself (as
+the system image of an Android device unpacks). It is only ever mounted read-only.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePosixPath
+
+from adt.errors import EmulatorError, PackageError
+from adt.host.elf import read_elf
+from adt.virtual.abis import ABIS, Abi
+
+SHELL = "/system/bin/sh"
+LINKS = 40
+"""How many symbolic links a path may lead over, as in the kernel."""
+MOUNT_POINTS = ("apex", "product", "vendor")
+"""Top-level directories that an image holds empty, and whose contents may lie in ``system`` instead."""
+
+
+def parts(tree: Path) -> dict[str, Path]:
+    """The top-level entries of the device's root that come from *tree*, each with where it lies.
+
+    A tree without a ``system`` directory is the system tree itself.
+    """
+    rooted = (tree / "system").is_dir()
+    found = {entry.name: entry for entry in sorted(tree.iterdir())} if rooted else {"system": tree}
+    for name in MOUNT_POINTS:
+        there = found.get(name)
+        inside = found["system"] / name
+        wanted = there is None or (not there.is_symlink() and there.is_dir() and not any(there.iterdir()))
+        if wanted and inside.is_dir() and not inside.is_symlink():
+            found[name] = inside
+    return found
+
+
+def locate(shown: dict[str, Path], path: str) -> Path | None:
+    """Where the device's absolute *path* lies on this machine, its links followed inside the device.
+
+    Args:
+        shown: the top-level entries, see :func:`parts`.
+        path: as a program on the device would say it.
+    """
+    rest, place = [part for part in path.split("/") if part], PurePosixPath("/")
+    for _ in range(LINKS):
+        current: Path | None = None
+        while rest:
+            name = rest.pop(0)
+            if name == "..":
+                place = place.parent
+                continue
+            here = place / name
+            current = _on_this_machine(shown, here)
+            if current is None or not os.path.lexists(current):
+                return None
+            if current.is_symlink():
+                target = os.readlink(current)  # noqa: PTH115 - as text: a slash at its start counts
+                place = PurePosixPath("/") if target.startswith("/") else place
+                rest = [part for part in target.split("/") if part not in ("", ".")] + rest
+                break
+            place = here
+        else:
+            return _on_this_machine(shown, place)
+    return None
+
+
+def _on_this_machine(shown: dict[str, Path], path: PurePosixPath) -> Path | None:
+    top, *rest = path.parts[1:] or ("",)
+    return shown[top].joinpath(*rest) if top in shown else None
+
+
+def is_bionic(tree: Path) -> bool:
+    """Whether a userland is Android's: its programs are started by Android's loader."""
+    return os.path.lexists(parts(tree)["system"] / "bin/linker64")
+
+
+def check(tree: Path, wanted: Abi | None) -> tuple[Path, Abi]:
+    """The user's tree, once its shell is seen to be a program that can start, and what it runs on.
+
+    Args:
+        tree: as the user gave it.
+        wanted: the ABI it must have; None to take what it has.
+
+    Raises:
+        EmulatorError: it does not look like a userland; the text says what was looked for.
+    """
+    tree = tree.expanduser().resolve()
+    remedy = (
+        "Give the directory that holds Android's /system (and /apex where there is one), or the /system tree "
+        "itself; or leave --rootfs away for the default userland."
+    )
+    if not tree.is_dir():
+        raise EmulatorError(f"{tree} is not a directory", remedy=remedy)
+    places = [tree / "system/bin/sh", tree / "bin/sh"]
+    if not any(map(os.path.lexists, places)):
+        raise EmulatorError(
+            f"{tree} is not a userland: neither system/bin/sh nor bin/sh is in it", remedy=remedy
+        )
+    shown = parts(tree)
+    shell = _follow(shown, SHELL, tree)
+    try:
+        facts = read_elf(shell)
+    except PackageError as why:
+        raise EmulatorError(
+            f"{shell}, the userland's shell, is not a program: {why.what}", remedy=remedy
+        ) from why
+    found = next((abi for abi in ABIS.values() if abi.elf == facts.machine and facts.bits == 64), None)
+    if found is None or wanted not in (None, found):
+        runs = wanted.elf if wanted else " or ".join(abi.elf for abi in ABIS.values())
+        raise EmulatorError(
+            f"{shell}, the userland's shell, is for {facts.machine} ({facts.bits} bits); "
+            f"{runs} was looked for",
+            remedy=f"Give a userland of that processor{', or the --abi that it has' if found else ''}.",
+        )
+    if facts.interpreter:
+        _follow(shown, facts.interpreter, tree)
+    return tree, found
+
+
+def _follow(shown: dict[str, Path], path: str, tree: Path) -> Path:
+    """Where the device's *path* lies.
+
+    Raises:
+        EmulatorError: it is not there, or leads out of the tree.
+    """
+    found = locate(shown, path)
+    if found is not None and found.is_file():
+        return found
+    top = _on_this_machine(shown, PurePosixPath(path))
+    link = f" (a link to {os.readlink(top)})" if top is not None and top.is_symlink() else ""  # noqa: PTH115
+    raise EmulatorError(
+        f"no program of {tree} can start: {path}{link} is not in it",
+        remedy="Complete the tree. Android keeps its dynamic linker in the APEX com.android.runtime: unpack "
+        "its image to apex/com.android.runtime beside system/; or copy the linker of early boot, "
+        "system/bin/bootstrap/linker64, to apex/com.android.runtime/bin/, and system/lib64/bootstrap to "
+        "apex/com.android.runtime/lib64/bionic.",
+    )

@@ -1,0 +1,234 @@
+"""What this machine must offer for a virtual device: look, try, and say what to do when it does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import struct
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.errors import EmulatorError
+from adt.host import process
+from adt.virtual.abis import ARM64, Abi
+
+QEMU_NAMES = ("qemu-aarch64-static", "qemu-aarch64")
+INSTALL_QEMU = "sudo apt-get install qemu-user-static   (on Debian 13 and Ubuntu 25.04 or newer: qemu-user)"
+HOST_RULE = (
+    "sudo apt-get install qemu-user-static binfmt-support   (registers qemu-aarch64 with the kernel, flag F)"
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    found: str
+    """What is there, or why it does not work."""
+    remedy: str
+    """What to run when it is not ok; empty otherwise."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How this machine can run a virtual device, or which checks stand in the way."""
+
+    checks: tuple[Check, ...]
+    mode: str
+    """``userns``, ``userns+host-binfmt``, ``userns+native``, ``root+host-binfmt`` or
+    ``root+native``; empty when it cannot."""
+    qemu: Path | None
+    """A static qemu-aarch64."""
+
+    @property
+    def emulator(self) -> Path | None:
+        """The qemu that runs the device's programs; None when the processor does."""
+        return None if self.mode.endswith("+native") else self.qemu
+
+    @property
+    def user_namespace(self) -> bool:
+        """Whether the device gets a user namespace."""
+        return self.mode.startswith("userns")
+
+    @property
+    def interpreter(self) -> Path | None:
+        """What to register in the device's own binfmt_misc; None when it has none."""
+        return self.qemu if self.mode == "userns" else None
+
+
+def is_static(executable: Path) -> bool:
+    """Whether an ELF executable needs no loader; only such a qemu works inside another root."""
+    try:
+        with executable.open("rb") as file:
+            head = file.read(64)
+            if head[:5] != b"\x7fELF\x02":
+                return False
+            (offset,) = struct.unpack_from("<Q", head, 32)
+            size, count = struct.unpack_from("<HH", head, 54)
+            file.seek(offset)
+            table = file.read(size * count)
+    except (OSError, struct.error):
+        return False
+    kinds = {struct.unpack_from("<I", table, size * row)[0] for row in range(len(table) // size)}
+    return 3 not in kinds  # PT_INTERP
+
+
+def find_qemu() -> tuple[Path | None, str]:
+    """A static qemu-aarch64 on PATH, and what was found on the way."""
+    dynamic = ""
+    for name in QEMU_NAMES:
+        if found := shutil.which(name):
+            path = Path(found).resolve()
+            if is_static(path):
+                return path, str(path)
+            dynamic = f"{path} is not statically linked; it cannot run inside the device's file system"
+    return None, dynamic or f"neither {' nor '.join(QEMU_NAMES)} is on PATH"
+
+
+def setting(path: str) -> str:
+    """The text of a /proc/sys file, empty when there is none."""
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def namespace_remedy() -> str:
+    """What keeps user namespaces from working here, as a command where one is known."""
+    if setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
+        return "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0   (Ubuntu 23.10 and newer)"
+    if setting("/proc/sys/kernel/unprivileged_userns_clone") == "0":
+        return "sudo sysctl -w kernel.unprivileged_userns_clone=1"
+    if setting("/proc/sys/user/max_user_namespaces") == "0":
+        return "sudo sysctl -w user.max_user_namespaces=15000"
+    return (
+        "Run adt as root, or allow user namespaces; in a container that takes "
+        "`--security-opt seccomp=unconfined --security-opt systempaths=unconfined` (docker) or --privileged."
+    )
+
+
+def run_trial(mode: str, qemu: Path | None, machine: str) -> dict[str, str | None]:
+    """Try namespaces, mounts and a program for *machine* for real, in a process of its own.
+
+    Returns:
+        Each step that was reached: None for "works", else the reason.
+
+    Raises:
+        EmulatorError: the trial itself failed.
+    """
+    done = process.run(
+        [sys.executable, "-P", "-m", "adt.virtual.trial", mode, qemu or "-", machine],
+        env=process.python_path(),
+        timeout=60,
+        error=EmulatorError,
+        what="the trial of namespaces failed",
+    )
+    answer: dict[str, str | None] = json.loads(done.stdout)
+    return answer
+
+
+def survey(abi: Abi = ARM64) -> Machine:
+    """Look at this machine and try whether it can run a device of *abi*.
+
+    Raises:
+        EmulatorError: the trial could not be run at all.
+    """
+    if platform.system() != "Linux":
+        found = platform.system() or "unknown"
+        remedy = "Use a Linux machine (or a Linux virtual machine) for the virtual device."
+        return Machine((Check("Linux", False, found, remedy),), "", None)
+    native = abi.native
+    if not native and abi is not ARM64:
+        found = f"this machine is {platform.machine()}, and {abi.title} is not emulated"
+        remedy = f"Use --abi {ARM64.name}, or an {abi.title} machine."
+        return Machine((Check(f"{abi.title} programs", False, found, remedy),), "", None)
+    qemu, qemu_found = (None, f"not needed: an {abi.title} machine") if native else find_qemu()
+    checks = [Check("Linux", True, platform.release(), "")]
+    qemu_ok = native or qemu is not None
+    mode, namespaces, programs = choose_mode(native, qemu, abi)
+    checks.append(namespaces)
+    if native and abi is not ARM64:
+        pass  # qemu is of no interest
+    elif mode == "" or mode == "userns" or native:
+        checks.append(Check("static qemu-aarch64", qemu_ok, qemu_found, "" if qemu_ok else INSTALL_QEMU))
+    else:
+        checks.append(Check("static qemu-aarch64", True, f"{qemu_found}; the machine's own rule is used", ""))
+    checks.append(programs)
+    for program in ("apt-get", "dpkg-deb"):
+        where = shutil.which(program)
+        checks.append(
+            Check(
+                program,
+                where is not None,
+                where or "not on PATH; only needed to make the default userland",
+                ""
+                if where
+                else "Use a Debian or Ubuntu machine, or give a file system of your own with --rootfs.",
+            )
+        )
+    return Machine(tuple(checks), mode, qemu)
+
+
+def choose_mode(native: bool, qemu: Path | None, abi: Abi = ARM64) -> tuple[str, Check, Check]:
+    """The first way that works, with what was seen of namespaces and of the ABI's programs."""
+    names = ("user namespaces", f"{abi.title} programs")
+    tried = run_trial("userns", qemu, abi.machine)
+    if problem := broken(tried):
+        if os.geteuid() != 0:
+            unknown = Check(names[1], False, "not tried without namespaces", "")
+            return "", Check(names[0], False, problem, namespace_remedy()), unknown
+        tried = run_trial("root", None, abi.machine)
+        if broken(tried):
+            unknown = Check(names[1], False, "not tried without namespaces", "")
+            return "", Check(names[0], False, broken(tried), namespace_remedy()), unknown
+        isolation = "root"
+        space = Check(names[0], True, f"not allowed ({problem}); root's own namespaces are used", "")
+    else:
+        isolation = "userns"
+        space = Check(names[0], True, "allowed", "")
+    if tried.get("program", "not tried") is not None:
+        why = tried.get("private_binfmt") or tried.get("program") or "not tried"
+        remedy = HOST_RULE if qemu is not None or isolation == "root" else INSTALL_QEMU
+        return "", space, Check(names[1], False, why, remedy)
+    if native:
+        return f"{isolation}+native", space, Check(names[1], True, "this machine's own processor", "")
+    if isolation == "userns" and qemu is not None and tried.get("private_binfmt", "-") is None:
+        return "userns", space, Check(names[1], True, "qemu, registered for each device alone", "")
+    return f"{isolation}+host-binfmt", space, Check(names[1], True, "qemu, by the machine's binfmt rule", "")
+
+
+def broken(tried: dict[str, str | None]) -> str:
+    """Why namespaces do not work, empty when they do."""
+    return tried.get("namespaces") or tried.get("mounts") or ""
+
+
+def probe() -> list[Check]:
+    """Every check with what was found and what to do about it.
+
+    Raises:
+        EmulatorError: the trial could not be run at all.
+    """
+    return list(survey().checks)
+
+
+def require(abi: Abi = ARM64) -> Machine:
+    """This machine, able to run a virtual device of *abi*. (apt and dpkg are needed only to make a userland.)
+
+    Raises:
+        EmulatorError: it is not able; the remedy says what to run.
+    """
+    machine = survey(abi)
+    hard = [check for check in machine.checks if not check.ok and check.name not in ("apt-get", "dpkg-deb")]
+    if machine.mode and not hard:
+        return machine
+    wrong = hard or [check for check in machine.checks if not check.ok]
+    raise EmulatorError(
+        "this machine cannot run the virtual device: "
+        + "; ".join(f"{check.name}: {check.found}" for check in wrong),
+        remedy=" / ".join(dict.fromkeys(check.remedy for check in wrong if check.remedy)),
+    )

@@ -1,0 +1,180 @@
+"""System properties of the virtual device, and the small programs that read them.
+
+Tools of the Android world ask `getprop`; the answers here say truthfully what
+the device is. `getprop`, `setprop`, `log` and `logcat` are shell scripts, because
+Android's own need services that a Linux does not have.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adt.virtual import own
+from adt.virtual.abis import Abi
+
+IMAGES = ("product", "odm", "vendor", "system_ext", "system")
+"""Android's images, in the order in which they name the product."""
+PROPERTY_FILES = (
+    *("/system/build.prop", "/system_ext/etc/build.prop", "/vendor/build.prop", "/odm/etc/build.prop"),
+    *("/product/build.prop", "/product/etc/build.prop"),
+)
+
+TOOLS = "/adt/bin"
+"""Where the scripts lie on the device."""
+STORE = "/dev/adt/properties"
+"""The device's properties, one ``key=value`` a line."""
+LOG = "/data/log/main"
+"""What `log` writes and `logcat` shows."""
+
+
+def linux_notice(abi: Abi) -> str:
+    """What a device with the default userland is, and is not."""
+    return f"{abi.title} Linux behind real ADB: not Android, and {abi.speed}"
+
+
+def notice(userland: Path, abi: Abi) -> str:
+    """What a device with this userland is, and is not."""
+    if own.is_bionic(userland):
+        return f"your Android userland behind real ADB: none of Android's services, and {abi.speed}"
+    return linux_notice(abi)
+
+
+def of_device(name: str, userland: Path, abi: Abi) -> dict[str, str]:
+    """Properties of the virtual device *name*: the userland's own, with what it is on top.
+
+    ``ro.adt.virtual`` and ``ro.adt.platform`` are what adt itself relies on.
+    ``ro.product.cpu.abi`` and the SDK level exist because many tools stop without
+    them; without Android's userland neither means that there is a bionic here.
+    An Android userland says its own model, maker and SDK level; of its ABIs only
+    the one that runs here is left.
+    """
+    bionic = own.is_bionic(userland)
+    assumed = {
+        "ro.build.version.sdk": "33",
+        "ro.build.version.release": "13",
+        "ro.build.type": "userdebug",
+        "ro.product.name": "adt_virtual_device",
+        "ro.product.model": f"adt virtual device ({abi.title} Linux, not Android)"
+        if not bionic
+        else "adt virtual device (Android userland)",
+        "ro.product.manufacturer": "adt",
+        "ro.product.brand": "adt",
+    }
+    said = images(userland)
+    if not bionic:
+        said = {key: value for key, value in said.items() if key not in assumed or ".version." in key}
+    return {
+        **assumed,
+        **said,
+        "ro.adt.virtual": "1",
+        "ro.adt.platform": f"android-{abi.name}" if bionic else abi.linux_platform,
+        "ro.adt.notice": notice(userland, abi),
+        "ro.product.device": "adt_virtual",
+        "ro.product.cpu.abi": abi.name,
+        "ro.product.cpu.abilist": abi.name,
+        "ro.product.cpu.abilist64": abi.name,
+        "ro.product.cpu.abilist32": "",
+        "ro.hardware": abi.hardware,
+        "ro.serialno": f"adt-{name}",
+        "sys.boot_completed": "1",
+    }
+
+
+def images(userland: Path) -> dict[str, str]:
+    """What the build.prop files of a userland's images say; a later image's word counts more.
+
+    Newer Androids keep the product's names by image (``ro.product.vendor.model``); as
+    Android's init does, the names without one are taken from the first image that has them.
+    """
+    shown, said = own.parts(userland), {}
+    for path in PROPERTY_FILES:
+        if found := own.locate(shown, path):
+            said.update(read(found))
+    for name in ("brand", "manufacturer", "model", "name"):
+        values = (said.get(f"ro.product.{image}.{name}") for image in IMAGES)
+        if (value := next(filter(None, values), None)) and f"ro.product.{name}" not in said:
+            said[f"ro.product.{name}"] = value
+    return said
+
+
+def read(path: Path) -> dict[str, str]:
+    """The ``key=value`` lines of a build.prop; nothing when there is none."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.partition("=") for line in lines if "=" in line and not line.lstrip().startswith("#"))
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def text(properties: dict[str, str]) -> str:
+    """The properties as ``key=value`` lines."""
+    return "".join(f"{key}={value}\n" for key, value in properties.items())
+
+
+GETPROP = f"""#!/system/bin/sh
+# getprop [KEY [DEFAULT]]
+if [ $# -eq 0 ]; then
+  while IFS='=' read -r key value; do echo "[$key]: [$value]"; done < {STORE}
+  exit 0
+fi
+while IFS='=' read -r key value; do
+  if [ "$key" = "$1" ]; then echo "$value"; exit 0; fi
+done < {STORE}
+echo "$2"
+"""
+
+SETPROP = f"""#!/system/bin/sh
+# setprop KEY VALUE
+if [ $# -ne 2 ]; then echo "usage: setprop NAME VALUE" >&2; exit 1; fi
+case $1 in
+  ro.*|*=*|'') echo "setprop: failed to set property '$1' to '$2'" >&2; exit 1;;
+esac
+tries=0
+until mkdir {STORE}.lock 2>/dev/null; do
+  tries=$((tries + 1))
+  if [ $tries -gt 200 ]; then echo "setprop: the property store is locked" >&2; exit 1; fi
+  sleep 0.02
+done
+trap 'rmdir {STORE}.lock' EXIT
+while IFS='=' read -r key value; do
+  [ "$key" = "$1" ] || echo "$key=$value"
+done < {STORE} > {STORE}.new
+echo "$1=$2" >> {STORE}.new
+mv {STORE}.new {STORE}
+"""
+
+LOG_SCRIPT = f"""#!/system/bin/sh
+# log [-t TAG] [-p PRIORITY] MESSAGE...
+tag=shell priority=I
+while getopts t:p: option; do
+  case $option in
+    t) tag=$OPTARG;;
+    p) priority=$OPTARG;;
+    *) exit 1;;
+  esac
+done
+shift $((OPTIND - 1))
+echo "$(date '+%m-%d %H:%M:%S.000') $PPID $PPID $priority $tag: $*" >> {LOG}
+"""
+
+LOGCAT = f"""#!/system/bin/sh
+# logcat [-c] [-d]: all of the log; filters and formats are accepted and not applied
+for word in "$@"; do
+  case $word in
+    -c|--clear) : > {LOG}; exit 0;;
+    -d) exec cat {LOG};;
+  esac
+done
+exec tail -n +1 -f {LOG}
+"""
+
+SCRIPTS = {"getprop": GETPROP, "setprop": SETPROP, "log": LOG_SCRIPT, "logcat": LOGCAT}
+
+
+def install(tools: Path) -> None:
+    """Write the scripts into the directory *tools*."""
+    for name, script in SCRIPTS.items():
+        path = tools / name
+        path.write_text(script)
+        path.chmod(0o755)

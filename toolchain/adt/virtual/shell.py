@@ -1,0 +1,236 @@
+"""The shell services: ``shell:`` in protocol 1 and 2, with or without a terminal, and ``exec:``.
+
+Protocol 2 frames everything as one byte of identifier, four of length (little
+endian) and the data, which keeps stderr apart and carries the exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import struct
+import subprocess
+import termios
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adt.virtual import descriptors
+from adt.virtual.stream import Closed, Stream
+
+log = logging.getLogger("adt.virtual.shell")
+
+STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN, WINDOW_SIZE = range(6)
+FRAME = struct.Struct("<BI")
+
+_left_behind: set[asyncio.Task[None]] = set()
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the host asks for with one ``shell...:`` or ``exec:`` destination."""
+
+    command: str
+    """The command line for the device's shell; empty for an interactive one."""
+    protocol: int
+    """1 (bytes) or 2 (frames)."""
+    terminal: bool
+    """Whether the command gets a pseudo terminal."""
+    term: str
+    """The host's TERM."""
+
+
+def parse(destination: str) -> Request:
+    """Read ``shell[,v2][,pty|,raw][,TERM=name]:command`` or ``exec:command``.
+
+    As in adbd, a command without options gets pipes and an empty one a terminal.
+    """
+    options, _, command = destination.partition(":")
+    service, *words = options.split(",")
+    terminal = not command and service == "shell"
+    if "pty" in words:
+        terminal = True
+    elif "raw" in words:
+        terminal = False
+    term = next((word[5:] for word in words if word.startswith("TERM=")), "")
+    return Request(command, 2 if "v2" in words else 1, terminal, term or "dumb")
+
+
+def frame(identifier: int, data: bytes) -> bytes:
+    """One frame of shell protocol 2."""
+    return FRAME.pack(identifier, len(data)) + data
+
+
+def window_size(text: bytes) -> bytes | None:
+    """The argument of TIOCSWINSZ for ``ROWSxCOLUMNS,XPIXELSxYPIXELS``; None when it cannot be read."""
+    try:
+        cells, _, pixels = text.rstrip(b"\0").decode().partition(",")
+        rows, columns = (int(number) for number in cells.split("x"))
+        width, height = (int(number) for number in pixels.split("x")) if pixels else (0, 0)
+        return struct.pack("HHHH", rows, columns, width, height)
+    except (ValueError, struct.error):
+        return None
+
+
+def exit_status(returncode: int) -> int:
+    """The byte a shell would report: the code, or 128 + the signal that ended it."""
+    return returncode & 0xFF if returncode >= 0 else 128 - returncode
+
+
+class _Child:
+    """A started command and our ends of its descriptors, all non-blocking."""
+
+    def __init__(self, request: Request, shell: str, environment: Mapping[str, str]) -> None:
+        argv = [shell, "-c", request.command] if request.command else [shell]
+        env = {**environment, "TERM": request.term}
+        self.terminal = request.terminal
+        if request.terminal:
+            ours, theirs = os.openpty()
+            try:
+                self.process = subprocess.Popen(
+                    argv,
+                    stdin=theirs,
+                    stdout=theirs,
+                    stderr=theirs,
+                    env=env,
+                    start_new_session=True,
+                    # single-threaded parent, one system call: safe between fork and exec
+                    preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0) and None,
+                )
+            except OSError:
+                os.close(ours)
+                raise
+            finally:
+                os.close(theirs)
+            self.stdin, self.outputs = ours, {STDOUT: ours}
+        else:
+            self.process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if request.protocol == 2 else subprocess.STDOUT,
+                env=env,
+                bufsize=0,
+                start_new_session=True,
+            )
+            pipes = self.process
+            assert pipes.stdin and pipes.stdout
+            self.stdin = os.dup(pipes.stdin.fileno())
+            self.outputs = {STDOUT: os.dup(pipes.stdout.fileno())}
+            if pipes.stderr:
+                self.outputs[STDERR] = os.dup(pipes.stderr.fileno())
+            for pipe in (pipes.stdin, pipes.stdout, pipes.stderr):
+                if pipe:
+                    pipe.close()
+        self._open = {self.stdin, *self.outputs.values()}
+        for fd in self._open:
+            os.set_blocking(fd, False)
+
+    async def feed(self, data: bytes) -> None:
+        """Write to the command's standard input; nothing happens when it no longer reads."""
+        if self.stdin in self._open:
+            with contextlib.suppress(OSError):
+                await descriptors.write(self.stdin, data)
+
+    def end_input(self) -> None:
+        """Close standard input; a terminal has no such thing."""
+        if not self.terminal and self.stdin in self._open:
+            self._open.discard(self.stdin)
+            os.close(self.stdin)
+
+    def resize(self, size: bytes | None) -> None:
+        """Give the terminal a new size."""
+        if self.terminal and size is not None:
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(self.stdin, termios.TIOCSWINSZ, size)
+
+    def close(self) -> None:
+        """Close our ends; closing a terminal hangs up whoever runs in it."""
+        while self._open:
+            os.close(self._open.pop())
+
+    def collect_later(self) -> None:
+        """Collect the exit status of a command whose host has gone, whenever it ends."""
+
+        async def collect() -> None:
+            await descriptors.exited(self.process.pid)
+            self.process.wait()
+
+        task = asyncio.ensure_future(collect())
+        _left_behind.add(task)
+        task.add_done_callback(_left_behind.discard)
+
+
+async def _input_frames(stream: Stream, child: _Child) -> None:
+    """Protocol 2: host to command, until the host is gone (raises Closed)."""
+    while True:
+        identifier, length = FRAME.unpack(await stream.exactly(FRAME.size))
+        data = await stream.exactly(length)
+        if identifier == STDIN:
+            await child.feed(data)
+        elif identifier == CLOSE_STDIN:
+            child.end_input()
+        elif identifier == WINDOW_SIZE:
+            child.resize(window_size(data))
+
+
+async def _input_bytes(stream: Stream, child: _Child) -> None:
+    """Protocol 1: host to command, until the host is gone (raises Closed)."""
+    while data := await stream.read():
+        await child.feed(data)
+    raise Closed
+
+
+async def _output(stream: Stream, fd: int, identifier: int, protocol: int) -> None:
+    while data := await descriptors.read(fd):
+        await stream.write(frame(identifier, data) if protocol == 2 else data)
+
+
+async def _first(*futures: asyncio.Future[Any]) -> None:
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def serve(stream: Stream, request: Request, shell: str, environment: Mapping[str, str]) -> None:
+    """Run the request's command on *stream* until it ends or the host hangs up.
+
+    On a hang-up adbd sends SIGHUP to the shell it started (protocol 2) or closes
+    the command's descriptors (protocol 1), and nothing more; so do we.
+    """
+    child = _Child(request, shell, environment)
+    stream.accept()
+    take = _input_frames if request.protocol == 2 else _input_bytes
+    incoming: asyncio.Future[None] = asyncio.ensure_future(take(stream, child))
+    outputs = [
+        asyncio.ensure_future(_output(stream, fd, identifier, request.protocol))
+        for identifier, fd in child.outputs.items()
+    ]
+    outgoing = asyncio.gather(*outputs)
+    try:
+        await _first(incoming, outgoing)
+        if not outgoing.done():
+            raise Closed
+        outgoing.result()  # Closed, when the host went away while we wrote
+        ended: asyncio.Future[None] = asyncio.ensure_future(descriptors.exited(child.process.pid))
+        await _first(incoming, ended)
+        if not ended.done():
+            ended.cancel()
+            raise Closed
+        code = child.process.wait()
+        if request.protocol == 2:
+            await stream.write(frame(EXIT, bytes([exit_status(code)])))
+    finally:
+        # each by itself: a gather that failed leaves its other tasks running, and one that still waits on
+        # a descriptor when that is closed would wait on the next command's of the same number
+        outgoing.cancel()
+        for pending in (incoming, *outputs):
+            pending.cancel()
+        await asyncio.gather(incoming, outgoing, *outputs, return_exceptions=True)
+        child.close()
+        if child.process.returncode is None and child.process.poll() is None:
+            if request.protocol == 2:
+                child.process.send_signal(signal.SIGHUP)
+            child.collect_later()

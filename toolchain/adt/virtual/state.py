@@ -1,0 +1,140 @@
+"""The record of each virtual device on disk, and whether its process is still the one recorded.
+
+``$XDG_STATE_HOME/adt/emulators/NAME/`` (default ``~/.local/state``):
+
+``emulator.json``  the record, there while the device runs
+``control``        a socket, while the device runs: see :mod:`adt.virtual.control`
+``emulator.log``   what init and the daemon say; kept
+``data/``          the device's /data; kept from one start to the next
+``root/``          an empty directory to mount the device's root on
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.errors import AdtError, ConfigError
+from adt.host import manifest
+from adt.host.data import state_dir
+from adt.host.identity import boot_id as boot_id
+from adt.host.identity import end as end
+from adt.host.identity import start_time as start_time
+from adt.virtual.abis import ARM64
+
+log = logging.getLogger("adt.virtual")
+
+SCHEMA = "adt.emulator"
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A running device, as recorded when it was started."""
+
+    schema: str
+    schema_version: int
+    name: str
+    port: int
+    pid: int
+    start_time: int
+    """Clock ticks from boot to the process's start, from /proc: with the boot, its identity."""
+    boot: str
+    """The kernel's boot_id."""
+    mode: str
+    userland: str
+    data_size: str
+    abi: str = ARM64.name
+
+
+@dataclass(frozen=True)
+class Home:
+    """The directory of one device."""
+
+    directory: Path
+
+    @property
+    def name(self) -> str:
+        """The device's name."""
+        return self.directory.name
+
+    @property
+    def record(self) -> Path:
+        """Its record."""
+        return self.directory / "emulator.json"
+
+    @property
+    def control(self) -> Path:
+        """The socket at which a running device takes faults."""
+        return self.directory / "control"
+
+    @property
+    def log(self) -> Path:
+        """Its log."""
+        return self.directory / "emulator.log"
+
+    @property
+    def data(self) -> Path:
+        """Its /data."""
+        return self.directory / "data"
+
+    @property
+    def mount_point(self) -> Path:
+        """Where its root is mounted, in its own mount namespace."""
+        return self.directory / "root"
+
+
+def emulators_directory() -> Path:
+    """The directory that holds every device's own."""
+    return state_dir() / "emulators"
+
+
+def home(name: str) -> Home:
+    """The directory of the device *name* (it need not exist).
+
+    Raises:
+        ConfigError: not a name.
+    """
+    if not NAME.fullmatch(name):
+        raise ConfigError(
+            f"{name!r} cannot be the name of a virtual device",
+            remedy="Use up to 32 of a-z, 0-9, - and _, beginning with a letter or digit.",
+        )
+    return Home(emulators_directory() / name)
+
+
+def homes() -> list[Home]:
+    """The directories of all devices that were ever started."""
+    base = emulators_directory()
+    if not base.is_dir():
+        return []
+    return [Home(path) for path in sorted(base.iterdir()) if path.is_dir() and NAME.fullmatch(path.name)]
+
+
+def alive(record: Record) -> bool:
+    """Whether the recorded process still runs; a recycled pid is another process."""
+    return record.boot == boot_id() and start_time(record.pid) == record.start_time
+
+
+def read(at: Home) -> Record | None:
+    """The record of a device that runs; one of a device that does not is removed.
+
+    Removing happens under the caller's lock, or harmlessly twice.
+    """
+    if not at.record.is_file():
+        return None
+    try:
+        record = manifest.load(
+            Record, at.record, schema=SCHEMA, version=1, remedy="Run `adt emulator list`, which cleans up."
+        )
+    except AdtError as why:
+        log.warning("the record of virtual device %s is unreadable and is removed: %s", at.name, why.what)
+        at.record.unlink(missing_ok=True)
+        return None
+    if alive(record):
+        return record
+    log.warning("virtual device %s is no longer running; its last words are in %s", at.name, at.log)
+    at.record.unlink(missing_ok=True)
+    return None

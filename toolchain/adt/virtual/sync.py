@@ -1,0 +1,259 @@
+"""The sync service: what `adb push`, `adb pull` and `adb ls` speak.
+
+Every request is four bytes of identifier and a little-endian uint32, mostly the
+length of a path that follows. Version 2 requests (STA2, LST2, LIS2, SND2, RCV2)
+carry 64-bit sizes and error numbers.
+"""
+
+# Paths stay strings: a slash at the end means "what the link points to", and pathlib drops it.
+# ruff: noqa: PTH108, PTH211
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import struct
+from pathlib import Path
+
+from adt.virtual.answers import WORD, fail, listing, look, stat_v1, stat_v2
+from adt.virtual.injection import Injector
+from adt.virtual.stream import Closed, Stream
+
+SEND_V2 = struct.Struct("<4sII")
+RECEIVE_V2 = struct.Struct("<4sI")
+
+MAX_DATA = 64 * 1024
+"""Most bytes in one DATA of either direction."""
+MAX_PATH = 1024
+"""The longest path adbd takes."""
+DRY_RUN = 0x80000000
+
+
+class Refused(Exception):
+    """The request fails with this text; the host shows it after ``remote``."""
+
+
+def refusal(doing: str, why: OSError) -> Refused:
+    """The text of adbd for a failed system call."""
+    return Refused(f"{doing}: {os.strerror(why.errno or 0)}")
+
+
+def received_mode(mode: int) -> int:
+    """Permission bits of a pushed file: like adbd, group and others get what the owner has."""
+    mode &= 0o777
+    mode |= (mode >> 3) & 0o070
+    return mode | (mode >> 3) & 0o007
+
+
+def create(path: str) -> int:
+    """Open *path* for a push: regular files are replaced, others (devices, pipes) written to.
+
+    Raises:
+        Refused: it cannot be created.
+    """
+    try:
+        old = os.lstat(path)
+    except OSError:
+        old = None
+    try:
+        if old is None or stat.S_ISREG(old.st_mode) or stat.S_ISLNK(old.st_mode):
+            Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o775)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        return os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as why:
+        raise refusal("couldn't create file", why) from why
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write every byte.
+
+    Raises:
+        Refused: with the reason, for example a full disk.
+    """
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+    except OSError as why:
+        raise refusal("write failed", why) from why
+
+
+def spoil(fd: int) -> None:
+    """Change the byte in the middle of an open file; an empty one gets a byte."""
+    middle = os.fstat(fd).st_size // 2
+    (old,) = os.pread(fd, 1, middle) or b"\0"
+    os.pwrite(fd, bytes([old ^ 0xFF]), middle)
+
+
+class Session:
+    """One `sync:` stream: requests until QUIT or its end.
+
+    Args:
+        injector: knows whether a push is to fail.
+    """
+
+    def __init__(self, stream: Stream, injector: Injector) -> None:
+        self.stream, self._injector = stream, injector
+
+    async def run(self) -> None:
+        """Serve the stream.
+
+        Raises:
+            Closed: the host ended it without QUIT.
+        """
+        self.stream.accept()
+        while True:
+            identifier, length = WORD.unpack(await self.stream.exactly(WORD.size))
+            if identifier == b"QUIT":
+                return
+            if length > MAX_PATH:
+                await self.stream.write(fail("path too long"))
+                return
+            path = os.fsdecode(await self.stream.exactly(length))
+            try:
+                await self._request(identifier, path)
+            except Refused as why:
+                await self.stream.write(fail(str(why)))
+
+    async def _request(self, identifier: bytes, path: str) -> None:
+        if identifier == b"STAT":
+            status = look(path, follow=False)
+            await self.stream.write(stat_v1(b"STAT", None if isinstance(status, OSError) else status))
+        elif identifier in (b"STA2", b"LST2"):
+            await self.stream.write(stat_v2(identifier, look(path, follow=identifier == b"STA2")))
+        elif identifier in (b"LIST", b"LIS2"):
+            await self.stream.write(listing(path, version=2 if identifier == b"LIS2" else 1))
+        elif identifier == b"SEND":
+            path, _, mode = path.rpartition(",")
+            await self._push(path, int(mode) if mode.isdigit() else 0o644, dry_run=False)
+        elif identifier == b"SND2":
+            _, mode_v2, flags = SEND_V2.unpack(await self.stream.exactly(SEND_V2.size))
+            if flags & ~DRY_RUN:
+                await self._discard()
+                raise Refused("compression is not offered")
+            await self._push(path, mode_v2, dry_run=bool(flags & DRY_RUN))
+        elif identifier in (b"RECV", b"RCV2"):
+            if identifier == b"RCV2":
+                _, flags = RECEIVE_V2.unpack(await self.stream.exactly(RECEIVE_V2.size))
+                if flags:
+                    raise Refused("compression is not offered")
+            await self._pull(path)
+        else:
+            await self.stream.write(fail(f"unknown request {identifier!r}"))
+            raise Closed
+
+    # push --------------------------------------------------------------------------------------
+
+    async def _data(self) -> tuple[bytes | None, int]:
+        """The next DATA's bytes (there may be none in it), or ``(None, seconds)`` for DONE.
+
+        Raises:
+            Closed: the host went away, or sent something else.
+        """
+        identifier, length = WORD.unpack(await self.stream.exactly(WORD.size))
+        if identifier == b"DONE":
+            return None, length
+        if identifier != b"DATA" or length > MAX_DATA:
+            await self.stream.write(fail("invalid data message"))
+            raise Closed
+        return await self.stream.exactly(length), 0
+
+    async def _discard(self) -> None:
+        """Read on to DONE: a host that only writes must not block on us."""
+        while (await self._data())[0] is not None:
+            pass
+
+    async def _push(self, path: str, mode: int, *, dry_run: bool) -> None:
+        try:
+            if dry_run:
+                await self._discard()
+            elif stat.S_ISLNK(mode):
+                await self._push_link(path)
+            else:
+                await self._push_file(path, mode)
+        except Refused as why:
+            # as in adbd: report at once, so that the host can stop early, then drain until DONE
+            await self.stream.write(fail(str(why)))
+            await self._discard()
+            return
+        await self.stream.write(WORD.pack(b"OKAY", 0))
+
+    async def _push_file(self, path: str, mode: int) -> None:
+        fd, complete, boots = create(path), False, self._injector.boots
+        try:
+            while True:
+                data, seconds = await self._data()
+                if data is None:
+                    break
+                if not self._injector.take_room(len(data)):
+                    raise refusal("write failed", OSError(errno.ENOSPC, ""))
+                write_all(fd, data)
+            if stat.S_ISREG(os.fstat(fd).st_mode) and self._injector.strikes("wrong-hash"):
+                spoil(fd)
+            with contextlib.suppress(OSError):  # a device node keeps its mode
+                os.fchmod(fd, received_mode(mode))
+                os.utime(fd, (seconds, seconds))
+            complete = True
+        finally:
+            os.close(fd)
+            # cut off or refused: no half a file stays behind, unless the device itself went down
+            if not complete and boots == self._injector.boots:
+                with contextlib.suppress(OSError):
+                    if stat.S_ISREG(os.lstat(path).st_mode):
+                        os.unlink(path)
+
+    async def _push_link(self, path: str) -> None:
+        target, seconds = b"", 0
+        while True:
+            data, seconds = await self._data()
+            if data is None:
+                break
+            target += data
+            if len(target) > MAX_PATH:
+                raise Refused(f"symlink failed: {os.strerror(errno.ENAMETOOLONG)}")
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o775)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            os.symlink(target.rstrip(b"\0"), os.fsencode(path))
+            os.utime(path, (seconds, seconds), follow_symlinks=False)
+        except OSError as why:
+            # DONE was read already: nothing is left to drain
+            await self.stream.write(fail(f"symlink failed: {os.strerror(why.errno or 0)}"))
+            raise Closed from why
+
+    # pull --------------------------------------------------------------------------------------
+
+    async def _pull(self, path: str) -> None:
+        """DATA until the end of the file, then DONE.
+
+        Several DATA go into one WRTE, and DONE goes with the last of them: alone in
+        a small WRTE it costs 40 ms per file (Nagle and delayed acknowledgement in the server).
+        """
+        try:
+            # O_NONBLOCK: a pipe or terminal without data must not stop the whole daemon
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as why:
+            raise refusal("open failed", why) from why
+        try:
+            most = max(1, (self.stream.maxdata - WORD.size) // (MAX_DATA + WORD.size))
+            while True:
+                answer, data = bytearray(), b""
+                for _ in range(most):
+                    try:
+                        data = os.read(fd, MAX_DATA)
+                    except OSError as why:
+                        await self.stream.write(answer)
+                        raise refusal("read failed", why) from why
+                    answer += WORD.pack(b"DATA", len(data)) + data if data else WORD.pack(b"DONE", 0)
+                    if not data:
+                        break
+                await self.stream.write(answer)
+                if not data:
+                    return
+        finally:
+            os.close(fd)

@@ -1,0 +1,216 @@
+"""One TCP connection from an adb server: the handshake, then packets to and from streams."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from adt.virtual import wire
+from adt.virtual.faults import Fault
+from adt.virtual.injection import Injector
+from adt.virtual.link import Link
+from adt.virtual.stream import Closed, Stream
+
+log = logging.getLogger("adt.virtual.transport")
+
+FEATURES = (
+    "shell_v2",
+    "stat_v2",
+    "ls_v2",
+    "fixed_push_mkdir",
+    "fixed_push_symlink_timestamp",
+    "sendrecv_v2",
+)
+"""What this daemon really does. Not listed and therefore not asked for: delayed_ack (other flow
+control), sendrecv_v2_brotli/lz4/zstd (compression), cmd and abb (Android's package manager)."""
+
+ANSWERS = ("sync:", "shell:", "shell,", "exec:")
+"""Services whose answers the fault `truncate` cuts short."""
+
+Service = Callable[[Stream], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A `reverse:` listener: the device's listening server and where the host is to connect."""
+
+    server: asyncio.Server
+    remote: str
+
+
+class Transport:
+    """The state of one connection.
+
+    Args:
+        banner: gives the payload of our CNXN.
+        find: gives the service for an OPEN's destination, or None to refuse it.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        banner: Callable[[], bytes],
+        injector: Injector,
+        find: Callable[[Transport, str], Service | None],
+    ) -> None:
+        self._writer = writer
+        self.link = Link(reader, writer, injector, self._packet)
+        self._banner, self._injector, self._find = banner, injector, find
+        self._asked, self._unanswered = False, False  # for a key; CNXN, because of a fault
+        self._host_version, self._maxdata = wire.VERSION_CHECKSUM, 4096
+        self._online = False
+        self._next = 1
+        self._streams: dict[int, Stream] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.listeners: dict[str, Listener] = {}
+
+    # receiving ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve the connection until it ends; then every stream, task and listener of it ends."""
+        plug = self._writer.get_extra_info("socket")
+        plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            while True:
+                self._packet(await self.link.receive(verified=self.link.summed and self._online))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            log.debug("the adb server is gone")
+        except wire.ProtocolError as why:
+            log.warning("connection dropped: %s", why)
+        finally:
+            for listener in self.listeners.values():
+                listener.server.close()
+            for stream in list(self._streams.values()):
+                stream.on_close()
+            self.link.close()
+            if self._tasks:  # services notice the end of their streams and clean up behind themselves
+                await asyncio.wait(set(self._tasks), timeout=2)
+                for task in set(self._tasks):
+                    task.cancel()
+
+    def _packet(self, packet: wire.Packet) -> None:
+        if packet.command == wire.CNXN:
+            self._on_connect(packet)
+        elif packet.command == wire.AUTH:
+            self._on_auth(packet)
+        elif packet.command == wire.STLS:
+            raise wire.ProtocolError("TLS transports are not offered")
+        elif not self._online:
+            raise wire.ProtocolError("packet before the handshake")
+        elif packet.command == wire.OPEN:
+            self._on_open(packet)
+        else:
+            self._on_stream(packet)
+
+    # handshake ---------------------------------------------------------------------------------
+
+    def on_faults(self) -> None:
+        """Other faults are armed; a host that was kept waiting may be let in now."""
+        self.link.on_faults()
+        offline, refused = self._injector.get("offline"), self._injector.get("unauthorized")
+        if self._online or offline or (self._asked and refused):
+            return
+        if self._asked or self._unanswered:
+            self._accept()
+
+    def _on_connect(self, packet: wire.Packet) -> None:
+        self._host_version = packet.arg0
+        self._maxdata = max(1, min(packet.arg1, wire.MAX_PAYLOAD))
+        if self._injector.strikes("offline"):
+            log.warning("fault injection: CNXN is not answered")
+            self._unanswered = True
+        elif self._injector.get("unauthorized"):
+            self._asked = True
+            self._ask_for_key()
+        else:
+            self._accept()
+
+    def _accept(self) -> None:
+        # This reply still carries a checksum: the host learns only now that it may skip it.
+        self.link.summed = True
+        self.link.send(wire.CNXN, wire.VERSION_SKIP, wire.MAX_PAYLOAD, self._banner())
+        self.link.summed = min(self._host_version, wire.VERSION_SKIP) < wire.VERSION_SKIP
+        self._online = True
+
+    def _ask_for_key(self) -> None:
+        self.link.send(wire.AUTH, wire.AUTH_TOKEN, 0, secrets.token_bytes(20))
+
+    def _on_auth(self, packet: wire.Packet) -> None:
+        if packet.arg0 == wire.AUTH_SIGNATURE:
+            self._ask_for_key()  # "I do not know this key": the host tries its next one
+        elif packet.arg0 == wire.AUTH_PUBLIC_KEY and (fault := self._injector.strikes("unauthorized")):
+            log.warning("fault injection: the host's key is not accepted")
+            if fault.seconds is not None:
+                asyncio.get_running_loop().call_later(fault.seconds, self._accept_key, fault)
+
+    def _accept_key(self, fault: Fault) -> None:
+        """Somebody tapped "Allow": this host is let in, and known from now on."""
+        if self._injector.get("unauthorized") == fault:
+            self._injector.disarm("unauthorized")
+        if not self._online:
+            self._accept()
+
+    def _on_open(self, packet: wire.Packet) -> None:
+        destination = packet.payload.rstrip(b"\0").decode("utf-8", "surrogateescape")
+        log.debug("open %s", destination[:200])
+        service = self._find(self, destination)
+        if service is None:
+            log.debug("refused: %s", destination[:200])
+            self.link.send(wire.CLSE, 0, packet.arg0)
+            return
+        stream = self._new_stream(packet.arg0)
+        if destination.startswith(ANSWERS):
+            stream.keep = self._injector.keep
+        task = asyncio.ensure_future(self._serve(stream, service, destination))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _on_stream(self, packet: wire.Packet) -> None:
+        stream = self._streams.get(packet.arg1)
+        if stream is None:
+            if packet.command == wire.WRTE:  # a stream that we closed in the meantime
+                self.link.send(wire.CLSE, 0, packet.arg0)
+        elif packet.command == wire.OKAY:
+            stream.on_okay(packet.arg0)
+        elif packet.command == wire.WRTE:
+            stream.on_write(packet.payload)
+        elif packet.command == wire.CLSE:
+            del self._streams[packet.arg1]
+            stream.on_close()
+        else:
+            raise wire.ProtocolError(f"unknown command {packet.command:#010x}")
+
+    # streams -----------------------------------------------------------------------------------
+
+    def _forget(self, local: int) -> bool:
+        return self._streams.pop(local, None) is not None
+
+    def _new_stream(self, remote: int) -> Stream:
+        stream = Stream(self._next, remote, self._maxdata, self.link.send, self.link.drain, self._forget)
+        self._next += 1
+        self._streams[stream.local] = stream
+        return stream
+
+    async def _serve(self, stream: Stream, service: Service, destination: str) -> None:
+        try:
+            await service(stream)
+        except (Closed, ConnectionError):
+            pass
+        except Exception:
+            log.exception("service %s failed", destination[:200])
+        finally:
+            stream.close()
+
+    async def open_on_host(self, destination: str) -> Stream | None:
+        """Open a stream to *destination* (``tcp:PORT``...) on the host; None when it refuses."""
+        stream = self._new_stream(0)
+        self.link.send(wire.OPEN, stream.local, 0, destination.encode() + b"\0")
+        if await stream.answered:
+            return stream
+        self._forget(stream.local)
+        return None
