@@ -102,7 +102,7 @@ main()
     [
         (["say"], SAYS),
         (["presets"], PROGRAM),
-        (["doctor"], PROGRAM),
+        (["doctor", "host"], PROGRAM),  # what else it looks at, other tests start and end
         (["compile", "m.onnx", "--nope"], PROGRAM),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
