@@ -2,6 +2,6 @@
 
 The command line parses, calls one of these and renders its result. Arguments
 left at None take their value from the environment, ``adt.toml``,
-``[tool.adt]`` or the defaults (see docs/configuration.md). Each module holds
+``[tool.adt]`` or the defaults (`adt config`). Each module holds
 the verbs of one area and imports only what these need; ``adt.VERB`` finds any.
 """
