@@ -139,17 +139,17 @@ class Child:
             self.kill()
             raise
 
-    def kill(self) -> None:
-        """End the process and what it started, now; the next request starts another."""
+    def kill(self, grace: float = GRACE) -> None:
+        """End the process and what it started, within *grace* seconds; the next request starts another."""
         with self._guard:
             process, self._process = self._process, None
         if process is not None:
-            kill_group(process, GRACE)
+            kill_group(process, grace)
 
-    def close(self) -> None:
+    def close(self, grace: float = GRACE) -> None:
         """End the process and what it started; a request that is under way raises :class:`ChildDied`."""
         self._closed = True
-        self.kill()
+        self.kill(grace)
 
     def _running(self) -> subprocess.Popen[bytes]:
         with self._guard:

@@ -144,8 +144,12 @@ class Fleet:
         finally:
             if leaving or allowed(JOIN_SECONDS) < JOIN_SECONDS:
                 self.leaving.set()
-            for worker in workers:
-                worker.kill()
+            # At once: one whose device has stalled takes seconds to end.
+            killers = [threading.Thread(target=worker.kill) for worker in workers]
+            for thread in killers:
+                thread.start()
+            for thread in killers:
+                thread.join()
         for thread in (*workers, *filter(None, (watcher,))):
             thread.join(JOIN_SECONDS)
         for outcome in self._suspects.drop():

@@ -39,7 +39,7 @@ class Plan:
     """This machine measures: nothing is searched or built meanwhile."""
     wait: float = 600.0
     """Seconds without any device after which the tuning ends."""
-    grace: float = 1.0
+    grace: float = 0.5
     """Seconds that measurements may take to finish when the tuning is stopped."""
 
     def total(self, tasks: int) -> int:

@@ -50,6 +50,8 @@ SLOWEST = 4e6
 """… and bytes per second of those that are not."""
 SLACK_SECONDS = 5.0
 """For the way to and fro, on top of what a measurement may take."""
+KILL_SECONDS = 0.5
+"""That a process has to end when its measurements do not count any more."""
 LAST_SECONDS = 50.0
 """That a session has for its last candidate, unless one needs more."""
 RENEW_SECONDS = 600.0
@@ -122,9 +124,9 @@ class Worker(threading.Thread):
         self._leaving.set()
 
     def kill(self) -> None:
-        """End now."""
+        """End now: a process that waits for a device that has stalled ends by no grace."""
         self._leaving.set()
-        self._child.close()
+        self._child.close(KILL_SECONDS)
 
     @property
     def _over(self) -> bool:
