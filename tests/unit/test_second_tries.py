@@ -31,7 +31,7 @@ def pytest_of(directory: Path, marked: str, *options: str) -> subprocess.Complet
     shutil.copy(CONFTEST, directory)
     (directory / "test_some.py").write_text(TESTS.format(marked=marked))
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-raR", "--strict-markers", *options],
+        [sys.executable, "-m", "pytest", "-q", "-raR", "--strict-markers", "--rootdir=.", *options],
         cwd=directory,
         capture_output=True,
         text=True,
