@@ -95,13 +95,19 @@ class PresetsRequest(Request, ClmlSdk, NdkRoot):
 
 
 @options()
-class BuildRequest(Request, TvmSource, BuildSettings):
-    """Of ``build_target``."""
+class Building:
+    """Of whatever builds."""
 
-    out: MaybePath = option("Also copy the bundle here.", default=None, flags=["--out", "-o"])
     progress: Callable[[str], None] = python(
         "Called with one line at a time while CMake and Ninja run.", default=quiet
     )
+
+
+@options()
+class BuildRequest(Request, Building, TvmSource, BuildSettings):
+    """Of ``build_target``."""
+
+    out: MaybePath = option("Also copy the bundle here.", default=None, flags=["--out", "-o"])
 
 
 @options()
@@ -125,14 +131,20 @@ class ExplainRequest(Request, Shapes, OfModel):
 
 
 @options()
-class JobRequest(Request, Kernels, ApiLevel, NdkRoot, PlatformName, OfModel):
-    """What a model is compiled for."""
+class LinkedBundle:
+    """The bundle that what is compiled is linked with."""
 
     bundle: MaybePath = option(
         "The bundle it will run with; Android needs one: by default the newest one that was built here.",
         default=None,
         metavar="DIR",
     )
+
+
+@options()
+class JobRequest(Request, LinkedBundle, Kernels, ApiLevel, NdkRoot, PlatformName, OfModel):
+    """What a model is compiled for."""
+
     like: str | None = option(
         "Serial of a device to compile for: its platform, its CPUs' features, its OpenCL's limits.",
         default=None,
@@ -142,7 +154,7 @@ class JobRequest(Request, Kernels, ApiLevel, NdkRoot, PlatformName, OfModel):
 
 
 @options()
-class KernelRequest(Request, Computing, ApiLevel, NdkRoot, PlatformName):
+class KernelRequest(Request, LinkedBundle, Computing, ApiLevel, NdkRoot, PlatformName):
     """Of ``compile_kernel``."""
 
     kernel: Any = option(
@@ -154,11 +166,6 @@ class KernelRequest(Request, Computing, ApiLevel, NdkRoot, PlatformName):
         "What a single function is called; empty: as it calls itself, else ``main``.", default=""
     )
     out: MaybePath = python("The library; by default ``<name>-<platform>.so`` here.", default=None)
-    bundle: MaybePath = python(
-        "Directory of the bundle it will run with. Android needs one: by default the newest one that was "
-        "built here for the platform.",
-        default=None,
-    )
 
 
 @options()
@@ -438,6 +445,13 @@ class TrackerAddress:
 
 
 @options()
+class Registration(TrackerAddress):
+    """Whether it does."""
+
+    use_tracker: bool = python("False: clients connect directly.", default=True)
+
+
+@options()
 class FirstPort:
     """Where a server or tracker listens."""
 
@@ -471,7 +485,7 @@ class ServeHereRequest(Request, Exposed, FirstPort, TrackerAddress, OfBundle, Of
 
 
 @options()
-class ServeRequest(ServeHereRequest):
+class ServeRequest(Registration, ServeHereRequest):
     """Of ``rpc_serve``."""
 
     board_address: str = option("The board, as ssh takes it.", default="USER@BOARD", flags=["--board"])
@@ -481,14 +495,11 @@ class ServeRequest(ServeHereRequest):
         flags=["--for"],
         complete="platform",
     )
-    use_tracker: bool = python("False: clients connect directly.", default=True)
 
 
 @options()
-class RpcStartRequest(Request, LastPort, TrackerAddress, OfBundle, OfKey, DeviceSettings):
+class RpcStartRequest(Request, LastPort, Registration, OfBundle, OfKey, DeviceSettings):
     """Of ``rpc_start``."""
-
-    use_tracker: bool = python("False: clients connect directly.", default=True)
 
 
 @options()
@@ -537,7 +548,7 @@ class DeployManyRequest(Deploying):
 
 @options()
 class UpRequest(
-    Request, Records, Seed, OfArrays, NdkRoot, Shapes, Target, PlatformName, DeviceSettings, OfModel
+    Request, Building, Records, Seed, OfArrays, NdkRoot, Shapes, Target, PlatformName, DeviceSettings, OfModel
 ):
     """Of ``up``."""
 
@@ -545,6 +556,3 @@ class UpRequest(
         "Called once with the resolved plan, before anything is made.", default=quiet
     )
     on_step: Callable[[Step], None] = python("Called after each step.", default=quiet)
-    progress: Callable[[str], None] = python(
-        "Called with one line at a time while CMake and Ninja run.", default=quiet
-    )

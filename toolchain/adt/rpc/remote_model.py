@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -168,18 +169,11 @@ def _on_server(session: Any, package: ModelPackage, library: str) -> Iterator[st
             session.upload(str(package.path / LIBRARY), target=name)
         log.debug("uploaded %s as %s", package.path / LIBRARY, name)
         yield name
-    except KeyboardInterrupt:  # the server may have stalled; it removes what a session left
-        raise
-    except BaseException:
-        _remove(session, name)
-        raise
-    else:
-        _remove(session, name)
-
-
-def _remove(session: Any, name: str) -> None:
-    with contextlib.suppress(Exception):  # the server may be gone, with all that was on it
-        session.remove(name)
+    finally:
+        # At ctrl-C the server may have stalled; it removes itself what a session left.
+        if not isinstance(sys.exc_info()[1], KeyboardInterrupt):
+            with contextlib.suppress(Exception):  # the server may be gone, with all that was on it
+                session.remove(name)
 
 
 def _require_device(package: ModelPackage, kind: str, device: Any) -> None:
