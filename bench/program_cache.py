@@ -42,7 +42,7 @@ def pack(place: Path, models: list[Path]) -> None:
     """Put the bundle and the packages into *place*."""
     sys.path.insert(0, str(HERE.parent / "tests"))
     import adt
-    from networks import mobilenet_v2
+    from support.models.networks import mobilenet_v2
 
     place.mkdir(parents=True, exist_ok=True)
     bundle = adt.build_target(platform="host").bundle

@@ -38,7 +38,7 @@ def pack(place: Path, model: Path | None) -> None:
     """Put the program, the bundle and both packages into *place*."""
     sys.path.insert(0, str(HERE.parent / "tests"))
     import adt
-    from models import MAGIKA, small_model
+    from support.models.small import MAGIKA, small_model
 
     place.mkdir(parents=True, exist_ok=True)
     built = adt.build_target(platform="host")

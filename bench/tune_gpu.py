@@ -68,7 +68,7 @@ def main() -> int:
 
 def _resnet18(path: Path, size: int) -> Path:
     sys.path.insert(0, str(HERE.parent / "tests"))
-    from networks import resnet18
+    from support.models.networks import resnet18
 
     return resnet18(path, size)
 

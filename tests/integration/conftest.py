@@ -17,8 +17,8 @@ import pytest
 
 from adt.device.adb import find_adb
 from adt.host.cache import cache_dir
-from listeners import MARK, ListenerWatch
-from ports import free_port
+from support.devices.listeners import MARK, ListenerWatch
+from support.devices.ports import free_port
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,7 +2,7 @@
 
 The library is the bundle's own, built with the NDK stand-in for arm64 Linux and
 run by qemu. Assets, window, input queue and log are stand-ins
-(tests/standin_libandroid); Android itself is not there.
+(tests/support/standins/libandroid); Android itself is not there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import adt_json
 
 from adt.bundle.bundle import ACTIVITY, TargetBundle, load_bundle
 from adt.device.payload import payload_of
@@ -26,8 +25,9 @@ from adt.host.cache import cache_dir, file_sha256
 from adt.host.elf import read_elf
 from adt.integrate.bench_plan import BenchPlan, PlannedModel
 from adt.measure import app_bench
-from models import small_model
-from standin_ndk import LIBANDROID, make_standin_ndk
+from support.devices.programs import adt_json
+from support.models.small import small_model
+from support.standins.ndk import LIBANDROID, make_standin_ndk
 
 ABI = "arm64-v8a"
 SHIFT = b"PK!"

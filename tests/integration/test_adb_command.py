@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from device_fixtures import Rack, adb_program, adb_server, open_rack, wait_for
-from programs import ADT, adt, adt_json
 
 from adt.device import adb, selection
 from adt.errors import AmbiguousDevice, NoDevice
+from support.devices.fixtures import Rack, adb_program, adb_server, open_rack, wait_for
+from support.devices.programs import ADT, adt, adt_json
 
 
 @pytest.fixture(scope="module", params=["debian", "adbutils"])

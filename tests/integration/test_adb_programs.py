@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from device_fixtures import Rack, adb_program, adb_server, ask, open_rack, wait_for
 
 from adt.device import adb, forwards, overview, selection
 from adt.device.deploy import deploy
 from adt.device.device import Device
 from adt.device.forwards import Forward
 from adt.errors import DeviceError
-from standin_payload import make_bundle, make_package
+from support.devices.fixtures import Rack, adb_program, adb_server, ask, open_rack, wait_for
+from support.standins.artefacts import make_bundle, make_package
 
 
 @pytest.fixture(scope="module", params=["debian", "adbutils"])

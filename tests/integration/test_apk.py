@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from device_fixtures import Rack, entries, processes, rack, wait_for
-from programs import ADT, adt, adt_json
 
 import adt as api
 from adt.bundle.bundle import load_bundle
@@ -35,8 +33,10 @@ from adt.integrate.apk.manifest import ACTIVITY_CLASS
 from adt.integrate.apk.measuring import ERROR, RESULTS
 from adt.integrate.apk.sign import misplaced
 from adt.integrate.opencl_libraries import OPENCL_LIBRARIES
-from models import small_model
-from standin_ndk import make_standin_ndk
+from support.devices.fixtures import Rack, entries, processes, rack, wait_for
+from support.devices.programs import ADT, adt, adt_json
+from support.models.small import small_model
+from support.standins.ndk import make_standin_ndk
 
 __all__ = ["rack"]
 

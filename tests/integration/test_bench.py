@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_fixtures import Rack, rack  # noqa: F401
-from programs import adt, adt_json
 
 import adt as api
 from adt.measure import history
-from browser import browser
-from models import small_model
+from support.codegen.browser import browser
+from support.devices.fixtures import Rack, rack  # noqa: F401
+from support.devices.programs import adt, adt_json
+from support.models.small import small_model
 
 TIME = re.compile(r"\d\s?(?:ms|s|µs)\b|per second|latency|p50|throughput")
 """What a text would have in it that tells a speed."""

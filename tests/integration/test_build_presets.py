@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from programs import adt as run_adt
-from programs import adt_json
 
 from adt.bundle.bundle import load_bundle
 from adt.host.cache import cache_dir
 from adt.host.elf import read_elf
 from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
-from models import MAGIKA
-from standin_clml import make_library, make_standin_clml
-from standin_ndk import make_standin_ndk
+from support.devices.programs import adt as run_adt
+from support.devices.programs import adt_json
+from support.models.small import MAGIKA
+from support.standins.clml import make_library, make_standin_clml
+from support.standins.ndk import make_standin_ndk
 
 ARMHF = ["qemu-arm-static", "-L", "/usr/arm-linux-gnueabihf"]
 AARCH64 = ["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"]

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import ADT, adt_json
-from programs import adt as run_adt
 
 import adt
 from adt.bundle.bundle import MANIFEST, load_bundle
@@ -23,8 +21,10 @@ from adt.host.elf import read_elf
 from adt.host.ndk import LOWEST_API_LEVEL
 from adt.host.resources import resource
 from adt.model.functions import unregistered
-from bionic_levels import LEVELS
-from standin_ndk import DESCRIPTION, make_standin_ndk
+from support.codegen.bionic_levels import LEVELS
+from support.devices.programs import ADT, adt_json
+from support.devices.programs import adt as run_adt
+from support.standins.ndk import DESCRIPTION, make_standin_ndk
 
 GLIBCS = {
     "pthread_setaffinity_np": "TVM calls it where __ANDROID__ is not defined",

@@ -7,8 +7,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from device_fixtures import Rack, child, entries, processes, rack, wait_for
-from programs import adt, adt_json
 
 from adt.device import deploy as deploying
 from adt.device.collect import clean
@@ -16,8 +14,10 @@ from adt.device.deploy import Deployment, DeployReport, deploy, payload_of
 from adt.device.device import Device
 from adt.device.scripts import script
 from adt.device.workspace import serving, workspace
-from remains import remains, soon_nothing, wrong_files
-from standin_payload import make_bundle, make_package
+from support.devices.fixtures import Rack, child, entries, processes, rack, wait_for
+from support.devices.programs import adt, adt_json
+from support.devices.remains import remains, soon_nothing, wrong_files
+from support.standins.artefacts import make_bundle, make_package
 
 __all__ = ["rack"]
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from programs import adt, adt_json
 
 import adt as api
 from adt.errors import ModelError, UnsupportedOp
 from adt.host.elf import read_elf
 from adt.model.package import load_package
-from models import MAGIKA, small_model
-from onnx_graphs import graph_of, node, write
-from standin_ndk import make_standin_ndk
+from support.devices.programs import adt, adt_json
+from support.models.onnx_graphs import graph_of, node, write
+from support.models.small import MAGIKA, small_model
+from support.standins.ndk import make_standin_ndk
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from programs import Finished
 
 import adt
 from adt.host import manifest
@@ -45,6 +44,7 @@ from adt.model.package import (
     TensorSpec,
     ValueRange,
 )
+from support.devices.programs import Finished
 
 USAGE, PACKAGE, INPUT, RUN = 2, 3, 4, 5
 HEADERS = {

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_fixtures import Rack, child, entries, processes, rack, wait_for
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -40,8 +39,9 @@ from adt.errors import (
 )
 from adt.model.package import ModelPackage
 from adt.virtual import emulator
-from remains import soon_nothing, wrong_files
-from standin_payload import make_bundle, make_package
+from support.devices.fixtures import Rack, child, entries, processes, rack, wait_for
+from support.devices.remains import soon_nothing, wrong_files
+from support.standins.artefacts import make_bundle, make_package
 
 __all__ = ["rack"]
 

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from device_fixtures import Rack, entries, rack, wait_for
-from programs import adt
 
 import adt as api
 from adt.device.device import Device
@@ -20,8 +18,10 @@ from adt.device.fleet import Event
 from adt.device.payload import user_directory
 from adt.errors import ConfigError
 from adt.virtual import emulator, state
-from remains import soon_nothing, wrong_files
-from standin_payload import make_bundle, make_package
+from support.devices.fixtures import Rack, entries, rack, wait_for
+from support.devices.programs import adt
+from support.devices.remains import soon_nothing, wrong_files
+from support.standins.artefacts import make_bundle, make_package
 
 __all__ = ["rack"]
 

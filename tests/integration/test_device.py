@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from device_fixtures import Rack, child, entries, only, processes, rack, wait_for
 
 import adt
 from adt.device import adb, fleet, overview, selection
@@ -20,6 +19,7 @@ from adt.device.device import Device
 from adt.device.workspace import workspace
 from adt.errors import AmbiguousDevice, DeviceError, DeviceFull, DeviceNotReady, NoDevice
 from adt.virtual import emulator
+from support.devices.fixtures import Rack, child, entries, only, processes, rack, wait_for
 
 __all__ = ["only", "rack"]
 

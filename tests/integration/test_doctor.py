@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from device_fixtures import Rack, rack, wait_for
-from programs import ADT, adt
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from adt.device import adb, deploy, selection
 from adt.errors import DeviceError, NoDevice
 from adt.virtual import state
-from standin_ndk import make_standin_ndk
-from standin_payload import make_bundle, make_package
+from support.devices.fixtures import Rack, rack, wait_for
+from support.devices.programs import ADT, adt
+from support.standins.artefacts import make_bundle, make_package
+from support.standins.ndk import make_standin_ndk
 
 __all__ = ["rack"]
 

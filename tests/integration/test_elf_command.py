@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import adt
-from elf_vectors import Toolbox, stub_libraries
+from support.standins.elf import Toolbox, stub_libraries
 
 SOURCE = "int nobody(void); void *malloc(long); int f(void) { malloc(1); return nobody(); }"
 START = 'import sys; sys.argv[0] = "adt"; from adt.cli.main import main; main()'

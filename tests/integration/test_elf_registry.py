@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from programs import adt as run_adt
 
 import adt
 from adt.bundle.audit.report import OK, REFUSED, WARNING, FileAudit
 from adt.host.registry import RegistryFile, fetch
 from adt.host.tar import write_file
-from elf_vectors import Toolbox, stub_libraries
-from npm_packages import npm_archive
+from support.codegen.npm import npm_archive
+from support.devices.programs import adt as run_adt
+from support.standins.elf import Toolbox, stub_libraries
 
 WHEELS = {
     "aiohttp": RegistryFile(

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from programs import adt, adt_json
 
 import adt as api
 from adt.errors import InputError
 from adt.virtual import emulator
-from models import MAGIKA, small_model
+from support.devices.programs import adt, adt_json
+from support.models.small import MAGIKA, small_model
 
 TOLERANCE = 1e-4
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import typer
-from programs import adt
 
 import adt as api
 from adt.cli.app import app
@@ -21,8 +20,9 @@ from adt.model.package import load_package
 from adt.model.targets import model_target
 from adt.model.targets import place as placed
 from adt.options.resolve import load_settings
-from models import MAGIKA
-from standin_ndk import make_standin_ndk
+from support.devices.programs import adt
+from support.models.small import MAGIKA
+from support.standins.ndk import make_standin_ndk
 
 PAGE = (Path(__file__).parents[2] / "docs/from-tvmc.md").read_text()
 BLOCKS = re.findall(r"^```(\S+)( \S+)?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from programs import ADT
 from test_kills import SESSION
 
-import small_disk
 from adt.errors import DiskError
 from adt.host.cache import cache_dir
 from adt.tuning.database.store import open_database
-from onnx_graphs import f32, graph_of, node
-from tuning_records import applicable, workload
+from support.devices import small_disk
+from support.devices.programs import ADT
+from support.models.onnx_graphs import f32, graph_of, node
+from support.standins.tuning_records import applicable, workload
 
 GENERATE = ("generate", "cpp", "--package", "com.example.net")
 SIDE = 512

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from test_cpp_runner import BAD_FILES, Package, mixed
 
-import fuzz_seeds
-import sanitized
 from adt.model.package import LIBRARY, MANIFEST, PARAMS
+from support.codegen import sanitized
+from support.models import fuzz_seeds
 
 __all__ = ["mixed"]
 

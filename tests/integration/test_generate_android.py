@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 import adt
-import standin_android
 from adt.bundle.bundle import TargetBundle, load_bundle
 from adt.host.cache import cache_dir, file_sha256
 from adt.host.elf import read_elf
@@ -31,11 +30,12 @@ from adt.integrate.project import project
 from adt.integrate.write import plan, write
 from adt.measure import app_bench
 from adt.model.package import ModelPackage, TensorSpec, load_package
-from golden_projects import HOSTILE, made_up_project
-from kotlin_compiler import compile_kotlin
-from made_up_packages import entry, made_up_bundle, made_up_package, tensor
-from models import small_model
-from standin_ndk import make_standin_ndk
+from support.codegen.golden_projects import HOSTILE, made_up_project
+from support.codegen.kotlin import compile_kotlin
+from support.models.small import small_model
+from support.standins import android as standin_android
+from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
+from support.standins.ndk import make_standin_ndk
 
 FRAMEWORK = "/usr/share/android-framework-res/framework-res.apk"
 ANDROID = "{http://schemas.android.com/apk/res/android}"
@@ -43,7 +43,7 @@ PLATFORMS = ("android-arm64-v8a", "android-x86_64")
 APP = "com.example.vision.app"
 PHOTOS = [tensor("photo", ("n", 3, 16, 16), "uint8"), tensor("mask", ("n", "m"))]
 WORDS = [tensor("ids", (1, "length"), "int64"), tensor("mask", (1, "length"), "float16")]
-STANDIN_ON_JVM = Path(__file__).parents[1] / "standin_android_jvm"
+STANDIN_ON_JVM = Path(__file__).parents[1] / "support/standins/android_jvm"
 HARNESS = """\
 package com.example.vision.app
 
@@ -170,12 +170,12 @@ def test_java_and_kotlin_compile_without_a_warning(gradle: Path, tmp_path: Path)
 @pytest.mark.nightly
 @pytest.mark.parametrize("inputs", [PHOTOS, WORDS, []], ids=["photos", "words", "none"])
 def test_every_kind_of_screen_compiles(inputs: list[TensorSpec], tmp_path: Path) -> None:
-    model = made_up_package(
+    model = make_typed_package(
         tmp_path / "package",
         "net",
         [entry(inputs, [tensor("scores", (1, 3)), tensor("best", (1,), "int64")])],
     )
-    bundle = made_up_bundle(tmp_path / "bundle")
+    bundle = make_app_bundle(tmp_path / "bundle")
     bundle = dataclasses.replace(bundle, manifest=dataclasses.replace(bundle.manifest, api_level=28))
     described = project([model], [bundle], java_package="com.example.vision", labels=("a", "b", "c"))
     compiles(write_texts(described, tmp_path / "out"), tmp_path)

@@ -13,9 +13,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from device_fixtures import Rack, rack  # noqa: F401
 from numpy.typing import NDArray
-from programs import adt_json
 from test_cpp_runner import Built, Package, built, echo, mixed, symbolic  # noqa: F401
 
 import adt
@@ -26,9 +24,11 @@ from adt.host.elf import read_elf
 from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.integrate.files import CopiedFile
-from golden_projects import PLATFORMS, made_up_project
-from models import MAGIKA, small_model
-from standin_ndk import make_standin_ndk
+from support.codegen.golden_projects import PLATFORMS, made_up_project
+from support.devices.fixtures import Rack, rack  # noqa: F401
+from support.devices.programs import adt_json
+from support.models.small import MAGIKA, small_model
+from support.standins.ndk import make_standin_ndk
 
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
 RNG = np.random.default_rng(7)

@@ -12,9 +12,9 @@ import pytest
 
 from adt.api.generate import KINDS, generator
 from adt.integrate.files import TextFile
-from golden_projects import HOSTILE, PLATFORMS, made_up_project
-from kotlin_compiler import compile_kotlin
-from made_up_packages import entry, tensor
+from support.codegen.golden_projects import HOSTILE, PLATFORMS, made_up_project
+from support.codegen.kotlin import compile_kotlin
+from support.standins.artefacts import entry, tensor
 
 ROOT = Path(__file__).parents[2]
 ORDINARY = re.findall(

@@ -23,8 +23,6 @@ from test_cpp_runner import Built, Package, built, echo, symbolic
 from test_runner_abi import recurrent
 
 import adt
-import standin_android
-import standin_assets
 from adt.bundle.bundle import load_bundle
 from adt.host.elf import read_elf
 from adt.host.tools import cmake, ninja
@@ -35,14 +33,16 @@ from adt.integrate.native_methods import CPP_TYPES, NATIVE_METHODS
 from adt.integrate.project import project
 from adt.model.inputs.picture import PictureOptions
 from adt.model.package import load_package
-from kotlin_compiler import compile_kotlin
-from made_up_packages import entry, made_up_bundle, made_up_package, tensor
-from models import MAGIKA, small_model
-from real_models import named
+from support.codegen.kotlin import compile_kotlin
+from support.models.published import named
+from support.models.small import MAGIKA, small_model
+from support.standins import android as standin_android
+from support.standins import assets as standin_assets
+from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 __all__ = ["built", "echo", "recurrent", "symbolic"]
 
-CASES = Path(__file__).parents[1] / "jvm"
+CASES = Path(__file__).parents[1] / "support/codegen/jvm"
 JAVA_PACKAGE = "com.example.vision"
 PICTURES = PictureOptions(mean=(127.5,), std=(128.0,), scale=1.0, color="BGR")
 CYCLES = 10_000
@@ -237,12 +237,14 @@ def test_pixels_of_every_kind(tmp_path: Path) -> None:
         "levels": (("n", 10, 12, 3), "uint8", PictureOptions()),
     }
     models = [
-        made_up_package(tmp_path / name, name, [entry([tensor("photo", shape, dtype)], [])], platform="host")
+        make_typed_package(
+            tmp_path / name, name, [entry([tensor("photo", shape, dtype)], [])], platform="host"
+        )
         for name, (shape, dtype, _) in kinds.items()
     ]
     described = project(
         models,
-        [made_up_bundle(tmp_path / "bundle", "host")],
+        [make_app_bundle(tmp_path / "bundle", "host")],
         java_package=JAVA_PACKAGE,
         images={name: options for name, (_, _, options) in kinds.items()},
     )

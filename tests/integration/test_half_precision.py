@@ -9,14 +9,14 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from programs import adt, adt_json
 
 import adt as api
-import intel_opencl
 from adt.errors import AdtError, ConfigError, InputError, MismatchError
 from adt.model.package import load_package
 from adt.numerics import TOLERANCES
-from models import MAGIKA, small_model
+from support.devices import intel_opencl
+from support.devices.programs import adt, adt_json
+from support.models.small import MAGIKA, small_model
 
 RNG = np.random.default_rng(0)
 

@@ -21,7 +21,7 @@ from adt.model.host_run.opencl import opencl_device
 from adt.model.host_run.running import HostRun, run_package, run_packages
 from adt.model.plugins import build as plugins
 from adt.model.plugins.loading import load_plugin
-from models import small_model
+from support.models.small import small_model
 
 X = np.array([[1, 2, 3, 4]], np.float32)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import adt
 from adt.host.resources import resource
 
-PROGRAM = Path(__file__).parents[1] / "image_reuse.cc"
+PROGRAM = Path(__file__).parents[1] / "support/codegen/image_reuse.cc"
 """Its own OpenCL functions count what is made and released."""
 
 

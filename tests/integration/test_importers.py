@@ -11,12 +11,8 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from programs import adt, adt_json
 
 import adt as api
-import microsoft_graphs
-import onnx_graphs
-import quantized_tflite
 from adt.errors import ModelError, UnsupportedOp
 from adt.measure.reference import run_reference
 from adt.measure.verify import compare
@@ -27,9 +23,12 @@ from adt.model.importers.onnx.compare import Runner
 from adt.model.inputs.random import random_inputs
 from adt.model.package import load_package
 from adt.options.resolve import load_settings
-from onnx_graphs import CONVERTED, f32, graph_of, node, tiny, write
-from quantized_models import KINDS, written_by_onnxruntime
-from real_models import REAL_MODELS, RealModel, named
+from support.devices.programs import adt, adt_json
+from support.models import microsoft as microsoft_graphs
+from support.models import onnx_graphs, quantized_tflite
+from support.models.onnx_graphs import CONVERTED, f32, graph_of, node, tiny, write
+from support.models.published import REAL_MODELS, RealModel, named
+from support.models.quantized_onnx import KINDS, written_by_onnxruntime
 
 QUICK = ("mtcnn-rnet", "aecmos", "wake-embedding")
 """Real models that are quick to compile: PRelu, GRU; layout of TFLite."""

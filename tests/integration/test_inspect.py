@@ -11,10 +11,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from programs import adt, adt_json
 
 import adt as api
-from browser import Page, browser
+from support.codegen.browser import Page, browser
+from support.devices.programs import adt, adt_json
 
 HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror=alert(1)>'
 

@@ -21,7 +21,7 @@ from kernel_table import CONV, Op
 
 import adt
 from adt.device.place import Opened
-from broken_kernels import with_library
+from support.models.broken_kernels import with_library
 
 THREE = r"^(conv 1x1 160→960 7x7 relu6|max_pool 5x5 128 20x20|dense 512→1000)$"
 """A convolution, what is none, and a matrix product; small ones."""

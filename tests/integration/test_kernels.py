@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_fixtures import Rack, rack  # noqa: F401
 
 import adt
 from adt.errors import CompileError, ConfigError, MismatchError, ModelError
 from adt.host.cache import cache_dir
 from adt.host.elf import read_elf
 from adt.model.kernels import CompiledKernel
-from standin_ndk import make_standin_ndk
+from support.devices.fixtures import Rack, rack  # noqa: F401
+from support.standins.ndk import make_standin_ndk
 
 LENGTH = 1000
 """No multiple of a work group: a schedule must guard the rest."""

@@ -20,9 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from device_fixtures import Rack, rack, wait_for
-from programs import ADT, adt_json
-from programs import adt as run_adt
 from test_tune import QUICK, records, small_network
 
 import adt
@@ -32,9 +29,12 @@ from adt.device.deploy import Deployment, deploy
 from adt.device.device import Device
 from adt.rpc import state
 from adt.tuning.database.verification import verify
-from onnx_graphs import f32, graph_of, node
-from remains import remains, soon_nothing, wrong_files
-from standin_payload import make_bundle, make_package
+from support.devices.fixtures import Rack, rack, wait_for
+from support.devices.programs import ADT, adt_json
+from support.devices.programs import adt as run_adt
+from support.devices.remains import remains, soon_nothing, wrong_files
+from support.models.onnx_graphs import f32, graph_of, node
+from support.standins.artefacts import make_bundle, make_package
 
 __all__ = ["rack"]
 

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 
-from listeners import MARK, ListenerWatch, parse
+from support.devices.listeners import MARK, ListenerWatch, parse
 
 LISTEN = "import socket,sys; s=socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); sys.stdin.read()"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-import model_table
-import real_models
+from support.models import published as real_models
+from support.models import table as model_table
 
 STORED: dict[str, Any] = json.loads(model_table.GOLDEN.read_text())
 QUICK = (("mtcnn-onet", "cpu"), ("mtcnn-onet", "adreno"))

@@ -29,11 +29,11 @@ from adt.model.offload.partition import Offloaded, offload, plugin_for
 from adt.model.plugins.build import CLML, OPENCL, build
 from adt.model.plugins.loading import load_plugin
 from adt.options.resolve import load_settings
-from models import small_model
-from offload_models import mobile_net, residual_net
-from real_models import named
-from standin_ndk import make_standin_ndk
-from subgraphs import compute
+from support.models.offload import mobile_net, residual_net
+from support.models.published import named
+from support.models.small import small_model
+from support.models.subgraphs import compute
+from support.standins.ndk import make_standin_ndk
 
 SHAPES = {residual_net: (1, 3, 32, 32), mobile_net: (1, 3, 24, 16)}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import adt
-import onnx_cases
+from support.models import onnx_cases
 
 STORED = onnx_cases.stored()
 LEAST_RIGHT = 1150
@@ -36,7 +36,7 @@ def test_a_case(id: str, rtvm: Path) -> None:
 
     assert outcome.status in onnx_cases.ACCEPTED, outcome
     assert outcome.status == STORED[id]["outcome"].partition(":")[0], (
-        f"{outcome}; if this is meant: python tests/onnx_cases.py {id} --write, and python docs/generate.py"
+        f"{outcome}; if this is meant: PYTHONPATH=tests python -m support.models.onnx_cases {id} --write, and python docs/generate.py"
     )
 
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from device_fixtures import Rack, rack  # noqa: F401
 from onnx import TensorProto, helper, numpy_helper
 
 import adt
 from adt.api.verify import VerifyResult
 from adt.device import selection
 from adt.errors import MismatchError
-from models import MAGIKA
-from networks import Network
-from onnx_graphs import graph_of, node, write
+from support.devices.fixtures import Rack, rack  # noqa: F401
+from support.models.networks import Network
+from support.models.onnx_graphs import graph_of, node, write
+from support.models.small import MAGIKA
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from programs import ADT, adt, adt_json
 
 import adt as api
 from adt.bundle.platforms import platform_named
@@ -25,7 +24,8 @@ from adt.model.compiled import Job, identity
 from adt.model.package import PackageLike, load_package
 from adt.model.tuning.tuning import Tuning
 from adt.options.resolve import load_settings
-from models import small_model
+from support.devices.programs import ADT, adt, adt_json
+from support.models.small import small_model
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -14,22 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from device_fixtures import Rack, entries, processes, rack
-from programs import adt as run_adt
-from programs import adt_json
 
 import adt
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-import networks
 from adt.device.payload import user_directory
 from adt.device.probe import opencl
 from adt.device.probe.facts import Cpu, CpuCluster
 from adt.device.probe.remembered import _file as remembered_file
 from adt.host.resources import resource
 from adt.host.tools import cmake
-from models import small_model
-from standin_opencl import DEVICE, make_standin_opencl
+from support.devices.fixtures import Rack, entries, processes, rack
+from support.devices.programs import adt as run_adt
+from support.devices.programs import adt_json
+from support.models import networks
+from support.models.small import small_model
+from support.standins.opencl import DEVICE, make_standin_opencl
 
 __all__ = ["rack"]
 

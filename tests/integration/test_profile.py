@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from device_fixtures import Rack, rack  # noqa: F401
 from onnx import TensorProto, helper, numpy_helper
-from programs import adt, adt_json
 
 import adt as api
 from adt.api import profile as verb
 from adt.errors import ConfigError, RpcError
 from adt.model.inspection.profile import CallTime, Profile
-from browser import Page, browser
+from support.codegen.browser import Page, browser
+from support.devices.fixtures import Rack, rack  # noqa: F401
+from support.devices.programs import adt, adt_json
 
 HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror=alert(1)>'
 SPEED = re.compile(r"\d\s?(?:ms|s|µs)\b|FLOP/s|GB/s|of the time")

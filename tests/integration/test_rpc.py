@@ -21,9 +21,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_fixtures import Rack, child, entries, processes, rack, wait_for  # noqa: F401
-from programs import ADT, adt_json
-from programs import adt as run_adt
 
 import adt
 from adt.bundle.bundle import TargetBundle
@@ -40,7 +37,10 @@ from adt.model.link import linker_for
 from adt.rpc import cleaning, server, session, state, wire
 from adt.rpc.server import ServerStatus
 from adt.virtual import emulator
-from ports import free_span
+from support.devices.fixtures import Rack, child, entries, processes, rack, wait_for  # noqa: F401
+from support.devices.ports import free_span
+from support.devices.programs import ADT, adt_json
+from support.devices.programs import adt as run_adt
 
 LENGTH = 1024
 SPAN = 12

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from device_fixtures import Rack, adb_program, adb_server, ask, open_rack, processes
-from programs import ADT
 
 import adt
 from adt.device import adb, forwards
 from adt.device.device import Device
 from adt.rpc import session
-from ports import free_span
+from support.devices.fixtures import Rack, adb_program, adb_server, ask, open_rack, processes
+from support.devices.ports import free_span
+from support.devices.programs import ADT
 
 SPAN = 8
 GREETING = b"hello from somebody else\n"

@@ -19,15 +19,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from programs import Finished
 
 import adt
 from adt.bundle.bundle import TargetBundle
 from adt.model.inputs.random import random_inputs
 from adt.model.inspection.params import load_arrays
 from adt.model.package import ModelPackage
-from networks import Network
-from ports import free_port
+from support.devices.ports import free_port
+from support.devices.programs import Finished
+from support.models.networks import Network
 
 USAGE, PACKAGE, INPUT, RUN = 2, 3, 4, 5
 OFF = {"state": "off", "file": None, "warning": None, "take_ms": None, "keep_ms": None}

@@ -14,10 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_fixtures import Rack, child, entries, processes, rack, wait_for  # noqa: F401
 from PIL import Image, ImageDraw
-from programs import adt as run_adt
-from programs import adt_json
 
 import adt
 from adt.device import forwards
@@ -27,9 +24,12 @@ from adt.errors import ConfigError, MismatchError, RpcError
 from adt.measure.reference import run_reference
 from adt.model.inputs.picture import PictureOptions
 from adt.rpc import state
-from listeners import MARK
-from models import small_model
-from real_models import named
+from support.devices.fixtures import Rack, child, entries, processes, rack, wait_for  # noqa: F401
+from support.devices.listeners import MARK
+from support.devices.programs import adt as run_adt
+from support.devices.programs import adt_json
+from support.models.published import named
+from support.models.small import small_model
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 LABELS = ("n000 upright", "n001 turned left", "n002 upside down", "n003 turned right")

@@ -21,11 +21,12 @@ import adt
 from adt.bundle.bundle import load_bundle
 from adt.host import manifest
 from adt.model.package import MANIFEST, Entry, TensorSpec, ValueRange
-from models import small_model
+from support.models.small import small_model
 
 __all__ = ["built", "echo", "mixed", "symbolic"]
 
-CASES = Path(__file__).parents[1] / "c_runner_cases.py"
+CASES = "support.codegen.c_runner_cases"
+TESTS = str(Path(__file__).parents[1])
 DOCS = Path(__file__).parents[2] / "docs/runner.md"
 C = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 CXX = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wpedantic", "-Wshadow", "-Wconversion"]
@@ -39,11 +40,11 @@ def case(built: Built, name: str, environment: dict[str, str] | None = None, **p
     """Run a function of c_runner_cases.py in a process of its own."""
     arguments = json.dumps({key: str(path) for key, path in paths.items()})
     done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", str(CASES), name, str(built_library(built)), arguments],
+        [sys.executable, "-X", "faulthandler", "-m", CASES, name, str(built_library(built)), arguments],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "ADT_PROGRAM_CACHE": "off", **(environment or {})},
+        env={**os.environ, "PYTHONPATH": TESTS, "ADT_PROGRAM_CACHE": "off", **(environment or {})},
     )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
@@ -313,6 +314,6 @@ def test_the_example_in_cpp(built: Built, mixed: Package, tmp_path: Path, compil
 def test_the_class(
     built: Built, mixed: Package, recurrent: Package, symbolic: Package, tmp_path: Path, compiler: str
 ) -> None:
-    source = (Path(__file__).parents[1] / "runner_class.cc").read_text()
+    source = (Path(__file__).parents[1] / "support/codegen/runner_class.cc").read_text()
     program = compiled([compiler, *CXX], source, built, tmp_path)
     assert ran(program, mixed.path, recurrent.path, symbolic.path) == "done\n"

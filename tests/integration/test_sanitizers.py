@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import Finished
 from test_cpp_runner import (
     Built,
     Package,
@@ -36,7 +35,8 @@ from test_cpp_runner import (
     test_random_inputs_are_pythons,
 )
 
-import sanitized
+from support.codegen import sanitized
+from support.devices.programs import Finished
 
 # pytest runs the tests that are imported with this module's own `built`.
 __all__ = [

@@ -15,9 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from device_fixtures import Rack, rack, wait_for  # noqa: F401
-from programs import ADT, adt_json
-from programs import adt as run_adt
 
 import adt
 from adt.device.deadline import LEAVING, SHORT, STALL
@@ -25,9 +22,12 @@ from adt.device.device import Device
 from adt.errors import INTERRUPTED, DeviceError, PackageError, RpcError
 from adt.tuning.database.store import open_database
 from adt.virtual import emulator
-from networks import Network
-from remains import soon_nothing
-from standin_payload import make_bundle, make_package
+from support.devices.fixtures import Rack, rack, wait_for  # noqa: F401
+from support.devices.programs import ADT, adt_json
+from support.devices.programs import adt as run_adt
+from support.devices.remains import soon_nothing
+from support.models.networks import Network
+from support.standins.artefacts import make_bundle, make_package
 
 PATIENCE = 15.0
 """Seconds in which a program ends that was told to, on a busy machine. No device that has stalled is given up

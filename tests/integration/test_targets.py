@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from programs import adt as run_adt
-from programs import adt_json
 
 import adt
-import real_models
 from adt.model.host_run.running import run_package
 from adt.model.package import load_package
-from models import MAGIKA, small_model
+from support.devices.programs import adt as run_adt
+from support.devices.programs import adt_json
+from support.models import published as real_models
+from support.models.small import MAGIKA, small_model
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from adt.model.names import LONGEST, short_name
 from adt.model.texture.blocks import Window, ceil_blocks
 from adt.model.texture.channels import channels_first
 from adt.model.texture.layout import block_channels
-from blocked_models import RANDOM, blocked_like_plain, calls, computed, conv, last, model, weight
+from support.models.blocked import RANDOM, blocked_like_plain, calls, computed, conv, last, model, weight
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import onnxruntime
 import pytest
 
 import adt
-import networks
 from adt.api.model import job_of
 from adt.api.requests import CompileRequest
 from adt.model.assemble import Making
@@ -26,7 +25,8 @@ from adt.model.tuning.key import target_key, tvm_key
 from adt.tuning.database.store import open_database
 from adt.tuning.records import BASELINE, Context, MeasuredOn, Record
 from adt.tuning.tasks import Task, extract, tuning_target
-from hand_schedules import hand_trace
+from support.models import networks
+from support.models.schedules import hand_trace
 
 FORMS = ("adreno", "adreno-buffer")
 

@@ -12,7 +12,6 @@ import pytest
 import tvm
 from tvm import relax, te, tirx
 
-import networks
 from adt.model.texture.choice import ALWAYS
 from adt.model.texture.guard import check_images, image_faults, lowering
 from adt.model.texture.kernel_blocks import NotSchedulable
@@ -21,6 +20,7 @@ from adt.model.texture.schedule import element_schedule, proven, texel_schedule
 from adt.model.texture.scopes import ImageLimits, place
 from adt.model.texture.specialized import SCOPE, scoped
 from adt.model.tuning.schedules import Untuned
+from support.models import networks
 
 TARGET = tvm.target.Target(
     {

@@ -12,13 +12,13 @@ import pytest
 from tvm import relax
 
 import adt
-import networks
 from adt.model.host_run.running import run_package
 from adt.model.inputs.random import random_inputs
 from adt.model.texture.channels import channels_first
 from adt.model.texture.choice import ALWAYS
 from adt.model.texture.layout import block_channels
-from blocked_models import RANDOM, blocked_like_plain, calls, computed, conv, last, model, weight
+from support.models import networks
+from support.models.blocked import RANDOM, blocked_like_plain, calls, computed, conv, last, model, weight
 
 Body = Callable[[relax.BlockBuilder, Any], Any]
 

@@ -10,8 +10,6 @@ import onnxruntime
 import pytest
 
 import adt
-import intel_opencl
-import networks
 from adt.errors import ToolNotFound, VerifyFailed
 from adt.model.checked import Checked, Unchecked
 from adt.model.host_run.opencl import opencl_device
@@ -19,6 +17,8 @@ from adt.model.host_run.running import run_package
 from adt.model.inputs.random import random_inputs
 from adt.model.package import ModelPackage
 from adt.model.texture import blocks
+from support.devices import intel_opencl
+from support.models import networks
 
 
 def compiled(model: Path, out: Path, **options: Any) -> ModelPackage:

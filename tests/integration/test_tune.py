@@ -16,19 +16,19 @@ from typing import Any
 
 import psutil
 import pytest
-from device_fixtures import Rack, rack  # noqa: F401
-from programs import ADT, adt_json
-from programs import adt as run_adt
 
 import adt
 from adt.bundle.bundle import TargetBundle
 from adt.errors import AdtError, Busy, ConfigError, NoDevice, TrackerError
 from adt.rpc import board, tracker, wire
 from adt.tuning.database.store import open_database
-from networks import Network
-from ports import free_port
+from support.devices.fixtures import Rack, rack  # noqa: F401
+from support.devices.ports import free_port
+from support.devices.programs import ADT, adt_json
+from support.devices.programs import adt as run_adt
+from support.models.networks import Network
 
-BAD_SERVER = Path(__file__).parents[1] / "bad_rpc_server.py"
+BAD_SERVER = Path(__file__).parents[1] / "support/standins/bad_rpc_server.py"
 SECONDS = 120.0
 """For what must happen at all."""
 QUICK = ("--tuner", "random", "--min-repeat-ms", "1", "--number", "1")

@@ -215,7 +215,7 @@ def test_no_dask_scheduler(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
 
 @pytest.fixture
 def free() -> int:
-    from ports import free_port
+    from support.devices.ports import free_port
 
     return free_port()
 

@@ -16,8 +16,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from device_fixtures import Rack as VirtualRack
-from device_fixtures import rack as virtual_rack  # noqa: F401
 
 import adt
 from adt.bundle.bundle import TargetBundle
@@ -29,8 +27,10 @@ from adt.tuning.local_source import LocalSource
 from adt.tuning.serial_source import SerialSource
 from adt.tuning.sources import TrackerSource
 from adt.tuning.status import DeviceStatus
-from c_candidates import ROLE, candidate
-from ports import free_port
+from support.devices.fixtures import Rack as VirtualRack
+from support.devices.fixtures import rack as virtual_rack  # noqa: F401
+from support.devices.ports import free_port
+from support.standins.candidates import ROLE, candidate
 
 ARGUMENTS = (Argument((16,), "float32"), Argument((4,), "int64"))
 TIMING = Timing(number=1, repeat=2, min_repeat_ms=0, timeout=2.0)

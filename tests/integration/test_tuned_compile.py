@@ -12,7 +12,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import adt
-import networks
 from adt.api.model import job_of
 from adt.api.requests import CompileRequest
 from adt.errors import ConfigError
@@ -31,7 +30,8 @@ from adt.model.tuning.workload import same, workload
 from adt.tuning.database.store import open_database
 from adt.tuning.records import BASELINE, Context, MeasuredOn, Record
 from adt.tuning.tasks import Extracted, Task, extract, extracted, toolchain, tuning_target, untunable_reason
-from hand_schedules import apply_by_hand, hand_trace
+from support.models import networks
+from support.models.schedules import apply_by_hand, hand_trace
 
 TARGETS = ("cpu", "opencl", "adreno")
 UNTUNED, TUNED = 2.0, 1.0

@@ -28,7 +28,7 @@ from adt.tuning.database.store import open_database
 from adt.tuning.database.verification import verify
 from adt.tuning.database.workloads import described
 from adt.tuning.records import Context, Record
-from tuning_records import applicable, baseline, name_of, record, workload
+from support.standins.tuning_records import applicable, baseline, name_of, record, workload
 
 SEED = 20261121
 ENVIRON = {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -36,7 +36,7 @@ WRITER = """
 import os, sys
 from pathlib import Path
 from adt.tuning.database.store import open_database
-from tuning_records import applicable, workload
+from support.standins.tuning_records import applicable, workload
 
 first = int(sys.argv[2])
 with open_database(Path(sys.argv[1]), write=True) as database:

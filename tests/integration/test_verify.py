@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from device_fixtures import Rack, rack  # noqa: F401
-from programs import adt, adt_json
 
 import adt as api
-import networks
 from adt.errors import ConfigError, InputError, PackageError, VerifyFailed
 from adt.measure.layers import PASSES_ON, RIGHT
-from broken_kernels import broken_source, broken_tir
+from support.devices.fixtures import Rack, rack  # noqa: F401
+from support.devices.programs import adt, adt_json
+from support.models import networks
+from support.models.broken_kernels import broken_source, broken_tir
 
 KERNEL = {
     "cpu": "fused_conv2d2_add2_relu",

@@ -14,7 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from virtual_fixtures import (
+
+from adt.errors import EmulatorError
+from adt.host.process import python_path
+from adt.virtual import control, emulator, init, prerequisites, properties, rootfs, state
+from support.devices.ports import free_port
+from support.devices.virtual import (
     TMP,
     Phone,
     adb,
@@ -30,11 +35,6 @@ from virtual_fixtures import (
     places,
     sha256,
 )
-
-from adt.errors import EmulatorError
-from adt.host.process import python_path
-from adt.virtual import control, emulator, init, prerequisites, properties, rootfs, state
-from ports import free_port
 
 __all__ = ["adb", "connect", "phone", "places"]
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from virtual_fixtures import TMP, Adb, Phone, adb, connect, eventually, places, sha256
 
 from adt.errors import EmulatorError
 from adt.host.process import python_path
 from adt.virtual import emulator, state
+from support.devices.virtual import TMP, Adb, Phone, adb, connect, eventually, places, sha256
 
 __all__ = ["adb", "connect", "places"]
 

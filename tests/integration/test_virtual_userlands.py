@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from virtual_fixtures import TMP, Adb, Phone, adb, connect, phone, places, sha256
 
 from adt.device.device import parse_facts
 from adt.errors import EmulatorError
 from adt.virtual import emulator, packages, rootfs, state
 from adt.virtual.abis import ABIS, ARM64, X86_64, Abi
+from support.devices.virtual import TMP, Adb, Phone, adb, connect, phone, places, sha256
 
 NATIVE = next(abi for abi in ABIS.values() if abi.native)
 """What runs here without emulation."""

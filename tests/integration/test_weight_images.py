@@ -13,11 +13,8 @@ import numpy as np
 import onnxruntime
 import pytest
 import tvm
-from programs import Finished
 
 import adt
-import intel_opencl
-import networks
 from adt.errors import MismatchError
 from adt.host.cache import file_sha256
 from adt.model.host_run.running import run_package
@@ -31,6 +28,9 @@ from adt.model.texture.schedule import NotSchedulable, proven
 from adt.model.texture.scopes import ImageLimits
 from adt.model.texture.specialized import SCOPE
 from adt.model.tuning.schedules import Untuned
+from support.devices import intel_opencl
+from support.devices.programs import Finished
+from support.models import networks
 
 PACKAGE = 3
 """Exit code of rtvm where a package is at fault."""

@@ -6,11 +6,11 @@ import socket
 from pathlib import Path
 
 import pytest
-from device_fake_server import Peer, fake_server, text
 
 import adt
 from adt.device import adb
 from adt.errors import AmbiguousDevice, DeviceError, NoDevice
+from support.devices.adb_server import Peer, fake_server, text
 
 TWO = "one device usb:1\ntwo recovery usb:2\nthree device usb:3\n"
 

@@ -43,7 +43,7 @@ from adt.integrate.describe import Project
 from adt.integrate.names import check_package
 from adt.integrate.opencl_libraries import OPENCL_LIBRARIES
 from adt.integrate.project import project
-from made_up_packages import entry, made_up_bundle, made_up_package, tensor
+from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 FAILED = 'Failed to load signer "signer #1"'
 ANDROID = "{http://schemas.android.com/apk/res/android}"
@@ -60,11 +60,11 @@ def made_up(tmp_path: Path) -> Callable[..., Project]:
         rows = [entry([tensor("x", shape)], [tensor("y", (1,))], name) for name in entries]
         return project(
             [
-                made_up_package(tmp_path / f"{name}-{platform}", name, rows, platform=platform)
+                make_typed_package(tmp_path / f"{name}-{platform}", name, rows, platform=platform)
                 for name in names
                 for platform in platforms
             ],
-            [made_up_bundle(tmp_path / f"b-{platform}", platform) for platform in platforms],
+            [make_app_bundle(tmp_path / f"b-{platform}", platform) for platform in platforms],
             java_package="com.example.vision",
         )
 

@@ -10,7 +10,7 @@ from test_ndk import fake_ndk
 
 from adt.host.ndk import LOWEST_API_LEVEL, find_ndk
 from adt.host.resources import resource
-from bionic_levels import LEVELS
+from support.codegen.bionic_levels import LEVELS
 
 SOURCES = [
     *sorted((resource("cpp_runner") / "src").rglob("*.*")),

@@ -23,7 +23,7 @@ from adt.errors import MismatchError, PackageError, RpcError
 from adt.host import manifest
 from adt.host.ndk import VARIABLES
 from adt.model.package import ModelPackage
-from made_up_packages import entry, made_up_bundle, made_up_package, tensor
+from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 ANDROID = "android-arm64-v8a"
 Put = Callable[..., TargetBundle]
@@ -50,7 +50,7 @@ def put(tmp_path: Path) -> Put:
     ) -> TargetBundle:
         nonlocal count
         count += 1
-        made = made_up_bundle(tmp_path / "cache/bundles" / name, platform, **about)
+        made = make_app_bundle(tmp_path / "cache/bundles" / name, platform, **about)
         options = replace(made.manifest.options, rpc=rpc, opencl=opencl)
         files = dict(made.manifest.files)
         if rpc:
@@ -69,7 +69,7 @@ def put(tmp_path: Path) -> Put:
 
 def package(directory: Path, **about: Any) -> ModelPackage:
     entries = (entry([tensor("x", (1, 4))], [tensor("y", (1, 2))]),)
-    return made_up_package(directory, "model", entries, **about)
+    return make_typed_package(directory, "model", entries, **about)
 
 
 def test_a_bundle_is_found_without_the_ndk_that_built_it(put: Put, tmp_path: Path) -> None:

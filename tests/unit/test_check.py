@@ -17,7 +17,7 @@ from adt.model.host_run.opencl import HostOpenCl
 from adt.model.package import ModelPackage
 from adt.model.targets import ModelTarget
 from adt.numerics import TOLERANCES
-from standin_payload import package_manifest
+from support.standins.artefacts import package_manifest
 
 LIMIT = TOLERANCES["float32"].kernel
 

@@ -24,8 +24,8 @@ from adt.tuning.jobs import Argument, Timing
 
 @pytest.fixture
 def child(monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]))
-    child = Child("talking_child")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    child = Child("support.standins.child")
     yield child
     child.close()
 
@@ -88,7 +88,7 @@ def test_closing_interrupts_a_request(child: Child) -> None:
 
 
 def test_it_ends_by_itself_when_nobody_asks(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
-    idle = Child("talking_child", "0.1")
+    idle = Child("support.standins.child", "0.1")
     pid = idle.ask(("pid", None), 20)[0]
     assert gone(pid)
     assert idle.ask(("pid", None), 20)[0] != pid
@@ -98,7 +98,7 @@ def test_it_ends_by_itself_when_nobody_asks(child: Child, monkeypatch: pytest.Mo
 def test_it_ends_with_its_parent_in_the_midst_of_work(child: Child) -> None:
     """Killed with -9, the parent can end nothing."""
     program = (
-        "import threading, time; from adt.host.child import Child; child = Child('talking_child')\n"
+        "import threading, time; from adt.host.child import Child; child = Child('support.standins.child')\n"
         "print(child.ask(('start', None), 20), child.pid, flush=True)\n"
         "threading.Thread(target=child.ask, args=(('sleep', 1000), 2000), daemon=True).start()\n"
         "time.sleep(0.2); print('ready', flush=True); time.sleep(1000)"
@@ -174,10 +174,10 @@ def test_an_answer_is_data_of_the_kind_that_was_agreed_upon(
         "unknown field": encode({"_type": "Done", "more": 1}),
     }
     (tmp_path / "answer").write_bytes(answers[kind] + bytes(1 << 12))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     speech = measure_protocol.SPEECH if kind in ("of another kind", "unknown field") else Speech()
     with (
-        Child("untrusted_child", str(tmp_path / "answer"), speech=speech) as child,
+        Child("support.standins.untrusted_child", str(tmp_path / "answer"), speech=speech) as child,
         pytest.raises(ChildDied, match="gave an answer that is none"),
     ):
         child.ask(measure_protocol.Disconnect() if speech.answer is not Any else None, 60)

@@ -237,7 +237,7 @@ def test_no_memory_is_an_error_with_a_remedy(tmp_path: Path) -> None:
 
 
 def test_the_ready_command_is_the_users_own(tmp_path: Path) -> None:
-    from onnx_graphs import graph_of, node, write
+    from support.models.onnx_graphs import graph_of, node, write
 
     path = write(graph_of([node("Relu", ["x"], ["y"])], {"x": (1, "n")}, ["y"]), tmp_path / "a model.onnx")
     done = adt_program("compile", str(path), "--for", "host", "--explain")

@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from device_fake_server import Peer, fake_server, text
+
+from support.devices.adb_server import Peer, fake_server, text
 
 PROGRAM = 'import sys; sys.argv[0] = "adt"; from adt.cli.main import main; main()'
 

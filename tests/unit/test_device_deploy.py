@@ -18,7 +18,7 @@ from adt.device.deploy import (
 from adt.device.payload import Payload, PayloadFile, payload_of, user_directory
 from adt.errors import InputError, MismatchError, PackageError, RunError
 from adt.host import npz
-from standin_payload import make_bundle, make_package
+from support.standins.artefacts import make_bundle, make_package
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
 FILES = (

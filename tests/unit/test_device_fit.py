@@ -12,7 +12,7 @@ from adt.device.fit import check_fit
 from adt.errors import MismatchError
 from adt.model.fit import check_half
 from adt.model.package import PackageMade
-from standin_payload import bundle_manifest, package_manifest
+from support.standins.artefacts import bundle_manifest, package_manifest
 
 LINUX = DeviceFacts({"ro.adt.platform": "linux-aarch64"}, "aarch64", 4096)
 PHONE = DeviceFacts(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from device_fake_server import Peer, fake_server, text
 
 from adt.device import forwards
 from adt.device.forwards import Forward
 from adt.errors import DeviceError, NoDevice
+from support.devices.adb_server import Peer, fake_server, text
 
 ROWS = "S tcp:1001 tcp:1\nT tcp:1002 tcp:2\nS tcp:1003 localabstract:x\nS localabstract:y tcp:3\n\n"
 

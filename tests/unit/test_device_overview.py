@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 
 import pytest
-from device_fake_server import Peer, fake_server, text
 
 from adt.device import overview
+from support.devices.adb_server import Peer, fake_server, text
 
 FACTS = b"[ro.product.model]: [Pixel]\n[ro.soc.model]: [SM8650]\n[ro.product.cpu.abilist]: [arm64-v8a]\n[ro.build.version.sdk]: [34]\n[ro.hardware.egl]: [adreno]\n==uname==\naarch64\n==page==\n4096\n==boot==\n\n"
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from probe_texts import ADRENO, BOARD, MALI, VIRTUAL
 
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.bundle_cache import newest_with
@@ -30,7 +29,8 @@ from adt.device.scripts import script
 from adt.device.shell import Completed
 from adt.errors import DeviceError, DeviceFull
 from adt.host.resources import resource
-from standin_payload import make_bundle
+from support.devices.probe_texts import ADRENO, BOARD, MALI, VIRTUAL
+from support.standins.artefacts import make_bundle
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from device_fake_server import Peer, fake_server, text
 
 from adt.device import adb, selection, states
 from adt.device.selection import DeviceInfo, choose, parse_listing
@@ -17,6 +16,7 @@ from adt.errors import (
     NoDevice,
     ToolNotFound,
 )
+from support.devices.adb_server import Peer, fake_server, text
 
 LISTING = """\
 R58M123ABC             device usb:1-2 product:beyond1 model:SM_G973F device:beyond1 transport_id:3

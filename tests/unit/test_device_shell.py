@@ -9,7 +9,6 @@ import subprocess
 import threading
 
 import pytest
-from device_fake_server import Peer, fake_server, text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from adt.device.deadline import Deadline
 from adt.device.device import parse_facts
 from adt.device.room import parse_free, size_text
 from adt.errors import DeviceError
+from support.devices.adb_server import Peer, fake_server, text
 
 
 def packet(kind: int, data: bytes) -> bytes:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from device_fake_server import Peer, fake_server, text
 
 from adt.device.deadline import Cancelled, Deadline
 from adt.device.device import Device
 from adt.device.sync import BATCH, CHUNK, PushItem, Refused, SyncSession
 from adt.errors import DeviceError, DeviceFull, DeviceNotReady, DiskError, NoDevice
 from adt.host.transfers import observer
+from support.devices.adb_server import Peer, fake_server, text
 
 
 def accept(peer: Peer) -> None:

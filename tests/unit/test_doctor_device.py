@@ -8,16 +8,12 @@ import os
 import socket
 import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from device_fake_server import Peer, fake_server, text
 
 from adt.checkup import adb, device, package, rpc, sockets
 from adt.checkup.adb import Client, Server
@@ -34,7 +30,8 @@ from adt.rpc import wire
 from adt.rpc.server import ServerStatus
 from adt.rpc.tracker import TrackerInfo
 from adt.virtual.state import Record
-from standin_payload import make_bundle, make_package
+from support.devices.adb_server import Peer, fake_server, text
+from support.standins.artefacts import make_bundle, make_package
 
 PHONE = DeviceFacts(
     {"ro.product.cpu.abilist": "arm64-v8a", "ro.build.version.sdk": "34", "ro.product.model": "Phone"},

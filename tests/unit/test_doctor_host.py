@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from adt.bundle.platforms import PLATFORMS
 from adt.checkup import emulators, pairs, programs, python, storage
 from adt.checkup.check import Action, Check, Fix, Question, Status, answers
@@ -22,7 +20,7 @@ from adt.host.process import Finished
 from adt.host.tools import Tool
 from adt.model import versions
 from adt.virtual import prerequisites, state
-from standin_payload import make_bundle
+from support.standins.artefacts import make_bundle
 
 
 @pytest.mark.parametrize(

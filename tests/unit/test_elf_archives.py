@@ -16,7 +16,7 @@ from adt.bundle.audit.report import OK, REFUSED, WARNING
 from adt.bundle.audit.request import audit_paths
 from adt.errors import PackageError
 from adt.options.resolve import load_settings
-from elf_vectors import Toolbox, stub_libraries
+from support.standins.elf import Toolbox, stub_libraries
 
 
 @pytest.fixture(scope="module")

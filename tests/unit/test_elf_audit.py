@@ -19,7 +19,7 @@ from adt.bundle.audit.table import table
 from adt.bundle.platforms import platform_named
 from adt.errors import BuildError, CompileError, MismatchError, PackageError
 from adt.host.ndk import Ndk
-from elf_vectors import LIBC, Toolbox, dynamic_offset, header_offset, patched, run, stub_libraries
+from support.standins.elf import LIBC, Toolbox, dynamic_offset, header_offset, patched, run, stub_libraries
 
 PHONE = platform_named("android-arm64-v8a")
 BOARD = platform_named("linux-aarch64")

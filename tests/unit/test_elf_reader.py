@@ -13,7 +13,7 @@ import pytest
 from adt.errors import PackageError
 from adt.host.elf import Import, parse_elf, read_elf
 from adt.host.elf_image import Damaged
-from elf_vectors import Toolbox, dynamic_offset, header_offset, patched, run, stub_libraries
+from support.standins.elf import Toolbox, dynamic_offset, header_offset, patched, run, stub_libraries
 
 SOURCE = """
 extern int sinf(int); extern int memcpy(int); extern int other_function(int);

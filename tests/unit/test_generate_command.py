@@ -17,7 +17,7 @@ from adt.errors import ConfigError, WouldOverwrite
 from adt.integrate import cpp
 from adt.integrate.describe import Project
 from adt.integrate.files import CopiedFile, OutputFile, TextFile
-from made_up_packages import entry, made_up_bundle, made_up_package, tensor
+from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 OUT = ("--out", "out", "--package", "com.example.vision")
 ENTRIES = (entry([tensor("photo", (1, 3, 32, 64))], [tensor("scores", (1, 2))]),)
@@ -39,8 +39,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(cpp, "files", files)
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    made_up_package(tmp_path / "pkg", "detector", ENTRIES)
-    made_up_bundle(tmp_path / "bundle")
+    make_typed_package(tmp_path / "pkg", "detector", ENTRIES)
+    make_app_bundle(tmp_path / "bundle")
     return tmp_path
 
 
@@ -148,9 +148,9 @@ def test_from_python(place: Path) -> None:
 
 
 def test_without_a_bundle_it_takes_the_one_built_here(place: Path) -> None:
-    made_up_bundle(place / "cache/bundles/built-here", api_level=26)
+    make_app_bundle(place / "cache/bundles/built-here", api_level=26)
     done = CliRunner().invoke(app, ["generate", "cpp", "pkg", *OUT, "--dry-run", "--json"])
     assert done.exit_code == 0, done.output
-    made_up_bundle(place / "cache/bundles/built-later")
+    make_app_bundle(place / "cache/bundles/built-later")
     result = adt.generate("cpp", [Path("pkg")], out=Path("o"), java_package="com.a.b")
     assert [bundle.path.name for bundle in result.project.bundles] == ["built-later"]

@@ -15,7 +15,7 @@ from adt.integrate.cpp import WIDTH, files, signature
 from adt.integrate.files import CopiedFile, TextFile
 from adt.integrate.project import project
 from adt.model.inputs.picture import PictureOptions
-from made_up_packages import entry, made_up_bundle, made_up_package, tensor
+from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 PHOTO = entry([tensor("photo", (1, 3, 32, 64))], [tensor("y", (1,))])
 
@@ -25,8 +25,8 @@ def generated(
 ) -> dict[str, TextFile | CopiedFile]:
     """The files of a project with one model for *platforms*, by path."""
     made = project(
-        [made_up_package(directory / f"p-{name}", "photo", [PHOTO], platform=name) for name in platforms],
-        [made_up_bundle(directory / f"b-{name}", name, api_level=29) for name in platforms],
+        [make_typed_package(directory / f"p-{name}", "photo", [PHOTO], platform=name) for name in platforms],
+        [make_app_bundle(directory / f"b-{name}", name, api_level=29) for name in platforms],
         java_package="com.example.vision",
         images={"": images} if images else None,
     )
@@ -62,16 +62,16 @@ def test_each_platform_has_its_preset_its_bundle_and_its_models(tmp_path: Path) 
 
 
 def test_a_bundle_without_a_cmake_package_is_refused(tmp_path: Path) -> None:
-    bundle = made_up_bundle(tmp_path / "b", "host")
+    bundle = make_app_bundle(tmp_path / "b", "host")
     older = dataclasses.replace(bundle, manifest=dataclasses.replace(bundle.manifest, build_files={}))
-    package = made_up_package(tmp_path / "p", "photo", [PHOTO], platform="host")
+    package = make_typed_package(tmp_path / "p", "photo", [PHOTO], platform="host")
     with pytest.raises(PackageError, match="no CMake package") as refused:
         files(project([package], [older], java_package="com.example.vision"))
     assert "adt build-target --for host" in refused.value.remedy
 
 
 def test_licences_travel_with_the_libraries_and_programs_stay(tmp_path: Path) -> None:
-    bundle = made_up_bundle(tmp_path / "b", "host")
+    bundle = make_app_bundle(tmp_path / "b", "host")
     some = BundleFile("", 0, ())
     facts = dataclasses.replace(
         bundle.manifest,
@@ -80,7 +80,7 @@ def test_licences_travel_with_the_libraries_and_programs_stay(tmp_path: Path) ->
         app_files={"lib/libadt_activity.so": some},
     )
     bundle = dataclasses.replace(bundle, manifest=facts)
-    package = made_up_package(tmp_path / "p", "photo", [PHOTO], platform="host")
+    package = make_typed_package(tmp_path / "p", "photo", [PHOTO], platform="host")
     found = files(project([package], [bundle], java_package="com.example.vision"))
     copied = {file.path.removeprefix("bundles/host/") for file in found if file.path.startswith("bundles/")}
     assert copied == {

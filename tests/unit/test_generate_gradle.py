@@ -23,8 +23,8 @@ from adt.integrate.opencl_libraries import OPENCL_LIBRARIES
 from adt.integrate.project import project
 from adt.measure.app_bench import AppBench, AppDevice, AppMachine, AppMemory, AppSample
 from adt.model.package import Entry
-from golden_projects import DETECTOR
-from made_up_packages import entry, made_up_bundle, made_up_package, tensor
+from support.codegen.golden_projects import DETECTOR
+from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 ANDROID = "{http://schemas.android.com/apk/res/android}"
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -44,8 +44,10 @@ def described(
     levels: Sequence[int] = (),
 ) -> Project:
     """A project of one model called ``net`` for two ABIs; *levels*: API level of each bundle."""
-    packages = [made_up_package(directory / f"package-{one}", "net", entries, platform=one) for one in ABIS]
-    bundles = [made_up_bundle(directory / f"bundle-{one}", one) for one in ABIS]
+    packages = [
+        make_typed_package(directory / f"package-{one}", "net", entries, platform=one) for one in ABIS
+    ]
+    bundles = [make_app_bundle(directory / f"bundle-{one}", one) for one in ABIS]
     for number, level in enumerate(levels):
         manifest = dataclasses.replace(bundles[number].manifest, api_level=level)
         bundles[number] = dataclasses.replace(bundles[number], manifest=manifest)
@@ -180,8 +182,8 @@ def test_pictures_are_read_by_what_the_api_level_has(tmp_path: Path, level: int,
 
 
 def test_bundles_of_linux_are_refused(tmp_path: Path) -> None:
-    package = made_up_package(tmp_path / "p", "net", DETECTOR, platform="linux-aarch64")
-    bundle = made_up_bundle(tmp_path / "b", "linux-aarch64")
+    package = make_typed_package(tmp_path / "p", "net", DETECTOR, platform="linux-aarch64")
+    bundle = make_app_bundle(tmp_path / "b", "linux-aarch64")
     linux = project([package], [bundle], java_package="com.example.vision")
     for generate in (aar.files, android_app.files):
         with pytest.raises(ConfigError, match="which is no Android") as caught:

@@ -15,8 +15,8 @@ from adt.integrate.jni import TENSOR_CLASSES, alignment, array_doc, files, sourc
 from adt.integrate.native_methods import CPP_TYPES, NATIVE_METHODS, cpp_head, java_declarations
 from adt.integrate.project import project
 from adt.model.inputs.picture import PictureOptions
-from golden_projects import PLATFORMS, made_up_project
-from made_up_packages import entry, made_up_bundle, made_up_package, tensor
+from support.codegen.golden_projects import PLATFORMS, made_up_project
+from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 ROOT = Path(__file__).parents[2]
 DETECT = [entry([tensor("images", (1, 3, 32, 32))], [tensor("scores", (1, "n"))])]
@@ -24,8 +24,8 @@ DETECT = [entry([tensor("images", (1, 3, 32, 32))], [tensor("scores", (1, "n"))]
 
 def one_model(directory: Path, java_package: str = "com.example.vision", **more: int) -> Project:
     return project(
-        [made_up_package(directory / "package", "detector", DETECT, platform="host", **more)],
-        [made_up_bundle(directory / "bundle", "host")],
+        [make_typed_package(directory / "package", "detector", DETECT, platform="host", **more)],
+        [make_app_bundle(directory / "bundle", "host")],
         java_package=java_package,
         images={"": PictureOptions(mean=(0.5,), std=(0.25,))},
     )
@@ -126,8 +126,8 @@ def test_the_project_has_bundle_models_and_one_file_of_the_users(tmp_path: Path)
 def test_names_are_no_markup_in_documentation(tmp_path: Path) -> None:
     named = entry([tensor("<b>{@link x} @param */ &amp;", (1,))], [tensor("y", (1,))])
     described = project(
-        [made_up_package(tmp_path / "package", "detector", [named], platform="host")],
-        [made_up_bundle(tmp_path / "bundle", "host")],
+        [make_typed_package(tmp_path / "package", "detector", [named], platform="host")],
+        [make_app_bundle(tmp_path / "bundle", "host")],
         java_package="com.example.vision",
     )
     text = texts(described, android=False)["java/com/example/vision/Detector.java"]

@@ -27,7 +27,7 @@ from adt.integrate.names import (
 from adt.integrate.project import project
 from adt.model.inputs.picture import PictureOptions
 from adt.model.package import Entry, TensorSpec
-from made_up_packages import entry, made_up_bundle, made_up_package, tensor
+from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 KEYWORDS = reserved.CPP | reserved.JAVA | reserved.KOTLIN
 ONE = (entry([tensor("x", (1,))], [tensor("y", (1,))]),)
@@ -152,11 +152,11 @@ def made(
 ) -> Project:
     return project(
         [
-            made_up_package(directory / f"{number}{platform}", name, entries, platform=platform)
+            make_typed_package(directory / f"{number}{platform}", name, entries, platform=platform)
             for number, (name, entries) in enumerate(models.items())
             for platform in platforms
         ],
-        [made_up_bundle(directory / f"bundle{platform}", platform) for platform in platforms],
+        [make_app_bundle(directory / f"bundle{platform}", platform) for platform in platforms],
         java_package=java_package,
         classes=classes,
         images=images,
@@ -220,12 +220,14 @@ def test_two_classes_of_one_name_are_refused(tmp_path: Path) -> None:
 
 def test_what_is_missing_or_given_twice_is_refused(tmp_path: Path) -> None:
     arm, x86 = "android-arm64-v8a", "android-x86_64"
-    package = {name: made_up_package(tmp_path / f"p{name}", "m", ONE, platform=name) for name in (arm, x86)}
-    bundle = {name: made_up_bundle(tmp_path / f"b{name}", name) for name in (arm, x86)}
-    other = made_up_package(tmp_path / "other", "m", ONE, platform=x86, source="other.onnx")
-    shape = made_up_package(tmp_path / "shape", "m", PICTURE, platform=x86)
-    aligned = made_up_package(tmp_path / "aligned", "m", ONE, platform=arm, alignment=256)
-    no_entry = made_up_package(tmp_path / "none", "m", (), platform=arm)
+    package = {
+        name: make_typed_package(tmp_path / f"p{name}", "m", ONE, platform=name) for name in (arm, x86)
+    }
+    bundle = {name: make_app_bundle(tmp_path / f"b{name}", name) for name in (arm, x86)}
+    other = make_typed_package(tmp_path / "other", "m", ONE, platform=x86, source="other.onnx")
+    shape = make_typed_package(tmp_path / "shape", "m", PICTURE, platform=x86)
+    aligned = make_typed_package(tmp_path / "aligned", "m", ONE, platform=arm, alignment=256)
+    no_entry = make_typed_package(tmp_path / "none", "m", (), platform=arm)
     for packages, bundles, error, said in (
         ((), (bundle[arm],), ConfigError, "no package was given"),
         ((package[arm],), (), ConfigError, "no bundle was given"),

@@ -27,7 +27,7 @@ from adt.integrate.render import (
     wrap,
     xml,
 )
-from code_skeleton import Unclosed, c_like, cmake, java_escapes
+from support.codegen.skeleton import Unclosed, c_like, cmake, java_escapes
 
 NASTY = [
     '"; system("rm -rf /"); "',

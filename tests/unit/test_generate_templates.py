@@ -24,11 +24,11 @@ from adt.integrate.project import project
 from adt.integrate.render import GENERATED
 from adt.integrate.write import plan
 from adt.model.package import ModelPackage
-from code_skeleton import skeleton
-from golden_projects import DETECTOR, PICTURES, PLATFORMS, expected, made_up_project, texts
-from made_up_packages import entry, tensor
+from support.codegen.golden_projects import DETECTOR, PICTURES, PLATFORMS, expected, made_up_project, texts
+from support.codegen.skeleton import skeleton
+from support.standins.artefacts import entry, tensor
 
-UPDATE = "if that is meant: PYTHONPATH=toolchain python tests/golden_projects.py, then look at git diff"
+UPDATE = "if that is meant: PYTHONPATH=toolchain:tests python -m support.codegen.golden_projects, then look at git diff"
 NO_COMMENTS = (".json", ".txt")
 """Kinds of files that cannot say who made them."""
 

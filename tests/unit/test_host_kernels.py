@@ -18,7 +18,7 @@ from adt.measure.host_kernels import HostKernels, NotComputable
 from adt.measure.kernel_process import KernelProcess
 from adt.model.inspection.plain import packed, plain_file
 from adt.model.package import ModelPackage, PackageFile
-from standin_payload import package_manifest
+from support.standins.artefacts import package_manifest
 
 
 def with_plain(directory: Path, data: bytes | None) -> ModelPackage:

@@ -14,7 +14,7 @@ from adt.model.host_run import opencl as host_opencl
 from adt.model.host_run import running as host_run
 from adt.model.host_run.opencl import HostOpenCl, choose
 from adt.model.plugins import build as plugins
-from standin_payload import package_manifest
+from support.standins.artefacts import package_manifest
 
 POCL = HostOpenCl(
     library="libOpenCL.so.1",

@@ -42,9 +42,9 @@ from adt.tuning.database.publication import _unpack
 from adt.tuning.database.sqlite_file import FILE, create, entries
 from adt.tuning.database.workloads import modules_of
 from adt.tuning.records import Workload
-from made_up_packages import entry, made_up_bundle, made_up_package, tensor
-from onnx_graphs import f32, graph_of, node
-from quantized_tflite import operator_model
+from support.models.onnx_graphs import f32, graph_of, node
+from support.models.quantized_tflite import operator_model
+from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 Read = Callable[[Path], object]
 ENTRY = entry([tensor("x", (2, 3))], [tensor("y", (2, 3))])
@@ -58,7 +58,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def package_in(directory: Path) -> Path:
-    return made_up_package(directory / "pkg", "model", [ENTRY]).path
+    return make_typed_package(directory / "pkg", "model", [ENTRY]).path
 
 
 def changed(package: Path, change: Callable[[dict[str, Any]], object]) -> Path:
@@ -268,7 +268,7 @@ def as_mod_json(data: bytes, directory: Path) -> None:
 
 
 def as_bundle_json(data: bytes, directory: Path) -> None:
-    bundle = made_up_bundle(directory / "bundle")
+    bundle = make_app_bundle(directory / "bundle")
     (bundle.path / "bundle.json").write_bytes(data)
     load_bundle(bundle.path, check_hashes=False)
 
@@ -306,7 +306,7 @@ def _mod_json(directory: Path) -> bytes:
 
 
 def _bundle_json(directory: Path) -> bytes:
-    return (made_up_bundle(directory / "bundle").path / "bundle.json").read_bytes()
+    return (make_app_bundle(directory / "bundle").path / "bundle.json").read_bytes()
 
 
 def _tar(directory: Path) -> bytes:

@@ -11,8 +11,6 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import microsoft_graphs
-import onnx_graphs
 from adt.errors import ModelError, ToolNotFound, UnsupportedOp
 from adt.model.importers import extras, formats
 from adt.model.importers.any import explain_model, import_model
@@ -28,8 +26,10 @@ from adt.model.importers.onnx.support import unsupported_ops
 from adt.model.importers.shapes import fixed_shapes
 from adt.model.inputs.random import random_inputs
 from adt.model.package import TensorSpec
-from onnx_graphs import INT8, INT64, graph_of, node, recurrent, write
-from quantized_models import written_by_onnxruntime
+from support.models import microsoft as microsoft_graphs
+from support.models import onnx_graphs
+from support.models.onnx_graphs import INT8, INT64, graph_of, node, recurrent, write
+from support.models.quantized_onnx import written_by_onnxruntime
 
 
 def ops(model: onnx.ModelProto) -> set[str]:

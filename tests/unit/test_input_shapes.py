@@ -12,7 +12,7 @@ import adt
 from adt.errors import ModelError, UnsupportedOp
 from adt.model.importers.any import explain_model, import_model
 from adt.model.importers.shapes import Declared, fixed_shapes, parse_shapes
-from onnx_graphs import graph_of, node, write
+from support.models.onnx_graphs import graph_of, node, write
 
 CACHED: Mapping[str, Declared] = {
     "ids": ("batch", "sequence"),

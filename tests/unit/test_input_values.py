@@ -17,7 +17,7 @@ from adt.model.importers.imported import ImportedModel
 from adt.model.inputs.given import check_inputs
 from adt.model.inputs.random import random_inputs
 from adt.model.package import INDEX, UNKNOWN, USUAL, Entry, TensorSpec, ValueRange
-from onnx_graphs import node
+from support.models.onnx_graphs import node
 
 INT64, INT32, FLOAT = TensorProto.INT64, TensorProto.INT32, TensorProto.FLOAT
 TABLE = np.arange(50 * 4, dtype=np.float32).reshape(50, 4)

@@ -20,7 +20,7 @@ from adt.model.inspection.graph import Call, DeviceKernel, Graph, Storage, Tenso
 from adt.model.inspection.page import render
 from adt.model.inspection.profile import CallTime, Profile, load_profile
 from adt.model.inspection.read import Inspection
-from standin_payload import make_package
+from support.standins.artefacts import make_package
 
 HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror=alert(1)>\u2028&amp;'
 PROTOTYPES = """\

@@ -22,7 +22,7 @@ from adt.model import compiled
 from adt.model.package import load_package
 from adt.model.packaging import archive, parts
 from adt.model.packaging.files import INSPECT, MANIFEST
-from standin_payload import make_package
+from support.standins.artefacts import make_package
 
 
 @pytest.fixture(autouse=True)

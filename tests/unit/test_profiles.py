@@ -22,7 +22,7 @@ from adt.measure.profile.totals import Limits
 from adt.measure.profile.trace import trace
 from adt.model.inspection.graph import Call, DeviceKernel, Graph, Tensor
 from adt.model.inspection.profile import Profile, load_profile
-from standin_payload import make_package
+from support.standins.artefacts import make_package
 
 HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror=alert(1)>\u2028\x1b[31m'
 EMULATED = Where("a virtual device", True, "native")

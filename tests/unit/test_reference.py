@@ -13,7 +13,7 @@ from adt.measure.reference import Reference, reference_named
 from adt.model.package import ModelPackage
 from adt.options.resolve import load_settings
 from adt.options.sections import Settings
-from standin_payload import package_manifest
+from support.standins.artefacts import package_manifest
 
 PACKAGE = ModelPackage(Path("p"), package_manifest())
 

@@ -25,7 +25,7 @@ from adt.errors import ConfigError, MismatchError, RpcError, TrackerError
 from adt.host import identity
 from adt.rpc import board, guardian, launch, server, session, state, tracker, wire
 from adt.rpc.watchdog import Death, Plan, Watchdog
-from standin_payload import bundle_manifest
+from support.standins.artefacts import bundle_manifest
 
 
 @pytest.fixture(autouse=True)

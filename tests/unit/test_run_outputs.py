@@ -16,7 +16,7 @@ from adt.cli.run import _time
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, InputError
 from adt.model.classes import rank, read_labels
-from made_up_packages import entry, made_up_package, tensor
+from support.standins.artefacts import entry, make_typed_package, tensor
 
 SCORES = np.array([[1.0, 3.0, 2.0, 3.0]], np.float32)
 LABELS = ("n01 tench", "n02 goldfish, carp", "n03 shark", "n04 ray")
@@ -169,7 +169,7 @@ def test_ways_to_run_that_contradict(tmp_path: Path, options: dict[str, Any], sa
 def package(directory: Path) -> Path:
     """A package that can be read, and not run."""
     entries = [entry([tensor("x", (1, 2))], [tensor("y", (1, 2))])]
-    return made_up_package(directory, "nothing", entries, platform="linux-aarch64").path
+    return make_typed_package(directory, "nothing", entries, platform="linux-aarch64").path
 
 
 def test_inputs_are_checked_before_a_device_is_looked_for(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from adt.host.clml import find_clml
 from adt.host.opencl_sdk import find_opencl_sdk
 from adt.host.resources import resource
 from adt.host.tools import cmake
-from standin_clml import VERSION, make_library, make_standin_clml
+from support.standins.clml import VERSION, make_library, make_standin_clml
 
 HEADER = "CL/cl_qcom_ml_ops.h"
 AARCH64 = "aarch64-linux-gnu-gcc"

@@ -29,7 +29,7 @@ from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.database.store import open_database
 from adt.tuning.database.verification import verify
 from adt.tuning.records import MeasuredOn, Record, Workload
-from tuning_records import CONTEXT, OTHER, SERIAL, applicable, baseline, name_of, workload
+from support.standins.tuning_records import CONTEXT, OTHER, SERIAL, applicable, baseline, name_of, workload
 
 
 def made(directory: Path, records: Iterable[Record], workloads: Sequence[Workload] = (workload(),)) -> Path:

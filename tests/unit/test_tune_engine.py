@@ -21,7 +21,7 @@ from adt.tuning.records import BASELINE, Failure, MeasuredOn, Record
 from adt.tuning.status import Status
 from adt.tuning.task_progress import TaskProgress
 from adt.tuning.works import Work
-from tuning_fakes import (
+from support.standins.tuning import (
     CONTEXT,
     FakeBuilders,
     FakeDatabase,

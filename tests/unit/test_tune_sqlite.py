@@ -27,7 +27,7 @@ from adt.tuning.database.store import open_database
 from adt.tuning.database.verification import verify
 from adt.tuning.database.workloads import identity
 from adt.tuning.records import Record, Workload
-from tuning_records import applicable, baseline, workload
+from support.standins.tuning_records import applicable, baseline, workload
 
 RECORDS = [baseline(2.0), applicable("a", 1.0, at=2), applicable("b", failed="crash", at=3)]
 EARLIER = Path(__file__).parents[1] / "golden/tuning/records.jsonl"

@@ -13,7 +13,7 @@ from adt.host.ndk import Ndk
 ANDROID, GLIBC, KERNEL = "android", "glibc", "kernel"
 """Whose dynamic linker loads a file; ``kernel``: none, it is a static program."""
 STAND_IN = "STAND-IN"
-"""An NDK whose description says this builds for glibc; see tests/standin_ndk.py."""
+"""An NDK whose description says this builds for glibc; see tests/support/standins/ndk.py."""
 
 
 @dataclass(frozen=True)

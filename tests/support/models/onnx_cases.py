@@ -1,6 +1,6 @@
 """ONNX's own backend cases through adt: compiled for this machine, run by rtvm, compared.
 
-    python tests/onnx_cases.py [NAME…] [--write]
+    PYTHONPATH=tests python -m support.models.onnx_cases [NAME…] [--write]
 
 Runs the cases whose names contain a NAME (all of them without one), and prints those that are not
 right. --write keeps what came of them in tests/golden/onnx_cases.json, from which the tests know
@@ -40,7 +40,7 @@ from onnx import numpy_helper
 import adt
 from adt.errors import AdtError, ModelError, UnsupportedOp
 
-GOLDEN = Path(__file__).parent / "golden" / "onnx_cases.json"
+GOLDEN = Path(__file__).parents[2] / "golden" / "onnx_cases.json"
 VARIANTS = ("constants", "inputs")
 RIGHT, REFUSED, LEFT_OUT, WRONG, CANNOT_RUN, FAILED = (
     "right",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from c_runner import (
+from support.codegen.c_runner import (
     INPUT,
     PACKAGE,
     RUN,

@@ -1,6 +1,6 @@
 """The table of docs/models.md: real models × targets × precisions, computed on this machine.
 
-    python tests/model_table.py [--model NAME]…     writes tests/golden/model_table.json
+    PYTHONPATH=tests python -m support.models.table [--model NAME]…     writes tests/golden/model_table.json
 
 Then ``python docs/generate.py`` puts it into the page. ``rtvm`` runs every package, as on a
 device; float32 on the OpenCL driver that is registered (PoCL, as test.sh installs it), half
@@ -24,16 +24,16 @@ from typing import Any
 import numpy as np
 
 import adt
-import intel_opencl
-import real_models
 from adt.errors import AdtError
 from adt.measure.reference import run_reference
 from adt.model.check import compare
 from adt.model.inputs.random import random_inputs
 from adt.model.package import TensorSpec
-from real_models import RealModel
+from support.devices import intel_opencl
+from support.models import published as real_models
+from support.models.published import RealModel
 
-GOLDEN = Path(__file__).parent / "golden" / "model_table.json"
+GOLDEN = Path(__file__).parents[2] / "golden" / "model_table.json"
 TARGETS = ("cpu", "adreno-buffer", "adreno")
 PRECISIONS = ("float32", "float16_acc32")
 LIMITS = {"float32": 1e-3, "float16_acc32": 5e-2}
@@ -131,7 +131,7 @@ def main() -> None:
         environment = dict(os.environ)
         if precision != "float32":
             environment["OCL_ICD_VENDORS"] = str(intel_opencl.vendors())
-        argv = [sys.executable, __file__, "--precision", precision]
+        argv = [sys.executable, "-m", "support.models.table", "--precision", precision]
         argv += [word for name in given.model for word in ("--model", name)]
         done = subprocess.run(argv, env=environment, stdout=subprocess.PIPE, check=True)
         for name, rows in json.loads(done.stdout).items():

@@ -23,7 +23,7 @@ from adt.errors import EmulatorError
 from adt.host import cache
 from adt.virtual import emulator
 from adt.virtual.emulator import EmulatorInfo
-from ports import free_port
+from support.devices.ports import free_port
 
 TMP = "/data/local/tmp"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from adt.host import cache
 from adt.host.tar import write_file
-from npm_packages import npm_archive
+from support.codegen.npm import npm_archive
 
 VERSION = "2.4.20"
 SHA256 = "c23dab400d7ce5ea8b6c909947c0ca5454189e4bb1108695b5f464500e5e950f"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 VERSION = 4
 
-_HEADER = Path(__file__).with_name("standin_clml_ops.h")
+_HEADER = Path(__file__).with_name("clml_ops.h")
 
 
 def make_standin_clml(

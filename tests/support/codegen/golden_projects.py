@@ -3,7 +3,7 @@
 A text that several kinds have is there once: the listings of the others name it. After a change that is
 meant, look at the difference and take it over::
 
-    PYTHONPATH=toolchain python tests/golden_projects.py && git diff tests/golden/generate
+    PYTHONPATH=toolchain:tests python -m support.codegen.golden_projects && git diff tests/golden/generate
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from adt.integrate.files import TextFile
 from adt.integrate.project import project
 from adt.model.inputs.picture import PictureOptions
 from adt.model.package import Entry
-from made_up_packages import entry, made_up_bundle, made_up_package, tensor
+from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
-GOLDEN = Path(__file__).resolve().parent / "golden" / "generate"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "generate"
 ANDROID = ("android-arm64-v8a", "android-x86_64")
 PLATFORMS = {
     "cpp": ("linux-aarch64", "android-arm64-v8a"),
@@ -86,7 +86,7 @@ def made_up_project(
 ) -> Project:
     """The project of all *models*, whose packages and bundles are written below *directory*."""
     packages = [
-        made_up_package(
+        make_typed_package(
             directory / f"package-{number}-{platform}",
             name,
             entries,
@@ -97,7 +97,7 @@ def made_up_project(
         for platform in platforms
     ]
     bundles = [
-        made_up_bundle(directory / f"bundle-{platform}", platform, api_level=api_level)
+        make_app_bundle(directory / f"bundle-{platform}", platform, api_level=api_level)
         for platform in platforms
     ]
     return project(

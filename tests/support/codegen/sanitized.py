@@ -15,7 +15,7 @@ import adt
 from adt.host import cache
 from adt.host.tools import cmake, ninja
 
-RUNNER = Path(__file__).parents[1] / "cpp_runner"
+RUNNER = Path(__file__).parents[3] / "cpp_runner"
 ENVIRONMENT = {
     # A hostile file may not make the runner ask for more memory than any test's model needs.
     "ASAN_OPTIONS": "detect_leaks=1:max_allocation_size_mb=1024:allocator_may_return_null=0:"

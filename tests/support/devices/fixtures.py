@@ -20,7 +20,7 @@ from adt.device import adb, selection
 from adt.device.device import Device
 from adt.host.cache import cache_dir
 from adt.virtual import emulator
-from ports import free_port
+from support.devices.ports import free_port
 
 DEBIAN_ADB = Path("/usr/bin/adb")
 

@@ -4,7 +4,7 @@ It is not an NDK: its compilers are Debian's clang for *glibc*. What it can show
 is that adt finds, names and drives an NDK as it should and that the libraries
 it builds are for the right machine, 64-bit ones with 16 KB pages. What it
 cannot show is bionic, ``__ANDROID__`` code or libc++: its libc++_shared.so is empty. Of
-libandroid, liblog and libneuralnetworks it has stand-ins (tests/standin_libandroid), with
+libandroid, liblog and libneuralnetworks it has stand-ins (tests/support/standins/libandroid), with
 what adt and TVM use of them.
 
 Needs the Debian packages clang and, for arm64-v8a, g++-aarch64-linux-gnu; for
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-LIBANDROID = Path(__file__).parent / "standin_libandroid"
+LIBANDROID = Path(__file__).parent / "libandroid"
 REVISION = "27.0.0"
 DESCRIPTION = "STAND-IN, not an Android NDK"
 API_LEVELS = range(21, 36)

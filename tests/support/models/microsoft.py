@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from onnx_graphs import FLOAT, RNG, UINT8, f32, graph_of, node
+from support.models.onnx_graphs import FLOAT, RNG, UINT8, f32, graph_of, node
 
 MICROSOFT = "com.microsoft"
 
