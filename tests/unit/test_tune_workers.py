@@ -127,7 +127,7 @@ class MadeUpChild:
         time.sleep(0.002)
         return Timed((0.001,))
 
-    def close(self) -> None:
+    def close(self, _seconds: float = 0) -> None:
         self._closed.set()
 
 
