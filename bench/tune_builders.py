@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import SimpleNamespace
 
-from adt.tuning.builders import LocalBuilders, make_builders
-from adt.tuning.jobs import Argument, BuildJob, Built, Toolchain
+from adt.tuning.candidates import Argument, BuildJob, Built, Toolchain
+from adt.tuning.fleet.builders import LocalBuilders, make_builders
 from adt.tuning.plan import Builders
 from adt.tuning.records import Failure
-from adt.tuning.search import Searches, SearchOptions
+from adt.tuning.search.task_search import Searches, SearchOptions
 
 TARGET = {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "num-cores": 2}
 TOOLCHAIN = Toolchain(TARGET, "cpu", 64, False, 3, "g++", ())

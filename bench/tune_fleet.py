@@ -34,14 +34,13 @@ from own_place import own_place
 import adt
 from adt.bundle.bundle import TargetBundle
 from adt.rpc import board, wire
-from adt.tuning.candidates import Candidate
+from adt.tuning.candidates import Argument, BuildJob, Built, Candidate, Timing, Toolchain
 from adt.tuning.database.store import open_database
 from adt.tuning.engine import tune
-from adt.tuning.fleet import Fleet
-from adt.tuning.jobs import Argument, BuildJob, Built, Timing, Toolchain
+from adt.tuning.fleet.fleet import Fleet
+from adt.tuning.fleet.sources import TrackerSource
 from adt.tuning.plan import Observer, Plan
 from adt.tuning.records import Record
-from adt.tuning.sources import TrackerSource
 
 KEY = "bench"
 TIMING = Timing(number=1, repeat=1, min_repeat_ms=0)

@@ -31,9 +31,8 @@ from typing import Any
 import adt
 from adt.api.model import job_of
 from adt.api.requests import JobRequest
-from adt.api.tune_compare import compared
-from adt.tuning.report import TuneResult
-from adt.tuning.status import Status
+from adt.api.tune_result import compared
+from adt.tuning.results import Status, TuneResult
 
 HERE = Path(__file__).resolve().parent
 EVERY = 20.0

@@ -23,10 +23,9 @@ from adt.model.texture.specialized import scoped
 from adt.model.texture.tiles import MOST_WIDE
 from adt.model.tuning.intrinsics import need_intrinsics
 from adt.model.tuning.traces import apply_trace, trace_text
-from adt.tuning.search import Searches, SearchOptions
-from adt.tuning.strategies import STEPS
-from adt.tuning.texture_bounds import MOST, statements
-from adt.tuning.texture_space import texture_space, uses_texels
+from adt.tuning.search.strategies import STEPS
+from adt.tuning.search.task_search import Searches, SearchOptions
+from adt.tuning.space.texture_space import MOST, statements, texture_space, uses_texels
 
 TARGET = tvm.target.Target(
     {

@@ -18,9 +18,9 @@ import pytest
 
 from adt.errors import ConfigError, MismatchError, ToolNotFound
 from adt.host.elf import read_elf
-from adt.tuning.builders import LocalBuilders, make_builders
-from adt.tuning.building import build
-from adt.tuning.jobs import BuildJob, Built, Toolchain
+from adt.tuning.candidates import BuildJob, Built, Toolchain
+from adt.tuning.fleet.build_process import build
+from adt.tuning.fleet.builders import LocalBuilders, make_builders
 from adt.tuning.plan import Builders
 
 TOOLCHAIN = Toolchain({"kind": "llvm", "mtriple": "x86_64-linux-gnu"}, "cpu", 64, False, 3, "g++", ())
@@ -208,7 +208,7 @@ def test_a_lost_dask_worker_costs_at_most_a_candidate(cluster: Any, candidate: s
 
 
 def test_no_dask_scheduler(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
-    monkeypatch.setattr("adt.tuning.dask_builders.ANSWER", 0.5)
+    monkeypatch.setattr("adt.tuning.fleet.dask_builders.ANSWER", 0.5)
     with pytest.raises(ConfigError, match="no Dask scheduler answers"):
         make_builders(f"dask://127.0.0.1:{free}", TOOLCHAIN)
 
@@ -232,8 +232,8 @@ def test_killed_with_minus_nine_nothing_is_left(
 ) -> None:
     (tmp_path / "candidate.json").write_text(candidate)
     program = (
-        "import sys, time; from pathlib import Path; from adt.tuning.builders import LocalBuilders\n"
-        "from adt.tuning.jobs import BuildJob, Toolchain\n"
+        "import sys, time; from pathlib import Path; from adt.tuning.fleet.builders import LocalBuilders\n"
+        "from adt.tuning.candidates import BuildJob, Toolchain\n"
         f"toolchain = Toolchain({TOOLCHAIN.target!r}, 'cpu', 64, False, 3, sys.argv[2], ())\n"
         "LocalBuilders(1).submit(BuildJob(1, Path(sys.argv[1]).read_text(), toolchain), print)\n"
         "time.sleep(1000)"

@@ -20,13 +20,11 @@ import pytest
 import adt
 from adt.bundle.bundle import TargetBundle
 from adt.rpc import board, server, tracker, wire
-from adt.tuning import worker
-from adt.tuning.fleet import Fleet
-from adt.tuning.jobs import Argument, MeasureJob, Outcome, Timing
-from adt.tuning.local_source import LocalSource
-from adt.tuning.serial_source import SerialSource
-from adt.tuning.sources import TrackerSource
-from adt.tuning.status import DeviceStatus
+from adt.tuning.candidates import Argument, MeasureJob, Outcome, Timing
+from adt.tuning.fleet import worker
+from adt.tuning.fleet.fleet import Fleet
+from adt.tuning.fleet.sources import LocalSource, SerialSource, TrackerSource
+from adt.tuning.results import DeviceStatus
 from support.devices.fixtures import Rack as VirtualRack
 from support.devices.fixtures import rack as virtual_rack  # noqa: F401
 from support.devices.ports import free_port
@@ -107,7 +105,7 @@ def device(fleet: Fleet, name: str) -> DeviceStatus:
 def servers_below() -> list[psutil.Process]:
     """Measuring processes and servers that this process started."""
     found = psutil.Process().children(recursive=True)
-    return [one for one in found if {"tvm_rpc", "adt.tuning.measure_child"} & set(_words(one))]
+    return [one for one in found if {"tvm_rpc", "adt.tuning.fleet.measure_child"} & set(_words(one))]
 
 
 def _words(process: psutil.Process) -> list[str]:
@@ -174,9 +172,9 @@ HANGING = """
 import sys, time
 from pathlib import Path
 from adt.bundle.bundle import load_bundle
-from adt.tuning.fleet import Fleet
-from adt.tuning.jobs import MeasureJob, Timing
-from adt.tuning.local_source import LocalSource
+from adt.tuning.fleet.fleet import Fleet
+from adt.tuning.candidates import MeasureJob, Timing
+from adt.tuning.fleet.sources import LocalSource
 fleet = Fleet(LocalSource(load_bundle(Path(sys.argv[1]))), "cpu")
 job = MeasureJob(1, "kernel", Path(sys.argv[2]).read_bytes(), (), "cpu", Timing(timeout=1000))
 fleet.start(lambda: job, print)
@@ -199,7 +197,9 @@ def test_a_killed_tuning_leaves_no_process_and_no_file(
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as killed:
         assert killed.stdout is not None and killed.stdout.readline() == "measuring\n"
         family = psutil.Process(killed.pid).children(recursive=True)
-        assert {"tvm_rpc", "adt.tuning.measure_child"} <= {word for one in family for word in _words(one)}
+        assert {"tvm_rpc", "adt.tuning.fleet.measure_child"} <= {
+            word for one in family for word in _words(one)
+        }
         assert list(scratch.iterdir())
         killed.kill()
     gone, alive = psutil.wait_procs(family, timeout=SECONDS)

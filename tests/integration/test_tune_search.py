@@ -17,10 +17,10 @@ from adt.model.plugins.build import opencl_runtime
 from adt.model.plugins.loading import load_plugin
 from adt.model.tuning.traces import apply_trace
 from adt.model.tuning.workload import same, workload
-from adt.tuning.agreeing import written
 from adt.tuning.candidates import Candidate, Measured, NoSpace
+from adt.tuning.correctness import written
 from adt.tuning.records import BASELINE, Context, Failure, Record
-from adt.tuning.search import Searches, SearchOptions, TaskSearch
+from adt.tuning.search.task_search import Searches, SearchOptions, TaskSearch
 
 CPU = {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "num-cores": 2}
 ARM = {"kind": "llvm", "mtriple": "aarch64-linux-android28", "mattr": ["+neon", "+dotprod"], "num-cores": 4}
@@ -200,7 +200,7 @@ def test_mali_keeps_no_tiles_in_local_memory() -> None:
 
 
 def test_nothing_is_loaded_as_a_vector() -> None:
-    """Where a tile's rows are no multiple of it, TVM drops checks: see VECTORS in adt.tuning.spaces."""
+    """Where a tile's rows are no multiple of it, TVM drops checks: see VECTORS in adt.tuning.space.design_space."""
     for candidate in search(convolution(), OPENCL, strategy="random").next_batch(12) or ():
         assert "T.vectorized" not in tvm.ir.load_json(candidate.module).script()
 
@@ -220,7 +220,7 @@ def test_the_outputs_of_a_kernel_are_told_from_its_inputs() -> None:
 
 
 def test_tvms_bounds_are_still_wrong() -> None:
-    """(4 * t + 2) % 6 is 0, 2 or 4. When this fails, TVM is right: see VECTORS in adt.tuning.spaces."""
+    """(4 * t + 2) % 6 is 0, 2 or 4. When this fails, TVM is right: see VECTORS in adt.tuning.space.design_space."""
     t = tvm.tirx.Var("t", "int32")
     bound = tvm.arith.Analyzer().const_int_bound(tvm.tirx.floormod(t * 4 + 2, 6))
 

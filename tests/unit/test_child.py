@@ -18,8 +18,8 @@ import pytest
 
 from adt.host.child import Child, ChildDied, ChildHung, Speech
 from adt.host.messages import ARRAY, BYTES, BadMessage, decode, encode
-from adt.tuning import measure_protocol
-from adt.tuning.jobs import Argument, Timing
+from adt.tuning.candidates import Argument, Timing
+from adt.tuning.fleet import measure_protocol
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ COMPLETION = {"_ADT_COMPLETE": "complete_bash"}
         (["--help"], {}, set()),
         (["buld"], {}, set()),
         (["clean", "--help"], {}, {"clean"}),
-        (["db", "stats", "--help"], {}, {"db", "db_exchange"}),
+        (["db", "stats", "--help"], {}, {"db"}),
         ([], COMPLETION | {"COMP_WORDS": "adt em", "COMP_CWORD": "1"}, set()),
         ([], COMPLETION | {"COMP_WORDS": "adt bundles --rem", "COMP_CWORD": "2"}, {"bundles"}),
     ],

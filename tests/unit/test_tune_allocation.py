@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from adt.tuning.allocation import LEAST, Standing, batch_size, choose, gain, scarce
+from adt.tuning.search.allocation import LEAST, Standing, batch_size, choose, gain, scarce
 
 FRESH = Standing(
     weight=1, flops=100, baseline=1.0, history=(), trials=0, out=0, batches_out=0, limit=None, over=False

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from adt.tuning.argument_data import made_up, size, unwritten
-from adt.tuning.jobs import Argument
+from adt.tuning.candidates import Argument
+from adt.tuning.fleet.measure_child import made_up, size, unwritten
 
 
 @pytest.mark.parametrize(

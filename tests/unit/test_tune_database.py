@@ -59,10 +59,6 @@ def test_the_best_is_the_fastest_that_may_run(tmp_path: Path) -> None:
         assert database.best(CONTEXT) == {workload().id: one}
         assert database.baselines(CONTEXT)[workload().id].time == 0.002
         assert database.best(OTHER) == {}
-        known = database.known(CONTEXT)
-        assert known[workload().id, harmful[1].trace] == harmful[1]
-        assert known[workload().id, lucky[2].trace] == lucky[2]
-        assert {name_of(each) for each in known.values()} == {"", "lucky", "harmful", "steady", "bad"}
 
 
 def test_what_was_confirmed_counts_alone(tmp_path: Path) -> None:

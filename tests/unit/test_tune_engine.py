@@ -10,17 +10,14 @@ from typing import Any
 import pytest
 
 from adt.errors import DiskError
-from adt.tuning import confirming
-from adt.tuning.candidates import Measured, NoSpace
+from adt.tuning import proposals
+from adt.tuning.candidates import Built, Measured, MeasureJob, NoSpace, Outcome
 from adt.tuning.engine import tune
-from adt.tuning.jobs import Built, MeasureJob, Outcome
-from adt.tuning.judging import Judge
+from adt.tuning.pipeline import Judge, Ready, Work
 from adt.tuning.plan import Observer, Result
-from adt.tuning.ready import Ready
 from adt.tuning.records import BASELINE, Failure, MeasuredOn, Record
-from adt.tuning.status import Status
+from adt.tuning.results import Status
 from adt.tuning.task_progress import TaskProgress
-from adt.tuning.works import Work
 from support.standins.tuning import (
     CONTEXT,
     FakeBuilders,
@@ -38,7 +35,7 @@ from support.standins.tuning import (
 def scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
     """A trace is applied without TVM."""
     monkeypatch.setattr(
-        "adt.tuning.proposing.scheduled", lambda task, trace: confirming.Scheduled(f"{task.name}:{trace}", 1)
+        "adt.tuning.proposals.scheduled", lambda task, trace: proposals.Scheduled(f"{task.name}:{trace}", 1)
     )
 
 
@@ -172,10 +169,10 @@ def test_without_numbers_of_the_untuned_schedule_its_time_still_counts(how: str)
 
 
 def test_a_candidate_that_cannot_be_scheduled_again_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> confirming.Scheduled:
+    def refuse(*_: Any) -> proposals.Scheduled:
         raise ValueError("does not apply")
 
-    monkeypatch.setattr("adt.tuning.proposing.scheduled", refuse)
+    monkeypatch.setattr("adt.tuning.proposals.scheduled", refuse)
     assert Bench().tune([task("conv")]).ended == "finished"
 
 
@@ -499,4 +496,4 @@ def test_a_candidate_measured_before_the_untuned_schedule_waits_for_its_numbers(
 
 def test_timing_again_leaves_more_time() -> None:
     timing = dataclasses.replace(plan().timing, repeat=10)
-    assert confirming.timing_again(timing) == timing
+    assert proposals.timing_again(timing) == timing

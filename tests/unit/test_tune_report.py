@@ -16,16 +16,17 @@ from adt.cli.tune_report import comparison_lines, fields, show
 from adt.errors import ConfigError, NoDevice, TrackerError
 from adt.tuning.plan import Result
 from adt.tuning.records import Context
-from adt.tuning.report import (
+from adt.tuning.results import (
     Comparison,
+    DeviceStatus,
     Figures,
     Quarantined,
+    Status,
     TunedTask,
     TuneResult,
     TuningPlan,
     UntunedKernel,
 )
-from adt.tuning.status import DeviceStatus, Status
 
 PLAN = TuningPlan(
     model=Path("m.onnx"),

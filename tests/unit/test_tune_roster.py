@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adt.tuning.jobs import MeasureJob, Outcome, Timing
+from adt.tuning.candidates import MeasureJob, Outcome, Timing
+from adt.tuning.fleet.roster import IN_A_ROW, LONGEST_PAUSE, Roster
+from adt.tuning.fleet.sources import Lease, Sight
+from adt.tuning.fleet.suspects import PATIENCE, Suspects
 from adt.tuning.records import Failure, MeasuredOn
-from adt.tuning.roster import IN_A_ROW, LONGEST_PAUSE, Roster
-from adt.tuning.sources import Lease, Sight
-from adt.tuning.suspects import PATIENCE, Suspects
 
 A, B, C = "a", "b", "c"
 

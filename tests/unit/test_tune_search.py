@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from adt.errors import ConfigError
-from adt.tuning import cost_models
-from adt.tuning.agreeing import disagreement
-from adt.tuning.cost_models import WARM_UP, Chance, Trees, cost_model
-from adt.tuning.jobs import Argument
+from adt.tuning.candidates import Argument
+from adt.tuning.correctness import disagreement
 from adt.tuning.records import BASELINE, Context, Failure, Record
-from adt.tuning.replaying import by_merit, worth_learning
-from adt.tuning.search import Searches, SearchOptions
-from adt.tuning.strategies import Evolution
+from adt.tuning.search import cost_models
+from adt.tuning.search.cost_models import WARM_UP, Chance, Trees, cost_model
+from adt.tuning.search.replay import by_merit, worth_learning
+from adt.tuning.search.strategies import Evolution
+from adt.tuning.search.task_search import Searches, SearchOptions
 
 HERE, THERE = (Context("opencl", "0.25.0", name, "1.0") for name in ("here", "there"))
 

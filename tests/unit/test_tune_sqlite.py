@@ -383,7 +383,8 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, monkeypatch: py
 READER = """
 import os, sys
 from pathlib import Path
-from adt.tuning.database import record_json, workloads
+from adt.tuning.database import interchange
+from adt.tuning.database import workloads
 from adt.tuning.database.store import open_database
 if os.getuid() == 0:
     os.setuid(65534)

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from adt.cli.tuning_view import Clocks, Lines, screen, span, summary_line, task_line
 from adt.options.resolve import load_settings
-from adt.tuning.live import Clocks, Lines, screen, span, summary_line, task_line
+from adt.tuning.plan import run_id
 from adt.tuning.records import BASELINE, Context, Failure, MeasuredOn, Record
-from adt.tuning.report import TunedTask, quarantined
-from adt.tuning.resume import run_id
-from adt.tuning.status import DeviceStatus, Status, TaskStatus
+from adt.tuning.results import DeviceStatus, Status, TaskStatus, TunedTask, quarantined
 from adt.tuning.task_log import TaskLogs
 
 CONV = TaskStatus("conv", 2, 2_000_000_000, "measuring", 64, 128, 1, current=0.5, best=0.1, baseline=0.2)

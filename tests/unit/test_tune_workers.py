@@ -15,12 +15,12 @@ import pytest
 
 from adt.errors import AdtError, DeviceError, MismatchError, NoDevice, TrackerError
 from adt.host.child import ChildDied, ChildHung
-from adt.tuning import fleet as fleets
-from adt.tuning import worker
-from adt.tuning.device_facts import Identity
-from adt.tuning.fleet import Fleet
-from adt.tuning.jobs import MeasureJob, Outcome, Timing
-from adt.tuning.measure_protocol import (
+from adt.tuning.candidates import MeasureJob, Outcome, Timing
+from adt.tuning.fleet import fleet as fleets
+from adt.tuning.fleet import worker
+from adt.tuning.fleet.device_facts import Identity
+from adt.tuning.fleet.fleet import Fleet
+from adt.tuning.fleet.measure_protocol import (
     Broken,
     Compute,
     Computed,
@@ -33,7 +33,7 @@ from adt.tuning.measure_protocol import (
     Refused,
     Timed,
 )
-from adt.tuning.sources import Lease, NotNow, Presence, Sight
+from adt.tuning.fleet.sources import Lease, NotNow, Presence, Sight
 
 SECONDS = 20.0
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from adt.model.tuning.intrinsics import need_intrinsics
 from adt.model.tuning.traces import trace_text
+from adt.tuning.space.texture_space import texture_space, uses_texels
 from adt.tuning.tasks import Task
-from adt.tuning.texture_space import texture_space, uses_texels
 
 
 def hand_trace(task: Task, target: dict[str, Any]) -> str:

@@ -8,11 +8,21 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from adt.tuning.candidates import Candidate, Measured, Result
-from adt.tuning.jobs import Argument, BuildJob, Built, MeasureJob, Outcome, Timing, Toolchain
+from adt.tuning.candidates import (
+    Argument,
+    BuildJob,
+    Built,
+    Candidate,
+    Measured,
+    MeasureJob,
+    Outcome,
+    Result,
+    Timing,
+    Toolchain,
+)
 from adt.tuning.plan import Plan
 from adt.tuning.records import BASELINE, Context, Failure, MeasuredOn, Record
-from adt.tuning.status import DeviceStatus
+from adt.tuning.results import DeviceStatus
 
 CONTEXT = Context("target", "0.25.0", "GPU", "1.0")
 TOOLCHAIN = Toolchain({"kind": "llvm"}, "cpu", 64, False, 3, "g++", ())

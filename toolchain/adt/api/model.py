@@ -101,7 +101,7 @@ def tuned_job(job: Job) -> Job:
         return job
     from adt.model.compile import package_target
     from adt.model.tuning.key import tvm_key
-    from adt.tuning.chosen import tuning_for
+    from adt.tuning.database.tuned_schedules import tuning_for
 
     target = package_target(job.platform, job.settings, job.like)
     found = tuning_for(Path(wanted.db), target, tvm_key(), tuned_on=wanted.tuned_on, like=job.like)

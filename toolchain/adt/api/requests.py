@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from adt.device.rtvm import RtvmOptions
     from adt.measure.reference import Array
     from adt.model.inputs.picture import PictureOptions
-    from adt.tuning.report import TuningPlan
-    from adt.tuning.status import Status
+    from adt.tuning.results import Status, TuningPlan
 
     Arrays = Mapping[str, Array]
 else:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
+import signal
 import threading
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from adt.api.model import job_of
 from adt.api.requests import TuneRequest
-from adt.api.tune_compare import compared
 from adt.api.tune_places import Rack, asked_devices, open_rack, platform_for
-from adt.api.tune_result import check_ended, compile_command, told
+from adt.api.tune_result import check_ended, compared, compile_command, told
 from adt.errors import ConfigError
 from adt.model.importers.formats import require_model
 from adt.model.versions import require_tvm
 from adt.options.request import takes
 from adt.options.sections import TuneSettings
-from adt.tuning.jobs import Timing
-from adt.tuning.report import TuneResult, TuningPlan, UntunedKernel
-from adt.tuning.resume import run_id
+from adt.tuning.candidates import Timing
+from adt.tuning.plan import run_id
+from adt.tuning.results import TuneResult, TuningPlan, UntunedKernel
 
 if TYPE_CHECKING:
     from adt.model.compiled import Job
@@ -92,11 +95,10 @@ def _run(wanted: _Wanted, database: Database) -> tuple[TuningPlan, Result]:
     """Take the kernels out of the model, and tune them."""
     from adt.model.tuning.key import target_key, tvm_key
     from adt.tuning import engine
-    from adt.tuning.builders import make_builders
-    from adt.tuning.fleet import Fleet
+    from adt.tuning.fleet.builders import make_builders
+    from adt.tuning.fleet.fleet import Fleet
     from adt.tuning.plan import Observer, Plan
-    from adt.tuning.search import Searches, SearchOptions
-    from adt.tuning.stopping import interrupts
+    from adt.tuning.search.task_search import Searches, SearchOptions
     from adt.tuning.task_log import TaskLogs
     from adt.tuning.tasks import extract, toolchain, tuning_target
 
@@ -196,3 +198,30 @@ def _database(request: TuneRequest) -> Path:
             remedy='Name a directory: --db DIR, or db = "DIR" in [compile] of adt.toml.',
         )
     return request.db or Path(setting)
+
+
+@contextlib.contextmanager
+def interrupts(stop: threading.Event | None = None) -> Iterator[threading.Event]:
+    """While the block runs, SIGINT or SIGTERM set the event that it is given; one more is KeyboardInterrupt.
+
+    Only the main thread is interrupted: elsewhere the event is just one that the caller may set.
+
+    Args:
+        stop: the event; None for a new one.
+    """
+    stop = stop or threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def interrupted(_number: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

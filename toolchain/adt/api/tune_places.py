@@ -22,10 +22,8 @@ from adt.model.targets.reading import read_target
 from adt.options.sections import Settings
 from adt.rpc import server, wire
 from adt.rpc import tracker as tracking
-from adt.tuning import device_facts
-from adt.tuning.local_source import LocalSource
-from adt.tuning.serial_source import SerialSource
-from adt.tuning.sources import Source, TrackerSource
+from adt.tuning.fleet import device_facts
+from adt.tuning.fleet.sources import LocalSource, SerialSource, Source, TrackerSource
 
 log = logging.getLogger("adt.tune")
 

@@ -12,7 +12,7 @@ from adt.cli.options import Given, command_of
 from adt.errors import INTERRUPTED, VerifyFailed
 
 if TYPE_CHECKING:
-    from adt.tuning.report import TuneResult, TuningPlan
+    from adt.tuning.results import TuneResult, TuningPlan
 
 EXAMPLE = "adt tune model.onnx --target adreno --serial R5CT,R5CV --trials 2000 --db records"
 

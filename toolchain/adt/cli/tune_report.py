@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from adt.tuning.report import Comparison, TunedTask, TuneResult
+    from adt.tuning.results import Comparison, TunedTask, TuneResult
 
 
 def fields(result: TuneResult) -> dict[str, Any]:
@@ -52,8 +52,8 @@ def fields(result: TuneResult) -> dict[str, Any]:
 
 def show(result: TuneResult) -> None:
     """Print it for people."""
+    from adt.cli.tuning_view import device_cells, failures_text, span
     from adt.host.columns import aligned
-    from adt.tuning.live import device_cells, failures_text, span
 
     typer.echo("")
     for line in aligned(_task_rows(result)):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
 
 from adt.cli.wrapping import terminal, visible
+from adt.host.columns import aligned
+from adt.tuning.results import DeviceStatus, Status, TaskStatus
 
 if TYPE_CHECKING:
-    from adt.tuning.status import Status
+    from adt.tuning.results import Status
 
 
 @contextmanager
@@ -25,8 +27,6 @@ def tuning_view(*, quiet: bool) -> Iterator[Callable[[Status], None]]:
         with _on_terminal() as show:
             yield show
     else:
-        from adt.tuning.live import Lines
-
         lines = Lines()
 
         def tell(status: Status) -> None:
@@ -41,8 +41,6 @@ def _on_terminal() -> Iterator[Callable[[Status], None]]:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
-
-    from adt.tuning.live import Clocks, screen
 
     console = Console(file=terminal())
     clocks = Clocks()
@@ -67,3 +65,179 @@ def _messages_above() -> Iterator[None]:
         for handler, stream in zip(handlers, before, strict=True):
             if stream is not None:
                 handler.setStream(stream)
+
+
+ACTIVE = ("searching", "building", "measuring")
+ENDED = ("done", "stopped", "exhausted")
+AT_WORK = ("idle", "measuring")
+"""States between which a device changes all the time; every other change is told at once."""
+EVERY = 10.0
+"""Seconds between two accounts of the same where there is no terminal."""
+
+
+class Clocks:
+    """How long each task has been worked on: from when it first was, until it ended."""
+
+    def __init__(self) -> None:
+        self._began: dict[str, float] = {}
+        self._ended: dict[str, float] = {}
+
+    def see(self, status: Status) -> None:
+        """Take note of what is worked on at this moment."""
+        for task in status.tasks:
+            if task.state != "waiting":
+                self._began.setdefault(task.name, status.elapsed)
+            if task.state in ENDED:
+                self._ended.setdefault(task.name, status.elapsed)
+            else:
+                self._ended.pop(task.name, None)
+
+    def seconds(self, name: str, now: float) -> float:
+        """Seconds that the task *name* has been worked on at *now*."""
+        return self._ended.get(name, now) - self._began.get(name, now)
+
+
+def task_line(number: int, total: int, task: TaskStatus, seconds: float, *, emulated: bool = False) -> str:
+    """The line of AutoTVM's progress: what the last candidate reached, and the best one.
+
+    Args:
+        number: which task it is, from 1, of *total*.
+        seconds: that it has been worked on.
+        emulated: its times are no device's speed, and are not shown.
+    """
+    width = len(str(total))
+    planned = f"/{task.planned}" if task.planned else ""
+    failed = f", {task.failed} failed" if task.failed else ""
+    speeds = "emulated: no device's speed" if emulated else _speeds(task)
+    end = f" {task.state.capitalize()}." if task.state in ENDED else ""
+    return (
+        f"[Task {number:>{width}}/{total}]  {speeds} | Progress: ({task.trials}{planned}){failed} | "
+        f"{seconds:.2f} s{end} | {task.name}"
+    )
+
+
+def _speeds(task: TaskStatus) -> str:
+    if task.flops:
+        current, best = (task.gflops(seconds) or 0.0 for seconds in (task.current, task.best))
+        return f"Current/Best: {current:8.2f}/{best:8.2f} GFLOPS"
+    shown = (f"{1000 * seconds:8.4f}" if seconds else "       -" for seconds in (task.current, task.best))
+    return f"Current/Best: {'/'.join(shown)} ms"
+
+
+def summary_line(status: Status) -> str:
+    """All of it in one line."""
+    measuring = sum(device.state == "measuring" for device in status.devices)
+    live = sum(device.state in AT_WORK for device in status.devices)
+    parts = [f"trials {status.done} of {status.total}", f"{status.kept} kept"]
+    if failed := failures_text(status.failures):
+        parts.append(f"failed: {failed}")
+    parts.append(f"{measuring} of {live} devices measure, {status.building} building, {status.ready} ready")
+    left = f", about {span(status.left)} left" if status.left is not None else ""
+    return " | ".join([*parts, f"{span(status.elapsed)}{left}"])
+
+
+def failures_text(failures: Mapping[str, int]) -> str:
+    """Failed candidates by cause, the most frequent first; empty for none."""
+    rows = sorted(failures.items(), key=lambda row: (-row[1], row[0]))
+    return ", ".join(f"{count} {kind}" for kind, count in rows if count)
+
+
+def span(seconds: float) -> str:
+    """A time that passes, for people: ``42 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def device_cells(device: DeviceStatus) -> tuple[str, ...]:
+    """Name, label, state, counts, temperature, and what is to be said of it."""
+    counts = f"{device.measured} measured"
+    if device.failed or device.restarts:
+        counts += f", {device.failed} failed, {device.restarts} restarts"
+    heat = "" if device.celsius is None else f"{device.celsius:.0f} °C"
+    note = "; ".join(filter(None, ["emulated: no device's speed" * device.emulated, device.note]))
+    return device.name, device.label, device.state, counts, heat, note
+
+
+def screen(status: Status, clocks: Clocks, height: int) -> list[str]:
+    """As many lines as fit into *height*: all of it, the devices, and the tasks, those at work first."""
+    lines = [summary_line(status)]
+    if status.devices:
+        lines += aligned([device_cells(device) for device in status.devices])
+    room = max(3, height - len(lines) - 1)
+    rows = list(enumerate(status.tasks, start=1))
+    if len(rows) > room:
+        rows = sorted(_by_interest(rows)[: room - 1])
+    total = len(status.tasks)
+    for number, task in rows:
+        lines.append(
+            task_line(
+                number, total, task, clocks.seconds(task.name, status.elapsed), emulated=_emulated(status)
+            )
+        )
+    if hidden := total - len(rows):
+        shown = {number for number, _ in rows}
+        states = [task.state for number, task in enumerate(status.tasks, start=1) if number not in shown]
+        told = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
+        lines.append(f"… and {hidden} more tasks: {told}")
+    return lines
+
+
+def _by_interest(rows: Sequence[tuple[int, TaskStatus]]) -> list[tuple[int, TaskStatus]]:
+    """Those at work first, then those that wait, then those that ended; in order otherwise."""
+
+    def rank(row: tuple[int, TaskStatus]) -> tuple[int, int]:
+        state = row[1].state
+        return (0 if state in ACTIVE else 1 if state == "waiting" else 2, row[0])
+
+    return sorted(rows, key=rank)
+
+
+class Lines:
+    """The same for a file or a pipe: what happens is a line at once, what goes on one every 10 seconds."""
+
+    def __init__(self) -> None:
+        self._clocks = Clocks()
+        self._tasks: dict[str, TaskStatus] = {}
+        self._devices: dict[str, DeviceStatus] = {}
+        self._last = 0.0
+
+    def see(self, status: Status) -> list[str]:
+        """The lines to print now that things stand so."""
+        self._clocks.see(status)
+        due = status.elapsed - self._last >= EVERY
+        lines = [*self._device_lines(status.devices), *self._task_lines(status, due)]
+        if due:
+            self._last = status.elapsed
+            lines.append(summary_line(status))
+        return lines
+
+    def _device_lines(self, devices: Sequence[DeviceStatus]) -> Iterator[str]:
+        for device in devices:
+            before = self._devices.get(device.name)
+            self._devices[device.name] = device
+            if before is None or _told(before) != _told(device):
+                label = f" ({device.label})" if device.label not in ("", device.name) else ""
+                note = f": {device.note}" if device.note else ""
+                yield f"device {device.name}{label} {_told(device)}{note}"
+
+    def _task_lines(self, status: Status, due: bool) -> Iterator[str]:
+        for number, task in enumerate(status.tasks, start=1):
+            before = self._tasks.get(task.name)
+            ended = task.state in ENDED and (before is None or before.state not in ENDED)
+            news = task.trials != (before.trials if before else 0)
+            if ended or (due and news):
+                self._tasks[task.name] = task
+                seconds = self._clocks.seconds(task.name, status.elapsed)
+                yield task_line(number, len(status.tasks), task, seconds, emulated=_emulated(status))
+
+
+def _told(device: DeviceStatus) -> str:
+    return "ready" if device.state in AT_WORK else device.state
+
+
+def _emulated(status: Status) -> bool:
+    return any(device.emulated for device in status.devices)

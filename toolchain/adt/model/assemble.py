@@ -41,10 +41,9 @@ from adt.model.prepare import Prepared, prepare
 from adt.model.targets import ModelTarget
 from adt.model.targets.gpu import ANY_ADRENO
 from adt.model.texture.choice import chooser
-from adt.model.tuning.marks import KEPT, REFUSED, TUNED, marks
-from adt.model.tuning.report import TuningReport
 from adt.model.tuning.schedules import KernelSchedules, Tuned, Untuned
-from adt.model.tuning.tuning import Tuning
+from adt.model.tuning.tuning import Tuning, TuningReport
+from adt.model.tuning.workload import KEPT, REFUSED, TUNED, marks
 from adt.options.sections import Settings
 
 KERNEL_PREFIX = "__tvm_ffi_"

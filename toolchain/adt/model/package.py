@@ -30,7 +30,7 @@ from adt.model.packaging.files import MANIFEST as MANIFEST
 from adt.model.packaging.files import PARAMS as PARAMS
 from adt.model.precision.accuracy_report import Accuracy
 from adt.model.texture.report import TextureReport
-from adt.model.tuning.report import TuningReport
+from adt.model.tuning.tuning import TuningReport
 
 SCHEMA = "adt.model-package"
 SCHEMA_VERSION = 4

@@ -1,11 +1,112 @@
-"""What a search proposes, and what it is told of it."""
+"""A candidate on its way: what the search proposes, what is built of it, and what a device measures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from adt.tuning.records import Failure
+from adt.tuning.records import Failure, MeasuredOn
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """How a candidate becomes a library; the same for all candidates of one tuning."""
+
+    target: dict[str, Any]
+    """TVM's target dictionary, with its host."""
+    device: str
+    """``cpu`` or ``opencl``: where the arguments live."""
+    alignment: int
+    """Bytes to which the device's runtime aligns tensors."""
+    textures: bool
+    """Some kernels use images: adt's TIR pipeline for them is used."""
+    opt_level: int
+    compiler: str
+    """Program that links."""
+    link_options: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BuildJob:
+    """One candidate to compile."""
+
+    id: int
+    """Unique in one tuning."""
+    module: str
+    """TVM's JSON of the scheduled IRModule ``{"main": PrimFunc}``."""
+    toolchain: Toolchain
+
+
+@dataclass(frozen=True)
+class Built:
+    """What came of a :class:`BuildJob`: a library or a failure."""
+
+    id: int
+    library: bytes
+    """mod.so; empty for a failure."""
+    failure: Failure | None
+    seconds: float
+    disk: tuple[str, str, str] | None = None
+    """A disk is full, which is no fault of the candidate and ends the tuning: what, remedy and details."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a kernel."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    scope: str = "global"
+    """``global.texture``: an image."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How a kernel is timed: TVM's time evaluator."""
+
+    number: int = 3
+    """Calls in one repeat, at least."""
+    repeat: int = 1
+    min_repeat_ms: int = 100
+    """A repeat takes at least so long: more calls are made."""
+    timeout: float = 10.0
+    """Seconds for loading and timing one candidate; after that it counts as hung."""
+
+
+@dataclass(frozen=True)
+class MeasureJob:
+    """One library to time."""
+
+    id: int
+    task: str
+    library: bytes
+    arguments: tuple[Argument, ...]
+    device: str
+    """``cpu`` or ``opencl``."""
+    timing: Timing
+    outputs: int = 0
+    """Bring back so many of the last arguments, computed from the same inputs on every device."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a :class:`MeasureJob` on one device."""
+
+    id: int
+    seconds: tuple[float, ...]
+    """Of one call, for each repeat; empty for a failure."""
+    failure: Failure | None
+    """``run``, ``hang`` or ``crash``."""
+    lost: bool
+    """The device went away, or its server could not be reached: nothing is known of the candidate."""
+    on: MeasuredOn
+    device: str
+    """As in :attr:`adt.tuning.records.Context.device`."""
+    driver: str
+    took: float
+    """Seconds on the device, with loading."""
+    outputs: tuple[bytes, ...] = ()
+    """As they lie in memory; empty unless they were asked for."""
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from adt.errors import DiskError
-from adt.tuning.allocation import batch_size, choose, scarce
-from adt.tuning.confirming import LEADERS, unconfirmed
-from adt.tuning.display import Display
-from adt.tuning.jobs import Built, Outcome
-from adt.tuning.judging import Judge
-from adt.tuning.keeping import Keeper
+from adt.tuning.candidates import Built, Outcome
+from adt.tuning.pipeline import Judge, Keeper, Ready, Work, Works
 from adt.tuning.plan import Builders, Done, Fleet, Observer, Plan, Records, Result, Searches, Take
-from adt.tuning.proposing import Answer, Proposals, Proposed, Rescheduled
-from adt.tuning.ready import Ready
+from adt.tuning.proposals import LEADERS, Answer, Proposals, Proposed, Rescheduled, SearchThread, unconfirmed
 from adt.tuning.records import BASELINE, Context, Failure
-from adt.tuning.search_thread import SearchThread
+from adt.tuning.results import Status
+from adt.tuning.search.allocation import batch_size, choose, scarce
 from adt.tuning.task_progress import TaskProgress
-from adt.tuning.works import Work, Works
 
 if TYPE_CHECKING:
     from adt.tuning.tasks import Task
@@ -54,7 +49,7 @@ def tune(
     The builders and the fleet are closed when this returns or raises, whatever happened.
 
     Args:
-        fleet: begins to measure with what it is given, :meth:`adt.tuning.fleet.Fleet.start`.
+        fleet: begins to measure with what it is given, :meth:`adt.tuning.fleet.fleet.Fleet.start`.
         database: open for writing; it stays open.
         stop: when set, nothing new begins, what is being measured may finish for a while, all is kept.
 
@@ -289,3 +284,70 @@ class _Engine:
             progress.confirming.discard(event.trace)
         else:
             self._works.confirm(progress, event.trace, event.answer)
+
+
+OFTEN = 0.25
+"""Seconds between two reports."""
+
+
+class Display:
+    """Makes a :class:`Status` of the parts of a tuning; only the engine's thread uses it."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        tasks: Sequence[TaskProgress],
+        works: Works,
+        ready: Ready,
+        keeper: Keeper,
+        observer: Observer,
+    ) -> None:
+        self._plan = plan
+        self._tasks = tasks
+        self._works = works
+        self._ready = ready
+        self._keeper = keeper
+        self._observer = observer
+        self._began = time.monotonic()
+        self._shown = 0.0
+        self._earlier = 0
+
+    def resumed(self) -> None:
+        """Trials that are done by now are those of earlier sessions: no guide to how fast it goes."""
+        self._earlier = sum(progress.trials for progress in self._tasks)
+
+    def show(self, fleet: Fleet) -> None:
+        """Report, unless that was done just now."""
+        now = time.monotonic()
+        if self._observer.status is not None and now - self._shown >= OFTEN:
+            self._shown = now
+            self._observer.status(self.status(fleet))
+
+    def last(self, fleet: Fleet) -> Status:
+        """Report how it ended."""
+        status = self.status(fleet)
+        if self._observer.status is not None:
+            self._observer.status(status)
+        return status
+
+    def status(self, fleet: Fleet) -> Status:
+        """How it stands."""
+        activities = self._works.activities()
+        for progress in self._tasks:
+            progress.activity = activities.get(progress, "searching" if progress.searching else "waiting")
+        elapsed = time.monotonic() - self._began
+        done = sum(progress.trials for progress in self._tasks)
+        total = self._plan.total(len(self._tasks))
+        session = done - self._earlier
+        return Status(
+            tasks=tuple(progress.status() for progress in self._tasks),
+            devices=fleet.devices(),
+            done=done,
+            total=total,
+            kept=self._keeper.kept,
+            failures=dict(self._keeper.failures),
+            building=self._works.building,
+            ready=self._ready.waiting,
+            elapsed=elapsed,
+            left=max(total - done, 0) * elapsed / session if session else None,
+        )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from adt.options.sections import Settings, TuneSettings
 from adt.tuning import candidates
-from adt.tuning.jobs import BuildJob, Built, MeasureJob, Outcome, Timing, Toolchain
+from adt.tuning.candidates import BuildJob, Built, MeasureJob, Outcome, Timing, Toolchain
 from adt.tuning.records import Context, Record
-from adt.tuning.status import DeviceStatus, Status
+from adt.tuning.results import DeviceStatus, Status
 
 if TYPE_CHECKING:
     from adt.tuning.tasks import Task
@@ -48,7 +51,7 @@ class Plan:
 
 
 class Search(Protocol):
-    """Proposes candidates for one task (:class:`adt.tuning.search.TaskSearch`)."""
+    """Proposes candidates for one task (:class:`adt.tuning.search.task_search.TaskSearch`)."""
 
     def next_batch(self, count: int) -> Sequence[candidates.Candidate] | None:
         """At most *count* candidates that were not measured yet; None: there are no more.
@@ -63,7 +66,7 @@ class Search(Protocol):
 
 
 class Searches(Protocol):
-    """Begins searches (:class:`adt.tuning.search.Searches`); like them, it is used in one thread only."""
+    """Begins searches; like :class:`adt.tuning.search.task_search.Searches`, for one thread at a time."""
 
     def search(
         self,
@@ -108,7 +111,7 @@ Done: TypeAlias = Callable[[Outcome], None]
 
 
 class Fleet(Protocol):
-    """Measures candidates on as many devices as there are (:class:`adt.tuning.fleet.Fleet`)."""
+    """Measures candidates on as many devices as there are (:class:`adt.tuning.fleet.fleet.Fleet`)."""
 
     def identity(self) -> tuple[str, str] | None:
         """The context's device and driver, which all devices share; None before the first told."""
@@ -172,7 +175,7 @@ class TaskResult:
     task: Task
     workload: str
     state: str
-    """:attr:`adt.tuning.status.TaskStatus.state`."""
+    """:attr:`adt.tuning.results.TaskStatus.state`."""
     trials: int
     """Of this tuning, those of earlier sessions too."""
     failed: int
@@ -207,3 +210,33 @@ class Result:
     """Failed candidates of this session, by kind."""
     quarantined: tuple[Record, ...]
     """Candidates of this tuning that crashed or hung a server."""
+
+
+KERNELS = ("shapes", "opt_level", "precision", "keep_float32", "offload", "texture_choice")
+"""Settings of [compile] that decide which kernels a model has; the target comes in by its key."""
+SEARCH = ("per_task", "tuner", "cost_model", "seed", "number", "repeat", "min_repeat_ms")
+"""Settings of [tune] that decide what is proposed, and how it is measured. The number of trials is none of
+them: with more the same tuning goes on."""
+
+
+def run_id(model_sha256: str, settings: Settings, target: str, tvm: str) -> str:
+    """The digest (32 hex digits) of what makes a tuning the same one, whichever devices measure.
+
+    Args:
+        model_sha256: of the model's file (:func:`adt.model.store.model_sha256`).
+        target: :func:`adt.model.tuning.key.target_key`.
+        tvm: TVM's version, three numbers.
+    """
+    facts = {
+        "model": model_sha256,
+        "target": target,
+        "tvm": tvm,
+        "compile": {name: getattr(settings.compile, name) for name in KERNELS},
+        "tune": search_facts(settings.tune),
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def search_facts(settings: TuneSettings) -> dict[str, Any]:
+    """The part of [tune] that decides what is proposed, and how it is measured."""
+    return {name: getattr(settings, name) for name in SEARCH}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,3 +96,74 @@ class Record:
     def time(self) -> float:
         """Seconds of one call: the median of the repeats; infinite for a failure."""
         return statistics.median(self.seconds) if self.seconds else float("inf")
+
+
+CandidateKey = tuple[str, str]
+"""A candidate of one context: its workload's id, and its trace."""
+
+
+def by_candidate(records: Iterable[Record]) -> dict[CandidateKey, list[Record]]:
+    """The records of one context by what they are of, the untuned schedule under an empty trace."""
+    found: dict[CandidateKey, list[Record]] = {}
+    for record in records:
+        found.setdefault((record.workload, record.trace), []).append(record)
+    return found
+
+
+CONFIRMED = "confirmed"
+"""Key of :attr:`Record.options`: a candidate that had been measured before was measured again, with care."""
+
+
+def typical_record(records: Sequence[Record]) -> Record | None:
+    """Of one candidate's measurements the one in the middle, of two the faster.
+
+    Where it was measured again to confirm it, only these measurements count: the fastest of many
+    first times is always one that luck helped.
+
+    None when it never ran, when the last attempt to confirm it failed, and when it once killed or
+    hung a server, or computed wrong numbers: it is not to run again.
+    """
+    if quarantined_candidates(records):
+        return None
+    if confirming := [record for record in records if record.options.get(CONFIRMED)]:
+        records = confirming
+        if records[-1].failure is not None:
+            return None
+    times = [record.time for record in records if record.seconds]
+    if not times:
+        return None
+    middle = statistics.median_low(times)
+    return next(record for record in reversed(records) if record.time == middle)
+
+
+def best_records(records: Iterable[Record]) -> dict[str, Record]:
+    """Of one context by workload the fastest candidate, the untuned schedule left out."""
+    fastest: dict[str, Record] = {}
+    for (workload, trace), measured in by_candidate(records).items():
+        found = typical_record(measured) if trace != BASELINE else None
+        if found and (workload not in fastest or found.time < fastest[workload].time):
+            fastest[workload] = found
+    return fastest
+
+
+def baseline_records(records: Iterable[Record]) -> dict[str, Record]:
+    """Of one context by workload the untuned schedule."""
+    untuned = by_candidate(record for record in records if record.trace == BASELINE)
+    return {
+        workload: found for (workload, _), measured in untuned.items() if (found := typical_record(measured))
+    }
+
+
+def fastest_candidates(records: Iterable[Record], keep: int) -> set[CandidateKey]:
+    """Of one context the *keep* fastest candidates of each workload."""
+    ran: dict[str, list[tuple[float, CandidateKey]]] = {}
+    for key, measured in by_candidate(records).items():
+        found = typical_record(measured) if key[1] != BASELINE else None
+        if found:
+            ran.setdefault(key[0], []).append((found.time, key))
+    return {key for times in ran.values() for _, key in sorted(times)[:keep]}
+
+
+def quarantined_candidates(records: Iterable[Record]) -> set[CandidateKey]:
+    """Of one context the candidates that are not to run again."""
+    return {(r.workload, r.trace) for r in records if r.failure is not None and r.failure.quarantined}

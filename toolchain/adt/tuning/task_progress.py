@@ -7,12 +7,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from adt.tuning import ranking
-from adt.tuning.allocation import Standing
 from adt.tuning.candidates import Candidate, Result
 from adt.tuning.plan import Plan, Search, TaskResult
-from adt.tuning.records import BASELINE, Failure, Record
-from adt.tuning.status import TaskStatus
+from adt.tuning.records import BASELINE, CONFIRMED, Failure, Record, typical_record
+from adt.tuning.results import TaskStatus
+from adt.tuning.search.allocation import Standing
 
 if TYPE_CHECKING:
     from adt.tuning.tasks import Task
@@ -100,8 +99,8 @@ class TaskProgress:
         """Take a record of this workload and context into account, an earlier one or a new one."""
         records = self._records.setdefault(record.trace, [])
         records.append(record)
-        self._typical[record.trace] = ranking.typical(records)
-        if record.run != self.plan.run or record.options.get(ranking.CONFIRMED) or record.trace == BASELINE:
+        self._typical[record.trace] = typical_record(records)
+        if record.run != self.plan.run or record.options.get(CONFIRMED) or record.trace == BASELINE:
             return
         self.trials += 1
         if record.failure is not None:

@@ -11,10 +11,9 @@ from adt.model.assemble import Making, compiling, hand_over
 from adt.model.importers.imported import ImportedModel
 from adt.model.inspection.flops import flops_of
 from adt.model.targets import ModelTarget
-from adt.model.tuning.marks import marks
 from adt.model.tuning.schedules import Recording, is_scheduled
-from adt.model.tuning.workload import named_main, same, structural_hash, workload
-from adt.tuning.jobs import Argument, Toolchain
+from adt.model.tuning.workload import marks, named_main, same, structural_hash, workload
+from adt.tuning.candidates import Argument, Toolchain
 
 
 @dataclass(frozen=True)

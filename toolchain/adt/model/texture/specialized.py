@@ -19,8 +19,8 @@ from adt.model.texture.schedule import (
     texel_schedule,
     writes_texels,
 )
-from adt.model.tuning.marks import REFUSED, marked
 from adt.model.tuning.schedules import KernelSchedules, is_scheduled
+from adt.model.tuning.workload import REFUSED, marked
 
 log = logging.getLogger("adt.compile")
 

@@ -8,10 +8,9 @@ from typing import Any, Protocol
 
 from adt.model.inspection.flops import SCHEDULED
 from adt.model.tuning.intrinsics import need_intrinsics
-from adt.model.tuning.marks import KEPT, REFUSED, TUNED, marked
 from adt.model.tuning.traces import TraceError, apply_trace
 from adt.model.tuning.tuning import TunedKernel, Tuning
-from adt.model.tuning.workload import same, structural_hash, workload
+from adt.model.tuning.workload import KEPT, REFUSED, TUNED, marked, same, structural_hash, workload
 
 log = logging.getLogger("adt.compile")
 

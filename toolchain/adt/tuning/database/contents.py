@@ -13,8 +13,7 @@ from adt.model.graphs.check import GraphError, check_graph
 from adt.model.tuning.key import tvm_version
 from adt.model.tuning.traces import TraceError, check_trace
 from adt.tuning.database import sqlite_file
-from adt.tuning.database.interchange import HEADER, LINES, Damage, Entry, scan
-from adt.tuning.database.record_json import record_of, workload_of
+from adt.tuning.database.interchange import HEADER, LINES, Damage, Entry, record_of, scan, workload_of
 from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.records import BASELINE, Context, Record, Workload
 

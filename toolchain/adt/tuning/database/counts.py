@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from adt.tuning import ranking
 from adt.tuning.database.contents import load
-from adt.tuning.records import Context, Record
+from adt.tuning.records import Context, Record, baseline_records, best_records, quarantined_candidates
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def count(directory: Path) -> Counts:
 
 def _counted(context: Context, records: Sequence[Record]) -> ContextCounts:
     true = [record for record in records if not (record.on and record.on.emulated)]
-    best, untuned = ranking.best(true), ranking.baselines(true)
+    best, untuned = best_records(true), baseline_records(true)
     ratios = [
         untuned[name].time / best[name].time
         for name in best.keys() & untuned.keys()
@@ -116,7 +115,7 @@ def _counted(context: Context, records: Sequence[Record]) -> ContextCounts:
         records=len(records),
         measured=sum(bool(record.seconds) for record in records),
         failures=dict(sorted(Counter(r.failure.kind for r in records if r.failure).items())),
-        quarantined=len(ranking.quarantined(records)),
+        quarantined=len(quarantined_candidates(records)),
         tuned=sum(ratio > 1 for ratio in ratios),
         compared=len(ratios),
         best_ratio=max(ratios, default=None),

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from adt.errors import ConfigError, PackageError
 from adt.tuning.database.contents import RECORD, WORKLOAD, Contents, load
-from adt.tuning.database.interchange import Row, row
-from adt.tuning.database.record_json import record_data, workload_data
+from adt.tuning.database.interchange import Row, record_data, row, workload_data
 from adt.tuning.database.sqlite_file import repair_remedy
 from adt.tuning.database.store import writing
 from adt.tuning.records import Record, Workload

@@ -18,12 +18,11 @@ from typing import Any
 from adt.errors import PackageError
 from adt.host.cache import fresh_dir, leave_alone
 from adt.host.disk import disk_errors
-from adt.tuning import ranking
 from adt.tuning.database.merge import identity
 from adt.tuning.database.selection import Selection, only
 from adt.tuning.database.store import open_database
 from adt.tuning.database.workloads import modules_of
-from adt.tuning.records import BASELINE, Context, Failure, Record, Workload
+from adt.tuning.records import BASELINE, Context, Failure, Record, Workload, by_candidate, typical_record
 
 log = logging.getLogger("adt.tune")
 
@@ -95,11 +94,11 @@ def export(directory: Path, out: Path, selection: Selection, *, failures: bool =
 def _rows_to_write(records: Sequence[Record], failures: bool) -> list[Record]:
     """One record for each candidate: its typical time, or that it failed or must not run."""
     found = []
-    for (_, trace), measured in ranking.candidates(records).items():
+    for (_, trace), measured in by_candidate(records).items():
         if trace == BASELINE:
             continue
         failed = next((record for record in measured if record.failure), None)
-        if row := ranking.typical(measured) or (failed if failures else None):
+        if row := typical_record(measured) or (failed if failures else None):
             found.append(row)
     return found
 

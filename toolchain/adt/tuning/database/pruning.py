@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.errors import ConfigError
-from adt.tuning import ranking
 from adt.tuning.database.contents import Contents, file_of, load
 from adt.tuning.database.selection import Selection, chosen
 from adt.tuning.database.store import writing
-from adt.tuning.records import BASELINE, Context, Record
+from adt.tuning.records import (
+    BASELINE,
+    CandidateKey,
+    Context,
+    Record,
+    fastest_candidates,
+    quarantined_candidates,
+)
 
 
 @dataclass(frozen=True)
@@ -98,9 +104,9 @@ def _pruned(
     return Pruned(directory, False, len(gone), kept, len(unused), contexts, None), gone | unused
 
 
-def _slow(records: Sequence[Record], keep: int) -> set[ranking.Key]:
+def _slow(records: Sequence[Record], keep: int) -> set[CandidateKey]:
     """Of one context the candidates that ran and may run, but are none of their workload's *keep* fastest."""
-    stay = ranking.fastest(records, keep) | ranking.quarantined(records)
+    stay = fastest_candidates(records, keep) | quarantined_candidates(records)
     return {(r.workload, r.trace) for r in records if r.seconds and r.trace != BASELINE} - stay
 
 

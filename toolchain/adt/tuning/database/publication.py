@@ -19,14 +19,12 @@ from adt.host.cache import file_sha256, fresh_file
 from adt.host.disk import disk_errors, scratch_directory
 from adt.host.download import check_digest, download, is_address
 from adt.host.tar import DAMAGED, Bounded
-from adt.tuning import ranking
 from adt.tuning.database.contents import MOST_BYTES, RECORD, WORKLOAD, Contents, load, load_lines
-from adt.tuning.database.interchange import HEADER, LINES, line
+from adt.tuning.database.interchange import HEADER, LINES, line, record_data, workload_data
 from adt.tuning.database.merge import Merged, merge_contents
-from adt.tuning.database.record_json import record_data, workload_data
 from adt.tuning.database.selection import Selection, chosen
 from adt.tuning.database.sqlite_file import repair_remedy
-from adt.tuning.records import BASELINE, Context, Record
+from adt.tuning.records import BASELINE, CandidateKey, Context, Record, fastest_candidates
 
 MOST_PACKED = 1 << 30
 """Bytes of a published file."""
@@ -104,7 +102,7 @@ def _published(contents: Contents, contexts: Iterable[Context], keep: int | None
     for context in contexts:
         records = [record for record in contents.records if record.context == context]
         if keep is not None:
-            stay = ranking.fastest(records, keep)
+            stay = fastest_candidates(records, keep)
             records = [record for record in records if _is_kept(record, stay)]
         devices: dict[str, str] = {}
         for record in records:
@@ -115,7 +113,7 @@ def _published(contents: Contents, contexts: Iterable[Context], keep: int | None
             yield replace(record, on=on, failure=failure, run="")
 
 
-def _is_kept(record: Record, fastest: Container[ranking.Key]) -> bool:
+def _is_kept(record: Record, fastest: Container[CandidateKey]) -> bool:
     """Whether others get *record* when they get only the fastest; what must not run they get to know, too."""
     if record.failure:
         return record.failure.quarantined

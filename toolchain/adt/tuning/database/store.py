@@ -19,14 +19,21 @@ from typing import Any
 from adt.errors import PackageError
 from adt.host.cache import leave_alone
 from adt.host.disk import disk_errors
-from adt.tuning import ranking
 from adt.tuning.database import sqlite_file
 from adt.tuning.database.contents import RECORD, WORKLOAD, Contents, load, load_lines
-from adt.tuning.database.interchange import LINES, Entry, Row, row, scan
+from adt.tuning.database.interchange import (
+    LINES,
+    Entry,
+    Row,
+    record_data,
+    record_of,
+    row,
+    scan,
+    workload_data,
+)
 from adt.tuning.database.lock import LOCK, write_lock
-from adt.tuning.database.record_json import record_data, record_of, workload_data
 from adt.tuning.database.sqlite_file import FILE
-from adt.tuning.records import Context, Record, Workload
+from adt.tuning.records import Context, Record, Workload, baseline_records, best_records
 
 log = logging.getLogger("adt.tune")
 
@@ -218,20 +225,12 @@ class Database:
         A candidate that was measured several times counts with its (lower) median measurement.
         """
         with self._guard:
-            return ranking.best(self._by_context.get(context, ()))
+            return best_records(self._by_context.get(context, ()))
 
     def baselines(self, context: Context) -> dict[str, Record]:
         """By workload the untuned schedule's (lower) median measurement."""
         with self._guard:
-            return ranking.baselines(self._by_context.get(context, ()))
-
-    def known(self, context: Context) -> dict[tuple[str, str], Record]:
-        """What is known of each candidate, by workload and trace.
-
-        That it killed or hung a server counts most, then its newest time, then its newest failure.
-        """
-        with self._guard:
-            return ranking.known(self._by_context.get(context, ()))
+            return baseline_records(self._by_context.get(context, ()))
 
     def find(self, module: Any) -> str | None:
         """The id of the workload whose module equals *module*, an IRModule; None when it is not there."""

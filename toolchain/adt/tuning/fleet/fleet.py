@@ -1,6 +1,6 @@
 """Measuring on devices that come and go: one worker for each, as many candidates in flight as devices.
 
-A worker (:mod:`adt.tuning.worker`) takes a candidate, measures it and tells what came of it; none waits
+A worker (:mod:`adt.tuning.fleet.worker`) takes a candidate, measures it and tells what came of it; none waits
 for another. A watcher looks every second who is there, and starts a worker for who came. All devices
 of one tuning are of one kind: the first decides which, unless that is asked for.
 """
@@ -16,14 +16,14 @@ from typing import Self
 
 from adt.device.deadline import allowed, cancelling
 from adt.errors import AdtError, ConfigError, MismatchError, NoDevice, PackageError, ToolNotFound
-from adt.tuning.device_facts import Identity
-from adt.tuning.jobs import MeasureJob, Outcome
+from adt.tuning.candidates import MeasureJob, Outcome
+from adt.tuning.fleet.device_facts import Identity
+from adt.tuning.fleet.roster import FIRST_PAUSE, Roster
+from adt.tuning.fleet.sources import Source
+from adt.tuning.fleet.suspects import Suspects
+from adt.tuning.fleet.worker import Worker
 from adt.tuning.records import MeasuredOn
-from adt.tuning.roster import FIRST_PAUSE, Roster
-from adt.tuning.sources import Source
-from adt.tuning.status import DeviceStatus
-from adt.tuning.suspects import Suspects
-from adt.tuning.worker import Worker
+from adt.tuning.results import DeviceStatus
 
 log = logging.getLogger("adt.tune")
 

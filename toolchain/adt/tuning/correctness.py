@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from adt.numerics import REORDERED, gaps
-from adt.tuning.jobs import Argument
+from adt.tuning.candidates import Argument
 
 
 def written(module: Any) -> int:

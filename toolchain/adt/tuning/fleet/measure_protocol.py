@@ -1,11 +1,11 @@
-"""What a worker and its measuring process (:mod:`adt.tuning.measure_child`) say to each other."""
+"""What a worker and its measuring process (:mod:`adt.tuning.fleet.measure_child`) say to each other."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from adt.host.child import Speech
-from adt.tuning.jobs import Argument, Timing
+from adt.tuning.candidates import Argument, Timing
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 
 from adt.errors import ConfigError
-from adt.tuning.building import Guarded
-from adt.tuning.jobs import BuildJob, Built, Toolchain
+from adt.tuning.candidates import BuildJob, Built, Toolchain
+from adt.tuning.fleet.build_process import Guarded
 from adt.tuning.plan import Builders
 
 TIMEOUT = 60.0
@@ -75,7 +75,7 @@ def make_builders(asked: str, toolchain: Toolchain, *, timeout: float = TIMEOUT)
         MismatchError: a worker has another adt or TVM.
     """
     if "://" in asked:
-        from adt.tuning.dask_builders import DaskBuilders
+        from adt.tuning.fleet.dask_builders import DaskBuilders
 
         return DaskBuilders(asked, toolchain, timeout=timeout)
     if asked and (not asked.isdecimal() or int(asked) < 1):

@@ -11,8 +11,9 @@ search can change one decision of a trace and replay the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 from typing import Any
 
 from adt.model.targets.gpu import Gpu, gpu_of
@@ -27,9 +28,8 @@ from adt.model.texture.kernel_blocks import (
 )
 from adt.model.texture.schedule import is_convolution, proven, schedule_convolution
 from adt.model.texture.specialized import SCOPE
-from adt.model.texture.tiles import best_tile
-from adt.tuning.sampled import Sampled, sample_unrolling
-from adt.tuning.texture_tiles import accumulate, bind_groups, bind_items, sample_tiles
+from adt.model.texture.tiles import STATEMENTS, best_tile
+from adt.tuning.space.texture_tiles import accumulate, bind_groups, bind_items, sample_tiles
 
 ITEMS = (32, 64, 128, 256)
 """Work-items in a work-group of a kernel that writes a buffer."""
@@ -56,8 +56,6 @@ def texture_space(function: Any, target: Any) -> Any:
     """
     from tvm.s_tir import meta_schedule as ms
 
-    from adt.tuning.texture_bounds import Bounded
-
     spaces = _usable(function, target)
 
     def generate(schedule: Any) -> list[Any]:
@@ -72,7 +70,7 @@ def texture_space(function: Any, target: Any) -> Any:
         postprocs=[
             ms.postproc.DisallowDynamicLoop(),
             ms.postproc.RewriteParallelVectorizeUnroll(),
-            Bounded(),
+            statement_limit()(),
             ms.postproc.VerifyGPUCode(),
         ],
         mutator_probs={ms.mutator.MutateTileSize(): 0.9, ms.mutator.MutateUnroll(): 0.1},
@@ -183,3 +181,79 @@ def _element_space(schedule: Any) -> None:
         reduce = [loop for loop, kind in zip(inside, kinds, strict=True) if int(kind.iter_type) == REDUCE]
         schedule.decompose_reduction(blocks.reduction, reduce[0])
         sample_unrolling(schedule, wanted=0)
+
+
+UNROLL = (0, 64, 128, 256)
+"""Statements up to which the loops of a kernel are unrolled, besides those that always are. A driver was
+seen to compile for 20 s what 1024 give."""
+
+
+class Sampled:
+    """A :class:`adt.model.texture.deciding.Decider` of TVM's instructions that sample."""
+
+    def tile(self, schedule: Any, loop: Any, wanted: Sequence[int], most: int) -> Sequence[Any]:
+        """Any extents whose product is the loop's."""
+        extent = int(schedule.get(loop).extent)
+        first = [extent // math.prod(wanted[1:]), *wanted[1:]]
+        tile: Sequence[Any] = schedule.sample_perfect_tile(loop, len(first), most, decision=first)
+        return tile
+
+    def unroll(self, schedule: Any, _loop: Any, wanted: int) -> None:
+        """Of the whole kernel, by TVM's postprocessor."""
+        sample_unrolling(schedule, wanted)
+
+
+def sample_unrolling(schedule: Any, wanted: int) -> None:
+    """How far TVM's postprocessor unrolls what accumulates; *wanted* of :data:`UNROLL` first."""
+    steps = schedule.sample_categorical(
+        UNROLL, [1 / len(UNROLL)] * len(UNROLL), decision=UNROLL.index(wanted)
+    )
+    schedule.annotate(schedule.get_sblock("root"), "meta_schedule.unroll_explicit", steps)
+
+
+MOST = 2 * STATEMENTS
+"""Statements of a kernel, with those of unrolled loops as often as they are there."""
+
+
+@cache
+def statement_limit() -> Any:
+    """The class of a postprocessor of TVM's that refuses schedules of over :data:`MOST` statements."""
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir.meta_schedule.postproc import PyPostproc
+
+    @derived_object
+    class StatementLimit(PyPostproc):  # type: ignore[misc]
+        def _initialize_with_tune_context(self, context: Any) -> None:
+            pass
+
+        def apply(self, schedule: Any) -> bool:
+            return all(statements(function) <= MOST for function in schedule.mod.functions.values())
+
+        def clone(self) -> Any:
+            return StatementLimit()
+
+    return StatementLimit
+
+
+def statements(function: Any) -> int:
+    """Stores in the TIR *function*, each as often as unrolled loops repeat it; a vector's is one."""
+    from tvm import tirx
+
+    def count(node: Any) -> int:
+        if isinstance(node, tirx.BufferStore):
+            return 1
+        if isinstance(node, tirx.For):
+            unrolled = int(node.kind) == int(tirx.ForKind.UNROLLED)
+            return count(node.body) * (int(node.extent) if unrolled else 1)
+        if isinstance(node, tirx.SeqStmt):
+            return sum(map(count, node.seq))
+        if isinstance(node, tirx.SBlockRealize):
+            return count(node.block)
+        if isinstance(node, tirx.SBlock):
+            return count(node.body) + (count(node.init) if node.init is not None else 0)
+        if isinstance(node, tirx.IfThenElse):
+            otherwise = count(node.else_case) if node.else_case is not None else 0
+            return count(node.then_case) + otherwise
+        return count(node.body) if isinstance(node, tirx.AttrStmt) else 0
+
+    return count(function.body)

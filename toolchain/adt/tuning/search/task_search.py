@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from adt.errors import ConfigError
 from adt.model.tuning.traces import trace_text
 from adt.tuning.candidates import Candidate, Measured, Result
-from adt.tuning.cost_models import CostModel, as_tvm, cost_model
 from adt.tuning.records import Record
-from adt.tuning.replaying import by_merit, candidate, replayed, scheduled, worth_learning
-from adt.tuning.spaces import space
-from adt.tuning.strategies import (
+from adt.tuning.search.cost_models import CostModel, as_tvm, cost_model
+from adt.tuning.search.replay import by_merit, candidate, replayed, scheduled, worth_learning
+from adt.tuning.search.strategies import (
     ENDLESS,
     EVOLUTIONARY,
     FEW,
@@ -30,6 +29,7 @@ from adt.tuning.strategies import (
     evolutionary,
     random_draws,
 )
+from adt.tuning.space.design_space import space
 
 if TYPE_CHECKING:
     from adt.tuning.tasks import Task
@@ -47,9 +47,9 @@ class SearchOptions:
     """How schedules are searched."""
 
     strategy: str = EVOLUTIONARY
-    """One of :data:`adt.tuning.strategies.STRATEGIES`."""
+    """One of :data:`adt.tuning.search.strategies.STRATEGIES`."""
     cost_model: str = "auto"
-    """One of :data:`adt.tuning.cost_models.MODELS`."""
+    """One of :data:`adt.tuning.search.cost_models.MODELS`."""
     seed: int = 0
     """The same seed, records and results give the same candidates, with one thread."""
     threads: int = 1

@@ -19,7 +19,7 @@ from typing import Any
 from adt.model.texture.kernel_blocks import NotSchedulable
 from adt.model.tuning.intrinsics import need_intrinsics
 from adt.tuning.candidates import NoSpace
-from adt.tuning.texture_space import texture_space, uses_texels
+from adt.tuning.space.texture_space import texture_space, uses_texels
 
 log = logging.getLogger("adt.tune")
 

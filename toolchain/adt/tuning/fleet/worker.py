@@ -1,6 +1,6 @@
 """One device, or one place in a tracker's queue: lease a server, open a session, measure, again and again.
 
-What TVM's client does happens in a process of its own (:mod:`adt.tuning.measure_child`), so that a
+What TVM's client does happens in a process of its own (:mod:`adt.tuning.fleet.measure_child`), so that a
 server which does not answer costs the time that it was given, and no more.
 """
 
@@ -18,10 +18,10 @@ from adt.device.deadline import cancelling
 from adt.errors import AdtError
 from adt.host.child import Child, ChildDied, ChildHung
 from adt.rpc import handshake
-from adt.tuning.argument_data import size
-from adt.tuning.device_facts import Identity
-from adt.tuning.jobs import MeasureJob, Outcome
-from adt.tuning.measure_protocol import (
+from adt.tuning.candidates import MeasureJob, Outcome
+from adt.tuning.fleet.device_facts import Identity
+from adt.tuning.fleet.measure_child import size
+from adt.tuning.fleet.measure_protocol import (
     SPEECH,
     Answer,
     Broken,
@@ -36,9 +36,9 @@ from adt.tuning.measure_protocol import (
     Request,
     Timed,
 )
+from adt.tuning.fleet.roster import Roster
+from adt.tuning.fleet.sources import Lease, NotNow, Source
 from adt.tuning.records import Failure, MeasuredOn
-from adt.tuning.roster import Roster
-from adt.tuning.sources import Lease, NotNow, Source
 
 log = logging.getLogger("adt.tune")
 
@@ -74,7 +74,7 @@ class _End(enum.Enum):
 
 
 class Dispatcher(Protocol):
-    """What gives workers their jobs and takes the outcomes: see :class:`adt.tuning.fleet.Fleet`."""
+    """What gives workers their jobs and takes the outcomes: see :class:`adt.tuning.fleet.fleet.Fleet`."""
 
     source: Source
     computes: str
@@ -112,7 +112,7 @@ class Worker(threading.Thread):
         super().__init__(name=f"measuring on {slot}")
         self._fleet, self.slot = fleet, slot
         self._roster = fleet.roster
-        self._child = Child("adt.tuning.measure_child", speech=SPEECH)
+        self._child = Child("adt.tuning.fleet.measure_child", speech=SPEECH)
         self._leaving = threading.Event()
         self._vain = 0  # attempts in a row that came to nothing
         self._usual = LAST_SECONDS  # that a session has for its last candidate …

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from adt.tuning.sources import Lease, Sight
-from adt.tuning.status import DeviceStatus
+from adt.tuning.fleet.sources import Lease, Sight
+from adt.tuning.results import DeviceStatus
 
 IN_A_ROW = 3
 """After so many failures in a row a device is out of service, if others measure …"""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import queue
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from adt.tuning import candidates
-from adt.tuning.confirming import Scheduled, scheduled
+from adt.tuning.candidates import Timing
 from adt.tuning.plan import Searches
-from adt.tuning.records import Record
-from adt.tuning.search_thread import SearchThread
+from adt.tuning.records import BASELINE, CONFIRMED, Record
 from adt.tuning.task_progress import Batch, TaskProgress
+
+if TYPE_CHECKING:
+    from adt.tuning.tasks import Task
 
 log = logging.getLogger("adt.tune")
 
@@ -131,3 +136,90 @@ class Proposals:
         if not progress.ended:
             log.warning("%s: %s", progress.task.name, reason)
         progress.end("exhausted", reason)
+
+
+class SearchThread:
+    """Runs what it is given, one after another."""
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._given_up = threading.Event()
+        # A daemon: the second ctrl-C does not wait for TVM to come back from a search.
+        self._thread = threading.Thread(target=self._run, name="adt-search", daemon=True)
+        self._thread.start()
+
+    def do(self, action: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Call *action* some time, then *done* with its result or the exception that it raised."""
+
+        def work() -> None:
+            try:
+                result = action()
+            except Exception as why:
+                log.debug("a search failed", exc_info=True)
+                result = why
+            done(result)
+
+        self._work.put(work)
+
+    def close(self, timeout: float | None) -> None:
+        """Give up what did not begin; wait until what runs is done, at most *timeout* seconds."""
+        self._given_up.set()
+        self._work.put(None)
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            if not self._given_up.is_set():
+                work()
+
+
+ROUNDS = 2
+"""Times that each is measured again; both wait in one queue, so that they take turns."""
+REPEATS = 3
+"""Of a second measurement, at least."""
+LEADERS = 5
+"""Candidates of a task that turn out to be slower than they seemed, one after another, at most."""
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A candidate that was measured before, ready to be built again."""
+
+    module: str
+    """TVM's JSON."""
+    outputs: int
+    """How many of the last arguments it computes."""
+
+
+def unconfirmed(progress: TaskProgress) -> list[str]:
+    """Traces that must be measured once more to say which is faster; none when that is said, or no matter."""
+    best, baseline = progress.best, progress.baseline
+    if best is None or baseline is None or baseline.failure is not None or best.time >= baseline.time:
+        return []
+    if progress.confirmed_leaders >= LEADERS:
+        return []
+    again = [best.trace] if not best.options.get(CONFIRMED) else []
+    if not baseline.options.get(CONFIRMED) or (again and progress.right is None):
+        again = [BASELINE, *again]
+    return again
+
+
+def timing_again(timing: Timing) -> Timing:
+    """How they are timed then."""
+    repeat = max(timing.repeat, REPEATS)
+    return dataclasses.replace(timing, repeat=repeat, timeout=timing.timeout * repeat / timing.repeat)
+
+
+def scheduled(task: Task, trace: str) -> Scheduled:
+    """The task's module as *trace* schedules it; takes TVM, for the search's thread.
+
+    Raises:
+        TraceError: the trace does not apply.
+    """
+    import tvm
+
+    from adt.model.tuning.traces import apply_trace
+    from adt.tuning.correctness import written
+
+    module = task.baseline if trace == BASELINE else str(tvm.ir.save_json(apply_trace(task.module, trace)))
+    return Scheduled(module, written(task.module))

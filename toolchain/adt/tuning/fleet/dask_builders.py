@@ -1,7 +1,7 @@
 """Compile candidates on the workers of a Dask cluster (the ``distributed`` package).
 
 The cluster is the user's: adt connects to its scheduler, and starts or ends none of it. Each
-worker compiles in processes of its own (:class:`adt.tuning.building.Guarded`), one for each of its
+worker compiles in processes of its own (:class:`adt.tuning.fleet.build_process.Guarded`), one for each of its
 threads, so that a candidate that crashes or hangs the compiler takes no worker along.
 """
 
@@ -22,8 +22,8 @@ from typing import Any
 
 import adt
 from adt.errors import ConfigError, MismatchError, ToolNotFound
-from adt.tuning.building import Guarded
-from adt.tuning.jobs import BuildJob, Built, Toolchain
+from adt.tuning.candidates import BuildJob, Built, Toolchain
+from adt.tuning.fleet.build_process import Guarded
 from adt.tuning.records import Failure
 
 log = logging.getLogger("adt.tune")

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 from adt.errors import AdtError, DiskError
-from adt.host.child import Child, ChildDied, ChildHung, Speech
+from adt.host.child import Child, ChildDied, ChildHung, Speech, serve
 from adt.host.disk import scratch_directory
-from adt.tuning.jobs import BuildJob, Built, Toolchain
+from adt.tuning.candidates import BuildJob, Built, Toolchain
 from adt.tuning.records import Failure
 
 LIBRARY = "candidate.so"
@@ -72,7 +72,7 @@ class Guarded:
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
-        self._child = Child("adt.tuning.build_child", speech=SPEECH)
+        self._child = Child("adt.tuning.fleet.build_process", speech=SPEECH)
         self._builds = 0
 
     def build(self, job: BuildJob) -> Built:
@@ -101,3 +101,20 @@ class Guarded:
     def close(self) -> None:
         """End the process, whatever it does. For any thread."""
         self._child.close()
+
+
+NICENESS = 10
+"""What measures on this machine, and the search, come first."""
+IDLE = 600.0
+"""Seconds without a candidate after which it ends; it is started again when there is one."""
+
+
+def answer(job: BuildJob | None) -> Built | None:
+    """Build a candidate; None: only get ready for one."""
+    import tvm  # noqa: F401
+
+    return build(job) if job is not None else None
+
+
+if __name__ == "__main__":
+    serve(answer, speech=SPEECH, niceness=NICENESS, idle=IDLE)

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Set
 
-from adt.tuning.jobs import MeasureJob, Outcome
+from adt.tuning.candidates import MeasureJob, Outcome
 from adt.tuning.records import Failure
 
 PATIENCE = 60.0

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adt.tuning.replaying import candidate, replayed
+from adt.tuning.search.replay import candidate, replayed
 
 EVOLUTIONARY, RANDOM, REPLAY = "evolutionary", "random", "replay"
 STRATEGIES = (EVOLUTIONARY, RANDOM, REPLAY)

@@ -1,0 +1,1 @@
+"""What to measure next: the search of each kernel, and which kernel gets the next candidates."""
