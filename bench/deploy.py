@@ -25,10 +25,11 @@ from typing import Any
 
 from own_place import own_device, own_place
 
-from adt.device import adb, selection
-from adt.device.deploy import apply, attending, inspect, plan
+from adt.device import selection
+from adt.device.deploy.payload import Payload, PayloadFile, user_directory
+from adt.device.deploy.store import apply, attending, inspect, plan
 from adt.device.device import Device
-from adt.device.payload import Payload, PayloadFile, user_directory
+from adt.device.transport import adb
 
 
 def payload_of(directory: Path, name: str) -> Payload:

@@ -10,8 +10,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from adt.device import adb, selection
+from adt.device import selection
 from adt.device.device import Device
+from adt.device.transport import adb
 from adt.host.cache import cache_dir
 from adt.virtual import emulator
 

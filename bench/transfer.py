@@ -26,9 +26,9 @@ from pathlib import Path
 from own_place import own_device, own_place
 
 from adt.device import selection
-from adt.device.adb import server_port
 from adt.device.device import Device
-from adt.device.sync import PushItem
+from adt.device.transport.adb import server_port
+from adt.device.transport.sync import PushItem
 
 THERE = "/data/local/tmp/adt-bench"
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from adt.device.adb import find_adb
+from adt.device.transport.adb import find_adb
 from adt.host.cache import cache_dir
 from support.devices.listeners import MARK, ListenerWatch
 from support.devices.ports import free_port

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from adt.bundle.bundle import ACTIVITY, TargetBundle, load_bundle
-from adt.device.payload import payload_of
+from adt.device.deploy.payload import payload_of
 from adt.host.cache import cache_dir, file_sha256
 from adt.host.elf import read_elf
 from adt.integrate.bench_plan import BenchPlan, PlannedModel

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from adt.device import adb, selection
+from adt.device import selection
+from adt.device.transport import adb
 from adt.errors import AmbiguousDevice, NoDevice
 from support.devices.fixtures import Rack, adb_program, adb_server, open_rack, wait_for
 from support.devices.programs import ADT, adt, adt_json

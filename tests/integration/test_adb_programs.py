@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from adt.device import adb, forwards, overview, selection
-from adt.device.deploy import deploy
+from adt.device import overview, selection
+from adt.device.deploy.store import deploy
 from adt.device.device import Device
-from adt.device.forwards import Forward
+from adt.device.transport import adb, forwards
+from adt.device.transport.forwards import Forward
 from adt.errors import DeviceError
 from support.devices.fixtures import Rack, adb_program, adb_server, ask, open_rack, wait_for
 from support.standins.artefacts import make_bundle, make_package

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from adt.device import deploy as deploying
-from adt.device.collect import clean
-from adt.device.deploy import Deployment, DeployReport, deploy, payload_of
+from adt.device.deploy import store as deploying
+from adt.device.deploy.collect import clean
+from adt.device.deploy.store import Deployment, DeployReport, deploy, payload_of
+from adt.device.deploy.workspace import serving, workspace
 from adt.device.device import Device
 from adt.device.scripts import script
-from adt.device.workspace import serving, workspace
 from support.devices.fixtures import Rack, child, entries, processes, rack, wait_for
 from support.devices.programs import adt, adt_json
 from support.devices.remains import remains, soon_nothing, wrong_files
@@ -137,7 +137,7 @@ def test_a_deploy_waits_for_a_clean(phone: Device, tmp_path: Path) -> None:
 CLEAN = """
 import sys
 from adt.device import selection
-from adt.device.collect import clean
+from adt.device.deploy.collect import clean
 while True:
     clean(selection.select(sys.argv[1]), keep=0, user="tester")
     print("clean", flush=True)

@@ -18,14 +18,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adt.bundle.bundle import TargetBundle
-from adt.device import adb, selection
-from adt.device import deploy as deploying
-from adt.device.deploy import DeployReport, deploy, payload_of
+from adt.device import selection
+from adt.device.app import copy_into_app
+from adt.device.deploy import store as deploying
+from adt.device.deploy.store import DeployReport, deploy, payload_of
+from adt.device.deploy.workspace import Agent
 from adt.device.device import Device
 from adt.device.place import DevicePlace
-from adt.device.private import copy_into_app
 from adt.device.rtvm import RtvmOptions
-from adt.device.workspace import Agent
+from adt.device.transport import adb
 from adt.errors import (
     ConfigError,
     DeviceError,
@@ -247,7 +248,7 @@ PUSH = """
 import sys, time
 from pathlib import Path
 from adt.device import selection
-from adt.device.deploy import deploy
+from adt.device.deploy.store import deploy
 from adt.model.package import load_package
 from adt.bundle.bundle import load_bundle
 
@@ -335,7 +336,7 @@ def test_a_run_that_takes_too_long_is_ended(
 RUN = """
 import sys
 from adt.device import selection
-from adt.device.deploy import Deployment
+from adt.device.deploy.store import Deployment
 from adt.device.place import DevicePlace
 from adt.device.rtvm import RtvmOptions
 import numpy as np

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import adt as api
+from adt.device.deploy.payload import user_directory
 from adt.device.device import Device
-from adt.device.fleet import Event
-from adt.device.payload import user_directory
+from adt.device.parallel import Event
 from adt.errors import ConfigError
 from adt.virtual import emulator, state
 from support.devices.fixtures import Rack, entries, rack, wait_for

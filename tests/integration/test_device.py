@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 import adt
-from adt.device import adb, fleet, overview, selection
+from adt.device import overview, parallel, selection
+from adt.device.deploy.workspace import workspace
 from adt.device.device import Device
-from adt.device.workspace import workspace
+from adt.device.transport import adb
 from adt.errors import AmbiguousDevice, DeviceError, DeviceFull, DeviceNotReady, NoDevice
 from adt.virtual import emulator
 from support.devices.fixtures import Rack, child, entries, only, processes, rack, wait_for
@@ -82,7 +83,7 @@ def test_every_verb_finds_it_again_after_the_server_was_restarted(phone: Device)
     for look in (
         lambda: [device.serial for device in adt.devices()],
         lambda: [selection.select().serial],
-        lambda: list(fleet.wanted(None, everyone=True)),
+        lambda: list(parallel.named_serials(None, everyone=True)),
     ):
         subprocess.run([adb.find_adb().path, "kill-server"], check=True, capture_output=True)
         assert look() == [phone.serial]
@@ -265,7 +266,7 @@ def test_a_workspace_is_gone_after_its_block(phone: Device) -> None:
 HOLD = """
 import sys, time
 from adt.device import selection
-from adt.device.workspace import workspace
+from adt.device.deploy.workspace import workspace
 with workspace(selection.select(sys.argv[1]), "/data/local/tmp/w") as there:
     print(there, flush=True)
     time.sleep(1000)

@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
-from adt.device import adb, deploy, selection
+from adt.device import selection
+from adt.device.deploy import store
+from adt.device.transport import adb
 from adt.errors import DeviceError, NoDevice
 from adt.virtual import state
 from support.devices.fixtures import Rack, rack, wait_for
@@ -219,7 +221,7 @@ def test_a_ready_device_its_deployment_and_its_package(
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
     try:
         package, bundle = make_package(tmp_path / "package"), make_bundle(tmp_path / "bundle")
-        deploy.deploy(device, bundle, package)
+        store.deploy(device, bundle, package)
         device.script("d=/data/data/org.pocl.libs/files/lib64; mkdir -p $d && touch $d/libpocl.so")
         found = doctor("device", "package", "--package", package.path, "--bundle", bundle.path)["by_name"]
         here = {name.removeprefix(f"{device.serial}: "): check for name, check in found.items()}

@@ -18,7 +18,7 @@ from test_cpp_runner import Built, Package, built, echo, mixed, symbolic  # noqa
 
 import adt
 from adt.api.generate import generator
-from adt.device.adb import find_adb
+from adt.device.transport.adb import find_adb
 from adt.host.cache import cache_dir
 from adt.host.elf import read_elf
 from adt.host.resources import resource

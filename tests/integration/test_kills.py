@@ -25,7 +25,7 @@ from test_tune import QUICK, records, small_network
 import adt
 from adt.bundle.bundle import TargetBundle
 from adt.checkup.storage import LEFTOVER
-from adt.device.deploy import Deployment, deploy
+from adt.device.deploy.store import Deployment, deploy
 from adt.device.device import Device
 from adt.rpc import state
 from adt.tuning.database.verification import verify

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 import adt
-from adt.device.payload import user_directory
-from adt.device.probe import opencl
-from adt.device.probe.facts import Cpu, CpuCluster
-from adt.device.probe.remembered import _file as remembered_file
+from adt.device import opencl
+from adt.device.deploy.payload import user_directory
+from adt.device.probe import _file as remembered_file
+from adt.device.survey import Cpu, CpuCluster
 from adt.host.resources import resource
 from adt.host.tools import cmake
 from support.devices.fixtures import Rack, entries, processes, rack
@@ -503,7 +503,7 @@ def test_pocl_on_a_virtual_device(bundle: Path, rack: Rack) -> None:
 def test_tvm_takes_the_limits_of_a_device(program: Path, headers: Path, tmp_path: Path) -> None:
     import tvm
 
-    from adt.device.probe.like import opencl_limits
+    from adt.device.probe import opencl_limits
 
     library = make_standin_opencl(tmp_path / "good.so", headers=headers)
     read = opencl.parse_report(json.dumps(report(program, "--only", library)))

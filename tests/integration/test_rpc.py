@@ -26,10 +26,11 @@ import adt
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import platform_named
 from adt.checkup import sockets
-from adt.device import adb, forwards, selection
-from adt.device.deploy import user_directory
+from adt.device import selection
+from adt.device.deploy.store import user_directory
 from adt.device.device import Device
-from adt.device.forwards import Forward
+from adt.device.transport import adb, forwards
+from adt.device.transport.forwards import Forward
 from adt.errors import AdtError, NoDevice, RpcError, TrackerError
 from adt.host import identity
 from adt.host.process import run
@@ -474,7 +475,7 @@ def test_a_bundle_that_does_not_start_gives_its_last_words(site: Site, tmp_path:
     )
     try:
         device = selection.select(site.one.serial)
-        from adt.device.deploy import Deployment
+        from adt.device.deploy.store import Deployment
 
         broken = Deployment(device.serial, "bundle", deployment.rpartition("/")[2], user_directory())
         with pytest.raises(RpcError, match=r"did not start: tvm_rpc ended with exit code 1: CANNOT LINK"):

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 import adt
-from adt.device import adb, forwards
 from adt.device.device import Device
+from adt.device.transport import adb, forwards
 from adt.rpc import session
 from support.devices.fixtures import Rack, adb_program, adb_server, ask, open_rack, processes
 from support.devices.ports import free_span

@@ -17,9 +17,9 @@ import pytest
 from PIL import Image, ImageDraw
 
 import adt
-from adt.device import forwards
-from adt.device.deploy import user_directory
+from adt.device.deploy.store import user_directory
 from adt.device.device import Device
+from adt.device.transport import forwards
 from adt.errors import ConfigError, MismatchError, RpcError
 from adt.measure.reference import run_reference
 from adt.model.inputs.picture import PictureOptions

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 import adt
-from adt.device.deadline import LEAVING, SHORT, STALL
 from adt.device.device import Device
+from adt.device.transport.deadline import LEAVING, SHORT, STALL
 from adt.errors import INTERRUPTED, DeviceError, PackageError, RpcError
 from adt.tuning.database.store import open_database
 from adt.virtual import emulator

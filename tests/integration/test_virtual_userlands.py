@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from adt.device.device import parse_facts
+from adt.device.survey import parse
 from adt.errors import EmulatorError
 from adt.virtual import emulator, packages, rootfs, state
 from adt.virtual.abis import ABIS, ARM64, X86_64, Abi
@@ -168,7 +168,7 @@ def test_tree_of_androids_shape(
     run = "export LD_LIBRARY_PATH=/system/lib64; "  # bionic's loader looks there by itself
     assert device.shell(run + "uname -m; ls -d /system") == "aarch64\n/system\n"
     assert "/apex/com.android.runtime/bin/linker64" in device.shell(run + "cat /proc/self/maps")
-    facts = parse_facts(device.shell("getprop; echo ==uname==; echo aarch64; echo ==page=="))
+    facts = parse(device.shell("echo ==machine==; echo aarch64; echo ==properties==; getprop")).facts
     assert facts.platforms == ("android-arm64-v8a",) and facts.virtual
     assert facts.api_level == 30 and facts.abis == ("arm64-v8a",)
     assert facts.properties["ro.product.model"] == "Test Phone"
@@ -194,7 +194,7 @@ def test_userland_that_cannot_start_is_refused(tmp_path: Path) -> None:
 def test_without_emulation(connect: Callable[..., Phone]) -> None:
     device = connect("fast", abi="x86_64")
     assert (device.info.abi, device.shell("uname -m")) == ("x86_64", "x86_64\n")
-    facts = parse_facts(device.shell("getprop; echo ==uname==; uname -m; echo ==page=="))
+    facts = parse(device.shell("echo ==machine==; uname -m; echo ==properties==; getprop")).facts
     assert facts.platforms == ("host",) and facts.virtual
     assert "not Android" in device.shell("getprop ro.product.model")
     assert "no speed" not in device.info.log.read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import adt
-from adt.device import adb
+from adt.device.transport import adb
 from adt.errors import AmbiguousDevice, DeviceError, NoDevice
 from support.devices.adb_server import Peer, fake_server, text
 

@@ -16,8 +16,8 @@ from adt.bundle.bundle import ACTIVITY
 from adt.bundle.platforms import BIG_PAGE
 from adt.checkup.apk import check_tools
 from adt.checkup.check import Status
-from adt.device.app_refusals import refused
-from adt.device.shell import Completed
+from adt.device.app import _refusal
+from adt.device.transport.shell import Completed
 from adt.errors import (
     AdtError,
     BuildError,
@@ -336,7 +336,7 @@ def test_what_apksigner_refuses_is_explained(said: str, what: str) -> None:
 )
 def test_what_the_package_manager_refuses_is_explained(said: str, kind: type[AdtError], remedy: str) -> None:
     done = Completed("S", ("pm", "install"), 1, f"Failure [{said}]\n".encode(), b"")
-    error = refused(done, "a.apk", "com.a.b")
+    error = _refusal(done, "a.apk", "com.a.b")
     assert type(error) is kind and remedy in error.remedy
     assert "a.apk was not installed on S" in error.what and said in error.details
 

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from adt.device.survey import parse
 from adt.errors import ConfigError
 from adt.measure import sampling
 from adt.measure.bench import judge, speed_of
-from adt.measure.conditions import Conditions, CoolDown, cool_down, parse, parse_cool_down
+from adt.measure.conditions import Conditions, CoolDown, cool_down, parse_cool_down, read
 from adt.measure.record import Machine
 from adt.measure.sampling import courses, energy, fallen_clock
 
@@ -150,7 +151,7 @@ def test_no_runs_have_no_energy() -> None:
     assert sampling.energy([sample(1, energy_uj=1)], none, none, False).joules_per_run is None
 
 
-SAID = """==governors==
+SURVEY = """==governors==
 schedutil
 schedutil
 performance
@@ -158,7 +159,7 @@ performance
 31000 battery
 45500 cpu-0-0
 - gpu
-==cpu==
+==processor==
 Hardware\t: Qualcomm Technologies, Inc SM8550
 ==board==
 
@@ -169,23 +170,23 @@ Current Battery Service state:
   USB powered: {usb}
   status: {status}
   level: 80
-==power==
+==screen==
   mWakefulness=Asleep
 """
 
 
 def test_what_a_phone_says_of_its_state() -> None:
-    found = parse(SAID.format(usb="false", status=3))
+    found = read(parse(SURVEY.format(usb="false", status=3)))
     assert found.governors == ("schedutil", "performance")
     assert (found.hottest_zone, found.hottest_celsius) == ("cpu-0-0", 45.5)
     assert found.external_power is False and found.screen_on is False
     assert found.cpu == "Qualcomm Technologies, Inc SM8550"
     for usb, status in (("true", 3), ("false", 2), ("false", 4), ("false", 5)):
-        assert parse(SAID.format(usb=usb, status=status)).external_power is True, (usb, status)
+        assert parse(SURVEY.format(usb=usb, status=status)).external_power is True, (usb, status)
 
 
 def test_what_says_nothing_is_not_known() -> None:
-    found = parse("")
+    found = read(parse(""))
     assert found == Conditions((), None, None, None, "", "", "")
 
 

@@ -13,8 +13,8 @@ import adt
 from adt.cli import device as verbs
 from adt.cli.app import app
 from adt.cli.fleet import finish, live_table
-from adt.device.fleet import Event, Outcome, Outcomes
 from adt.device.overview import DeviceOverview
+from adt.device.parallel import Event, Outcome, Outcomes
 from adt.errors import NoDevice
 
 PHONE = DeviceOverview(

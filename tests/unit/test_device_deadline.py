@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from adt.device import deadline
-from adt.device.deadline import (
+from adt.device.device import Device
+from adt.device.transport import deadline
+from adt.device.transport.deadline import (
     GIVING_UP,
     LEAVING,
     QUIET,
@@ -22,8 +23,7 @@ from adt.device.deadline import (
     cancelling,
     transfer_seconds,
 )
-from adt.device.device import Device
-from adt.device.sync import SyncSession
+from adt.device.transport.sync import SyncSession
 from adt.host.transfers import silence
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from adt.device import rtvm
-from adt.device.deploy import (
+from adt.device.deploy.payload import Payload, PayloadFile, payload_of, user_directory
+from adt.device.deploy.store import (
     Inventory,
     parse_look,
     parse_sums,
     plan,
 )
-from adt.device.payload import Payload, PayloadFile, payload_of, user_directory
 from adt.errors import InputError, MismatchError, PackageError, RunError
 from adt.host import npz
 from support.standins.artefacts import make_bundle, make_package

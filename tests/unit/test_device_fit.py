@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from adt.device.device import DeviceFacts, parse_facts
-from adt.device.fit import check_fit
+from adt.device.deploy.fit import check_fit
+from adt.device.survey import DeviceFacts, parse
 from adt.errors import MismatchError
 from adt.model.fit import check_half
 from adt.model.package import PackageMade
@@ -101,13 +101,13 @@ def test_code_for_other_processors_than_the_devices() -> None:
 def test_what_every_cpu_of_a_device_offers() -> None:
     """The kernel lists each CPU; those of one chip may differ."""
     text = (
-        "[ro.x]: [y]\n==uname==\naarch64\n==page==\n4096\n==cpu==\n"
-        "Features\t: fp asimd asimdhp asimddp\nFeatures\t: fp asimd asimdhp\n"
+        "==machine==\naarch64\n==page==\n4096\n==features==\n"
+        "Features\t: fp asimd asimdhp asimddp\nFeatures\t: fp asimd asimdhp\n==properties==\n[ro.x]: [y]\n"
     )
-    facts = parse_facts(text)
+    facts = parse(text).facts
     assert facts.cpu_features == {"fp", "asimd", "asimdhp"}
     assert (facts.machine, facts.page_size, facts.properties) == ("aarch64", 4096, {"ro.x": "y"})
-    assert parse_facts("==uname==\nx86_64\n==page==\n4096\n==cpu==\n").cpu_features == frozenset()
+    assert parse("==machine==\nx86_64\n==page==\n4096\n==features==\n").facts.cpu_features == frozenset()
 
 
 def test_a_linux_bundle_on_a_phone() -> None:

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from adt.device import forwards
-from adt.device.forwards import Forward
+from adt.device.transport import forwards
+from adt.device.transport.forwards import Forward
 from adt.errors import DeviceError, NoDevice
 from support.devices.adb_server import Peer, fake_server, text
 

@@ -9,7 +9,19 @@ import pytest
 from adt.device import overview
 from support.devices.adb_server import Peer, fake_server, text
 
-FACTS = b"[ro.product.model]: [Pixel]\n[ro.soc.model]: [SM8650]\n[ro.product.cpu.abilist]: [arm64-v8a]\n[ro.build.version.sdk]: [34]\n[ro.hardware.egl]: [adreno]\n==uname==\naarch64\n==page==\n4096\n==boot==\n\n"
+SURVEY = b"""==machine==
+aarch64
+==page==
+4096
+==boot==
+
+==properties==
+[ro.product.model]: [Pixel]
+[ro.soc.model]: [SM8650]
+[ro.product.cpu.abilist]: [arm64-v8a]
+[ro.build.version.sdk]: [34]
+[ro.hardware.egl]: [adreno]
+"""
 
 
 def test_one_hanging_device_does_not_hold_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +34,7 @@ def test_one_hanging_device_does_not_hold_the_others(monkeypatch: pytest.MonkeyP
         elif request == "host:transport:well":
             marker = peer.request().split("echo ", 1)[1].split()[0].replace("''", "")
             pid = f"{marker} 5\n".encode()
-            for kind, data in ((2, pid), (1, FACTS), (3, b"\0")):
+            for kind, data in ((2, pid), (1, SURVEY), (3, b"\0")):
                 peer.send(struct.pack("<BI", kind, len(data)) + data)
         else:
             peer.drain()

@@ -18,15 +18,16 @@ import pytest
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.bundle_cache import newest_with
 from adt.cli.probe import rows
-from adt.device.device import Device, DeviceFacts
-from adt.device.payload import user_directory
-from adt.device.probe import opencl, probing, survey
-from adt.device.probe.cores import core_name
-from adt.device.probe.facts import Cpu, Gpu, Memory, OpenclReport, Probe, ThermalZone
-from adt.device.probe.like import like
-from adt.device.probe.remembered import remember, remembered
+from adt.device import opencl, survey
+from adt.device import probe as probing
+from adt.device.cores import core_name
+from adt.device.deploy.payload import user_directory
+from adt.device.device import Device
+from adt.device.opencl import OpenclReport
+from adt.device.probe import Probe, last_probe, package_like
 from adt.device.scripts import script
-from adt.device.shell import Completed
+from adt.device.survey import HARDWARE, Cpu, DeviceFacts, Gpu, Memory, Survey, ThermalZone
+from adt.device.transport.shell import Completed
 from adt.errors import DeviceError, DeviceFull
 from adt.host.resources import resource
 from support.devices.probe_texts import ADRENO, BOARD, MALI, VIRTUAL
@@ -147,15 +148,19 @@ SHELLS = [shell for shell in ("sh", "dash", "bash", "mksh") if shutil.which(shel
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_script_runs_here(shell: str) -> None:
     """On this machine it finds at least its memory, its CPUs, its kernel and its boot."""
-    done = subprocess.run([shell, "-c", script("probe_survey")], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [shell, "-c", script("survey"), "sh", *survey.arguments([*survey.FACTS, *HARDWARE])],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     found = survey.parse(done.stdout)
     assert found.memory and found.cpu and found.kernel == os.uname().release
     assert done.stderr == ""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     start = Path("/proc/1/stat").read_text().rpartition(") ")[2].split()[19]
     assert found.boot == f"{boot} {start}"
-    alone = subprocess.run([shell, "-c", script("boot")], capture_output=True, text=True, check=True)
-    assert alone.stdout.strip() == found.boot
+    assert found.facts.machine == os.uname().machine and found.facts.page_size == os.sysconf("SC_PAGESIZE")
 
 
 # ---- what adt_probe reports -------------------------------------------------------------------
@@ -256,10 +261,12 @@ class FakeDevice:
         self.calls: list[str] = []
         self.failure: Exception | None = None
 
-    def script(self, text: str, *arguments: str, **_: object) -> Completed:
-        if text == script("probe_survey"):
-            self.calls.append("survey")
-            return Completed("S", ("sh",), 0, self.text.encode(), b"")
+    def survey(self, *parts: str, **_: object) -> Survey:
+        assert parts == HARDWARE
+        self.calls.append("survey")
+        return survey.parse(self.text)
+
+    def script(self, _: str, *arguments: str, **__: object) -> Completed:
         self.calls.append("program")
         assert arguments[0].endswith("/adt_probe") and "/vendor/lib64/libOpenCL.so" in arguments
         return Completed("S", ("sh",), self.exit_code, self.report.encode(), self.words)
@@ -347,16 +354,16 @@ def test_a_program_that_cannot_run_loses_only_its_part(bundle: TargetBundle) -> 
     assert ask(device, bundle).missing["opencl"] == "device S is full: Remove something."
     wrong = replace(bundle, manifest=replace(bundle.manifest, platform="android-x86_64"))
     assert "the bundle is for android-x86_64" in ask(device, wrong).missing["opencl"]
-    assert remembered("S", "1e2d3c4b-0001-4000-8000-000000000001")  # what was found
+    assert last_probe("S", "1e2d3c4b-0001-4000-8000-000000000001")  # what was found
 
 
 def test_a_device_that_goes_away_is_an_error() -> None:
     device = FakeDevice(ADRENO)
 
-    def gone(*_: object, **__: object) -> Completed:
+    def gone(*_: object, **__: object) -> Survey:
         raise DeviceError("gone", remedy="Plug it in.")
 
-    device.script = gone  # type: ignore[method-assign]
+    device.survey = gone  # type: ignore[method-assign]
     with pytest.raises(DeviceError):
         ask(device, None)
 
@@ -401,9 +408,9 @@ def test_an_emulators_cpu_is_not_shown_as_a_devices() -> None:
 
 def test_what_is_remembered_belongs_to_one_boot_of_one_device(bundle: TargetBundle) -> None:
     made = ask(FakeDevice(ADRENO, REPORT), bundle)
-    assert remembered("S", made.boot) == remembered("S", f"{made.boot}\n") == made
-    assert remembered("T", made.boot) is None
-    assert remembered("S", "another") is None and remembered("S", "") is None
+    assert last_probe("S", made.boot) == last_probe("S", f"{made.boot}\n") == made
+    assert last_probe("T", made.boot) is None
+    assert last_probe("S", "another") is None and last_probe("S", "") is None
 
 
 def test_damaged_memory_counts_as_none(bundle: TargetBundle) -> None:
@@ -411,9 +418,9 @@ def test_damaged_memory_counts_as_none(bundle: TargetBundle) -> None:
     (file,) = (Path(os.environ["ADT_CACHE_DIR"]) / "probes").iterdir()
     for text in ("", "{}", file.read_text().replace('"schema_version": 1', '"schema_version": 9', 1)):
         file.write_text(text)
-        assert remembered("S", made.boot) is None
-    remember(made)
-    assert remembered("S", made.boot) == made
+        assert last_probe("S", made.boot) is None
+    probing._remember(made)
+    assert last_probe("S", made.boot) == made
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(bundle: TargetBundle) -> None:
@@ -444,25 +451,27 @@ def test_the_newest_fitting_bundle_brings_the_program() -> None:
 
 
 def test_compiling_takes_only_what_every_cpu_has() -> None:
-    assert like(ask(FakeDevice(ADRENO), None), "AARCH64").cpu_features == (
+    assert package_like(ask(FakeDevice(ADRENO), None), "AARCH64").cpu_features == (
         "+dotprod",
         "+fullfp16",
         "+i8mm",
         "+bf16",
     )
     mixed = re.sub(r"(processor\t: 7\n.*?)asimddp", r"\1", MALI, flags=re.DOTALL)
-    assert like(ask(FakeDevice(mixed), None), "AARCH64").cpu_features == ("+fullfp16",)
-    assert like(ask(FakeDevice(BOARD), None), "AARCH64").cpu_features == ()
-    assert like(ask(FakeDevice(ADRENO), None), "ARM").cpu_features == ()  # 32-bit code on the same device
+    assert package_like(ask(FakeDevice(mixed), None), "AARCH64").cpu_features == ("+fullfp16",)
+    assert package_like(ask(FakeDevice(BOARD), None), "AARCH64").cpu_features == ()
+    assert (
+        package_like(ask(FakeDevice(ADRENO), None), "ARM").cpu_features == ()
+    )  # 32-bit code on the same device
 
 
 def test_compiling_takes_the_limits_of_the_gpu(bundle: TargetBundle) -> None:
-    found = like(ask(FakeDevice(ADRENO, REPORT), bundle), "AARCH64")
+    found = package_like(ask(FakeDevice(ADRENO, REPORT), bundle), "AARCH64")
     assert (found.gpu, found.opencl_driver, found.fp16) == ("Adreno730v2", "580.159.04", False)
     assert found.opencl_limits["texture_spatial_limit"] == 32768
     assert found.opencl_limits["max_num_threads"] == 1024
     assert "image_base_address_alignment" not in found.opencl_limits  # 0: it makes no images from buffers
-    without = like(ask(FakeDevice(BOARD), None), "AARCH64")
+    without = package_like(ask(FakeDevice(BOARD), None), "AARCH64")
     assert (without.fp16, without.opencl_limits, without.opencl_extensions) == (None, {}, ())
 
 

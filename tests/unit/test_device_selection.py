@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from adt.device import adb, selection, states
+from adt.device import selection
 from adt.device.selection import DeviceInfo, choose, parse_listing
+from adt.device.transport import adb
 from adt.errors import (
     AmbiguousDevice,
     ConfigError,
@@ -110,7 +111,7 @@ def test_each_bad_state_has_a_remedy(state: str, wanted: str) -> None:
     ],
 )
 def test_a_refusal_of_the_server_becomes_the_right_error(said: str, kind: type[Exception]) -> None:
-    assert type(states.refused(said, serial="x", doing="asking")) is kind
+    assert type(adb.refusal(said, serial="x", doing="asking")) is kind
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adt.device import shell
-from adt.device.deadline import Deadline
-from adt.device.device import parse_facts
-from adt.device.room import parse_free, size_text
+from adt.device.survey import parse, parse_free
+from adt.device.transport import shell
+from adt.device.transport.deadline import Deadline
 from adt.errors import DeviceError
+from adt.host.disk import size_text
 from support.devices.adb_server import Peer, fake_server, text
 
 
@@ -275,10 +275,11 @@ def test_a_command_longer_than_adb_takes_is_refused_here(monkeypatch: pytest.Mon
 
 
 def test_properties_machine_and_page_size_are_read() -> None:
-    facts = parse_facts(
+    facts = parse(
+        "==machine==\naarch64\n==page==\n16384\n==properties==\n"
         "[ro.product.cpu.abilist]: [arm64-v8a,armeabi-v7a]\n[ro.build.version.sdk]: [33]\n"
-        "[odd]: [two\nlines]\n[empty]: []\n==uname==\naarch64\n==page==\n16384\n"
-    )
+        "[odd]: [two\nlines]\n[hostile]: [\n==machine==\nother\n]\n[empty]: []\n"
+    ).facts
     assert facts.platforms == ("android-arm64-v8a", "android-armeabi-v7a")
     assert (facts.api_level, facts.machine, facts.page_size) == (33, "aarch64", 16384)
     assert facts.properties["odd"] == "two\nlines"
@@ -286,17 +287,17 @@ def test_properties_machine_and_page_size_are_read() -> None:
 
 
 def test_a_virtual_device_says_itself_what_it_is() -> None:
-    facts = parse_facts(
+    facts = parse(
+        "==machine==\naarch64\n==page==\n==properties==\n"
         "[ro.adt.platform]: [linux-aarch64]\n[ro.product.cpu.abi]: [arm64-v8a]\n[ro.build.version.sdk]: [33]\n"
-        "==uname==\naarch64\n==page==\n"
-    )
+    ).facts
     assert facts.platforms == ("linux-aarch64",)
     assert (facts.api_level, facts.page_size) == (None, None)
     assert "virtual" in facts.label
 
 
 def test_a_board_without_properties_is_a_linux() -> None:
-    assert parse_facts("==uname==\naarch64\n==page==\n4096\n").platforms == ("linux-aarch64",)
+    assert parse("==machine==\naarch64\n==page==\n4096\n").facts.platforms == ("linux-aarch64",)
 
 
 @pytest.mark.parametrize(

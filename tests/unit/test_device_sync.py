@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from adt.device.deadline import Cancelled, Deadline
 from adt.device.device import Device
-from adt.device.sync import BATCH, CHUNK, PushItem, Refused, SyncSession
+from adt.device.transport.deadline import Cancelled, Deadline
+from adt.device.transport.sync import BATCH, CHUNK, PushItem, Refused, SyncSession
 from adt.errors import DeviceError, DeviceFull, DeviceNotReady, DiskError, NoDevice
 from adt.host.transfers import observer
 from support.devices.adb_server import Peer, fake_server, text
@@ -128,7 +128,7 @@ def test_a_refusal_before_the_end_stops_the_sending(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_full_device_shows_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    df = b"Filesystem 1K-blocks Used Available Use% Mounted on\n/dev/x 100 90 2048 90% /data\n"
+    df = b"==space==\nFilesystem 1K-blocks Used Available Use% Mounted on\n/dev/x 100 90 2048 90% /data\n"
 
     def features(peer: Peer) -> None:
         peer.request(b"OKAY" + text("shell_v2,cmd"))

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from adt.device.deploy.workspace import Agent
 from adt.device.device import Device
-from adt.device.shell import STDOUT, RemoteCommand
-from adt.device.workspace import Agent
+from adt.device.transport.shell import STDOUT, RemoteCommand
 from adt.errors import DeviceError
 
 

@@ -21,11 +21,11 @@ from adt.checkup.check import Action, Area, Check, Fix, Status, answers
 from adt.checkup.rpc import Port
 from adt.checkup.scope import make_scope
 from adt.checkup.sockets import Listener
-from adt.device.adb import Adb
-from adt.device.device import DeviceFacts
-from adt.device.probe.opencl import PLACES
+from adt.device.opencl import PLACES
 from adt.device.scripts import script
 from adt.device.selection import DeviceInfo
+from adt.device.survey import STORAGE, DeviceFacts, Survey, arguments, parse
+from adt.device.transport.adb import Adb
 from adt.rpc import wire
 from adt.rpc.server import ServerStatus
 from adt.rpc.tracker import TrackerInfo
@@ -228,14 +228,14 @@ def test_facts() -> None:
 
 
 SURVEY = """\
-==df==
+==space==
 Filesystem 1K-blocks Used Available Use% Mounted on
 /dev/block/x 1000000 1 {free} 1% /data
-==exec==
+==programs==
 code 7
 ==selinux==
 Enforcing
-==opencl==
+==libraries==
 /vendor/lib64/libOpenCL.so /vendor/lib64/libOpenCL.so
 /system/vendor/lib64/libOpenCL.so /vendor/lib64/libOpenCL.so
 ==public==
@@ -250,8 +250,8 @@ libfoo.so 64
 
 
 def surveyed(facts: DeviceFacts = PHONE, free: int = 900_000, **changes: str) -> dict[str, Check]:
-    parts = device.parse_survey(SURVEY.format(free=free)) | changes
-    return by_name(device.check_survey("S", facts, parts))
+    parts = parse(SURVEY.format(free=free)).text
+    return by_name(device.check_survey("S", facts, Survey({**parts, **changes})))
 
 
 def test_a_good_survey() -> None:
@@ -264,31 +264,30 @@ def test_a_good_survey() -> None:
     assert found["OpenCL in apps"].found == "apps may open libOpenCL.so"
 
 
-def test_a_survey_with_empty_sections_is_read() -> None:
-    empty = "\n".join(f"=={name}==" for name in device.SECTIONS) + "\n"
-    assert device.parse_survey(empty) == dict.fromkeys(device.SECTIONS, "")
-    assert device.parse_survey("") == dict.fromkeys(device.SECTIONS, "")
+def test_a_survey_with_empty_parts_is_read() -> None:
+    empty = "\n".join(f"=={name}==" for name in STORAGE) + "\n"
+    assert {parse(empty)[name] for name in STORAGE} == {parse("")[name] for name in STORAGE} == {""}
 
 
 def test_room_on_the_device() -> None:
     assert surveyed(free=50_000)["free space"].status is Status.WARNING
     assert surveyed(free=5_000)["free space"].status is Status.FAILED
     assert "adt clean" in surveyed(free=5_000)["free space"].remedy
-    assert surveyed(df="df: nothing")["free space"].status is Status.WARNING
+    assert surveyed(space="df: nothing")["free space"].status is Status.WARNING
 
 
 def test_a_directory_that_does_not_let_programs_run() -> None:
-    found = surveyed(exec="sh: /data/local/tmp/x/try: Permission denied\ncode 126")["programs"]
+    found = surveyed(programs="sh: /data/local/tmp/x/try: Permission denied\ncode 126")["programs"]
     assert found.status is Status.FAILED and "noexec" in found.found and "Permission denied" in found.found
-    full = surveyed(exec="mkdir: No space left on device")["programs"]
+    full = surveyed(programs="mkdir: No space left on device")["programs"]
     assert full.status is Status.FAILED and "No space left" in full.found
-    assert surveyed(exec="")["programs"].status is Status.FAILED
+    assert surveyed(programs="")["programs"].status is Status.FAILED
 
 
 def test_opencl_that_is_not_there() -> None:
-    none = surveyed(opencl="")["OpenCL"]
+    none = surveyed(libraries="")["OpenCL"]
     assert none.status is Status.WARNING and "--target cpu" in none.remedy
-    assert surveyed(VIRTUAL, opencl="")["OpenCL"].status is Status.OK
+    assert surveyed(VIRTUAL, libraries="")["OpenCL"].status is Status.OK
     hidden = surveyed(public="libfoo.so")["OpenCL in apps"]
     assert hidden.status is Status.WARNING and "none" in hidden.found
 
@@ -308,14 +307,14 @@ def test_the_vendors_names_are_looked_for() -> None:
 
 def test_the_survey_is_a_shell_script_that_leaves_nothing(tmp_path: Path) -> None:
     done = subprocess.run(
-        ["sh", "-c", script("doctor"), "sh", str(tmp_path), "/etc/passwd", "/absent"],
+        ["sh", "-c", script("survey"), "sh", *arguments(STORAGE, str(tmp_path), ["/etc/passwd", "/absent"])],
         capture_output=True,
         text=True,
         check=True,
     )
-    found = device.parse_survey(done.stdout)
-    assert found["exec"] == "code 7"
-    assert found["opencl"] == "/etc/passwd /etc/passwd"
+    found = parse(done.stdout)
+    assert found["programs"] == "code 7"
+    assert found["libraries"] == "/etc/passwd /etc/passwd"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from adt.checkup import opencl
 from adt.checkup.check import Check, Status
-from adt.device.device import DeviceFacts
-from adt.device.probe.facts import OpenclReport
-from adt.device.probe.opencl import parse_report
+from adt.device.opencl import OpenclReport, parse_report
+from adt.device.survey import DeviceFacts
 
 PHONE = DeviceFacts({"ro.product.cpu.abi": "arm64-v8a"}, "aarch64", 4096)
 BOARD = DeviceFacts({}, "aarch64", 4096)

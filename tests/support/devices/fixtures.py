@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from adt.checkup import sockets
-from adt.device import adb, selection
+from adt.device import selection
 from adt.device.device import Device
+from adt.device.transport import adb
 from adt.host.cache import cache_dir
 from adt.virtual import emulator
 from support.devices.ports import free_port

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import time
 
-from adt.device import adb
-from adt.device.deadline import Deadline
 from adt.device.device import Device
+from adt.device.transport import adb
+from adt.device.transport.deadline import Deadline
 
 OURS = "/data/local/tmp/adt"
 

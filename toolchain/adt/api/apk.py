@@ -12,7 +12,7 @@ from adt.api.chosen import chosen_device
 from adt.api.generate import bundles_of
 from adt.bundle.audit.request import audit_ndk
 from adt.device import app as on_device
-from adt.device.sync import Progress
+from adt.device.transport.sync import Progress
 from adt.errors import AdtError, ConfigError, DiskError, InputError, MismatchError, RunError
 from adt.host.android_sdk import find_apk_tools
 from adt.host.disk import scratch_directory

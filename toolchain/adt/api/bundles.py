@@ -7,8 +7,8 @@ from pathlib import Path
 
 from adt.bundle import bundle_cache
 from adt.bundle.bundle import TargetBundle, load_bundle
+from adt.device.deploy.fit import check_device
 from adt.device.device import Device
-from adt.device.fit import check_device
 from adt.errors import MismatchError, RpcError
 from adt.model.fit import check_pair
 from adt.model.package import ModelPackage

@@ -12,14 +12,15 @@ from adt.api.chosen import chosen_device
 from adt.api.probe import probe_device
 from adt.api.requests import Deploying, DeployManyRequest, DeployRequest
 from adt.bundle.bundle import TargetBundle
-from adt.device import collect, fleet, private
-from adt.device import deploy as deploying
-from adt.device.collect import CleanReport
-from adt.device.deploy import DeployProgress, DeployReport
+from adt.device import parallel
+from adt.device.app import PrivateCopy, check_app, copy_into_app
+from adt.device.deploy import collect
+from adt.device.deploy import store as deploying
+from adt.device.deploy.collect import CleanReport
+from adt.device.deploy.payload import payload_of
+from adt.device.deploy.store import DeployProgress, DeployReport
 from adt.device.device import Device
-from adt.device.fleet import Event, Outcomes
-from adt.device.payload import payload_of
-from adt.device.private import PrivateCopy
+from adt.device.parallel import Event, Outcomes
 from adt.errors import ConfigError
 from adt.model.fit import check_half
 from adt.model.package import ModelPackage, load_package
@@ -72,7 +73,7 @@ def _wanted(request: Deploying) -> _Wanted:
     if len({package.path.resolve() for package in opened}) < len(opened):
         raise ConfigError(f"a package is named twice: {', '.join(names)}", remedy="Name each one once.")
     if request.run_as is not None:
-        private.check_app(request.run_as)
+        check_app(request.run_as)
     serving = not opened if request.rpc is None else request.rpc
     return _Wanted(request, opened, serving and not request.dry_run)
 
@@ -100,7 +101,7 @@ def deploy_many(request: DeployManyRequest) -> Outcomes[Deployed]:
         PackageError, ConfigError: what is to be deployed is no package; nothing was done.
     """
     what = _wanted(request)
-    return fleet.for_each(
+    return parallel.for_each(
         request.serials,
         lambda device, say: _deploy_on(device, what, say),
         opened=lambda serial: chosen_device(serial, request.timeout),
@@ -172,7 +173,7 @@ def deploy_to(
         package: None for the bundle alone.
         run_as: a debuggable app, into whose own directory the deployment is copied; empty: none.
         dry_run, full_hash: see :func:`deploy`.
-        progress: see :data:`adt.device.deploy.DeployProgress`.
+        progress: see :data:`adt.device.deploy.store.DeployProgress`.
 
     Raises:
         MismatchError, PackageError: package, bundle and device do not fit each other, or are damaged.
@@ -189,7 +190,7 @@ def deploy_to(
     )
     copy = None
     if run_as and not dry_run:
-        copy = private.copy_into_app(device, report.deployment, payload_of(bundle, package), run_as)
+        copy = copy_into_app(device, report.deployment, payload_of(bundle, package), run_as)
     return DeployResult(device.serial, package, bundle, report, copy)
 
 
@@ -224,7 +225,7 @@ def clean_many(
         say("cleaning")
         return collect.clean(device, keep=keep, dry_run=dry_run)
 
-    return fleet.for_each(
+    return parallel.for_each(
         serials, work, opened=lambda serial: chosen_device(serial, timeout), on_event=on_event
     )
 

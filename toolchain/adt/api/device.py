@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from adt.api.chosen import chosen_device
-from adt.device import adb
 from adt.device.device import Device as Device
 from adt.device.overview import ASK_SECONDS, DeviceOverview, overview
+from adt.device.transport import adb
 from adt.errors import DeviceNotReady
 from adt.options.resolve import load_settings
 
@@ -47,7 +47,7 @@ def devices(*, timeout: float | None = None) -> tuple[DeviceOverview, ...]:
 
 
 def adb_command(arguments: Sequence[str], *, serial: str | None = None) -> AdbCommand:
-    """The command line that runs the adb of :func:`adt.device.adb.find_adb` with *arguments*; runs nothing.
+    """The command line that runs the adb of :func:`find_adb` with *arguments*; runs nothing.
 
     Args:
         arguments: as adb takes them: ``["shell", "ls"]``. Those that begin with an option of adb's own, and

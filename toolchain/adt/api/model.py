@@ -130,7 +130,7 @@ def _like(serial: str, platform: str | None) -> tuple[str, PackageLike]:
         platform: what was asked for; None for the device's own.
     """
     from adt.api.probe import probe
-    from adt.device.probe.like import like
+    from adt.device.probe import package_like
 
     found = probe(serial=serial)
     if platform is not None and platform_named(platform).name not in found.platforms:
@@ -139,4 +139,4 @@ def _like(serial: str, platform: str | None) -> tuple[str, PackageLike]:
             remedy="Leave --for out, or name another device with --like.",
         )
     chosen = platform or found.platforms[0]
-    return chosen, like(found, platform_named(chosen).machine)
+    return chosen, package_like(found, platform_named(chosen).machine)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from adt.api.chosen import chosen_device
 from adt.bundle.bundle_cache import newest_with
+from adt.device import probe as device_probe
 from adt.device.device import Device
-from adt.device.probe import opencl, probing
-from adt.device.probe.facts import Probe
+from adt.device.opencl import PROGRAM
+from adt.device.probe import Probe
 
 
 def probe(*, serial: str | None = None, fresh: bool = False, timeout: float | None = None) -> Probe:
@@ -28,4 +29,6 @@ def probe(*, serial: str | None = None, fresh: bool = False, timeout: float | No
 
 def probe_device(device: Device, *, fresh: bool = False) -> Probe:
     """As :func:`probe`, for a device that was chosen already."""
-    return probing.probe(device, newest_with(opencl.PROGRAM, device.facts.platforms), fresh=fresh)
+    hardware = device_probe.survey_hardware(device)
+    bundle = newest_with(PROGRAM, device.facts.platforms)
+    return device_probe.probe(device, bundle, hardware=hardware, fresh=fresh)

@@ -14,7 +14,7 @@ from adt.api.rpc import server_ports
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.bundle_cache import cached_bundles
 from adt.device import selection
-from adt.device.payload import payload_of
+from adt.device.deploy.payload import payload_of
 from adt.device.place import THIS_MACHINE, HostPlace
 from adt.errors import AdtError, ConfigError, MismatchError
 from adt.model.fit import check_pair

@@ -37,7 +37,7 @@ from adt.options.sections import (
 
 if TYPE_CHECKING:
     from adt.api.up_plan import Step, UpPlan
-    from adt.device.fleet import Event
+    from adt.device.parallel import Event
     from adt.device.rtvm import RtvmOptions
     from adt.measure.reference import Array
     from adt.model.inputs.picture import PictureOptions

@@ -13,8 +13,8 @@ from adt.api.bundles import choose_bundle
 from adt.api.chosen import chosen_device
 from adt.api.requests import RpcStartRequest, ServeHereRequest, ServeRequest, TrackerRequest
 from adt.bundle.platforms import platform_named
-from adt.device import deploy as deploying
-from adt.device.deploy import Deployment
+from adt.device.deploy import store as deploying
+from adt.device.deploy.store import Deployment
 from adt.device.device import Device
 from adt.errors import RpcError
 from adt.options.request import takes

@@ -12,10 +12,10 @@ from pathlib import Path
 from adt.checkup import sockets
 from adt.checkup.check import Action, Area, Check, Fix, Status
 from adt.checkup.scope import Scope
-from adt.device import adb
-from adt.device.adb import Adb
-from adt.device.deadline import Deadline
 from adt.device.selection import DeviceInfo, parse_listing
+from adt.device.transport import adb
+from adt.device.transport.adb import Adb
+from adt.device.transport.deadline import Deadline
 from adt.errors import AdtError
 from adt.host import process
 
@@ -79,7 +79,7 @@ def clients(chosen: Adb) -> tuple[Client, ...]:
 
 
 def ask(port: int, service: str, doing: str) -> str:
-    """Ask a server that runs; unlike :func:`adt.device.adb.query` this starts none.
+    """Ask a server that runs; unlike :func:`adt.device.transport.adb.query` this starts none.
 
     Raises:
         ConnectionRefusedError: nothing listens.

@@ -13,16 +13,14 @@ from adt.checkup import adb, emulators, opencl
 from adt.checkup.adb import Server
 from adt.checkup.check import Action, Area, Check, Fix, Question, Status
 from adt.checkup.scope import Scope
-from adt.device import adb as program
-from adt.device import states
-from adt.device.device import TEMP, Device, DeviceFacts
-from adt.device.probe.facts import OpenclReport
-from adt.device.probe.opencl import PLACES, PROGRAM
-from adt.device.probe.probing import probe
-from adt.device.room import parse_free, size_text
-from adt.device.scripts import script
+from adt.device.device import Device
+from adt.device.opencl import PLACES, PROGRAM, OpenclReport
+from adt.device.probe import probe, survey_hardware
 from adt.device.selection import DeviceInfo, is_address
+from adt.device.survey import STORAGE, TEMP, DeviceFacts, Survey
+from adt.device.transport import adb as program
 from adt.errors import AdtError
+from adt.host.disk import size_text
 from adt.virtual.state import Record, emulators_directory
 
 LITTLE = 100 << 20
@@ -33,18 +31,6 @@ NOEXEC = 126
 """A shell's exit code for a file that may not be executed."""
 TRIED = 7
 """Exit code of the trial program on the device."""
-
-SECTIONS = ("df", "exec", "selinux", "opencl", "public", "deployments", "store")
-
-
-def parse_survey(text: str) -> dict[str, str]:
-    """What the survey printed, by section; a section that is not there is empty."""
-    found = dict.fromkeys(SECTIONS, "")
-    for name in SECTIONS:
-        _, mark, rest = text.partition(f"=={name}==\n")
-        if mark:
-            found[name] = rest.partition("\n==")[0].strip() if not rest.startswith("==") else ""
-    return found
 
 
 def check_states(
@@ -76,14 +62,14 @@ def check_states(
             yield Check(Area.DEVICE, name, Status.OK, f"{model}ready", f"adb, {device.transport}")
             continue
         passed_over = device.serial != wanted and (ready or bool(wanted))
-        settling = device.state in states.SETTLING
+        settling = device.state in program.SETTLING
         yield Check(
             Area.DEVICE,
             name,
             Status.WARNING if passed_over or settling else Status.FAILED,
             f"{model}{device.state}",
             f"adb, {device.transport}",
-            states.remedy(device.state, device.serial),
+            program.state_remedy(device.state, device.serial),
             Fix(Action.RECONNECT_OFFLINE) if device.state == "offline" else None,
         )
     for record in running:
@@ -138,19 +124,19 @@ def check_facts(serial: str, facts: DeviceFacts, api_level: int) -> Iterator[Che
         yield check("page size", Status.OK, f"{facts.page_size} bytes{note}", "getconf PAGESIZE")
 
 
-def _opencl(device: Device) -> tuple[OpenclReport | None, str]:
+def _opencl(device: Device, hardware: Survey) -> tuple[OpenclReport | None, str]:
     """What OpenCL answers on the device, or why it was not asked."""
     try:
-        found = probe(device, newest_with(PROGRAM, device.facts.platforms))
-        return found.opencl, found.missing.get("opencl", "")
-    except AdtError as why:  # the other checks are worth having
-        return None, f"{why.what}: {why.remedy}"
+        result = probe(device, newest_with(PROGRAM, device.facts.platforms), hardware=hardware)
+        return result.opencl, result.missing.get("opencl", "")
+    except AdtError as error:  # the other checks are worth having
+        return None, f"{error.what}: {error.remedy}"
 
 
 def check_survey(
     serial: str,
     facts: DeviceFacts,
-    survey: dict[str, str],
+    survey: Survey,
     report: OpenclReport | None = None,
     why_not: str = "",
 ) -> Iterator[Check]:
@@ -163,18 +149,18 @@ def check_survey(
     def check(name: str, status: Status, found: str, origin: str, remedy: str = "") -> Check:
         return Check(Area.DEVICE, f"{serial}: {name}", status, found, origin, remedy)
 
-    free = parse_free(survey["df"])
+    free = survey.free_space
     if free is None:
-        said = survey["df"][-200:] or "df says nothing"
+        said = survey["space"][-200:] or "df says nothing"
         yield check("free space", Status.WARNING, f"unknown: {said}", "df")
     else:
         clear = f"adt clean --serial {quote(serial)} --keep 0   (what is needed again is sent again)"
         status = Status.FAILED if free < TOO_LITTLE else Status.WARNING if free < LITTLE else Status.OK
         found = f"{size_text(free)} in {TEMP}"
         yield check("free space", status, found, "df", clear if free < LITTLE else "")
-    yield _executable(serial, survey["exec"])
-    yield check("SELinux", Status.OK, survey["selinux"] or "not there", "getenforce")
-    yield from opencl.check(serial, facts, survey["opencl"], survey["public"], report, why_not)
+    yield _executable(serial, survey["programs"])
+    yield check("SELinux", Status.OK, survey.selinux or "not there", "getenforce")
+    yield from opencl.check(serial, facts, survey["libraries"], survey["public"], report, why_not)
     names = [line.rpartition("/")[2].removesuffix(".json") for line in survey["deployments"].splitlines()]
     size = survey["store"].split()
     used = f", {size_text(int(size[0]) * 1024)}" if size and size[0].isdigit() else ""
@@ -227,9 +213,9 @@ def questions(scope: Scope) -> Iterator[Question]:
 
     def offers(serial: str) -> Iterator[Check]:
         device = Device(serial, scope.settings.device.limit)
+        survey = survey_hardware(device, *STORAGE, libraries=PLACES)
         yield from check_facts(serial, device.facts, scope.settings.build.api_level)
-        survey = device.script(script("doctor"), TEMP, *PLACES).out
-        yield from check_survey(serial, device.facts, parse_survey(survey), *_opencl(device))
+        yield from check_survey(serial, device.facts, survey, *_opencl(device, survey))
 
     yield Question(Area.DEVICE, "adb", program_)
     yield Question(Area.DEVICE, "adb server", server)

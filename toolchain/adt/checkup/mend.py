@@ -11,7 +11,8 @@ from pathlib import Path
 
 from adt.bundle.bundle import load_bundle
 from adt.checkup.check import Action, Check, Fix
-from adt.device import adb, selection
+from adt.device import selection
+from adt.device.transport import adb
 from adt.errors import AdtError, PackageError
 from adt.host import cache, process
 from adt.virtual import emulator

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from adt.checkup.check import Area, Check, Status
-from adt.device.device import DeviceFacts
-from adt.device.probe.facts import OpenclReport
-from adt.device.probe.opencl import PLACES
+from adt.device.opencl import PLACES, OpenclReport
+from adt.device.survey import DeviceFacts
 
 ORIGIN = "files on the device"
 TRIED = "adt_probe on the device"

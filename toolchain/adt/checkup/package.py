@@ -11,8 +11,8 @@ from adt.checkup import adb
 from adt.checkup.check import Area, Check, Question, Status
 from adt.checkup.device import ready
 from adt.checkup.scope import Scope
+from adt.device.deploy.fit import check_device
 from adt.device.device import Device
-from adt.device.fit import check_device
 from adt.errors import AdtError, MismatchError
 from adt.host import cache
 from adt.model.fit import check_pair

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from adt.bundle.bundle import load_bundle
 from adt.checkup.check import Action, Area, Check, Fix, Question, Status
-from adt.device.room import size_text
 from adt.errors import AdtError
 from adt.host import cache
+from adt.host.disk import size_text
 
 NAME = "cache"
 WANTED = 2 << 30

@@ -169,7 +169,7 @@ def install(
     """Install an APK on a phone; with --run, have it measure there."""
     import adt
     from adt.cli.progress import status_line
-    from adt.device.room import size_text
+    from adt.host.disk import size_text
 
     with status_line("adt install") as say:
 

@@ -11,7 +11,7 @@ from adt.cli.deploy import All, DryRun, Serials
 from adt.cli.options import Timeout
 
 if TYPE_CHECKING:
-    from adt.device.collect import CleanReport
+    from adt.device.deploy.collect import CleanReport
 
 
 @app.command(epilog="Example: adt clean --keep 1 --dry-run")
@@ -29,9 +29,9 @@ def clean(
     """Remove your old deployments from a device, never one in use."""
     import adt
     from adt.cli.fleet import finish, live_table
-    from adt.device.fleet import wanted
+    from adt.device.parallel import named_serials
 
-    serials = wanted(serial, everyone=everyone)
+    serials = named_serials(serial, everyone=everyone)
     if len(serials) < 2 and not everyone:
         report = adt.clean(serial=serial, keep=keep, dry_run=dry_run, timeout=timeout)
         if as_json:

@@ -37,7 +37,8 @@ def one_of(*words: str) -> dict[str, Any]:
 
 
 def _serials() -> list[str]:
-    from adt.device import adb, selection
+    from adt.device import selection
+    from adt.device.transport import adb
 
     if not adb.server_listens():
         return []

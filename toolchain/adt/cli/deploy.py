@@ -31,9 +31,9 @@ def deploy(
     """Send packages with their bundle, or a bundle alone and serve RPC; what is there is not sent again."""
     import adt
     from adt.cli.fleet import finish, live_table
-    from adt.device.fleet import wanted
+    from adt.device.parallel import named_serials
 
-    serials = wanted(serial, everyone=everyone)
+    serials = named_serials(serial, everyone=everyone)
     if len(serials) < 2 and not everyone:
         with status_line("adt deploy") as say:
             result = adt.deploy(**given, serial=serial, say=say)

@@ -17,7 +17,7 @@ from adt.cli.wrapping import terminal, visible
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from adt.device.fleet import Event, Outcomes
+    from adt.device.parallel import Event, Outcomes
     from adt.errors import AdtError
 
 T = TypeVar("T")

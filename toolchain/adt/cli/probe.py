@@ -11,7 +11,9 @@ from adt.cli.app import Json, Verbose, app, emit_json
 from adt.cli.options import Serial, Timeout
 
 if TYPE_CHECKING:
-    from adt.device.probe.facts import CpuCluster, OpenclCandidate, OpenclReport, Probe
+    from adt.device.opencl import OpenclCandidate, OpenclReport
+    from adt.device.probe import Probe
+    from adt.device.survey import CpuCluster
 
 HOTTEST = 3
 """Thermal zones that are shown."""
@@ -44,7 +46,7 @@ def probe(
 
 def rows(found: Probe) -> Iterator[tuple[str, str]]:
     """The page: a heading and a text for each line; an empty heading goes on with the last one."""
-    from adt.device.room import size_text
+    from adt.host.disk import size_text
 
     yield "device", f"{found.serial}: {found.label}"
     system = f"Linux {found.kernel}"

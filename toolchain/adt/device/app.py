@@ -1,8 +1,13 @@
-"""Install an app on an Android device, start it, and fetch the files that it writes.
+"""Apps on an Android device: install one, start it, fetch what it writes, give it a deployment of its own.
 
 The device's own programs do the work: ``pm`` installs, ``am`` starts. What an
 app writes to its directory of external files, ``/sdcard/Android/data/<app>/files``,
 the shell user can read without root and without the app being debuggable.
+
+Into an app's private directory only the app may write: a deployment goes to
+/data/local/tmp first, as ever; then a shell that runs as the app (``run-as``, so the
+app must be debuggable) copies it to ``files/adt/<digest>``, hashes every copy, and only
+then gives it its name.
 """
 
 from __future__ import annotations
@@ -10,17 +15,18 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
-from adt.device.app_refusals import refused
+from adt.device.deploy.payload import Payload, user_directory
+from adt.device.deploy.store import Deployment
+from adt.device.deploy.workspace import workspace
 from adt.device.device import Device
-from adt.device.payload import user_directory
-from adt.device.private import check_app
 from adt.device.scripts import script
-from adt.device.shell import Completed
-from adt.device.sync import Progress
-from adt.device.workspace import workspace
-from adt.errors import AdtError, ConfigError, DeviceError, RunError
+from adt.device.transport.shell import Completed
+from adt.device.transport.sync import Progress
+from adt.errors import AdtError, ConfigError, DeviceError, DeviceFull, MismatchError, RunError
 
 EXTERNAL_FILES = "/sdcard/Android/data/{app}/files"
 """An app's directory of external files, of the device's first user."""
@@ -62,7 +68,7 @@ def install(
             doing=f"installing {apk.name} on {device.serial}",
         )
     if done.exit_code != 0 or not re.search(r"^Success", done.out, re.MULTILINE):
-        raise refused(done, apk.name, app)
+        raise _refusal(done, apk.name, app)
 
 
 def run_app(
@@ -172,4 +178,217 @@ def _no_results(device: Device, app: str, done: Completed, timeout: float) -> Ru
             else "Keep its screen on; large models need a longer --timeout."
         ),
         details=log.tail(),
+    )
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """What some of the codes mean."""
+
+    codes: str
+    """A pattern of what follows INSTALL_."""
+    error: type[AdtError]
+    what: str
+    remedy: str
+    """With SERIAL and APP in it."""
+
+
+_REFUSALS = (
+    _Refusal(
+        codes="FAILED_UPDATE_INCOMPATIBLE|FAILED_SHARED_USER_INCOMPATIBLE"
+        "|PARSE_FAILED_INCONSISTENT_CERTIFICATES",
+        error=DeviceError,
+        what="an app of this name is there, signed with another key",
+        remedy="Remove it, which also removes its data: adt adb -s SERIAL -- uninstall APP; or make the "
+        "APK with the same key (--keystore) or another name (--package).",
+    ),
+    _Refusal(
+        codes="FAILED_VERSION_DOWNGRADE",
+        error=DeviceError,
+        what="a newer version of this app is there",
+        remedy="Remove it, which also removes its data: adt adb -s SERIAL -- uninstall APP.",
+    ),
+    _Refusal(
+        codes="FAILED_NO_MATCHING_ABIS|FAILED_CPU_ABI_INCOMPATIBLE",
+        error=MismatchError,
+        what="it has no libraries for the ABIs of the device",
+        remedy="Make it with a bundle and a package for one: adt build-target --for PLATFORM, adt compile.",
+    ),
+    _Refusal(
+        codes="FAILED_OLDER_SDK",
+        error=MismatchError,
+        what="the device's Android is older than the APK allows",
+        remedy="Build the bundle for that level (adt build-target --api-level LEVEL); make the APK again.",
+    ),
+    _Refusal(
+        codes="FAILED_DEPRECATED_SDK_VERSION|FAILED_NEWER_SDK",
+        error=MismatchError,
+        what="the device's Android refuses the API level that the APK is made for",
+        remedy="Make the APK with a newer adt.",
+    ),
+    _Refusal(
+        codes="FAILED_INSUFFICIENT_STORAGE|FAILED_MEDIA_UNAVAILABLE",
+        error=DeviceFull,
+        what="there is no room for the app",
+        remedy="Make room on the device: remove apps, or `adt clean --serial SERIAL`.",
+    ),
+    _Refusal(
+        codes="FAILED_USER_RESTRICTED|FAILED_VERIFICATION_(FAILURE|TIMEOUT)|FAILED_ABORTED",
+        error=DeviceError,
+        what="the device's user, or a check of its own, did not allow it",
+        remedy='Unlock the device and accept what it shows; "Install via USB" (Xiaomi, Oppo and others) and '
+        '"Verify apps over USB" are in its developer options.',
+    ),
+    _Refusal(
+        codes="PARSE_FAILED_NO_CERTIFICATES",
+        error=DeviceError,
+        what="the APK is not signed so that this Android takes it",
+        remedy="Sign it (apksigner sign), or make it with `adt apk`.",
+    ),
+    _Refusal(
+        codes=r"PARSE_FAILED_\w+|FAILED_INVALID_APK|FAILED_BAD_SIGNATURE",
+        error=DeviceError,
+        what="the device cannot read the APK",
+        remedy="Make it again; `apksigner verify APK` and `adt elf APK` say whether it is whole.",
+    ),
+    _Refusal(
+        codes="FAILED_DUPLICATE_PERMISSION|FAILED_CONFLICTING_PROVIDER"
+        "|FAILED_MISSING_(SHARED_LIBRARY|SPLIT|FEATURE)",
+        error=DeviceError,
+        what="something that the APK's manifest names is missing on the device, or belongs to another app",
+        remedy="Read the package manager's own words above.",
+    ),
+)
+
+
+def _refusal(done: Completed, apk: str, app: str) -> AdtError:
+    """The error for what ``pm install`` said.
+
+    Args:
+        apk: the file's name.
+        app: application id; empty: not known.
+    """
+    said = done.tail()
+    begin = f"{apk} was not installed on {done.serial}"
+    code = re.search(r"INSTALL_(\w+)|$", said)
+    assert code is not None  # the end is always there
+    for refusal in _REFUSALS:
+        if re.fullmatch(refusal.codes, code[1] or ""):
+            remedy = refusal.remedy.replace("SERIAL", done.serial).replace("APP", app or "APP")
+            return refusal.error(f"{begin}: {refusal.what}", remedy=remedy, details=said)
+    if re.search(r"not enough space|No space left|ENOSPC", said):
+        return DeviceFull(
+            f"{begin}: there is no room", remedy="Make room on the device: remove apps.", details=said
+        )
+    return DeviceError(
+        f"{begin} (exit code {done.exit_code})",
+        remedy="Read the package manager's own message above; `adt adb -- install` of the same file says "
+        "the same.",
+        details=said,
+    )
+
+
+PACKAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
+"""What Android takes for the name of an app."""
+
+COPY_SECONDS = 600.0
+
+DAMAGED = 3
+"""Exit code of the script when a copy has other contents than it should; its name is on stdout."""
+
+
+@dataclass(frozen=True)
+class PrivateCopy:
+    """A deployment in an app's own directory."""
+
+    app: str
+    directory: str
+    """Absolute path on the device; only the app can read it."""
+    copied: bool
+    """False: it was there already, intact."""
+
+
+def check_app(app: str) -> str:
+    """*app* if it can be the name of an app.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if not PACKAGE.fullmatch(app):
+        raise ConfigError(
+            f"{app!r} is not the name of an app", remedy="Give its application id, e.g. com.example.app."
+        )
+    return app
+
+
+def copy_into_app(device: Device, deployment: Deployment, payload: Payload, app: str) -> PrivateCopy:
+    """Copy *deployment* into the directory of *app*, unless it is there already.
+
+    Raises:
+        ConfigError: *app* cannot be the name of an app, or is not debuggable or not on the device.
+        DeviceFull: there is no room for it.
+        DeviceError: the copy failed or has other contents.
+    """
+    check_app(app)
+    pairs = [word for file in payload.files for word in (file.sha256, file.name)]
+    with workspace(device, f"{deployment.base}/runs", uses=deployment.digest):
+        done = device.shell(
+            (
+                "run-as",
+                app,
+                "sh",
+                "-c",
+                script("private_copy"),
+                "sh",
+                deployment.directory,
+                deployment.digest,
+                *pairs,
+            ),
+            timeout=device.allow(COPY_SECONDS),
+            check=False,
+            doing=f"copying {deployment.name} into {app} on {device.serial}",
+        )
+    found = re.search(r"^at (/.*)$", done.out, re.MULTILINE)
+    if done.exit_code != 0 or found is None:
+        raise _copy_failure(done, app)
+    return PrivateCopy(app, found[1], copied="copied" in done.out.splitlines())
+
+
+def _copy_failure(done: Completed, app: str) -> ConfigError | DeviceError | DeviceFull:
+    said = f"{done.out}\n{done.err}"
+    if re.search(r"unknown package|is unknown", said):
+        return ConfigError(
+            f"there is no app {app} on {done.serial}",
+            remedy=f"Install it first (`adt adb -s {done.serial} -- install APK`); `adt adb -s "
+            f"{done.serial} -- shell pm list packages` shows what is there.",
+            details=done.tail(),
+        )
+    if re.search(r"not debuggable|not an application", said):
+        return ConfigError(
+            f"the app {app} on {done.serial} is not debuggable: only itself may write to its directory",
+            remedy="Install its debug variant (android:debuggable), or let the app fetch the files itself.",
+            details=done.tail(),
+        )
+    if re.search(r"run-as: (inaccessible or )?not found|run-as: No such file", said):
+        return DeviceError(
+            f"device {done.serial} has no run-as",
+            remedy="Only Android has it; deploy without --run-as.",
+            details=done.tail(),
+        )
+    if "No space left" in said:
+        return DeviceFull(
+            f"device {done.serial} is full: there is no room for a copy in {app}",
+            remedy=f"Make room on the device: `adt clean --serial {quote(done.serial)}`, or remove apps.",
+            details=done.tail(),
+        )
+    if done.exit_code == DAMAGED:
+        return DeviceError(
+            f"{done.out.strip()} was copied into {app} with other contents",
+            remedy="Try again; if it happens twice, the device's storage is failing.",
+        )
+    return DeviceError(
+        f"the copy into {app} on {done.serial} failed (exit code {done.exit_code})",
+        remedy="Read run-as' own message above. A work profile's app or a device policy may forbid it: then "
+        "deploy without --run-as.",
+        details=done.tail(),
     )

@@ -4,111 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Unpack
 
-from adt.device import adb, shell, sync
-from adt.device.deadline import SHORT as SHORT
-from adt.device.deadline import STALL, Deadline, transfer_seconds
-from adt.device.room import no_room, parse_free
-from adt.device.shell import Completed, RemoteCommand, ShellOptions
-from adt.device.sync import Progress, SyncSession
-from adt.errors import AdtError
+from adt.device import survey
+from adt.device.scripts import script
+from adt.device.survey import TEMP, DeviceFacts, Survey
+from adt.device.transport import adb, shell, sync
+from adt.device.transport.deadline import SHORT as SHORT
+from adt.device.transport.deadline import STALL, Deadline, transfer_seconds
+from adt.device.transport.shell import Completed, RemoteCommand, ShellOptions
+from adt.device.transport.sync import Progress, SyncSession
+from adt.errors import AdtError, DeviceFull
+from adt.host.disk import size_text
 
 log = logging.getLogger("adt.device")
 
-TEMP = "/data/local/tmp"
-"""Where the shell user may write and execute."""
 
-FACTS = """
-getprop 2>/dev/null
-echo "==uname=="; uname -m
-echo "==page=="; getconf PAGESIZE 2>/dev/null || getconf PAGE_SIZE 2>/dev/null
-echo "==cpu=="; grep ^Features /proc/cpuinfo 2>/dev/null
-:
-"""
-"""A shell script that prints what :func:`parse_facts` reads."""
+def no_room(serial: str, what: str, *, free: int | None) -> DeviceFull:
+    """The error for *what* (a sentence part, "mod.so does not fit") on a full device.
 
-
-@dataclass(frozen=True)
-class DeviceFacts:
-    """What a device says about itself."""
-
-    properties: Mapping[str, str]
-    """Everything ``getprop`` prints."""
-    machine: str
-    """``uname -m``."""
-    page_size: int | None
-    """Bytes; None when the device does not say."""
-    cpu_features: frozenset[str] = frozenset()
-    """What every CPU offers, as Arm's kernels name it (``asimddp``); empty when the device does not say."""
-
-    @property
-    def abis(self) -> tuple[str, ...]:
-        """Android's ABI names, the preferred one first; empty on a device that is not Android."""
-        listed = self.properties.get("ro.product.cpu.abilist") or self.properties.get(
-            "ro.product.cpu.abi", ""
-        )
-        return tuple(abi for abi in listed.split(",") if abi)
-
-    @property
-    def platforms(self) -> tuple[str, ...]:
-        """The platforms whose bundles run here, the preferred one first.
-
-        A virtual device names its own (``ro.adt.platform``); Android runs one
-        for each of its ABIs; anything else is a Linux of its machine.
-        """
-        if own := self.properties.get("ro.adt.platform"):
-            return (own,)
-        return tuple(f"android-{abi}" for abi in self.abis) or (f"linux-{self.machine}",)
-
-    @property
-    def api_level(self) -> int | None:
-        """Android's API level; None on a device that is not Android."""
-        level = self.properties.get("ro.build.version.sdk", "")
-        return int(level) if level.isdigit() and self.platforms[0].startswith("android-") else None
-
-    @property
-    def virtual(self) -> bool:
-        """Whether this is adt's virtual device: its numbers count, its times do not."""
-        return "ro.adt.platform" in self.properties
-
-    @property
-    def emulated(self) -> bool:
-        """Whether a program emulates the processor: a virtual device, or an Android emulator."""
-        qemu = (self.properties.get(key) for key in ("ro.kernel.qemu", "ro.boot.qemu"))
-        hardware = self.properties.get("ro.hardware", "")
-        return self.virtual or "1" in qemu or hardware in ("goldfish", "ranchu")
-
-    @property
-    def label(self) -> str:
-        """What this is, for people and reports."""
-        model = self.properties.get("ro.product.model", "unknown model")
-        if self.virtual:
-            return f"{model} (virtual device: {self.platforms[0]} behind ADB, no speed)"
-        level = f", API {self.api_level}" if self.api_level is not None else ""
-        return f"{model} ({', '.join(self.platforms)}{level})"
-
-
-def parse_facts(text: str) -> DeviceFacts:
-    """Read what the device printed: ``[key]: [value]`` lines, the machine, the page size, CPU features."""
-    properties_text, _, rest = text.partition("==uname==")
-    machine, _, rest = rest.partition("==page==")
-    page, _, cpus = rest.partition("==cpu==")
-    # a value may have line breaks in it; it ends at a "]" that ends a line
-    found = re.findall(r"^\[([^\]\n]+)\]: \[(.*?)\]\r?$", properties_text, re.MULTILINE | re.DOTALL)
-    size = page.strip()
-    offers = [frozenset(words.split()) for words in re.findall(r"^Features\s*:(.*)$", cpus, re.MULTILINE)]
-    return DeviceFacts(
-        dict(found),
-        machine.strip(),
-        int(size) if size.isdigit() else None,
-        frozenset.intersection(*offers) if offers else frozenset(),
+    Args:
+        free: bytes left; None when the device does not say.
+    """
+    left = "" if free is None else f" ({size_text(free)} free)"
+    return DeviceFull(
+        f"device {serial} is full{left}: {what}",
+        remedy=f"Make room, then run the same command again: `adt clean --serial {quote(serial)}` removes "
+        "old deployments (with `--keep 0` all that are not in use; they are sent again when needed). What "
+        "was deployed before is untouched so far.",
     )
 
 
@@ -141,7 +70,21 @@ class Device:
     @cached_property
     def facts(self) -> DeviceFacts:
         """What the device says about itself, asked once."""
-        return parse_facts(self.script(FACTS).out)
+        return self.survey().facts
+
+    def survey(self, *parts: str, libraries: Sequence[str] = (), **options: Unpack[ShellOptions]) -> Survey:
+        """Ask for *parts* of ``survey.sh``, and in the same breath for the facts where they are not known.
+
+        Args:
+            libraries: files that the part ``libraries`` looks for.
+        """
+        known = "facts" in vars(self)
+        wanted = parts if known else (*survey.FACTS, *parts)
+        done = self.script(script("survey"), *survey.arguments(wanted, libraries=libraries), **options)
+        answer = survey.parse(done.out)
+        if not known:
+            vars(self)["facts"] = answer.facts
+        return answer
 
     @property
     def platform(self) -> str:
@@ -149,7 +92,7 @@ class Device:
         return self.facts.platforms[0]
 
     def shell(self, argv: Sequence[str], **options: Unpack[ShellOptions]) -> Completed:
-        """Run *argv* on the device; see :func:`adt.device.shell.run`."""
+        """Run *argv* on the device; see :func:`adt.device.transport.shell.run`."""
         limit: ShellOptions = {"timeout": self.allow(SHORT)}
         return shell.run(self.serial, argv, v2="shell_v2" in self.features, **(limit | options))
 
@@ -173,7 +116,7 @@ class Device:
         """Start *argv* and return it running; use the result as a context manager.
 
         Args:
-            inline: see :class:`~adt.device.shell.RemoteCommand`.
+            inline: see :class:`~adt.device.transport.shell.RemoteCommand`.
         """
         return RemoteCommand(
             self.serial,
@@ -251,5 +194,6 @@ class Device:
     def free_space(self, path: str = TEMP) -> int | None:
         """Bytes left on the device's file system at *path*; None when it cannot be asked or does not say."""
         with contextlib.suppress(AdtError):
-            return parse_free(self.script('df -k "$1"', path, check=False).out)
+            text = self.script(script("survey"), *survey.arguments(["space"], path), check=False).out
+            return survey.parse(text).free_space
         return None

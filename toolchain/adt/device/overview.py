@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from adt.device import selection, states
-from adt.device.device import FACTS, Device, parse_facts
-from adt.device.probe import probing
-from adt.device.probe.remembered import remembered
-from adt.device.scripts import script
+from adt.device import selection
+from adt.device.device import Device
+from adt.device.probe import last_probe, soc
 from adt.device.selection import DeviceInfo
+from adt.device.transport import adb
 from adt.errors import AdtError
 
 log = logging.getLogger("adt.device")
@@ -49,7 +48,7 @@ class DeviceOverview:
     @property
     def ready(self) -> bool:
         """Commands and files go through."""
-        return self.state == states.READY
+        return self.state == adb.READY
 
 
 def overview(*, seconds: float = ASK_SECONDS) -> tuple[DeviceOverview, ...]:
@@ -70,17 +69,15 @@ def overview(*, seconds: float = ASK_SECONDS) -> tuple[DeviceOverview, ...]:
 
 def _look(info: DeviceInfo, seconds: float) -> DeviceOverview:
     if not info.ready:
-        return _described(info, problem=info.state, remedy=states.remedy(info.state, info.serial))
+        return _described(info, problem=info.state, remedy=adb.state_remedy(info.state, info.serial))
     try:
-        questions = f"{FACTS}\necho ==boot==\n{script('boot')}"
-        said = Device(info.serial).script(
-            questions, timeout=seconds, check=False, doing=f"asking {info.serial} what it is"
+        survey = Device(info.serial).survey(
+            "boot", timeout=seconds, check=False, doing=f"asking {info.serial} what it is"
         )
-    except AdtError as why:
-        return _described(info, problem=why.what, remedy=why.remedy)
-    text, _, boot = said.out.partition("==boot==\n")
-    facts = parse_facts(text)
-    probe = remembered(info.serial, boot)
+    except AdtError as error:
+        return _described(info, problem=error.what, remedy=error.remedy)
+    facts = survey.facts
+    probe = last_probe(info.serial, survey.boot)
     properties = facts.properties
     gpu = (probe.gpu.name if probe and probe.gpu else "") or next(
         (properties[key] for key in ("ro.hardware.egl", "ro.hardware.vulkan") if properties.get(key)), ""
@@ -88,7 +85,7 @@ def _look(info: DeviceInfo, seconds: float) -> DeviceOverview:
     return _described(
         info,
         model=properties.get("ro.product.model", ""),
-        soc=(probe.soc if probe else "") or probing.soc(properties),
+        soc=(probe.soc if probe else "") or soc(properties),
         gpu=gpu,
         api_level=facts.api_level,
         abis=facts.abis,

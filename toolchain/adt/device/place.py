@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from adt.bundle.bundle import TargetBundle
-from adt.device.deploy import Deployment
+from adt.device.deploy.store import Deployment
+from adt.device.deploy.workspace import workspace
 from adt.device.device import Device
 from adt.device.rtvm import INPUTS, Ended, RtvmOptions, RtvmRun, answered, read_run
 from adt.device.scripts import script
-from adt.device.workspace import workspace
 from adt.errors import RunError
 from adt.host.cache import cache_dir
 from adt.host.disk import scratch_directory

@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adt.device import adb, states
 from adt.device.device import Device
+from adt.device.transport import adb
 from adt.errors import AmbiguousDevice, DeviceError, NoDevice
 from adt.host.columns import aligned
 
@@ -46,7 +46,7 @@ class DeviceInfo:
     @property
     def ready(self) -> bool:
         """Commands and files go through."""
-        return self.state == states.READY
+        return self.state == adb.READY
 
 
 def is_address(serial: str) -> bool:
@@ -136,7 +136,7 @@ def choose(devices: Sequence[DeviceInfo], wanted: str, *, origin: str) -> Device
         for device in devices:
             if device.serial == wanted:
                 if not device.ready:
-                    raise states.not_ready(device.serial, device.state)
+                    raise adb.not_ready(device.serial, device.state)
                 return device
         near = difflib.get_close_matches(wanted, [d.serial for d in devices], n=1, cutoff=0.6)
         hint = f"Did you mean {near[0]}? " if near else ""
@@ -160,7 +160,7 @@ def choose(devices: Sequence[DeviceInfo], wanted: str, *, origin: str) -> Device
             details=table(devices),
         )
     if devices:
-        first = states.not_ready(devices[0].serial, devices[0].state)
+        first = adb.not_ready(devices[0].serial, devices[0].state)
         if len(devices) > 1:
             first.details = table(devices)
         raise first
@@ -203,7 +203,7 @@ def select(serial: str | None = None) -> Device:
                 log.debug("%s", why)
         devices = handshaken(addresses)
     end = time.monotonic() + SETTLE_SECONDS
-    while any(d.state in states.SETTLING and wanted in ("", d.serial) for d in devices):
+    while any(d.state in adb.SETTLING and wanted in ("", d.serial) for d in devices):
         if time.monotonic() > end:
             break
         time.sleep(0.1)

@@ -238,3 +238,13 @@ def scratch_directory(purpose: str, *, beside: Path | None = None) -> Iterator[P
 def temporary_name(final: Path) -> Path:
     """A name beside *final* that nobody else has."""
     return final.absolute().with_name(f".{final.name[:100]}.{secrets.token_hex(6)}.tmp")
+
+
+def size_text(count: int) -> str:
+    """*count* bytes, for people."""
+    if count < 1024:
+        return f"{count} B"
+    for unit, name in ((30, "GiB"), (20, "MiB")):
+        if count >= 1 << unit:
+            return f"{count / (1 << unit):.1f} {name}"
+    return f"{count / 1024:.1f} KiB"

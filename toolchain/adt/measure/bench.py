@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from adt import __version__
 from adt.device.place import DevicePlace, Opened, Place
-from adt.device.probe.probing import soc
+from adt.device.probe import soc
 from adt.device.rtvm import RtvmOptions, RtvmRun
 from adt.host.cache import file_sha256
 from adt.measure import sampling

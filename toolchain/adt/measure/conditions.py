@@ -8,18 +8,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from adt.device import survey
 from adt.device.place import DevicePlace, Place
-from adt.device.probe.survey import parse_thermal
-from adt.device.scripts import script
+from adt.device.survey import Survey
 from adt.errors import ConfigError
-from adt.host.process import run
 
 log = logging.getLogger("adt.bench")
 
 SCRIPT_SECONDS = 60.0
-
-ON_BATTERY = ("3", "discharging")
-"""What Android's battery service and the kernel call a battery that all power is drawn from."""
 
 COOL_DOWN_MOST = 900.0
 """Seconds after which cooling down is given up."""
@@ -80,38 +76,21 @@ def conditions(place: Place) -> Conditions:
     """
     if isinstance(place, DevicePlace):
         doing = f"asking {place.name} how it stands"
-        return parse(
-            place.device.script(script("conditions"), timeout=SCRIPT_SECONDS, check=False, doing=doing).out
-        )
-    return parse(run(["sh", "-c", script("conditions")], timeout=SCRIPT_SECONDS, check=False).stdout)
+        return read(place.device.survey(*survey.CONDITIONS, timeout=SCRIPT_SECONDS, check=False, doing=doing))
+    return read(survey.survey_host(*survey.CONDITIONS, seconds=SCRIPT_SECONDS))
 
 
-def parse(text: str) -> Conditions:
-    """Read what ``conditions.sh`` printed."""
-    pieces = re.split(r"^==(\w+)==\r?\n", text.replace("\r\n", "\n"), flags=re.MULTILINE)
-    part = dict(zip(pieces[1::2], pieces[2::2], strict=False))
-    thermal = parse_thermal(part.get("thermal", ""))
-    zones = thermal.zones if thermal else ()
-    hottest = max(zones, key=lambda zone: zone.celsius, default=None)
-    awake = re.search(r"mWakefulness=(\w+)", part.get("power", ""))
-    cpu = re.search(r":\s*(.+)", part.get("cpu", ""))
+def read(answer: Survey) -> Conditions:
+    """What of a survey counts for a measurement."""
     return Conditions(
-        governors=tuple(dict.fromkeys(part.get("governors", "").split())),
-        external_power=_external_power(part.get("battery", "")),
-        screen_on=awake[1] == "Awake" if awake else None,
-        hottest_celsius=hottest.celsius if hottest else None,
-        hottest_zone=hottest.kind if hottest else "",
-        cpu=cpu[1].strip() if cpu else "",
-        board=part.get("board", "").strip(),
+        governors=answer.governors,
+        external_power=answer.external_power,
+        screen_on=answer.screen_on,
+        hottest_celsius=answer.hottest.celsius if answer.hottest else None,
+        hottest_zone=answer.hottest.kind if answer.hottest else "",
+        cpu=answer.processor,
+        board=answer.board,
     )
-
-
-def _external_power(battery: str) -> bool | None:
-    states = re.findall(r"^\s*status: (.+?)\s*$", battery, re.MULTILINE)
-    if not states:
-        return None
-    plugged = re.search(r"^\s*\w+ powered: true\s*$", battery, re.MULTILINE)
-    return bool(plugged) or any(state.lower() not in ON_BATTERY for state in states)
 
 
 def cool_down(

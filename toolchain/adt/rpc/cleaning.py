@@ -11,10 +11,11 @@ import logging
 import sys
 from pathlib import Path
 
-from adt.device import adb, forwards, selection
+from adt.device import selection
 from adt.device.device import Device
-from adt.device.forwards import Forward
 from adt.device.scripts import script
+from adt.device.transport import adb, forwards
+from adt.device.transport.forwards import Forward
 from adt.errors import AdtError
 from adt.host import process
 from adt.rpc import state

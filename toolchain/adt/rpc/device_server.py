@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from adt.device.deploy import Deployment
+from adt.device.deploy.store import Deployment
 from adt.device.device import Device
 from adt.errors import RpcError
 from adt.host import cache

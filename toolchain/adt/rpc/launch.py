@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adt import errors
-from adt.device.deadline import Deadline, DeviceTimeout, allowed
+from adt.device.transport.deadline import Deadline, DeviceTimeout, allowed
 from adt.errors import AdtError, RpcError
 from adt.host import process
 from adt.host.disk import disk_errors

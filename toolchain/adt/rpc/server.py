@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from adt.device import adb
-from adt.device.deadline import allowed
-from adt.device.deploy import Deployment
+from adt.device.deploy.store import Deployment
 from adt.device.device import Device
+from adt.device.transport import adb
+from adt.device.transport.deadline import allowed
 from adt.errors import ConfigError, RpcError
 from adt.host import cache
 from adt.rpc import cleaning, launch, state, tracker, watchdog, wire

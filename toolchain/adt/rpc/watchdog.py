@@ -26,12 +26,13 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from adt.device import adb, forwards, selection
-from adt.device.deadline import Cancelled, Deadline, cancelling
+from adt.device import selection
 from adt.device.device import Device
-from adt.device.forwards import Forward
 from adt.device.scripts import script
-from adt.device.shell import STDERR, STDOUT, RemoteCommand
+from adt.device.transport import adb, forwards
+from adt.device.transport.deadline import Cancelled, Deadline, cancelling
+from adt.device.transport.forwards import Forward
+from adt.device.transport.shell import STDERR, STDOUT, RemoteCommand
 from adt.errors import AdtError, DeviceError, DeviceNotReady, NoDevice, RpcError, TrackerError
 from adt.rpc import cleaning, guardian, handshake, launch, state, wire
 from adt.rpc.cleaning import ANSWER_SECONDS

@@ -101,7 +101,7 @@ def gpu_of(name: str, limits: Mapping[str, int]) -> Gpu:
     Args:
         name: what the device calls it (``Adreno730v2``, ``FD650``); empty for any Adreno. Where the
             name says no Adreno, it has what suits any of them.
-        limits: as attributes of TVM's opencl target, see :func:`adt.device.probe.like.opencl_limits`;
+        limits: as attributes of TVM's opencl target, see :func:`adt.device.probe.opencl_limits`;
             what is not there is not known, and the table's counts.
     """
     generation, chip = _chip(name)

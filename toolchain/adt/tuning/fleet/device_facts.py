@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import platform
-import re
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from adt.bundle.bundle import TargetBundle
 from adt.device.device import Device
-from adt.device.probe.like import like
-from adt.device.probe.probing import probe
-from adt.device.probe.survey import parse_thermal
-from adt.device.scripts import script
+from adt.device.probe import package_like, probe
+from adt.device.survey import Survey, survey_host
 from adt.errors import AdtError
-from adt.host.process import run
 
-THERMAL_SECONDS = 10.0
+SURVEY_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,7 @@ def of_device(device: Device, computes: str, bundle: TargetBundle | None = None)
         NoDevice, DeviceNotReady, DeviceError: it does not answer.
     """
     probed = probe(device, bundle if computes == "opencl" else None)
-    facts = like(probed, "")
+    facts = package_like(probed, "")
     if computes == "opencl":
         return Identity(facts.gpu, facts.opencl_driver)
     return Identity(facts.soc or probed.model or probed.label, "")
@@ -59,35 +54,24 @@ def of_device(device: Device, computes: str, bundle: TargetBundle | None = None)
 def celsius(device: Device) -> float | None:
     """The hottest thermal zone of *device* now; None where it tells none, or does not answer."""
     try:
-        done = device.script(script("thermal"), timeout=THERMAL_SECONDS, check=False)
+        return _hottest(device.survey("thermal", timeout=SURVEY_SECONDS, check=False))
     except AdtError:
         return None
-    return _hottest(done.out)
 
 
 def celsius_here() -> float | None:
     """The hottest thermal zone of this machine now; None where it tells none."""
-    done = run(["sh", "-c", script("thermal")], timeout=THERMAL_SECONDS, check=False)
-    return _hottest(done.stdout)
+    return _hottest(survey_host("thermal", seconds=SURVEY_SECONDS))
 
 
-def _hottest(text: str) -> float | None:
-    found = parse_thermal(text.replace("\r\n", "\n").partition("==thermal==\n")[2])
-    return max((zone.celsius for zone in found.zones), default=None) if found else None
+def _hottest(survey: Survey) -> float | None:
+    return survey.hottest.celsius if survey.hottest else None
 
 
 @cache
 def this_processor() -> str:
     """The name of this machine's processor."""
-    for file, pattern in (
-        ("/proc/cpuinfo", r"^model name\s*:\s*(.+)$"),
-        ("/proc/device-tree/model", r"([^\0]+)"),
-        ("/proc/cpuinfo", r"^Hardware\s*:\s*(.+)$"),
-    ):
-        try:
-            text = Path(file).read_text(errors="replace")
-        except OSError:
-            continue
-        if found := re.search(pattern, text, re.MULTILINE):
-            return found[1].strip()
-    return platform.machine()
+    survey = survey_host("processor", "board", seconds=SURVEY_SECONDS)
+    if survey["processor"].startswith("Hardware"):  # the board says more
+        return survey.board or survey.processor
+    return survey.processor or survey.board or platform.machine()

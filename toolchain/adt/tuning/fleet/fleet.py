@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Self
 
-from adt.device.deadline import allowed, cancelling
+from adt.device.transport.deadline import allowed, cancelling
 from adt.errors import AdtError, ConfigError, MismatchError, NoDevice, PackageError, ToolNotFound
 from adt.tuning.candidates import MeasureJob, Outcome
 from adt.tuning.fleet.device_facts import Identity

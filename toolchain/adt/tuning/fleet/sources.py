@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from adt.bundle.bundle import TargetBundle
-from adt.device import deploy as deploying
-from adt.device import selection, states
-from adt.device.deploy import Deployment
+from adt.device import selection
+from adt.device.deploy import store as deploying
+from adt.device.deploy.store import Deployment
 from adt.device.device import Device
 from adt.device.place import THIS_MACHINE
+from adt.device.transport.adb import READY
 from adt.errors import AdtError
 from adt.rpc import server, state, wire
 from adt.rpc.device_server import Way, device_server
@@ -351,7 +352,7 @@ def _alive(device: Device) -> bool:
     time.sleep(SETTLE_SECONDS)
     try:
         known = {one.serial: one.state for one in selection.listing()}
-        if known.get(device.serial) != states.READY:
+        if known.get(device.serial) != READY:
             return False
         return device.shell(["true"], timeout=5.0, check=False).exit_code == 0
     except AdtError:

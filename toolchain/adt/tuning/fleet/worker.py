@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Protocol
 
-from adt.device.deadline import cancelling
+from adt.device.transport.deadline import cancelling
 from adt.errors import AdtError
 from adt.host.child import Child, ChildDied, ChildHung
 from adt.rpc import handshake

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adt.bundle.bundle import BundleManifest
-from adt.device.device import DeviceFacts
+from adt.device.survey import DeviceFacts
 from adt.errors import MismatchError
 from adt.model.fit import check_pair
 from adt.model.package import PackageManifest

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from adt.device import fleet, selection
-from adt.device.deadline import Deadline
+from adt.device import parallel, selection
 from adt.device.device import Device
-from adt.device.fleet import Event, Say, for_each
+from adt.device.parallel import Event, Say, for_each
+from adt.device.transport.deadline import Deadline
 from adt.errors import ConfigError, DeviceError, NoDevice
 
 
@@ -103,16 +103,16 @@ def test_a_bug_is_not_hidden() -> None:
     ("given", "serials"), [(None, ()), ("", ()), ("a", ("a",)), ("a,b", ("a", "b")), (" a , b,", ("a", "b"))]
 )
 def test_the_devices_that_are_meant(given: str | None, serials: tuple[str, ...]) -> None:
-    assert fleet.wanted(given, everyone=False) == serials
+    assert parallel.named_serials(given, everyone=False) == serials
 
 
 def test_contradictions_are_refused() -> None:
     for given, everyone in (("a", True), ("a,a", False)):
         with pytest.raises(ConfigError):
-            fleet.wanted(given, everyone=everyone)
+            parallel.named_serials(given, everyone=everyone)
 
 
 def test_all_of_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "listing", tuple)
     with pytest.raises(NoDevice):
-        fleet.wanted(None, everyone=True)
+        parallel.named_serials(None, everyone=True)

@@ -26,8 +26,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from adt.device import adb
-from adt.device.deadline import Deadline
+from adt.device.transport import adb
+from adt.device.transport.deadline import Deadline
 from adt.errors import DeviceError, DiskError
 from adt.host.cache import fresh_file
 from adt.host.disk import disk_errors

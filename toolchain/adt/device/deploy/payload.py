@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from adt.bundle.bundle import TargetBundle
-from adt.device.device import TEMP
+from adt.device.survey import TEMP
 from adt.errors import PackageError
 from adt.host.cache import file_sha256
 from adt.model.package import ModelPackage

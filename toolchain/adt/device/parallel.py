@@ -1,7 +1,7 @@
 """The same work on several devices at once: one that fails does not stop the others.
 
 Each device has a thread. Ctrl-C sets an event that ends every operation under
-way on any of them (see :func:`adt.device.deadline.cancelling`); each thread then
+way on any of them (see :func:`adt.device.transport.deadline.cancelling`); each thread then
 cleans up as it would alone, and all of them are waited for.
 """
 
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from adt.device import selection
-from adt.device.deadline import Cancelled, cancelling
 from adt.device.device import Device
+from adt.device.transport.deadline import Cancelled, cancelling
 from adt.errors import AdtError, ConfigError
 from adt.host.transfers import silence
 
@@ -79,7 +79,7 @@ def _ignore(_event: Event) -> None:
     """The default for *on_event*."""
 
 
-def wanted(serials: str | None, *, everyone: bool) -> tuple[str, ...]:
+def named_serials(serials: str | None, *, everyone: bool) -> tuple[str, ...]:
     """The devices that ``--serial a,b`` or ``--all`` mean; empty for "the one that is meant without them".
 
     Raises:

@@ -14,11 +14,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from adt.device import adb
-from adt.device.deadline import SHORT, Deadline
+from adt.device.transport import adb
+from adt.device.transport.deadline import SHORT, Deadline
 from adt.errors import AdtError, DeviceError
 
-log = logging.getLogger("adt.device.forwards")
+log = logging.getLogger("adt.device.transport.forwards")
 
 DEVICE_PORTS = range(20000, 30000)
 """Of which a reverse gets one where none is asked for: below Linux's ephemeral ports, above services'."""

@@ -32,16 +32,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from adt.bundle.bundle import TargetBundle
-from adt.device.device import Device
-from adt.device.fit import check_fit
-from adt.device.payload import Payload, PayloadFile, payload_of
-from adt.device.payload import user_directory as user_directory
-from adt.device.room import no_room, parse_free, size_text
+from adt.device.deploy.fit import check_fit
+from adt.device.deploy.payload import Payload, PayloadFile, payload_of
+from adt.device.deploy.payload import user_directory as user_directory
+from adt.device.deploy.workspace import Agent, Answer, serving
+from adt.device.device import Device, no_room
 from adt.device.scripts import script
-from adt.device.sync import PushItem
-from adt.device.workspace import Agent, Answer, serving
+from adt.device.survey import parse_free
+from adt.device.transport.sync import PushItem
 from adt.errors import DeviceError, DeviceFull, PackageError
 from adt.host.cache import file_sha256
+from adt.host.disk import size_text
 from adt.host.transfers import observer
 from adt.model.package import ModelPackage
 
@@ -191,7 +192,7 @@ def attending(device: Device, payload: Payload, base: str) -> Iterator[Agent]:
     """A shell on *device* for :func:`inspect` and :func:`apply`; while it lives nothing is cleaned away.
 
     Raises:
-        DeviceFull, DeviceError: see :func:`adt.device.workspace.workspace`.
+        DeviceFull, DeviceError: see :func:`adt.device.deploy.workspace.workspace`.
     """
     with serving(device, f"{base}/tmp", script("deploy"), uses=payload.digest) as agent:
         yield agent

@@ -4,7 +4,7 @@ What is in use is never removed. A run or a server names its deployment in the
 name of its workspace or in a file there, and a process may name it on its
 command line. While anything is being deployed the store stays as it is: that
 deploy may count on any of its entries. And while this goes on, whoever comes
-anew waits (see :mod:`adt.device.workspace`).
+anew waits (see :mod:`adt.device.deploy.workspace`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from adt.device.deploy.payload import SCHEMA, user_directory
+from adt.device.deploy.workspace import CLEANING, Agent, serving
 from adt.device.device import Device
-from adt.device.payload import SCHEMA, user_directory
 from adt.device.scripts import script
-from adt.device.workspace import CLEANING, Agent, serving
 from adt.errors import DeviceError
 
 BATCH = 200

@@ -21,14 +21,13 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from adt.device.deadline import SHORT, Deadline
-from adt.device.device import Device
-from adt.device.room import no_room
+from adt.device.device import Device, no_room
 from adt.device.scripts import script
-from adt.device.shell import STDERR, STDOUT, RemoteCommand
+from adt.device.transport.deadline import SHORT, Deadline
+from adt.device.transport.shell import STDERR, STDOUT, RemoteCommand
 from adt.errors import AdtError, DeviceError, DeviceFull
 
-log = logging.getLogger("adt.device.workspace")
+log = logging.getLogger("adt.device.deploy.workspace")
 
 CLEANING = "clean"
 """Name of the directory, beside those of other workspaces, for the workspaces of what removes things."""

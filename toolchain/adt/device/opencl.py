@@ -1,98 +1,52 @@
-"""What a probe found out about a device.
-
-Everything is optional: a part that could not be read is None, and
-:attr:`Probe.missing` says why.
-"""
+"""Where OpenCL libraries lie on devices, and what adt_probe reports about them."""
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
-SCHEMA = "adt.probe"
+PROGRAM = "bin/adt_probe"
+"""The program, in a bundle."""
+SCHEMA = "adt.opencl-probe"
 SCHEMA_VERSION = 1
+
+_VENDOR = ("libOpenCL.so", "libOpenCL-pixel.so", "libOpenCL_adreno.so", "libPVROCL.so", "libmali.so")
+_EGL = ("libGLES_mali.so", "libmali.so")
+_ROOTS = ("/vendor", "/system/vendor", "/system", "/odm", "/system_ext", "/product")
+PLACES = (
+    *(
+        f"{root}/{lib}/{name}"
+        for lib in ("lib64", "lib")
+        for root in _ROOTS
+        for name in (*_VENDOR, *(f"egl/{name}" for name in _EGL))
+    ),
+    *(f"/data/data/org.pocl.libs/files/{lib}/libpocl.so" for lib in ("lib64", "lib")),
+    *(
+        f"{root}/{name}"
+        for root in (
+            "/usr/lib",
+            "/usr/lib/aarch64-linux-gnu",
+            "/usr/lib/arm-linux-gnueabihf",
+            "/usr/lib/x86_64-linux-gnu",
+            "/usr/lib64",
+            "/usr/lib32",
+            "/usr/local/lib",
+        )
+        for name in ("libOpenCL.so", "libOpenCL.so.1", "libpocl.so", "libmali.so")
+    ),
+)
+"""Where OpenCL libraries lie on Android, by vendor (Adreno, Pixel, Mali, PowerVR), and on Linux boards.
+
+Every path that TVM's runtime opens is among them; which names it opens, and in
+which order, adt_probe knows from the TVM tree that it was built with.
+"""
 
 ANSWERED = "answered"
 """Outcome of an OpenCL library that loads and lists its platforms."""
 TVM_VERSION = (1, 2)
 """The oldest OpenCL of a device that TVM's runtime takes."""
-
-
-@dataclass(frozen=True)
-class CpuCluster:
-    """CPUs of one kind with one clock."""
-
-    cpus: tuple[int, ...]
-    """Their numbers."""
-    core: str
-    """``Cortex-A55``, …; empty when adt's table does not know the part."""
-    part: str
-    """Implementer and part as the CPU's ID register gives them (``0x41/0xd05``); empty when not told."""
-    min_khz: int | None
-    max_khz: int | None
-    """Lowest and highest clock of the hardware, kHz."""
-    current_khz: int | None
-    """Highest clock of its CPUs at the moment of the probe, kHz."""
-    governor: str
-    """Empty when not told."""
-
-
-@dataclass(frozen=True)
-class Cpu:
-    """The processors."""
-
-    clusters: tuple[CpuCluster, ...]
-    """The slowest first."""
-    features: tuple[str, ...]
-    """What every CPU offers, as the kernel names it (``asimddp``, ``fphp``, …)."""
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Main memory at the moment of the probe."""
-
-    total: int
-    """Bytes."""
-    available: int | None
-    """Bytes that can be had without swapping; None on kernels that do not say."""
-
-
-@dataclass(frozen=True)
-class ThermalZone:
-    """One temperature."""
-
-    kind: str
-    """The zone's type, named by the vendor."""
-    celsius: float
-
-
-@dataclass(frozen=True)
-class Thermal:
-    """The temperatures at the moment of the probe."""
-
-    zones: tuple[ThermalZone, ...]
-    unreadable: int
-    """Zones that the shell may not read, or that report no plausible temperature."""
-
-
-@dataclass(frozen=True)
-class Android:
-    """What Android says of itself."""
-
-    release: str
-    api_level: int | None
-    abis: tuple[str, ...]
-    """The preferred one first."""
-    fingerprint: str
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """The graphics processor."""
-
-    name: str
-    source: str
-    """Where the name is from: a file of the kernel, ``OpenCL`` or a property."""
 
 
 @dataclass(frozen=True)
@@ -233,41 +187,28 @@ class OpenclReport:
         return None
 
 
-@dataclass(frozen=True)
-class Probe:
-    """One device at one moment."""
+def places(platform: str) -> tuple[str, ...]:
+    """The places that a program built for *platform* can load from: not those of the other word size."""
+    other = "/lib/" if "64" in platform else "/lib64/"
+    return tuple(path for path in PLACES if other not in path or path.startswith("/usr/"))
 
-    serial: str
-    label: str
-    """What it is, for people."""
-    virtual: bool
-    """It is adt's virtual device: an emulator's numbers are no device's."""
-    platforms: tuple[str, ...]
-    """The platforms whose bundles run here, the preferred one first."""
-    boot: str
-    """Names the device's present boot; empty when it does not say."""
-    when: str
-    """Of the probe, UTC, ISO 8601."""
-    model: str
-    soc: str
-    """Model and system on chip; empty when the device does not say."""
-    kernel: str
-    """``uname -r``."""
-    machine: str
-    """``uname -m``."""
-    page_size: int | None
-    """Bytes."""
-    selinux: str | None
-    """``Enforcing``, ``Permissive`` or ``Disabled``."""
-    android: Android | None
-    cpu: Cpu | None
-    memory: Memory | None
-    thermal: Thermal | None
-    gpu: Gpu | None
-    opencl: OpenclReport | None
-    program: str
-    """sha256 of the adt_probe that asked for OpenCL; empty without that part."""
-    missing: dict[str, str] = field(default_factory=dict)
-    """Why a part is None, by the part's name."""
-    schema: str = SCHEMA
-    schema_version: int = SCHEMA_VERSION
+
+def parse_report(text: str) -> OpenclReport:
+    """Read the document that adt_probe printed.
+
+    Raises:
+        ValueError: it is none, or one of another version.
+    """
+    import cattrs
+
+    document: Any = json.loads(text)
+    if not isinstance(document, dict) or (document.pop("schema", ""), document.pop("schema_version", 0)) != (
+        SCHEMA,
+        SCHEMA_VERSION,
+    ):
+        raise ValueError(f"not a {SCHEMA} document of version {SCHEMA_VERSION}")
+    try:
+        report: OpenclReport = cattrs.structure(document, OpenclReport)
+    except Exception as error:  # cattrs raises an exception group
+        raise ValueError("; ".join(cattrs.transform_error(error))) from error
+    return report

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
-from adt.device import adb
-from adt.device.deadline import SHORT, Deadline
+from adt.device.transport import adb
+from adt.device.transport.deadline import SHORT, Deadline
 from adt.errors import AdtError, DeviceError
 
-log = logging.getLogger("adt.device.shell")
+log = logging.getLogger("adt.device.transport.shell")
 
 STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN = range(5)
 """Packet kinds of shell protocol v2; a packet is kind (1 byte), length (4, little endian), data."""

@@ -1,0 +1,318 @@
+"""What a device is made of: CPU clusters, memory, temperatures, GPU and what its OpenCL offers.
+
+The survey is taken each time; adt_probe asks for OpenCL once per boot, and this machine remembers the answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from adt.bundle.bundle import TargetBundle
+from adt.device import opencl
+from adt.device.deploy.fit import check_device
+from adt.device.deploy.payload import user_directory
+from adt.device.deploy.workspace import workspace
+from adt.device.device import Device
+from adt.device.opencl import OpenclDevice, OpenclReport
+from adt.device.scripts import script
+from adt.device.survey import HARDWARE, Cpu, DeviceFacts, Gpu, Memory, Survey, Thermal
+from adt.errors import AdtError, DeviceError, DiskError, PackageError
+from adt.host import manifest
+from adt.host.cache import cache_dir
+from adt.model.package import PackageLike
+
+log = logging.getLogger("adt.probe")
+
+SCHEMA = "adt.probe"
+SCHEMA_VERSION = 1
+SURVEY_SECONDS = 60.0
+LIBRARY_SECONDS = 20
+"""Seconds that one OpenCL library may take to load and answer."""
+PROGRAM_SECONDS = 180.0
+VIRTUAL_CPU = "a virtual device has no CPU of its own: it runs on this machine's"
+_FEATURES = {
+    "asimddp": "+dotprod",
+    "asimdhp": "+fullfp16",
+    "i8mm": "+i8mm",
+    "bf16": "+bf16",
+}
+"""64-bit Arm: what the kernel calls a feature, and what LLVM does."""
+
+
+@dataclass(frozen=True)
+class Android:
+    """What Android says of itself."""
+
+    release: str
+    api_level: int | None
+    abis: tuple[str, ...]
+    """The preferred one first."""
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One device at one moment."""
+
+    serial: str
+    label: str
+    """What it is, for people."""
+    virtual: bool
+    """It is adt's virtual device: an emulator's numbers are no device's."""
+    platforms: tuple[str, ...]
+    """The platforms whose bundles run here, the preferred one first."""
+    boot: str
+    """Names the device's present boot; empty when it does not say."""
+    when: str
+    """Of the probe, UTC, ISO 8601."""
+    model: str
+    soc: str
+    """Model and system on chip; empty when the device does not say."""
+    kernel: str
+    """``uname -r``."""
+    machine: str
+    """``uname -m``."""
+    page_size: int | None
+    """Bytes."""
+    selinux: str | None
+    """``Enforcing``, ``Permissive`` or ``Disabled``."""
+    android: Android | None
+    cpu: Cpu | None
+    memory: Memory | None
+    thermal: Thermal | None
+    gpu: Gpu | None
+    opencl: OpenclReport | None
+    program: str
+    """sha256 of the adt_probe that asked for OpenCL; empty without that part."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """Why a part is None, by the part's name."""
+    schema: str = SCHEMA
+    schema_version: int = SCHEMA_VERSION
+
+
+def survey_hardware(device: Device, *parts: str, libraries: Sequence[str] = ()) -> Survey:
+    """Ask *device* for its hardware, and for *parts* of the survey.
+
+    Raises:
+        NoDevice, DeviceNotReady, DeviceError: the device is absent, not usable, or the connection broke.
+    """
+    return device.survey(
+        *HARDWARE,
+        *parts,
+        libraries=libraries,
+        timeout=device.allow(SURVEY_SECONDS),
+        doing=f"probing {device.serial}",
+        what=f"probing {device.serial} failed",
+    )
+
+
+def probe(
+    device: Device, bundle: TargetBundle | None, *, hardware: Survey | None = None, fresh: bool = False
+) -> Probe:
+    """Look at *device*; nothing is left on it.
+
+    Clocks, memory and temperatures are read each time. What OpenCL offers is
+    asked once per boot and then remembered on this machine.
+
+    Args:
+        bundle: brings the program that asks for OpenCL; without one that part is missing.
+        hardware: what :func:`survey_hardware` gave just now; None: it is asked.
+        fresh: ask for OpenCL again.
+
+    Raises:
+        NoDevice, DeviceNotReady, DeviceError: see :func:`survey_hardware`.
+    """
+    hardware = hardware or survey_hardware(device)
+    facts = device.facts
+    missing = hardware.missing
+    report, program, reason = _opencl(device, bundle, hardware.boot, fresh=fresh)
+    if report is None:
+        missing["opencl"] = reason
+    gpu = hardware.gpu or _gpu(report, facts.properties)
+    if gpu is not None:
+        missing.pop("gpu", None)
+    if facts.virtual:
+        missing["cpu"] = VIRTUAL_CPU
+    if facts.page_size is None:
+        missing["page_size"] = "getconf PAGESIZE says nothing"
+    android = _android(facts)
+    if android is None:
+        missing["android"] = "this is not Android"
+    result = Probe(
+        serial=device.serial,
+        label=facts.label,
+        virtual=facts.virtual,
+        platforms=facts.platforms,
+        boot=hardware.boot,
+        when=datetime.now(UTC).isoformat(timespec="seconds"),
+        model=facts.properties.get("ro.product.model", "") or hardware.board,
+        soc=soc(facts.properties) or hardware.board_soc,
+        kernel=hardware.kernel,
+        machine=facts.machine,
+        page_size=facts.page_size,
+        selinux=hardware.selinux,
+        android=android,
+        cpu=None if facts.virtual else hardware.cpu,
+        memory=hardware.memory,
+        thermal=hardware.thermal,
+        gpu=gpu,
+        opencl=report,
+        program=program,
+        missing=dict(sorted(missing.items())),
+    )
+    _remember(result)
+    return result
+
+
+def soc(properties: Mapping[str, str]) -> str:
+    """The system on chip, as Android's properties name it; empty when they do not."""
+    if model := properties.get("ro.soc.model", ""):
+        return f"{properties.get('ro.soc.manufacturer', '')} {model}".strip()
+    for key in ("ro.board.platform", "ro.hardware.chipname", "ro.hardware"):
+        if name := properties.get(key, ""):
+            return name
+    return ""
+
+
+def _android(facts: DeviceFacts) -> Android | None:
+    if not facts.platforms[0].startswith("android-"):
+        return None
+    return Android(
+        release=facts.properties.get("ro.build.version.release", ""),
+        api_level=facts.api_level,
+        abis=facts.abis,
+        fingerprint=facts.properties.get("ro.build.fingerprint", ""),
+    )
+
+
+def _gpu(report: OpenclReport | None, properties: Mapping[str, str]) -> Gpu | None:
+    """The GPU's name from elsewhere than the kernel."""
+    if report and (device := report.device) and device.kind == "gpu" and device.name:
+        return Gpu(_model_of(device.name, device.version or ""), "OpenCL")
+    name = properties.get("ro.hardware.egl", "")
+    return Gpu(name, "ro.hardware.egl") if name else None
+
+
+def _model_of(name: str, version: str) -> str:
+    """Qualcomm's driver calls every GPU ``QUALCOMM Adreno(TM)``, and has the model in its version only."""
+    model = re.search(r"Adreno\(TM\) \w*\d\w*", version)
+    return model[0] if model and not re.search(r"\d", name) else name
+
+
+def _opencl(
+    device: Device, bundle: TargetBundle | None, boot: str, *, fresh: bool
+) -> tuple[OpenclReport | None, str, str]:
+    """What OpenCL offers, the sha256 of the program that asked, or else why there is nothing."""
+    before = None if fresh else last_probe(device.serial, boot)
+    program = bundle.manifest.files[opencl.PROGRAM].sha256 if bundle else ""
+    if before and before.opencl and program in ("", before.program):
+        return before.opencl, before.program, ""
+    if bundle is None:
+        platform = device.facts.platforms[0]
+        what = f"no bundle for {platform} that brings adt_probe was built here"
+        return None, "", f"{what}: adt build-target --for {platform}"
+    try:
+        check_device(bundle.manifest, device.facts, device.serial)
+        return _ask(device, bundle), program, ""
+    except AdtError as error:  # the rest of the probe is worth having
+        return None, "", f"{error.what}: {error.remedy}"
+    except ValueError as error:
+        return None, "", f"adt_probe's answer cannot be read ({error}): build the bundle again with this adt"
+
+
+def _ask(device: Device, bundle: TargetBundle) -> OpenclReport:
+    with workspace(device, f"{user_directory()}/tmp") as there:
+        program = f"{there}/adt_probe"
+        device.push(bundle.file(opencl.PROGRAM), program, mode=0o755)
+        done = device.script(
+            script("probe"),
+            program,
+            str(LIBRARY_SECONDS),
+            *opencl.places(bundle.manifest.platform),
+            timeout=device.allow(PROGRAM_SECONDS),
+            check=False,
+            doing=f"asking {device.serial} for OpenCL",
+        )
+    if done.exit_code:
+        words = "; ".join(done.tail(3).splitlines()) or "it said nothing"
+        raise DeviceError(
+            f"adt_probe failed on {device.serial} (exit code {done.exit_code}): {words}",
+            remedy=f"Build the bundle again with this adt: adt build-target --for {bundle.manifest.platform}",
+        )
+    return opencl.parse_report(done.out)
+
+
+def _file(serial: str) -> Path:
+    return cache_dir() / "probes" / f"{hashlib.sha256(serial.encode()).hexdigest()[:24]}.json"
+
+
+def last_probe(serial: str, boot: str) -> Probe | None:
+    """The last probe of the device *serial*, if it is of the boot that *boot* names; asks no device.
+
+    Args:
+        boot: what :attr:`Survey.boot` gives; empty matches nothing.
+    """
+    path = _file(serial)
+    if not boot.strip() or not path.is_file():
+        return None
+    try:
+        probe = manifest.load(Probe, path, schema=SCHEMA, version=SCHEMA_VERSION, remedy="")
+    except PackageError as error:  # of another adt, or damaged: it is made again
+        log.debug("%s", error)
+        return None
+    return probe if (probe.serial, probe.boot) == (serial, boot.strip()) else None
+
+
+def _remember(probe: Probe) -> None:
+    """Keep *probe*; a cache that cannot be written only costs the next probe some time."""
+    if not probe.boot:
+        return
+    try:
+        manifest.write(probe, _file(probe.serial))
+    except (DiskError, OSError) as error:
+        log.debug("the probe of %s is not kept: %s", probe.serial, error)
+
+
+def package_like(probe: Probe, machine: str) -> PackageLike:
+    """What of *probe* a package is compiled for.
+
+    Args:
+        machine: ELF machine of the platform; the device may run several.
+    """
+    device = probe.opencl.device if probe.opencl else None
+    return PackageLike(
+        device=probe.label,
+        soc=probe.soc,
+        gpu=probe.gpu.name if probe.gpu else "",
+        opencl_driver=(device.driver_version or "") if device else "",
+        fp16=device.fp16 if device else None,
+        opencl_extensions=device.extensions if device else (),
+        opencl_limits=opencl_limits(device) if device else {},
+        cpu_features=cpu_features(probe.cpu) if probe.cpu and machine == "AARCH64" else (),
+    )
+
+
+def cpu_features(cpu: Cpu) -> tuple[str, ...]:
+    """The LLVM features that every CPU offers, of those that speed models up."""
+    return tuple(llvm for name, llvm in _FEATURES.items() if name in cpu.features)
+
+
+def opencl_limits(device: OpenclDevice) -> dict[str, int]:
+    """The limits of *device* as attributes of TVM's opencl target, without what the driver does not tell."""
+    sides = (device.image2d_max_width, device.image2d_max_height) if device.images else ()
+    limits = {
+        "max_num_threads": device.max_work_group_size,
+        "max_threads_per_block": device.max_work_group_size,
+        "max_shared_memory_per_block": device.local_memory,
+        "texture_spatial_limit": min((side for side in sides if side), default=None),
+        "texture_depth_limit": device.image_max_array_size if device.images else None,
+        # TVM's runtime aligns the rows of images that lie in buffers to the pitch, and its planner to this
+        "image_base_address_alignment": device.image_pitch_alignment,
+    }
+    return {name: value for name, value in limits.items() if value}

@@ -1,0 +1,446 @@
+"""What a device says of itself: one shell script, whose parts are asked for by name, and what they mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from adt.device.cores import core_name
+from adt.device.scripts import script
+from adt.host.process import run
+
+TEMP = "/data/local/tmp"
+"""Where the shell user may write and execute."""
+
+FACTS = ("machine", "page", "features", "properties")
+"""Parts of the script from which :attr:`Survey.facts` is read."""
+HARDWARE = ("boot", "kernel", "selinux", "memory", "cpuinfo", "cpus", "thermal", "gpu", "board")
+"""What ``adt probe`` shows."""
+CONDITIONS = ("governors", "thermal", "processor", "board", "battery", "screen")
+"""How the machine stands before something is measured on it."""
+STORAGE = ("space", "programs", "libraries", "public", "deployments", "store")
+"""Whether the machine takes what adt sends, and what of that is there."""
+
+ON_BATTERY = ("3", "discharging")
+"""What Android's battery service and the kernel call a battery that all power is drawn from."""
+PLAUSIBLE = (-40.0, 200.0)
+"""°C: what a thermal zone of a phone that is on can have; a sensor that is off reports something else."""
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """What a device says about itself."""
+
+    properties: Mapping[str, str]
+    """Everything ``getprop`` prints."""
+    machine: str
+    """``uname -m``."""
+    page_size: int | None
+    """Bytes; None when the device does not say."""
+    cpu_features: frozenset[str] = frozenset()
+    """What every CPU offers, as Arm's kernels name it (``asimddp``); empty when the device does not say."""
+
+    @property
+    def abis(self) -> tuple[str, ...]:
+        """Android's ABI names, the preferred one first; empty on a device that is not Android."""
+        listed = self.properties.get("ro.product.cpu.abilist") or self.properties.get(
+            "ro.product.cpu.abi", ""
+        )
+        return tuple(abi for abi in listed.split(",") if abi)
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """The platforms whose bundles run here, the preferred one first.
+
+        A virtual device names its own (``ro.adt.platform``); Android runs one
+        for each of its ABIs; anything else is a Linux of its machine.
+        """
+        if own := self.properties.get("ro.adt.platform"):
+            return (own,)
+        return tuple(f"android-{abi}" for abi in self.abis) or (f"linux-{self.machine}",)
+
+    @property
+    def api_level(self) -> int | None:
+        """Android's API level; None on a device that is not Android."""
+        level = self.properties.get("ro.build.version.sdk", "")
+        return int(level) if level.isdigit() and self.platforms[0].startswith("android-") else None
+
+    @property
+    def virtual(self) -> bool:
+        """Whether this is adt's virtual device: its numbers count, its times do not."""
+        return "ro.adt.platform" in self.properties
+
+    @property
+    def emulated(self) -> bool:
+        """Whether a program emulates the processor: a virtual device, or an Android emulator."""
+        qemu = (self.properties.get(key) for key in ("ro.kernel.qemu", "ro.boot.qemu"))
+        hardware = self.properties.get("ro.hardware", "")
+        return self.virtual or "1" in qemu or hardware in ("goldfish", "ranchu")
+
+    @property
+    def label(self) -> str:
+        """What this is, for people and reports."""
+        model = self.properties.get("ro.product.model", "unknown model")
+        if self.virtual:
+            return f"{model} (virtual device: {self.platforms[0]} behind ADB, no speed)"
+        level = f", API {self.api_level}" if self.api_level is not None else ""
+        return f"{model} ({', '.join(self.platforms)}{level})"
+
+
+@dataclass(frozen=True)
+class CpuCluster:
+    """CPUs of one kind with one clock."""
+
+    cpus: tuple[int, ...]
+    """Their numbers."""
+    core: str
+    """``Cortex-A55``, …; empty when adt's table does not know the part."""
+    part: str
+    """Implementer and part as the CPU's ID register gives them (``0x41/0xd05``); empty when not told."""
+    min_khz: int | None
+    max_khz: int | None
+    """Lowest and highest clock of the hardware, kHz."""
+    current_khz: int | None
+    """Highest clock of its CPUs at the moment of the probe, kHz."""
+    governor: str
+    """Empty when not told."""
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """The processors."""
+
+    clusters: tuple[CpuCluster, ...]
+    """The slowest first."""
+    features: tuple[str, ...]
+    """What every CPU offers, as the kernel names it (``asimddp``, ``fphp``, …)."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Main memory at the moment of the probe."""
+
+    total: int
+    """Bytes."""
+    available: int | None
+    """Bytes that can be had without swapping; None on kernels that do not say."""
+
+
+@dataclass(frozen=True)
+class ThermalZone:
+    """One temperature."""
+
+    kind: str
+    """The zone's type, named by the vendor."""
+    celsius: float
+
+
+@dataclass(frozen=True)
+class Thermal:
+    """The temperatures at the moment of the probe."""
+
+    zones: tuple[ThermalZone, ...]
+    unreadable: int
+    """Zones that the shell may not read, or that report no plausible temperature."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The graphics processor."""
+
+    name: str
+    source: str
+    """Where the name is from: a file of the kernel, ``OpenCL`` or a property."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The script's output; what was not asked for, or could not be read, is empty or None."""
+
+    text: Mapping[str, str]
+    """What each part printed."""
+
+    def __getitem__(self, part: str) -> str:
+        """What *part* printed, without blanks around it."""
+        return self.text.get(part, "").strip()
+
+    @cached_property
+    def facts(self) -> DeviceFacts:
+        """What decides which bundles and packages the device takes."""
+        # a value may have line breaks in it; it ends at a "]" that ends a line
+        properties = re.findall(r"^\[([^\]\n]+)\]: \[(.*?)\]$", self["properties"], re.MULTILINE | re.DOTALL)
+        page = self["page"]
+        cpus = re.findall(r"^Features\s*:(.*)$", self["features"], re.MULTILINE)
+        features = [frozenset(words.split()) for words in cpus]
+        return DeviceFacts(
+            dict(properties),
+            self["machine"],
+            int(page) if page.isdigit() else None,
+            frozenset.intersection(*features) if features else frozenset(),
+        )
+
+    @property
+    def boot(self) -> str:
+        """Names the device's present boot; empty when it does not say."""
+        return self["boot"]
+
+    @property
+    def kernel(self) -> str:
+        """``uname -r``."""
+        return self["kernel"]
+
+    @property
+    def selinux(self) -> str | None:
+        """``Enforcing``, ``Permissive`` or ``Disabled``."""
+        return self["selinux"] if self["selinux"] in ("Enforcing", "Permissive", "Disabled") else None
+
+    @cached_property
+    def cpu(self) -> Cpu | None:
+        """The processors."""
+        return _cpu(self["cpuinfo"], self["cpus"])
+
+    @cached_property
+    def memory(self) -> Memory | None:
+        """Main memory."""
+        return _memory(self["memory"])
+
+    @cached_property
+    def thermal(self) -> Thermal | None:
+        """The temperatures."""
+        return _thermal(self["thermal"])
+
+    @property
+    def hottest(self) -> ThermalZone | None:
+        """The hottest thermal zone; None where none can be read."""
+        return max(self.thermal.zones, key=lambda zone: zone.celsius, default=None) if self.thermal else None
+
+    @cached_property
+    def gpu(self) -> Gpu | None:
+        """The graphics processor, where a file of the kernel names it."""
+        return _gpu(self["gpu"])
+
+    @property
+    def board(self) -> str:
+        """What the device tree calls the machine; empty without one."""
+        return self.text.get("board", "").partition("\n")[0].strip()
+
+    @property
+    def board_soc(self) -> str:
+        """The most general name in the device tree's list: the system on chip."""
+        return (self.text.get("board", "").partition("\n")[2].split() or [""])[-1]
+
+    @property
+    def processor(self) -> str:
+        """The processor's name, where the kernel gives one."""
+        return self["processor"].partition(":")[2].strip()
+
+    @property
+    def governors(self) -> tuple[str, ...]:
+        """Of the CPUs, each once; empty where they are not told."""
+        return tuple(dict.fromkeys(self["governors"].split()))
+
+    @property
+    def external_power(self) -> bool | None:
+        """It does not run from its battery alone; None: it has no battery, or does not say."""
+        states = re.findall(r"^\s*status: (.+?)\s*$", self["battery"], re.MULTILINE)
+        if not states:
+            return None
+        plugged = re.search(r"^\s*\w+ powered: true\s*$", self["battery"], re.MULTILINE)
+        return bool(plugged) or any(state.lower() not in ON_BATTERY for state in states)
+
+    @property
+    def screen_on(self) -> bool | None:
+        """The screen is lit; None where there is none, or Android does not say."""
+        awake = re.search(r"mWakefulness=(\w+)", self["screen"])
+        return awake[1] == "Awake" if awake else None
+
+    @property
+    def free_space(self) -> int | None:
+        """Bytes left in the directory that was asked for; None when it does not say."""
+        return parse_free(self["space"])
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Why a part of the hardware is None, by its name."""
+        reasons = {
+            "selinux": _instead(self["selinux"], "getenforce"),
+            "cpu": _instead(self["cpuinfo"], "/proc/cpuinfo"),
+            "memory": _instead(self["memory"], "/proc/meminfo"),
+            "thermal": "there is no zone in /sys/class/thermal, or it may not be listed",
+            "gpu": "no GPU driver's file in /sys names it",
+        }
+        return {name: reason for name, reason in reasons.items() if getattr(self, name) is None}
+
+
+def arguments(parts: Sequence[str], directory: str = TEMP, libraries: Sequence[str] = ()) -> list[str]:
+    """Arguments of ``survey.sh``.
+
+    Args:
+        directory: what the parts of :data:`STORAGE` look at.
+        libraries: files that the part ``libraries`` looks for.
+    """
+    # a property may hold any text, lines that look like a heading, too: so it comes last
+    ordered = sorted(dict.fromkeys(parts), key=lambda part: part == "properties")
+    return [" ".join(ordered), directory, *libraries]
+
+
+def parse(text: str) -> Survey:
+    """Read what ``survey.sh`` printed."""
+    head, mark, properties = text.replace("\r\n", "\n").partition("==properties==\n")
+    pieces = re.split(r"^==(\w+)==\n", head, flags=re.MULTILINE)
+    parts = dict(zip(pieces[1::2], pieces[2::2], strict=False))
+    return Survey({**parts, "properties": properties} if mark else parts)
+
+
+def survey_host(*parts: str, seconds: float) -> Survey:
+    """Ask this machine."""
+    done = run(["sh", "-c", script("survey"), "sh", *arguments(parts)], timeout=seconds, check=False)
+    return parse(done.stdout)
+
+
+def parse_free(text: str) -> int | None:
+    """Bytes available, from what ``df -k PATH`` prints; None when it cannot be read."""
+    # a long file system name may push the numbers onto a line of their own
+    row = re.search(r"\s(\d+)\s+(\d+)\s+(\d+)\s+\d+%", " ".join(text.splitlines()[1:]))
+    return int(row[3]) * 1024 if row else None
+
+
+def _instead(text: str, source: str) -> str:
+    """What *source* said instead of anything of use, shortened."""
+    line = text.partition("\n")[0]
+    return f"{source}: {line[:120]}" if line else f"{source} says nothing"
+
+
+def _memory(meminfo: str) -> Memory | None:
+    """Read /proc/meminfo, which counts in KiB and calls them kB."""
+    sizes = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", meminfo, re.MULTILINE))
+    if "MemTotal" not in sizes:
+        return None
+    available = sizes.get("MemAvailable")
+    return Memory(int(sizes["MemTotal"]) * 1024, int(available) * 1024 if available else None)
+
+
+def _thermal(rows: str) -> Thermal | None:
+    """Read ``TEMPERATURE TYPE`` rows (millidegrees Celsius); None when there is no zone at all."""
+    zones, unreadable = [], 0
+    for row in rows.splitlines():
+        temperature, _, kind = row.strip().partition(" ")
+        celsius = int(temperature) / 1000 if re.fullmatch(r"-?\d+", temperature) else None
+        if celsius is None or not PLAUSIBLE[0] <= celsius <= PLAUSIBLE[1]:
+            unreadable += 1
+        else:
+            zones.append(ThermalZone(kind, celsius))
+    return Thermal(tuple(zones), unreadable) if zones or unreadable else None
+
+
+def _gpu(rows: str) -> Gpu | None:
+    """Read ``FILE NAME`` rows; the first one counts."""
+    for row in rows.splitlines():
+        path, _, name = row.partition(" ")
+        if name.strip():
+            # Mali's driver goes on with cores, revision and identifier: "Mali-G78 20 cores r0p1 0x9202"
+            return Gpu(re.sub(r" \d+ cores? .*", "", name.strip()), path)
+    return None
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One CPU."""
+
+    number: int
+    core: str
+    part: str
+    min_khz: int | None
+    max_khz: int | None
+    current_khz: int | None
+    governor: str
+
+
+def _cpu(cpuinfo: str, rows: str) -> Cpu | None:
+    """Group the CPUs to clusters.
+
+    Args:
+        cpuinfo: /proc/cpuinfo, which lists the CPUs that are online.
+        rows: number, lowest, highest and present clock (kHz), governor and ID register of each CPU.
+    """
+    online = _cpuinfo(cpuinfo)
+    table = [words for row in rows.splitlines() if (words := row.split()) and words[0].isdigit()]
+    clocks = {int(words[0]): words[1:] for words in table}
+    numbers = sorted({*online, *clocks})
+    cpus = [_row(number, online.get(number, {}), clocks.get(number, [])) for number in numbers]
+    if not cpus:
+        return None
+    features = [(cpu.get("Features") or cpu.get("flags") or "").split() for cpu in online.values() if cpu]
+    common = set.intersection(*map(set, features)) if features else set()
+    clusters = sorted(_clusters(cpus), key=lambda cluster: (cluster.max_khz or 0, cluster.cpus))
+    return Cpu(tuple(clusters), tuple(name for name in (features or [[]])[0] if name in common))
+
+
+def _cpuinfo(text: str) -> dict[int, dict[str, str]]:
+    """Each online CPU's fields; what stands outside of any CPU's block is every CPU's."""
+    shared: dict[str, str] = {}
+    online: dict[int, dict[str, str]] = {}
+    for block in re.split(r"\n\s*\n", text.strip()):
+        pairs = [line.partition(":") for line in block.splitlines() if ":" in line]
+        fields = {key.strip(): value.strip() for key, _, value in pairs}
+        number = fields.get("processor", "")
+        if number.isdigit():
+            online[int(number)] = fields
+        else:
+            shared.update(fields)
+    return {number: {**shared, **fields} for number, fields in online.items()}
+
+
+def _row(number: int, fields: Mapping[str, str], clock: list[str]) -> _Row:
+    lowest, highest, current, governor, midr = (clock + ["-"] * 5)[:5]
+    implementer, part = _hex(fields.get("CPU implementer")), _hex(fields.get("CPU part"))
+    if (implementer is None or part is None) and (register := _hex(midr)) is not None:
+        implementer, part = register >> 24 & 0xFF, register >> 4 & 0xFFF
+    core, identity = fields.get("model name", ""), ""
+    if implementer is not None and part is not None:
+        core, identity = core_name(implementer, part), f"{implementer:#x}/{part:#05x}"
+    return _Row(
+        number,
+        core=core,
+        part=identity,
+        min_khz=_khz(lowest),
+        max_khz=_khz(highest),
+        current_khz=_khz(current),
+        governor="" if governor == "-" else governor,
+    )
+
+
+def _hex(text: str | None) -> int | None:
+    return int(text, 16) if text and re.fullmatch(r"0x[0-9a-fA-F]+", text) else None
+
+
+def _khz(text: str) -> int | None:
+    return int(text) if text.isdigit() else None
+
+
+def _clusters(cpus: list[_Row]) -> Iterator[CpuCluster]:
+    """CPUs of one kind and highest clock; one that is offline joins the only cluster that it can be of."""
+    groups: dict[tuple[str, int | None], list[_Row]] = {}
+    for cpu in cpus:
+        groups.setdefault((cpu.part or cpu.core, cpu.max_khz), []).append(cpu)
+    for key in [key for key in groups if not key[0] or key[1] is None]:
+        kind, clock = key
+        fitting = [
+            other
+            for other in groups
+            if all(other) and (not kind or other[0] == kind) and (clock is None or other[1] == clock)
+        ]
+        if len(fitting) == 1:
+            groups[fitting[0]] += groups.pop(key)
+    for (_, clock), members in groups.items():
+        yield CpuCluster(
+            cpus=tuple(sorted(cpu.number for cpu in members)),
+            core=next((cpu.core for cpu in members if cpu.core), ""),
+            part=next((cpu.part for cpu in members if cpu.part), ""),
+            min_khz=min((cpu.min_khz for cpu in members if cpu.min_khz), default=None),
+            max_khz=clock,
+            current_khz=max((cpu.current_khz for cpu in members if cpu.current_khz), default=None),
+            governor=next((cpu.governor for cpu in members if cpu.governor), ""),
+        )
