@@ -31,9 +31,9 @@ from adt.host.process import kill_group, start
 from adt.measure.profile.assemble import Where, assemble
 from adt.model.compiled import Job
 from adt.model.inspection.graph import Graph
+from adt.model.inspection.inspection import Inspection
 from adt.model.inspection.profile import EVENTS, CallTime, Profile
-from adt.model.inspection.read import Inspection
-from adt.model.package import ModelPackage, load_package
+from adt.model.package.package import ModelPackage, load_package
 
 COMPILE_SECONDS, RUN_SECONDS = 900.0, 900.0
 """How long a batch may take."""

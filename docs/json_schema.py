@@ -12,7 +12,7 @@ from typing import Any
 
 from adt.model.inspection.graph import Graph
 from adt.model.inspection.profile import Profile
-from adt.model.package import PackageManifest
+from adt.model.package.manifest import PackageManifest
 
 SCHEMAS = {"mod": PackageManifest, "inspection-graph": Graph, "profile": Profile}
 """File name in ``toolchain/adt/model/schemas/`` → what it describes."""

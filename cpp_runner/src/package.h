@@ -1,6 +1,6 @@
 // The description of a ModelPackage: mod.json.
 //
-// The schema is adt's (toolchain/adt/model/package.py); a change there is made here as well and
+// The schema is adt's (toolchain/adt/model/package/manifest.py); a change there is made here as well and
 // raises the version.
 #pragma once
 

@@ -13,7 +13,7 @@ import pytest
 import adt as api
 from adt.errors import ModelError, UnsupportedOp
 from adt.host.elf import read_elf
-from adt.model.package import load_package
+from adt.model.package.package import load_package
 from support.devices.programs import adt, adt_json
 from support.models.onnx_graphs import graph_of, node, write
 from support.models.small import MAGIKA, small_model
@@ -60,7 +60,7 @@ def test_code_assumes_the_alignment_of_its_runtime_and_no_more(tmp_path: Path, a
 
     import tvm
 
-    from adt.model.importers.any import import_model
+    from adt.model.importers.importer import import_model
     from adt.model.lowering import tir_pipeline
 
     imported = import_model(small_model(tmp_path / "m.onnx"), {})

@@ -31,10 +31,8 @@ from adt.host.elf import read_elf
 from adt.host.resources import resource
 from adt.host.tools import ninja
 from adt.model.inputs.random import random_inputs
-from adt.model.package import (
-    LIBRARY,
-    MANIFEST,
-    PARAMS,
+from adt.model.package.files import LIBRARY, MANIFEST, PARAMS
+from adt.model.package.manifest import (
     Entry,
     PackageFile,
     PackageManifest,

@@ -16,7 +16,7 @@ import typer
 import adt as api
 from adt.cli.app import app
 from adt.host.cache import cache_dir
-from adt.model.package import load_package
+from adt.model.package.package import load_package
 from adt.model.targets import model_target
 from adt.model.targets import place as placed
 from adt.options.resolve import load_settings

@@ -29,7 +29,8 @@ from adt.integrate.opencl_libraries import OPENCL_LIBRARIES
 from adt.integrate.project import project
 from adt.integrate.write import plan, write
 from adt.measure import app_bench
-from adt.model.package import ModelPackage, TensorSpec, load_package
+from adt.model.package.manifest import TensorSpec
+from adt.model.package.package import ModelPackage, load_package
 from support.codegen.golden_projects import HOSTILE, made_up_project
 from support.codegen.kotlin import compile_kotlin
 from support.models.small import small_model

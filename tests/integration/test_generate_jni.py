@@ -31,8 +31,8 @@ from adt.integrate.describe import Project as Described
 from adt.integrate.files import TextFile
 from adt.integrate.native_methods import CPP_TYPES, NATIVE_METHODS
 from adt.integrate.project import project
-from adt.model.inputs.picture import PictureOptions
-from adt.model.package import load_package
+from adt.model.inputs.pictures import PictureOptions
+from adt.model.package.package import load_package
 from support.codegen.kotlin import compile_kotlin
 from support.models.published import named
 from support.models.small import MAGIKA, small_model

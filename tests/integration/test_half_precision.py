@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import adt as api
 from adt.errors import AdtError, ConfigError, InputError, MismatchError
-from adt.model.package import load_package
+from adt.model.package.package import load_package
 from adt.numerics import TOLERANCES
 from support.devices import intel_opencl
 from support.devices.programs import adt, adt_json
@@ -214,7 +214,7 @@ def test_compiling_again_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_half_kernels_on_a_driver_that_computes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, precision: str
 ) -> None:
-    from adt.model.host_run.running import run_package
+    from adt.model.host_run.run import run_package
 
     source = mobile(tmp_path / "mobile.onnx")
     words = ["compile", source, "--for", "host", "--target", target, "--precision", precision]
@@ -230,8 +230,8 @@ def test_half_kernels_on_a_driver_that_computes_them(
 
 def test_a_device_without_half_precision_is_not_compiled_for(tmp_path: Path) -> None:
     from adt.bundle.platforms import PLATFORMS
-    from adt.model.importers.any import import_model
-    from adt.model.package import PackageLike
+    from adt.model.importers.importer import import_model
+    from adt.model.package.manifest import PackageLike
     from adt.model.precision.reduced import reduced
     from adt.model.targets import model_target
     from adt.options.resolve import load_settings

@@ -17,10 +17,10 @@ import adt
 from adt.errors import InputError, MismatchError, RunError, SourceError, ToolNotFound
 from adt.host import cache
 from adt.measure.reference import run_reference
+from adt.model import plugins
 from adt.model.host_run.opencl import opencl_device
-from adt.model.host_run.running import HostRun, run_package, run_packages
-from adt.model.plugins import build as plugins
-from adt.model.plugins.loading import load_plugin
+from adt.model.host_run.run import HostRun, run_package, run_packages
+from adt.model.plugins import load_plugin
 from support.models.small import small_model
 
 X = np.array([[1, 2, 3, 4]], np.float32)

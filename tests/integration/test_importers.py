@@ -16,12 +16,12 @@ import adt as api
 from adt.errors import ModelError, UnsupportedOp
 from adt.measure.reference import run_reference
 from adt.measure.verify import compare
-from adt.model import store
-from adt.model.importers.any import explain_model, import_model
-from adt.model.importers.imported import ImportedModel
-from adt.model.importers.onnx.compare import Runner
+from adt.model.importers.imported_model import ImportedModel
+from adt.model.importers.importer import explain_model, import_model
+from adt.model.importers.onnx.comparison import Runner
 from adt.model.inputs.random import random_inputs
-from adt.model.package import load_package
+from adt.model.package import model_store
+from adt.model.package.package import load_package
 from adt.options.resolve import load_settings
 from support.devices.programs import adt, adt_json
 from support.models import microsoft as microsoft_graphs
@@ -189,7 +189,7 @@ def test_a_tflite_model_compiles_runs_and_has_a_reference(tmp_path: Path) -> Non
     entry = load_package(tmp_path / "pkg").manifest.entry()
     given = random_inputs(entry.inputs, 5)
     got = rtvm_outputs(tmp_path / "pkg", given)
-    wanted = run_reference(store.source_model(load_package(tmp_path / "pkg")), given)
+    wanted = run_reference(model_store.source_model(load_package(tmp_path / "pkg")), given)
     assert set(got) == set(wanted)
     for name, value in wanted.items():
         assert np.abs(got[name] - value).max() <= 1e-6

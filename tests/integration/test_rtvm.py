@@ -23,8 +23,8 @@ import pytest
 import adt
 from adt.bundle.bundle import TargetBundle
 from adt.model.inputs.random import random_inputs
-from adt.model.inspection.params import load_arrays
-from adt.model.package import ModelPackage
+from adt.model.inspection.inspection import load_arrays
+from adt.model.package.package import ModelPackage
 from support.devices.ports import free_port
 from support.devices.programs import Finished
 from support.models.networks import Network

@@ -20,7 +20,8 @@ from test_cpp_runner import Built, Package, built, echo, mixed, symbolic, write_
 import adt
 from adt.bundle.bundle import load_bundle
 from adt.host import manifest
-from adt.model.package import MANIFEST, Entry, TensorSpec, ValueRange
+from adt.model.package.files import MANIFEST
+from adt.model.package.manifest import Entry, TensorSpec, ValueRange
 from support.models.small import small_model
 
 __all__ = ["built", "echo", "mixed", "symbolic"]

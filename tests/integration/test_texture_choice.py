@@ -15,9 +15,9 @@ import adt
 from adt.api.model import job_of
 from adt.api.requests import CompileRequest
 from adt.model.assemble import Making
-from adt.model.host_run.running import run_package
+from adt.model.host_run.run import run_package
 from adt.model.inputs.random import random_inputs
-from adt.model.package import ModelPackage
+from adt.model.package.package import ModelPackage
 from adt.model.texture import blocks
 from adt.model.texture.report import Convolution
 from adt.model.texture.signature import Signature, of_kernel, product

@@ -129,7 +129,7 @@ def _softmax() -> Any:
 
 
 def fused(path: Path) -> Any:
-    from adt.model.importers.any import import_model
+    from adt.model.importers.importer import import_model
     from adt.model.texture import params as weights
 
     imported = import_model(path, {})
@@ -170,7 +170,7 @@ def test_an_image_over_the_devices_limits_stays_a_buffer(tmp_path: Path) -> None
 
 
 def test_weights_become_parameters_with_their_names(tmp_path: Path) -> None:
-    from adt.model.importers.any import import_model
+    from adt.model.importers.importer import import_model
     from adt.model.texture.pipeline import with_textures
 
     imported = import_model(networks.mixed_blocks(tmp_path / "m.onnx"), {})
@@ -201,7 +201,7 @@ def rows_merged(path: Path) -> Any:
 
 
 def placed(path: Path) -> Any:
-    from adt.model.importers.any import import_model
+    from adt.model.importers.importer import import_model
     from adt.model.texture.pipeline import with_textures
 
     imported = import_model(path, {})

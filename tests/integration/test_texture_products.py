@@ -12,7 +12,7 @@ import pytest
 from tvm import relax
 
 import adt
-from adt.model.host_run.running import run_package
+from adt.model.host_run.run import run_package
 from adt.model.inputs.random import random_inputs
 from adt.model.texture.channels import channels_first
 from adt.model.texture.choice import ALWAYS

@@ -14,8 +14,7 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule, meta_schedule
 
 from adt.model.lowering import tir_pipeline
-from adt.model.plugins.build import opencl_runtime
-from adt.model.plugins.loading import load_plugin
+from adt.model.plugins import load_plugin, opencl_runtime
 from adt.model.texture import blocks
 from adt.model.texture.kernel_blocks import NotSchedulable
 from adt.model.texture.schedule import proven

@@ -11,11 +11,11 @@ import pytest
 
 import adt
 from adt.errors import ToolNotFound, VerifyFailed
-from adt.model.checked import Checked, Unchecked
 from adt.model.host_run.opencl import opencl_device
-from adt.model.host_run.running import run_package
+from adt.model.host_run.run import run_package
 from adt.model.inputs.random import random_inputs
-from adt.model.package import ModelPackage
+from adt.model.package import kernel_check
+from adt.model.package.package import KernelCheck, ModelPackage, SkippedCheck
 from adt.model.texture import blocks
 from support.devices import intel_opencl
 from support.models import networks
@@ -69,7 +69,7 @@ def test_the_blocks_of_newer_networks_are_right_and_checked(tmp_path: Path) -> N
 
     package = compiled(model, tmp_path / "package", check=True)
 
-    assert isinstance(package.checked, Checked)
+    assert isinstance(package.checked, KernelCheck)
     assert package.checked.worst < 1e-5
     assert off_reference(package, model) < 1e-5
     assert package.manifest.target.vdevices == ("opencl", "opencl")
@@ -80,7 +80,7 @@ def test_a_package_for_another_machine_is_checked_here_too(tmp_path: Path) -> No
 
     package = compiled(model, tmp_path / "package", platform="linux-aarch64", check=True)
 
-    assert isinstance(package.checked, Checked)
+    assert isinstance(package.checked, KernelCheck)
     assert package.manifest.target.machine == "AARCH64"
 
 
@@ -110,14 +110,13 @@ def test_kernels_that_compute_wrong_numbers_make_no_package(
 def test_without_opencl_nothing_is_checked_and_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from adt.model import check
 
-    monkeypatch.setattr(check, "opencl_device", lambda: None)
+    monkeypatch.setattr(kernel_check, "opencl_device", lambda: None)
     model = two_convolutions(tmp_path / "model.onnx")
 
     package = compiled(model, tmp_path / "package")
 
-    assert isinstance(package.checked, Unchecked)
+    assert isinstance(package.checked, SkippedCheck)
     assert "no OpenCL device" in package.checked.reason
     with pytest.raises(ToolNotFound, match="cannot be checked"):
         compiled(model, tmp_path / "again", check=True)
@@ -126,16 +125,15 @@ def test_without_opencl_nothing_is_checked_and_that_is_said(
 def test_what_takes_a_cpu_minutes_is_checked_when_it_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from adt.model import check
 
-    monkeypatch.setattr(check, "MUCH", 1000)
+    monkeypatch.setattr(kernel_check, "MUCH", 1000)
     model = two_convolutions(tmp_path / "model.onnx")
 
     package = compiled(model, tmp_path / "package")
 
-    assert isinstance(package.checked, Unchecked)
+    assert isinstance(package.checked, SkippedCheck)
     assert "--check does it" in package.checked.reason
-    assert isinstance(compiled(model, tmp_path / "again", check=True).checked, Checked)
+    assert isinstance(compiled(model, tmp_path / "again", check=True).checked, KernelCheck)
 
 
 def test_the_bundle_runs_textures_where_a_driver_makes_single_images_from_buffers(

@@ -13,8 +13,7 @@ import tvm
 from tvm import te, topi
 
 from adt.model.lowering import tir_pipeline
-from adt.model.plugins.build import opencl_runtime
-from adt.model.plugins.loading import load_plugin
+from adt.model.plugins import load_plugin, opencl_runtime
 from adt.model.tuning.traces import apply_trace
 from adt.model.tuning.workload import same, workload
 from adt.tuning.candidates import Candidate, Measured, NoSpace

@@ -15,14 +15,13 @@ import adt
 from adt.api.model import job_of
 from adt.api.requests import CompileRequest
 from adt.errors import ConfigError
-from adt.model import check as check_module
 from adt.model.assemble import Making
-from adt.model.checked import Checked
 from adt.model.compiled import Job
-from adt.model.host_run.running import run_package, run_packages
-from adt.model.importers.imported import ImportedModel
+from adt.model.host_run.run import run_package, run_packages
+from adt.model.importers.imported_model import ImportedModel
 from adt.model.inputs.random import random_inputs
-from adt.model.package import ModelPackage, load_package
+from adt.model.package import kernel_check as check_module
+from adt.model.package.package import KernelCheck, ModelPackage, load_package
 from adt.model.tuning.intrinsics import need_intrinsics
 from adt.model.tuning.key import target_key, tvm_key
 from adt.model.tuning.schedules import Recording
@@ -221,7 +220,7 @@ def test_kernels_get_their_records_and_stay_right(model: Path, tmp_path: Path, t
         computed, expected = (run_package(p.path, inputs, timeout=300)[name] for p in (tuned, plain))
         assert np.abs(computed - expected).max() <= 1e-5 * np.abs(expected).max()
     else:
-        assert isinstance(tuned.checked, Checked)
+        assert isinstance(tuned.checked, KernelCheck)
 
 
 @pytest.mark.nightly
@@ -243,7 +242,7 @@ def test_another_machine_s_package_is_checked_with_its_records(
     package = compiled(
         model, tmp_path / "package", "adreno", db=records, check=True, use_cache=False, **elsewhere
     )
-    assert isinstance(package.checked, Checked)
+    assert isinstance(package.checked, KernelCheck)
     count = package.manifest.total
     assert package.manifest.tuned == count
     assert [row[:2] for row in seen] == [("adreno", count), ("cpu", 0)]

@@ -334,8 +334,8 @@ def test_the_commands(tmp_path: Path) -> None:
 
 def test_a_graph_that_ends_tvm_ends_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """TVM's stack ends in an endless sum; the check of the text, which refuses it, is left out here."""
-    from adt.model.graphs import reading
-    from adt.model.graphs.check import GraphError
+    from adt.model.graphs import reader
+    from adt.model.graphs.rules import GraphError
 
     x = te.placeholder((4, 8), "float32", "x")
     function = te.create_prim_func([x, te.compute((4, 8), lambda i, j: x[i, j] + 1, "y")])
@@ -345,7 +345,7 @@ def test_a_graph_that_ends_tvm_ends_a_process_of_its_own(monkeypatch: pytest.Mon
     deep = nodes[: add + 1]
     deep += ({"type": "tirx.Add", "data": {**nodes[add]["data"], "a": add + i}} for i in range(300_000))
     endless = json.dumps({"root_index": len(deep) - 1, "nodes": deep})
-    monkeypatch.setattr(reading, "check_graph", lambda text: None)
-    broken, read = reading.read_graphs([endless, whole])
+    monkeypatch.setattr(reader, "check_graph", lambda text: None)
+    broken, read = reader.read_graphs([endless, whole])
     assert isinstance(broken, GraphError) and "while it reads it" in str(broken)
     assert not isinstance(read, GraphError)

@@ -17,11 +17,12 @@ import tvm
 import adt
 from adt.errors import MismatchError
 from adt.host.cache import file_sha256
-from adt.model.host_run.running import run_package
-from adt.model.importers.any import import_model
+from adt.model.host_run.run import run_package
+from adt.model.importers.importer import import_model
 from adt.model.inputs.random import random_inputs
-from adt.model.inspection.read import Inspection
-from adt.model.package import MANIFEST, PARAMS, ModelPackage
+from adt.model.inspection.inspection import Inspection
+from adt.model.package.files import MANIFEST, PARAMS
+from adt.model.package.package import ModelPackage
 from adt.model.texture.choice import ALWAYS
 from adt.model.texture.pipeline import Textured, with_textures
 from adt.model.texture.schedule import NotSchedulable, proven
@@ -100,7 +101,7 @@ def test_the_compiler_packs_weights_for_images(package: ModelPackage) -> None:
     assert {t.name for t in graph.tensors if t.kind == "param" and t.texture} == set(entry.images)
     read = {text for kernel in graph.kernels for text in kernel.textures}
     assert {f"read_only {name}" for name in entry.images} <= read
-    found = {finding.name: finding.found for finding in adt.package_verify(package.path).soundness.findings}
+    found = {finding.name: finding.found for finding in adt.package_verify(package.path).integrity.findings}
     assert found["parameters"] == "10, as the entries take them, 5 as images"
 
 
@@ -165,7 +166,7 @@ def test_a_parameter_that_is_no_array_of_texels_is_refused(
     bad = with_params(package, tmp_path / "bad", **{name: np.zeros(shape, np.float32)})
 
     run(rtvm, bad).refused(PACKAGE, f"parameter {name} cannot lie in an image", "adt compile")
-    wrong = [finding.found for finding in adt.package_verify(bad).soundness.findings if not finding.passed]
+    wrong = [finding.found for finding in adt.package_verify(bad).integrity.findings if not finding.passed]
     assert any(f"{name}: not of texels, and said to be images" in found for found in wrong)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from adt.errors import InputError
 from adt.measure.verify import limits_for
-from adt.model.package import TensorSpec
+from adt.model.package.manifest import TensorSpec
 from adt.model.precision.accuracy import _compare, samples, warn
 from adt.model.precision.accuracy_report import Accuracy, OutputAccuracy, Overflow, far_off
 from adt.numerics import TOLERANCES

@@ -22,7 +22,7 @@ from adt.cli.app import app
 from adt.errors import MismatchError, PackageError, RpcError
 from adt.host import manifest
 from adt.host.ndk import VARIABLES
-from adt.model.package import ModelPackage
+from adt.model.package.package import ModelPackage
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 ANDROID = "android-arm64-v8a"

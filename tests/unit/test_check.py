@@ -10,11 +10,16 @@ import numpy as np
 import pytest
 
 from adt.errors import VerifyFailed
-from adt.model import checked
-from adt.model.check import _compared, _obstacle, compare
-from adt.model.checked import Checked, CheckedOutput, Unchecked
 from adt.model.host_run.opencl import HostOpenCl
-from adt.model.package import ModelPackage
+from adt.model.package.kernel_check import _compared, _obstacle, compare
+from adt.model.package.package import (
+    KernelCheck,
+    ModelPackage,
+    OutputCheck,
+    SkippedCheck,
+    load_check,
+    save_check,
+)
 from adt.model.targets import ModelTarget
 from adt.numerics import TOLERANCES
 from support.standins.artefacts import package_manifest
@@ -72,7 +77,7 @@ def test_a_check_on_nothing_but_nan_is_none(wanted: str) -> None:
             _compared(outputs, outputs, package, "PoCL", wanted)
     else:
         found = _compared(outputs, outputs, package, "PoCL", wanted)
-        assert isinstance(found, Unchecked) and "nothing finite" in found.reason
+        assert isinstance(found, SkippedCheck) and "nothing finite" in found.reason
 
 
 def test_of_whole_numbers_it_is_the_share_that_differs() -> None:
@@ -88,12 +93,12 @@ def test_of_whole_numbers_it_is_the_share_that_differs() -> None:
 
 
 def test_what_came_of_it_is_kept_beside_a_package_in_the_cache(tmp_path: Path) -> None:
-    done = Checked("PoCL", "random", 1e-4, (CheckedOutput("y", 1e-7, True),))
-    for outcome in (done, Unchecked("no device")):
-        checked.save(outcome, tmp_path / "checked.json")
-        assert checked.load(tmp_path / "checked.json") == outcome
-    checked.save(None, tmp_path / "none.json")
-    assert checked.load(tmp_path / "none.json") is None
+    done = KernelCheck("PoCL", "random", 1e-4, (OutputCheck("y", 1e-7, True),))
+    for outcome in (done, SkippedCheck("no device")):
+        save_check(outcome, tmp_path / "check.json")
+        assert load_check(tmp_path / "check.json") == outcome
+    save_check(None, tmp_path / "none.json")
+    assert load_check(tmp_path / "none.json") is None
 
 
 DEVICE = HostOpenCl(

@@ -10,7 +10,7 @@ import pytest
 
 from adt.errors import InputError
 from adt.model.inputs.random import random_inputs
-from adt.model.package import TensorSpec
+from adt.model.package.manifest import TensorSpec
 
 DTYPES = (
     "float16", "float32", "float64", "int8", "int16", "int32", "int64",

@@ -10,8 +10,8 @@ import pytest
 from adt.device.deploy.fit import check_fit
 from adt.device.survey import DeviceFacts, parse
 from adt.errors import MismatchError
-from adt.model.fit import check_half
-from adt.model.package import PackageMade
+from adt.model.package.compatibility import check_half
+from adt.model.package.manifest import CompilationRecord
 from support.standins.artefacts import bundle_manifest, package_manifest
 
 LINUX = DeviceFacts({"ro.adt.platform": "linux-aarch64"}, "aarch64", 4096)
@@ -156,7 +156,7 @@ def test_a_function_that_the_runtime_lacks() -> None:
 
 def test_a_model_in_half_precision_on_an_opencl_without_it() -> None:
     target = replace(PACKAGE.target, name="opencl", device="opencl")
-    package = replace(PACKAGE, precision="float32", target=target, made=PackageMade(half=True))
+    package = replace(PACKAGE, precision="float32", target=target, made=CompilationRecord(half=True))
     with pytest.raises(MismatchError, match="as the model itself does") as caught:
         check_half(package, "PoCL", fp16=False)
     assert "--target cpu" in caught.value.remedy and "--precision" not in caught.value.remedy

@@ -22,7 +22,7 @@ from adt.integrate.files import CopiedFile, OutputFile, TextFile
 from adt.integrate.opencl_libraries import OPENCL_LIBRARIES
 from adt.integrate.project import project
 from adt.measure.app_bench import AppBench, AppDevice, AppMachine, AppMemory, AppSample
-from adt.model.package import Entry
+from adt.model.package.manifest import Entry
 from support.codegen.golden_projects import DETECTOR
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 

@@ -14,7 +14,7 @@ from adt.integrate.files import CopiedFile, TextFile
 from adt.integrate.jni import TENSOR_CLASSES, alignment, array_doc, files, sources, tensor_doc
 from adt.integrate.native_methods import CPP_TYPES, NATIVE_METHODS, cpp_head, java_declarations
 from adt.integrate.project import project
-from adt.model.inputs.picture import PictureOptions
+from adt.model.inputs.pictures import PictureOptions
 from support.codegen.golden_projects import PLATFORMS, made_up_project
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 

@@ -25,8 +25,8 @@ from adt.integrate.names import (
     words,
 )
 from adt.integrate.project import project
-from adt.model.inputs.picture import PictureOptions
-from adt.model.package import Entry, TensorSpec
+from adt.model.inputs.pictures import PictureOptions
+from adt.model.package.manifest import Entry, TensorSpec
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 KEYWORDS = reserved.CPP | reserved.JAVA | reserved.KOTLIN

@@ -6,7 +6,7 @@ import pytest
 
 from adt.bundle.platforms import platform_named
 from adt.model.compile import package_target
-from adt.model.package import PackageLike
+from adt.model.package.manifest import PackageLike
 from adt.model.targets import gpu as table
 from adt.model.targets import model_target
 from adt.model.targets.gpu import ANY_ADRENO, gpu_of

@@ -16,8 +16,9 @@ from tvm import te
 from adt.errors import PackageError
 from adt.measure.host_kernels import HostKernels, NotComputable
 from adt.measure.kernel_process import KernelProcess
-from adt.model.inspection.plain import packed, plain_file
-from adt.model.package import ModelPackage, PackageFile
+from adt.model.inspection.reference_kernels import packed, plain_file
+from adt.model.package.manifest import PackageFile
+from adt.model.package.package import ModelPackage
 from support.standins.artefacts import package_manifest
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from adt.errors import RunError, ToolNotFound
 from adt.host.child import ChildDied, ChildFailed, ChildHung
+from adt.model import plugins
 from adt.model.host_run import opencl as host_opencl
-from adt.model.host_run import running as host_run
+from adt.model.host_run import run as host_run
 from adt.model.host_run.opencl import HostOpenCl, choose
-from adt.model.plugins import build as plugins
 from support.standins.artefacts import package_manifest
 
 POCL = HostOpenCl(

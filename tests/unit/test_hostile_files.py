@@ -28,14 +28,15 @@ from adt.integrate.apk.read import read_apk
 from adt.limits import MOST_DEPTH, parse_json
 from adt.measure import app_bench, history
 from adt.model.classes import read_labels
-from adt.model.importers.any import declared_inputs, import_model
+from adt.model.importers.importer import declared_inputs, import_model
 from adt.model.importers.onnx.file import input_dtypes, read_onnx
 from adt.model.importers.tflite.file import model_of
 from adt.model.importers.tflite.importer import explain_tflite
 from adt.model.inputs.files import read_inputs
-from adt.model.package import load_package, read_manifest
-from adt.model.packaging.archive import leave_alone, pack, unpack
-from adt.model.packaging.soundness import examine
+from adt.model.package.files import leave_alone, pack, unpack
+from adt.model.package.integrity import examine
+from adt.model.package.manifest import read_manifest
+from adt.model.package.package import load_package
 from adt.options.resolve import _toml, load_settings
 from adt.tuning.database.interchange import HEADER, LINES, Damage, _checksum, line, row, scan
 from adt.tuning.database.publication import _unpack

@@ -12,20 +12,21 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from adt.errors import ModelError, ToolNotFound, UnsupportedOp
-from adt.model.importers import extras, formats
-from adt.model.importers.any import explain_model, import_model
-from adt.model.importers.onnx import compare
-from adt.model.importers.onnx import prepare as preparing
-from adt.model.importers.onnx.compare import Runner
-from adt.model.importers.onnx.converters.table import CONVERTERS
+from adt.host import extras
+from adt.model.importers import formats
+from adt.model.importers.importer import explain_model, import_model
+from adt.model.importers.onnx import comparison
+from adt.model.importers.onnx import preparation as preparing
+from adt.model.importers.onnx.comparison import Runner
+from adt.model.importers.onnx.converters import CONVERTERS
 from adt.model.importers.onnx.file import OF_ONNXRUNTIME, read_onnx
-from adt.model.importers.onnx.prepare import prepare
+from adt.model.importers.onnx.preparation import prepare
+from adt.model.importers.onnx.rewrites import REWRITES
 from adt.model.importers.onnx.rewrites.rewrite import Rewrite
-from adt.model.importers.onnx.rewrites.table import REWRITES
 from adt.model.importers.onnx.support import unsupported_ops
 from adt.model.importers.shapes import fixed_shapes
 from adt.model.inputs.random import random_inputs
-from adt.model.package import TensorSpec
+from adt.model.package.manifest import TensorSpec
 from support.models import microsoft as microsoft_graphs
 from support.models import onnx_graphs
 from support.models.onnx_graphs import INT8, INT64, graph_of, node, recurrent, write
@@ -225,9 +226,11 @@ def test_what_nothing_can_run_is_rewritten_with_a_warning(caplog: pytest.LogCapt
 
 
 def test_the_reference_is_given_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare, "REFERENCE_SECONDS", -1.0)
+    monkeypatch.setattr(comparison, "REFERENCE_SECONDS", -1.0)
     with pytest.raises(TimeoutError, match="longer than"):
-        compare.run_reference(graph_of([node("Relu", ["x"], ["y"])], {"x": (1,)}, ["y"]), {"x": np.ones(1)})
+        comparison.run_reference(
+            graph_of([node("Relu", ["x"], ["y"])], {"x": (1,)}, ["y"]), {"x": np.ones(1)}
+        )
 
 
 def test_what_rewriting_leaves_over_is_no_parameter(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import adt
 from adt.errors import ModelError, UnsupportedOp
-from adt.model.importers.any import explain_model, import_model
+from adt.model.importers.importer import explain_model, import_model
 from adt.model.importers.shapes import Declared, fixed_shapes, parse_shapes
 from support.models.onnx_graphs import graph_of, node, write
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from adt.errors import MismatchError, PackageError
 from adt.host import manifest
-from adt.model.inspection import layout, opencl
+from adt.model.inspection import layout, record
 from adt.model.inspection.graph import Call, DeviceKernel, Graph, Storage, Tensor, size_of
+from adt.model.inspection.inspection import Inspection
 from adt.model.inspection.page import render
 from adt.model.inspection.profile import CallTime, Profile, load_profile
-from adt.model.inspection.read import Inspection
 from support.standins.artefacts import make_package
 
 HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror=alert(1)>\u2028&amp;'
@@ -42,7 +42,7 @@ PROGRAM = f"""\
 
 
 def test_each_kernel_of_a_program() -> None:
-    add, conv = opencl.split(PROGRAM)
+    add, conv = record.split_program(PROGRAM)
     assert (add.name, add.function, add.textures, add.buffers) == ("add_kernel", "add", (), ("out", "x"))
     assert (conv.function, conv.buffers) == ("conv", ("w",))
     assert conv.textures == ("write_only out", "read_only x")
@@ -50,7 +50,7 @@ def test_each_kernel_of_a_program() -> None:
         "// textures: write_only out, read_only x\n#pragma OPENCL EXTENSION cl_khr_fp16"
     )
     assert conv.text.count("__kernel") == 1 and "add_kernel" not in conv.text
-    assert opencl.split("") == ()
+    assert record.split_program("") == ()
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_each_kernel_of_a_program() -> None:
     [("conv_kernel", "conv"), ("conv_kernel_1", "conv"), ("a_kernel_b_kernel", "a_kernel_b")],
 )
 def test_the_function_that_launches_a_kernel(name: str, function: str) -> None:
-    assert opencl.KernelSource(name, (), (), "").function == function
+    assert record.KernelSource(name, (), (), "").function == function
 
 
 def test_sizes() -> None:

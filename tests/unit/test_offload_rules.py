@@ -17,7 +17,7 @@ from adt.model.offload.clml import Clml
 from adt.model.offload.nnapi import Nnapi
 from adt.model.offload.partition import OFFLOADS, Offloaded, Subgraph, check_combination, offload
 from adt.model.offload.report import OffloadReport
-from adt.model.plugins.loading import foreign_types, layout_function
+from adt.model.plugins import foreign_types, layout_function
 from adt.options.resolve import load_settings
 
 PHONE = platform_named("android-arm64-v8a")

@@ -19,9 +19,9 @@ from adt.errors import PackageError
 from adt.host import cache
 from adt.host.resources import resource
 from adt.model import compiled
-from adt.model.package import load_package
-from adt.model.packaging import archive, parts
-from adt.model.packaging.files import INSPECT, MANIFEST
+from adt.model.package import files
+from adt.model.package.files import INSPECT, MANIFEST
+from adt.model.package.package import load_package, merge_params, split_params
 from support.standins.artefacts import make_package
 
 
@@ -57,7 +57,7 @@ def test_archives_do_not_depend_on_times_modes_and_order(package: Path, tmp_path
         (other / name).chmod(0o600)
     sums = []
     for place in (package, other):
-        archive.pack(place, tmp_path / "x.tar")
+        files.pack(place, tmp_path / "x.tar")
         sums.append(hashlib.sha256((tmp_path / "x.tar").read_bytes()).hexdigest())
     assert sums[0] == sums[1]
 
@@ -123,18 +123,18 @@ def test_hostile_archives(package: Path, tmp_path: Path, entries: tuple[Add, ...
 
 
 def test_too_many_and_too_large(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive.pack(package, tmp_path / "x.tar")
-    monkeypatch.setattr(archive, "MOST_FILES", 3)
+    files.pack(package, tmp_path / "x.tar")
+    monkeypatch.setattr(files, "MOST_FILES", 3)
     with pytest.raises(PackageError, match="more than 3 entries"):
         load_package(tmp_path / "x.tar")
-    monkeypatch.setattr(archive, "MOST_FILES", 100)
-    monkeypatch.setattr(archive, "MOST_BYTES", 20)
+    monkeypatch.setattr(files, "MOST_FILES", 100)
+    monkeypatch.setattr(files, "MOST_BYTES", 20)
     with pytest.raises(PackageError, match="would unpack to more than"):
         load_package(tmp_path / "x.tar")
 
 
 def test_a_bomb_of_holes(tmp_path: Path) -> None:
-    """A sparse entry claims a terabyte that is not in the archive."""
+    """A sparse entry claims a terabyte that is not in the files."""
     info = tarfile.TarInfo("mod.params")
     info.pax_headers = {"GNU.sparse.size": str(1 << 40), "GNU.sparse.numblocks": "0", "GNU.sparse.map": ""}
     with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.PAX_FORMAT) as tar:
@@ -161,7 +161,7 @@ def test_what_is_no_archive(tmp_path: Path, data: bytes) -> None:
 
 
 def test_cut_short(package: Path, tmp_path: Path) -> None:
-    archive.pack(package, tmp_path / "x.tar")
+    files.pack(package, tmp_path / "x.tar")
     whole = (tmp_path / "x.tar").read_bytes()
     for length in (100, 512, 700, 2000):
         (tmp_path / "cut.tar").write_bytes(whole[:length])
@@ -179,29 +179,29 @@ def test_what_is_not_a_package_is_not_written_over(package: Path, tmp_path: Path
 
 
 def test_split_and_merge(package: Path, tmp_path: Path) -> None:
-    split = parts.split_params(load_package(package), tmp_path / "parts")
+    split = split_params(load_package(package), tmp_path / "parts")
     assert sorted(contents(split.params)) == ["mod.params"]
     assert "mod.params" not in contents(split.code) and "inspect/opencl/a_kernel.cl" in contents(split.code)
     with pytest.raises(PackageError, match=r"lacks mod\.params") as alone:
         load_package(split.code)
     assert "adt package merge" in alone.value.remedy
     for number, params in enumerate((split.params, split.params / "mod.params")):
-        parts.merged(split.code, params, tmp_path / f"merged{number}")
+        merge_params(split.code, params, tmp_path / f"merged{number}")
         assert contents(tmp_path / f"merged{number}") == contents(package)
-    parts.merged(tmp_path / "parts", split.params, tmp_path / "merged")
+    merge_params(tmp_path / "parts", split.params, tmp_path / "merged")
     assert contents(tmp_path / "merged") == contents(package)
 
 
 def test_parts_of_different_packages(package: Path, tmp_path: Path) -> None:
-    split = parts.split_params(load_package(package), tmp_path / "parts")
+    split = split_params(load_package(package), tmp_path / "parts")
     (tmp_path / "other").mkdir()
     (tmp_path / "other/mod.params").write_bytes(b"others")
     with pytest.raises(PackageError, match="does not have the parameters of toy"):
-        parts.merged(split.code, tmp_path / "other", tmp_path / "merged")
+        merge_params(split.code, tmp_path / "other", tmp_path / "merged")
     with pytest.raises(PackageError, match="no parameter file"):
-        parts.merged(split.code, tmp_path / "absent", tmp_path / "merged")
+        merge_params(split.code, tmp_path / "absent", tmp_path / "merged")
     with pytest.raises(PackageError, match=r"does not exist"):
-        parts.merged(split.params, split.params, tmp_path / "merged")
+        merge_params(split.params, split.params, tmp_path / "merged")
 
 
 @pytest.mark.parametrize("version", [1, 5, "3", None])

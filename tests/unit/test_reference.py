@@ -10,7 +10,7 @@ import pytest
 from adt.errors import ConfigError, InputError, ToolNotFound
 from adt.measure import reference
 from adt.measure.reference import Reference, reference_named
-from adt.model.package import ModelPackage
+from adt.model.package.package import ModelPackage
 from adt.options.resolve import load_settings
 from adt.options.sections import Settings
 from support.standins.artefacts import package_manifest

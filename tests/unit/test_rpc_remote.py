@@ -10,7 +10,8 @@ import pytest
 
 from adt.api import remote
 from adt.errors import InputError, MismatchError, RpcError, RunError
-from adt.model.package import LIBRARY, ModelPackage
+from adt.model.package.files import LIBRARY
+from adt.model.package.package import ModelPackage
 from adt.rpc import device_server, wire
 from adt.rpc.device_server import Way
 from adt.rpc.remote_model import explained, remote_model

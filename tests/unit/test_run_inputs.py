@@ -14,11 +14,11 @@ import pytest
 from PIL import Image
 
 from adt.errors import InputError, ToolNotFound
-from adt.model.importers import extras
+from adt.host import extras
 from adt.model.inputs.files import read_inputs
-from adt.model.inputs.given import check_inputs
-from adt.model.inputs.picture import PictureOptions, parse_numbers, parse_size, pictures_as_input
-from adt.model.package import Entry, TensorSpec
+from adt.model.inputs.pictures import PictureOptions, parse_numbers, parse_size, pictures_as_input
+from adt.model.inputs.validation import check_inputs
+from adt.model.package.manifest import Entry, TensorSpec
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 

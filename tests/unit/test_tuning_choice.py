@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from adt.errors import ConfigError, PackageError
-from adt.model.package import PackageLike
+from adt.model.package.manifest import PackageLike
 from adt.model.targets import ModelTarget
 from adt.model.tuning import traces
 from adt.model.tuning.key import key_words, target_key, tvm_version

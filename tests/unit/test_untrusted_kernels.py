@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adt.model.graphs.check import MOST_DEPTH, GraphError, check_graph, check_index_map
+from adt.model.graphs.rules import MOST_DEPTH, GraphError, check_graph, check_index_map
 from adt.model.tuning.traces import TraceError, canonical, check_trace
 
 Graph = dict[str, Any]

@@ -23,8 +23,8 @@ from adt.integrate.describe import Project
 from adt.integrate.elements import ELEMENTS
 from adt.integrate.files import TextFile
 from adt.integrate.project import project
-from adt.model.inputs.picture import PictureOptions
-from adt.model.package import Entry
+from adt.model.inputs.pictures import PictureOptions
+from adt.model.package.manifest import Entry
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "generate"

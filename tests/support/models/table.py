@@ -26,9 +26,9 @@ import numpy as np
 import adt
 from adt.errors import AdtError
 from adt.measure.reference import run_reference
-from adt.model.check import compare
 from adt.model.inputs.random import random_inputs
-from adt.model.package import TensorSpec
+from adt.model.package.kernel_check import compare
+from adt.model.package.manifest import TensorSpec
 from support.devices import intel_opencl
 from support.models import published as real_models
 from support.models.published import RealModel

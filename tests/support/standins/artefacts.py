@@ -16,10 +16,9 @@ from adt.bundle import bundle as bundle_module
 from adt.bundle.bundle import ACTIVITY, BundleFile, BundleManifest, BundleOptions, BundleTvm, TargetBundle
 from adt.bundle.platforms import platform_named
 from adt.host import manifest
-from adt.model import package as package_module
-from adt.model.package import (
+from adt.model.package.files import LIBRARY, MANIFEST, PARAMS
+from adt.model.package.manifest import (
     Entry,
-    ModelPackage,
     PackageFile,
     PackageManifest,
     PackageTarget,
@@ -27,6 +26,7 @@ from adt.model.package import (
     SourceModel,
     TensorSpec,
 )
+from adt.model.package.package import ModelPackage, load_package
 
 LIBRARIES = ("libadt_runner.so", "libtvm_ffi.so", "libtvm_runtime.so")
 HEADERS = ("include/adt/adt_runner.h", "include/adt/runner.h")
@@ -197,7 +197,7 @@ def _bundle(directory: Path, described: BundleManifest) -> TargetBundle:
 
 
 def _package(directory: Path, described: PackageManifest, library: bytes, params: bytes) -> ModelPackage:
-    contents = {package_module.LIBRARY: library, package_module.PARAMS: params}
+    contents = {LIBRARY: library, PARAMS: params}
     files = {name: PackageFile(*file) for name, file in _write_files(directory, contents).items()}
-    manifest.write(replace(described, files=files), directory / package_module.MANIFEST)
-    return package_module.load_package(directory)
+    manifest.write(replace(described, files=files), directory / MANIFEST)
+    return load_package(directory)

@@ -27,7 +27,7 @@ from adt.integrate.bench_plan import BenchPlan
 from adt.integrate.describe import Project
 from adt.integrate.project import project
 from adt.measure.protocol import Protocol, protocol_named
-from adt.model.package import load_package
+from adt.model.package.package import load_package
 from adt.options.resolve import load_settings
 from adt.options.sections import RUN_SECONDS
 

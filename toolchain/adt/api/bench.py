@@ -32,7 +32,7 @@ from adt.measure.record import EMULATED, WRONG, BenchRecord, Flag, Start
 from adt.measure.sampling import not_measured
 from adt.measure.statistics import Interval
 from adt.measure.trend import Report
-from adt.model import store
+from adt.model.package import model_store
 from adt.options.request import takes
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _checked(opened: Opened, want: _Wanted) -> VerifyResult | None:
     log.info("comparing the outputs with the reference")
     inputs = None if want.request.inputs is None else (want.request.inputs,)
     return verify_at(
-        opened, want.request.settings, lambda: store.source_model(opened.package, want.model), inputs
+        opened, want.request.settings, lambda: model_store.source_model(opened.package, want.model), inputs
     )
 
 

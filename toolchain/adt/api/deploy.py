@@ -22,8 +22,8 @@ from adt.device.deploy.store import DeployProgress, DeployReport
 from adt.device.device import Device
 from adt.device.parallel import Event, Outcomes
 from adt.errors import ConfigError
-from adt.model.fit import check_half
-from adt.model.package import ModelPackage, load_package
+from adt.model.package.compatibility import check_half
+from adt.model.package.package import ModelPackage, load_package
 from adt.options.request import takes
 
 if TYPE_CHECKING:

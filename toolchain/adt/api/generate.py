@@ -14,10 +14,10 @@ from adt.integrate.describe import Project
 from adt.integrate.files import OutputFile
 from adt.integrate.project import project
 from adt.integrate.write import Plan, plan, write
-from adt.model.package import ModelPackage, load_package
+from adt.model.package.package import ModelPackage, load_package
 
 if TYPE_CHECKING:
-    from adt.model.inputs.picture import PictureOptions
+    from adt.model.inputs.pictures import PictureOptions
 
 KINDS = {"cpp": "cpp", "jni": "jni", "android-app": "android_app", "aar": "aar"}
 """What can be generated, and the module of :mod:`adt.integrate` that does."""

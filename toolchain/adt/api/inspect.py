@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from adt.checkup.diagnose import Diagnosis
     from adt.checkup.mend import Repair
     from adt.model.inspection.diff import PackageDiff
-    from adt.model.inspection.read import Inspection
+    from adt.model.inspection.inspection import Inspection
 
 
 def doctor(
@@ -81,8 +81,8 @@ def elf(
             look at ``report.verdict``.
     """
     from adt.bundle.audit.request import audit_paths
-    from adt.model.package import load_package
-    from adt.model.packaging.archive import is_archive
+    from adt.model.package.files import is_archive
+    from adt.model.package.package import load_package
 
     paths = tuple(load_package(p).path if is_archive(p) and p.is_file() else p for p in paths)
     resolved = load_settings({"build.ndk": ndk}).settings
@@ -95,7 +95,7 @@ def inspect(package: Path) -> Inspection:
     Raises:
         PackageError: it is no package, or was changed.
     """
-    from adt.model.inspection.read import open_inspection
+    from adt.model.inspection.inspection import open_inspection
 
     return open_inspection(package)
 

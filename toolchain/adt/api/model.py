@@ -13,14 +13,15 @@ from adt.bundle.platforms import platform_named
 from adt.errors import ConfigError, MismatchError
 from adt.host.ndk import find_ndk
 from adt.model.importers.formats import require_model
-from adt.model.package import ModelPackage, PackageLike
+from adt.model.package.manifest import PackageLike
+from adt.model.package.package import ModelPackage
 from adt.model.targets import place
 from adt.model.versions import require_tvm
 from adt.options.request import takes
 
 if TYPE_CHECKING:
     from adt.model.compiled import Job
-    from adt.model.importers.any import Explanation
+    from adt.model.importers.importer import Explanation
 
 
 @takes(CompileRequest)
@@ -116,7 +117,7 @@ def explain(request: ExplainRequest) -> Explanation:
         ModelError: the file is missing or of no format that adt reads.
         ToolNotFound: TVM, or what the model's format needs, is not installed.
     """
-    from adt.model.importers.any import explain_model
+    from adt.model.importers.importer import explain_model
     from adt.model.importers.shapes import parse_shapes
 
     require_tvm()

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 from adt.host.disk import scratch_directory
 from adt.model import compiled
-from adt.model.package import ModelPackage, load_package
-from adt.model.packaging import parts
-from adt.model.packaging.parts import Parts
-from adt.model.packaging.soundness import Soundness, examine
+from adt.model.package.integrity import Integrity, examine
+from adt.model.package.package import ModelPackage, SplitPackage, load_package, merge_params, split_params
 from adt.options.resolve import load_settings
 
 if TYPE_CHECKING:
@@ -22,14 +20,14 @@ if TYPE_CHECKING:
 class PackageVerification:
     """What :func:`package_verify` found."""
 
-    soundness: Soundness
+    integrity: Integrity
     elf: ElfReport | None
     """Would mod.so load on the platform; None when it is not even the file that it should be."""
 
     @property
     def passed(self) -> bool:
         """The package is whole, and its code would load."""
-        return self.soundness.passed and self.elf is not None and not self.elf.refused
+        return self.integrity.passed and self.elf is not None and not self.elf.refused
 
 
 def package_verify(
@@ -45,28 +43,28 @@ def package_verify(
     Raises:
         PackageError: there is nothing at *package*. A fault does not raise: look at ``result.passed``.
     """
-    found = examine(package)
-    if found.package is None or not found.code:
-        return PackageVerification(found, None)
+    integrity = examine(package)
+    if integrity.package is None or not integrity.code:
+        return PackageVerification(integrity, None)
     from adt.bundle.audit.request import audit_paths
 
     elf = audit_paths(
-        [found.package.path],
-        platform=found.package.manifest.target.platform,
+        [integrity.package.path],
+        platform=integrity.package.manifest.target.platform,
         api_level=None,
         settings=load_settings({"build.ndk": ndk}).settings.build,
         bundle=bundle,
     )
-    return PackageVerification(found, elf)
+    return PackageVerification(integrity, elf)
 
 
-def package_split_params(package: Path, out: Path) -> Parts:
+def package_split_params(package: Path, out: Path) -> SplitPackage:
     """Write a package as ``out/code`` and ``out/params``: an app can ship the parameters as an asset pack.
 
     Raises:
         PackageError: *package* is none, or *out* is something else.
     """
-    return parts.split_params(load_package(package), out)
+    return split_params(load_package(package), out)
 
 
 def package_merge(code: Path, params: Path, *, out: Path) -> ModelPackage:
@@ -81,4 +79,4 @@ def package_merge(code: Path, params: Path, *, out: Path) -> ModelPackage:
         PackageError: they are not the parts of one package, or *out* is something else.
     """
     with scratch_directory("merge") as scratch:
-        return compiled.write(parts.merged(code, params, scratch), out)
+        return compiled.write(merge_params(code, params, scratch), out)

@@ -9,9 +9,9 @@ from adt.api.chosen import chosen_device
 from adt.api.deploy import deploy_to
 from adt.api.requests import OnPlace
 from adt.device.place import DevicePlace, HostPlace, Opened
-from adt.model.fit import check_half, check_pair
 from adt.model.host_run.opencl import opencl_device
-from adt.model.package import load_package
+from adt.model.package.compatibility import check_half, check_pair
+from adt.model.package.package import load_package
 
 
 def place_of(request: OnPlace) -> Opened:

@@ -17,8 +17,9 @@ from adt.device import selection
 from adt.device.deploy.payload import payload_of
 from adt.device.place import THIS_MACHINE, HostPlace
 from adt.errors import AdtError, ConfigError, MismatchError
-from adt.model.fit import check_pair
-from adt.model.package import LIBRARY, ModelPackage, load_package
+from adt.model.package.compatibility import check_pair
+from adt.model.package.files import LIBRARY
+from adt.model.package.package import ModelPackage, load_package
 from adt.options.request import takes
 from adt.rpc import session, state
 from adt.rpc.device_server import Way, device_server

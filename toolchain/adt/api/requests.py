@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from adt.device.parallel import Event
     from adt.device.rtvm import RtvmOptions
     from adt.measure.reference import Array
-    from adt.model.inputs.picture import PictureOptions
+    from adt.model.inputs.pictures import PictureOptions
     from adt.tuning.results import Status, TuningPlan
 
     Arrays = Mapping[str, Array]

@@ -11,8 +11,9 @@ from adt.api.place import place_of
 from adt.api.requests import RunRequest
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, InputError
-from adt.model.inputs.given import check_inputs
-from adt.model.package import Entry, load_package
+from adt.model.inputs.validation import check_inputs
+from adt.model.package.manifest import Entry
+from adt.model.package.package import load_package
 from adt.options.request import takes
 
 if TYPE_CHECKING:

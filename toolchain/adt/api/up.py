@@ -24,8 +24,8 @@ from adt.device.place import DevicePlace, Opened
 from adt.errors import MismatchError
 from adt.host.ndk import find_ndk
 from adt.measure.verify import limits_for
-from adt.model import store
-from adt.model.package import ModelPackage
+from adt.model.package import model_store
+from adt.model.package.package import ModelPackage
 from adt.options.request import takes
 from adt.options.sections import DeviceSettings, Settings
 
@@ -53,7 +53,7 @@ def up(request: UpRequest) -> UpResult:
     Raises:
         Whatever the verbs raise; a difference over the tolerance does not.
     """
-    from adt.model.importers.any import declared_inputs, import_model
+    from adt.model.importers.importer import declared_inputs, import_model
     from adt.model.importers.shapes import parse_shapes
 
     model = request.model
@@ -117,7 +117,7 @@ def up(request: UpRequest) -> UpResult:
     began = time.monotonic()
     ready = Opened(DevicePlace(device, report.deployment), package, built.bundle)
     sets = (request.inputs,) if request.inputs is not None else None
-    verified = verify_at(ready, resolved, lambda: store.source_model(package), sets)
+    verified = verify_at(ready, resolved, lambda: model_store.source_model(package), sets)
     done("verify", "passed" if verified.verification.passed else "FAILED", began)
     return UpResult(plan, tuple(steps), package, verified)
 

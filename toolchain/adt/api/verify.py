@@ -14,7 +14,7 @@ from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, PackageError
 from adt.measure.layers import Layers, Scan, compare_layers
 from adt.measure.verify import Verification, compare, worst_of
-from adt.model import origin, store
+from adt.model.package import model_store, origin
 from adt.options.request import takes
 from adt.options.sections import Settings
 
@@ -63,7 +63,7 @@ def verify(request: VerifyRequest) -> VerifyResult:
     return verify_at(
         opened,
         request.settings,
-        lambda: store.source_model(opened.package, request.model),
+        lambda: model_store.source_model(opened.package, request.model),
         given,
         seeds=request.seeds,
     )

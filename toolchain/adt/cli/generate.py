@@ -12,7 +12,7 @@ from adt.cli.app import Json, Verbose, app, emit_json
 
 if TYPE_CHECKING:
     from adt.api.generate import Generated
-    from adt.model.inputs.picture import PictureOptions
+    from adt.model.inputs.pictures import PictureOptions
 
 EXAMPLE = "adt generate android-app detector-pkg --bundle bundle-arm64 --out app --package com.example.vision"
 
@@ -139,7 +139,7 @@ def _images(
 ) -> dict[str, PictureOptions]:
     """How pictures are prepared, by package; what is said without a name holds for those with a name, too."""
     from adt.errors import InputError
-    from adt.model.inputs.picture import PictureOptions, parse_numbers
+    from adt.model.inputs.pictures import PictureOptions, parse_numbers
 
     said: dict[str, dict[str, Any]] = {}
     for option, values in (

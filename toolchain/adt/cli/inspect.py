@@ -13,8 +13,7 @@ from adt.errors import ConfigError
 
 if TYPE_CHECKING:
     from adt.model.inspection.diff import PackageDiff
-    from adt.model.inspection.params import Param
-    from adt.model.inspection.read import Inspection
+    from adt.model.inspection.inspection import Inspection, Param
     from adt.model.texture.report import TextureReport
 
 TEXTS = ("relax", "tir", "llvm", "asm")

@@ -13,8 +13,9 @@ from adt.cli.options import Given, command_of
 from adt.cli.texture_report import show_textures
 
 if TYPE_CHECKING:
-    from adt.model.importers.any import Explanation
-    from adt.model.package import ModelPackage, PackageManifest
+    from adt.model.importers.importer import Explanation
+    from adt.model.package.manifest import PackageManifest
+    from adt.model.package.package import ModelPackage
     from adt.model.precision.accuracy_report import Accuracy
 
 
@@ -110,10 +111,10 @@ def show_offload(facts: PackageManifest) -> None:
 
 def show_check(package: ModelPackage) -> None:
     """Print whether the kernels ran here."""
-    from adt.model.checked import Checked
+    from adt.model.package.package import KernelCheck
 
     checked = package.checked
-    if isinstance(checked, Checked):
+    if isinstance(checked, KernelCheck):
         typer.echo(
             f"checked  right on {checked.device}: off the CPU by {checked.worst:.2g} of an output's"
             f" magnitude at most (limit {checked.limit:g})"

@@ -35,10 +35,10 @@ def verify(
     from adt.cli.elf import report_fields
 
     found = adt.package_verify(package, bundle=bundle, ndk=ndk)
-    findings = found.soundness.findings
+    findings = found.integrity.findings
     if as_json:
         fields: dict[str, Any] = {
-            "path": found.soundness.place,
+            "path": found.integrity.place,
             "passed": found.passed,
             "findings": [vars(finding) for finding in findings],
             "elf": report_fields(found.elf) if found.elf else None,

@@ -16,7 +16,7 @@ from adt.options.option import option, options, options_of
 if TYPE_CHECKING:
     from adt.api.run import RunResult
     from adt.model.classes import Ranking
-    from adt.model.inputs.picture import PictureOptions
+    from adt.model.inputs.pictures import PictureOptions
 
 EXAMPLE = (
     "adt run model-pkg --image cat.jpg --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225 --labels synset.txt"
@@ -119,7 +119,7 @@ def _picture(
 ) -> PictureOptions | None:  # fmt: skip
     """How pictures are prepared; None when nothing was said of it."""
     from adt.errors import InputError
-    from adt.model.inputs.picture import PictureOptions, parse_numbers, parse_size
+    from adt.model.inputs.pictures import PictureOptions, parse_numbers, parse_size
 
     said = {
         "resize": parse_size(resize) if resize is not None else None,
@@ -170,7 +170,7 @@ def _ranking_fields(ranking: Ranking | None) -> dict[str, Any] | None:
 
 def _show(result: RunResult) -> None:
     from adt.cli.outputs import table
-    from adt.model.inputs.given import described_array
+    from adt.model.inputs.validation import described_array
 
     how = " over RPC" if result.via == "rpc" else ""
     where = result.label if result.label.startswith(result.place) else f"{result.place}, {result.label}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from adt.model.package import PackageManifest
+    from adt.model.package.manifest import PackageManifest
     from adt.model.texture.report import TextureReport
 
 

@@ -19,7 +19,7 @@ from adt.host.cache import cache_dir
 from adt.host.disk import scratch_directory
 from adt.host.npz import npz_bytes
 from adt.host.process import run
-from adt.model.package import ModelPackage
+from adt.model.package.package import ModelPackage
 from adt.options.sections import RUN_SECONDS
 
 if TYPE_CHECKING:

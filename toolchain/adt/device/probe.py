@@ -25,7 +25,7 @@ from adt.device.survey import HARDWARE, Cpu, DeviceFacts, Gpu, Memory, Survey, T
 from adt.errors import AdtError, DeviceError, DiskError, PackageError
 from adt.host import manifest
 from adt.host.cache import cache_dir
-from adt.model.package import PackageLike
+from adt.model.package.manifest import PackageLike
 
 log = logging.getLogger("adt.probe")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from adt.integrate.describe import Project
-from adt.model.package import LIBRARY, MANIFEST, PARAMS
+from adt.model.package.files import LIBRARY, MANIFEST, PARAMS
 
 LIBRARIES = "lib/"
 """Beginning of the paths that Android loads code from."""

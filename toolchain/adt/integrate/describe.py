@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adt.bundle.bundle import TargetBundle
-from adt.model.package import ModelPackage
+from adt.model.package.package import ModelPackage
 
 
 @dataclass(frozen=True)

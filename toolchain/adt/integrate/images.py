@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from adt.errors import InputError
 from adt.integrate.describe import ImageInput
-from adt.model.inputs.given import kind
-from adt.model.inputs.picture import COLORS, LAYOUTS, PictureOptions
-from adt.model.package import TensorSpec
+from adt.model.inputs.pictures import COLORS, LAYOUTS, PictureOptions
+from adt.model.inputs.validation import kind
+from adt.model.package.manifest import TensorSpec
 
 DTYPES = ("uint8", "float16", "float32")
 """Of inputs that a camera's or a file's pixels go into."""

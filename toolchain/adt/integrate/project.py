@@ -28,9 +28,10 @@ from adt.integrate.names import (
     project_name,
     tensor_names,
 )
-from adt.model.fit import check_pair
-from adt.model.inputs.picture import PictureOptions
-from adt.model.package import Entry, ModelPackage, PackageManifest, TensorSpec
+from adt.model.inputs.pictures import PictureOptions
+from adt.model.package.compatibility import check_pair
+from adt.model.package.manifest import Entry, PackageManifest, TensorSpec
+from adt.model.package.package import ModelPackage
 
 
 def project(

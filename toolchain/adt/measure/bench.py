@@ -34,7 +34,7 @@ from adt.measure.record import (
     Subject,
 )
 from adt.measure.statistics import drift, quantiles, summarise, time_line
-from adt.model.package import MANIFEST
+from adt.model.package.files import MANIFEST
 
 if TYPE_CHECKING:
     import numpy as np

@@ -39,7 +39,7 @@ class HostKernels:
     def __init__(self, functions: Mapping[str, Any]) -> None:
         """
         Args:
-            functions: each kernel before it was scheduled (:func:`adt.model.inspection.plain.read_plain`).
+            functions: each kernel before it was scheduled (``read_plain``).
         """
         self._functions = functions
         self._plain: dict[str, Plain] = {}

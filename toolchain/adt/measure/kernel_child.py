@@ -12,7 +12,7 @@ from typing import Any
 
 from adt.host.child import serve
 from adt.measure.host_kernels import HostKernels, NotComputable
-from adt.model.inspection.plain import read_plain
+from adt.model.inspection.reference_kernels import read_plain
 
 
 def main() -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from adt.errors import RunError
 from adt.host.child import Child, ChildFailed
 from adt.measure.host_kernels import NotComputable, Plain
-from adt.model.inspection.plain import plain_file
-from adt.model.package import ModelPackage
+from adt.model.inspection.reference_kernels import plain_file
+from adt.model.package.package import ModelPackage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +30,7 @@ class KernelProcess:
             writes: how many of its last arguments a kernel writes, where its own code does not tell.
 
         Raises:
-            PackageError: see :func:`adt.model.inspection.plain.plain_file`.
+            PackageError: see :func:`adt.model.inspection.reference_kernels.plain_file`.
         """
         self._package = package
         self._child = Child("adt.measure.kernel_child", str(plain_file(package)))

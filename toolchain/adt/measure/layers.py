@@ -1,7 +1,7 @@
 """Find the kernel that computes wrongly: each one that a device ran against the same one on this machine.
 
 A package keeps its kernels as they were before they were scheduled and put into textures
-(:mod:`adt.model.inspection.plain`): plain loops that any machine can run. The device gives
+(:mod:`adt.model.inspection.reference_kernels`): plain loops that any machine can run. The device gives
 the tensors of each call after it was made. With them each kernel is judged twice:
 
 *alone*: the plain kernel computes on what the device's kernel really read. When the results
@@ -32,8 +32,8 @@ from adt.measure.closeness import MOVED, ROUNDS, TRIES, TRIES_OF_ROUNDING, diffe
 from adt.measure.host_kernels import NotComputable
 from adt.measure.kernel_process import KernelProcess
 from adt.model.inspection.graph import KERNEL
-from adt.model.inspection.read import Inspection
-from adt.model.package import ModelPackage
+from adt.model.inspection.inspection import Inspection
+from adt.model.package.package import ModelPackage
 from adt.numerics import TOLERANCES, Metrics, metrics, steps_allowed
 
 if TYPE_CHECKING:

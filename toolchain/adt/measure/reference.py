@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from adt.bundle.platforms import PLATFORMS
 from adt.errors import AdtError, ConfigError, InputError, ModelError, ToolNotFound
+from adt.host.extras import load
 from adt.host.npz import DamagedNpz, read_npz
 from adt.model.importers import formats
-from adt.model.importers.extras import load
-from adt.model.package import ModelPackage
+from adt.model.package.package import ModelPackage
 from adt.options.sections import Settings
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _on_host(
 
     def computed(inputs: Mapping[str, Array]) -> dict[str, Array]:
         from adt.model.compiled import Job, cached_package
-        from adt.model.host_run.running import run_package
+        from adt.model.host_run.run import run_package
 
         made = package.manifest.made.settings
         plain = replace(

@@ -17,25 +17,23 @@ from adt.host import manifest
 from adt.host.cache import file_sha256
 from adt.host.elf import ElfFacts, read_elf
 from adt.model.functions import called_functions
-from adt.model.importers.imported import ImportedModel
-from adt.model.inspection.capture import Capture
+from adt.model.importers.imported_model import ImportedModel
+from adt.model.inspection.lowered import Capture
 from adt.model.inspection.record import Recorded, record, recorded_files
 from adt.model.link import Linker
 from adt.model.offload.partition import Offloaded, offload, plugin_for
-from adt.model.package import (
-    LIBRARY,
-    MANIFEST,
-    PARAMS,
+from adt.model.package.files import LIBRARY, MANIFEST, PARAMS
+from adt.model.package.manifest import (
+    CompilationRecord,
     Entry,
     Kernel,
-    ModelPackage,
     PackageFile,
     PackageLike,
-    PackageMade,
     PackageManifest,
     PackageTarget,
     PackageTvm,
 )
+from adt.model.package.package import ModelPackage
 from adt.model.precision.accuracy_report import Accuracy
 from adt.model.prepare import Prepared, prepare
 from adt.model.targets import ModelTarget
@@ -257,7 +255,7 @@ def _describe(
             PARAMS: PackageFile(*_facts(directory / PARAMS)),
         },
         like=making.like,
-        made=PackageMade(
+        made=CompilationRecord(
             settings=_recorded_settings(settings),
             textures=textures,
             accuracy=making.accuracy,

@@ -13,16 +13,18 @@ from adt.bundle.platforms import Platform
 from adt.errors import CompileError
 from adt.host.cache import fresh_dir, leave_alone
 from adt.host.ndk import Ndk
-from adt.model import store
 from adt.model.assemble import Making, assemble
-from adt.model.check import check
 from adt.model.functions import check_functions
-from adt.model.importers.any import import_model
-from adt.model.importers.imported import ImportedModel
+from adt.model.importers.imported_model import ImportedModel
+from adt.model.importers.importer import import_model
 from adt.model.importers.shapes import parse_shapes
 from adt.model.link import linker_for
 from adt.model.offload.partition import check_combination
-from adt.model.package import LIBRARY, MANIFEST, ModelPackage, PackageLike, PackageManifest
+from adt.model.package import model_store
+from adt.model.package.files import LIBRARY, MANIFEST
+from adt.model.package.kernel_check import check
+from adt.model.package.manifest import PackageLike, PackageManifest
+from adt.model.package.package import ModelPackage
 from adt.model.precision.reduced import reduced
 from adt.model.targets import ModelTarget, model_target
 from adt.model.tuning.tuning import Tuning
@@ -118,7 +120,7 @@ def readied(
     alignment = alignment or platform.alignment
     log.info("importing %s", model.name)
     imported = import_model(model, parse_shapes(settings.compile.shapes))
-    store.keep(imported.file, imported.source.sha256)
+    model_store.keep(imported.file, imported.source.sha256)
     log.info("compiling for %s on %s", target.name, platform.name)
     imported, accuracy = reduced(imported, settings.compile, target, like, accuracy_inputs)
     return imported, Making(target, platform, settings, linker, alignment, like, accuracy)

@@ -25,16 +25,16 @@ from adt.host import cache
 from adt.host.disk import scratch_directory
 from adt.host.ndk import Ndk
 from adt.host.tools import compiler_identity
-from adt.model import checked, origin, store
 from adt.model.assemble import Making, package_name
 from adt.model.compile import compile_model, package_target, readied, say_tuned
 from adt.model.host_run.opencl import opencl_device
-from adt.model.importers.imported import ImportedModel
+from adt.model.importers.imported_model import ImportedModel
 from adt.model.link import linker_for
 from adt.model.offload.partition import PLUGINS, check_combination, plugin_for
-from adt.model.package import SCHEMA_VERSION, ModelPackage, PackageLike, load_package
-from adt.model.packaging import archive
-from adt.model.packaging.files import MANIFEST
+from adt.model.package import files, model_store, origin
+from adt.model.package.files import MANIFEST
+from adt.model.package.manifest import SCHEMA_VERSION, PackageLike
+from adt.model.package.package import ModelPackage, load_check, load_package, save_check
 from adt.model.tuning.tuning import Tuning
 from adt.options.sections import Settings
 
@@ -46,7 +46,7 @@ IMPORTERS = (
     "onnxscript",
 )  # fmt: skip
 """Distributions whose version can change what a model becomes."""
-CHECKED = "checked.json"
+CHECKED = "package.json"
 """What came of running the kernels here, beside a package in the cache; no part of the package."""
 CODE = ("bundle", "host", "model", "options")
 """Packages of adt that a compile runs."""
@@ -115,7 +115,7 @@ def identity(job: Job) -> dict[str, Any] | None:
     if not job.model.is_file() or not all(versions[name] for name in TOOLS):
         return None
     try:
-        sha256 = store.model_sha256(job.model)
+        sha256 = model_store.model_sha256(job.model)
     except Exception as why:  # no model at all: compiling it says what is wrong with it
         log.debug("%s has no digest: %s", job.model, why)
         return None
@@ -177,18 +177,18 @@ def _cached(job: Job, facts: dict[str, Any]) -> ModelPackage:
     name = f"packages/{package_name(job.model)}-{digest[:24]}"
     path, found = cache.entry(name, lambda directory: _compile_into(directory, job))
     if found:
-        store.keep(job.model, facts["model"][1])  # what `adt verify` compares with
+        model_store.keep(job.model, facts["model"][1])  # what `adt verify` compares with
     try:
         package = load_package(path)
     except PackageError as why:
         raise PackageError(why.what, remedy=f"Remove {path} and run this again.") from why
     if found:
         say_tuned(package.manifest)
-    return dataclasses.replace(package, cached=found, checked=checked.load(path / CHECKED))
+    return dataclasses.replace(package, cached=found, checked=load_check(path / CHECKED))
 
 
 def _compile_into(directory: Path, job: Job) -> None:
-    checked.save(job.compile(directory).checked, directory / CHECKED)
+    save_check(job.compile(directory).checked, directory / CHECKED)
 
 
 def compile_to(job: Job, out: Path, *, use_cache: bool = True) -> ModelPackage:
@@ -214,7 +214,7 @@ def _compile_to(job: Job, out: Path, use_cache: bool) -> ModelPackage:
         if package.cached:
             log.info("compiled before with all the same: copied from the cache (--no-cache compiles again)")
         return dataclasses.replace(write(package, out), cached=package.cached)
-    if not archive.is_archive(out):
+    if not files.is_archive(out):
         return job.compile(out)
     with scratch_directory("compile") as scratch:
         return write(job.compile(scratch / "package"), out)
@@ -227,17 +227,17 @@ def write(package: ModelPackage, out: Path) -> ModelPackage:
         PackageError: *out* exists and is no package.
     """
     _leave_alone(out)
-    if archive.is_archive(out):
-        archive.pack(package.path, out)
+    if files.is_archive(out):
+        files.pack(package.path, out)
         return dataclasses.replace(load_package(out), checked=package.checked)
     with cache.fresh_dir(out) as directory:
-        archive.copy(package.path, directory)
+        files.copy(package.path, directory)
     return ModelPackage(out, package.manifest, checked=package.checked)
 
 
 def _leave_alone(out: Path) -> None:
-    if archive.is_archive(out) and not out.is_dir():
-        archive.leave_alone(out)
+    if files.is_archive(out) and not out.is_dir():
+        files.leave_alone(out)
     else:
         cache.leave_alone(out, lambda there: (there / MANIFEST).is_file(), "a package")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from adt.errors import UnsupportedOp
 from adt.host.process import run
-from adt.model.importers.imported import ImportedModel
+from adt.model.importers.imported_model import ImportedModel
 from adt.model.importers.op_table import OpRow
 
 OWN = "__tvm"

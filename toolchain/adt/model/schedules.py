@@ -10,7 +10,7 @@ import logging
 from typing import Any
 
 from adt.model.inspection.flops import count_flops
-from adt.model.inspection.plain import kept
+from adt.model.inspection.reference_kernels import kept
 from adt.model.names import shorten_kernel_names
 from adt.model.scans import scans_as_reductions
 from adt.model.texture.memory import plan_memory

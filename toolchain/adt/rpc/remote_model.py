@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import AdtError, MismatchError, RunError
-from adt.model.inputs.given import check_inputs
-from adt.model.package import LIBRARY, PARAMS, Entry, ModelPackage
+from adt.model.inputs.validation import check_inputs
+from adt.model.package.files import LIBRARY, PARAMS
+from adt.model.package.manifest import Entry
+from adt.model.package.package import ModelPackage
 from adt.rpc.session import lost
 
 if TYPE_CHECKING:

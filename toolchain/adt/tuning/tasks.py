@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.model.assemble import Making, compiling, hand_over
-from adt.model.importers.imported import ImportedModel
+from adt.model.importers.imported_model import ImportedModel
 from adt.model.inspection.flops import flops_of
 from adt.model.targets import ModelTarget
 from adt.model.tuning.schedules import Recording, is_scheduled

@@ -5,8 +5,8 @@ from __future__ import annotations
 from adt.bundle.bundle import BundleManifest
 from adt.device.survey import DeviceFacts
 from adt.errors import MismatchError
-from adt.model.fit import check_pair
-from adt.model.package import PackageManifest
+from adt.model.package.compatibility import check_pair
+from adt.model.package.manifest import PackageManifest
 
 
 def check_device(bundle: BundleManifest, facts: DeviceFacts, serial: str) -> None:

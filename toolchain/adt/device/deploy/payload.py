@@ -15,7 +15,7 @@ from adt.bundle.bundle import TargetBundle
 from adt.device.survey import TEMP
 from adt.errors import PackageError
 from adt.host.cache import file_sha256
-from adt.model.package import ModelPackage
+from adt.model.package.package import ModelPackage
 
 SCHEMA = "adt.deployment"
 SCHEMA_VERSION = 1

@@ -8,10 +8,10 @@ from typing import Any
 
 from adt.measure.profile.join import join, read_report
 from adt.measure.profile.totals import Limits, kernel_totals
+from adt.model.inspection.inspection import Inspection
 from adt.model.inspection.profile import Profile
-from adt.model.inspection.read import Inspection
-from adt.model.package import ModelPackage
-from adt.model.packaging.files import LIBRARY
+from adt.model.package.files import LIBRARY
+from adt.model.package.package import ModelPackage
 
 MAIN = "main"
 """The entry that a package's graph describes."""

@@ -1,7 +1,7 @@
 """Run packages in a process of their own: ``python -m adt.model.host_run.child``.
 
 A driver that crashes or hangs takes this process along, not the caller's. What is
-asked and answered is described in :mod:`adt.model.host_run.running`, which starts this.
+asked and answered is described in :mod:`adt.model.host_run.run`, which starts this.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Runner:
     def _load(self, request: dict[str, Any]) -> tuple[Any, Any, list[Any]]:
         import tvm
 
-        from adt.model.plugins.loading import load_plugin
+        from adt.model.plugins import load_plugin
 
         for plugin in request["plugins"]:
             load_plugin(Path(plugin))

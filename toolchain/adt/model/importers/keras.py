@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from adt.errors import ModelError
 from adt.host.disk import scratch_directory
-from adt.model.importers.extras import load, need
-from adt.model.importers.imported import ImportedModel, last_line
+from adt.host.extras import load, need
+from adt.model.importers.imported_model import ImportedModel, last_line
 from adt.model.importers.shapes import Declared, Given, Shape, fixed_shapes
-from adt.model.package import SourceModel
+from adt.model.package.manifest import SourceModel
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,12 +18,12 @@ from typing import Any
 
 from adt.errors import AdtError, ModelError, UnsupportedOp
 from adt.host.disk import scratch_directory
-from adt.model.importers.extras import load
-from adt.model.importers.imported import ImportedModel, imported_model, last_line
+from adt.host.extras import load
+from adt.model.importers.constants import lift_weights
+from adt.model.importers.imported_model import ImportedModel, imported_model, last_line
 from adt.model.importers.op_table import OpRow, named_nodes, op_rows, refusal
 from adt.model.importers.shapes import Declared, Given, fixed_shapes, fixed_symbols
-from adt.model.importers.weights import lift_weights
-from adt.model.package import SourceModel, TensorSpec
+from adt.model.package.manifest import SourceModel, TensorSpec
 
 CONTRACT = (
     "It takes no arguments and returns (module, example_inputs): an nn.Module and a tuple of tensors,"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from adt.errors import InputError
 from adt.host.npz import DamagedNpz, not_plain, read_npy, read_npz
 from adt.limits import MOST_ARRAY_BYTES
-from adt.model.inputs.given import kind
-from adt.model.inputs.picture import PictureOptions, pictures_as_input
-from adt.model.package import Entry, TensorSpec
+from adt.model.inputs.pictures import PictureOptions, pictures_as_input
+from adt.model.inputs.validation import kind
+from adt.model.package.manifest import Entry, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np

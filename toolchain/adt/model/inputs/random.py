@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from adt.errors import InputError
-from adt.model.package import UNKNOWN, TensorSpec
+from adt.model.package.manifest import UNKNOWN, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np

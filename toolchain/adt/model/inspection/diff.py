@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.host.manifest import fields_of
-from adt.model.inspection.params import load_arrays
-from adt.model.inspection.read import Inspection
+from adt.model.inspection.inspection import Inspection, load_arrays
 
 APART = ("kernels", "files", "inspection")
 """Fields of mod.json that are compared as kernels, parameters and sizes."""

@@ -1,4 +1,4 @@
-"""Read calls, tensors and storages from ``main`` after the last Relax pass."""
+"""The module after the last Relax pass: caught within ``tvm.compile``, its ``main`` as a graph."""
 
 from __future__ import annotations
 
@@ -260,3 +260,28 @@ def _number(expression: Any) -> int:
 
 def _text(expression: Any) -> str:
     return str(getattr(expression, "value", expression))
+
+
+class Capture:
+    """Holds the lowered module once a pipeline from :meth:`after` has run."""
+
+    def __init__(self) -> None:
+        self.lowered: Any = None
+        """``tvm.IRModule``; None before the compile."""
+
+    def after(self, pipeline: Any) -> Any:
+        """*pipeline*, which leaves its result here, as ``tvm.compile`` takes it.
+
+        Args:
+            pipeline: a module pass, or the name of one of TVM's pipelines.
+        """
+        import tvm
+
+        inner = tvm.relax.get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+
+        @tvm.transform.module_pass(opt_level=0, name="adt.Capture")  # type: ignore[untyped-decorator]
+        def capture(module: Any, _context: Any) -> Any:
+            self.lowered = inner(module)
+            return self.lowered
+
+        return capture

@@ -10,9 +10,9 @@ from typing import Any
 from adt.errors import AdtError
 from adt.host.web_page import web_page
 from adt.model.inspection.graph import Graph, Tensor
+from adt.model.inspection.inspection import Inspection
 from adt.model.inspection.layout import HEIGHT, WIDTH, place
 from adt.model.inspection.profile import Profile
-from adt.model.inspection.read import Inspection
 
 MOST_SOURCE = 200_000
 """Characters of one kernel's text that the page carries."""

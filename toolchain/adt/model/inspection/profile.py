@@ -7,8 +7,8 @@ from pathlib import Path
 
 from adt.errors import MismatchError
 from adt.host import manifest
-from adt.model.package import PackageManifest
-from adt.model.packaging.files import LIBRARY
+from adt.model.package.files import LIBRARY
+from adt.model.package.manifest import PackageManifest
 
 SCHEMA = "adt.profile"
 SCHEMA_VERSION = 1

@@ -14,13 +14,11 @@ from typing import Any
 
 from adt.host import manifest
 from adt.host.cache import file_sha256
-from adt.model.inspection import opencl
-from adt.model.inspection.capture import Capture
 from adt.model.inspection.graph import GRAPH, DeviceKernel, Handed
-from adt.model.inspection.lowered import read_main
-from adt.model.inspection.plain import PLAIN, packed, primitive
-from adt.model.package import PackageFile
-from adt.model.packaging.files import INSPECT
+from adt.model.inspection.lowered import Capture, read_main
+from adt.model.inspection.reference_kernels import PLAIN, packed, primitive
+from adt.model.package.files import INSPECT
+from adt.model.package.manifest import PackageFile
 
 log = logging.getLogger("adt.compile")
 
@@ -134,7 +132,7 @@ def _kernels(executable: Any, functions: Mapping[str, Any], directory: Path) -> 
         kernel
         for module in _modules(executable)
         if module.kind == "opencl"
-        for kernel in opencl.split(module.inspect_source())
+        for kernel in split_program(module.inspect_source())
     ]
     if sources:
         (directory / "opencl").mkdir(exist_ok=True)
@@ -213,3 +211,62 @@ def _write_scripts(module: Any, functions: Mapping[str, Any], directory: Path) -
     (directory / "relax.py").write_text(tvm.IRModule(relax).script(show_meta=False) + "\n")
     kernels = {v: f for v, f in module.functions_items() if str(v.name_hint) in functions}
     (directory / "tir.py").write_text(tvm.IRModule(kernels).script(show_meta=False) + "\n")
+
+
+SECTION = re.compile(r"^// Function: (\S+)\n", re.MULTILINE)
+PROTOTYPE = re.compile(r"^__kernel [^\n{]*?(\w+)\(([^\n{]*)\);\n", re.MULTILINE)
+DEFINITION = re.compile(r"__kernel [^{;]*?(\w+)\(([^{;]*)\)\s*\{")
+IMAGE = re.compile(r"\bimage[123]d(?:_array)?_t\b")
+LAUNCHED = re.compile(r"_kernel(?:_\d+)?$")
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """One kernel of the program."""
+
+    name: str
+    textures: tuple[str, ...]
+    """Image arguments with their access: ``read_only x``."""
+    buffers: tuple[str, ...]
+    """Names of pointer arguments."""
+    text: str
+    """Compiles on its own; begins with a comment that names the images."""
+
+    @property
+    def function(self) -> str:
+        """The module's function that launches it."""
+        return LAUNCHED.sub("", self.name)
+
+
+def split_program(program: str) -> tuple[KernelSource, ...]:
+    """The kernels of *program*, which TVM writes in sections that repeat every prototype."""
+    return tuple(_kernel(name, text) for name, text in _sections(program))
+
+
+def _sections(program: str) -> Iterator[tuple[str, str]]:
+    _, *parts = SECTION.split(program)
+    yield from zip(parts[::2], parts[1::2], strict=True)
+
+
+def _kernel(name: str, section: str) -> KernelSource:
+    alone = PROTOTYPE.sub("", section).strip()
+    definition = next((d for d in DEFINITION.finditer(alone) if d[1] == name), None)
+    textures, buffers = _arguments(definition[2]) if definition else ((), ())
+    note = f"// textures: {', '.join(textures)}\n" if textures else "// textures: none\n"
+    return KernelSource(name, textures, buffers, f"{note}{alone}\n")
+
+
+def _arguments(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    textures, buffers = [], []
+    for argument in text.split(","):
+        words = re.findall(r"\w+", argument)
+        if IMAGE.search(argument):
+            access = next((w.strip("_") for w in words if w.strip("_") in ACCESS), "read_only")
+            textures.append(f"{access} {words[-1]}")
+        elif "*" in argument:
+            buffers.append(words[-1])
+    return tuple(textures), tuple(buffers)
+
+
+ACCESS = ("read_only", "write_only", "read_write")
+"""OpenCL's access qualifiers; without one an image is read."""

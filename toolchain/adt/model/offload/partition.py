@@ -19,20 +19,20 @@ from typing import Any
 
 from adt.bundle.platforms import NNAPI_API_LEVEL, Platform
 from adt.errors import ConfigError, ModelError
+from adt.model import plugins
 from adt.model.offload.clml import Clml
 from adt.model.offload.nnapi import Nnapi
 from adt.model.offload.report import OffloadReport
 from adt.model.offload.rules import Rules, fixed, operator
 from adt.model.offload.weights import bind_weights
-from adt.model.packaging.files import INSPECT
-from adt.model.plugins import build
-from adt.model.plugins.loading import load_plugin
+from adt.model.package.files import INSPECT
+from adt.model.plugins import load_plugin
 from adt.options.sections import TvmSettings
 
 log = logging.getLogger("adt.compile")
 
 NONE = "none"
-PLUGINS = {"clml": build.CLML, "nnapi": build.NNAPI}
+PLUGINS = {"clml": plugins.CLML, "nnapi": plugins.NNAPI}
 OFFLOADS = (NONE, *PLUGINS)
 LARGE = 1024
 """Elements from which on a constant is worth a place in mod.params."""
@@ -79,9 +79,9 @@ def plugin_for(kind: str, settings: TvmSettings) -> Path:
     """The code generator for *kind*, built if it was not before.
 
     Raises:
-        ToolNotFound, SourceError, DownloadError: see :func:`adt.model.plugins.build.build`.
+        ToolNotFound, SourceError, DownloadError: see :func:`adt.model.plugins.build`.
     """
-    return build.build(PLUGINS[kind], settings)
+    return plugins.build(PLUGINS[kind], settings)
 
 
 def check_combination(kind: str, device: str, platform: Platform, api_level: int) -> None:
@@ -118,7 +118,7 @@ def offload(module: Any, params: Mapping[str, Any], kind: str, *, plugin: Path, 
 
     Args:
         module: the imported Relax module, with *params* as arguments of ``main`` after its inputs.
-        plugin: the code generator's library (:mod:`adt.model.plugins.build`).
+        plugin: the code generator's library (:mod:`adt.model.plugins`).
         api_level: Android's, which says what NNAPI knows.
 
     Raises:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
-from adt.model.package import TensorSpec
+from adt.model.package.manifest import TensorSpec
 from adt.model.precision import ranges
 from adt.model.precision.accuracy_report import Accuracy, OutputAccuracy, Overflow, far_off
 from adt.model.targets.llvm import host_target

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from adt.model.package import TensorSpec
+from adt.model.package.manifest import TensorSpec
 from adt.model.precision.accuracy_report import Overflow
 from adt.model.precision.policy import LARGEST, operator_name
 from adt.model.targets.llvm import host_target

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.errors import ConfigError, InputError, MismatchError
-from adt.model.package import PackageLike
+from adt.model.package.manifest import PackageLike
 from adt.model.precision import accuracy, half, policy
 from adt.model.precision.accuracy_report import Accuracy
 from adt.model.targets import ModelTarget, llvm
 from adt.options.sections import CompileSettings
 
 if TYPE_CHECKING:
-    from adt.model.importers.imported import ImportedModel
+    from adt.model.importers.imported_model import ImportedModel
 
 log = logging.getLogger("adt.compile")
 

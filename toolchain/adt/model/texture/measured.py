@@ -91,7 +91,7 @@ def missed(module: Any, times: Measured, schedules: KernelSchedules) -> set[Sign
 
 
 def _functions(kernels: Iterable[TimedKernel]) -> Iterable[tuple[TimedKernel, Any]]:
-    from adt.model.graphs.reading import read_graphs
+    from adt.model.graphs.reader import read_graphs
 
     timed = tuple(kernels)
     for kernel, module in zip(timed, read_graphs([each.workload for each in timed]), strict=True):

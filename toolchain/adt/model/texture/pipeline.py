@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.model.inspection.flops import count_flops
-from adt.model.inspection.plain import primitive
+from adt.model.inspection.reference_kernels import primitive
 from adt.model.names import shorten_kernel_names
 from adt.model.scans import scans_as_reductions
 from adt.model.targets.gpu import ANY_ADRENO, Gpu

@@ -38,8 +38,8 @@ class Tuned:
         Args:
             triple: of the CPU, whose intrinsics a record may name; empty for a GPU.
         """
-        from adt.model.graphs.check import GraphError
-        from adt.model.graphs.reading import read_graphs
+        from adt.model.graphs.reader import read_graphs
+        from adt.model.graphs.rules import GraphError
 
         need_intrinsics(triple)
         self._by_hash: defaultdict[str, list[tuple[Any, TunedKernel]]] = defaultdict(list)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from adt.model.graphs.check import GraphError, check_index_map
+from adt.model.graphs.rules import GraphError, check_index_map
 
 MOST_STEPS = 20_000
 VARIABLE = re.compile(r"[bvlr_]\w{0,15}|None")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from adt.errors import PackageError
 from adt.host.disk import disk_errors
-from adt.model.graphs.check import GraphError, check_graph
+from adt.model.graphs.rules import GraphError, check_graph
 from adt.model.tuning.key import tvm_version
 from adt.model.tuning.traces import TraceError, check_trace
 from adt.tuning.database import sqlite_file

@@ -214,7 +214,7 @@ def _rows(path: Path, refused: list[str]) -> Iterator[tuple[int, Any]]:
 
 def _modules(rows: Sequence[tuple[int, Any]], refused: list[str]) -> list[tuple[Any, str] | None]:
     """The workload of each line, and the version of TVM that wrote it; None, and said, for what is none."""
-    from adt.model.graphs.reading import read_graphs
+    from adt.model.graphs.reader import read_graphs
     from adt.model.tuning.key import tvm_key, tvm_version
     from adt.model.tuning.workload import workload
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adt.errors import ConfigError
-from adt.model.package import PackageLike
+from adt.model.package.manifest import PackageLike
 from adt.model.targets import ModelTarget
 from adt.model.tuning.key import key_words, target_key, without_textures
 from adt.model.tuning.tuning import KernelTimes, TimedKernel, TunedKernel, Tuning

@@ -30,8 +30,8 @@ def described(module: Any) -> Workload:
 
 def modules_of(workloads: Sequence[Workload]) -> list[Any | None]:
     """The IRModule of each of *workloads*; None, with a warning, for what may not or cannot be read."""
-    from adt.model.graphs.check import GraphError
-    from adt.model.graphs.reading import read_graphs
+    from adt.model.graphs.reader import read_graphs
+    from adt.model.graphs.rules import GraphError
 
     modules: list[Any | None] = []
     for workload, module in zip(workloads, read_graphs([each.module for each in workloads]), strict=True):

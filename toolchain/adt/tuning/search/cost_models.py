@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from adt.errors import ConfigError
-from adt.model.importers.extras import load
+from adt.host.extras import load
 
 log = logging.getLogger("adt.tune")
 

@@ -135,6 +135,14 @@ class Builder:
             return self.add(op, name, self.constant(axes, "int64"), out=out, keepdims=keepdims)
         return self.add(op, name, out=out, axes=list(axes), keepdims=keepdims)
 
+    def channels_first(self, name: str, rank: int) -> str:
+        """*name* ``[batch, …, channels]`` as ``[batch, channels, …]``."""
+        return self.add("Transpose", name, perm=[0, rank - 1, *range(1, rank - 1)])
+
+    def channels_last(self, name: str, rank: int, out: str | None = None) -> str:
+        """*name* ``[batch, channels, …]`` as ``[batch, …, channels]``."""
+        return self.add("Transpose", name, out=out, perm=[0, *range(2, rank), 1])
+
     def add_many(self, op: str, *inputs: str, outs: list[str], **attributes: Any) -> list[str]:
         """Append a node with the outputs *outs* and return those; empty inputs at the end are left out."""
         from onnx import helper

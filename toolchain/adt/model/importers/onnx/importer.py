@@ -8,17 +8,17 @@ from pathlib import Path
 
 from adt.errors import ModelError, UnsupportedOp
 from adt.model.functions import unrunnable
-from adt.model.importers.imported import ImportedModel, imported_model
-from adt.model.importers.onnx.convert import to_relax, try_conversion
-from adt.model.importers.onnx.converters.table import CONVERTERS
+from adt.model.importers.constants import lift_weights
+from adt.model.importers.imported_model import ImportedModel, imported_model
+from adt.model.importers.onnx.conversion import to_relax, try_conversion
+from adt.model.importers.onnx.converters import CONVERTERS
 from adt.model.importers.onnx.file import declared_inputs, input_dtypes, read_onnx, with_fixed_shapes
 from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, open_shape_origin
-from adt.model.importers.onnx.prepare import Prepared, prepare
+from adt.model.importers.onnx.preparation import Prepared, prepare
 from adt.model.importers.onnx.support import never_supported_ops, unsupported_ops
 from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
 from adt.model.importers.shapes import Given, fixed_shapes
-from adt.model.importers.weights import lift_weights
-from adt.model.package import SourceModel, TensorSpec
+from adt.model.package.manifest import SourceModel, TensorSpec
 
 
 def import_onnx(path: Path, shapes: Given, source: SourceModel) -> ImportedModel:

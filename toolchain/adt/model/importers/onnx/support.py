@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from adt.model.importers.onnx.converters.table import CONVERTERS
+from adt.model.importers.onnx.converters import CONVERTERS
 from adt.model.importers.onnx.graph import all_nodes, node_name, op_name
+from adt.model.importers.onnx.rewrites import REWRITES
 from adt.model.importers.onnx.rewrites.recurrent import MOST_STEPS
-from adt.model.importers.onnx.rewrites.table import REWRITES
 from adt.model.importers.op_table import named_nodes
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.importers.imported import last_line
+from adt.model.importers.imported_model import last_line
 from adt.model.importers.op_table import named_nodes
-from adt.model.importers.tflite.quantized import STATEFUL, FloatTensor, Scale, scales_of
+from adt.model.importers.tflite.scales import STATEFUL, FloatTensor, Scale, scales_of
 
 MENDED = {
     "BATCH_MATMUL": "converted by adt: TVM's fails on constant operands",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from adt.errors import ModelError
-from adt.model.importers.extras import load, need
+from adt.host.extras import load, need
 from adt.model.importers.shapes import Declared, Given, Shape, fixed_shapes, small
 
 DAMAGED = (

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from adt.errors import AdtError, ModelError, UnsupportedOp
-from adt.model.importers.imported import ImportedModel, imported_model, last_line
+from adt.model.importers.constants import lift_weights
+from adt.model.importers.imported_model import ImportedModel, imported_model, last_line
 from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
 from adt.model.importers.shapes import Given
 from adt.model.importers.tflite.converters import MENDED, Refused, converter_class, notes
 from adt.model.importers.tflite.file import fixed_inputs, model_of, read_tflite, tensors, with_shapes
-from adt.model.importers.weights import lift_weights
-from adt.model.package import SourceModel, TensorSpec
+from adt.model.package.manifest import SourceModel, TensorSpec
 
 
 def import_tflite(path: Path, shapes: Given, source: SourceModel) -> ImportedModel:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adt.model.importers.onnx.graph import Builder, Graph, attribute, attributes, operand
-from adt.model.importers.onnx.rewrites.layout import channels_first, channels_last
 from adt.model.importers.onnx.rewrites.normalization import normalized, outputs
 from adt.model.importers.onnx.rewrites.rewrite import FLOATS, NO_CONVERTER, Rewrite
 
@@ -140,8 +139,8 @@ def _fused_matmul(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | 
 
 def _nhwc_max_pool(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
     build, rank = Builder(graph, node), len(attribute(node, "kernel_shape")) + 2
-    value = build.add("MaxPool", channels_first(build, node.input[0], rank), **attributes(node))
-    channels_last(build, value, rank, out=node.output[0])
+    value = build.add("MaxPool", build.channels_first(node.input[0], rank), **attributes(node))
+    build.channels_last(value, rank, out=node.output[0])
     return build.nodes
 
 

@@ -1,0 +1,210 @@
+"""Run a package that was compiled for this machine, on its CPU or its OpenCL device, with TVM's wheel.
+
+The model runs in a child process (:mod:`adt.model.host_run.child`): an OpenCL driver
+that crashes, hangs or refuses a kernel becomes an error that says so.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adt.bundle.platforms import PLATFORMS
+from adt.errors import MismatchError, RunError, ToolNotFound
+from adt.host.child import Child, ChildFailed, ChildHung
+from adt.model.host_run.opencl import HostOpenCl, opencl_device
+from adt.model.inputs.validation import check_inputs
+from adt.model.package.compatibility import check_half
+from adt.model.package.files import LIBRARY, PARAMS
+from adt.model.package.manifest import Entry, PackageManifest
+from adt.model.package.package import load_package
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+NO_OPENCL = "Install a driver: apt-get install pocl-opencl-icd   (OpenCL on the CPU), or your GPU's."
+CHATTER = re.compile(r"Warning: Scope Loaded|^\s*$")
+"""Lines that TVM's runtime writes without anything being wrong: one for each constant."""
+
+
+@dataclass(frozen=True)
+class HostRun:
+    """One run of a package."""
+
+    package: Path
+    inputs: Mapping[str, Array]
+    """Array of each input, by name."""
+
+
+def run_package(package: Path, inputs: Mapping[str, Array], *, timeout: float) -> dict[str, Array]:
+    """Run the package in the directory *package* once on this machine; see :func:`run_packages`."""
+    return run_packages([HostRun(package, inputs)], timeout=timeout)[0]
+
+
+def run_packages(runs: Sequence[HostRun], *, timeout: float) -> list[dict[str, Array]]:
+    """Run packages one after another in one child process; each package is loaded once.
+
+    Args:
+        runs: what to run; the same package may come several times.
+        timeout: seconds for all of them.
+
+    Returns:
+        The outputs of each run by name.
+
+    Raises:
+        PackageError: a package is damaged.
+        MismatchError: a package is for another machine.
+        InputError: inputs do not fit the package.
+        ToolNotFound: a package computes on OpenCL and this machine has no device.
+        SourceError, DownloadError: TVM's OpenCL runtime cannot be built (:mod:`adt.model.plugins`).
+        RunError: the model failed, the driver refused a kernel (its build log is in the details),
+            crashed, or did not end in time.
+    """
+    packages = {wanted.package: load_package(wanted.package) for wanted in runs}
+    for package in packages.values():
+        _check_machine(package.manifest)
+    for wanted in runs:
+        manifest = packages[wanted.package].manifest
+        check_inputs(manifest.name, manifest.entry(), wanted.inputs)
+    device, plugins = _opencl(packages.values())
+    end = time.monotonic() + timeout
+    outputs = []
+    with Child("adt.model.host_run.child") as child:
+        for wanted in runs:
+            manifest = packages[wanted.package].manifest
+            request = _request(wanted, manifest.entry(), manifest, device, plugins)
+            try:
+                answer = child.ask(request, max(end - time.monotonic(), 0))
+            except ChildFailed as failure:
+                raise _ended(failure, manifest, device, timeout) from failure
+            if "error" in answer:
+                raise _failure(answer, manifest, device)
+            outputs.append(_named(manifest.entry(), answer["outputs"]))
+    return outputs
+
+
+def _opencl(packages: Any) -> tuple[HostOpenCl | None, list[Path]]:
+    """The device and the plugins that the packages need; none for the CPU alone."""
+    if not any("opencl" in package.manifest.target.vdevices for package in packages):
+        return None, []
+    from adt.model.plugins import opencl_runtime
+
+    device = opencl_device()
+    if device is None:
+        raise ToolNotFound("this machine has no OpenCL device to run the package on", remedy=NO_OPENCL)
+    for package in packages:
+        check_half(package.manifest, f"{device} of this machine", fp16=device.fp16)
+    return device, [opencl_runtime()]
+
+
+def _request(
+    wanted: HostRun,
+    entry: Entry,
+    manifest: PackageManifest,
+    device: HostOpenCl | None,
+    plugins: Sequence[Path],
+) -> dict[str, Any]:
+    return {
+        "plugins": [str(plugin) for plugin in plugins],
+        "opencl": {"platform": device.platform, "name": device.name} if device else {},
+        "package": str(wanted.package.absolute()),
+        "library": LIBRARY,
+        "params_file": PARAMS,
+        "entry": entry.name,
+        "params": list(entry.params),
+        "images": list(entry.images),
+        "vdevices": list(manifest.target.vdevices),
+        "inputs": [wanted.inputs[spec.name] for spec in entry.inputs],
+    }
+
+
+def _named(entry: Entry, arrays: Sequence[Array]) -> dict[str, Array]:
+    """The outputs by name."""
+    return {spec.name: array for spec, array in zip(entry.outputs, arrays, strict=True)}
+
+
+def _check_machine(manifest: PackageManifest) -> None:
+    compile_here = partial(manifest.source.compile_command, "--for", "host")
+    if manifest.offload != "none":
+        raise MismatchError(
+            f"the package {manifest.name} hands operators to {manifest.offload.upper()}, which is not here",
+            remedy="Compile it without: "
+            + compile_here("--target", manifest.target.name, "--offload", "none"),
+        )
+    if not manifest.target.for_this_machine:
+        raise MismatchError(
+            f"the package {manifest.name} is compiled for {manifest.target.platform} "
+            f"({manifest.target.machine}), this machine is {PLATFORMS['host'].machine}",
+            remedy=f"Compile it for this machine: {compile_here('--target', manifest.target.name)}",
+        )
+
+
+def _ended(
+    failure: ChildFailed, manifest: PackageManifest, device: HostOpenCl | None, timeout: float
+) -> RunError:
+    """The error for a child that gave no answer."""
+    where = _where(device)
+    lines = (line for line in failure.output.splitlines() if not CHATTER.search(line))
+    details = "\n".join(lines)[-4000:]
+    if isinstance(failure, ChildHung):
+        return RunError(
+            f"the package {manifest.name} did not end on {where} within {timeout:g} s",
+            remedy="Allow more time, or look at the driver: other programs hang, too, where it does.",
+            details=details,
+        )
+    code = failure.code
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return RunError(
+        f"running the package {manifest.name} on {where} ended with {how}",
+        remedy=_remedy(manifest, device),
+        details=details,
+    )
+
+
+def _where(device: HostOpenCl | None) -> str:
+    return str(device) if device else "this machine's CPU"
+
+
+def _remedy(manifest: PackageManifest, device: HostOpenCl | None) -> str:
+    if device is None:
+        return "Compile it again; if it still fails, report the message with the model."
+    return (
+        f"Try the same on the CPU ({manifest.source.compile_command('--for', 'host', '--target', 'cpu')}): "
+        "if it works, it is the driver's fault or the kernels'."
+    )
+
+
+def _failure(answer: Mapping[str, Any], manifest: PackageManifest, device: HostOpenCl | None) -> RunError:
+    """What TVM raised in the child."""
+    where = _where(device)
+    text = str(answer["error"])
+    if "OpenCL build error" in text or "CL_BUILD_PROGRAM_FAILURE" in text:
+        return RunError(
+            f"the OpenCL driver of {where} does not build a kernel of the package {manifest.name}",
+            remedy="The driver's build log is below. Compile with --target adreno-buffer or opencl if the "
+            "kernel uses textures, and report the kernel.",
+            details=_build_log(text),
+        )
+    stage = {"load": "cannot be loaded", "device": "finds no device", "start": "cannot be run"}
+    lines = [line for line in text.splitlines() if line.strip()]
+    return RunError(
+        f"the package {manifest.name} {stage.get(str(answer.get('stage')), 'failed')} on {where}: "
+        f"{lines[-1].strip() if lines else 'it said nothing'}",
+        remedy=_remedy(manifest, device),
+        details="\n".join(lines[-30:]),
+    )
+
+
+def _build_log(text: str) -> str:
+    """The part of TVM's message from the driver's log on."""
+    at = max(text.find("OpenCL build error"), 0)
+    return text[at : at + 8000]

@@ -1,0 +1,142 @@
+"""Constants of an imported Relax module: weights become parameters, known shapes become constants.
+
+TVM's TFLite importer writes every weight into the function as a constant, its PyTorch
+importer the running means of batch norms; a package keeps weights apart from the code
+(``mod.params``).
+
+Importers take a tensor's shape apart at run time (ONNX's Gather adds the table's extent to
+negative indices), even where every extent is known. What they use for it,
+``relax.run.shape_to_tensor``, is registered in Python only: no runtime on a device has it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+LEAST_WEIGHT = 64
+"""Elements from which a constant is a weight rather than an argument."""
+
+
+def lift_weights(module: Any) -> Any:
+    """*module* with ``main``'s larger constants as parameters after the others, values in its attributes.
+
+    What only moves or converts a constant (transposes to TVM's layouts, casts from half
+    precision) is computed here, so that no device does it for every inference.
+    """
+    import tvm
+    from tvm import relax
+    from tvm.relax.expr_functor import PyExprMutator, mutator
+
+    main = module["main"]
+
+    @mutator
+    class Lift(PyExprMutator):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.variables: list[Any] = []
+            self.values: list[Any] = []
+            self.known: dict[Any, Any] = {}
+            """Variables that are constants, by themselves."""
+
+        def visit_var_binding_(self, binding: Any) -> None:
+            value = binding.value
+            if isinstance(value, relax.Call) and value.args:
+                first = value.args[0]
+                constant = first if isinstance(first, relax.Constant) else self.known.get(first)
+                compute = _moves().get(getattr(value.op, "name", ""))
+                if constant is not None and compute is not None:
+                    array = compute(constant.data.numpy(), value)
+                    self.known[binding.var] = relax.const(array, str(array.dtype))  # not narrowed to 32 bits
+                    return
+            super().visit_var_binding_(binding)
+
+        def visit_var_(self, op: Any) -> Any:
+            if op in self.known:
+                return self.visit_constant_(self.known[op])
+            return super().visit_var_(op)
+
+        visit_dataflow_var_ = visit_var_
+
+        def visit_constant_(self, op: Any) -> Any:
+            if math.prod(int(extent) for extent in op.data.shape) < LEAST_WEIGHT:
+                return op
+            for variable, value in zip(self.variables, self.values, strict=True):
+                if value.same_as(op.data):
+                    return variable
+            info = relax.TensorStructInfo([int(extent) for extent in op.data.shape], op.data.dtype)
+            self.variables.append(relax.Var(f"weight_{len(self.variables)}", info))
+            self.values.append(op.data)
+            return self.variables[-1]
+
+    lift = Lift()
+    body = lift.visit_expr(main.body)
+    inputs = int(main.attrs["num_input"])
+    had = list(main.attrs["params"]) if "params" in main.attrs.keys() else []  # noqa: SIM118
+    before = had[: len(main.params) - inputs]  # what TVM's TFLite importer lists are no parameters
+    parameters = [*main.params, *lift.variables]
+    lifted = relax.Function(parameters, body, main.ret_struct_info, main.is_pure, main.attrs)
+    lifted = lifted.with_attr("params", [*before, *lift.values])
+    result = tvm.IRModule(dict(module.functions.items()))
+    result[module.get_global_var("main")] = lifted
+    return relax.transform.Normalize()(result)
+
+
+def _moves() -> dict[str, Callable[[Array, Any], Array]]:
+    """Functions of one constant that only move or convert its elements, on numpy arrays."""
+    import numpy as np
+
+    def shape_of(call: Any) -> list[int]:
+        return [int(extent) for extent in call.struct_info.shape]
+
+    return {
+        "relax.permute_dims": lambda array, call: np.ascontiguousarray(
+            array.transpose([int(axis) for axis in call.attrs.axes] if call.attrs.axes else None)
+        ),
+        "relax.reshape": lambda array, call: array.reshape(shape_of(call)),
+        "relax.expand_dims": lambda array, call: array.reshape(shape_of(call)),
+        "relax.squeeze": lambda array, call: array.reshape(shape_of(call)),
+        "relax.astype": lambda array, call: array.astype(str(call.struct_info.dtype)),
+    }
+
+
+def fold_shape_values(module: Any) -> Any:
+    """*module* whose ``shape_of``, ``shape_to_tensor`` and ``size`` of known extents are constants."""
+    from tvm import relax
+    from tvm.relax.expr_functor import PyExprMutator, mutator
+
+    @mutator
+    class Fold(PyExprMutator):  # type: ignore[misc]
+        def visit_call_(self, call: Any) -> Any:
+            call = self.visit_expr_post_order(call)
+            name = getattr(call.op, "name", "")
+            if name not in ("relax.shape_of", "relax.shape_to_tensor", "relax.size"):
+                return call
+            extents = _extents(call.args[0].struct_info)
+            if extents is None:
+                return call
+            if name == "relax.shape_of":
+                return relax.ShapeExpr(extents)
+            return relax.const(math.prod(extents) if name == "relax.size" else extents, "int64")
+
+    fold = Fold(module)
+    for variable, function in module.functions_items():
+        if isinstance(function, relax.Function):
+            fold.builder_.update_func(variable, fold.visit_expr(function))
+    return fold.builder_.get()
+
+
+def _extents(info: Any) -> list[int] | None:
+    """The extents of a tensor or of a shape; None if one is open."""
+    shape = getattr(info, "shape", None) or info
+    values = getattr(shape, "values", None)
+    if values is None or any(not hasattr(extent, "value") for extent in values):
+        return None
+    return [int(extent) for extent in values]

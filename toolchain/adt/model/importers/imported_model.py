@@ -1,0 +1,105 @@
+"""ImportedModel: what every importer makes, and how a Relax module becomes one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from adt.errors import ModelError
+from adt.model.importers.constants import fold_shape_values
+from adt.model.importers.op_table import OpRow
+from adt.model.importers.value_ranges import output_quanta, with_ranges
+from adt.model.package.manifest import SourceModel, TensorSpec
+
+log = logging.getLogger("adt.import")
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """A model in Relax, with its parameters detached."""
+
+    module: Any
+    """``tvm.IRModule`` with the entry ``main(inputs…, params…)``."""
+    params: Mapping[str, Any]
+    """Name to ``tvm.runtime.Tensor``, in the order in which they follow the inputs."""
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    source: SourceModel
+    file: Path
+    """The file that was read; for a callable, the program that was exported from it, in the cache."""
+    ops: tuple[OpRow, ...] = ()
+    """What became of each operator."""
+    quanta: Mapping[str, float] = field(default_factory=dict)
+    """Float outputs that are dequantized integers → one step of the integers."""
+
+
+def imported_model(
+    module: Any,
+    *,
+    inputs: Sequence[TensorSpec],
+    output_names: Sequence[str],
+    source: SourceModel,
+    file: Path,
+    ops: tuple[OpRow, ...],
+    origin: Callable[[str], str] = lambda _: "the operator that makes it so (NonZero, NonMaxSuppression, …)",
+) -> ImportedModel:
+    """Describe *module*, whose ``main`` has ``num_input`` inputs and carries its parameters' values.
+
+    Args:
+        inputs: in the order of ``main``'s parameters, or (by name) in any.
+        origin: gives the operator that makes an output's shape depend on the data.
+
+    Raises:
+        ModelError: an output is no tensor, or its shape depends on the data.
+    """
+    from tvm.relax.frontend import detach_params
+
+    module, detached = detach_params(fold_shape_values(module))
+    main = module["main"]
+    names = [str(parameter.name_hint) for parameter in main.params]
+    first = int(main.attrs["num_input"])
+    params = dict(zip(names[first:], detached.get("main", []), strict=True))
+    by_name = {spec.name: spec for spec in inputs}
+    if unused := sorted(by_name.keys() - set(names[:first])):
+        log.warning("nothing in %s depends on %s: the package does not take it", file.name, ", ".join(unused))
+    ordered = tuple(by_name.get(name, inputs[index]) for index, name in enumerate(names[:first]))
+    returned = main.ret_struct_info
+    fields = list(returned.fields) if hasattr(returned, "fields") else [returned]
+    outputs = tuple(
+        _output(name, info, file.name, origin) for name, info in zip(output_names, fields, strict=True)
+    )
+    ranged = with_ranges(ordered, module)
+    quanta = output_quanta(main, output_names)
+    return ImportedModel(module, params, ranged, outputs, source, file, ops, quanta)
+
+
+def _output(name: str, info: Any, model: str, origin: Callable[[str], str]) -> TensorSpec:
+    extents = getattr(getattr(info, "shape", None), "values", None)
+    if extents is None:
+        raise ModelError(
+            f"the shape of output {name!r} of {model} depends on the input's values",
+            remedy=f"Cut the model before {origin(name)}, or make what it depends on a constant.",
+        )
+    shape = tuple(_extent(extent) for extent in extents)
+    if 0 in shape:
+        raise ModelError(
+            f"output {name!r} of {model} has no elements: its shape is {','.join(map(str, shape))}",
+            remedy="Remove it from the outputs (onnx.utils.extract_model): there is nothing to compute.",
+        )
+    return TensorSpec(name, shape, str(info.dtype))
+
+
+def _extent(extent: Any) -> int | str:
+    try:
+        return int(extent)
+    except (TypeError, ValueError):
+        return str(extent)
+
+
+def last_line(why: BaseException) -> str:
+    """The last line of an exception's message that says something."""
+    lines = [line for line in str(why).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else type(why).__name__

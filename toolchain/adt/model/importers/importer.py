@@ -1,0 +1,154 @@
+"""Import a model of any format that adt reads."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.errors import AdtError
+from adt.model.functions import check_functions, packed_functions, unrunnable
+from adt.model.importers import formats
+from adt.model.importers.imported_model import ImportedModel
+from adt.model.importers.op_table import OpRow, after_trial
+from adt.model.importers.shapes import Given, Shape, fixed_shapes
+from adt.model.package import model_store
+from adt.model.package.manifest import SourceModel
+
+log = logging.getLogger("adt.import")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What an import would do with a model."""
+
+    file: str
+    format: str
+    """``onnx``, ``tflite``, ``torch`` or ``keras``."""
+    ops: tuple[OpRow, ...]
+    """What fails first; empty when the file cannot be read as far as its operators."""
+    problem: str
+    """Why the import fails; empty when it succeeds."""
+    remedy: str
+    """What to do about it; empty when it succeeds."""
+    options: tuple[str, ...]
+    """What the command needs in addition for that (``--shape …``); empty when nothing would do."""
+    exit_code: int
+    """What compiling would end with; 0 when the import succeeds."""
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A model file and what it is."""
+
+    path: Path
+    source: SourceModel
+
+
+def import_model(model: Path | str, shapes: Given) -> ImportedModel:
+    """Import a model file, or what the Python callable ``module:function`` returns.
+
+    Raises:
+        ModelError: the file, the callable or a shape is wrong, or TVM's importer failed.
+        UnsupportedOp: there is no converter for an operator.
+        ToolNotFound: the format needs an extra that is not installed.
+    """
+    return _import(_opened(model), shapes)
+
+
+def _import(opened: _Opened, shapes: Given) -> ImportedModel:
+    path, source = opened.path, opened.source
+    if source.format == formats.TFLITE:
+        from adt.model.importers.tflite.importer import import_tflite
+
+        return import_tflite(path, shapes, source)
+    if source.format == formats.TORCH:
+        from adt.model.importers.torch import import_torch
+
+        return import_torch(path, shapes, source)
+    if source.format == formats.KERAS:
+        from adt.model.importers.keras import import_keras
+
+        return import_keras(path, shapes, source)
+    from adt.model.importers.onnx.importer import import_onnx
+
+    return import_onnx(path, shapes, source)
+
+
+def explain_model(model: Path | str, shapes: Given) -> Explanation:
+    """The op table of a model, and whether and why its import fails.
+
+    Raises:
+        ModelError: the file is missing or of no format that adt reads.
+        ToolNotFound: the format needs an extra that is not installed.
+    """
+    opened = _opened(model)
+    source = opened.source
+    try:
+        imported = _import(opened, shapes)
+    except AdtError as why:
+        ops = _table(opened, shapes)
+        return Explanation(source.file, source.format, ops, why.what, why.remedy, why.options, why.exit_code)
+    try:
+        check_functions(imported, packed_functions(imported.module), ())
+    except AdtError as why:
+        ops = after_trial(imported.ops, unrunnable(imported.module, imported.ops), ())
+        return Explanation(source.file, source.format, ops, why.what, why.remedy, why.options, why.exit_code)
+    return Explanation(source.file, source.format, imported.ops, "", "", (), 0)
+
+
+def _table(opened: _Opened, shapes: Given) -> tuple[OpRow, ...]:
+    """The op table of a model that cannot be imported, as far as it can be read."""
+    path, found = opened.path, opened.source.format
+    try:
+        if found == formats.ONNX:
+            from adt.model.importers.onnx.importer import explain_onnx
+
+            return explain_onnx(path, shapes)
+        if found == formats.TFLITE:
+            from adt.model.importers.tflite.importer import explain_tflite
+
+            return explain_tflite(path)
+        if found == formats.TORCH:
+            from adt.model.importers.torch import explain_torch
+
+            return _untried(explain_torch(path))
+    except AdtError as why:
+        log.debug("there is no op table: %s", why)
+    return ()
+
+
+def _untried(rows: tuple[OpRow, ...]) -> tuple[OpRow, ...]:
+    """*rows* of a file whose import fails, where it is not known which of its nodes are the reason."""
+    return after_trial(rows, {}, {row.op for row in rows})
+
+
+def _opened(model: Path | str) -> _Opened:
+    if formats.is_callable(model):
+        from adt.model.importers.torch import exported_by
+
+        with exported_by(str(model)) as exported:
+            source = SourceModel(exported.name, formats.TORCH, model_store.model_sha256(exported))
+            return _Opened(model_store.keep(exported, source.sha256), source)
+    path = Path(model)
+    found = formats.format_of(path)
+    return _Opened(path, SourceModel(path.name, found, model_store.model_sha256(path)))
+
+
+def declared_inputs(model: Path | str, shapes: Given) -> dict[str, Shape]:
+    """The inputs that a model will have, as far as its file tells without importing it; else empty.
+
+    Raises:
+        ModelError: the file or a shape is wrong.
+    """
+    path = Path(model)
+    found = formats.TORCH if formats.is_callable(model) else formats.format_of(path)
+    if found == formats.ONNX:
+        from adt.model.importers.onnx import file as onnx_file
+
+        return fixed_shapes(onnx_file.declared_inputs(onnx_file.read_onnx(path)), shapes)
+    if found == formats.TFLITE:
+        from adt.model.importers.tflite import file as tflite_file
+
+        return tflite_file.fixed_inputs(tflite_file.read_tflite(path), path, shapes)
+    return {}

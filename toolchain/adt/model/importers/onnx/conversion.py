@@ -1,0 +1,302 @@
+"""From a prepared ONNX model to Relax, by TVM's importer and the converters of our own.
+
+What comes of a node must have the type and shape that ONNX infers for it: TVM's converters
+ignore some attributes and inputs, and compute something else then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from adt.errors import AdtError, ModelError, UnsupportedOp
+from adt.model.importers.imported_model import last_line
+from adt.model.importers.onnx.converters import CONVERTERS
+from adt.model.importers.onnx.converters.node import REMEDY, Node, refusal
+from adt.model.importers.onnx.graph import Graph, all_nodes, node_name, op_name, opset, subgraphs
+from adt.model.importers.op_table import named_nodes
+
+if TYPE_CHECKING:
+    import onnx
+
+log = logging.getLogger("adt.import")
+
+CUT = "onx:"
+"""Letters that the importer strips from both ends of a weight's name."""
+MOST_WHOLE_ARGUMENT = 4096
+"""Elements up to which a tensor of whole numbers is an argument (sizes, axes, indices), not a weight."""
+MOST_FLOAT_ARGUMENT = 16
+"""The same for floating point (scales, limits, padding values)."""
+
+
+def to_relax(model: onnx.ModelProto) -> Any:
+    """Convert *model*, whose initializers become parameters; their values are in ``main``'s attributes.
+
+    Raises:
+        UnsupportedOp: a node cannot be converted; it is in the message.
+        ModelError: TVM's importer failed elsewhere.
+    """
+    _make_importable(model)
+    importer = _importer(model)
+    try:
+        with _quiet():
+            return importer.from_onnx(model.graph, opset(model))
+    except AdtError:
+        raise
+    except Exception as error:  # the importer asserts and raises plain Python errors
+        details = f"{type(error).__name__}: {last_line(error)}"
+        op, name = importer.at
+        if op:
+            raise UnsupportedOp(
+                f"{op} at node {name} is used in a way that cannot be imported",
+                remedy=REMEDY,
+                details=details,
+            ) from error
+        raise ModelError(
+            "TVM's ONNX importer failed", remedy="Export the model in another opset.", details=details
+        ) from error
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What TVM's importer says of each operator of a model."""
+
+    failures: Mapping[str, str]
+    """Operator to the reason why one of its nodes is refused, and the nodes."""
+    untried: frozenset[str]
+    """Operators with nodes that were not reached: they need what a refused node computes."""
+    module: Any
+    """What it is converted to; None when a node was refused."""
+
+
+def try_conversion(model: onnx.ModelProto) -> Conversion:
+    """Try every node of *model*; a refused one gives unknown values of the shape that ONNX infers."""
+    _make_importable(model)
+    importer = _importer(model, goes_on=True)
+    module = None
+    with _quiet(), contextlib.suppress(Exception):  # ends with what the last node raised
+        module = importer.from_onnx(model.graph, opset(model))
+    names: dict[str, list[str]] = {}
+    reasons: dict[str, str] = {}
+    for op, name, why in importer.refused:
+        names.setdefault(op, []).append(name)
+        reason = why.what if isinstance(why, AdtError) else f"TVM's importer refuses it: {last_line(why)}"
+        reasons.setdefault(op, reason)
+    untried = frozenset(op_name(node) for node in model.graph.node[importer.count :])
+    return Conversion(
+        {op: f"{reason}; {named_nodes(names[op])}" for op, reason in reasons.items()}, untried, module
+    )
+
+
+def _make_importable(model: onnx.ModelProto) -> None:
+    _drop_unused(model)
+    _inline_arguments(model)
+    _rename_initializers(model)
+    for node in all_nodes(model.graph):
+        node.name = node_name(node)
+
+
+def _importer(model: onnx.ModelProto, *, goes_on: bool = False) -> Any:
+    """TVM's importer with our converters.
+
+    Args:
+        goes_on: try the nodes after a refused one, too, and convert nothing in the end.
+    """
+    import onnx
+    from tvm import relax
+    from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
+
+    nodes = _named_nodes(model)
+
+    class Importer(ONNXGraphImporter):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__({}, "float32", keep_params_in_input=True)
+            self.at = ("", "")
+            """Operator and name of the node that is being converted."""
+            self.count = 0
+            """Nodes of the main graph that were tried."""
+            self.refused: list[tuple[str, str, Exception]] = []
+            """Operator, name and reason of each node that was refused."""
+
+        def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
+            """The op table says so before, with nodes."""
+
+        def _construct_nodes(self, graph: onnx.GraphProto) -> None:
+            for node in graph.node:
+                self.at = (op_name(node), node.name)
+                try:
+                    super()._construct_nodes(onnx.GraphProto(node=[node]))
+                except Exception as why:
+                    if not goes_on:
+                        raise
+                    self.refused.append((*self.at, why))
+                    self._nodes |= {name: self._unknown(name) for name in node.output if name}
+                self.count += 1
+
+        def _unknown(self, name: str) -> Any:
+            """A value of the shape and type that *name* has in the model."""
+            types = Graph(model, model.graph)
+            shape, dtype = types.shape(name), types.dtype(name)
+            if shape is None or dtype is None:
+                raise ModelError(f"the shape of {name} is not known", remedy="Fix the inputs' shapes.")
+            return self._new_var(name, shape, dtype)
+
+        def _convert_operator(self, op: str, inputs: Any, attrs: Any, version: int) -> Any:
+            self.at = (self.at[0] if self.at[0].endswith(f"::{op}") else op, attrs["tvm_custom"]["name"])
+            proto, graph = nodes[self.at[1]]
+            convert = super()._convert_operator
+
+            def by_tvm(given: Any, **changes: Any) -> Any:
+                return convert(op, type(inputs)(given), {**attrs, **changes}, version)
+
+            converter = CONVERTERS.get(op) if proto.domain in ("", "ai.onnx") else None
+            node = Node(proto, tuple(inputs), version, self.bb, self._params, by_tvm)
+            result = converter(node) if converter else None
+            by_ours = result is not None
+            if not by_ours:
+                result = by_tvm(inputs)
+            if isinstance(result, tuple):
+                result = relax.Tuple([self.bb.normalize(value) for value in result])
+            _check_types(self.bb, proto, graph, result, shapes=not by_ours)
+            return result
+
+    return Importer()
+
+
+def _named_nodes(model: onnx.ModelProto) -> dict[str, tuple[onnx.NodeProto, Graph]]:
+    """Every node with its graph, by a name that is its own from now on."""
+    nodes: dict[str, tuple[onnx.NodeProto, Graph]] = {}
+
+    def visit(graph: Graph) -> None:
+        for node in graph.graph.node:
+            stem, number = node.name, 0
+            while node.name in nodes:
+                number += 1
+                node.name = f"{stem}_{number}"
+            nodes[node.name] = (node, graph)
+            for inner in subgraphs(node):
+                visit(Graph(model, inner, graph))
+
+    visit(Graph(model, model.graph))
+    return nodes
+
+
+def _check_types(builder: Any, node: onnx.NodeProto, graph: Graph, result: Any, *, shapes: bool) -> None:
+    """Refuse *node* when an output has not the type that ONNX infers, or with *shapes* the shape.
+
+    Raises:
+        UnsupportedOp: see above.
+    """
+    from tvm import relax
+
+    result = builder.normalize(result) if isinstance(result, relax.Expr) else result
+    info = getattr(result, "struct_info", None)
+    infos = list(info.fields) if isinstance(info, relax.TupleStructInfo) else [info]
+    for name, computed in zip(node.output, infos, strict=False):
+        if not name or not isinstance(computed, relax.TensorStructInfo):
+            continue
+        dtype, shape = graph.dtype(name), graph.shape(name)
+        extents = list(computed.shape.values) if computed.shape is not None else []
+        if dtype and computed.dtype and dtype != str(computed.dtype):
+            raise refusal(node, f"it would be {computed.dtype}, not {dtype}")
+        if not shapes or shape is None or computed.shape is None:
+            continue
+        if all(hasattr(extent, "value") for extent in extents) and list(shape) != list(map(int, extents)):
+            raise refusal(node, f"it would be of shape {list(map(int, extents))}, not {list(shape)}")
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what the importer prints and warns of out of our output; it goes to the debug log."""
+    printed = io.StringIO()
+    with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(printed):
+        warnings.simplefilter("always")
+        try:
+            yield
+        finally:
+            for said in (*(str(warning.message) for warning in caught), printed.getvalue()):
+                if said.strip():
+                    log.debug("TVM's importer: %s", said.strip())
+
+
+def _drop_unused(model: onnx.ModelProto) -> None:
+    """Remove initializers that nothing uses, in place: rewrites leave some, each would become a parameter."""
+    nodes = list(all_nodes(model.graph))
+    used = {name for node in nodes for name in node.input}
+    used |= {value.name for node in nodes for inner in subgraphs(node) for value in inner.output}
+    used |= {value.name for value in model.graph.output}
+    kept = [tensor for tensor in model.graph.initializer if tensor.name in used]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
+
+
+def _rename_initializers(model: onnx.ModelProto) -> None:
+    """Give those initializers other names whose names the importer would cut, in place.
+
+    It strips the letters ``onx:`` from both ends of a name, so that two names may
+    become one; exporters' prefix ``onnx::`` is dropped here where that is safe.
+    """
+    taken = {tensor.name for tensor in model.graph.initializer}
+    renamed: dict[str, str] = {}
+    for tensor in model.graph.initializer:
+        if tensor.name.strip(CUT) == tensor.name:
+            continue
+        stem = re.sub(r"^(onnx::)+", "", tensor.name)
+        stem = stem if stem and stem.strip(CUT) == stem else f"weight_{stem}_"
+        name, number = stem, 0
+        while name in taken:
+            number += 1
+            name = f"{stem}_{number}_"
+        taken.add(name)
+        renamed[tensor.name] = name
+        tensor.name = name
+    if renamed:
+        _rename_uses(model.graph, renamed)
+
+
+def _rename_uses(graph: onnx.GraphProto, renamed: dict[str, str]) -> None:
+    for value in (*graph.input, *graph.output):
+        value.name = renamed.get(value.name, value.name)
+    for node in graph.node:
+        for index, name in enumerate(node.input):
+            node.input[index] = renamed.get(name, name)
+        for inner in subgraphs(node):
+            _rename_uses(inner, renamed)
+
+
+def _inline_arguments(model: onnx.ModelProto) -> None:
+    """Turn initializers that are arguments rather than weights into Constant nodes, in place.
+
+    The importer needs the value of a split's sizes or a resize's scales while it
+    converts; as a parameter of the module it would be unknown until run time.
+    """
+    from onnx import helper, numpy_helper
+
+    weights: list[onnx.TensorProto] = []
+    arguments: list[onnx.TensorProto] = []
+    for tensor in model.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        whole = array.dtype.kind in "iub"
+        is_argument = array.size <= (MOST_WHOLE_ARGUMENT if whole else MOST_FLOAT_ARGUMENT)
+        (arguments if is_argument else weights).append(tensor)
+    returned = {value.name for value in model.graph.output}
+    constants = [
+        helper.make_node("Constant", [], [tensor.name], value=tensor)
+        for tensor in arguments
+        if tensor.name not in returned
+    ]
+    kept = [*weights, *(tensor for tensor in arguments if tensor.name in returned)]
+    nodes = [*constants, *model.graph.node]
+    del model.graph.initializer[:], model.graph.node[:]
+    model.graph.initializer.extend(kept)
+    model.graph.node.extend(nodes)
+    names = {tensor.name for tensor in (*arguments, *kept)}
+    inputs = [value for value in model.graph.input if value.name not in names]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)

@@ -1,0 +1,371 @@
+"""Simplify and rewrite an ONNX model for TVM's importer; what running both does not confirm is dropped."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adt.model.importers.onnx.comparison import Runner
+from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, opset, subgraphs, type_number
+from adt.model.importers.onnx.rewrites import REWRITES
+from adt.model.importers.onnx.support import convertible, unsupported_ops
+from adt.model.importers.op_table import named_nodes
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+    from numpy.typing import NDArray
+
+log = logging.getLogger("adt.import")
+
+LEAST_OPSET = 11
+"""Older models are brought to UPGRADED: TVM's importer misreads Slice, Resize and TopK of before."""
+UPGRADED = 13
+MOST_ROUNDS = 4
+"""What an operator is written with may itself need rewriting (a loop's body, a function's functions)."""
+QUANTIZING = re.compile("(Dynamic)?Q(uantize|Linear|Gemm|Attention)")
+"""Operators that round to quanta."""
+MOST_PASSES = 64
+"""Rewriting one operator gives the types of what follows it, or leaves others to be rewritten."""
+MOST_OBSERVED = 64
+"""Rewritten nodes whose own output is compared, besides the model's outputs."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model as it goes to TVM's importer."""
+
+    model: onnx.ModelProto
+    simplified: onnx.ModelProto
+    """Before its operators were rewritten; what the op table counts."""
+    rewritten: Mapping[str, str]
+    """Operator to what became of it, for those that were rewritten."""
+
+
+def prepare(model: onnx.ModelProto, name: str) -> Prepared:
+    """Simplify *model* (with static input shapes) and rewrite what TVM's importer cannot take.
+
+    Every step is trusted only if the model computes the same with it as without, on random
+    inputs (:mod:`~adt.model.importers.onnx.comparison`); a step that is not confirmed is left
+    out and a warning says so. Where nothing can run the model, nothing is left out, and a
+    warning says that.
+
+    Args:
+        name: the model's file name, for messages.
+    """
+    model = _inlined(model, name)
+    runner = Runner(model)
+    if runner.reason:
+        log.warning("nothing here can run %s to confirm what is rewritten in it: %s", name, runner.reason)
+    model = _upgraded(model, runner, name)
+    simplified = _simplified(model, runner, name)
+    if simplified is not model:
+        runner = Runner(simplified)
+    model, notes = simplified, dict[str, str]()
+    for _ in range(MOST_ROUNDS):
+        written, expanded = _function_bodies(model, runner, name)
+        if expanded:
+            model = _simplified(written, runner, name)
+            runner = Runner(model)
+        model, rewritten = _rewritten(model, runner)
+        if any("::" in op for op in rewritten):  # no shapes were known behind other domains' operators
+            model = _simplified(model, Runner(model), name)
+        notes = expanded | rewritten | notes
+        if not unsupported_ops(model) and rewritten.keys().isdisjoint(("Loop", "Scan")):
+            break  # what a loop becomes is rewritten as all other nodes are
+        if not (expanded or rewritten):
+            break
+        runner = Runner(model)
+    return Prepared(_typed(model), simplified, notes)
+
+
+def _inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """*model* with its own functions written out (exporters of today write some)."""
+    if not model.functions:
+        return model
+    from onnx import inliner
+
+    try:
+        return inliner.inline_local_functions(model, convert_version=True)
+    except Exception as why:  # the inliner raises what its C++ side throws
+        log.warning("the functions in %s could not be inlined: %s", name, why)
+        return model
+
+
+def _upgraded(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelProto:
+    """*model* with operators of a later opset when its own is too old for TVM's importer."""
+    if opset(model) >= LEAST_OPSET:
+        return model
+    from onnx import version_converter
+
+    try:
+        upgraded = version_converter.convert_version(model, UPGRADED)
+        upgraded.ir_version = max(4, upgraded.ir_version)  # before, only inputs could be constants
+    except Exception as why:  # the converter raises what its C++ side throws
+        log.warning("%s of opset %d could not be upgraded: %s", name, opset(model), why)
+        return model
+    if reason := runner.difference(upgraded):
+        log.warning("%s upgraded to opset %d is not used: %s", name, UPGRADED, reason)
+        return model
+    log.debug("%s upgraded from opset %d to %d", name, opset(model), UPGRADED)
+    return upgraded
+
+
+def _simplified(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelProto:
+    """*model* after onnxslim; *model* itself when that fails or computes something else."""
+    import onnx
+    import onnxslim
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    try:
+        slim = onnxslim.slim(copy)
+    except Exception as why:  # onnxslim raises whatever its passes meet
+        log.warning("onnxslim could not simplify %s (%s); importing it as it is", name, why)
+        return model
+    if reason := runner.difference(slim):
+        log.warning("what onnxslim made of %s is not used: %s", name, reason)
+        return model
+    return _with_inferred_shapes(slim)
+
+
+def _with_inferred_shapes(slim: onnx.ModelProto) -> onnx.ModelProto:
+    """*slim* with the shapes that ONNX infers, where it does: others may be wrong.
+
+    onnxslim's are of a Resize with axes, and ONNX's own of Attention's scores with past keys, until it is
+    rewritten.
+    """
+    import onnx
+
+    plain = onnx.ModelProto()
+    plain.CopyFrom(slim)
+    del plain.graph.value_info[:]
+    for value in plain.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    graph = _typed(plain).graph
+    inferred = {
+        value.name: value.type
+        for value in (*graph.value_info, *graph.output)
+        if value.type.tensor_type.HasField("shape")
+    }
+    for value in (*slim.graph.value_info, *slim.graph.output):
+        if value.name in inferred:
+            value.type.CopyFrom(inferred[value.name])
+    return slim
+
+
+def _function_bodies(
+    model: onnx.ModelProto, runner: Runner, name: str
+) -> tuple[onnx.ModelProto, dict[str, str]]:
+    """*model* with those operators written out that ONNX defines by others and TVM has no converter for.
+
+    Returns:
+        the model, and a note for each operator that was written out.
+    """
+    from onnx import inliner
+
+    notes: dict[str, str] = {}
+    refused: set[tuple[str, str]] = set()
+    while functions := {function for function in _functions(model) if function not in refused}:
+        for domain, op in sorted(functions):  # what one is written out with may be another
+            try:
+                complete = _all_typed(_with_defaults(model, domain, op))
+                inlined = inliner.inline_selected_functions(
+                    complete, [(domain, op)], inline_schema_functions=True
+                )
+                reason = runner.difference(inlined)
+            except Exception as why:  # see _inlined
+                reason = str(why)
+            if reason or (domain, op) in set(_functions(inlined)):
+                log.warning("%s in %s is not written out as ONNX defines it: %s", op, name, reason)
+                refused.add((domain, op))
+            else:
+                model = inlined
+                notes[op if domain == "" else f"{domain}::{op}"] = "its definition by other operators"
+    return model, notes
+
+
+def _all_typed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """:func:`_typed`, with the types of initializers and of left-out inputs, which the inliner asks for."""
+    import onnx
+
+    typed = _typed(model)
+    typed.graph.value_info.extend(
+        onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+        for tensor in typed.graph.initializer
+    )
+    typed.graph.value_info.append(onnx.helper.make_tensor_value_info("", onnx.TensorProto.FLOAT, None))
+    return typed
+
+
+def _with_defaults(model: onnx.ModelProto, domain: str, op: str) -> onnx.ModelProto:
+    """A copy of *model* with the default attributes of *op*, which the inliner leaves out."""
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for node in all_nodes(copy.graph):
+        if (node.domain, node.op_type) == (domain, op) and (schema := _schema(copy, node)):
+            present = {attribute.name for attribute in node.attribute}
+            node.attribute.extend(
+                declared.default_value
+                for name, declared in schema.attributes.items()
+                if name not in present and declared.default_value.name
+            )
+    return copy
+
+
+def _schema(model: onnx.ModelProto, node: onnx.NodeProto) -> onnx.defs.OpSchema | None:
+    """ONNX's description of *node*'s operator, of the version that *model* asks for."""
+    from onnx import defs
+
+    version = next((o.version for o in model.opset_import if o.domain == node.domain), 1)
+    try:
+        return defs.get_schema(node.op_type, version, node.domain)
+    except defs.SchemaError:
+        return None
+
+
+def _functions(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
+    """Domain and name of the operators of *model* that must and can be written out."""
+    for node in all_nodes(model.graph):
+        if op_name(node) in REWRITES or convertible(node.domain, node.op_type):
+            continue
+        schema = _schema(model, node)
+        if schema and (schema.has_function or schema.has_context_dependent_function):
+            yield node.domain, node.op_type
+
+
+def _rewritten(model: onnx.ModelProto, runner: Runner) -> tuple[onnx.ModelProto, dict[str, str]]:
+    """*model* with all rewrites that are confirmed, and for each operator what was done."""
+    allowed = set(REWRITES)
+    changed, done = _apply(model, allowed)
+    if not done:
+        return model, {}
+    if reason := _difference(model, changed, done, runner):
+        log.debug("the rewrites together: %s", reason)
+        for op in list(done):
+            alone, single = _apply(model, {op})
+            if reason := _difference(model, alone, single, runner):
+                log.warning("the rewriting of %s is not used: %s", op, reason)
+                allowed.discard(op)
+        changed, done = _apply(model, allowed)
+        if done and (reason := _difference(model, changed, done, runner)):
+            log.warning("no rewriting is used: together they compute something else: %s", reason)
+            return model, {}
+    notes = {
+        op: f"to {REWRITES[op].into}: {REWRITES[op].why}; {named_nodes(node.name for node in nodes)}"
+        for op, nodes in done.items()
+    }
+    return changed, notes
+
+
+def _difference(
+    model: onnx.ModelProto, changed: onnx.ModelProto, done: Mapping[str, list[onnx.NodeProto]], runner: Runner
+) -> str:
+    """What *changed* computes otherwise than *model*; empty when it computes the same.
+
+    Where a model quantizes within, a value on the edge of two quanta may become the other one,
+    and all that follows differs by more than rounding. There each rewritten node is compared
+    with the original by itself, on what it gets in the original.
+    """
+    reason = runner.difference(changed, _observed(model, done))
+    if not reason or not any(QUANTIZING.match(node.op_type) for node in model.graph.node):
+        return reason
+    nodes = [node for node in model.graph.node if op_name(node) in done][:MOST_OBSERVED]
+    separate, inputs = _separate(model, nodes, runner)
+    rewritten, _ = _apply(separate, done)
+    return Runner(separate, inputs).difference(rewritten)
+
+
+def _separate(
+    model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto], runner: Runner
+) -> tuple[onnx.ModelProto, dict[str, NDArray[np.generic]]]:
+    """A model of *nodes* with nothing between them, and the inputs that they have in *model*."""
+    from onnx import ModelProto, helper
+
+    inside = {name for node in model.graph.node for name in node.output}
+    inside |= {value.name for value in model.graph.input} - {each.name for each in model.graph.initializer}
+    names = {name for node in nodes for name in node.input if name in inside}
+    values = {**runner.inputs, **runner.run(model, runner.inputs, sorted(names - set(runner.inputs)))}
+    inputs = {f"{name} of the model": values[name] for name in sorted(names)}
+    separate = ModelProto()
+    separate.CopyFrom(model)
+    for field in ("node", "input", "output", "value_info"):
+        separate.graph.ClearField(field)
+    for node in nodes:
+        copy = separate.graph.node.add()
+        copy.CopyFrom(node)
+        copy.input[:] = [f"{name} of the model" if name in names else name for name in node.input]
+        separate.graph.output.extend(
+            helper.make_empty_tensor_value_info(name) for name in node.output if name
+        )
+    separate.graph.input.extend(
+        helper.make_tensor_value_info(name, type_number(str(value.dtype)), value.shape)
+        for name, value in inputs.items()
+    )
+    return separate, inputs
+
+
+def _observed(model: onnx.ModelProto, done: Mapping[str, list[onnx.NodeProto]]) -> list[str]:
+    """Outputs of rewritten nodes of the main graph: the closest place to see a difference."""
+    inside = {name for node in model.graph.node for name in node.output if name}
+    names = [name for nodes in done.values() for node in nodes for name in node.output if name in inside]
+    step = max(1, len(names) // MOST_OBSERVED)
+    return names[::step]
+
+
+def _apply(
+    model: onnx.ModelProto, allowed: Collection[str]
+) -> tuple[onnx.ModelProto, dict[str, list[onnx.NodeProto]]]:
+    """A copy of *model* with the rewrites of *allowed* operators, and the nodes that were rewritten."""
+    copy = _typed(model)
+    done: dict[str, list[onnx.NodeProto]] = {}
+    for _ in range(MOST_PASSES):
+        count = sum(map(len, done.values()))
+        _apply_to(Graph(copy, copy.graph), allowed, done)
+        if sum(map(len, done.values())) == count:
+            break
+        del copy.graph.value_info[:]
+        copy = _typed(_with_inferred_shapes(copy))
+    return copy, done
+
+
+def _apply_to(graph: Graph, allowed: Collection[str], done: dict[str, list[onnx.NodeProto]]) -> None:
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.graph.node:
+        for inner in subgraphs(node):
+            _apply_to(Graph(graph.model, inner, graph), allowed, done)
+        rewrite = REWRITES.get(op_name(node))
+        replaced = rewrite.apply(node, graph) if rewrite and rewrite.op in allowed else None
+        if replaced is None:
+            nodes.append(_copy(node))
+        else:
+            done.setdefault(op_name(node), []).append(_copy(node))
+            nodes.extend(replaced)
+    del graph.graph.node[:]
+    graph.graph.node.extend(nodes)
+
+
+def _copy(node: onnx.NodeProto) -> onnx.NodeProto:
+    import onnx
+
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    return copy
+
+
+def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of *model* with the shape and type of every tensor that can be inferred."""
+    import onnx
+
+    try:
+        return onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except Exception as why:  # raised for what the checker lets pass, e.g. operators of other domains
+        log.debug("shapes could not be inferred: %s", why)
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        return copy

@@ -1,0 +1,433 @@
+"""Pictures as inputs of a model: decoded, turned upright, resized, cut, normalised, in the model's layout.
+
+A picture goes through these steps, in this order; :class:`PictureOptions` has what each does::
+
+    decode, turn as its EXIF says    8 bits a channel; of several frames the first
+    colour                           RGB, BGR or grey; alpha is dropped, grey is widened
+    resize, cut                      to the input's height and width
+    scale, mean, std                 y = (x / scale - mean) / std, floats only
+    layout, dtype, batch             NCHW or NHWC, as the input's shape is
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from adt.errors import InputError
+from adt.host.extras import load
+from adt.model.inputs.validation import kind
+from adt.model.package.manifest import TensorSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+
+    Array = NDArray[np.generic]
+
+log = logging.getLogger("adt.run")
+
+MAX_PIXELS = 80_000_000
+"""A picture with more is refused before it is decoded: so are files that were made to fill the memory."""
+MAX_SIDE = 1 << 15
+FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "AVIF", "BMP", "GIF", "TIFF", "PPM", "JPEG2000", "TGA", "ICO")
+"""What is read of all that Pillow knows; for some others it starts programs (EPS)."""
+LAYOUTS = ("NCHW", "NHWC")
+COLORS = ("RGB", "BGR", "GRAY")
+RESAMPLING = ("nearest", "bilinear", "bicubic", "lanczos")
+PROBLEM = "Give the input as .npy instead, or the matching option: adt run --help."
+
+
+@dataclass(frozen=True)
+class PictureOptions:
+    """How a picture becomes an input; the defaults suit floats in [0, 1] of the input's own size."""
+
+    resize: tuple[int, ...] = ()
+    """Width and height; with *crop* also one number, the length of the shorter side before the cut. Empty: as
+    the input needs it."""
+    crop: bool = False
+    """Keep the proportions: resize until the input's area is covered, then cut it out of the middle."""
+    resample: str = "bilinear"
+    """How pixels are found when resizing: one of :data:`RESAMPLING`."""
+    mean: tuple[float, ...] = ()
+    """Subtracted after *scale*, one for each channel in the order of *color*, or one for all."""
+    std: tuple[float, ...] = ()
+    """Divided by after that, likewise."""
+    scale: float | None = None
+    """Pixels, 0 to 255, are divided by it. None: 255 for floats."""
+    range: tuple[float, float] | None = None
+    """What 0 and 255 become, instead of *scale*."""
+    layout: str = ""
+    """One of :data:`LAYOUTS`; empty: found from the shape."""
+    color: str = ""
+    """One of :data:`COLORS`; empty: RGB for three channels, GRAY for one."""
+
+    @property
+    def normalises(self) -> bool:
+        """Whether values are to be changed."""
+        return bool(self.mean or self.std or self.scale is not None or self.range)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A batch of pictures as an input."""
+
+    array: Array
+    how: str
+    """What was done, for people: ``640x480 resized to 224x224, RGB, / 255, NCHW``."""
+
+
+def parse_size(text: str) -> tuple[int, ...]:
+    """``224x224`` (width x height) or ``256`` as numbers.
+
+    Raises:
+        InputError: it is neither, or too large.
+    """
+    found = re.fullmatch(r"(\d{1,6})(?:[xX×](\d{1,6}))?", text.strip())
+    size = tuple(int(number) for number in found.groups() if number) if found else ()
+    if not size or min(size) < 1 or max(size) > MAX_SIDE or math.prod(size) > MAX_PIXELS:
+        raise InputError(
+            f"{text!r} is no size of a picture",
+            remedy="Give width and height, --resize 224x224, or with --crop the shorter side, --resize 256.",
+        )
+    return size
+
+
+def parse_numbers(text: str, option: str) -> tuple[float, ...]:
+    """``0.485,0.456,0.406`` as numbers.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        numbers = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        numbers = ()
+    if not numbers or not all(map(math.isfinite, numbers)):
+        raise InputError(
+            f"{text!r} is no list of numbers", remedy=f"Give one for each channel: {option} 0.5,0.5,0.5"
+        )
+    return numbers
+
+
+def pictures_as_input(files: Sequence[Path], spec: TensorSpec, options: PictureOptions) -> Prepared:
+    """The array for the input *spec* from one picture, or one for each of its batch.
+
+    Raises:
+        InputError: a file is missing, no picture, damaged or enormous; or the input takes no pictures, or
+            not with these options.
+        ToolNotFound: Pillow is not installed.
+    """
+    import numpy as np
+
+    load("PIL.Image", "image", "reading a picture")
+    _check_words(options)
+    shape = _Shape.of(spec, options)
+    channels = _channels(spec, shape, options)
+    color = _color(options.color, channels, spec)
+    _check_values(spec, options, channels)
+    rows, notes = [], []
+    for file in files:
+        pixels, note = _pixels(file, shape, color, options)
+        rows.append(pixels)
+        notes.append(note)
+    if len({row.shape for row in rows}) > 1:
+        raise InputError("the pictures have different sizes", remedy="Make them equal: --resize WIDTHxHEIGHT")
+    if isinstance(shape.batch, int) and shape.batch != len(rows):
+        raise InputError(
+            f"input {spec.name} is {kind(spec)}, a batch of {shape.batch}; given: {len(rows)} pictures",
+            remedy=f"Give {shape.batch}: repeat --image; or compile it for another batch (--shape).",
+        )
+    if shape.batch is None and len(rows) > 1:
+        raise InputError(
+            f"input {spec.name} is {kind(spec)}, one picture; given: {len(rows)}", remedy="Give one --image."
+        )
+    values, said = _normalised(np.stack(rows), spec, options)
+    if shape.layout == "NCHW":
+        values = values.transpose(0, 3, 1, 2)
+    if shape.batch is None:
+        values = values[0]
+    if not shape.channel_axis:
+        values = values[..., 0]
+    how = f"{'; '.join(notes)}, {color}, {said}, {shape.layout if shape.channel_axis else 'no channels'}"
+    return Prepared(np.ascontiguousarray(values), how)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Where an input has what; an extent that is no number is open."""
+
+    batch: int | str | None
+    """None: it has no such dimension."""
+    height: int | str
+    width: int | str
+    channels: int | str
+    channel_axis: bool
+    layout: str
+
+    @classmethod
+    def of(cls, spec: TensorSpec, options: PictureOptions) -> _Shape:
+        """Read it from the shape of *spec*.
+
+        Raises:
+            InputError: it is no picture's, or more than one layout fits.
+        """
+        shape = spec.shape
+        if len(shape) == 2 and not options.layout:
+            return cls(None, shape[0], shape[1], 1, False, "NHWC")
+        if len(shape) not in (3, 4):
+            raise InputError(
+                f"input {spec.name} is {kind(spec)}, which is no picture's shape", remedy=PROBLEM
+            )
+        batch = shape[0] if len(shape) == 4 else None
+        first, second, third = shape[-3:]
+        if options.layout:
+            layout = options.layout
+        else:
+            fits = [one for one, extent in zip(LAYOUTS, (first, third), strict=True) if extent in (1, 3)]
+            if len(fits) != 1:
+                raise InputError(
+                    f"input {spec.name} is {kind(spec)}: {'both' if fits else 'neither'} of NCHW and NHWC "
+                    "can be its layout",
+                    remedy="Say which: --layout NCHW or --layout NHWC.",
+                )
+            layout = fits[0]
+        if layout == "NCHW":
+            return cls(batch, second, third, first, True, layout)
+        return cls(batch, first, second, third, True, layout)
+
+
+def _channels(spec: TensorSpec, shape: _Shape, options: PictureOptions) -> int:
+    if isinstance(shape.channels, str):
+        return 1 if options.color == "GRAY" else 3
+    if shape.channels not in (1, 3):
+        raise InputError(
+            f"input {spec.name} is {kind(spec)}: {shape.channels} channels as {shape.layout}, where pictures "
+            "have 1 or 3",
+            remedy=f"Try --layout {LAYOUTS[shape.layout == 'NCHW']}. {PROBLEM}",
+        )
+    return shape.channels
+
+
+def _color(asked: str, channels: int, spec: TensorSpec) -> str:
+    if not asked:
+        return "RGB" if channels == 3 else "GRAY"
+    if (asked == "GRAY") != (channels == 1) and channels == 1:
+        raise InputError(
+            f"input {spec.name} is {kind(spec)}: one channel, which cannot be {asked}",
+            remedy="Leave --color away, or give --color GRAY.",
+        )
+    return asked
+
+
+def _check_words(options: PictureOptions) -> None:
+    for name, given, known in (
+        ("--layout", options.layout, LAYOUTS),
+        ("--color", options.color, COLORS),
+        ("--resample", options.resample, RESAMPLING),
+    ):
+        if given and given not in known:
+            raise InputError(f"{name} {given!r} is unknown", remedy=f"Use {', '.join(known)}.")
+    if options.range is not None and len(options.range) != 2:
+        raise InputError("--range takes two numbers", remedy="Say what 0 and 255 become: --range -1,1")
+    if len(options.resize) == 1 and not options.crop:
+        raise InputError(
+            f"--resize {options.resize[0]} is the length of the shorter side, which goes with --crop center",
+            remedy="Give width and height, --resize 224x224, or add --crop center.",
+        )
+
+
+def _check_values(spec: TensorSpec, options: PictureOptions, channels: int) -> None:
+    if options.scale is not None and options.range is not None:
+        raise InputError("--scale and --range contradict each other", remedy="Give one of them.")
+    if options.scale == 0 or 0 in options.std:
+        raise InputError("a picture cannot be divided by 0", remedy="Check --scale and --std.")
+    for name, given in (("--mean", options.mean), ("--std", options.std)):
+        if len(given) not in (0, 1, channels):
+            raise InputError(
+                f"{name} has {len(given)} numbers, the input {spec.name} has {channels} channels",
+                remedy="Give one for each channel, or one for all.",
+            )
+    if spec.dtype == "uint8" and options.normalises:
+        raise InputError(
+            f"input {spec.name} is uint8: it takes pixels as they are",
+            remedy="Leave --mean, --std, --scale and --range away: the model normalises by itself.",
+        )
+    if spec.dtype == "int8" and not options.range:
+        raise InputError(
+            f"input {spec.name} is int8, which cannot hold pixels from 0 to 255",
+            remedy="Say what 0 and 255 become: --range -128,127",
+        )
+    if spec.dtype == "bool" or not re.fullmatch(r"(u?int|float)(8|16|32|64)", spec.dtype):
+        raise InputError(f"input {spec.name} is {kind(spec)}, which takes no pixels", remedy=PROBLEM)
+
+
+def _pixels(file: Path, shape: _Shape, color: str, options: PictureOptions) -> tuple[NDArray[np.uint8], str]:
+    """The picture as uint8[height, width, channels], and what was done."""
+    import numpy as np
+
+    picture = _upright(file, color)
+    before = f"{picture.width}x{picture.height}"
+    picture, note = _sized(picture, _wanted(shape, options, picture), options)
+    array = np.asarray(picture, dtype=np.uint8)
+    if array.ndim == 2:
+        array = array[..., np.newaxis]
+        if isinstance(shape.channels, int) and shape.channels == 3:  # grey was asked for, and is widened
+            array = np.repeat(array, 3, axis=2)
+    if color == "BGR":
+        array = array[..., ::-1]
+    return array, f"{file.name}: {before}{note}"
+
+
+def _upright(file: Path, color: str) -> Image:
+    """The decoded picture as its EXIF orientation wants it, in mode RGB or L.
+
+    Raises:
+        InputError: there is none, or it cannot be read.
+    """
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    try:
+        with file.open("rb") as data, _opened(data) as opened:
+            if opened.width * opened.height > MAX_PIXELS:
+                raise InputError(
+                    f"{file} has {opened.width} x {opened.height} pixels, more than the {MAX_PIXELS:,} that "
+                    "are read",
+                    remedy="Make it smaller in another program first, if you trust it.",
+                )
+            opened.load()
+            picture = ImageOps.exif_transpose(opened)
+            return _eight_bits(picture).convert("L" if color == "GRAY" else "RGB")
+    except FileNotFoundError as why:
+        raise InputError(f"there is no picture {file}", remedy="Check --image.") from why
+    except UnidentifiedImageError as why:
+        raise InputError(
+            f"{file} is no picture in a format that is read",
+            remedy="Convert it to PNG or JPEG; arrays go in with --input.",
+        ) from why
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as why:
+        raise InputError(
+            f"{file} has far too many pixels: {why}",
+            remedy="Make it smaller in another program first, if you trust it.",
+        ) from why
+    except InputError:
+        raise
+    except IsADirectoryError as why:
+        raise InputError(f"{file} is a directory", remedy="Name a file: --image FILE") from why
+    except PermissionError as why:
+        raise InputError(f"{file} may not be read", remedy="Check its permissions.") from why
+    except Exception as why:  # a decoder's own: OSError, SyntaxError, ValueError, EOFError, struct.error, …
+        raise InputError(
+            f"the picture {file} cannot be read: {why}",
+            remedy="It may be damaged: get it again, or save it anew as PNG.",
+        ) from why
+
+
+def _opened(data: IO[bytes]) -> Image:
+    """The picture, not decoded yet; Pillow's warning of enormous ones is an error."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        Image.init()
+        return Image.open(data, formats=[name for name in FORMATS if name in Image.OPEN])
+
+
+def _eight_bits(picture: Image) -> Image:
+    """16 bits a pixel as 8, where Pillow would cut off what is above 255; palettes as colours."""
+    import numpy as np
+    from PIL import Image
+
+    if not picture.mode.startswith("I"):
+        if picture.mode == "F":
+            raise ValueError("its pixels are floats, of no known range")
+        # a palette's transparency would be warned of
+        return picture.convert("RGBA") if picture.mode == "P" else picture
+    values: NDArray[np.int64] = np.asarray(picture).astype(np.int64)
+    return Image.fromarray(np.clip((values + 128) // 257, 0, 255).astype(np.uint8))
+
+
+def _wanted(shape: _Shape, options: PictureOptions, picture: Image) -> tuple[int, int]:
+    """Width and height that the input has; where it is open what was asked for, else the picture's."""
+    asked = options.resize if len(options.resize) == 2 else (picture.width, picture.height)
+    width = shape.width if isinstance(shape.width, int) else asked[0]
+    height = shape.height if isinstance(shape.height, int) else asked[1]
+    if not options.crop and options.resize and options.resize != (width, height):
+        size = "x".join(map(str, options.resize))
+        larger = options.resize[0] >= width and options.resize[1] >= height
+        raise InputError(
+            f"the input takes pictures of {width}x{height} (width x height), not of {size}",
+            remedy="Leave --resize away"
+            + ("; or add --crop center, to cut the middle out." if larger else "."),
+        )
+    return width, height
+
+
+def _sized(picture: Image, wanted: tuple[int, int], options: PictureOptions) -> tuple[Image, str]:
+    """The picture in the size *wanted*, and what was done to it."""
+    width, height = wanted
+    if not options.crop:
+        if picture.size == wanted:
+            return picture, ""
+        return _resized(picture, wanted, options.resample), f" resized to {width}x{height}"
+    if len(options.resize) == 1:
+        factor = options.resize[0] / min(picture.size)
+    else:
+        over = options.resize or wanted
+        factor = max(over[0] / picture.width, over[1] / picture.height)
+    # the side that decides comes out exact, the other one is cut off, as torchvision's Resize does
+    larger = (int(picture.width * factor + 1e-6), int(picture.height * factor + 1e-6))
+    if math.prod(larger) > MAX_PIXELS:
+        raise InputError(
+            f"resized, the picture would have {larger[0]} x {larger[1]} pixels",
+            remedy="Its sides are too different: leave --crop away, or cut it before.",
+        )
+    if larger[0] < width or larger[1] < height:
+        raise InputError(
+            f"resized to {larger[0]}x{larger[1]}, the picture is smaller than the {width}x{height} to cut",
+            remedy=f"Resize to more: --resize {max(wanted)}",
+        )
+    if larger != picture.size:
+        picture = _resized(picture, larger, options.resample)
+    left, top = round((larger[0] - width) / 2), round((larger[1] - height) / 2)
+    cut = picture.crop((left, top, left + width, top + height))
+    return cut, f" resized to {larger[0]}x{larger[1]}, the middle {width}x{height}"
+
+
+def _resized(picture: Image, size: tuple[int, int], resample: str) -> Image:
+    from PIL import Image
+
+    return picture.resize(size, Image.Resampling[resample.upper()])
+
+
+def _normalised(pixels: NDArray[Any], spec: TensorSpec, options: PictureOptions) -> tuple[NDArray[Any], str]:
+    """The batch in the dtype of *spec*, and what was done."""
+    import numpy as np
+
+    floating = spec.dtype.startswith("float")
+    if not floating and not options.normalises:
+        return pixels.astype(spec.dtype), "pixels as they are"
+    values = pixels.astype(np.float64)
+    if options.range is not None:
+        low, high = options.range
+        values = low + values * ((high - low) / 255)
+        said = f"0..255 to {low:g}..{high:g}"
+    else:
+        scale = options.scale if options.scale is not None else 255.0 if floating else 1.0
+        values = values / scale
+        said = f"/ {scale:g}" if scale != 1 else "not scaled"
+    for sign, numbers in (("-", options.mean), ("/", options.std)):
+        if numbers:
+            values = values - np.array(numbers) if sign == "-" else values / np.array(numbers)
+            said += f" {sign} ({', '.join(f'{number:g}' for number in numbers)})"
+    if floating:
+        return values.astype(spec.dtype), said
+    limits = np.iinfo(spec.dtype)
+    return np.clip(np.rint(values), limits.min, limits.max).astype(spec.dtype), said

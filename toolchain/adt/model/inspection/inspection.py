@@ -1,0 +1,277 @@
+"""Look into a package: what its ``inspect/`` says, and what is in its parameters."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+import textwrap
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adt.errors import PackageError
+from adt.host import manifest
+from adt.host.disk import scratch_directory
+from adt.limits import parse_json, read_text
+from adt.model.inspection.graph import GRAPH, SCHEMA, SCHEMA_VERSION, Graph, Tensor
+from adt.model.package.files import INSPECT, PARAMS, is_inside
+from adt.model.package.package import ModelPackage, load_package
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MOST_TEXT = 1 << 30
+"""Bytes that a compressed text may unpack to."""
+_FUNCTION = re.compile(r"^    @T\.prim_func.*?(?=^    @T\.prim_func|\Z)", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A package, opened to be looked into; each method reads only what it needs."""
+
+    package: ModelPackage
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the package still has its ``inspect/``."""
+        return (self._directory / GRAPH).is_file()
+
+    @cached_property
+    def graph(self) -> Graph:
+        """Calls, tensors, storages and device kernels.
+
+        Raises:
+            PackageError: ``inspect/`` was dropped, or is damaged.
+        """
+        self._file(GRAPH)
+        found = manifest.load(
+            Graph, self._directory / GRAPH, schema=SCHEMA, version=SCHEMA_VERSION, remedy=self._remedy
+        )
+        entry = self.package.manifest.entry()  # the importer has cleaned the model's own names
+        tensors = _renamed(found.tensors, "input", [spec.name for spec in entry.inputs])
+        return replace(found, tensors=_renamed(tensors, "param", entry.params))
+
+    @property
+    def textured(self) -> int:
+        """How many of the package's functions have kernels that read or write textures."""
+        return sum(kernel.textures > 0 for kernel in self.package.manifest.kernels)
+
+    def opencl(self) -> dict[str, str]:
+        """The OpenCL source of each kernel, by name; each compiles on its own.
+
+        Raises:
+            PackageError: there is none: the package computes on the CPU, or ``inspect/`` was dropped.
+        """
+        if not self.graph.kernels:
+            manifest_ = self.package.manifest
+            raise PackageError(
+                f"{manifest_.name} has no OpenCL kernels: it is compiled for {manifest_.target.name}",
+                remedy=manifest_.source.compile_command("--target", "opencl"),
+            )
+        return {kernel.name: self._text(kernel.file) for kernel in self.graph.kernels}
+
+    def clml(self) -> dict[str, Any]:
+        """The subgraphs that CLML computes, by name.
+
+        Raises:
+            PackageError: there are none.
+        """
+        found = self.handed("clml")
+        if not found:
+            raise PackageError(
+                f"{self.package.manifest.name} hands nothing to CLML",
+                remedy=self.package.manifest.source.compile_command(
+                    "--target", "adreno", "--offload", "clml"
+                ),
+            )
+        return found
+
+    def handed(self, kind: str) -> dict[str, Any]:
+        """The subgraphs that the library *kind* (``clml``, ``nnapi``) computes, by their function's name."""
+        names = {one.sha256: one.name for one in self.graph.handed} if self.recorded else {}
+        found = {}
+        for path in sorted((self._directory / kind).glob("*.json")):
+            text = self._text(f"{kind}/{path.name}")
+            digest = hashlib.sha256(text.removesuffix("\n").encode()).hexdigest()
+            try:
+                found[names.get(digest, path.stem)] = parse_json(text)
+            except ValueError as why:
+                raise PackageError(f"{path} is damaged: {why}", remedy=self._remedy) from why
+        return found
+
+    def relax(self) -> str:
+        """``main`` after the last Relax pass, as TVMScript."""
+        return self._text("relax.py")
+
+    def tir(self) -> str:
+        """The scheduled kernels, as TVMScript."""
+        return self._text("tir.py")
+
+    def tir_functions(self) -> dict[str, str]:
+        """The text of each scheduled kernel, by its function's name."""
+        found = {}
+        for text in _FUNCTION.findall(self.tir()):
+            if name := re.search(r"^    def (\w+)\(", text, re.MULTILINE):
+                found[name[1]] = textwrap.dedent(text).rstrip() + "\n"
+        return found
+
+    def llvm(self) -> str:
+        """LLVM IR of the host's code."""
+        path = self._file("host.ll.gz")
+        try:
+            with gzip.open(path) as file:
+                text = file.read(MOST_TEXT + 1)
+        except (OSError, EOFError, zlib.error) as why:
+            raise PackageError(f"{path} is damaged: {why}", remedy=self._remedy) from why
+        if len(text) > MOST_TEXT:
+            raise PackageError(f"{path} unpacks to more than {MOST_TEXT >> 20} MiB", remedy=self._remedy)
+        return text.decode(errors="replace")
+
+    def assembly(self) -> str:
+        """The host's code for the package's processor: what LLVM makes of :meth:`llvm`, as compiling did."""
+        import tvm
+
+        text = self.llvm()
+        with scratch_directory("asm") as directory:
+            file = directory / "host.ll"
+            file.write_text(text)
+            try:
+                return str(tvm.runtime.load_module(str(file)).inspect_source("asm"))
+            except Exception as why:  # TVM's loader and LLVM raise InternalError, ValueError, …
+                raise PackageError(
+                    f"TVM {tvm.__version__} cannot generate code from {INSPECT}/host.ll.gz: {why}",
+                    remedy=f"The package was made by TVM {self.package.manifest.tvm.version}; "
+                    "`adt inspect --llvm` shows what it is generated from.",
+                ) from why
+
+    def params(self) -> tuple[Param, ...]:
+        """Name, shape, size and range of each parameter, in the order of ``main``."""
+        return read_params(self.package)
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each file of the package; of ``inspect/`` the sum."""
+        found = {path.name: path.stat().st_size for path in self.package.files}
+        inside = [path.stat().st_size for path in self._directory.rglob("*") if path.is_file()]
+        return found | ({INSPECT: sum(inside)} if inside else {})
+
+    def by_function(self) -> Mapping[str, tuple[str, ...]]:
+        """The device kernels that each function launches."""
+        found: dict[str, tuple[str, ...]] = {}
+        for kernel in self.graph.kernels:
+            found[kernel.function] = (*found.get(kernel.function, ()), kernel.name)
+        return found
+
+    @property
+    def _directory(self) -> Path:
+        return self.package.path / INSPECT
+
+    @property
+    def _remedy(self) -> str:
+        return f"Compile it again: {self.package.manifest.source.compile_command()}"
+
+    def _file(self, name: str) -> Path:
+        if not is_inside(f"{INSPECT}/{name}"):
+            raise PackageError(
+                f"the package {self.package.place} names the file {name!r}, which is no part of it",
+                remedy=self._remedy,
+            )
+        path = self._directory / name
+        if not path.is_file():
+            raise PackageError(
+                f"the package {self.package.place} has no {INSPECT}/{name}: it was left out or could not be"
+                " recorded",
+                remedy=self._remedy,
+            )
+        return path
+
+    def _text(self, name: str) -> str:
+        path = self._file(name)
+        try:
+            return read_text(path, MOST_TEXT)
+        except ValueError as why:
+            raise PackageError(f"{path} is damaged: {why}", remedy=self._remedy) from why
+
+
+def _renamed(tensors: Sequence[Tensor], kind: str, names: Sequence[str]) -> tuple[Tensor, ...]:
+    """*tensors*, where those of *kind* have *names*, in order; unchanged when there are more or fewer."""
+    if sum(tensor.kind == kind for tensor in tensors) != len(names):
+        return tuple(tensors)
+    left = iter(names)
+    return tuple(replace(t, name=next(left)) if t.kind == kind else t for t in tensors)
+
+
+def open_inspection(path: Path) -> Inspection:
+    """The package *path* (a directory or .tar), to be looked into.
+
+    Raises:
+        PackageError: it is no package, or was changed.
+    """
+    return Inspection(load_package(path))
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter. Its range is over finite elements; None where there are none."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    min: float | None
+    max: float | None
+    mean: float | None
+    not_finite: int
+    """Elements that are infinite or not a number."""
+    image: bool = False
+    """On the device it lies in an image."""
+
+
+def read_params(package: ModelPackage) -> tuple[Param, ...]:
+    """Each parameter, in the order in which they follow the inputs of ``main``; others after them.
+
+    Raises:
+        PackageError: ``mod.params`` is no parameter file of TVM.
+    """
+    images = {name for entry in package.manifest.entries for name in entry.images}
+    return tuple(_row(name, array, image=name in images) for name, array in load_arrays(package))
+
+
+def load_arrays(package: ModelPackage) -> Iterator[tuple[str, NDArray[np.generic]]]:
+    """Name and contents of each parameter, in the order of :func:`read_params`.
+
+    Raises:
+        PackageError: ``mod.params`` is no parameter file of TVM.
+    """
+    import tvm
+
+    path = package.path / PARAMS
+    try:
+        found = tvm.runtime.load_param_dict_from_file(str(path))
+    except Exception as why:  # TVM's reader raises InternalError, ValueError, …
+        raise PackageError(
+            f"{path} is not a parameter file of TVM, or is damaged",
+            remedy=f"Compile the model again: {package.manifest.source.compile_command()}",
+            details=str(why)[-500:],
+        ) from why
+    order = {name: index for index, name in enumerate(package.manifest.entry().params)}
+    for name in sorted(found, key=lambda name: (order.get(name, len(order)), name)):
+        yield str(name), found[name].numpy()
+
+
+def _row(name: str, array: Any, *, image: bool) -> Param:
+    import numpy as np
+
+    size = int(array.nbytes)
+    low = high = mean = None
+    numbers = array.astype(np.float64) if array.dtype.kind not in "biu" else array
+    finite = numbers[np.isfinite(numbers)]
+    if finite.size:
+        low, high, mean = float(finite.min()), float(finite.max()), float(finite.mean())
+    missing = int(numbers.size - finite.size)
+    shape = tuple(map(int, array.shape))
+    return Param(name, shape, str(array.dtype), size, low, high, mean, missing, image)

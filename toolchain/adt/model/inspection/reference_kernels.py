@@ -1,0 +1,96 @@
+"""``inspect/plain.json.gz``: each kernel as it was before it was scheduled, TIR in TVM's JSON, gzip.
+
+Such a kernel is plain loops over plain buffers: any machine can compile and run it.
+What a device's kernel computed can so be told apart from what it should have computed
+(:mod:`adt.measure.layers`), without the source model and without compiling it again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from adt.errors import PackageError
+from adt.model.graphs.rules import MOST_BYTES, GraphError, check_graph
+from adt.model.package.files import INSPECT
+from adt.model.package.package import ModelPackage
+
+PLAIN = "plain.json.gz"
+
+
+def kept(into: dict[str, Any]) -> Any:
+    """A pass that leaves the kernels which a module has at that place in *into*, by name."""
+    import tvm
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.KeepPlain")  # type: ignore[untyped-decorator]
+    def keep(module: Any, _context: Any) -> Any:
+        into.update(primitive(module))
+        return module
+
+    return keep
+
+
+def primitive(module: Any) -> dict[str, Any]:
+    """The kernels of *module*, by name."""
+    import tvm
+
+    return {
+        str(variable.name_hint): function
+        for variable, function in module.functions_items()
+        if isinstance(function, tvm.tirx.PrimFunc)
+    }
+
+
+def packed(functions: Mapping[str, Any]) -> bytes:
+    """The file's bytes: the same for the same kernels."""
+    import tvm
+
+    text = str(tvm.ir.save_json(tvm.runtime.convert(dict(sorted(functions.items())))))
+    return gzip.compress(text.encode(), 6, mtime=0)
+
+
+def plain_file(package: ModelPackage) -> Path:
+    """The file of *package* with its kernels before they were scheduled, which holds nothing else.
+
+    Raises:
+        PackageError: it has none, another one than mod.json describes, or one with what no kernel needs.
+    """
+    name = f"{INSPECT}/{PLAIN}"
+    path, facts = package.path / INSPECT / PLAIN, package.manifest.inspection.get(name)
+    remedy = f"Compile it again: {package.manifest.source.compile_command()}"
+    if facts is None or not path.is_file():
+        raise PackageError(
+            f"the package {package.place} has no {name}: it was left out, or an older adt made the package",
+            remedy=remedy,
+        )
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != facts.sha256:
+        raise PackageError(f"{path} is not the file that mod.json describes", remedy=remedy)
+    try:
+        check_graph(unpacked(data))
+    except GraphError as error:
+        raise PackageError(f"{path} cannot be read: {error}", remedy=remedy) from error
+    return path
+
+
+def unpacked(data: bytes) -> str:
+    """The JSON that :func:`packed` compressed to *data*.
+
+    Raises:
+        GraphError: it is damaged, or too large.
+    """
+    try:
+        return zlib.decompressobj(wbits=31).decompress(data, MOST_BYTES).decode()
+    except (zlib.error, UnicodeDecodeError) as error:
+        raise GraphError(f"no compressed text: {error}") from error
+
+
+def read_plain(data: bytes) -> dict[str, Any]:
+    """The kernels that :func:`packed` made *data* of, by name; TVM trusts what it reads here."""
+    import tvm
+
+    return {str(name): function for name, function in tvm.ir.load_json(unpacked(data)).items()}

@@ -1,0 +1,97 @@
+"""Do a bundle and a package fit each other? Asked before anything is sent, or put into an application."""
+
+from __future__ import annotations
+
+from adt.bundle.bundle import BundleManifest
+from adt.bundle.platforms import NNAPI_API_LEVEL
+from adt.errors import MismatchError
+from adt.model.package.manifest import PackageManifest
+
+
+def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
+    """Check that *package* runs on the runtime in *bundle*.
+
+    Raises:
+        MismatchError: it does not; the remedy names the side to rebuild and how.
+    """
+    name, target, platform = package.name, package.target, bundle.platform
+    rebuild = f"adt build-target --for {platform}"
+    recompile = package.source.compile_command("--for", platform)
+    if (target.platform, target.machine) != (platform, bundle.machine):
+        raise MismatchError(
+            f"the package {name} is compiled for {target.platform} ({target.machine}), the bundle is for "
+            f"{platform} ({bundle.machine})",
+            remedy=f"Compile the model for the bundle: {recompile}; or build a bundle for the package: adt "
+            f"build-target --for {target.platform}",
+        )
+    missing = sorted(set(package.tvm.context_symbols) - set(bundle.context_symbols))
+    if missing:
+        raise MismatchError(
+            f"the package {name} comes from TVM {package.tvm.version} and needs {', '.join(missing)}, which "
+            f"the bundle's runner (TVM {bundle.tvm.version}) does not supply",
+            remedy=f"Build the bundle from the source of TVM {package.tvm.version}: {rebuild}; or compile "
+            f"the model with TVM {bundle.tvm.version}: {recompile}",
+        )
+    calls = package.made.functions if bundle.functions else ()
+    if lacking := [function for function in calls if function not in bundle.functions]:
+        raise MismatchError(
+            f"the package {name} calls {', '.join(lacking)}, which the bundle's runtime does not have",
+            remedy=f"Compile the model again with this adt: {recompile}; or build the bundle from the source"
+            f" of TVM {package.tvm.version}: {rebuild}",
+        )
+    if package.alignment > bundle.options.alignment:
+        raise MismatchError(
+            f"the package {name} assumes tensors aligned to {package.alignment} bytes, the bundle's runtime "
+            f"aligns to {bundle.options.alignment}",
+            remedy=f"Build the bundle with that alignment: {rebuild} --alignment {package.alignment}; or "
+            f"compile the model again for this bundle: {recompile}",
+        )
+    if target.device == "opencl" and not bundle.options.opencl:
+        raise MismatchError(
+            f"the package {name} computes on OpenCL, the bundle has no OpenCL runtime",
+            remedy=f"Build the bundle with it: {rebuild} --opencl; or compile for the CPU: {recompile} "
+            "--target cpu",
+        )
+    if package.offload == "clml" and not bundle.options.clml:
+        raise MismatchError(
+            f"the package {name} hands operators to CLML, the bundle has no CLML runtime",
+            remedy=f"Build the bundle with it: {rebuild} --clml SDK (Qualcomm's; docs/clml.md); or compile "
+            f"without: {recompile} --target {target.name} --offload none",
+        )
+    if package.offload == "nnapi" and not bundle.options.nnapi:
+        raise MismatchError(
+            f"the package {name} hands operators to NNAPI, the bundle has no NNAPI runtime",
+            remedy=f"Build the bundle with it: {rebuild} --nnapi --api-level {NNAPI_API_LEVEL}; or compile "
+            f"without: {recompile} --offload none",
+        )
+
+
+def check_half(package: PackageManifest, device: str, *, fp16: bool) -> None:
+    """Check that an OpenCL device computes in half precision, if the package does.
+
+    Args:
+        device: what it is, for people.
+        fp16: it has cl_khr_fp16.
+
+    Raises:
+        MismatchError: it does not: its driver would refuse the kernels.
+    """
+    if fp16 or not package.needs_half:
+        return
+    target = package.target
+    again = package.source.compile_command("--for", target.platform, "--target")
+    if package.precision == "float32":
+        what, remedy = (
+            "as the model itself does",
+            f"Compile it for the CPU: {again} cpu; or export the model in float32.",
+        )
+    else:
+        what, remedy = (
+            f"({package.precision})",
+            f"Compile it in float32: {again} {target.name} --precision float32",
+        )
+    raise MismatchError(
+        f"the package {package.name} computes in half precision {what}, which {device} does not: its OpenCL "
+        "lacks cl_khr_fp16",
+        remedy=remedy,
+    )

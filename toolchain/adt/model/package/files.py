@@ -1,0 +1,168 @@
+"""The files of a ModelPackage, in a directory or in one ``.tar``.
+
+The archive has the same bytes for the same package, and is unpacked without trust: only what a
+package consists of may be in it (``mod.json``, ``mod.so``, ``mod.params`` and files below
+``inspect/``), each once, each a plain file. It is read to its end before anything is written.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from adt.errors import PackageError
+from adt.host import cache
+from adt.host.tar import DAMAGED, Bounded, write_file
+from adt.limits import is_long
+
+MANIFEST = "mod.json"
+LIBRARY = "mod.so"
+PARAMS = "mod.params"
+INSPECT = "inspect"
+"""Directory of what `adt inspect` shows."""
+ARCHIVE = ".tar"
+"""Suffix of a package in one file."""
+MOST_FILES = 20_000
+"""Entries of an archive; a package has one for each kernel and a few more."""
+MOST_BYTES = 64 << 30
+"""Bytes that an archive may unpack to."""
+
+_INSPECT = re.compile(INSPECT + r"(/[A-Za-z0-9_][A-Za-z0-9._+-]*)+")
+_REMEDY = "Do not use this archive; get the package again, or compile the model: adt compile MODEL -o x.tar"
+
+
+def is_archive(path: Path) -> bool:
+    """Whether *path* is named as a package in one file is."""
+    return path.suffix == ARCHIVE
+
+
+def is_inside(name: str) -> bool:
+    """Whether *name* can be that of a file below ``inspect/``: it does not leave the package."""
+    return bool(_INSPECT.fullmatch(name)) and not is_long(name)
+
+
+def names(directory: Path) -> tuple[str, ...]:
+    """What of *directory* belongs to the package in it, ``mod.json`` first, then sorted."""
+    return (
+        *(name for name in (MANIFEST, LIBRARY, PARAMS) if (directory / name).is_file()),
+        *inspection_names(directory),
+    )
+
+
+def inspection_names(directory: Path) -> list[str]:
+    """The files below ``inspect/`` of the package in *directory*, sorted."""
+    paths = [path for path in (directory / INSPECT).rglob("*") if path.is_file()]
+    return sorted(path.relative_to(directory).as_posix() for path in paths)
+
+
+def copy(directory: Path, to: Path, *, without: str = "") -> None:
+    """Copy the package in *directory* into the directory *to*, but for the file *without*."""
+    for name in names(directory):
+        if name != without:
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(directory / name, to / name)
+
+
+def pack(directory: Path, archive: Path) -> None:
+    """Write the package in *directory* to *archive*, which appears complete or not at all.
+
+    Names are sorted, ``mod.json`` first; times, owners and modes are the same for everybody.
+    """
+    with (
+        cache.fresh_file(archive) as temporary,
+        tarfile.open(temporary, "w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for name in names(directory):
+            member = tarfile.TarInfo(name)
+            member.size = (directory / name).stat().st_size
+            member.mode = 0o644
+            with (directory / name).open("rb") as file:
+                tar.addfile(member, file)
+
+
+def leave_alone(final: Path) -> None:
+    """Refuse to write to *final* if it is there and no archive of a package.
+
+    Raises:
+        PackageError: it is something else.
+    """
+    if not final.exists():
+        return
+    try:
+        with Bounded(io.FileIO(final)) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+            first = tar.next()
+    except (*DAMAGED, OSError):
+        first = None
+    if first is None or first.name.removeprefix("./") not in ("", ".", MANIFEST, LIBRARY, PARAMS, INSPECT):
+        raise PackageError(
+            f"{final} exists and is not a package; it was left alone", remedy="Choose another -o."
+        )
+
+
+def unpack_cached(archive: Path) -> Path:
+    """The contents of *archive* in a directory of the cache, unpacked on first use.
+
+    Raises:
+        PackageError: it is no archive of a package, or holds what no package has.
+    """
+    if not archive.is_file():
+        raise PackageError(f"there is no package {archive}", remedy="Check the path.")
+    directory, _ = cache.entry(
+        f"unpacked/{cache.file_sha256(archive)}", lambda directory: unpack(archive, directory)
+    )
+    return directory
+
+
+def unpack(archive: Path, directory: Path) -> None:
+    """Unpack *archive* into the empty *directory*.
+
+    Raises:
+        PackageError: it is no archive, or has an entry that no package has; nothing was written.
+    """
+    try:
+        with Bounded(io.FileIO(archive)) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+            members = list(_members(tar, archive))
+            for name, member in members:
+                member.mode = 0o644
+                write_file(tar, member, directory, name)
+    except DAMAGED as error:
+        raise PackageError(
+            f"{archive} is not a .tar archive, or is damaged: {error}", remedy=_REMEDY
+        ) from error
+
+
+def _members(tar: tarfile.TarFile, archive: Path) -> Iterator[tuple[str, tarfile.TarInfo]]:
+    """Every file of *tar* under the name it gets.
+
+    Raises:
+        PackageError: one of them is none that a package has.
+    """
+    seen: set[str] = set()
+    total = 0
+    for count, member in enumerate(tar):
+        name = re.sub(r"^(\./)+", "", member.name)
+        total += member.size
+        if count >= MOST_FILES:
+            raise _refused(archive, f"has more than {MOST_FILES} entries")
+        if total > MOST_BYTES:
+            raise _refused(archive, f"would unpack to more than {MOST_BYTES >> 30} GiB")
+        if member.isdir() and (name in ("", ".", INSPECT) or _INSPECT.fullmatch(name)):
+            continue
+        if not member.isreg() or member.issparse():
+            raise _refused(archive, f"has the entry {member.name!r}, which is no plain file")
+        if name not in (MANIFEST, LIBRARY, PARAMS) and not _INSPECT.fullmatch(name):
+            raise _refused(archive, f"has the entry {member.name!r}, which is not part of a package")
+        if is_long(name):
+            raise _refused(archive, f"has an entry whose name is too long: {name[:80]!r}…")
+        if name in seen or any(name.startswith(f"{other}/") for other in seen):
+            raise _refused(archive, f"has the entry {member.name!r} twice")
+        seen.add(name)
+        yield name, member
+
+
+def _refused(archive: Path, reason: str) -> PackageError:
+    return PackageError(f"{archive} {reason}; nothing of it was used", remedy=_REMEDY)

@@ -1,0 +1,236 @@
+"""Run a package's OpenCL kernels on this machine at once, and compare them with the CPU.
+
+A GPU's kernels can be wrong without a word: a schedule that races, a driver that
+miscompiles. So the same kernels, with this machine's code around them, run on its
+OpenCL device (PoCL on the CPU is one) beside the same model compiled for the CPU.
+What this cannot show: that another device's driver compiles them as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adt.bundle.platforms import platform_named
+from adt.errors import AdtError, DownloadError, InputError, RunError, SourceError, ToolNotFound, VerifyFailed
+from adt.host.disk import scratch_directory
+from adt.model.assemble import Making, assemble
+from adt.model.host_run.opencl import HostOpenCl, opencl_device
+from adt.model.host_run.run import NO_OPENCL, HostRun, run_packages
+from adt.model.importers.imported_model import ImportedModel
+from adt.model.inputs.random import random_inputs
+from adt.model.link import linker_for
+from adt.model.package.package import KernelCheck, ModelPackage, OutputCheck, SkippedCheck
+from adt.model.precision.policy import multiplications
+from adt.model.targets import ModelTarget
+from adt.numerics import MAX_CHANGED, TOLERANCES, gaps, steps_allowed, within
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+log = logging.getLogger("adt.compile")
+
+LEAST_MAGNITUDE = 0.01
+"""A smaller output counts as of this magnitude: behind a sigmoid, what is nearly 0 is mostly rounding."""
+TIMEOUT = 900.0
+"""Seconds for both runs; a CPU compiles a large network's kernels for minutes."""
+MUCH = 3_000_000_000
+"""Multiplications beyond which a model is not checked on a CPU unless it is asked for: it takes minutes."""
+SEED = 0
+
+
+def check(
+    imported: ImportedModel, package: ModelPackage, making: Making, *, wanted: str
+) -> KernelCheck | SkippedCheck:
+    """Compare *package*'s OpenCL kernels on this machine with the CPU, on random inputs.
+
+    Args:
+        imported: what *package* was compiled from.
+        wanted: ``on``: it is an error when it cannot be done; ``auto``: it is done where it can.
+
+    Raises:
+        VerifyFailed: the kernels compute other numbers than the CPU, or a driver refuses their source.
+        InputError: it is wanted, and no inputs can be made up.
+        ToolNotFound: it is wanted, and this machine has no OpenCL device that can run them.
+        RunError, SourceError, DownloadError: it is wanted, and they could not be run, or TVM's OpenCL
+            runtime for this machine not be built.
+    """
+    device = opencl_device()
+    if obstacle := _obstacle(device, package, making.target):
+        if wanted == "on":
+            raise ToolNotFound(
+                f"the kernels cannot be checked here: {obstacle.reason}", remedy=obstacle.remedy
+            )
+        return SkippedCheck(obstacle.reason)
+    count = multiplications(imported.module)
+    if wanted == "auto" and count > MUCH and device is not None and not device.gpu:
+        return SkippedCheck(
+            f"{count / 1e9:.1f} billion multiplications take minutes on {device}; --check does it"
+        )
+    try:
+        inputs = random_inputs(package.manifest.entry().inputs, SEED)
+    except InputError as why:
+        if wanted == "on":
+            raise
+        log.warning("the kernels are not checked: %s", why.what)
+        return SkippedCheck(why.what)
+    log.info("checking the kernels on %s (--no-check leaves it out)", device)
+    with scratch_directory("check") as scratch:
+        gpu = _for_host(imported, package, making, making.target, scratch / "gpu")
+        cpu = _for_host(imported, package, making, None, scratch / "cpu")
+        try:
+            computed, expected = run_packages([HostRun(gpu, inputs), HostRun(cpu, inputs)], timeout=TIMEOUT)
+        except (RunError, SourceError, DownloadError, ToolNotFound) as why:
+            return _not_run(why, device, wanted)
+    return _compared(computed, expected, package, str(device), wanted)
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why the kernels cannot run here, and what would change that."""
+
+    reason: str
+    remedy: str
+
+
+def _obstacle(device: HostOpenCl | None, package: ModelPackage, target: ModelTarget) -> Obstacle | None:
+    manifest = package.manifest
+    if device is None:
+        reason = "this machine has no OpenCL device (apt-get install pocl-opencl-icd gives it one)"
+        return Obstacle(reason, NO_OPENCL)
+    if manifest.offload != "none":
+        return Obstacle(
+            f"{manifest.offload.upper()}, which computes part of it, is not on this machine",
+            "Check the same model with --offload none; on the device, adt verify compares the whole package.",
+        )
+    if target.textures and not device.images:
+        return Obstacle(
+            f"{device} has no images",
+            "Check the same model with --target adreno-buffer, or with another driver (PoCL has images).",
+        )
+    if manifest.needs_half and not device.fp16:
+        return Obstacle(
+            f"{device} does not compute in half precision",
+            "Check the same model in float32 (--precision float32), or install an OpenCL driver that does: a "
+            "GPU's, or Intel's for processors (docs/precision.md).",
+        )
+    return None
+
+
+def _for_host(
+    imported: ImportedModel, package: ModelPackage, making: Making, gpu: ModelTarget | None, directory: Path
+) -> Path:
+    """The model compiled to a package that this machine runs: on its OpenCL device, or on its CPU."""
+    host = platform_named("host")
+    settings = making.settings
+    if gpu is not None and making.platform == host and settings.compile.offload == "none":
+        return package.path
+    directory.mkdir()
+    cpu: dict[str, Any] = {"kind": "llvm", "mtriple": host.llvm_triple(0)}
+    target = (
+        replace(gpu, spec={**gpu.spec, "host": cpu}, cpu_features=())
+        if gpu is not None
+        else ModelTarget("cpu", "cpu", cpu, ("cpu",))
+    )
+    there = replace(
+        making,
+        target=target,
+        platform=host,
+        settings=replace(settings, compile=replace(settings.compile, offload="none")),  # no CLML runs here
+        linker=linker_for(host, ndk=None, api_level=0, bundle=None),
+        alignment=host.alignment,
+        like=None,
+        tuning=making.tuning if gpu is not None else None,
+    )
+    return assemble(imported, there, directory).path
+
+
+def _not_run(why: AdtError, device: HostOpenCl | None, wanted: str) -> SkippedCheck:
+    if "BUILD_PROGRAM_FAILURE" in f"{why.what}{why.details}":
+        raise VerifyFailed(
+            f"{device} refuses the source of the kernels",
+            remedy="Use --target adreno-buffer or opencl, and report it; --no-check compiles all the same.",
+            details=why.details,
+        ) from why
+    if wanted == "on":
+        raise why
+    log.warning("the kernels could not be checked: %s", why.what)
+    return SkippedCheck(why.what)
+
+
+def _compared(
+    computed: dict[str, NDArray[np.generic]],
+    expected: dict[str, NDArray[np.generic]],
+    package: ModelPackage,
+    device: str,
+    wanted: str,
+) -> KernelCheck | SkippedCheck:
+    manifest = package.manifest
+    limit = TOLERANCES[manifest.precision].kernel
+    quanta = manifest.made.quanta
+    rows = tuple(
+        compare(name, computed[name], expected[name], limit, quanta.get(name, 0.0)) for name in expected
+    )
+    result = KernelCheck(device=device, inputs=f"random, seed {SEED}", limit=limit, outputs=rows)
+    wrong = [row for row in rows if not row.passed]
+    empty = [row for row in wrong if row.nothing_finite]
+    if wrong and not empty:
+        textures = manifest.made.textures is not None
+        raise VerifyFailed(
+            f"the kernels compute wrong numbers on {device}: output {wrong[0].name!r} differs from the CPU by"
+            f" {wrong[0].difference:.2g} of its magnitude (limit {limit:g})"
+            if wrong[0].floating
+            else f"the kernels compute wrong numbers on {device}: {wrong[0].difference:.2%} of output "
+            f"{wrong[0].name!r} differ from the CPU (limit {MAX_CHANGED:.0%})",
+            remedy=("Keep tensors in buffers (--target adreno-buffer), and report" if textures else "Report")
+            + " it with the model; --no-check writes the package all the same.",
+            details="\n".join(f"{row.name}: {row.difference:.3g}" for row in rows),
+        )
+    if empty:
+        reason = (
+            f"nothing finite could be compared: all of output {empty[0].name!r} is NaN or infinite on random "
+            "inputs, on the CPU, too"
+        )
+        if wanted == "on":
+            raise VerifyFailed(
+                f"the kernels cannot be checked: {reason}",
+                remedy="--no-check writes the package all the same; adt verify --input FILE.npz compares it "
+                "on inputs for which the model gives numbers.",
+            )
+        log.warning("the kernels are not checked: %s", reason)
+        return SkippedCheck(reason)
+    return result
+
+
+def compare(
+    name: str,
+    computed: NDArray[np.generic],
+    expected: NDArray[np.generic],
+    limit: float,
+    quantum: float = 0.0,
+) -> OutputCheck:
+    """How far *computed* is from *expected*, and whether that passes.
+
+    The difference is the greatest one over the greatest magnitude expected, or over
+    :data:`LEAST_MAGNITUDE` if that is more; of whole numbers, the share that differs (by more than one
+    step, where they are quantised). NaN and infinity must come at the same places, and not everywhere:
+    else the difference is infinite.
+
+    Args:
+        limit: largest difference that passes.
+        quantum: one step of an output that was quantised, which passes, too.
+    """
+    floating = expected.dtype.kind == "f"
+    pair = gaps(computed, expected)
+    if not floating:
+        share = pair.changed(steps_allowed(expected.dtype.name))
+        return OutputCheck(name, share, floating, share <= MAX_CHANGED)
+    if pair.gap.size and not pair.finite.any():
+        return OutputCheck(name, float("inf"), floating, False, nothing_finite=pair.comparable)
+    gap = float(pair.gap.max(initial=0.0))
+    # Three digits: what is stored must not depend on the last bits of a driver.
+    difference = float(f"{gap / max(pair.magnitude, LEAST_MAGNITUDE):.3g}")
+    return OutputCheck(name, difference, floating, difference <= limit or within(gap, quantum))

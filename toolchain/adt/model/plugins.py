@@ -1,0 +1,227 @@
+"""Plugins: libraries that add to the installed TVM wheel, each built once, then from the cache.
+
+A plugin belongs to one build of the wheel (its libraries are what it links) and to
+one source tree; both are part of its place in the cache. The recipe is the CMake
+project ``cmake_presets/plugins/``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import logging
+import os
+import shutil
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.errors import SourceError, ToolNotFound
+from adt.host import cache
+from adt.host.disk import scratch_directory
+from adt.host.process import run
+from adt.host.resources import resource
+from adt.host.tools import Tool, cmake, compiler_identity, find_tool, ninja
+from adt.host.tvm_source import TvmSource, find_source, wheel_version
+from adt.options.resolve import load_settings
+from adt.options.sections import TvmSettings
+
+log = logging.getLogger("adt.plugins")
+
+PROJECT = "plugins"
+"""Directory below cmake_presets/."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One library that adds to the wheel."""
+
+    name: str
+    """As the CMake project calls it."""
+    library: str
+    """File that it builds."""
+    what: str
+    """What it gives TVM, for people."""
+
+
+OPENCL = Plugin("opencl", "libtvm_runtime_opencl.so", "TVM's OpenCL runtime")
+CLML: Plugin = Plugin("clml", "libadt_codegen_clml.so", "TVM's code generator for CLML")
+NNAPI: Plugin = Plugin("nnapi", "libadt_codegen_nnapi.so", "TVM's code generator for NNAPI")
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """The installed TVM."""
+
+    version: str
+    tvm: Path
+    """Directory of the Python package tvm."""
+    ffi: Path
+    """Directory of the Python package tvm_ffi."""
+    digest: str
+    """sha256 that names the libraries of both."""
+
+
+def opencl_runtime(settings: TvmSettings | None = None) -> Path:
+    """TVM's OpenCL runtime for this process; see :func:`build`."""
+    return build(OPENCL, settings)
+
+
+def build(plugin: Plugin, settings: TvmSettings | None = None) -> Path:
+    """The library of *plugin*, built now (10 to 30 s) if it was not before; others wait for the first caller.
+
+    Args:
+        settings: where TVM's source comes from; None: as configured.
+
+    Raises:
+        ToolNotFound: there is no C++ compiler.
+        SourceError: there is no TVM source tree, or it does not fit the wheel.
+        DownloadError: the tree could not be fetched.
+    """
+    wheel = installed_wheel()
+    source = find_source(settings or load_settings().settings.tvm)
+    compiler = _compiler(plugin)
+    project = resource("cmake_presets")
+    name = f"plugins/{plugin.name}-{wheel.version}-{_key(wheel, source, compiler, project)}"
+    path, _ = cache.entry(name, lambda directory: _build(plugin, wheel, source, compiler, project, directory))
+    return path / plugin.library
+
+
+def installed_wheel() -> Wheel:
+    """The TVM that ``import tvm`` gives, without importing it.
+
+    Raises:
+        SourceError: it is not installed.
+    """
+    version = wheel_version()
+    directories: dict[str, Path] = {}
+    lines = []
+    for package, distribution in (("tvm", "apache-tvm"), ("tvm_ffi", "apache-tvm-ffi")):
+        spec = importlib.util.find_spec(package)
+        if spec is None or spec.origin is None:
+            raise SourceError(
+                f"the Python package {package} is not installed", remedy=f"pip install {distribution}"
+            )
+        directory = directories[package] = Path(spec.origin).parent
+        recorded = _recorded_digests(distribution)
+        for library in sorted((directory / "lib").glob("*.so")):
+            stat = library.stat()
+            known = recorded.get(f"{package}/lib/{library.name}") or str(stat.st_mtime_ns)
+            lines.append(f"{package} {library.name} {stat.st_size} {known}")
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return Wheel(version, directories["tvm"], directories["tvm_ffi"], digest)
+
+
+def _recorded_digests(distribution: str) -> dict[str, str]:
+    """sha256 of each file as the installer recorded it: hashing 230 MB would take as long as linking."""
+    try:
+        files = importlib.metadata.files(distribution) or []
+    except importlib.metadata.PackageNotFoundError:
+        return {}
+    return {str(file): file.hash.value for file in files if file.hash is not None}
+
+
+def _compiler(plugin: Plugin) -> Tool:
+    remedy = f"apt-get install g++   (or set CXX): {plugin.what} is compiled once"
+    if named := os.environ.get("CXX"):
+        return find_tool(named, remedy=remedy)
+    for name in ("c++", "g++", "clang++"):
+        if shutil.which(name):
+            return find_tool(name, remedy=remedy)
+    raise ToolNotFound("there is no C++ compiler on PATH (c++, g++ or clang++)", remedy=remedy)
+
+
+def _key(wheel: Wheel, source: TvmSource, compiler: Tool, project: Path) -> str:
+    """Digest of everything that decides what is built."""
+    made_of = [wheel.digest, source.digest, compiler_identity(compiler.path)]
+    made_of += [cache.file_sha256(file) for file in sorted((project / PROJECT).rglob("*")) if file.is_file()]
+    return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:12]
+
+
+def _build(
+    plugin: Plugin, wheel: Wheel, source: TvmSource, compiler: Tool, project: Path, directory: Path
+) -> None:
+    log.info("building %s for the installed TVM %s (once)", plugin.what, wheel.version)
+    remedy = (
+        f"The tree {source.path} ({source.version}) must be the source of the installed TVM {wheel.version}; "
+        "see --tvm-source, TVM_HOME and the tvm.provider setting."
+    )
+    with scratch_directory("plugin") as scratch:
+        configure: list[str | Path] = [
+            cmake().path,
+            *("-S", str(project / PROJECT), "-B", scratch, "-G", "Ninja"),
+            f"-DCMAKE_MAKE_PROGRAM={ninja().path}",
+            f"-DCMAKE_CXX_COMPILER={compiler.path}",
+            f"-DADT_PLUGIN={plugin.name}",
+            f"-DADT_TVM_SOURCE={source.path}",
+            f"-DADT_TVM_WHEEL={wheel.tvm}",
+            f"-DADT_FFI_WHEEL={wheel.ffi}",
+        ]
+        what = f"building {plugin.what} for TVM {wheel.version} failed"
+        run(configure, error=SourceError, what=what, remedy=remedy)
+        run([ninja().path, "-C", scratch], error=SourceError, what=what, remedy=remedy)
+        shutil.copy2(scratch / plugin.library, directory / plugin.library)
+
+
+ATTRIBUTES = "relax.attrs."
+"""Types of operators' attributes: where tree and wheel disagree, those operators are passed over."""
+
+
+@dataclass(frozen=True)
+class LoadedPlugin:
+    """A plugin in this process."""
+
+    library: ctypes.CDLL
+    foreign: frozenset[str]
+    """Types of operators' attributes that the plugin, compiled from its source tree, would misread."""
+
+
+_LOADED: dict[Path, LoadedPlugin] = {}
+_LOCK = threading.Lock()
+
+
+def load_plugin(library: Path) -> LoadedPlugin:
+    """Load *library*, whose functions TVM then has, into this process; a second time nothing happens.
+
+    Raises:
+        SourceError: it does not fit the TVM that this process has loaded.
+    """
+    import tvm
+
+    path = library.resolve()
+    with _LOCK:
+        if path in _LOADED:
+            return _LOADED[path]
+        remedy = f"Remove {library.parent} to build it again for the installed TVM."
+        try:
+            handle = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        except OSError as why:
+            raise SourceError(f"the plugin {library.name} cannot be loaded: {why}", remedy=remedy) from why
+        compare = tvm.get_global_func(layout_function(library), allow_missing=True)
+        foreign = foreign_types(library.name, [str(text) for text in compare()] if compare else [])
+        _LOADED[path] = LoadedPlugin(handle, foreign)
+        return _LOADED[path]
+
+
+def layout_function(library: Path) -> str:
+    """The function of the code generator *library* that compares its tree's headers with the wheel."""
+    return f"adt.layout_differences.{library.stem.rpartition('_')[2]}"
+
+
+def foreign_types(name: str, differences: list[str]) -> frozenset[str]:
+    """Types that the plugin *name* must not read, from what it found: ``type.field: how`` each.
+
+    Raises:
+        SourceError: one of them is no operator's attributes, so that nothing can be read.
+    """
+    types = {text.partition(":")[0].rpartition(".")[0] for text in differences}
+    if any(not kind.startswith(ATTRIBUTES) for kind in types):
+        raise SourceError(
+            f"the plugin {name} was built from a TVM source tree that does not fit the installed TVM",
+            remedy="Build it from the installed version's source: ADT_TVM_PROVIDER=git, or TVM_HOME.",
+            details="\n".join(differences),
+        )
+    return frozenset(types)

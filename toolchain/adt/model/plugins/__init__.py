@@ -1,1 +1,0 @@
-"""Plugins: what TVM's Python wheel was built without, built from TVM's source when it is first wanted."""
