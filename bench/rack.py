@@ -40,9 +40,9 @@ def phase(name: str, times: dict[str, float]) -> Iterator[None]:
     times[name] = time.perf_counter() - began
 
 
-def is_own_guardian(process: psutil.Process) -> bool:
+def is_own_reaper(process: psutil.Process) -> bool:
     """Whether it is the shell that would clean up after this very program, and ends with it."""
-    return process.ppid() == os.getpid() and process.cmdline()[-1:] == ["adt-guardian"]
+    return process.ppid() == os.getpid() and process.cmdline()[-1:] == ["adt-reaper"]
 
 
 def processes(state: Path) -> dict[int, int]:
@@ -50,7 +50,7 @@ def processes(state: Path) -> dict[int, int]:
     found: dict[int, int] = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.pid == os.getpid() or is_own_guardian(process):
+            if process.pid == os.getpid() or is_own_reaper(process):
                 continue
             if process.environ().get("XDG_STATE_HOME") == str(state):
                 for one in (process, *process.children(recursive=True)):

@@ -282,7 +282,7 @@ def test_a_workspace_is_gone_when_its_owner_is_killed(phone: Device, sig: signal
         owner.send_signal(sig)
         owner.wait(120)
     wait_for(lambda: entries(phone, "/data/local/tmp/w") == [], "the directory is removed")
-    wait_for(lambda: not [line for line in processes(phone) if "adt" in line], "its guardian ends")
+    wait_for(lambda: not [line for line in processes(phone) if "adt" in line], "its holder ends")
 
 
 def test_workspaces_of_the_living_stay_and_those_of_the_dead_go(phone: Device) -> None:

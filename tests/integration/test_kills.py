@@ -121,7 +121,7 @@ class Range:
         inside = (path for path in (self.top / "tmp").iterdir() if path.name != SESSION)
         yield from (f"in TMPDIR: {path}" for path in inside)
         for name in ("cache", "out"):
-            for place, directories, files in os.walk(self.top / name):  # in which a guardian may be removing
+            for place, directories, files in os.walk(self.top / name):  # in which a holder may be removing
                 for path in (*directories, *files):
                     if LEFTOVER.fullmatch(path) or re.search(r"\.tmp$|\.part$", path):
                         yield f"temporary name: {place}/{path}"

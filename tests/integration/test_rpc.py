@@ -35,7 +35,7 @@ from adt.errors import AdtError, NoDevice, RpcError, TrackerError
 from adt.host import identity
 from adt.host.process import run
 from adt.model.link import linker_for
-from adt.rpc import cleaning, server, session, state, wire
+from adt.rpc import cleanup, server, session, state, wire
 from adt.rpc.server import ServerStatus
 from adt.virtual import emulator
 from support.devices.fixtures import Rack, child, entries, processes, rack, wait_for  # noqa: F401
@@ -111,8 +111,8 @@ def ours() -> list[str]:
 
 
 def there(device: Device) -> list[str]:
-    """Servers, their guardians and directories on a device."""
-    running = [row for row in processes(device) if "tvm_rpc" in row or "guardian" in row]
+    """Servers, their wrappers and directories on a device."""
+    running = [row for row in processes(device) if "tvm_rpc" in row or "wrapper" in row]
     return running + entries(device, f"{user_directory()}/rpc")
 
 
@@ -259,7 +259,7 @@ def kill_servers(device: Device) -> None:
     """Kill tvm_rpc with everything that it has forked."""
     device.script(
         'for p in /proc/[0-9]*; do case $(tr "\\0" " " <$p/cmdline 2>/dev/null) in '
-        '*"bin/tvm_rpc server"*"--work-dir"*) case $(tr "\\0" " " <$p/cmdline) in *guardian*) ;; '
+        '*"bin/tvm_rpc server"*"--work-dir"*) case $(tr "\\0" " " <$p/cmdline) in *wrapper*) ;; '
         "*) kill -9 ${p#/proc/};; esac;; esac; done",
         check=False,
     )
@@ -581,7 +581,7 @@ def test_kills_at_random_moments_of_sessions(site: Site, library: Path, kills: i
     """Whoever is killed, and whenever: the next session works, and in the end nothing is left (the fixture counts)."""
     rng = random.Random(20261121)
     address = site.start(site.one).tracker
-    victims = ("client", "server", "watchdog", "guardian")
+    victims = ("client", "server", "watchdog", "wrapper")
     for victim in [*victims, *rng.choices(victims, k=kills - len(victims))]:
         with child(SESSION) as client:
             assert client.stdout is not None and client.stderr is not None
@@ -598,7 +598,7 @@ def test_kills_at_random_moments_of_sessions(site: Site, library: Path, kills: i
                 record = state.read_server(state.server_home(site.one.serial))
                 assert record is not None
                 site.one.shell(["kill", "-9", str(record.there.pids[0])])
-            if victim == "guardian":  # nobody notices, and what it guarded goes on
+            if victim == "wrapper":  # nobody notices, and what it guarded goes on
                 client.kill()
             client.wait(300)
         if victim == "watchdog":
@@ -625,7 +625,7 @@ def faulty(site: Site) -> Iterator[Callable[[str], None]]:
 def settle(device: Device) -> None:
     """Wait for a device whose link is cut and made anew."""
     time.sleep(0.5)
-    wait_for(lambda: cleaning.usable(device.serial) is not None, "the device is usable")
+    wait_for(lambda: cleanup.usable(device.serial) is not None, "the device is usable")
 
 
 def test_a_device_that_restarts(site: Site, faulty: Callable[[str], None], library: Path) -> None:
@@ -672,7 +672,7 @@ def test_a_device_that_hangs(
     assert ours() == [row for row in ours() if "tracker" in row]
     assert forwards.listed(site.one.serial) == {}
     emulator.set_faults("one", [])
-    wait_for(lambda: there(site.one) == [], "the guardian has noticed")
+    wait_for(lambda: there(site.one) == [], "the wrapper has noticed")
     for port in forwards.listed(site.one.serial, reverse=True):  # nobody could remove it while it hung
         forwards.end(site.one.serial, Forward(0, port, reverse=True))
 

@@ -166,7 +166,7 @@ def test_a_library_that_is_no_model_is_refused_over_rpc(site: Path, tmp_path: Pa
 
 
 def nothing_is_left(device: Device) -> None:
-    assert [row for row in processes(device) if "tvm_rpc" in row or "guardian" in row] == []
+    assert [row for row in processes(device) if "tvm_rpc" in row or "wrapper" in row] == []
     assert entries(device, f"{user_directory()}/rpc") == []
     assert forwards.listed(device.serial) == {}
     assert state.read_server(state.server_home(device.serial)) is None

@@ -18,6 +18,7 @@ import pytest
 
 from adt.host.child import Child, ChildDied, ChildHung, Speech
 from adt.host.messages import ARRAY, BYTES, BadMessage, decode, encode
+from adt.host.process import kill_group
 from adt.tuning.candidates import Argument, Timing
 from adt.tuning.fleet import measure_protocol
 
@@ -76,13 +77,21 @@ def test_what_hangs_is_killed_with_all_it_started(child: Child) -> None:
     assert child.ask(("echo", 2), 20) == 2
 
 
-def test_closing_interrupts_a_request(child: Child) -> None:
+def test_closing_interrupts_a_request(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+    signalled: list[int | None] = []
+
+    def count(process: subprocess.Popen[bytes], grace: float) -> None:
+        signalled.append(process.returncode)
+        kill_group(process, grace)
+
+    monkeypatch.setattr("adt.host.child.kill_group", count)
     child.ask(("echo", None), 20)
     timer = threading.Timer(0.1, child.close)
     timer.start()
     with pytest.raises(ChildDied, match="it was closed"):
         child.ask(("sleep", 100), 50)
     timer.join()
+    assert signalled == [None], "once only: after that its pid may be another's"
     with pytest.raises(ChildDied, match="it was closed"):
         child.ask(("echo", 1), 20)
 

@@ -1,4 +1,4 @@
-"""What a workspace's guardian answers, without a device."""
+"""What a workspace's holder answers, without a device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from adt.device.transport.shell import STDOUT, RemoteCommand
 from adt.errors import DeviceError
 
 
-class StandInGuardian:
+class StandInHolder:
     """Takes what is written and answers nothing; the events are prepared."""
 
     def __init__(self) -> None:
@@ -25,17 +25,17 @@ class StandInGuardian:
         self.written += data
 
 
-def agent(*pieces: bytes) -> tuple[Agent, StandInGuardian]:
-    guardian = StandInGuardian()
+def agent(*pieces: bytes) -> tuple[Agent, StandInHolder]:
+    holder = StandInHolder()
     events: Any = iter([(STDOUT, piece) for piece in pieces])
-    return Agent(Device("S"), "/there", "adt7", cast(RemoteCommand, guardian), events), guardian
+    return Agent(Device("S"), "/there", "adt7", cast(RemoteCommand, holder), events), holder
 
 
 def test_an_answer_comes_in_pieces_and_without_what_the_linker_says() -> None:
-    asked, guardian = agent(b"WARNING: linker: no configu", b"ration\nfile 1\nad", b"t7 0", b"\n")
+    asked, holder = agent(b"WARNING: linker: no configu", b"ration\nfile 1\nad", b"t7 0", b"\n")
     answer = asked.ask("look", "/base", lines=["a", "b c"])
     assert (answer.code, answer.text) == (0, "file 1\n")
-    assert guardian.written == b"look /base 2\na\nb c\n"
+    assert holder.written == b"look /base 2\na\nb c\n"
 
 
 def test_a_shell_that_ends_is_no_answer() -> None:

@@ -123,7 +123,7 @@ with (
     (scratch / "x").mkdir()
     (directory / "x").write_text("x")
     file.write_text("x")
-    child = process.start(["sh", "-c", "sleep 1000 & echo $! >&3; wait"], pass_fds=(3,), guarded=True)
+    child = process.start(["sh", "-c", "sleep 1000 & echo $! >&3; wait"], pass_fds=(3,), reaped=True)
     ENDING
 """
 

@@ -23,8 +23,9 @@ from adt.bundle.bundle import BundleFile, TargetBundle
 from adt.device.scripts import script
 from adt.errors import ConfigError, MismatchError, RpcError, TrackerError
 from adt.host import identity
-from adt.rpc import board, guardian, launch, server, session, state, tracker, wire
-from adt.rpc.watchdog import Death, Plan, Watchdog
+from adt.rpc import board, instance, launch, server, session, state, tracker, wire
+from adt.rpc.instance import Death, Instance, ServerConfig
+from adt.rpc.watchdog import Watchdog
 from support.standins.artefacts import bundle_manifest
 
 
@@ -253,8 +254,13 @@ class Starter:
 
 
 def watchdog(ports: tuple[int, ...] = (9090, 9091)) -> Watchdog:
-    plan = Plan("phone", "android", ports, "127.0.0.1:9190", "/data/d", "0" * 24, "/data/rpc", 5037)
-    return Watchdog(plan, state.server_home("phone"))
+    config = ServerConfig("phone", "android", ports, "127.0.0.1:9190", "/data/d", "0" * 24, "/data/rpc", 5037)
+    return Watchdog(config, state.server_home("phone"))
+
+
+def one_life() -> Instance:
+    dog = watchdog()
+    return Instance(dog.config, dog._live, dog.stopping)
 
 
 def rehearse(
@@ -264,20 +270,20 @@ def rehearse(
     dog, pauses, tried = watchdog(ports), [], []
     lives = iter(deaths)
 
-    def live(self: Watchdog, _device: object, port: int, starter: Any) -> Death:
+    def live(self: Instance, _device: object, port: int, starter: Any) -> Death:
         tried.append(port)
         death = next(lives, None)
         if death is None:
-            self.stop()
+            dog.stop()
             return Death("we stop here")
-        self._ready = not isinstance(death, Exception) and not death.port_taken and death.why != "unready"
-        if self._ready and starter:
+        self.ready = not isinstance(death, Exception) and not death.port_taken and death.reason != "unready"
+        if self.ready and starter:
             starter.ready(port=port)
         if isinstance(death, Exception):
             raise death
         return death
 
-    monkeypatch.setattr(Watchdog, "live", live)
+    monkeypatch.setattr(Instance, "live", live)
     monkeypatch.setattr(Watchdog, "_device", lambda *_, **__: None)
     monkeypatch.setattr(Watchdog, "_drop_forward", lambda _: None)
     monkeypatch.setattr(Watchdog, "_pause", lambda _, seconds: pauses.append(seconds))
@@ -351,7 +357,7 @@ def test_a_program_that_is_gone_is_not_started_again(monkeypatch: pytest.MonkeyP
 
 
 def test_the_reason_leaves_the_chatter_out() -> None:
-    dog = watchdog()
+    server = one_life()
     for line in (
         "[07:23:01] tvm/apps/cpp_rpc/main.cc:96: host        = 127.0.0.1",
         "[07:23:02] tvm/apps/cpp_rpc/rpc_server.cc:302: Warning: Mismatch key from127.0.0.1:50046",
@@ -359,41 +365,41 @@ def test_the_reason_leaves_the_chatter_out() -> None:
         "[07:23:03] tvm/x.cc:3: InternalError: Check failed: code == kReturn",
         "Killed",
     ):
-        dog._heard(2, line.encode() + b"\n")
-    assert dog._reason(137) == (
+        server._read(2, line.encode() + b"\n")
+    assert server._reason(137) == (
         "tvm_rpc was ended by SIGKILL: terminate called after throwing an instance of 'tvm::ffi::Error' | "
         "[07:23:03] tvm/x.cc:3: InternalError: Check failed: code == kReturn"
     )
 
 
 def test_what_the_server_says_is_read_in_pieces() -> None:
-    dog = watchdog()
+    server = one_life()
     for piece in (b"[07:23:01] x.cc:1: bind", b" to 127.0.0.1:90", b"90\n[07"):
-        dog._heard(2, piece)
-    dog._heard(1, b"guardian 85 103 /data/local/tmp/adt/me/rpc/85-adt00\n")
-    assert dog._bound == 9090
-    assert dog.record.there.pids == (85, 103)
-    assert dog.record.there.directory == "/data/local/tmp/adt/me/rpc/85-adt00"
-    dog._heard(2, b":1] y.cc:1: bind to 127.0.0.1:-1\n")
-    assert dog._bound == -1, "what TVM says when the port is taken"
+        server._read(2, piece)
+    server._read(1, b"wrapper 85 103 /data/local/tmp/adt/me/rpc/85-adt00\n")
+    assert server._bound == 9090
+    assert server.record.now.there.pids == (85, 103)
+    assert server.record.now.there.directory == "/data/local/tmp/adt/me/rpc/85-adt00"
+    server._read(2, b":1] y.cc:1: bind to 127.0.0.1:-1\n")
+    assert server._bound == -1, "what TVM says when the port is taken"
 
 
 def test_when_a_server_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    dog = watchdog()
-    dog.record = dataclasses.replace(dog.record, port=9090)
+    server = one_life()
+    server.record.update(port=9090)
     mine = wire.Registered("android", "127.0.0.1:9090")
 
     def doubtful(servers: tuple[wire.Registered, ...], free: int, looked: float) -> bool:
         found = wire.Summary((wire.Queue("android", len(servers), free, 0),), servers)
         monkeypatch.setattr(wire, "summary", lambda _: found)
-        dog._looked = time.monotonic() - looked
-        return dog._doubtful()
+        server._looked = time.monotonic() - looked
+        return server._doubtful()
 
     assert not doubtful((mine,), free=1, looked=999), "it offers itself: leave the device in peace"
     assert not doubtful((mine,), free=0, looked=1)
     assert doubtful((mine,), free=0, looked=999)
     assert doubtful((), free=0, looked=1), "it has not registered"
-    dog.plan = dataclasses.replace(dog.plan, tracker="")
+    server.config = dataclasses.replace(server.config, tracker="")
     assert not doubtful((), free=0, looked=1)
     assert doubtful((), free=0, looked=999), "nobody knows whether it is in use"
 
@@ -419,7 +425,7 @@ def test_which_ports_are_tried(first: int | None, last: int | None, wanted: rang
     [(137, "SIGKILL"), (139, "SIGSEGV"), (1, "exit code 1"), (96, "no longer"), (200, "signal 72")],
 )
 def test_exit_codes_for_people(code: int, text: str) -> None:
-    assert text in guardian.explain_exit(code)
+    assert text in instance.explain_exit(code)
 
 
 def test_the_scripts_are_shell() -> None:
@@ -429,7 +435,7 @@ def test_the_scripts_are_shell() -> None:
 
 
 @pytest.mark.parametrize("sig", [signal.SIGHUP, signal.SIGTERM, None], ids=["HUP", "TERM", "end of stdin"])
-def test_a_second_signal_does_not_keep_a_guardian_from_cleaning_up(
+def test_a_second_signal_does_not_keep_a_wrapper_from_cleaning_up(
     tmp_path: Path, sig: signal.Signals | None
 ) -> None:
     program = tmp_path / "home/bin/tvm_rpc"
@@ -455,10 +461,10 @@ def test_a_second_signal_does_not_keep_a_guardian_from_cleaning_up(
 
 
 def test_a_server_on_a_device_hears_its_own_loopback_only() -> None:
-    words = guardian.server_arguments(key="k", port=9090, tracker_port=41000)
+    words = instance.server_arguments(key="k", port=9090, tracker_port=41000)
     assert words[:3] == ["--host=127.0.0.1", "--port=9090", "--port-end=9091"]
     assert "--tracker=127.0.0.1:41000" in words and "--custom-addr=127.0.0.1" in words
-    assert not any("tracker" in word for word in guardian.server_arguments(key="k", port=1, tracker_port=0))
+    assert not any("tracker" in word for word in instance.server_arguments(key="k", port=1, tracker_port=0))
 
 
 @pytest.mark.parametrize("key", ["", "two words", 'quo"te', "a:b", "a\\b", "ä", "x" * 65, "a\nb", "$(id)"])

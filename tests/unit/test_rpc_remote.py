@@ -12,10 +12,10 @@ from adt.api import remote
 from adt.errors import InputError, MismatchError, RpcError, RunError
 from adt.model.package.files import LIBRARY
 from adt.model.package.package import ModelPackage
-from adt.rpc import device_server, wire
-from adt.rpc.device_server import Way
+from adt.rpc import temporary_server, wire
 from adt.rpc.remote_model import explained, remote_model
 from adt.rpc.state import Process, ServerRecord
+from adt.rpc.temporary_server import Endpoint
 
 
 def record(*, deployment: str = "/d/bundle", tracker: str = "127.0.0.1:9190") -> ServerRecord:
@@ -48,21 +48,23 @@ def total(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_a_server_from_the_same_bundle_is_used(total: list[int]) -> None:
     wanted = {"/d/bundle", "/d/package"}
-    assert device_server._existing(record(), wanted) == Way("phone", tracker="127.0.0.1:9190")
-    assert device_server._existing(record(deployment="/d/package"), wanted).tracker
-    assert device_server._existing(record(tracker=""), wanted) == Way("phone", address="127.0.0.1:9090")
+    assert temporary_server._existing(record(), wanted) == Endpoint("phone", tracker="127.0.0.1:9190")
+    assert temporary_server._existing(record(deployment="/d/package"), wanted).tracker
+    assert temporary_server._existing(record(tracker=""), wanted) == Endpoint(
+        "phone", address="127.0.0.1:9090"
+    )
 
 
 def test_a_key_of_several_devices_is_no_way_to_one(total: list[int]) -> None:
     total[0] = 2
     with pytest.raises(RpcError, match="2 servers have the key phone") as caught:
-        device_server._existing(record(), {"/d/bundle"})
+        temporary_server._existing(record(), {"/d/bundle"})
     assert "--key phone" in caught.value.remedy
 
 
 def test_a_server_from_another_bundle_is_not_used(total: list[int]) -> None:
     with pytest.raises(RpcError, match="another bundle"):
-        device_server._existing(record(deployment="/d/other"), {"/d/bundle"})
+        temporary_server._existing(record(deployment="/d/other"), {"/d/bundle"})
 
 
 class Session:

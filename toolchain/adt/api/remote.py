@@ -22,9 +22,8 @@ from adt.model.package.files import LIBRARY
 from adt.model.package.package import ModelPackage, load_package
 from adt.options.request import takes
 from adt.rpc import session, state
-from adt.rpc.device_server import Way, device_server
-from adt.rpc.local_server import local_server
 from adt.rpc.remote_model import RemoteModel, remote_model
+from adt.rpc.temporary_server import Endpoint, device_server, local_server
 
 
 @dataclass(frozen=True)
@@ -74,11 +73,11 @@ def remote_of(request: Remotely) -> Iterator[Remote]:
                     "a tracker chooses the device, and its server has a bundle already",
                     remedy="Leave --serial and --bundle away, or --key and --tracker.",
                 )
-            way = Way(key or settings.rpc.key or "android", tracker=tracker)
+            way = Endpoint(key or settings.rpc.key or "android", tracker=tracker)
         elif serial is None and opened.manifest.target.for_this_machine:
             own = package_bundle(opened, bundle, server=True)
             here = stack.enter_context(local_server(own))
-            way = Way(here.key, address=here.address)
+            way = Endpoint(here.key, address=here.address)
             name, label, emulated = THIS_MACHINE, HostPlace(own, opened).label, False
         else:
             device = chosen_device(serial, request.timeout)

@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from adt.errors import AdtError, Busy, PackageError
 from adt.host.data import cache_dir as cache_dir
 from adt.host.disk import disk_errors, temporary_name
-from adt.host.guardian import guarded_path
+from adt.host.reaper import reaped_path
 
 log = logging.getLogger("adt.cache")
 
@@ -94,7 +94,7 @@ def downloaded(
             target.unlink()
         partial = target.with_name(target.name + ".part")
         log.info("downloading %s", name)
-        with guarded_path(partial):
+        with reaped_path(partial):
             try:
                 with disk_errors(f"downloading {name}", target):
                     fetch(partial)
@@ -158,7 +158,7 @@ def fresh_dir(final: Path) -> Iterator[Path]:
         DiskError: there is no room or no access.
     """
     temporary = temporary_name(final)
-    with guarded_path(temporary):
+    with reaped_path(temporary):
         try:
             with disk_errors(f"writing {final}", final, temporary=temporary):
                 temporary.parent.mkdir(parents=True, exist_ok=True)
@@ -201,7 +201,7 @@ def fresh_file(final: Path, *, durable: bool = False) -> Iterator[Path]:
         DiskError: there is no room or no access.
     """
     temporary = temporary_name(final)
-    with guarded_path(temporary):
+    with reaped_path(temporary):
         try:
             with disk_errors(f"writing {final}", final, temporary=temporary):
                 temporary.parent.mkdir(parents=True, exist_ok=True)

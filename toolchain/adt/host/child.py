@@ -185,10 +185,15 @@ class Child:
         return os.pread(self._stderr.fileno(), OUTPUT, max(size - OUTPUT, 0)).decode(errors="replace")
 
     def _death(self, process: subprocess.Popen[bytes], error: Exception) -> ChildDied:
-        kill_group(process)  # what it started
         with self._guard:
-            if self._process is process:
+            ours = self._process is process
+            if ours:
                 self._process = None
+        if ours:
+            kill_group(process)  # what it started
+        else:  # close() took it and ends it: once that has waited for it, its pid may be another's
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=3 * GRACE)
         if self._closed:
             return ChildDied("it was closed")
         output = self._output()

@@ -31,7 +31,7 @@ from adt.errors import (
     ToolNotFound,
 )
 from adt.host.data import cache_dir, data_dir, state_dir
-from adt.host.guardian import guarded_path
+from adt.host.reaper import reaped_path
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 CLOSED = (
@@ -226,7 +226,7 @@ def scratch_directory(purpose: str, *, beside: Path | None = None) -> Iterator[P
         path, doing, variable = temporary_directory() / name, "writing temporary files", "TMPDIR"
     else:
         path, doing, variable = temporary_name(beside), f"writing {beside}", ""
-    with guarded_path(path):
+    with reaped_path(path):
         try:
             with disk_errors(doing, beside or path.parent, variable=variable, temporary=path):
                 path.mkdir(mode=0o700)

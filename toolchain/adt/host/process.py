@@ -19,7 +19,7 @@ from pathlib import Path
 
 import adt
 from adt.errors import AdtError, ProcessFailed, ToolNotFound
-from adt.host.guardian import guard_group, release_group
+from adt.host.reaper import reap_group, release_group
 
 log = logging.getLogger("adt.process")
 
@@ -92,7 +92,7 @@ def run(
     words = tuple(os.fspath(word) for word in argv)
     log.debug("$ %s", shlex.join(words))
     stderr = subprocess.PIPE if on_line is None else subprocess.STDOUT
-    with start(words, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=stderr, guarded=True) as child:
+    with start(words, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=stderr, reaped=True) as child:
         try:
             if on_line is None:
                 out, err = child.communicate(timeout=timeout)
@@ -135,13 +135,13 @@ def start(
     stdout: int = subprocess.DEVNULL,
     stderr: int = subprocess.DEVNULL,
     pass_fds: Sequence[int] = (),
-    guarded: bool = False,
+    reaped: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a child in a process group of its own, so that the group can be ended as one.
 
     Args:
-        guarded: it ends with this process, however that ends, until
-            :func:`adt.host.guardian.release_group` or :func:`kill_group`.
+        reaped: it ends with this process, however that ends, until
+            :func:`adt.host.reaper.release_group` or :func:`kill_group`.
 
     Raises:
         ToolNotFound: the program does not exist or may not be executed.
@@ -160,8 +160,8 @@ def start(
                 pass_fds=tuple(pass_fds),
                 start_new_session=True,
             )
-            if guarded:
-                guard_group(child.pid)
+            if reaped:
+                reap_group(child.pid)
     except OSError as why:  # absent, not executable, or a program for another machine
         raise ToolNotFound(
             f"cannot start `{words[0]}`: {why.strerror}",

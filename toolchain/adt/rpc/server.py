@@ -22,7 +22,8 @@ from adt.device.transport import adb
 from adt.device.transport.deadline import allowed
 from adt.errors import ConfigError, RpcError
 from adt.host import cache
-from adt.rpc import cleaning, launch, state, tracker, watchdog, wire
+from adt.rpc import cleanup, launch, state, tracker, wire
+from adt.rpc.instance import ServerConfig
 
 log = logging.getLogger("adt.rpc")
 
@@ -148,27 +149,31 @@ def start(
         )
     at = state.server_home(device.serial)
     with cache.lock(at.directory, timeout=LOCK_SECONDS):
-        wanted = tracker.ensure(tracker_address, ports=tracker_ports) if use_tracker else ""
+        tracker_address = tracker.ensure(tracker_address, ports=tracker_ports) if use_tracker else ""
         record = state.read_server(at)
         if record is not None:
-            same = (record.key, record.tracker, record.deployment) == (key, wanted, deployment.directory)
+            same = (record.key, record.tracker, record.deployment) == (
+                key,
+                tracker_address,
+                deployment.directory,
+            )
             same &= record.port in ports or not insist
             if same and record.process.alive and record.state == "ready":
                 return _running(record, at, already=True)
             log.info("ending the server on %s that was there (key %s)", device.serial, record.key)
             _end(at, record)
-        plan = watchdog.Plan(
+        config = ServerConfig(
             serial=device.serial,
             key=key,
             ports=tuple(ports),
-            tracker=wanted,
+            tracker=tracker_address,
             deployment=deployment.directory,
             digest=deployment.digest,
             parent=f"{deployment.base}/rpc",
             adb_port=adb.server_port(),
         )
         doing = f"starting the RPC server on {device.serial}"
-        launch.launch("adt.rpc.watchdog", dataclasses.asdict(plan), at, seconds=START_SECONDS, doing=doing)
+        launch.launch("adt.rpc.watchdog", dataclasses.asdict(config), at, seconds=START_SECONDS, doing=doing)
         record = state.read_server(at)
         if record is None:
             raise RpcError(
@@ -243,15 +248,15 @@ def _end(at: state.Home, record: state.ServerRecord) -> bool:
     if left is not None:
         if hurried:
             return False  # its record says what is left, for the next start or stop
-        cleaning.clean_elsewhere(at, left)
+        cleanup.clean_elsewhere(at, left)
         at.record.unlink(missing_ok=True)
     return True
 
 
 def statuses() -> tuple[ServerStatus, ...]:
     """Every server that adt started and that nobody stopped, by serial."""
-    found = [_status(record, at) for at in state.server_homes() if (record := state.read_server(at))]
-    return tuple(sorted(found, key=lambda one: one.serial))
+    servers = [_status(record, at) for at in state.server_homes() if (record := state.read_server(at))]
+    return tuple(sorted(servers, key=lambda server: server.serial))
 
 
 def _status(record: state.ServerRecord, at: state.Home) -> ServerStatus:

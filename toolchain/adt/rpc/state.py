@@ -13,6 +13,7 @@ whose process is gone therefore says what is left to be cleaned up.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import logging
 import os
@@ -20,7 +21,7 @@ import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from adt.errors import AdtError
 from adt.host import identity, manifest
@@ -88,7 +89,7 @@ class DeviceSide:
     directory: str = ""
     """Its working directory there; empty before it runs."""
     pids: tuple[int, ...] = ()
-    """Its guardian and the server, as the device counts."""
+    """Its wrapper and the server, as the device counts."""
     tracker_port: int = 0
     """The device's port that leads to the tracker; 0 for none."""
 
@@ -178,8 +179,8 @@ def server_home(serial: str) -> Home:
 def server_homes() -> list[Home]:
     """The directory of each server, and of those whose start failed, which hold a log only."""
     parent = rpc_directory() / "servers"
-    found = sorted(parent.iterdir()) if parent.is_dir() else []
-    return [Home(path, "server") for path in found if path.is_dir()]
+    paths = sorted(parent.iterdir()) if parent.is_dir() else []
+    return [Home(path, "server") for path in paths if path.is_dir()]
 
 
 def write(record: TrackerRecord | ServerRecord, at: Home) -> None:
@@ -191,14 +192,31 @@ def write(record: TrackerRecord | ServerRecord, at: Home) -> None:
     manifest.write(record, at.record)
 
 
+class LiveRecord:
+    """A server's record in the process that it describes, and on disk."""
+
+    def __init__(self, record: ServerRecord, at: Home) -> None:
+        self.now = record
+        self._at = at
+        self.update()
+
+    def update(self, **changes: Any) -> None:
+        """Put *changes* on record."""
+        self.now = dataclasses.replace(self.now, **changes)
+        try:
+            write(self.now, self._at)
+        except AdtError as error:  # a full disk must not end the server
+            log.warning("%s", error.what)
+
+
 def _read(kind: type[Record], at: Home, schema: str) -> Record | None:
     if not at.record.is_file():
         return None
     try:
         return manifest.load(kind, at.record, schema=schema, version=1, remedy=REMEDY)
-    except AdtError as why:
+    except AdtError as error:
         if at.record.is_file():  # else it was removed just now
-            log.warning("%s is unreadable and is removed: %s", at.record, why.what)
+            log.warning("%s is unreadable and is removed: %s", at.record, error.what)
             at.record.unlink(missing_ok=True)
         return None
 

@@ -1,18 +1,23 @@
 """The tracker on this machine: start, stop, status.
 
-It is TVM's own, in a background process with a record on disk. It survives the
-terminal, and listens on 127.0.0.1 unless it is to be exposed.
+It is TVM's own, in a background process (``python -m adt.rpc.tracker DIRECTORY``) with a
+record on disk. It survives the terminal, and listens on 127.0.0.1 unless it is to be exposed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
+import secrets
+import signal
 import socket
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from adt.errors import AdtError, ConfigError, TrackerError
 from adt.host import cache
@@ -83,12 +88,12 @@ def listen(ports: Sequence[int], host: str) -> socket.socket:
             listening.bind((host, port))
             listening.listen(128)
             return listening
-        except OSError as why:
+        except OSError as error:
             listening.close()
-            if why.errno not in (errno.EADDRINUSE, errno.EACCES):
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise TrackerError(
-                    f"cannot listen on {host}:{port}: {why.strerror}", remedy="Choose other ports: --port."
-                ) from why
+                    f"cannot listen on {host}:{port}: {error.strerror}", remedy="Choose other ports: --port."
+                ) from error
             log.info("port %d is taken or not allowed; trying the next", port)
     span = f"ports {ports[0]} to {ports[-1]} are" if len(ports) > 1 else f"port {ports[0]} is"
     raise TrackerError(
@@ -124,7 +129,7 @@ def start(ports: Sequence[int] = PORTS, *, expose: bool = False, insist: bool = 
         with listen(ports, EVERYWHERE if expose else LOOPBACK) as listening:
             fd = listening.fileno()
             launch.launch(
-                "adt.rpc.tracker_process",
+                "adt.rpc.tracker",
                 {"fd": fd},
                 at,
                 seconds=START_SECONDS,
@@ -187,16 +192,16 @@ def status(address: str = "") -> TrackerInfo:
     if address and (record is None or record.address != address):
         try:
             return TrackerInfo(True, address, summary=wire.summary(address))
-        except TrackerError as why:
-            return TrackerInfo(False, address, error=why.what)
+        except TrackerError as error:
+            return TrackerInfo(False, address, error=error.what)
     if record is None:
         return TrackerInfo(False, "", error="none was started: adt tracker start")
     if not record.process.alive:
         return _info(record, at, error="it has died; its last words are in its log")
     try:
         return _info(record, at, summary=wire.summary(record.address))
-    except TrackerError as why:
-        return _info(record, at, error=why.what)
+    except TrackerError as error:
+        return _info(record, at, error=error.what)
 
 
 def ensure(address: str = "", *, ports: Sequence[int] = PORTS) -> str:
@@ -205,14 +210,14 @@ def ensure(address: str = "", *, ports: Sequence[int] = PORTS) -> str:
     Raises:
         TrackerError: it does not answer, or cannot be started.
     """
-    found = address or start(ports).address
+    tracker = address or start(ports).address
     try:
-        wire.summary(found)
-    except AdtError as why:
+        wire.summary(tracker)
+    except AdtError as error:
         if not address:
-            why.remedy = "adt tracker stop; adt tracker start"
+            error.remedy = "adt tracker stop; adt tracker start"
         raise
-    return found
+    return tracker
 
 
 def _info(
@@ -235,3 +240,55 @@ def _info(
         summary=summary,
         error=error,
     )
+
+
+def main() -> int:
+    """TVM's own tracker as a process of its own; serves until SIGTERM.
+
+    The starter hands over the listening socket, so that it alone decides about addresses and ports.
+    """
+    at = state.Home(Path(sys.argv[1]), "tracker")
+    starter = launch.Starter()
+    plan = starter.plan()
+    launch.log_to(at)
+
+    def stop(_signal: int, _frame: object) -> NoReturn:
+        raise SystemExit(0)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    starter.watch()
+    try:
+        listening = socket.socket(fileno=plan["fd"])
+        host, port = listening.getsockname()[:2]
+        try:
+            from tvm.rpc import tracker as tvm_tracker
+        except Exception as error:  # whatever stops it from being imported
+            starter.failed(
+                TrackerError(
+                    f"TVM's tracker cannot be imported: {error}",
+                    remedy="pip install tornado; `adt doctor` checks TVM's wheels.",
+                )
+            )
+            return 1
+        tvm_tracker.logger.handlers.clear()
+        tvm_tracker.logger.propagate = True
+        asyncio.set_event_loop(asyncio.new_event_loop())
+        handler = tvm_tracker.TrackerServerHandler(listening, secrets.token_hex(16))
+        record = state.TrackerRecord(host, port, state.this_process(), time.time())
+        try:
+            state.write(record, at)
+        except AdtError as error:
+            starter.failed(error)
+            return 1
+        log.info("the tracker listens on %s:%d", host, port)
+        starter.ready(port=port)
+        handler.run()
+        return 0
+    finally:
+        at.record.unlink(missing_ok=True)
+        log.info("the tracker ends")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

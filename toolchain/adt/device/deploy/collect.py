@@ -54,7 +54,7 @@ class Contents:
     deploying: int
     """How many deploys are under way."""
     dead: tuple[str, ...]
-    """Workspaces whose guardian is gone, relative to the user's directory."""
+    """Workspaces whose holder is gone, relative to the user's directory."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
 """A directory on the device that lives exactly as long as the connection that made it.
 
-Each one has a guardian: a shell on the device that waits on its stdin and
+Each one has a holder: a shell on the device that waits on its standard input and
 removes the directory when that ends, be it because we are done or because adt
-was killed. Directories whose guardian is gone too (the device restarted) are
+was killed. Directories whose holder is gone too (the device restarted) are
 removed by whoever makes the next one. Two users of one device never share one.
 
 While it lives the directory is also a mark that others see. One below
-``clean/`` says that things are being removed: every other guardian waits, once
+``clean/`` says that things are being removed: every other holder waits, once
 its own mark is set, until that is over. One whose name ends in a deployment's
 digest says that this deployment is in use. As each side sets its own mark
 before it looks for the other's, at least one of two sees the other.
@@ -47,21 +47,21 @@ class Answer:
 
 
 class Agent:
-    """A workspace whose guardian also answers requests; see :func:`serving`."""
+    """A workspace whose holder also answers requests; see :func:`serving`."""
 
     def __init__(
         self,
         device: Device,
         path: str,
         tag: str,
-        guardian: RemoteCommand,
+        holder: RemoteCommand,
         events: Iterator[tuple[int, bytes]],
     ) -> None:
         self.device = device
         self.path = path
         """The workspace's directory on the device."""
         self._tag = tag
-        self._guardian = guardian
+        self._holder = holder
         self._events = events
 
     def ask(
@@ -75,14 +75,14 @@ class Agent:
             timeout: seconds; None: those of a short command.
 
         Raises:
-            DeviceError: the connection or the guardian broke.
+            DeviceError: the connection or the holder broke.
         """
         request = " ".join((*words, str(len(lines))))
         seconds = timeout or self.device.allow(SHORT)
-        self._guardian.set_deadline(Deadline(seconds, doing or f"asking {self.device.serial}"))
+        self._holder.set_deadline(Deadline(seconds, doing or f"asking {self.device.serial}"))
         data = "".join(f"{line}\n" for line in (request, *lines)).encode(errors="surrogateescape")
         for at in range(0, len(data), 1 << 15):
-            self._guardian.write(data[at : at + (1 << 15)])
+            self._holder.write(data[at : at + (1 << 15)])
         end = f"{self._tag} ".encode()
         said = bytearray()
         while True:
@@ -115,13 +115,13 @@ def workspace(device: Device, parent: str, *, uses: str = "") -> Iterator[str]:
         DeviceFull: there is no room for it.
         DeviceError: it cannot be made, or the connection broke.
     """
-    with _guarded(device, parent, script("hold"), uses) as agent:
+    with _held(device, parent, script("hold"), uses) as agent:
         yield agent.path
 
 
 @contextlib.contextmanager
 def serving(device: Device, parent: str, program: str, *, uses: str = "") -> Iterator[Agent]:
-    """The same, with a guardian that answers requests: one connection for all that a task needs.
+    """The same, with a holder that answers requests: one connection for all that a task needs.
 
     Args:
         program: one that includes ``workspace.sh`` and ``serve.sh``, and between them defines the shell
@@ -131,30 +131,30 @@ def serving(device: Device, parent: str, program: str, *, uses: str = "") -> Ite
     Raises:
         DeviceFull, DeviceError: see :func:`workspace`.
     """
-    with _guarded(device, parent, program, uses) as agent:
+    with _held(device, parent, program, uses) as agent:
         yield agent
 
 
 @contextlib.contextmanager
-def _guarded(device: Device, parent: str, program: str, uses: str) -> Iterator[Agent]:
+def _held(device: Device, parent: str, program: str, uses: str) -> Iterator[Agent]:
     tag = f"adt{secrets.token_hex(8)}{'.' * bool(uses)}{uses}"
     argv = ("sh", "-c", program, "sh", parent, tag)
-    with device.start(argv, timeout=device.allow(SHORT), keep_stdin=True, inline=True) as guardian:
-        events = guardian.output()
+    with device.start(argv, timeout=device.allow(SHORT), keep_stdin=True, inline=True) as holder:
+        events = holder.output()
         farewell = b""
         try:
             path = _first_line(device, parent, events)
-            yield Agent(device, path, tag, guardian, events)
+            yield Agent(device, path, tag, holder, events)
             farewell = b"bye\n"
         finally:
             # the device is gone: so is the directory, at the latest next time
             with contextlib.suppress(AdtError):
                 doing = f"removing a directory below {parent} on {device.serial}"
-                guardian.set_deadline(Deadline(SHORT, doing))
+                holder.set_deadline(Deadline(SHORT, doing))
                 if farewell:
-                    guardian.write(farewell)
-                elif not guardian.close_stdin():
-                    guardian.kill()
+                    holder.write(farewell)
+                elif not holder.close_stdin():
+                    holder.kill()
                 for _ in events:
                     pass
 

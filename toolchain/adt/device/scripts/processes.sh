@@ -1,4 +1,4 @@
-# Processes, their groups and births, and the directories of guardians.
+# Processes, their groups and births, and the directories of wrappers.
 stat_of() { { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1; line=${line##*) }; }
 # shellcheck disable=SC2086 # the fields are wanted
 group_of() { stat_of "$1" || return 1; set -- $line; echo "$3"; }
@@ -14,7 +14,7 @@ members() {
     [ "$3" = "$group" ] && [ "$p" != "$not" ] && [ "$p" != "$nor" ] && echo "$p"
   done
 }
-is_guardian() {
+is_wrapper() {
   case $({ tr '\0' ' ' <"/proc/$1/cmdline"; } 2>/dev/null) in *"$2"*) return 0 ;; esac
   return 1
 }
@@ -25,7 +25,7 @@ end_all() {
   while kill -0 "$@" 2>/dev/null && [ $n -lt 20 ]; do n=$((n+1)); sleep 0.1 2>/dev/null || sleep 1; done
   kill -KILL "$@" 2>/dev/null
 }
-# $1: a directory whose guardian is gone. Its group outlives it as long as it has members, so the
+# $1: a directory whose wrapper is gone. Its group outlives it as long as it has members, so the
 # number of the group cannot have been given to others while one of ours is in it.
 clear() {
   g=${1##*/}
@@ -41,6 +41,6 @@ sweep() {
   for d in "$1"/*-adt*; do
     [ -d "$d" ] || continue
     n=${d##*/}
-    is_guardian "${n%%-*}" "${n#*-}" || clear "$d"
+    is_wrapper "${n%%-*}" "${n#*-}" || clear "$d"
   done
 }

@@ -1,15 +1,15 @@
-# Leave nothing of server TAG, nor of those without a guardian: sh -c server_end sh PARENT TAG
+# Leave nothing of server TAG, nor of those without a wrapper: sh -c server_end sh PARENT TAG
 . ./processes.sh
 parent=$1 tag=$2
 for d in "$parent"/*-"$tag"; do
   [ -d "$d" ] || continue
   g=${d##*/}
   g=${g%%-*}
-  if is_guardian "$g" "$tag"; then
+  if is_wrapper "$g" "$tag"; then
     kill -TERM "$g" 2>/dev/null
     n=0
     while [ -d "$d" ] && [ $n -lt 50 ]; do n=$((n+1)); sleep 0.1 2>/dev/null || sleep 1; done
-    is_guardian "$g" "$tag" && kill -KILL "$g" 2>/dev/null
+    is_wrapper "$g" "$tag" && kill -KILL "$g" 2>/dev/null
   fi
   [ -d "$d" ] && clear "$d"
 done

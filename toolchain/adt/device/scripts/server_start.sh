@@ -35,7 +35,7 @@ echo "$server $born" >server
 {
   # shellcheck disable=SC2034 # only its end tells
   read -r nothing <&3
-  if is_guardian $$ "$tag"; then
+  if is_wrapper $$ "$tag"; then
     kill -TERM $$
   else  # it was killed, and we are what is left
     [ "$(birth_of $server)" = "$born" ] && kill -KILL $server
@@ -45,7 +45,7 @@ echo "$server $born" >server
 } >/dev/null 2>&1 &
 reader=$!
 trap '' PIPE  # dying of it skips the trap on EXIT; not before, for what we start would inherit it
-echo "guardian $$ $server $dir"
+echo "wrapper $$ $server $dir"
 wait $server
 code=$?
 deaf

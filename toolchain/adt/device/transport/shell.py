@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
+from adt.device.scripts import script
 from adt.device.transport import adb
 from adt.device.transport.deadline import SHORT, Deadline
 from adt.errors import AdtError, DeviceError
@@ -31,16 +32,6 @@ PID_WITHIN = 64 << 10
 
 KILL_SECONDS = 5.0
 """Budget for ending a remote command."""
-
-# On a slow device it takes longer than that: its hang-up does not keep it from its last line.
-_KILL = """
-trap '' HUP
-kill -TERM -- -$1 2>/dev/null || kill -TERM $1 2>/dev/null || exit 0
-n=0
-while kill -0 -- -$1 2>/dev/null && [ $n -lt 20 ]; do n=$((n+1)); sleep 0.1 || sleep 1; done
-kill -KILL -- -$1 2>/dev/null
-exit 0
-"""
 
 Sink = Callable[[bytes], None]
 """Called with each piece of a command's output as it comes."""
@@ -246,7 +237,7 @@ class RemoteCommand:
         """End the command and everything in its process group; no error when it has ended already."""
         if self.pid is None:
             return  # not even started: hanging up ends it
-        argv = ("sh", "-c", _KILL, "sh", str(self.pid))
+        argv = ("sh", "-c", script("kill"), "sh", str(self.pid))
         with (
             contextlib.suppress(AdtError),
             adb.open_device(self.serial, deadline=Deadline(KILL_SECONDS, "ending a command")) as wire,

@@ -23,8 +23,7 @@ from adt.device.place import THIS_MACHINE
 from adt.device.transport.adb import READY
 from adt.errors import AdtError
 from adt.rpc import server, state, wire
-from adt.rpc.device_server import Way, device_server
-from adt.rpc.local_server import local_server
+from adt.rpc.temporary_server import Endpoint, device_server, local_server
 from adt.tuning.fleet import device_facts
 from adt.tuning.fleet.device_facts import Identity
 
@@ -334,7 +333,7 @@ class _Ready:
     deployment: Deployment
 
 
-def _reached(way: Way) -> tuple[str, int, str]:
+def _reached(way: Endpoint) -> tuple[str, int, str]:
     """Host, port and match key; a server that was there already may belong to a tracker.
 
     Raises:

@@ -1,6 +1,6 @@
 """Remove what a server left: its forward, its reverse, its processes and its directory on the device.
 
-Also a program, ``python -m adt.rpc.cleaning DIRECTORY``, so that a server whose
+Also a program, ``python -m adt.rpc.cleanup DIRECTORY``, so that a server whose
 watchdog was killed is cleaned up through the adb server that it used, whatever
 the environment of the one who cleans says.
 """
@@ -33,7 +33,7 @@ def usable(serial: str) -> Device | None:
     if not adb.server_listens():
         return None
     try:
-        ready = any(one.serial == serial and one.ready for one in selection.listing())
+        ready = any(device.serial == serial and device.ready for device in selection.listing())
     except AdtError:
         return None
     return Device(serial) if ready else None
@@ -43,7 +43,7 @@ def clean(record: state.ServerRecord) -> bool:
     """Remove what *record* speaks of; False when the device is out of reach.
 
     Then nothing is left on this machine either, for adb's ports go with the
-    device; and on the device the guardian has seen the end of its connection.
+    device; and on the device the wrapper has seen the end of its connection.
     """
     if not adb.server_listens():
         return False
@@ -59,8 +59,8 @@ def clean(record: state.ServerRecord) -> bool:
             local = int(record.tracker.rpartition(":")[2])
             _end(serial, Forward(local, record.there.tracker_port, reverse=True))
         device.script(script("server_end"), record.parent, record.tag, timeout=SECONDS, check=False)
-    except AdtError as why:
-        log.warning("cleaning up on %s: %s", serial, why.what)
+    except AdtError as error:
+        log.warning("cleaning up on %s: %s", serial, error.what)
         return False
     return True
 
@@ -75,7 +75,7 @@ def _end(serial: str, link: Forward) -> None:
 def clean_elsewhere(at: state.Home, record: state.ServerRecord) -> None:
     """Run :func:`clean` in a process that talks to the adb server of the record."""
     done = process.run(
-        [sys.executable, "-P", "-m", "adt.rpc.cleaning", at.directory],
+        [sys.executable, "-P", "-m", "adt.rpc.cleanup", at.directory],
         env={**process.python_path(), "ADB_SERVER_SOCKET": f"tcp:{record.adb_port}"},
         timeout=2 * SECONDS,
         check=False,

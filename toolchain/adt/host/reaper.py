@@ -61,7 +61,7 @@ done
 """
 
 
-class _Guardian:
+class _Reaper:
     """The shell, and what it was told."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class _Guardian:
     def _start(self) -> None:
         try:
             self._shell = subprocess.Popen(
-                ["sh", "-c", _SCRIPT, "adt-guardian"],
+                ["sh", "-c", _SCRIPT, "adt-reaper"],
                 cwd="/",
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -114,26 +114,26 @@ class _Guardian:
         return True
 
 
-_guardian = _Guardian()
+_reaper = _Reaper()
 
 
 @contextlib.contextmanager
-def guarded_path(path: Path) -> Iterator[None]:
+def reaped_path(path: Path) -> Iterator[None]:
     """Have the file or directory *path* removed if this process ends before it is gone."""
     entry = f"p{path.absolute()}"
-    _guardian.add(entry)
+    _reaper.add(entry)
     try:
         yield
     finally:
         if not os.path.lexists(path):  # ctrl-C may have come while it was removed
-            _guardian.discard(entry)
+            _reaper.discard(entry)
 
 
-def guard_group(group: int) -> None:
+def reap_group(group: int) -> None:
     """Have the process group *group* ended if this process ends before :func:`release_group`."""
-    _guardian.add(f"g{group}")
+    _reaper.add(f"g{group}")
 
 
 def release_group(group: int) -> None:
     """The process group *group* ended, or is to outlive this process."""
-    _guardian.discard(f"g{group}")
+    _reaper.discard(f"g{group}")

@@ -1,0 +1,394 @@
+"""One tvm_rpc on a device, from its start to its end, and the wrapper around it there (server_start.sh).
+
+A server never runs alone: a shell on the device, its wrapper, starts it in a
+fresh directory and waits for two things: the server's end, and the end of its
+own standard input, which comes when the watchdog, the adb server or the cable
+is gone. Either way it ends all processes that the server left, removes the
+directory, and exits with the server's exit code. Should the wrapper itself be
+killed, whoever comes next finds its directory and does the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import queue
+import re
+import signal
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from adt.device.device import Device
+from adt.device.scripts import script
+from adt.device.transport import adb, forwards
+from adt.device.transport.deadline import Deadline
+from adt.device.transport.forwards import Forward
+from adt.device.transport.shell import STDERR, STDOUT, RemoteCommand
+from adt.errors import AdtError, DeviceError, TrackerError
+from adt.rpc import cleanup, handshake, launch, state, wire
+from adt.rpc.cleanup import ANSWER_SECONDS
+from adt.rpc.handshake import Answer
+
+log = logging.getLogger("adt.rpc.watchdog")
+
+READY_SECONDS = 60.0
+"""In which a server must answer and be registered."""
+HELLO_SECONDS = 5.0
+POLL_SECONDS = 2.0
+"""How often forwards, reverses and the device are looked at."""
+LOOK_SECONDS = 30.0
+"""How often the process of a server that is in use is looked at."""
+STOP_SECONDS = 5.0
+"""In which a server must end that was asked to."""
+LAST_LINES = 8
+"""Of a server's output, for the reason why it ended."""
+CHATTER = re.compile(r"^\[\d\d:\d\d:\d\d\] \S+:\d+: (?!.*([Ee]rror|Check failed))|^(Killed|Terminated)\b")
+"""What tvm_rpc logs when all is well, and what the shell says of a signal."""
+
+PORT_TAKEN = 98
+"""Exit code of server_start.sh when the port is in use on the device."""
+NOT_MADE = 97
+"""Exit code of server_start.sh when the directory cannot be made."""
+NOT_THERE = 96
+"""Exit code of server_start.sh when the server's program is not on the device any more."""
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """What a watchdog keeps running."""
+
+    serial: str
+    key: str
+    ports: tuple[int, ...]
+    """Candidates, in order; each the same on this machine and on the device."""
+    tracker: str
+    """``host:port``; empty for none."""
+    deployment: str
+    digest: str
+    parent: str
+    adb_port: int
+
+
+@dataclass(frozen=True)
+class Death:
+    """How one life of a server ended."""
+
+    reason: str
+    device_lost: bool = False
+    """The connection broke: no fault of the server."""
+    port_taken: bool = False
+    hopeless: bool = False
+    """Starting it again changes nothing."""
+
+
+class Stopped(Exception):
+    """We were asked to end."""
+
+
+def _follow(command: RemoteCommand, events: queue.SimpleQueue[tuple[str, Any]]) -> None:
+    """Pass on what the server prints, and how it ended."""
+    command.set_deadline(Deadline(None, "serving"))
+    try:
+        for kind, data in command.output():
+            events.put(("output", (kind, data)))
+        events.put(("end", command.exit_code))
+    except AdtError as error:
+        events.put(("lost", error.what))
+    except Exception as error:  # the socket was closed under us
+        events.put(("lost", str(error)))
+
+
+class Instance:
+    """See the module; an object is good for one life of a server."""
+
+    def __init__(self, config: ServerConfig, record: state.LiveRecord, stopping: threading.Event) -> None:
+        self.config = config
+        self.record = record
+        self.stopping = stopping
+        """We were asked to end; nothing but cleaning up is done any more."""
+        self.events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        """What happens, by kind: ``output``, ``end``, ``lost`` and, from the watchdog, ``stop``."""
+        self.ready = False
+        self.last_lines = deque[str](maxlen=LAST_LINES)
+        self._verified = False  # it has opened a session for us
+        self._looked = 0.0  # at the server's process, monotonic
+        self._offered = 0.0  # when the tracker showed it first, monotonic
+        self._partial = {STDOUT: b"", STDERR: b""}
+        self._bound: int | None = None
+
+    def live(self, device: Device, port: int, starter: launch.Starter | None) -> Death:
+        """Start the server on *port*, stay with it to its end, and say how it ended.
+
+        Args:
+            starter: is told once the server answers and is registered.
+
+        Raises:
+            Stopped: we were asked to end; the server has ended.
+            NoDevice, DeviceNotReady, DeviceError: the device is gone or refuses.
+        """
+        if self.stopping.is_set():  # asked before there was this object
+            raise Stopped
+        # one that leads the same way may be that of a server which somebody else has on this device
+        ours = self.record.now.port == port and self._listed().get(port) == f"tcp:{port}"
+        if not ours and not self._forward(port):
+            return Death(f"port {port} of this machine is in use", port_taken=True)
+        # on record before anything else is done, so that it can be undone
+        self.record.update(port=port, there=dataclasses.replace(self.record.now.there, directory="", pids=()))
+        tracker_port = self._reverse()
+        arguments = server_arguments(key=self.config.key, port=port, tracker_port=tracker_port)
+        words = (
+            self.config.parent,
+            self.record.now.tag,
+            self.config.deployment,
+            str(port),
+            self.config.digest,
+        )
+        argv = ("sh", "-c", script("server_start"), "sh", *words, *arguments)
+        with device.start(argv, timeout=ANSWER_SECONDS, keep_stdin=True) as command:
+            threading.Thread(target=_follow, args=(command, self.events), daemon=True).start()
+            try:
+                death = self._await_ready(port)
+                if death is None:
+                    log.info("ready on port %d", port)
+                    self.ready = True
+                    self._looked = time.monotonic()
+                    self.record.update(state="ready", ready_since=time.time())
+                    if starter is not None:
+                        starter.ready(port=port)
+                    death = self._stay()
+            except Stopped:
+                self._end(command)
+                raise
+        self.record.update(ready_since=0.0)
+        return death
+
+    def _listed(self, *, reverse: bool = False) -> dict[int, str]:
+        return forwards.listed(self.config.serial, reverse=reverse, seconds=ANSWER_SECONDS)
+
+    def _forward(self, port: int) -> bool:
+        """Let *port* of this machine lead to the same one of the device; False when it is taken."""
+        try:
+            forwards.make(self.config.serial, Forward(port, port), seconds=ANSWER_SECONDS)
+        except DeviceError as error:
+            if forwards.taken(error):
+                return False
+            raise
+        return True
+
+    def _reverse(self) -> int:
+        """The device's port that leads to the tracker, made when it is not there; 0 without a tracker."""
+        if not self.config.tracker:
+            return 0
+        forward = self._to_tracker()
+        there = self.record.now.there.tracker_port
+        if not there or self._listed(reverse=True).get(there) != forward.leads:
+            there = forwards.make(self.config.serial, forward, seconds=ANSWER_SECONDS).remote
+            self.record.update(there=dataclasses.replace(self.record.now.there, tracker_port=there))
+        return there
+
+    def _to_tracker(self, there: int = 0) -> Forward:
+        """What leads from the device's port *there* to the tracker."""
+        return Forward(int(self.config.tracker.rpartition(":")[2]), there, reverse=True)
+
+    def _await_ready(self, port: int) -> Death | None:
+        end = time.monotonic() + READY_SECONDS
+        missing = "it does not say on which port it listens"
+        while time.monotonic() < end:
+            if death := self._next(0.05 if self._bound is None else 0.2):
+                return death
+            if self._bound is None:
+                continue
+            if self._bound != port:  # TVM then listens on some port of every address
+                return Death(f"port {port} is in use on the device", port_taken=True)
+            missing = self._unready(port)
+            if not missing:
+                return None
+        return Death(f"tvm_rpc did not become ready within {READY_SECONDS:g} s: {missing}")
+
+    def _unready(self, port: int) -> str:
+        """What is missing for the server to be ready; empty for nothing."""
+        if not self.config.tracker:
+            answer = handshake.try_server("127.0.0.1", port, key=self.config.key, seconds=HELLO_SECONDS)
+            return "" if answer is Answer.SESSION else f"it opens no session ({answer.value})"
+        try:
+            summary = wire.summary(self.config.tracker)
+            if not any(server.key == self.config.key and server.port == port for server in summary.servers):
+                return f"it has not registered with the tracker at {self.config.tracker}"
+            mine = summary.queue(self.config.key)
+            self._offered = self._offered or time.monotonic()
+            if mine.free == 0 and time.monotonic() - self._offered < HELLO_SECONDS:
+                return f"the tracker at {self.config.tracker} does not show it as free"
+            if self._verified:
+                return ""
+            if (mine.total, mine.free, mine.pending) == (1, 1, 0):  # nobody else is meant or waits
+                grant = wire.request(self.config.tracker, self.config.key, seconds=HELLO_SECONDS)
+                if grant is not None and grant.port == port:
+                    answer = handshake.try_server(
+                        "127.0.0.1", port, key=grant.match_key, seconds=HELLO_SECONDS
+                    )
+                    if answer is Answer.SESSION:  # after which it registers once more
+                        self._verified, self._offered = True, 0.0
+                        return "it has not registered again"
+                    return f"it opens no session ({answer.value})"
+        except TrackerError as error:
+            return error.what
+        answer = handshake.try_server("127.0.0.1", port, seconds=HELLO_SECONDS)
+        if answer is Answer.OTHER and mine.free < mine.total:
+            return ""  # somebody has a session with it already
+        return "" if answer is Answer.MISMATCH else f"it does not answer on port {port} ({answer.value})"
+
+    def _stay(self) -> Death:
+        """Look after ports until the server ends."""
+        looked = time.monotonic()
+        while True:
+            if death := self._next(POLL_SECONDS):
+                return death
+            if time.monotonic() - looked >= POLL_SECONDS:
+                self._mend()
+                if self._doubtful() and self._vanished():
+                    return Death("tvm_rpc is gone, and the shell that was to end what it leaves")
+                looked = time.monotonic()
+
+    def _next(self, seconds: float) -> Death | None:
+        """Take in what happens within *seconds*; how the server ended, if it has."""
+        try:
+            kind, data = self.events.get(timeout=seconds)
+        except queue.Empty:
+            return None
+        if kind == "stop" or self.stopping.is_set():
+            raise Stopped
+        if kind == "output":
+            self._read(*data)
+            return None
+        for stream in (STDOUT, STDERR):  # a line without an end
+            self._read(stream, b"\n" if self._partial[stream] else b"")
+        if kind == "lost":
+            return Death(f"the connection to the device was lost: {data}", device_lost=True)
+        return Death(
+            self._reason(data),
+            port_taken=data == PORT_TAKEN,
+            hopeless=data == NOT_THERE,
+        )
+
+    def _reason(self, code: int) -> str:
+        lines = [line for line in self.last_lines if not CHATTER.search(line)]
+        return explain_exit(code) + (f": {' | '.join(lines[-3:])}" if lines else "")
+
+    def _read(self, kind: int, data: bytes) -> None:
+        lines = (self._partial[kind] + data).split(b"\n")
+        self._partial[kind] = lines.pop()[-4096:]
+        for raw in lines:
+            line = raw.decode(errors="replace").rstrip()
+            if kind == STDOUT and (match := re.fullmatch(r"wrapper (\d+) (\d+) (/.*)", line)):
+                there = dataclasses.replace(
+                    self.record.now.there, pids=(int(match[1]), int(match[2])), directory=match[3]
+                )
+                self.record.update(there=there)
+                continue
+            if match := re.search(r"bind to \S+:(-?\d+)\s*$", line):
+                self._bound = int(match[1])
+            if line:
+                self.last_lines.append(line)
+                log.info("tvm_rpc: %s", line)
+
+    def _mend(self) -> None:
+        """Make forward and reverse again when somebody removed them."""
+        port = self.record.now.port
+        if not adb.server_listens():
+            return  # the end of our connection says so too
+        try:
+            if port not in self._listed():
+                log.warning("the forward of port %d was removed; making it again", port)
+                if not self._forward(port):
+                    self.record.update(
+                        last_error=f"the forward of port {port} was removed and the port is in use"
+                    )
+            there = self.record.now.there.tracker_port
+            if there and there not in self._listed(reverse=True):
+                log.warning("the reverse to the tracker was removed; making it again")
+                forwards.make(self.config.serial, self._to_tracker(there), seconds=ANSWER_SECONDS)
+            if self.record.now.state == "waiting":
+                self.record.update(state="ready")
+        except AdtError as error:  # it is there, but does not answer
+            log.warning("looking after ports: %s", error.what)
+            self.record.update(state="waiting", last_error=error.what)
+
+    def _doubtful(self) -> bool:
+        """Whether the server may be gone although our connection is there.
+
+        Asked of the tracker, so that a device that measures is left in peace: a server that is free
+        is there. One that is in use, or has no tracker, is worth a look now and then.
+        """
+        late = time.monotonic() - self._looked > LOOK_SECONDS
+        if self.config.tracker:
+            try:
+                summary = wire.summary(self.config.tracker)
+            except TrackerError:
+                return late
+            mine = (self.config.key, self.record.now.port)
+            if not any((server.key, server.port) == mine for server in summary.servers):
+                return True
+            queue = summary.queue(self.config.key)
+            late = late and queue.free < queue.total
+        return late
+
+    def _vanished(self) -> bool:
+        """Whether the server's process is gone, though our connection does not say so.
+
+        That is so when its wrapper was killed: what serves a session then outlives the server and
+        keeps the connection open. (A server that lost its tracker is alive, and registers again.)
+        """
+        self._looked = time.monotonic()
+        pids = self.record.now.there.pids
+        device = cleanup.usable(self.config.serial)
+        if device is None or not pids:
+            return False
+        try:
+            done = device.shell(["kill", "-0", str(pids[1])], timeout=ANSWER_SECONDS, check=False)
+            return done.exit_code != 0
+        except AdtError:
+            return False
+
+    def _end(self, command: RemoteCommand) -> None:
+        """Let the wrapper end the server."""
+        with contextlib.suppress(AdtError):
+            if not command.close_stdin():
+                command.kill()
+        end = time.monotonic() + STOP_SECONDS
+        while (left := end - time.monotonic()) > 0:
+            with contextlib.suppress(queue.Empty):
+                if self.events.get(timeout=left)[0] in ("end", "lost"):
+                    return
+        command.kill()
+
+
+def server_arguments(*, key: str, port: int, tracker_port: int) -> list[str]:
+    """What tvm_rpc is told on a device: its own loopback only, one port, and the tracker there.
+
+    Args:
+        tracker_port: the device's port that leads to the tracker; 0 for none.
+    """
+    words = ["--host=127.0.0.1", f"--port={port}", f"--port-end={port + 1}", f"--key={key}"]
+    if tracker_port:
+        words += [f"--tracker=127.0.0.1:{tracker_port}", "--custom-addr=127.0.0.1"]
+    return words
+
+
+def explain_exit(code: int) -> str:
+    """Why a server ended, for people."""
+    if code > 128:
+        try:
+            return f"tvm_rpc was ended by {signal.Signals(code - 128).name}"
+        except ValueError:
+            return f"tvm_rpc was ended by signal {code - 128}"
+    return {
+        NOT_THERE: "tvm_rpc is no longer on the device",
+        NOT_MADE: "the device does not let us make a working directory",
+        PORT_TAKEN: "the port is in use on the device",
+        127: "tvm_rpc could not be started",
+        126: "tvm_rpc may not be executed on the device",
+    }.get(code, f"tvm_rpc ended with exit code {code}")

@@ -1,0 +1,151 @@
+"""A server for one block: on one certain device, or on this machine.
+
+A key may stand for several devices, and a tracker gives whichever is free. Who means
+one device gets a server of its own, which no tracker knows and nobody else can use, for
+it takes clients with a secret key only. It is stopped at the end; unless a server from
+the same bundle runs on the device already, which is then used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from adt.bundle.bundle import TargetBundle
+from adt.device.deploy.store import Deployment
+from adt.device.device import Device
+from adt.errors import RpcError
+from adt.host import cache
+from adt.host.disk import temporary_directory
+from adt.rpc import board, handshake, server, state, wire
+from adt.rpc.handshake import Answer
+
+log = logging.getLogger("adt.rpc")
+
+BUSY_SECONDS = 600.0
+"""How long we wait for another adt that has a server of its own on the device."""
+START_SECONDS = 30.0
+ATTEMPTS = 5
+"""Somebody may take the port between our finding it free and the server's start."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """How a session reaches a server; arguments of :func:`adt.rpc.session.connected`."""
+
+    key: str
+    tracker: str = ""
+    address: str = ""
+
+
+@contextlib.contextmanager
+def device_server(
+    device: Device, deployment: Deployment, *, bundle: str, ports: Sequence[int]
+) -> Iterator[Endpoint]:
+    """A server on *device* for as long as the block runs.
+
+    Args:
+        deployment: what to start one from; it has ``bin/tvm_rpc``.
+        bundle: the directory on the device of the same bundle deployed alone, from which `adt rpc start` and
+            `adt deploy` start theirs.
+        ports: candidates, each the same on this machine and on the device.
+
+    Raises:
+        RpcError: another server is in the way, or ours does not become ready.
+        Busy: another adt has been using the device over RPC for very long.
+        NoDevice, DeviceNotReady, DeviceError: the device is gone or refuses.
+    """
+    at = state.server_home(device.serial)
+    with cache.lock(state.rpc_directory() / "runs" / at.directory.name, timeout=BUSY_SECONDS):
+        record = state.read_server(at)
+        if record is not None and record.process.alive and record.state != "failed":
+            yield _existing(record, {bundle, deployment.directory})
+            return
+        key = f"adt-{secrets.token_hex(16)}"
+        try:
+            started = server.start(device, deployment, key=key, use_tracker=False, ports=ports)
+            log.debug("started a server on %s at %s for this run", device.serial, started.address)
+            yield Endpoint(key, address=started.address)
+        finally:
+            left = state.read_server(at)
+            if left is None or left.key == key:  # else somebody has started another one there
+                server.stop(device.serial)
+
+
+def _existing(record: state.ServerRecord, deployments: set[str]) -> Endpoint:
+    """How to reach the server that runs, if it is the device's only one under its key, and from our bundle.
+
+    Raises:
+        RpcError: it is not.
+    """
+    serial = record.serial
+    if record.deployment not in deployments:
+        raise RpcError(
+            f"the RPC server that runs on {serial} is from another bundle than the package needs",
+            remedy=f"End it, and one from the right bundle is started for the run: adt rpc stop --serial "
+            f"{serial}; or name the bundle that it is from: --bundle DIR.",
+        )
+    if not record.tracker:
+        return Endpoint(record.key, address=record.address)
+    total = wire.summary(record.tracker).queue(record.key).total
+    if total > 1:
+        raise RpcError(
+            f"{total} servers have the key {record.key} of {serial}; their tracker gives any of them",
+            remedy=f"Take any of them: --key {record.key}; or give this one a key of its own: adt rpc start "
+            f"--serial {serial} --key KEY.",
+        )
+    return Endpoint(record.key, tracker=record.tracker)
+
+
+@contextlib.contextmanager
+def local_server(bundle: TargetBundle) -> Iterator[Endpoint]:
+    """Run the server of *bundle* on the loopback of this machine for as long as the block runs.
+
+    Raises:
+        MismatchError: the bundle is for another machine.
+        RpcError: it has no tvm_rpc, or that does not start; with its last words.
+    """
+    key = f"adt-{secrets.token_hex(16)}"
+    with contextlib.ExitStack() as stack, tempfile.TemporaryFile(dir=temporary_directory()) as output:
+        for _ in range(ATTEMPTS):
+            port = _free_port()
+            words = board.arguments(key=key, port=port, tracker="", expose=False, work="")[:-1]
+            child = stack.enter_context(board.started_here(bundle, words, output=output.fileno()))
+            if _answers(child, port):
+                yield Endpoint(key, address=f"127.0.0.1:{port}")
+                return
+            stack.close()
+        raise RpcError(
+            f"the RPC server of {bundle.path} does not start on this machine",
+            remedy="Its last words are below; build the bundle again: adt build-target --for host.",
+            details=_tail(output),
+        )
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _answers(child: subprocess.Popen[bytes], port: int) -> bool:
+    end = time.monotonic() + START_SECONDS
+    while child.poll() is None and time.monotonic() < end:
+        answer = handshake.try_server("127.0.0.1", port, seconds=5)
+        if answer is Answer.MISMATCH:  # it expects us, with the key
+            return child.poll() is None
+        time.sleep(0.05)
+    return False
+
+
+def _tail(output: IO[bytes]) -> str:
+    output.seek(0)
+    return "\n".join(output.read().decode(errors="replace").splitlines()[-30:])
