@@ -43,9 +43,10 @@ from adt.api.requests import CompileRequest
 from adt.errors import AdtError, ConfigError, ToolNotFound
 from adt.model.compile import package_target
 from adt.model.compiled import Job
+from adt.model.passes.layout.signature import convolution, product
+from adt.model.passes.layout.walk import Moves
+from adt.model.passes.texture.choice import TextureChooser
 from adt.model.targets.gpu import ANY_ADRENO
-from adt.model.texture.choice import Chooser, Moves
-from adt.model.texture.signature import convolution, product
 
 WARMUP = 3
 INTERRUPTED = "the bench was interrupted before"
@@ -236,8 +237,8 @@ def choices(ops: Iterable[Op], job: Job, precision: str) -> dict[Op, Chosen]:
             computes = product(dtype, (1,), op.shape[0], op.out)
         else:
             continue
-        choice = Chooser(gpu=gpu).choose(computes, op.out, Moves())
-        made[op] = Chosen("texture" if choice.textures else "buffer", choice.why)
+        choice = TextureChooser(gpu=gpu).choose(computes, op.out, Moves())
+        made[op] = Chosen("texture" if choice.blocked else "buffer", choice.reason)
     return made
 
 

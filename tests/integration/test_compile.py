@@ -61,7 +61,7 @@ def test_code_assumes_the_alignment_of_its_runtime_and_no_more(tmp_path: Path, a
     import tvm
 
     from adt.model.importers.importer import import_model
-    from adt.model.lowering import tir_pipeline
+    from adt.model.passes.lowering import tir_pipeline
 
     imported = import_model(small_model(tmp_path / "m.onnx"), {})
     target = tvm.target.Target({"kind": "llvm", "mtriple": "aarch64-linux-gnu"})

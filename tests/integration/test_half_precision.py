@@ -232,7 +232,7 @@ def test_a_device_without_half_precision_is_not_compiled_for(tmp_path: Path) -> 
     from adt.bundle.platforms import PLATFORMS
     from adt.model.importers.importer import import_model
     from adt.model.package.manifest import PackageLike
-    from adt.model.precision.reduced import reduced
+    from adt.model.passes.precision.conversion import reduced
     from adt.model.targets import model_target
     from adt.options.resolve import load_settings
 

@@ -25,7 +25,7 @@ from adt.host.tvm_source import find_source
 from adt.measure.reference import run_reference
 from adt.model.host_run.run import run_package
 from adt.model.inputs.random import random_inputs
-from adt.model.offload.partition import Offloaded, offload, plugin_for
+from adt.model.passes.offload.partition import Offloaded, offload, plugin_for
 from adt.model.plugins import CLML, OPENCL, build, load_plugin
 from adt.options.resolve import load_settings
 from support.models.offload import mobile_net, residual_net

@@ -10,10 +10,11 @@ import pytest
 import tvm
 from tvm import relax
 
-from adt.model.names import LONGEST, short_name
-from adt.model.texture.blocks import Window, ceil_blocks
-from adt.model.texture.channels import channels_first
-from adt.model.texture.layout import block_channels
+from adt.model.passes.layout.blocks import Window, ceil_blocks
+from adt.model.passes.layout.channels import channels_first
+from adt.model.passes.layout.operators import block_channels
+from adt.model.passes.texture.choice import BY_MODEL
+from adt.model.passes.workarounds import LONGEST, short_name
 from support.models.blocked import RANDOM, blocked_like_plain, calls, computed, conv, last, model, weight
 
 
@@ -65,7 +66,7 @@ def test_what_cannot_be_blocked_says_why(out: int, inputs: int, groups: int, wor
         (1, inputs * groups, 8, 8), lambda builder, x: builder.emit(conv(x, out, inputs, groups=groups))
     )
 
-    blocked, convolutions = block_channels(module)
+    blocked, convolutions = block_channels(module, BY_MODEL)
 
     assert words in convolutions[0].reason
     assert blocked is module
@@ -181,7 +182,7 @@ def test_channels_last_are_moved_and_blocked(follow: Callable[..., Any]) -> None
     module = model((1, 12, 10, 3), lambda builder, x: follow(builder, builder.emit(last(x, 8, 3))))
 
     moved = channels_first(module)
-    blocked, convolutions = block_channels(moved)
+    blocked, convolutions = block_channels(moved, BY_MODEL)
 
     assert [row.reason for row in convolutions] == [""] * len(convolutions) != []
     x = RANDOM.normal(size=(1, 12, 10, 3)).astype(np.float32)

@@ -18,9 +18,9 @@ from adt.model.assemble import Making
 from adt.model.host_run.run import run_package
 from adt.model.inputs.random import random_inputs
 from adt.model.package.package import ModelPackage
-from adt.model.texture import blocks
-from adt.model.texture.report import Convolution
-from adt.model.texture.signature import Signature, of_kernel, product
+from adt.model.passes.layout import blocks
+from adt.model.passes.layout.signature import Signature, product, signature_of
+from adt.model.passes.reports import Convolution
 from adt.model.tuning.key import target_key, tvm_key
 from adt.tuning.database.store import open_database
 from adt.tuning.records import BASELINE, Context, MeasuredOn, Record
@@ -48,7 +48,7 @@ def tasks_of(model: Path, target: str) -> tuple[Making, dict[Signature, Task]]:
     imported, making = job_of(CompileRequest(model, target=target, **options)).readied(accuracy=False)
     found: dict[Signature, Task] = {}
     for task in extract(imported, making).tasks:
-        kernel = of_kernel(task.module["main"])
+        kernel = signature_of(task.module["main"])
         if kernel is not None:
             assert kernel.blocked == (target == "adreno")
             found[kernel.computes] = task
@@ -94,7 +94,7 @@ def off_reference(package: ModelPackage, model: Path) -> float:
 
 
 def computes(task: Task) -> Signature:
-    kernel = of_kernel(task.module["main"])
+    kernel = signature_of(task.module["main"])
     assert kernel is not None
     return kernel.computes
 
@@ -182,8 +182,8 @@ def test_a_product_of_tokens_has_one_signature() -> None:
     multiplied = te.compute(
         (2, 7, 10), lambda i, j, o: te.sum(tokens(i, j, k) * matrix(k, o), axis=k), name="matmul"
     )
-    plain = of_kernel(te.create_prim_func([tokens, matrix, multiplied]))
-    blocked = of_kernel(
+    plain = signature_of(te.create_prim_func([tokens, matrix, multiplied]))
+    blocked = signature_of(
         te.create_prim_func([*texels, blocks.convolution(*texels, window, 1, out_dtype="float32")])
     )
 
@@ -207,4 +207,4 @@ def test_a_weight_of_another_order_is_no_kernel_of_ours() -> None:
         ),
     )
 
-    assert of_kernel(te.create_prim_func([data, weight, old])) is None
+    assert signature_of(te.create_prim_func([data, weight, old])) is None

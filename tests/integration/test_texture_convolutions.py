@@ -12,21 +12,21 @@ import tvm
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from adt.model.lowering import tir_pipeline
-from adt.model.plugins import load_plugin, opencl_runtime
-from adt.model.targets.gpu import ANY_ADRENO
-from adt.model.texture import blocks
-from adt.model.texture.deciding import Settled
-from adt.model.texture.direct import convolution_of
-from adt.model.texture.kernel_blocks import NotSchedulable
-from adt.model.texture.schedule import (
+from adt.model.passes.layout import blocks
+from adt.model.passes.lowering import tir_pipeline
+from adt.model.passes.texture.convolution import (
+    DefaultDecisions,
+    convolution_of,
     convolution_schedule,
     is_convolution,
-    proven,
     schedule_convolution,
 )
-from adt.model.texture.specialized import scoped
-from adt.model.texture.tiles import Tile, best_tile
+from adt.model.passes.texture.kernel_blocks import NotSchedulable
+from adt.model.passes.texture.placement import with_images
+from adt.model.passes.texture.schedules import prove
+from adt.model.passes.texture.tiles import Tile, best_tile
+from adt.model.plugins import load_plugin, opencl_runtime
+from adt.model.targets.gpu import ANY_ADRENO
 
 TARGET = tvm.target.Target(
     {
@@ -87,7 +87,7 @@ class Layer:
 
             made = te.compute(sums.shape, value, name="epilogue")
         scopes = [*images, True] if self.textures else [False] * (len(images) + 1)
-        return scoped(te.create_prim_func([*arguments, made]), tuple(scopes))
+        return with_images(te.create_prim_func([*arguments, made]), tuple(scopes))
 
 
 def scheduled(function: Any, *, shared: bool | None = None, tile: Tile | None = None, by_lane: bool) -> Any:
@@ -95,9 +95,9 @@ def scheduled(function: Any, *, shared: bool | None = None, tile: Tile | None = 
     conv = convolution_of(schedule, by_lane=by_lane)
     tile = tile or best_tile(conv.sums, ANY_ADRENO, shared=shared)
     assert tile is not None
-    schedule_convolution(schedule, conv, tile, Settled())
+    schedule_convolution(schedule, conv, tile, DefaultDecisions())
     made = schedule.mod["main"]
-    proven(made, TARGET)
+    prove(made, TARGET)
     return made
 
 
@@ -128,7 +128,7 @@ def check(layer: Layer, *, shared: bool | None = None, tile: Tile | None = None)
     random = np.random.default_rng(0)
     buffers = [function.buffer_map[parameter] for parameter in function.params]
     arrays = [random.uniform(-1, 1, [int(n) for n in b.shape]).astype(b.dtype) for b in buffers]
-    plain = scoped(function, (False,) * len(buffers))
+    plain = with_images(function, (False,) * len(buffers))
     right = computed(plain, tvm.target.Target({"kind": "llvm"}), tvm.cpu(), arrays)
     arrays[-1] = np.full_like(arrays[-1], np.nan)
     made = scheduled(function, shared=shared, tile=tile, by_lane=layer.epilogue == "erf")

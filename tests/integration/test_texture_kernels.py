@@ -12,13 +12,12 @@ import pytest
 import tvm
 from tvm import relax, te, tirx
 
-from adt.model.texture.choice import ALWAYS
-from adt.model.texture.guard import check_images, image_faults, lowering
-from adt.model.texture.kernel_blocks import NotSchedulable
-from adt.model.texture.layout import block_channels
-from adt.model.texture.schedule import element_schedule, proven, texel_schedule
-from adt.model.texture.scopes import ImageLimits, place
-from adt.model.texture.specialized import SCOPE, scoped
+from adt.model.passes.layout.operators import block_channels
+from adt.model.passes.lowering import check_images, image_faults, texture_lowering
+from adt.model.passes.texture.choice import ALWAYS
+from adt.model.passes.texture.kernel_blocks import NotSchedulable
+from adt.model.passes.texture.placement import SCOPE, ImageLimits, place, with_images
+from adt.model.passes.texture.schedules import element_schedule, prove, texel_schedule
 from adt.model.tuning.schedules import Untuned
 from support.models import networks
 
@@ -41,19 +40,21 @@ def copy_kernel(lanes: int = 4) -> Any:
 
 def lowered(function: Any) -> Any:
     with TARGET:
-        return lowering()(tvm.IRModule({"k": function.with_attr({"target": TARGET, "global_symbol": "k"})}))
+        return texture_lowering()(
+            tvm.IRModule({"k": function.with_attr({"target": TARGET, "global_symbol": "k"})})
+        )
 
 
 def test_a_texel_schedule_writes_whole_texels() -> None:
-    function = texel_schedule(scoped(copy_kernel(), (True, True)))
+    function = texel_schedule(with_images(copy_kernel(), (True, True)))
 
     assert image_faults(lowered(function)) == []
-    proven(function, TARGET)
+    prove(function, TARGET)
 
 
 def test_a_store_of_single_lanes_is_refused() -> None:
     """One work-item for each element is what upstream's fallback makes of it: wrong numbers, no message."""
-    function = element_schedule(scoped(copy_kernel(), (False, True)), TARGET)
+    function = element_schedule(with_images(copy_kernel(), (False, True)), TARGET)
     module = lowered(function)
 
     (fault,) = image_faults(module)
@@ -62,7 +63,7 @@ def test_a_store_of_single_lanes_is_refused() -> None:
     with pytest.raises(RuntimeError, match="would use images wrongly"):
         check_images()(module)
     with pytest.raises(NotSchedulable, match="no texel"):
-        proven(function, TARGET)
+        prove(function, TARGET)
 
 
 def test_an_image_that_is_read_and_written_is_refused() -> None:
@@ -70,7 +71,7 @@ def test_an_image_that_is_read_and_written_is_refused() -> None:
     y = te.compute(x.shape, lambda *at: x(*at) + 1.0, name="y")
     z = te.compute(x.shape, lambda *at: y(*at) * 2.0, name="z")
     function = te.create_prim_func([x, y, z])
-    schedule = tvm.s_tir.Schedule(scoped(function, (False, True, False)))
+    schedule = tvm.s_tir.Schedule(with_images(function, (False, True, False)))
     for name in ("y", "z"):
         block = schedule.get_sblock(name)
         *outer, lane = schedule.get_loops(block)
@@ -101,10 +102,10 @@ def test_what_cannot_be_a_vector_is_computed_lane_by_lane_and_stored_as_a_texel(
     """TVM cannot vectorise erf: as a vector of lanes it would fall apart into stores of single lanes."""
     x = te.placeholder((2, 4, 4, 4), "float32", name="x")
     function = te.create_prim_func([x, te.compute(x.shape, lambda *at: tirx.erf(x(*at)), name="y")])
-    images = scoped(function, (True, True))
+    images = with_images(function, (True, True))
 
     with pytest.raises(NotSchedulable, match="cannot lower it"):
-        proven(texel_schedule(images), TARGET)
+        prove(texel_schedule(images), TARGET)
     assert image_faults(lowered(texel_schedule(images, by_lane=True))) == []
 
 
@@ -130,10 +131,10 @@ def _softmax() -> Any:
 
 def fused(path: Path) -> Any:
     from adt.model.importers.importer import import_model
-    from adt.model.texture import params as weights
+    from adt.model.passes.layout import rewriter
 
     imported = import_model(path, {})
-    module = weights.bind(imported.module, imported.params)
+    module = rewriter.bind_params(imported.module, imported.params)
     with TARGET:
         module = relax.transform.FoldConstant()(relax.transform.DecomposeOpsForInference()(module))
         module, _ = block_channels(module, ALWAYS)
@@ -171,7 +172,7 @@ def test_an_image_over_the_devices_limits_stays_a_buffer(tmp_path: Path) -> None
 
 def test_weights_become_parameters_with_their_names(tmp_path: Path) -> None:
     from adt.model.importers.importer import import_model
-    from adt.model.texture.pipeline import with_textures
+    from adt.model.passes.texture.pipeline import with_textures
 
     imported = import_model(networks.mixed_blocks(tmp_path / "m.onnx"), {})
 
@@ -202,7 +203,7 @@ def rows_merged(path: Path) -> Any:
 
 def placed(path: Path) -> Any:
     from adt.model.importers.importer import import_model
-    from adt.model.texture.pipeline import with_textures
+    from adt.model.passes.texture.pipeline import with_textures
 
     imported = import_model(path, {})
     return with_textures(imported.module, imported.params, TARGET, LIMITS, Untuned()).module
@@ -240,7 +241,7 @@ def test_work_items_share_the_sum_over_a_whole_map(tmp_path: Path, size: int) ->
 
 
 def lowered_main(module: Any) -> str:
-    from adt.model.schedules import fused_pipeline
+    from adt.model.passes.pipeline import fused_pipeline
 
     with TARGET:
         return str(fused_pipeline(Untuned())(module)["main"].script())

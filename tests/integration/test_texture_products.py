@@ -14,9 +14,9 @@ from tvm import relax
 import adt
 from adt.model.host_run.run import run_package
 from adt.model.inputs.random import random_inputs
-from adt.model.texture.channels import channels_first
-from adt.model.texture.choice import ALWAYS
-from adt.model.texture.layout import block_channels
+from adt.model.passes.layout.channels import channels_first
+from adt.model.passes.layout.operators import block_channels
+from adt.model.passes.texture.choice import ALWAYS, BY_MODEL
 from support.models import networks
 from support.models.blocked import RANDOM, blocked_like_plain, calls, computed, conv, last, model, weight
 
@@ -101,7 +101,7 @@ def test_products_by_constants(name: str) -> None:
 
 
 def test_a_classifier_unpacks_nothing() -> None:
-    blocked, _ = block_channels(model((2, 8, 6, 6), classifier))
+    blocked, _ = block_channels(model((2, 8, 6, 6), classifier), BY_MODEL)
 
     assert not {"unpack_texels", "unpack_rows"} & set(calls(blocked))
 
@@ -119,7 +119,7 @@ def test_a_classifier_unpacks_nothing() -> None:
 def test_a_product_that_stays_in_buffers_says_why(shape: tuple[int, ...], body: Body, words: str) -> None:
     module = model(shape, body)
 
-    blocked, (row,) = block_channels(module)
+    blocked, (row,) = block_channels(module, BY_MODEL)
 
     assert row.kind == "product"
     assert words in row.reason

@@ -13,13 +13,13 @@ import tvm
 from tvm import te, tirx
 from tvm.s_tir import Schedule, meta_schedule
 
-from adt.model.lowering import tir_pipeline
+from adt.model.passes.layout import blocks
+from adt.model.passes.lowering import tir_pipeline
+from adt.model.passes.texture.kernel_blocks import NotSchedulable
+from adt.model.passes.texture.placement import with_images
+from adt.model.passes.texture.schedules import prove
+from adt.model.passes.texture.tiles import MOST_WIDE
 from adt.model.plugins import load_plugin, opencl_runtime
-from adt.model.texture import blocks
-from adt.model.texture.kernel_blocks import NotSchedulable
-from adt.model.texture.schedule import proven
-from adt.model.texture.specialized import scoped
-from adt.model.texture.tiles import MOST_WIDE
 from adt.model.tuning.intrinsics import need_intrinsics
 from adt.model.tuning.traces import apply_trace, trace_text
 from adt.tuning.search.strategies import STEPS
@@ -48,7 +48,7 @@ def convolution(blocks_in: int, rows: int, columns: int, blocks_out: int, *, str
     sums = blocks.convolution(x, weight, window, 1, "float32")
     residual = te.placeholder(sums.shape, "float32", name="residual")
     made = te.compute(sums.shape, lambda *at: te.max(sums(*at) + residual(*at), 0.0), name="relu")
-    return scoped(te.create_prim_func([x, weight, residual, made]), (True, False, True, True))
+    return with_images(te.create_prim_func([x, weight, residual, made]), (True, False, True, True))
 
 
 def depthwise() -> Any:
@@ -56,26 +56,26 @@ def depthwise() -> Any:
     weight = te.placeholder((1, 3, 9, 4), "float32", name="w")
     window = blocks.Window((3, 3), (1, 1), (1, 1), (1, 1), (1, 1))
     made = blocks.convolution(x, weight, window, 12, "float32")
-    return scoped(te.create_prim_func([x, weight, made]), (True, False, True))
+    return with_images(te.create_prim_func([x, weight, made]), (True, False, True))
 
 
 def pooling(size: int = 13) -> Any:
     x = image(2, 3, size, size)
     made = blocks.pool(x, blocks.Window((3, 3), (2, 2), (1, 1), (1, 1), (1, 1)), "max", False)
-    return scoped(te.create_prim_func([x, made]), (True, True))
+    return with_images(te.create_prim_func([x, made]), (True, True))
 
 
 def error_function() -> Any:
     """No vector can be computed of it: lane by lane, and a texel is stored."""
     x = image(1, 2, 6, 10)
     made = te.compute(x.shape, lambda *at: tirx.erf(x(*at)), name="y")
-    return scoped(te.create_prim_func([x, made]), (True, True))
+    return with_images(te.create_prim_func([x, made]), (True, True))
 
 
 def unpacking() -> Any:
     """From an image to a buffer of another form."""
     x = image(1, 3, 5, 7)
-    return scoped(te.create_prim_func([x, blocks.unpack(x, 10)]), (True, False))
+    return with_images(te.create_prim_func([x, blocks.unpack(x, 10)]), (True, False))
 
 
 def sampled(function: Any, count: int, seed: int = 3) -> list[list[Any]]:
@@ -130,7 +130,7 @@ def test_every_schedule_of_a_space_uses_its_images_rightly(make: Callable[[], An
     for schedules in drawn:
         assert schedules
         for schedule in schedules:
-            proven(schedule.mod["main"], TARGET)
+            prove(schedule.mod["main"], TARGET)
             assert statements(schedule.mod["main"]) <= MOST
 
 
@@ -176,7 +176,7 @@ def test_a_search_may_change_one_decision_of_a_schedule() -> None:
         trace = mutator.apply(trace) or trace
         schedule = Schedule(tvm.IRModule({"main": function}))
         trace.apply_to_schedule(schedule, remove_postproc=False)
-        proven(schedule.mod["main"], TARGET)
+        prove(schedule.mod["main"], TARGET)
         seen.add(trace_text(trace))
         tiles = [list(map(int, tile)) for tile in trace.decisions.values() if not isinstance(tile, int)]
         assert all(tile[-1] <= MOST_WIDE for tile in tiles)
@@ -187,7 +187,7 @@ def test_what_cannot_write_texels_has_no_space() -> None:
     from tvm import topi
 
     x = image(2, 4, 4)
-    function = scoped(te.create_prim_func([x, topi.nn.softmax(x, 3)]), (True, True))
+    function = with_images(te.create_prim_func([x, topi.nn.softmax(x, 3)]), (True, True))
 
     with pytest.raises(NotSchedulable, match="reductions"):
         texture_space(function, TARGET)
@@ -215,7 +215,7 @@ def check_numbers(function: Any, count: int) -> None:
     random = np.random.default_rng(0)
     buffers = [function.buffer_map[parameter] for parameter in function.params]
     arrays = [random.uniform(-1, 1, [int(n) for n in buffer.shape]).astype("float32") for buffer in buffers]
-    plain = scoped(function, (False,) * len(buffers))
+    plain = with_images(function, (False,) * len(buffers))
     llvm = tvm.target.Target({"kind": "llvm"})
     right = computed(tvm.IRModule({"main": plain}), llvm, tvm.cpu(), arrays, ["global"] * len(buffers))
     arrays[-1] = np.full_like(arrays[-1], np.nan)

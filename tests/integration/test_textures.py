@@ -16,7 +16,7 @@ from adt.model.host_run.run import run_package
 from adt.model.inputs.random import random_inputs
 from adt.model.package import kernel_check
 from adt.model.package.package import KernelCheck, ModelPackage, SkippedCheck
-from adt.model.texture import blocks
+from adt.model.passes.layout import blocks
 from support.devices import intel_opencl
 from support.models import networks
 

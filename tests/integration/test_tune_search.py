@@ -12,7 +12,7 @@ import pytest
 import tvm
 from tvm import te, topi
 
-from adt.model.lowering import tir_pipeline
+from adt.model.passes.lowering import tir_pipeline
 from adt.model.plugins import load_plugin, opencl_runtime
 from adt.model.tuning.traces import apply_trace
 from adt.model.tuning.workload import same, workload

@@ -23,11 +23,10 @@ from adt.model.inputs.random import random_inputs
 from adt.model.inspection.inspection import Inspection
 from adt.model.package.files import MANIFEST, PARAMS
 from adt.model.package.package import ModelPackage
-from adt.model.texture.choice import ALWAYS
-from adt.model.texture.pipeline import Textured, with_textures
-from adt.model.texture.schedule import NotSchedulable, proven
-from adt.model.texture.scopes import ImageLimits
-from adt.model.texture.specialized import SCOPE
+from adt.model.passes.texture.choice import ALWAYS
+from adt.model.passes.texture.pipeline import TexturedModule, with_textures
+from adt.model.passes.texture.placement import SCOPE, ImageLimits
+from adt.model.passes.texture.schedules import NotSchedulable, prove
 from adt.model.tuning.schedules import Untuned
 from support.devices import intel_opencl
 from support.devices.programs import Finished
@@ -247,7 +246,7 @@ def test_a_server_without_the_function_for_images_is_named(
     assert "adt build-target" in refused.value.remedy
 
 
-def placed(model: Path, limits: ImageLimits) -> Textured:
+def placed(model: Path, limits: ImageLimits) -> TexturedModule:
     imported = import_model(model, {})
     target = tvm.target.Target(
         {
@@ -285,9 +284,9 @@ def test_a_kernel_that_cannot_read_its_weight_as_an_image_keeps_its_other_images
             buffer = function.buffer_map[param]
             if buffer.scope() == SCOPE and tuple(map(int, buffer.shape)) == (3, 9, 3, 4):
                 raise NotSchedulable("made up")
-        proven(function, target)
+        prove(function, target)
 
-    monkeypatch.setattr("adt.model.texture.specialized.proven", refusing)
+    monkeypatch.setattr("adt.model.passes.texture.placement.prove", refusing)
 
     made = placed(model, ImageLimits(side=8192, layers=2048))
 

@@ -12,8 +12,8 @@ import pytest
 from adt.errors import InputError
 from adt.measure.verify import limits_for
 from adt.model.package.manifest import TensorSpec
-from adt.model.precision.accuracy import _compare, samples, warn
-from adt.model.precision.accuracy_report import Accuracy, OutputAccuracy, Overflow, far_off
+from adt.model.passes.precision.accuracy import _compare, samples, warn
+from adt.model.passes.reports import Accuracy, OutputAccuracy, Overflow, far_off
 from adt.numerics import TOLERANCES
 from adt.options.resolve import load_settings
 

@@ -11,8 +11,8 @@ import tvm
 from tvm import relax
 
 from adt.errors import ConfigError
-from adt.model.precision.half import apply
-from adt.model.precision.policy import KEPT, multiplications, operator_name, policy
+from adt.model.passes.precision.half import apply
+from adt.model.passes.precision.policy import KEPT, multiplications, operator_name, policy
 
 Build = Callable[[relax.BlockBuilder, Any, Mapping[str, Any]], Any]
 
@@ -281,7 +281,14 @@ def test_an_unknown_precision_is_refused() -> None:
 
 
 def test_every_table_names_operators_of_relax() -> None:
-    from adt.model.precision.policy import ELEMENTWISE, LAYOUT, MOVING, PRODUCTS, STORED_HALF, _operators
+    from adt.model.passes.precision.policy import (
+        ELEMENTWISE,
+        LAYOUT,
+        MOVING,
+        PRODUCTS,
+        STORED_HALF,
+        _operators,
+    )
 
     known = set(_operators())
     for table in (PRODUCTS, ELEMENTWISE, LAYOUT, MOVING, STORED_HALF, set(KEPT)):

@@ -13,10 +13,10 @@ from adt.bundle import plan
 from adt.bundle.platforms import platform_named
 from adt.bundle.presets import choose_preset
 from adt.errors import ConfigError, ModelError, SourceError
-from adt.model.offload.clml import Clml
-from adt.model.offload.nnapi import Nnapi
-from adt.model.offload.partition import OFFLOADS, Offloaded, Subgraph, check_combination, offload
-from adt.model.offload.report import OffloadReport
+from adt.model.passes.offload.clml import Clml
+from adt.model.passes.offload.nnapi import Nnapi
+from adt.model.passes.offload.partition import OFFLOADS, Offloaded, Subgraph, check_combination, offload
+from adt.model.passes.reports import OffloadReport
 from adt.model.plugins import foreign_types, layout_function
 from adt.options.resolve import load_settings
 

@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from adt.model.schedules import relax_pipeline
+from adt.model.passes.pipeline import relax_pipeline
 from adt.model.tuning.schedules import Untuned
 
 

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from adt.model.passes.layout.blocks import Window, packed
+from adt.model.passes.layout.movement import repeats
+from adt.model.passes.layout.walk import one_pixel, rows_shape
+from adt.model.passes.texture.kernel_blocks import NotSchedulable
+from adt.model.passes.texture.schedules import shares_of
 from adt.model.targets.gpu import ANY_ADRENO
-from adt.model.texture.blocks import Window, packed
-from adt.model.texture.kernel_blocks import NotSchedulable
-from adt.model.texture.pooling import shares_of
-from adt.model.texture.shapes import repeats
-from adt.model.texture.walk import one_pixel, rows_shape
 
 
 def test_rows_are_images_of_one_pixel() -> None:

@@ -8,19 +8,19 @@ import math
 import pytest
 
 from adt.errors import ConfigError
-from adt.model.targets.gpu import ANY_ADRENO, gpu_of
-from adt.model.texture.choice import (
+from adt.model.passes.layout.signature import Signature, convolution, product
+from adt.model.passes.layout.walk import Moves
+from adt.model.passes.texture.choice import (
     ALWAYS,
     BY_MODEL,
     CLEARLY,
     SLOWEST,
-    Chooser,
-    Moves,
-    chooser,
+    MeasuredTimes,
+    TextureChooser,
     multiply_adds_per_texel,
+    texture_chooser,
 )
-from adt.model.texture.measured import Measured
-from adt.model.texture.signature import Signature, convolution, product
+from adt.model.targets.gpu import ANY_ADRENO, gpu_of
 
 CONV = convolution("float32", (64, 64, 3, 3), (1, 64, 56, 56), (1, 1), 1)
 POINTWISE = convolution("float32", (8, 16, 1, 1), (1, 8, 100, 100), (1, 1), 1)
@@ -52,9 +52,9 @@ def test_a_product_is_a_convolution_of_points() -> None:
     assert convolution("float32", (32, 64, 1, 1), (1, 32, 4, 7), (2, 2), 1).positions == (4, 7)
 
 
-def times(texture: float, buffer: float, call: float = 0.0) -> Chooser:
-    return Chooser(
-        measured=Measured("a GPU", {CONV: texture}, {CONV: buffer}, {CONV: 4 * buffer}, call, math.inf)
+def times(texture: float, buffer: float, call: float = 0.0) -> TextureChooser:
+    return TextureChooser(
+        times=MeasuredTimes("a GPU", {CONV: texture}, {CONV: buffer}, {CONV: 4 * buffer}, call, math.inf)
     )
 
 
@@ -72,45 +72,45 @@ def test_times_decide_where_the_neighbours_cost_nothing(
     texture: float, buffer: float, textures: bool
 ) -> None:
     chosen = times(texture, buffer).choose(CONV, 64, Moves())
-    assert chosen.textures == textures
+    assert chosen.blocked == textures
     twin = "buffers" if textures else "textures"
-    assert f"of the time in {twin} (" in chosen.why and "measured on a GPU" in chosen.why
-    assert f"{texture * 1e3:.3g}" in chosen.why and f"{buffer * 1e3:.3g}" in chosen.why
+    assert f"of the time in {twin} (" in chosen.reason and "measured on a GPU" in chosen.reason
+    assert f"{texture * 1e3:.3g}" in chosen.reason and f"{buffer * 1e3:.3g}" in chosen.reason
 
 
 def test_what_must_be_moved_counts_with_what_moving_takes() -> None:
     slower = times(1.2, 1.0, call=0.1)
-    assert not slower.choose(CONV, 64, Moves()).textures
+    assert not slower.choose(CONV, 64, Moves()).blocked
     kept = slower.choose(CONV, 64, Moves(unpack=1, output=1))
-    assert kept.textures and "unpacking and packing take 200 ms at least" in kept.why
-    assert not slower.choose(CONV, 64, Moves(pack=1, output=1)).textures, "textures' input is packed, too"
-    assert times(1.0, 1.05, call=1.0).choose(CONV, 64, Moves()).textures
-    assert not times(1.0, 1.05, call=1.0).choose(CONV, 64, Moves(pack=1)).textures
+    assert kept.blocked and "unpacking and packing take 200 ms at least" in kept.reason
+    assert not slower.choose(CONV, 64, Moves(pack=1, output=1)).blocked, "textures' input is packed, too"
+    assert times(1.0, 1.05, call=1.0).choose(CONV, 64, Moves()).blocked
+    assert not times(1.0, 1.05, call=1.0).choose(CONV, 64, Moves(pack=1)).blocked
 
 
 def test_moving_takes_a_call_or_what_the_bandwidth_allows() -> None:
-    found = Measured("a GPU", {}, {}, {}, call=5e-6, bandwidth=1e9)
+    found = MeasuredTimes("a GPU", {}, {}, {}, call=5e-6, bandwidth=1e9)
     assert found.moving(100) == 5e-6
     assert found.moving(10_000_000) == pytest.approx(0.02)
 
 
 def test_a_texture_that_is_far_slower_is_never_taken() -> None:
     dear = Moves(unpack=1, output=1)
-    assert times(SLOWEST * 0.99, 1.0, call=1.0).choose(CONV, 64, dear).textures
-    assert not times(SLOWEST * 1.01, 1.0, call=1.0).choose(CONV, 64, dear).textures
+    assert times(SLOWEST * 0.99, 1.0, call=1.0).choose(CONV, 64, dear).blocked
+    assert not times(SLOWEST * 1.01, 1.0, call=1.0).choose(CONV, 64, dear).blocked
 
 
 def test_without_a_record_that_applies_the_untuned_time_counts() -> None:
     tuned = times(2.0, 1.0)
-    assert not tuned.choose(CONV, 64, Moves()).textures
-    assert tuned.without({CONV}).choose(CONV, 64, Moves()).textures, "4 s without one"
-    assert tuned.without({CONV}).measured is not tuned.measured
-    bare = Measured("a GPU", {CONV: 2.0}, {CONV: 1.0}, {}, 0.0, math.inf)
+    assert not tuned.choose(CONV, 64, Moves()).blocked
+    assert tuned.without({CONV}).choose(CONV, 64, Moves()).blocked, "4 s without one"
+    assert tuned.without({CONV}).times is not tuned.times
+    bare = MeasuredTimes("a GPU", {CONV: 2.0}, {CONV: 1.0}, {}, 0.0, math.inf)
     assert CONV not in bare.untuned_for({CONV}).buffers, "unknown: the model decides"
 
 
 def test_what_was_measured_in_one_form_is_left_to_the_model() -> None:
-    half = Chooser(measured=Measured("a GPU", {CONV: 9.0}, {}, {}, 0.0, math.inf))
+    half = TextureChooser(times=MeasuredTimes("a GPU", {CONV: 9.0}, {}, {}, 0.0, math.inf))
     assert half.choose(CONV, 64, Moves()) == BY_MODEL.choose(CONV, 64, Moves())
 
 
@@ -118,18 +118,18 @@ def test_what_was_measured_in_one_form_is_left_to_the_model() -> None:
 def test_lanes_to_spare(outputs: int, textures: bool) -> None:
     computes = convolution("float32", (outputs, 16, 3, 3), (1, outputs, 8, 8), (1, 1), 1)
     chosen = BY_MODEL.choose(computes, outputs, Moves())
-    assert chosen.textures == textures
-    assert textures or "5 output channels leave 3 lanes idle" in chosen.why
-    assert ALWAYS.choose(computes, outputs, Moves()).textures
+    assert chosen.blocked == textures
+    assert textures or "5 output channels leave 3 lanes idle" in chosen.reason
+    assert ALWAYS.choose(computes, outputs, Moves()).blocked
 
 
 def test_a_vector_times_a_matrix_stays_in_buffers_where_it_is_in_one() -> None:
     row = product("float32", (1,), 512, 1000)
     alone = BY_MODEL.choose(row, 1000, Moves())
-    assert not alone.textures and "each weight is used once" in alone.why
-    assert BY_MODEL.choose(row, 1000, Moves(unpack=2048)).textures, "a gate between blocked tensors"
-    assert BY_MODEL.choose(product("float32", (7,), 512, 1000), 1000, Moves()).textures
-    assert ALWAYS.choose(row, 1000, Moves()).textures
+    assert not alone.blocked and "each weight is used once" in alone.reason
+    assert BY_MODEL.choose(row, 1000, Moves(unpack=2048)).blocked, "a gate between blocked tensors"
+    assert BY_MODEL.choose(product("float32", (7,), 512, 1000), 1000, Moves()).blocked
+    assert ALWAYS.choose(row, 1000, Moves()).blocked
 
 
 def test_a_convolution_of_points_must_do_something_with_what_it_moves() -> None:
@@ -137,20 +137,20 @@ def test_a_convolution_of_points_must_do_something_with_what_it_moves() -> None:
         convolution("float32", (16, channels, 1, 1), (1, 16, 112, 112), (1, 1), 1) for channels in (16, 32)
     )
     chosen = BY_MODEL.choose(few, 16, Moves())
-    assert not chosen.textures and chosen.why == "32 multiply-adds for each texel that it moves"
-    assert BY_MODEL.choose(few, 16, Moves(unpack=1)).textures, "its input is blocked"
-    assert BY_MODEL.choose(more, 16, Moves()).textures
+    assert not chosen.blocked and chosen.reason == "32 multiply-adds for each texel that it moves"
+    assert BY_MODEL.choose(few, 16, Moves(unpack=1)).blocked, "its input is blocked"
+    assert BY_MODEL.choose(more, 16, Moves()).blocked
 
 
 def test_packing_must_be_worth_it() -> None:
-    assert BY_MODEL.choose(POINTWISE, 8, Moves(unpack=BYTES, output=BYTES)).textures, (
+    assert BY_MODEL.choose(POINTWISE, 8, Moves(unpack=BYTES, output=BYTES)).blocked, (
         "its input is packed already"
     )
     alone = BY_MODEL.choose(POINTWISE, 8, Moves(pack=BYTES, output=BYTES))
-    assert not alone.textures and "packing its input" in alone.why
-    assert BY_MODEL.choose(CONV, 64, Moves(pack=64 * 56 * 56 * 4)).textures
+    assert not alone.blocked and "packing its input" in alone.reason
+    assert BY_MODEL.choose(CONV, 64, Moves(pack=64 * 56 * 56 * 4)).blocked
     half = dataclasses.replace(POINTWISE, dtype="float16")
-    assert BY_MODEL.choose(half, 8, Moves(pack=BYTES // 2)).textures == alone.textures, "as many texels"
+    assert BY_MODEL.choose(half, 8, Moves(pack=BYTES // 2)).blocked == alone.blocked, "as many texels"
 
 
 def test_reuse_is_bounded_by_registers_and_by_what_there_is() -> None:
@@ -165,7 +165,7 @@ def test_reuse_is_bounded_by_registers_and_by_what_there_is() -> None:
 
 
 def test_the_setting() -> None:
-    assert chooser("always", ANY_ADRENO, None) == ALWAYS
-    assert chooser("auto", ANY_ADRENO, None) == BY_MODEL
+    assert texture_chooser("always", ANY_ADRENO, None) == ALWAYS
+    assert texture_chooser("auto", ANY_ADRENO, None) == BY_MODEL
     with pytest.raises(ConfigError, match="always"):
-        chooser("alway", ANY_ADRENO, None)
+        texture_chooser("alway", ANY_ADRENO, None)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from adt.model import assemble
-from adt.model import prepare as prepare_module
+from adt.model.passes import pipeline
 
 
 def broken_source(package: Path, copy: Path, function: str, old: bytes, new: bytes) -> Path:
@@ -57,10 +57,10 @@ def broken_tir(function: str, old: str, new: str) -> Iterator[None]:
         return module
 
     def prepare(*arguments: Any) -> Any:
-        prepared = prepare_module.prepare(*arguments)
-        pipeline = tvm.transform.Sequential([prepared.relax_pipeline, wrong])
-        return replace(prepared, relax_pipeline=pipeline)
+        prepared = pipeline.prepare_module(*arguments)
+        passes = tvm.transform.Sequential([prepared.relax_pipeline, wrong])
+        return replace(prepared, relax_pipeline=passes)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assemble, "prepare", prepare)
+        patch.setattr(assemble, "prepare_module", prepare)
         yield

@@ -41,7 +41,7 @@ def compile(request: CompileRequest) -> ModelPackage:  # the verb's name; Python
     """
     from adt.model.assemble import package_name
     from adt.model.compiled import compile_to
-    from adt.model.precision.accuracy import warn
+    from adt.model.passes.precision.accuracy import warn
 
     require_tvm()
     require_model(request.model)

@@ -14,7 +14,7 @@ from adt.errors import ConfigError
 if TYPE_CHECKING:
     from adt.model.inspection.diff import PackageDiff
     from adt.model.inspection.inspection import Inspection, Param
-    from adt.model.texture.report import TextureReport
+    from adt.model.passes.reports import TextureReport
 
 TEXTS = ("relax", "tir", "llvm", "asm")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from adt.model.importers.importer import Explanation
     from adt.model.package.manifest import PackageManifest
     from adt.model.package.package import ModelPackage
-    from adt.model.precision.accuracy_report import Accuracy
+    from adt.model.passes.reports import Accuracy
 
 
 @app.command("compile", epilog="Example: adt compile model.onnx --for linux-aarch64 -o model-pkg")

@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from adt.model.package.manifest import PackageManifest
-    from adt.model.texture.report import TextureReport
+    from adt.model.passes.reports import TextureReport
 
 
 def show_textures(facts: PackageManifest) -> None:

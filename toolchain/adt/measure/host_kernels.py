@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.generic]
 
 TEXTURED = re.compile(r"_texture(_\d+)?$")
-"""What the name of a kernel ends with that was made for images (:mod:`adt.model.texture.scopes`)."""
+"""What the name of a kernel ends with made for images (:mod:`adt.model.passes.texture.placement`)."""
 
 
 class NotComputable(Exception):

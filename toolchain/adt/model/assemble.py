@@ -21,7 +21,6 @@ from adt.model.importers.imported_model import ImportedModel
 from adt.model.inspection.lowered import Capture
 from adt.model.inspection.record import Recorded, record, recorded_files
 from adt.model.link import Linker
-from adt.model.offload.partition import Offloaded, offload, plugin_for
 from adt.model.package.files import LIBRARY, MANIFEST, PARAMS
 from adt.model.package.manifest import (
     CompilationRecord,
@@ -34,11 +33,12 @@ from adt.model.package.manifest import (
     PackageTvm,
 )
 from adt.model.package.package import ModelPackage
-from adt.model.precision.accuracy_report import Accuracy
-from adt.model.prepare import Prepared, prepare
+from adt.model.passes.offload.partition import Offloaded, offload, plugin_for
+from adt.model.passes.pipeline import PreparedModule, prepare_module
+from adt.model.passes.reports import Accuracy
+from adt.model.passes.texture.choice import texture_chooser
 from adt.model.targets import ModelTarget
 from adt.model.targets.gpu import ANY_ADRENO
-from adt.model.texture.choice import chooser
 from adt.model.tuning.schedules import KernelSchedules, Tuned, Untuned
 from adt.model.tuning.tuning import Tuning, TuningReport
 from adt.model.tuning.workload import KEPT, REFUSED, TUNED, marks
@@ -107,7 +107,7 @@ def hand_over(imported: ImportedModel, making: Making) -> tuple[ImportedModel, O
 @contextlib.contextmanager
 def compiling(
     imported: ImportedModel, making: Making, schedules: KernelSchedules
-) -> Iterator[tuple[Any, Prepared]]:
+) -> Iterator[tuple[Any, PreparedModule]]:
     """TVM's target, and *imported* ready for ``tvm.compile``, while TVM is set up for *making*.
 
     Raises:
@@ -118,11 +118,13 @@ def compiling(
     target, settings = making.target, making.settings.compile
     with tvm_errors("the model"):
         wanted = tvm.target.Target(target.spec)
-        choice = chooser(settings.texture_choice, target.gpu or ANY_ADRENO, making.tuning)
+        chooser = texture_chooser(settings.texture_choice, target.gpu or ANY_ADRENO, making.tuning)
         with tvm.transform.PassContext(opt_level=settings.opt_level), wanted:
             yield (
                 wanted,
-                prepare(imported.module, imported.params, target, making.alignment, schedules, choice),
+                prepare_module(
+                    imported.module, imported.params, target, making.alignment, schedules, chooser
+                ),
             )
 
 
@@ -130,7 +132,7 @@ def compiling(
 class _Made:
     """What compiling made, besides files."""
 
-    prepared: Prepared
+    prepared: PreparedModule
     recorded: Recorded
     lowered: Any
     """The module after the last Relax pass."""
@@ -174,7 +176,7 @@ def tvm_errors(what: str) -> Iterator[None]:
         ) from why
 
 
-def _save_params(prepared: Prepared, path: Path) -> None:
+def _save_params(prepared: PreparedModule, path: Path) -> None:
     import tvm
 
     tvm.runtime.save_param_dict_to_file(dict(prepared.params), str(path))

@@ -19,13 +19,13 @@ from adt.model.importers.imported_model import ImportedModel
 from adt.model.importers.importer import import_model
 from adt.model.importers.shapes import parse_shapes
 from adt.model.link import linker_for
-from adt.model.offload.partition import check_combination
 from adt.model.package import model_store
 from adt.model.package.files import LIBRARY, MANIFEST
 from adt.model.package.kernel_check import check
 from adt.model.package.manifest import PackageLike, PackageManifest
 from adt.model.package.package import ModelPackage
-from adt.model.precision.reduced import reduced
+from adt.model.passes.offload.partition import check_combination
+from adt.model.passes.precision.conversion import reduced
 from adt.model.targets import ModelTarget, model_target
 from adt.model.tuning.tuning import Tuning
 from adt.model.versions import OURS, install, require_tvm, texture_codegen_trusted
@@ -110,7 +110,7 @@ def readied(
 
     Raises:
         ModelError, UnsupportedOp: the model cannot be imported.
-        ConfigError, MismatchError, InputError: see :func:`adt.model.precision.reduced.reduced`.
+        ConfigError, MismatchError, InputError: see :func:`adt.model.passes.precision.conversion.reduced`.
         ToolNotFound, NdkError: the platform's compiler is not there.
     """
     linker = linker_for(platform, ndk=ndk, api_level=settings.build.api_level, bundle=bundle)

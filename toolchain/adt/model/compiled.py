@@ -30,11 +30,11 @@ from adt.model.compile import compile_model, package_target, readied, say_tuned
 from adt.model.host_run.opencl import opencl_device
 from adt.model.importers.imported_model import ImportedModel
 from adt.model.link import linker_for
-from adt.model.offload.partition import PLUGINS, check_combination, plugin_for
 from adt.model.package import files, model_store, origin
 from adt.model.package.files import MANIFEST
 from adt.model.package.manifest import SCHEMA_VERSION, PackageLike
 from adt.model.package.package import ModelPackage, load_check, load_package, save_check
+from adt.model.passes.offload.partition import PLUGINS, check_combination, plugin_for
 from adt.model.tuning.tuning import Tuning
 from adt.options.sections import Settings
 

@@ -17,9 +17,9 @@ from adt.host.elf import read_elf
 from adt.host.ndk import Ndk
 from adt.model.assemble import exported_functions, tvm_errors
 from adt.model.link import linker_for
-from adt.model.lowering import tir_pipeline
+from adt.model.passes.lowering import tir_pipeline
+from adt.model.passes.workarounds import plain_unit_reductions
 from adt.model.targets import ModelTarget, model_target
-from adt.model.unit_reductions import plain_unit_reductions
 from adt.options.sections import Settings
 
 log = logging.getLogger("adt.compile")

@@ -23,7 +23,7 @@ from adt.model.importers.imported_model import ImportedModel
 from adt.model.inputs.random import random_inputs
 from adt.model.link import linker_for
 from adt.model.package.package import KernelCheck, ModelPackage, OutputCheck, SkippedCheck
-from adt.model.precision.policy import multiplications
+from adt.model.passes.precision.policy import multiplications
 from adt.model.targets import ModelTarget
 from adt.numerics import MAX_CHANGED, TOLERANCES, gaps, steps_allowed, within
 

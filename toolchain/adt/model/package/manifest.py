@@ -19,10 +19,8 @@ from adt.bundle.platforms import PLATFORMS
 from adt.errors import PackageError
 from adt.host import manifest
 from adt.limits import MOST_ELEMENTS
-from adt.model.offload.report import OffloadReport
 from adt.model.package.files import LIBRARY, PARAMS, is_inside
-from adt.model.precision.accuracy_report import Accuracy
-from adt.model.texture.report import TextureReport
+from adt.model.passes.reports import Accuracy, OffloadReport, TextureReport
 from adt.model.tuning.tuning import TuningReport
 
 SCHEMA = "adt.model-package"

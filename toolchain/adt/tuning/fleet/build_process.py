@@ -43,7 +43,7 @@ def _library(text: str, toolchain: Toolchain) -> bytes:
     import tvm
 
     from adt.model.link import Linker
-    from adt.model.lowering import tir_pipeline
+    from adt.model.passes.lowering import tir_pipeline
     from adt.model.tuning.intrinsics import need_intrinsics
 
     need_intrinsics(str(toolchain.target.get("mtriple", "")))

@@ -1,0 +1,208 @@
+"""Convolutions and matrix products on blocked tensors: which ones, and their weights.
+
+A matrix product by a constant is on a tensor in rows. Each row is an image of one pixel whose
+channels the product convolves, so what schedules convolutions schedules dense layers, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from adt.model.passes.layout import blocks, signature
+from adt.model.passes.layout.blocks import FLOATS, LANES, Window
+from adt.model.passes.layout.rewriter import ELEMENTWISE, static_shape
+from adt.model.passes.layout.walk import Choice, Inlined, Moves, Walk, can_block, size_of
+from adt.model.passes.reports import Convolution
+
+FUSED_WITH_PACKING = ELEMENTWISE | {
+    "relax.concat",
+    "relax.image.resize2d",
+    "relax.nn.pad",
+    "relax.permute_dims",
+    "relax.strided_slice",
+}
+"""Operators that move or compute single elements: a kernel of theirs can write the packed form, too."""
+ONE_PIXEL = Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1))
+
+
+def convolution(walk: Walk, variable: Any, call: Any) -> bool:
+    """A blocked convolution of a blocked tensor, or of one with fewer channels than a texel has."""
+    data, weight = call.args
+    attrs = call.attrs
+    groups = int(attrs.groups)
+    obstacle = _convolution_obstacle(data, weight, attrs, groups)
+    shape, output = static_shape(weight), static_shape(variable)
+    macs = 0
+    if shape and output:
+        macs = math.prod(output) * math.prod(shape[1:])
+    choice = Choice(False, obstacle)
+    if shape and output and not obstacle:
+        computes = signature.convolution(data.struct_info.dtype, shape, output, attrs.strides, groups)
+        choice = walk.chooser.choose(computes, shape[0], _moves(walk, data, variable))
+    walk.report.append(Convolution(variable.name_hint, shape or (), groups, macs, *choice.reasons))
+    if not choice.blocked:
+        return False
+    window = window_of(shape[2:], attrs)  # type: ignore[index]  # no obstacle: the shape is known
+    while data in walk.unpadded:
+        data, before, after = walk.unpadded[data]
+        window = window.widened(before, after)
+    out_dtype = variable.struct_info.dtype
+    source = _source(walk, data, window)
+    walk.blocked[variable] = walk.emit(
+        lambda *tensors: blocks.convolution(
+            source.expression(*tensors[:-1]), tensors[-1], window, groups, out_dtype
+        ),
+        *source.tensors,
+        _convolution_weight(weight, groups),
+        name="conv_texels",
+    )
+    return True
+
+
+def _source(walk: Walk, data: Any, window: Window) -> Inlined:
+    """What a convolution with this window reads of *data*."""
+    inlined = walk.inlined.get(data)
+    if inlined is not None and (inlined.moves or math.prod(window.kernel) == 1):
+        return inlined
+    return Inlined((walk.blocks_of(data) if can_block(data) else walk.copy(data),), lambda x: x, moves=True)
+
+
+def window_of(kernel: Sequence[int], attrs: Any) -> Window:
+    """The window of a convolution or pool with these attributes."""
+    rank = len(attrs.strides)
+    padding = [int(extent) for extent in attrs.padding]
+    if len(padding) == rank:
+        padding *= 2
+    return Window(
+        kernel=tuple(int(size) for size in kernel),
+        strides=tuple(int(step) for step in attrs.strides),
+        before=tuple(padding[:rank]),
+        after=tuple(padding[rank:]),
+        dilation=tuple(int(spread) for spread in attrs.dilation),
+    )
+
+
+def _moves(walk: Walk, data: Any, result: Any) -> Moves:
+    """What the forms of the neighbours cost an operator that makes *result* of *data*."""
+    blocked = data in walk.blocked
+    fused = walk.made_by.get(data) in FUSED_WITH_PACKING
+    return Moves(
+        pack=size_of(data) if not blocked and can_block(data) and not fused else 0,
+        unpack=size_of(data) if blocked and data not in walk.values else 0,
+        output=size_of(result),
+    )
+
+
+def _convolution_obstacle(data: Any, weight: Any, attrs: Any, groups: int) -> str:
+    """Why a convolution cannot be blocked; empty if it can."""
+    from tvm import relax
+
+    shape = static_shape(weight)
+    if shape is None or static_shape(data) is None:
+        return "its shapes are not static"
+    if not isinstance(weight, relax.Constant):
+        return "its weight is computed by the model"
+    if not str(attrs.data_layout).startswith("NC") or not str(attrs.kernel_layout).startswith("OI"):
+        return f"its layout is {attrs.data_layout}/{attrs.kernel_layout}"
+    if data.struct_info.dtype not in FLOATS:
+        return f"it computes in {data.struct_info.dtype}"
+    outputs, inputs = shape[0], shape[1] * groups
+    if outputs < LANES:
+        return f"its {outputs} output channels do not fill a texel"
+    depthwise = groups == inputs == outputs
+    if groups > 1 and not depthwise and (outputs // groups) % LANES:
+        return f"its {groups} groups of {outputs // groups} output channels share texels"
+    return ""
+
+
+def _convolution_weight(weight: Any, groups: int) -> Any:
+    """The constant *weight* ``(O, I/groups, kernel…)``, as the blocked convolution reads it."""
+    import numpy as np
+    from tvm import relax
+
+    array = weight.data.numpy()
+    outputs, inputs = array.shape[:2]
+    packed = blocks.packed(array.reshape(outputs, inputs, -1), axis=0)  # (ceil(O/4), I/groups, taps, 4)
+    if groups == outputs:  # depthwise: the only groups of one output channel
+        packed = packed.reshape(1, packed.shape[0], *packed.shape[2:])
+    else:
+        packed = packed.swapaxes(1, 2)
+    return relax.const(np.ascontiguousarray(packed), weight.struct_info.dtype)
+
+
+def product(walk: Walk, variable: Any, call: Any) -> bool:
+    """``data @ weight`` with the result in rows."""
+    data, weight = call.args
+    obstacle = _product_obstacle(data, weight)
+    shape, output = static_shape(weight) or (), static_shape(variable)
+    inputs, outputs = shape[-2:] if len(shape) > 1 else (1, *shape, 1)[:2]
+    macs = math.prod(output) * inputs if output else 0
+    choice = Choice(False, obstacle)
+    if output and not obstacle:
+        computes = signature.product(data.struct_info.dtype, output[:-1], inputs, outputs)
+        # Of whole texels, rows and plain tensors are the same.
+        moves = Moves(output=size_of(variable) if outputs % LANES else 0)
+        choice = walk.chooser.choose(computes, outputs, moves)
+    walk.report.append(
+        Convolution(variable.name_hint, (outputs, inputs), 1, macs, *choice.reasons, kind="product")
+    )
+    if not choice.blocked:
+        return False
+    rows = walk.rows_of(data)
+    if rows is None:  # its last axis is no whole texels: read as plain channels
+        rows = walk.reshaped(walk.copy(data), (math.prod(output[:-1]), inputs, 1, 1))  # type: ignore[index]
+    out_dtype = variable.struct_info.dtype
+    walk.rows[variable] = walk.emit(
+        lambda x, w: _product_of_rows(x, w, out_dtype),
+        rows,
+        _product_weight(weight),
+        name="product_texels",
+    )
+    return True
+
+
+def _product_of_rows(x: Any, weight: Any, out_dtype: str) -> Any:
+    """The product, as a tensor expression. Of a number of rows that nothing divides (197 tokens) a work-item
+    could take but one at a time: it is rounded up, and what that adds is not stored."""
+    from tvm import te, tirx
+
+    rows = int(x.shape[0])
+    (count,) = blocks.divisible((rows,))
+    if count == rows:
+        return blocks.convolution(x, weight, ONE_PIXEL, 1, out_dtype)
+    more = te.compute(
+        (count, *x.shape[1:]), lambda row, *at: x(tirx.min(row, rows - 1), *at), name="rows_texels"
+    )
+    sums = blocks.convolution(more, weight, ONE_PIXEL, 1, out_dtype)
+    return te.compute((rows, *sums.shape[1:]), lambda *at: sums(*at), name="cut_texels")
+
+
+def _product_obstacle(data: Any, weight: Any) -> str:
+    """Why a matrix product cannot be in rows; empty if it can."""
+    from tvm import relax
+
+    rows, shape = static_shape(data), static_shape(weight)
+    if rows is None or shape is None:
+        return "its shapes are not static"
+    if not isinstance(weight, relax.Constant):
+        if isinstance(data, relax.Constant):
+            return "its weight is the left operand"
+        return "both operands are computed by the model"
+    if len(rows) < 2 or len(shape) < 2 or math.prod(shape[:-2]) != 1 or len(shape) > len(rows):
+        return f"its operands have the shapes {rows} and {shape}"
+    if data.struct_info.dtype not in FLOATS:
+        return f"it computes in {data.struct_info.dtype}"
+    if shape[-1] < LANES:
+        return f"its {shape[-1]} outputs do not fill a texel"
+    return ""
+
+
+def _product_weight(weight: Any) -> Any:
+    """The constant ``(…, I, O)`` as ``(ceil(O/4), 1, I, 4)``."""
+    from tvm import relax
+
+    array = weight.data.numpy()
+    packed = blocks.packed(array.reshape(array.shape[-2:]).T, axis=0)  # (ceil(O/4), I, 4)
+    return relax.const(packed[:, None], weight.struct_info.dtype)

@@ -1,0 +1,222 @@
+"""Operators that move elements: on blocked tensors and on rows where they move whole texels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adt.model.passes.layout import blocks
+from adt.model.passes.layout.blocks import LANES, ceil_blocks
+from adt.model.passes.layout.rewriter import resized, static_shape
+from adt.model.passes.layout.walk import Inlined, Walk, can_block, in_whole_rows, one_pixel, rows_shape
+
+
+def pad(walk: Walk, variable: Any, call: Any) -> bool:
+    """Padding of the spatial axes, and of the channels at their end by whole blocks.
+
+    Zeros around the spatial axes are a matter of where a convolution reads.
+    """
+    from tvm import relax
+
+    data, rank = call.args[0], len(static_shape(variable) or ())
+    if len(call.args) != 1 or rank not in (3, 4):
+        return False
+    batch, channels, *spatial = zip(*[iter(int(width) for width in call.attrs.pad_width)] * 2, strict=True)
+    value, zeros = float(call.attrs.pad_value), (0, 0)
+    if batch != zeros:
+        return False
+    if channels == zeros and str(call.attrs.pad_mode) == "constant" and value == 0 <= min(map(min, spatial)):
+        before, after = zip(*spatial, strict=True)
+        walk.unpadded[variable] = (data, before, after)
+    if data not in walk.blocked or not can_block(variable):
+        return False
+    whole = channels == zeros or (can_block(data, whole=True) and channels[0] == 0 == channels[1] % LANES)
+    if not whole:
+        return False
+    widths = [0, 0, 0, channels[1] // LANES, *(width for pair in spatial for width in pair), 0, 0]
+    walk.blocked[variable] = walk.builder.emit(
+        relax.op.nn.pad(walk.blocked[data], widths, call.attrs.pad_mode, value)
+    )
+    return True
+
+
+def concat(walk: Walk, variable: Any, call: Any) -> bool:
+    """Concatenation along any axis; along that of the channels if their blocks are whole."""
+    from tvm import relax
+
+    (parts,) = call.args
+    shape = static_shape(variable)
+    if not isinstance(parts, relax.Tuple) or shape is None:
+        return False
+    axis = int(call.attrs.axis) % len(shape)
+    if any(part in walk.blocked for part in parts.fields) and all(
+        can_block(part, whole=axis == 1) for part in parts.fields
+    ):
+        made = [walk.blocks_of(part) for part in parts.fields]
+        walk.blocked[variable] = walk.builder.emit(relax.op.concat(made, axis))
+        return True
+    if axis != len(shape) - 1 or not any(part in walk.rows for part in parts.fields):
+        return False
+    if not all(map(in_whole_rows, parts.fields)):
+        return False
+    walk.rows[variable] = walk.builder.emit(relax.op.concat([walk.rows_of(part) for part in parts.fields], 1))
+    return True
+
+
+def split(walk: Walk, variable: Any, call: Any) -> bool:
+    """Parts of any axis; along that of the channels if their blocks are whole."""
+    from tvm import relax
+
+    (data,) = call.args
+    shape = static_shape(data)
+    if data not in walk.blocked or shape is None:
+        return False
+    axis = int(call.attrs.axis) % len(shape)
+    fields = [tuple(int(extent) for extent in part.shape.values) for part in variable.struct_info.fields]
+    if axis == 1 and any(part[1] % LANES for part in fields):
+        return False
+    made: list[Any] = []
+    start, source = 0, walk.blocked[data]
+    for part in fields:
+        extent = part[axis] // (LANES if axis == 1 else 1)
+        if axis == 1:
+            walk.fields[variable, len(made)] = _part(source, start, extent)
+        made.append(walk.builder.emit(relax.op.strided_slice(source, [axis], [start], [start + extent])))
+        start += extent
+    walk.tuples[variable] = made
+    return True
+
+
+def _part(source: Any, first: int, count: int) -> Inlined:
+    return Inlined((source,), lambda x: blocks.part(x, first, count), moves=True)
+
+
+def strided_slice(walk: Walk, variable: Any, call: Any) -> bool:
+    """Parts of the spatial axes, or whole blocks of channels."""
+    from tvm import relax
+
+    data, axes, begin, _, *strides = call.args
+    shape, output = static_shape(data), static_shape(variable)
+    if data not in walk.blocked or shape is None or output is None or not can_block(variable):
+        return False
+    numbers = [_numbers(values) for values in (axes, begin, *strides)]
+    if any(values is None for values in numbers):
+        return False
+    places = [axis % len(shape) for axis in numbers[0] or ()]
+    steps = numbers[2] if strides else [1] * len(places)
+    starts = [
+        min(first + shape[axis] if first < 0 else first, shape[axis])
+        for axis, first in zip(places, numbers[1] or (), strict=True)
+    ]
+    if any(step < 1 for step in steps or ()):
+        return False
+    if places == [1] and steps == [1] and starts[0] % LANES == 0 == output[1] % LANES:
+        first, count = starts[0] // LANES, output[1] // LANES
+        walk.inlined[variable] = _part(walk.blocked[data], first, count)
+        walk.blocked[variable] = walk.builder.emit(
+            relax.op.strided_slice(walk.blocked[data], [1], [first], [first + count])
+        )
+        return True
+    if not all(axis > 1 for axis in places):
+        return False
+    ends = [
+        first + (output[axis] - 1) * step + 1
+        for axis, first, step in zip(places, starts, steps or (), strict=True)
+    ]
+    walk.blocked[variable] = walk.builder.emit(
+        relax.op.strided_slice(walk.blocks_of(data), places, starts, ends, steps)
+    )
+    return True
+
+
+def resize(walk: Walk, variable: Any, call: Any) -> bool:
+    """TVM's resize computes any layout that names its axes; where it repeats pixels, a convolution reads the
+    small map."""
+    data = call.args[0]
+    shape, output = static_shape(data), static_shape(variable)
+    if data not in walk.blocked or str(call.attrs.layout) != "NCHW" or not can_block(variable):
+        return False
+    walk.blocked[variable] = walk.builder.emit(resized(call, walk.blocked[data], f"NCHW{LANES}c"))
+    if shape and output and repeats(call.attrs, shape[2:], output[2:]):
+        scales = [large // small for small, large in zip(shape[2:], output[2:], strict=True)]
+        walk.inlined[variable] = Inlined(
+            (walk.blocked[data],), lambda x: blocks.enlarged(x, scales), moves=True
+        )
+    return True
+
+
+REPEATING = (("asymmetric", "floor"), ("half_pixel", "round"), ("half_pixel", "round_prefer_floor"))
+"""How a resize by a whole number that takes the nearest pixel finds the one that a division gives."""
+
+
+def repeats(attrs: Any, shape: tuple[int, ...], output: tuple[int, ...]) -> bool:
+    """Whether a resize repeats each pixel a whole number of times."""
+    how = (str(attrs.coordinate_transformation_mode), str(attrs.rounding_method))
+    whole = all(large % small == 0 for small, large in zip(shape, output, strict=True))
+    return str(attrs.method) == "nearest_neighbor" and whole and how in REPEATING
+
+
+def reshape(walk: Walk, variable: Any, call: Any) -> bool:
+    """Shapes that leave the channels where they are, or of which all other extents are 1."""
+    data = call.args[0]
+    shape, output = static_shape(data), static_shape(variable)
+    if shape is None or output is None or not output:
+        return False
+    if data in walk.blocked:
+        if shape[:2] == output[:2] and can_block(variable):
+            made = (shape[0], ceil_blocks(shape[1]), *output[2:], LANES)
+            walk.blocked[variable] = walk.reshaped(walk.blocks_of(data), made)
+            return True
+        if one_pixel(shape) and output[-1] == shape[1]:
+            walk.rows[variable] = walk.reshaped(walk.blocks_of(data), rows_shape(output))
+            return True
+    elif data in walk.rows:
+        if shape[-1] == output[-1] and len(output) > 1:
+            walk.rows[variable] = walk.rows[data]
+            return True
+        if can_block(variable) and one_pixel(output) and shape[-1] == output[1]:
+            made = (output[0], ceil_blocks(output[1]), *output[2:], LANES)
+            walk.blocked[variable] = walk.reshaped(walk.rows[data], made)
+            return True
+    return False
+
+
+def permute(walk: Walk, variable: Any, call: Any) -> bool:
+    """Channels from the second axis to the last, and back: between blocks and rows."""
+    from tvm import relax
+
+    (data,) = call.args
+    shape, output = static_shape(data), static_shape(variable)
+    if shape is None or output is None or call.attrs.axes is None or len(shape) not in (3, 4):
+        return False
+    rank = len(shape)
+    axes = tuple(int(axis) % rank for axis in call.attrs.axes)
+    single = sum(extent > 1 for extent in output[1:]) <= 1  # the order is the same
+    if data in walk.blocked and axes == (0, *range(2, rank), 1):
+        made = walk.blocks_of(data)
+        if not single:
+            made = walk.builder.emit(relax.op.permute_dims(made, [*axes, rank]))
+        walk.rows[variable] = walk.reshaped(made, rows_shape(output))
+    elif data in walk.rows and axes == (0, rank - 1, *range(1, rank - 1)) and can_block(variable):
+        channels = ceil_blocks(shape[-1])
+        if single:
+            blocked = (output[0], channels, *output[2:], LANES)
+            walk.blocked[variable] = walk.reshaped(walk.rows[data], blocked)
+        else:
+            made = walk.reshaped(walk.rows[data], (*shape[:-1], channels, LANES))
+            walk.blocked[variable] = walk.builder.emit(relax.op.permute_dims(made, [*axes, rank]))
+    else:
+        return False
+    return True
+
+
+def _numbers(values: Any) -> list[int] | None:
+    """The integers of a tuple in Relax; None if one is not known."""
+    from tvm import relax, tirx
+
+    found = []
+    for field in getattr(values, "fields", [values]):
+        number = field.value if isinstance(field, relax.PrimValue) else None
+        if not isinstance(number, tirx.IntImm):
+            return None
+        found.append(int(number))
+    return found

@@ -1,0 +1,280 @@
+"""Which operators of a model work on blocked tensors: convolutions, matrix products, and what joins them.
+
+One walk over the model in its order (:mod:`adt.model.passes.layout.walk`). An operator takes the
+form of its tensors that it can use, and what is missing is made once. So whether an operator
+is blocked is decided operator by operator, and the model stays right whatever is decided:
+each rule rewrites one operator to one that computes the same. The rules of convolutions are in
+:mod:`convolutions`, those of operators that move elements in :mod:`movement`, all others here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from adt.model.passes.layout import blocks, movement
+from adt.model.passes.layout.blocks import LANES, Window
+from adt.model.passes.layout.convolutions import convolution, product, window_of
+from adt.model.passes.layout.rewriter import ELEMENTWISE, is_flat, static_shape
+from adt.model.passes.layout.walk import RESHAPES, Inlined, LayoutChooser, Rule, Walk, can_block, rows_shape
+from adt.model.passes.reports import Convolution
+
+
+def elementwise(walk: Walk, variable: Any, call: Any) -> bool:
+    """In a form that one operand has, if every other can have it."""
+    if static_shape(variable) is None:
+        return False
+    if can_block(variable) and any(arg in walk.blocked for arg in call.args):
+        made = _computed(walk, variable, call, _blocked)
+        if made is not None:
+            walk.blocked[variable] = made
+            _gate(walk, variable, call)
+            return True
+    if any(arg in walk.rows for arg in call.args):
+        made = _computed(walk, variable, call, _in_rows)
+        if made is not None:
+            walk.rows[variable] = made
+            return True
+    return False
+
+
+def prelu(walk: Walk, variable: Any, call: Any) -> bool:
+    """``max(x, 0) + slope * min(x, 0)``, with a slope for each channel."""
+    from tvm import relax
+
+    data, slope = call.args
+    shape = static_shape(data)
+    if data not in walk.blocked or not isinstance(slope, relax.Constant) or shape is None:
+        return False
+    if int(call.attrs.axis) % len(shape) != 1:
+        return False
+    slopes = slope.data.numpy().reshape(-1)
+    if slopes.size not in (1, shape[1]):
+        return False
+    aligned = relax.const(slopes.reshape(1, -1, *(1,) * (len(shape) - 2)), slope.struct_info.dtype)
+    x, zero = walk.blocks_of(data), relax.const(0, slope.struct_info.dtype)
+    negative = walk.builder.emit(relax.op.minimum(x, zero))
+    scaled = walk.builder.emit(relax.op.multiply(negative, _blocked(walk, aligned, shape)))
+    walk.blocked[variable] = walk.builder.emit(relax.op.add(walk.builder.emit(relax.op.nn.relu(x)), scaled))
+    return True
+
+
+def _gate(walk: Walk, variable: Any, call: Any) -> None:
+    """What a map is multiplied with channel by channel, a convolution that reads each of its texels once can
+    multiply there: the end of squeeze-and-excite."""
+    if call.op.name != "relax.multiply":
+        return
+    output = static_shape(variable)
+    gates = [
+        arg for arg in call.args if output and static_shape(arg) == (*output[:2], *(1,) * len(output[2:]))
+    ]
+    maps = [arg for arg in call.args if static_shape(arg) == output and arg in walk.blocked]
+    if len(gates) == len(maps) == 1 and gates[0] in walk.blocked:
+        sources = (walk.blocked[maps[0]], walk.blocked[gates[0]])
+        walk.inlined[variable] = Inlined(sources, blocks.scaled, moves=False)
+
+
+Operand = Callable[[Walk, Any, tuple[int, ...]], Any | None]
+"""A tensor's form that broadcasts to that of another, whose plain shape is given; None: there is none."""
+
+
+def _computed(walk: Walk, variable: Any, call: Any, operand: Operand) -> Any | None:
+    from tvm import relax
+
+    shape = static_shape(variable)
+    assert shape is not None  # elementwise looks
+    made = []
+    for arg in call.args:
+        tensor = isinstance(arg.struct_info, relax.TensorStructInfo)
+        form = operand(walk, arg, shape) if tensor else arg
+        if form is None:
+            return None
+        made.append(form)
+    return walk.builder.emit(relax.Call(call.op, made, call.attrs, call.sinfo_args))
+
+
+def _blocked(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
+    from tvm import relax
+
+    rank, shape = len(output), static_shape(value)
+    if shape is None or len(shape) > rank:
+        return None
+    if isinstance(value, relax.Constant):
+        return _blocked_constant(value, rank)
+    if len(shape) != rank:
+        return None
+    if value in walk.blocked or can_block(value):
+        return walk.blocks_of(value) if shape == output else walk.apart(walk.blocks_of(value))
+    if shape[1] == 1:  # one channel for all: (N, 1, …) to (N, 1, …, 1)
+        return walk.reshaped(walk.copy(value), (*shape, 1))
+    return None
+
+
+def _in_rows(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
+    from tvm import relax
+
+    shape = static_shape(value)
+    if shape is None or len(shape) > len(output):
+        return None
+    if isinstance(value, relax.Constant):
+        return _rows_of_constant(value, output)
+    if shape == output:
+        return walk.rows_of(value)
+    if shape == (*output[:-1], 1):  # one number for the row
+        return walk.reshaped(walk.copy(value), (*rows_shape(output)[:1], 1, 1, 1, 1))
+    return None
+
+
+def _rows_of_constant(value: Any, output: tuple[int, ...]) -> Any:
+    """The constant tensor *value* as it broadcasts to the rows of a tensor of the shape *output*."""
+    import numpy as np
+    from tvm import relax
+
+    array = value.data.numpy()
+    if array.size == 1:
+        return relax.const(array.reshape(()), value.struct_info.dtype)
+    last = array.shape[-1]
+    if array.size == last:  # the same for each row
+        array = array.reshape(1, last)
+    else:
+        array = np.broadcast_to(array, (*output[:-1], last)).reshape(-1, last)
+    form = array if last == 1 else blocks.packed(array, axis=1)
+    return relax.const(form.reshape(len(array), -1, 1, 1, 1 if last == 1 else LANES), value.struct_info.dtype)
+
+
+def _blocked_constant(value: Any, rank: int) -> Any:
+    """The constant tensor *value* as it broadcasts to a blocked tensor of plain rank *rank*."""
+    import numpy as np
+    from tvm import relax
+
+    array = value.data.numpy()
+    array = array.reshape((1,) * (rank - array.ndim) + array.shape)
+    if array.size == 1:
+        return relax.const(array.reshape(()), value.struct_info.dtype)
+    if array.shape[1] == 1:
+        return relax.const(np.ascontiguousarray(array[..., None]), value.struct_info.dtype)
+    return relax.const(blocks.packed(array, axis=1), value.struct_info.dtype)
+
+
+def pool(kind: str) -> Rule:
+    """The rule for pools that give the *kind* (``max`` or ``avg``) of each window."""
+
+    def rule(walk: Walk, variable: Any, call: Any) -> bool:
+        (data,) = call.args
+        attrs, output, shape = call.attrs, static_shape(variable), static_shape(data)
+        if data not in walk.blocked or not str(attrs.layout).startswith("NC") or not output or not shape:
+            return False
+        window = window_of(attrs.pool_size, attrs)
+        missing = tuple(
+            (wanted - extent) * stride
+            for wanted, extent, stride in zip(
+                output[2:], window.extents(shape[2:]), window.strides, strict=True
+            )
+        )
+        count_padding = kind == "avg" and bool(attrs.count_include_pad)
+        if any(missing):  # ceil_mode: the last window reaches beyond the padding
+            if count_padding:
+                return False
+            after = tuple(high + more for high, more in zip(window.after, missing, strict=True))
+            window = Window(window.kernel, window.strides, window.before, after, window.dilation)
+        if kind == "avg" and any(spread != 1 for spread in window.dilation):
+            return False
+        walk.blocked[variable] = _pooled(walk, data, window, kind, count_padding)
+        return True
+
+    return rule
+
+
+def adaptive_pool(walk: Walk, variable: Any, call: Any) -> bool:
+    """Adaptive averages whose windows are all of one size."""
+    (data,) = call.args
+    shape, output = static_shape(data), static_shape(variable)
+    if data not in walk.blocked or shape is None or output is None or call.attrs.layout != "NCHW":
+        return False
+    if any(extent % wanted for extent, wanted in zip(shape[2:], output[2:], strict=True)):
+        return False
+    sizes = tuple(extent // wanted for extent, wanted in zip(shape[2:], output[2:], strict=True))
+    walk.blocked[variable] = _pooled(walk, data, _tiles(sizes), "avg", False)
+    return True
+
+
+def global_pool(kind: str) -> Rule:
+    """The rule for a mean or maximum over all spatial axes, whether it keeps them or not."""
+
+    def rule(walk: Walk, variable: Any, call: Any) -> bool:
+        (data,) = call.args
+        shape, output = static_shape(data), static_shape(variable)
+        if data not in walk.blocked or shape is None or output is None or call.attrs.axis is None:
+            return False
+        if {int(axis) % len(shape) for axis in call.attrs.axis} != set(range(2, len(shape))):
+            return False
+        made = _pooled(walk, data, _tiles(shape[2:]), kind, False)
+        if len(output) == len(shape):
+            walk.blocked[variable] = made
+        else:
+            walk.rows[variable] = walk.reshaped(made, rows_shape(shape[:2]))
+        return True
+
+    return rule
+
+
+def _tiles(sizes: tuple[int, ...]) -> Window:
+    """Windows of these *sizes*, one next to the other."""
+    zeros, ones = (0,) * len(sizes), (1,) * len(sizes)
+    return Window(sizes, sizes, zeros, zeros, ones)
+
+
+def _pooled(walk: Walk, data: Any, window: Window, kind: str, count_padding: bool) -> Any:
+    whole = math.prod(window.extents((static_shape(data) or ())[2:])) == 1
+    return walk.emit(
+        lambda x: blocks.pool(x, window, kind, count_padding),
+        walk.blocks_of(data),
+        name=f"global_{kind}_pool_texels" if whole else f"{kind}_pool_texels",
+    )
+
+
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(ELEMENTWISE, elementwise),
+    **dict.fromkeys(RESHAPES, movement.reshape),
+    "relax.concat": movement.concat,
+    "relax.image.resize2d": movement.resize,
+    "relax.matmul": product,
+    "relax.max": global_pool("max"),
+    "relax.mean": global_pool("avg"),
+    "relax.nn.adaptive_avg_pool2d": adaptive_pool,
+    "relax.nn.avg_pool1d": pool("avg"),
+    "relax.nn.avg_pool2d": pool("avg"),
+    "relax.nn.conv1d": convolution,
+    "relax.nn.conv2d": convolution,
+    "relax.nn.max_pool1d": pool("max"),
+    "relax.nn.max_pool2d": pool("max"),
+    "relax.nn.pad": movement.pad,
+    "relax.nn.prelu": prelu,
+    "relax.permute_dims": movement.permute,
+    "relax.split": movement.split,
+    "relax.strided_slice": movement.strided_slice,
+}
+
+
+def block_channels(module: Any, chooser: LayoutChooser) -> tuple[Any, tuple[Convolution, ...]]:
+    """Rewrite ``main`` of the Relax *module* so that what can be blocked is.
+
+    Args:
+        module: static shapes; weights are bound as constants (they are packed here, once).
+        chooser: says which of the convolutions and products that can be blocked are.
+
+    Returns:
+        The new module, and what became of each convolution and matrix product. A model with
+        control flow, or without one of them that is blocked, comes back as it was.
+    """
+    from tvm import relax
+
+    if not is_flat(module):
+        return module, ()
+    walk = Walk(module, chooser, RULES)
+    rewritten = walk.run()
+    report = tuple(walk.report)
+    if all(row.reason for row in report):
+        return module, report
+    return relax.transform.DeadCodeElimination(["main"])(rewritten), report

@@ -1,0 +1,258 @@
+"""Rebuild the function ``main`` of a Relax module, one binding after the other."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+ELEMENTWISE = frozenset(
+    "relax." + name
+    for name in (
+        "abs",
+        "add",
+        "astype",
+        "ceil",
+        "clip",
+        "cos",
+        "divide",
+        "erf",
+        "exp",
+        "floor",
+        "floor_divide",
+        "log",
+        "maximum",
+        "minimum",
+        "multiply",
+        "negative",
+        "nn.gelu",
+        "nn.gelu_tanh",
+        "nn.leakyrelu",
+        "nn.relu",
+        "nn.silu",
+        "nn.softplus",
+        "power",
+        "round",
+        "rsqrt",
+        "sigmoid",
+        "sign",
+        "sin",
+        "sqrt",
+        "square",
+        "subtract",
+        "tan",
+        "tanh",
+    )
+)
+"""Operators that compute each element from the elements at the same place."""
+
+
+class Rewriter:
+    """A copy of ``main``; subclasses say what becomes of a variable, a binding or a constant."""
+
+    def __init__(self, module: Any) -> None:
+        from tvm import relax
+
+        self.module = module
+        self.builder = relax.BlockBuilder()
+        self.values: dict[Any, Any] = {}
+        """Variable of the old function to its expression in the new one."""
+
+    def value_of(self, variable: Any) -> Any:
+        """What stands for *variable* of the old function."""
+        return self.values.get(variable, variable)
+
+    def constant(self, constant: Any) -> Any:
+        """What stands for a constant of the old function."""
+        return constant
+
+    def bind(self, binding: Any) -> None:
+        """Carry one binding over; afterwards :meth:`value_of` answers for its variable."""
+        from tvm import relax
+
+        value = self.copy(binding.value)
+        if isinstance(binding, relax.MatchCast):
+            self.values[binding.var] = self.builder.match_cast(value, binding.struct_info)
+        elif isinstance(value, relax.ShapeExpr | relax.PrimValue):
+            self.values[binding.var] = value  # operators want it itself, no variable of it
+        else:
+            self.values[binding.var] = self.builder.emit(value, name_hint=binding.var.name_hint)
+
+    def copy(self, value: Any) -> Any:
+        """The expression *value* of the old function, for the new one."""
+        from tvm import relax
+
+        if isinstance(value, relax.Var):
+            return self.value_of(value)
+        if isinstance(value, relax.Constant):
+            return self.constant(value)
+        if isinstance(value, relax.Call):
+            args = [self.copy(arg) for arg in value.args]
+            return relax.Call(value.op, args, value.attrs, value.sinfo_args, value.span)
+        if isinstance(value, relax.Tuple):
+            return relax.Tuple([self.copy(part) for part in value.fields])
+        if isinstance(value, relax.TupleGetItem):
+            return relax.TupleGetItem(self.copy(value.tuple_value), value.index)
+        return value
+
+    def params(self) -> list[Any]:
+        """The parameters of the new function, asked for when its body is done."""
+        return list(self.module["main"].params)
+
+    def run(self) -> Any:
+        """The module with the new ``main``."""
+        main = self.module["main"]
+        with self.builder.function("main", attrs=dict(main.attrs or {})):
+            with self.builder.dataflow():
+                for block in main.body.blocks:
+                    for binding in block.bindings:
+                        self.bind(binding)
+                result = self.builder.emit_output(self.copy(main.body.body))
+            self.builder.emit_func_output(result, self.params())
+        made = self.builder.get()
+        for name, function in self.module.functions.items():
+            if name.name_hint != "main":
+                made.update_func(name, function)
+        for key, info in self.module.global_infos.items():
+            made.update_global_info(key, info)
+        return made.with_attrs(dict(self.module.attrs)) if self.module.attrs else made
+
+
+class StaticShapes(Rewriter):
+    """Replaces the shape of a tensor by its extents where they are known, and a tensor of them by a constant.
+
+    Folding constants wants them so: it fails at a shape that is a variable. And a tensor
+    of extents would be made in the host's memory, which a GPU's kernel cannot read.
+    """
+
+    def bind(self, binding: Any) -> None:
+        import numpy as np
+        import tvm
+        from tvm import relax, tirx
+
+        value = binding.value
+        name = getattr(value.op, "name", "") if isinstance(value, relax.Call) else ""
+        shape = None
+        if name == "relax.shape_of":
+            shape = value.args[0].struct_info.shape
+        elif name == "relax.shape_to_tensor":
+            shape = self.copy(value.args[0])
+        if not isinstance(shape, relax.ShapeExpr) or not all(
+            isinstance(e, tirx.IntImm) for e in shape.values
+        ):
+            super().bind(binding)
+        elif name == "relax.shape_of":
+            self.values[binding.var] = shape
+        else:
+            self.values[binding.var] = relax.Constant(
+                tvm.runtime.tensor(np.array([int(extent) for extent in shape.values], np.int64))
+            )
+
+
+def returned_views(module: Any) -> Any:
+    """*module* with a name of its own for what ``main`` returns, where a kernel makes it of another's result.
+
+    TVM makes views of reshapes, but not of that which is returned; of one that has another name it does.
+    Of an input no view is returned: the caller may write to it.
+    """
+    from tvm import relax
+
+    main = module["main"]
+    last = main.body.blocks[-1].bindings[-1] if is_flat(module) and main.body.blocks else None
+    if last is None or not last.var.same_as(main.body.body) or not isinstance(last.value, relax.Call):
+        return module
+    read = relax.analysis.free_vars(last.value)
+    return module if any(param in read for param in main.params) else Rewriter(module).run()
+
+
+def is_flat(module: Any) -> bool:
+    """Whether ``main`` is one straight line of pure bindings, which :class:`Rewriter` takes."""
+    from tvm import relax
+
+    return all(isinstance(block, relax.DataflowBlock) for block in module["main"].body.blocks)
+
+
+def static_shape(value: Any) -> tuple[int, ...] | None:
+    """Static extents of a tensor; None where one is open, or *value* is no tensor."""
+    shape = getattr(value.struct_info, "shape", None)
+    values = getattr(shape, "values", None)
+    if values is None:
+        return None
+    try:
+        return tuple(int(extent) for extent in values)
+    except (TypeError, ValueError):
+        return None
+
+
+def resized(call: Any, data: Any, layout: str) -> Any:
+    """The ``resize2d`` of *call* on *data*, its tensor in another layout."""
+    from tvm import relax
+
+    attrs = call.attrs
+    return relax.op.image.resize2d(
+        data,
+        call.args[1],
+        roi=[float(edge) for edge in attrs.roi],
+        layout=layout,
+        method=attrs.method,
+        coordinate_transformation_mode=attrs.coordinate_transformation_mode,
+        rounding_method=attrs.rounding_method,
+        cubic_alpha=float(attrs.cubic_alpha),
+        cubic_exclude=int(attrs.cubic_exclude),
+        extrapolation_value=float(attrs.extrapolation_value),
+    )
+
+
+def bind_params(module: Any, params: Mapping[str, Any]) -> Any:
+    """The Relax *module* with its parameters as constants of ``main``."""
+    from tvm import relax
+
+    return relax.transform.BindParams("main", dict(params))(module)
+
+
+class ConstantLifter(Rewriter):
+    """Turns the constants that kernels read into parameters of ``main``."""
+
+    def __init__(self, module: Any, names: Mapping[str, str]) -> None:
+        super().__init__(module)
+        self.names = names
+        """Digest of a tensor to its name in the imported model."""
+        self.lifted: dict[str, tuple[Any, Any]] = {}
+        """Digest to the new parameter and its value."""
+
+    def constant(self, constant: Any) -> Any:
+        from tvm import relax
+
+        key = digest(constant.data)
+        if key not in self.lifted:
+            name = self.names.get(key) or self._new_name()
+            self.lifted[key] = (relax.Var(name, constant.struct_info), constant.data)
+        return self.lifted[key][0]
+
+    def params(self) -> list[Any]:
+        return [*super().params(), *(variable for variable, _ in self.lifted.values())]
+
+    def _new_name(self) -> str:
+        taken = {*self.names.values(), *(variable.name_hint for variable, _ in self.lifted.values())}
+        return next(name for count in itertools.count() if (name := f"packed_{count}") not in taken)
+
+
+def lift_constants(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Make parameters of the constants that kernels of the flat, legalized *module* read.
+
+    Args:
+        params: the imported model's, for their names: a weight that was not changed keeps its own.
+
+    Returns:
+        The module, whose ``main`` takes its inputs and then the parameters; and these by name.
+    """
+    lifter = ConstantLifter(module, {digest(tensor): name for name, tensor in params.items()})
+    made = lifter.run()
+    return made, {variable.name_hint: value for variable, value in lifter.lifted.values()}
+
+
+def digest(tensor: Any) -> str:
+    """A key for the shape, type and values of *tensor*."""
+    array = tensor.numpy()
+    return hashlib.sha256(f"{array.shape}{array.dtype}".encode() + array.tobytes()).hexdigest()

@@ -1,0 +1,234 @@
+"""The walk over a model that gives its tensors the forms which blocked kernels want.
+
+A tensor has up to three forms, and each is made once, when an operator wants it:
+
+- the plain one of the model,
+- blocked: ``(N, C, spatial…)`` as ``(N, ceil(C/4), spatial…, 4)``,
+- in rows: ``(…, C)`` as ``(rows, ceil(C/4), 1, 1, 4)``, for matrix products and what follows them.
+
+Where four divides C, a plain tensor and its rows are the same numbers in the same order,
+and a blocked tensor of one pixel is what its rows are: a change of shape, no kernel.
+
+Where blocked tensors are stored (buffers, images) is of no account here: for textures
+:mod:`adt.model.passes.texture.placement` decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from adt.model.passes.layout import blocks
+from adt.model.passes.layout.blocks import FLOATS, LANES
+from adt.model.passes.layout.rewriter import Rewriter, static_shape
+from adt.model.passes.layout.signature import Signature
+from adt.model.passes.reports import Convolution
+
+Rule = Callable[["Walk", Any, Any], bool]
+"""Writes the form that the variable of a call gets into the walk; False: it has none but the plain one."""
+
+RESHAPES = ("relax.expand_dims", "relax.flatten", "relax.reshape", "relax.squeeze")
+"""Operators that leave all numbers in their order."""
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What the neighbours of a convolution cost, in bytes of the tensors that would be moved."""
+
+    pack: int = 0
+    """Of the input, if a blocked kernel wants it packed first."""
+    unpack: int = 0
+    """Of the input, if a plain kernel wants it unpacked first."""
+    output: int = 0
+    """Of the output, which is packed after a plain convolution."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Whether a convolution is blocked, and why."""
+
+    blocked: bool
+    reason: str
+
+    @property
+    def reasons(self) -> tuple[str, str]:
+        """Why it is plain, and why it is blocked: one of them is empty."""
+        return ("", self.reason) if self.blocked else (self.reason, "")
+
+
+class LayoutChooser(Protocol):
+    """Chooses the layout of the convolutions and matrix products that could have either."""
+
+    def choose(self, computes: Signature, channels: int, moves: Moves) -> Choice:
+        """Whether *computes* is blocked.
+
+        Args:
+            channels: of the output, those that are not to spare.
+            moves: what the neighbours cost.
+        """
+
+
+@dataclass(frozen=True)
+class Inlined:
+    """A blocked tensor that a convolution can compute where it reads it."""
+
+    tensors: tuple[Any, ...]
+    """Blocked tensors of the new function."""
+    expression: Callable[..., Any]
+    """The tensor expression of them."""
+    moves: bool
+    """It only says where an element is; else it is worth computing only where each is read once."""
+
+
+class Walk(Rewriter):
+    """One walk; *rules* by the names of operators say which forms an operator can work on."""
+
+    def __init__(self, module: Any, chooser: LayoutChooser, rules: Mapping[str, Rule]) -> None:
+        super().__init__(module)
+        self.chooser = chooser
+        self.rules = rules
+        self.blocked: dict[Any, Any] = {}
+        """Variable of the model to its blocked form; ``values`` holds the plain ones."""
+        self.rows: dict[Any, Any] = {}
+        """Variable of the model to its form in rows."""
+        self.inlined: dict[Any, Inlined] = {}
+        """Variable of the model to how a convolution computes its blocked form where it reads it. There is
+        the form itself, too, which is left out of the model if nothing else reads it."""
+        self.unpadded: dict[Any, tuple[Any, tuple[int, ...], tuple[int, ...]]] = {}
+        """Variable that is another with zeros around its spatial axes: that one, how many before, after."""
+        self.tuples: dict[Any, list[Any]] = {}
+        """Variable of the model that is a tuple, to the blocked forms of its fields."""
+        self.fields: dict[tuple[Any, int], Inlined] = {}
+        """As :attr:`inlined`, for a field of such a variable."""
+        self.report: list[Convolution] = []
+        """What became of convolutions and matrix products so far."""
+        self.made_by: dict[Any, str] = {}
+        """Variable of the model to the name of the operator whose result it is, in its plain form."""
+        self._reshaped: dict[Any, Any] = {}
+        """Variable of the new function that is another in another shape, to that one."""
+
+    def value_of(self, variable: Any) -> Any:
+        """The plain form, made once if there are only others."""
+        from tvm import relax
+
+        if variable not in self.values:
+            if variable in self.rows:
+                self.values[variable] = self._flat(variable)
+            elif variable in self.blocked:
+                self.values[variable] = self._unpacked(variable, self.blocked[variable])
+            elif variable in self.tuples:
+                fields = zip(variable.struct_info.fields, self.tuples[variable], strict=True)
+                self.values[variable] = relax.Tuple([self._unpacked(*field) for field in fields])
+        return super().value_of(variable)
+
+    def bind(self, binding: Any) -> None:
+        from tvm import relax
+
+        variable, value = binding.var, binding.value
+        if isinstance(value, relax.TupleGetItem) and value.tuple_value in self.tuples:
+            self.blocked[variable] = self.tuples[value.tuple_value][value.index]
+            if (value.tuple_value, value.index) in self.fields:
+                self.inlined[variable] = self.fields[value.tuple_value, value.index]
+            return
+        if isinstance(value, relax.Call) and not isinstance(binding, relax.MatchCast):
+            name = getattr(value.op, "name", "")
+            rule = self.rules.get(name)
+            if rule and rule(self, variable, value):
+                return
+            self.made_by[variable] = name
+        super().bind(binding)
+        if self.made_by.get(variable) in RESHAPES:
+            source = self.copy(value.args[0])
+            self._reshaped[self.values[variable]] = self._reshaped.get(source, source)
+
+    def blocks_of(self, value: Any) -> Any:
+        """The blocked form of the tensor *value*, made if need be."""
+        if value not in self.blocked:
+            self.blocked[value] = self.emit(blocks.pack, self.copy(value), name="pack_texels")
+        return self.blocked[value]
+
+    def rows_of(self, value: Any) -> Any | None:
+        """The form in rows of the tensor *value*, if it has one or a change of shape makes it."""
+        shape = static_shape(value)
+        if value in self.rows or shape is None:
+            return self.rows.get(value)
+        if not in_whole_rows(value):
+            return None
+        self.rows[value] = self.reshaped(self.copy(value), rows_shape(shape))
+        return self.rows[value]
+
+    def emit(self, expression: Callable[..., Any], *tensors: Any, name: str) -> Any:
+        """One kernel that computes the tensor expression of *tensors*."""
+        return self.builder.emit_te(expression, *tensors, primfunc_name_hint=name)
+
+    def reshaped(self, value: Any, shape: tuple[int, ...]) -> Any:
+        """*value*, of the new function, in another shape; a change of a changed shape is one."""
+        source = self._reshaped.get(value, value)
+        if static_shape(source) == shape:
+            return source
+        return self._reshape(source, shape)
+
+    def apart(self, value: Any) -> Any:
+        """*value*, of the new function, which no kernel that reads the result makes.
+
+        A convolution may be fused with what follows it. What broadcasts its result would have it
+        computed again for each element of the larger tensor.
+        """
+        return self._reshape(value, static_shape(value) or ())
+
+    def _reshape(self, source: Any, shape: tuple[int, ...]) -> Any:
+        from tvm import relax
+
+        made = self.builder.emit(relax.op.reshape(source, shape))
+        self._reshaped[made] = source
+        return made
+
+    def _unpacked(self, plain: Any, blocked: Any) -> Any:
+        """The plain form of *blocked*; *plain* is a variable or a field's type that has its shape."""
+        shape = tuple(int(extent) for extent in getattr(plain, "struct_info", plain).shape.values)
+        if shape[1] % LANES == 0 and math.prod(shape[2:]) == 1:
+            return self.reshaped(blocked, shape)
+        return self.emit(lambda x: blocks.unpack(x, shape[1]), blocked, name="unpack_texels")
+
+    def _flat(self, variable: Any) -> Any:
+        """The plain form of what is in rows."""
+        shape = static_shape(variable)
+        assert shape is not None  # it is in rows
+        made = self.rows[variable]
+        if shape[-1] % LANES:
+            made = self.emit(lambda x: blocks.unpack(x, shape[-1]), made, name="unpack_texels")
+        return self.reshaped(made, shape)
+
+
+def can_block(value: Any, *, whole: bool = False) -> bool:
+    """Whether a tensor has channels to block, and with *whole* no lanes to spare."""
+    shape = static_shape(value)
+    if shape is None or len(shape) not in (3, 4) or value.struct_info.dtype not in FLOATS:
+        return False
+    return shape[1] % LANES == 0 if whole else shape[1] >= LANES
+
+
+def in_whole_rows(value: Any) -> bool:
+    """Whether the last axis of a tensor is whole texels."""
+    shape = static_shape(value)
+    if not shape or len(shape) < 2 or value.struct_info.dtype not in FLOATS:
+        return False
+    return shape[-1] % LANES == 0
+
+
+def rows_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape in rows of the plain *shape*: each row is a blocked tensor of one pixel."""
+    return (math.prod(shape[:-1]), blocks.ceil_blocks(shape[-1]), 1, 1, LANES)
+
+
+def one_pixel(shape: tuple[int, ...]) -> bool:
+    """Whether the tensor ``(N, C, …)`` has a single place."""
+    return len(shape) >= 2 and math.prod(shape[2:]) == 1
+
+
+def size_of(tensor: Any) -> int:
+    """Bytes of a tensor of floats."""
+    width = 2 if tensor.struct_info.dtype == "float16" else 4
+    return math.prod(static_shape(tensor) or ()) * width

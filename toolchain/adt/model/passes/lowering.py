@@ -1,0 +1,149 @@
+"""What TIR goes through on its way to TVM's code generators, so that the code is right on the device.
+
+Alignment. The TVM wheel is built for 64-byte aligned tensors, and code it generates
+tells LLVM to assume so of every argument; nothing checks it. A runtime built with
+TVM_KALLOC_ALIGNMENT=32 (what phones use) gives 32, so that such a module may fault
+now and then, with the allocator's mood (seen with wide x86-64 vector moves). The
+assumption sits in every TIR buffer's ``data_alignment``.
+
+Imports. TVM compiles a text that a pragma names, machine code included, into a kernel; whatever schedule
+was applied, none has such a pragma.
+
+Names. Arguments of OpenCL kernels are called as tensors are in the model; names such
+as ``encoder/dense:0`` are no identifiers, and the driver then refuses the source.
+
+Images. TVM's OpenCL code generator takes every store to an image for that of a whole texel,
+and an image that is both read and written for one that is read. Neither is an error
+there; both give wrong numbers. Here they are errors.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from adt.model.passes.layout.blocks import LANES
+
+IMPORTS = ("pragma_import_llvm", "pragma_import_c", "import_llvm", "import_c")
+"""Attributes, and values of ``pragma_scope``, by which code that is a text becomes part of a kernel."""
+
+
+def tir_pipeline(alignment: int, *, textures: bool = False) -> str:
+    """Register TVM's default TIR pipeline for buffers aligned to *alignment* bytes; return its name.
+
+    Args:
+        textures: some arguments of kernels are images.
+    """
+    import tvm
+    import tvm.s_tir.pipeline
+    from tvm.tirx.compilation_pipeline import PIPELINE_MAP
+
+    name = f"adt_align{alignment}" + ("_textures" if textures else "")
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.PrepareLowering")  # type: ignore[untyped-decorator]
+    def prepare(module: Any, _context: Any) -> Any:
+        # PrimFuncs offer no way to replace a buffer everywhere that accepts another
+        # alignment (`specialize` insists on an equal one); the graph's JSON does.
+        graph = json.loads(tvm.ir.save_json(module))
+        nodes = graph["nodes"]
+        for node in nodes:
+            kind = node.get("type")
+            if kind == "ffi.String" and node["data"] in IMPORTS:
+                raise RuntimeError(
+                    f"a kernel has {node['data']}, by which a text becomes code of mod.so; no schedule rule "
+                    "writes it (adt db verify DB finds the record that brought it)"
+                )
+            if kind == "tirx.Buffer":
+                node["data"]["data_alignment"] = min(node["data"]["data_alignment"], alignment)
+            if kind == "tirx.Buffer" or (kind == "tirx.Var" and node["data"]["dtype"] == "handle"):
+                text = nodes[node["data"]["name"]]
+                text["data"] = identifier(text["data"])
+        return tvm.ir.load_json(json.dumps(graph))
+
+    def make() -> tuple[Any, Any, Any]:
+        lower, finalize_host, finalize_device = PIPELINE_MAP["s_tir"]()
+        passes = [prepare, texture_lowering(), check_images()] if textures else [prepare, lower]
+        return tvm.transform.Sequential(passes), finalize_host, finalize_device
+
+    PIPELINE_MAP[name] = make
+    return name
+
+
+def identifier(name: str) -> str:
+    """*name* as C takes it; the code generator keeps equal ones apart."""
+    clean = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return clean if re.match(r"[A-Za-z_]", clean) else f"v_{clean}"
+
+
+def texture_lowering() -> Any:
+    """TVM's lowering of TIR, for kernels some of whose arguments are images."""
+    import tvm
+    import tvm.s_tir.pipeline
+    from tvm.s_tir.backend.adreno.transform import TextureFlatten
+    from tvm.tirx.compilation_pipeline import PIPELINE_MAP
+
+    lower, _, _ = PIPELINE_MAP["s_tir"]()
+    return tvm.transform.Sequential([TextureFlatten(), lower])
+
+
+def check_images() -> Any:
+    """A pass for lowered TIR that raises RuntimeError where :func:`image_faults` finds one.
+
+    Every kernel was tried before (:func:`adt.model.passes.texture.schedules.prove`): this is the
+    last line, and what it stops is a fault of adt's.
+    """
+    import tvm
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.CheckImages")  # type: ignore[untyped-decorator]
+    def check(module: Any, _context: Any) -> Any:
+        if faults := image_faults(module):
+            # Of any exception, TVM carries no more than the message through a pass.
+            raise RuntimeError("a kernel would use images wrongly (use --target adreno-buffer): " + faults[0])
+        return module
+
+    return check
+
+
+def image_faults(module: Any) -> list[str]:
+    """What kernels of the lowered TIR *module* (after vectorisation) do wrong with images."""
+    from tvm import tirx
+
+    faults: list[str] = []
+    for name, function in module.functions.items():
+        if isinstance(function, tirx.PrimFunc):
+            faults += [f"{name.name_hint} {fault}" for fault in _faults_of(function)]
+    return faults
+
+
+def _faults_of(function: Any) -> list[str]:
+    from tvm import tirx
+
+    read: set[str] = set()
+    written: set[str] = set()
+    faults: list[str] = []
+
+    def visit(node: Any) -> None:
+        if not isinstance(node, tirx.Call):
+            return
+        operator = getattr(node.op, "name", "")
+        if operator == "tirx.texture2d_store":
+            written.add(node.args[0].name)
+            if not node.args[-1].dtype.endswith(f"x{LANES}"):
+                faults.append(f"stores {node.args[-1].dtype}, which is no texel, to {node.args[0].name}")
+        elif operator == "tirx.texture2d_load":
+            read.add(node.args[0].name)
+            if not _within_texel(node.args[-1]):
+                faults.append(f"reads the lanes {node.args[-1]} of {node.args[0].name} at once")
+
+    tirx.stmt_functor.post_order_visit(function.body, visit)
+    return faults + [f"reads and writes the image {both}" for both in sorted(read & written)]
+
+
+def _within_texel(lanes: Any) -> bool:
+    """Whether the index of a load is one lane, or neighbouring ones."""
+    from tvm import tirx
+
+    if isinstance(lanes, tirx.Ramp):
+        return int(lanes.lanes) <= LANES and isinstance(lanes.stride, tirx.IntImm) and int(lanes.stride) == 1
+    return "x" not in lanes.dtype

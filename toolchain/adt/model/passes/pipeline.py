@@ -1,0 +1,242 @@
+"""The Relax passes that a model goes through for its target, and the TIR pipeline that follows them.
+
+For CPUs and for GPUs with buffers they are TVM's own, inside of ``tvm.compile``; for textures
+:mod:`adt.model.passes.texture.pipeline` runs first. A schedule rule that raises (TVM 0.25's GEMV does,
+on some fused epilogues) counts as one that does not apply: the next one is tried, and the last takes
+every kernel.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adt.errors import UnsupportedOp
+from adt.model.inspection.flops import count_flops
+from adt.model.inspection.reference_kernels import kept
+from adt.model.passes.layout.rewriter import StaticShapes, is_flat
+from adt.model.passes.lowering import tir_pipeline
+from adt.model.passes.reports import TextureReport
+from adt.model.passes.texture.choice import BY_MODEL, TextureChooser
+from adt.model.passes.texture.pipeline import with_textures
+from adt.model.passes.texture.placement import ImageLimits
+from adt.model.passes.workarounds import (
+    plain_unit_reductions,
+    plan_memory,
+    scans_as_reductions,
+    shorten_kernel_names,
+)
+from adt.model.targets import ModelTarget
+from adt.model.tuning.schedules import KernelSchedules, Untuned, take_schedules
+
+log = logging.getLogger("adt.compile")
+
+
+@dataclass(frozen=True)
+class PreparedModule:
+    """What ``tvm.compile`` is called with."""
+
+    module: Any
+    params: Mapping[str, Any]
+    """Parameters that follow the inputs of ``main``, in order."""
+    relax_pipeline: Any
+    tir_pipeline: str
+    textures: TextureReport | None
+    """None: none were asked for."""
+    plain: Mapping[str, Any]
+    """The kernels before they are scheduled, by name; complete once the Relax pipeline has run."""
+
+
+def prepare_module(
+    module: Any,
+    params: Mapping[str, Any],
+    target: ModelTarget,
+    alignment: int,
+    schedules: KernelSchedules | None = None,
+    chooser: TextureChooser = BY_MODEL,
+) -> PreparedModule:
+    """Ready the imported Relax *module* for *target*.
+
+    Args:
+        params: its detached parameters by name, in order.
+        alignment: bytes to which the device aligns tensors.
+        schedules: what kernels are scheduled by, before the usual schedules take the rest.
+        chooser: says what of that which can be in textures is; of no account where the target has none.
+
+    Raises:
+        UnsupportedOp: the model branches at run time, and the target is a GPU.
+    """
+    schedules = schedules or Untuned()
+    if target.device != "cpu":
+        _refuse_branches(module, target)
+        module = StaticShapes(module).run() if is_flat(module) else module
+    if target.gpu is None:
+        plain: dict[str, Any] = {}
+        passes = relax_pipeline(target.device, plain, schedules)
+        return PreparedModule(module, params, passes, tir_pipeline(alignment), None, plain)
+    import tvm
+
+    tvm_target = tvm.target.Target(target.spec)
+    limits = ImageLimits(
+        side=int(tvm_target.attrs["texture_spatial_limit"]),
+        layers=int(tvm_target.attrs["texture_depth_limit"]),
+    )
+    textured = with_textures(module, params, tvm_target, limits, schedules, gpu=target.gpu, chooser=chooser)
+    return PreparedModule(
+        textured.module,
+        textured.params,
+        fused_pipeline(schedules),
+        tir_pipeline(alignment, textures=True),
+        textured.report,
+        textured.plain,
+    )
+
+
+def _refuse_branches(module: Any, target: ModelTarget) -> None:
+    """A branch is decided on the host, and would read its condition from the GPU's memory."""
+    from tvm import relax
+
+    branches = []
+    relax.analysis.post_order_visit(
+        module["main"], lambda node: branches.append(node) if isinstance(node, relax.If) else None
+    )
+    if branches:
+        raise UnsupportedOp(
+            f"the model branches at run time ({len(branches)} If), which no kernel for {target.name} can",
+            remedy="Compile it with --target cpu, or export it with the branch decided.",
+        )
+
+
+def relax_pipeline(device: str, plain: dict[str, Any], schedules: KernelSchedules) -> Any:
+    """The pipeline for kernels on *device* (``cpu`` or ``opencl``), as ``tvm.compile`` takes it.
+
+    Args:
+        plain: gets the kernels before they are scheduled, by name.
+        schedules: what kernels are scheduled by, before TVM's rules take the rest.
+    """
+    return (_cpu_pipeline if device == "cpu" else _opencl_pipeline)(plain, schedules)
+
+
+def _cpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules) -> Any:
+    """TVM's default build, which by itself fuses nothing: each operator would be a loop of its own."""
+    import tvm
+    from tvm import relax
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.CpuPipeline")  # type: ignore[untyped-decorator]
+    def pipeline(module: Any, _context: Any) -> Any:
+        passes = [
+            relax.backend.DispatchSampling(),
+            relax.backend.DispatchSortScan(),
+            relax.get_pipeline("zero"),
+            shorten_kernel_names(),
+            count_flops(),
+            kept(plain),
+            *_views(),
+            take_schedules(schedules),
+            relax.get_pipeline("default_build"),
+        ]
+        return tvm.transform.Sequential(passes)(module)
+
+    return pipeline
+
+
+def _opencl_pipeline(plain: dict[str, Any], schedules: KernelSchedules) -> Any:
+    import tvm
+    from tvm.relax.backend.gpu_generic import pipeline as generic
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.OpenCLPipeline")  # type: ignore[untyped-decorator]
+    def pipeline(module: Any, _context: Any) -> Any:
+        target = tvm.target.Target.current()
+        legalize = generic.legalize_passes(target)[:-1]  # all but its schedule rules
+        dispatch = [scans_as_reductions(), *generic.library_dispatch_passes(target)]
+        before = [*dispatch, *legalize, shorten_kernel_names(), count_flops(), kept(plain)]
+        passes = [*before, *_views(), fused_pipeline(schedules)]
+        return tvm.transform.Sequential(passes)(module)
+
+    return pipeline
+
+
+def _views() -> tuple[Any, ...]:
+    """Passes that make views of reshapes, whose kernels nothing calls then; of a scheduled kernel TVM could
+    not tell that it is one."""
+    from tvm import relax
+
+    return relax.transform.RewriteDataflowReshape(), relax.transform.DeadCodeElimination(["main"])
+
+
+def fused_pipeline(schedules: KernelSchedules) -> Any:
+    """The rest of an OpenCL pipeline, for a module that is legalized and fused and whose reshapes are
+    views: kernels that have no schedule get one, of *schedules* or by TVM's rules, and what is left of
+    Relax is lowered for the VM."""
+    import tvm
+    from tvm.relax.backend.gpu_generic import pipeline as generic
+    from tvm.s_tir import dlight
+
+    rules = ("Matmul", "GEMV", "Reduction", "GeneralReduction", "Fallback")
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.FusedPipeline")  # type: ignore[untyped-decorator]
+    def pipeline(module: Any, _context: Any) -> Any:
+        target = tvm.target.Target.current()
+        module = take_schedules(schedules)(plain_unit_reductions()(module))
+        with _any_gpu(target):
+            schedule = dlight.ApplyDefaultSchedule(*(_careful(getattr(dlight.gpu, rule)()) for rule in rules))
+            module = schedule(module)
+        lower = generic.dataflow_lower_passes(target)[1:]  # all but the views
+        finalize = generic.finalize_passes(target)[1:]  # all but its plan of the memory
+        passes = [*lower, plan_memory(), *finalize]
+        return tvm.transform.Sequential(passes)(module)
+
+    return pipeline
+
+
+def _any_gpu(target: Any) -> Any:
+    """*target* without the words by which TVM's rules know an Adreno GPU or Android.
+
+    Their branch for these schedules some matrix-vector products (TVM 0.25's GEMV) so that
+    the result is wrong, without a word. It also depends on the host's triple: what runs
+    here to be checked would not be what the device gets.
+    """
+    import tvm
+
+    limits = {name: int(value) for name, value in target.attrs.items() if isinstance(value, int)}
+    keys = [str(key) for key in target.keys if key not in ("adreno", "texture")]
+    return tvm.target.Target({"kind": target.kind.name, "keys": keys, **limits, "host": {"kind": "llvm"}})
+
+
+def _careful(rule: Any) -> Any:
+    """*rule*, which does not apply where it raises, nor where it is known to be wrong."""
+    from tvm.s_tir.dlight import ScheduleRule
+
+    wrong = _splits_what_it_sums if type(rule).__name__ == "Reduction" else lambda _function: False
+
+    class Careful(ScheduleRule):  # type: ignore[misc]
+        def apply(self, func: Any, target: Any, tunable: bool) -> Any:
+            try:
+                return None if wrong(func) else rule.apply(func, target, tunable)
+            except Exception as error:  # rules fail with whatever Python or TVM raises
+                log.debug("TVM's schedule rule %s fails on a kernel: %s", type(rule).__name__, error)
+                return None
+
+    return Careful()
+
+
+def _splits_what_it_sums(function: Any) -> bool:
+    """Whether a sum of the kernel reads at an index that divides one, as grouped convolutions do.
+
+    The rule Reduction then keeps the sums in another order of axes than the rest of the kernel
+    reads them (TVM 0.25): work-items take each other's.
+    """
+    from tvm import tirx
+
+    divisions = []
+
+    def look(node: Any) -> None:
+        if isinstance(node, tirx.SBlock) and node.init is not None:
+            tirx.stmt_functor.post_order_visit(
+                node.body, lambda inner: divisions.append(inner) if isinstance(inner, tirx.FloorDiv) else None
+            )
+
+    tirx.stmt_functor.post_order_visit(function.body, look)
+    return bool(divisions)

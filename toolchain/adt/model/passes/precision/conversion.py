@@ -1,0 +1,117 @@
+"""An imported model in the precision that the settings ask for, and how accurate that is."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adt.errors import ConfigError, InputError, MismatchError
+from adt.model.package.manifest import PackageLike
+from adt.model.passes.precision import accuracy, half, policy
+from adt.model.passes.reports import Accuracy
+from adt.model.targets import ModelTarget, llvm
+from adt.options.sections import CompileSettings
+
+if TYPE_CHECKING:
+    from adt.model.importers.imported_model import ImportedModel
+
+log = logging.getLogger("adt.compile")
+
+LITTLE = 1_500_000_000
+"""Multiplications up to which ``auto`` measures: half a minute, or less, of one core."""
+ACCURACY = ("auto", "on", "off")
+
+
+def reduced(
+    imported: ImportedModel,
+    wanted: CompileSettings,
+    target: ModelTarget,
+    like: PackageLike | None,
+    files: Sequence[Path] = (),
+) -> tuple[ImportedModel, Accuracy | None]:
+    """*imported* in the precision *wanted*, and its accuracy where it was measured.
+
+    Args:
+        like: the device to compile for in particular.
+        files: .npz files to measure the accuracy on; none: random inputs.
+
+    Raises:
+        ConfigError: the precision or an operator's name is unknown, or the options contradict each other.
+        MismatchError: the device does not compute in half precision.
+        InputError: a file does not hold the model's inputs.
+    """
+    policy.check_precision(wanted.precision)
+    if wanted.precision == "float32":
+        if wanted.keep_float32 or files:
+            option = "--keep-float32" if wanted.keep_float32 else "--accuracy-inputs"
+            raise ConfigError(
+                f"{option} is for half precision, and the precision is float32",
+                remedy="Add --precision float16_acc32, or leave it out.",
+            )
+        return imported, None
+    if target.device == "opencl" and like is not None and like.fp16 is False:
+        raise MismatchError(
+            f"{like.gpu or like.device} does not compute in half precision: its OpenCL lacks cl_khr_fp16",
+            remedy="Compile with --precision float32.",
+        )
+    if target.device == "cpu" and not _computes_half(target):
+        log.info(
+            "the code is for CPUs without half arithmetic, which convert at each use: smaller files, no more "
+            "speed (--cpu CORE, or --cpu +fp16, for those that have it)"
+        )
+    given = _samples(imported, wanted, files) if _measured(imported, wanted, files) else None
+    module, params = half.apply(imported.module, imported.params, wanted.precision, wanted.keep_float32)
+    made = dataclasses.replace(imported, module=module, params=params)
+    if given is None:
+        return made, None
+    pair = accuracy.Reduced(wanted.precision, imported.module, imported.params, module, params)
+    began = time.monotonic()
+    try:
+        found = accuracy.measure(pair, imported.inputs, imported.outputs, given)
+    except Exception as why:  # whatever TVM raises; the package for the target may be right all the same
+        log.warning("the accuracy of %s could not be measured here: %s", wanted.precision, why)
+        return made, None
+    log.debug("measured the accuracy in %.1f s", time.monotonic() - began)
+    return made, found
+
+
+def _computes_half(target: ModelTarget) -> bool:
+    """Whether code for the CPU *target* may use instructions that compute in half precision."""
+    spec = target.spec
+    features = llvm.core_features(spec.get("mtriple", ""), spec.get("mcpu", ""), tuple(spec.get("mattr", ())))
+    return bool(features & {"fullfp16", "avx512fp16"})
+
+
+def _samples(
+    imported: ImportedModel, wanted: CompileSettings, files: Sequence[Path]
+) -> accuracy.Samples | None:
+    """What to measure on; None where nothing can be made up and measuring was not asked for."""
+    try:
+        return accuracy.samples(imported.inputs, files)
+    except InputError as why:
+        if files or wanted.accuracy == "on":
+            raise
+        log.warning("the accuracy is not measured: %s (--accuracy-inputs FILE.npz gives inputs)", why.what)
+        return None
+
+
+def _measured(imported: ImportedModel, wanted: CompileSettings, files: Sequence[Path]) -> bool:
+    """Whether the accuracy is to be measured."""
+    if wanted.accuracy not in ACCURACY:
+        raise ConfigError(
+            f"compile.accuracy is {wanted.accuracy!r}",
+            remedy=f"Choose one of: {', '.join(ACCURACY)}.",
+        )
+    if wanted.accuracy != "auto" or files:
+        return wanted.accuracy != "off"
+    count = policy.multiplications(imported.module)
+    if count > LITTLE:
+        log.info(
+            "not comparing with float32: %.1f billion multiplications take long here (--accuracy does it)",
+            count / 1e9,
+        )
+    return count <= LITTLE

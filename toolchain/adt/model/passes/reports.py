@@ -1,0 +1,159 @@
+"""What mod.json says about what the passes did: textures, reduced precision, offload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """What became of one convolution or matrix product of the model."""
+
+    name: str
+    """The variable that it defines in Relax."""
+    weight: tuple[int, ...]
+    """Its weight's shape, ``(O, I/groups, kernel…)``; of a matrix product ``(O, I)``."""
+    groups: int
+    macs: int
+    """Multiplications with addition."""
+    reason: str
+    """Why its channels are not blocked, so that it stays in buffers; empty: they are."""
+    grounds: str = ""
+    """Why they are, if they are: see :mod:`adt.model.passes.texture.choice`."""
+    kind: str = "convolution"
+    """Or ``product``: a matrix product."""
+
+
+@dataclass(frozen=True)
+class KernelTextures:
+    """The images of one kernel."""
+
+    kernel: str
+    reads: int
+    """How many of its inputs are images."""
+    writes: int
+    """How many of its outputs are."""
+    operations: int
+    """Arithmetic operations of one call, as TVM estimates them."""
+    reason: str
+    """Why its output is a buffer; empty where it is an image."""
+
+    @property
+    def textured(self) -> bool:
+        """It reads or writes an image."""
+        return self.reads > 0 or self.writes > 0
+
+
+@dataclass(frozen=True)
+class WeightTexture:
+    """A parameter that four output channels of a kernel share as texels."""
+
+    name: str
+    """Its key in ``mod.params``."""
+    shape: tuple[int, ...]
+    """``(layers…, height, width, 4)``."""
+    reason: str
+    """Why it is a buffer; empty: it is an image."""
+
+
+@dataclass(frozen=True)
+class TextureReport:
+    """A model's textures."""
+
+    convolutions: tuple[Convolution, ...]
+    kernels: tuple[KernelTextures, ...]
+    weights: tuple[WeightTexture, ...] = ()
+    """The weights that may lie in images; a bias is none of them, with one texel to a row."""
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The weights that lie in images."""
+        return tuple(weight.name for weight in self.weights if not weight.reason)
+
+    @property
+    def share(self) -> float:
+        """Share of the arithmetic operations that textured kernels do, 0 to 1."""
+        total = sum(kernel.operations for kernel in self.kernels)
+        return sum(kernel.operations for kernel in self.kernels if kernel.textured) / total if total else 0.0
+
+
+@dataclass(frozen=True)
+class OutputAccuracy:
+    """One output in reduced precision against float32, over all samples. Figures have three digits."""
+
+    name: str
+    dtype: str
+    finite: bool
+    """False: NaN or infinity where float32 has a number; the errors then leave those elements out."""
+    magnitude: float
+    """Largest absolute value in float32."""
+    max_abs: float
+    """Largest absolute difference."""
+    max_rel: float
+    """Largest absolute difference over the magnitude; 0 when both are all zero."""
+    mean_abs: float
+    """Mean absolute difference."""
+    cosine: float
+    """Cosine of the angle between the two, the smallest of all samples."""
+    top1: float | None
+    """Share of the rows whose largest element stayed the same; None where rows are no probabilities."""
+    compared: bool = True
+    """False: no element is finite in both, so nothing is known; the figures then say nothing."""
+
+
+@dataclass(frozen=True)
+class Overflow:
+    """A value of the float32 model that half precision cannot hold."""
+
+    name: str
+    """Relax variable of the imported module, or an input's name."""
+    op: str
+    """Operator that gives it, without ``relax.``; ``input`` for an input."""
+    magnitude: float
+    """Its largest absolute value."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Reduced precision against float32, both computed by TVM on the machine that compiled."""
+
+    precision: str
+    inputs: str
+    """What was computed on: ``random, seed 0``, or the names of the files."""
+    samples: int
+    outputs: tuple[OutputAccuracy, ...]
+    overflows: tuple[Overflow, ...] = ()
+    """Values over 65504, in order of execution; looked for only when an output is far off."""
+    keep: tuple[str, ...] = ()
+    """Relax variables whose operators would have to stay float32 for none of those to become half."""
+
+    @property
+    def bad(self) -> bool:
+        """Whether an output is far off."""
+        return any(far_off(output) for output in self.outputs)
+
+
+WORST_REL = 0.1
+WORST_COSINE = 0.99
+
+
+def far_off(output: OutputAccuracy) -> bool:
+    """Whether *output* is beyond what rounding explains."""
+    wrong = output.max_rel > WORST_REL and output.cosine < 1 - (1 - WORST_COSINE) / 10
+    return not output.finite or not output.compared or wrong or output.cosine < WORST_COSINE
+
+
+@dataclass(frozen=True)
+class OffloadReport:
+    """What was asked for with ``--offload``, and what came of it."""
+
+    wanted: str
+    """``clml`` or ``nnapi``."""
+    ops: int
+    """Operators that were handed over …"""
+    total: int
+    """… of so many in the model."""
+    subgraphs: int
+    """How many parts of the model they make."""
+    left: tuple[str, ...]
+    """What was not handed over, one line for each kind of operator, with the reason where it is known."""

@@ -1,0 +1,121 @@
+"""The blocks of a kernel that is to be scheduled by texels, and what they run over."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adt.model.passes.layout.blocks import LANES
+from adt.model.passes.layout.signature import REDUCE, SPATIAL
+
+
+class NotSchedulable(Exception):
+    """A kernel cannot write images; what is said is the reason, for the report."""
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """What TVM's scheduling raises meanwhile becomes NotSchedulable."""
+    import tvm
+    from tvm import s_tir
+
+    try:
+        yield
+    except (s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError) as why:
+        raise NotSchedulable(f"TVM's scheduling refuses it: {first_line(why)}") from why
+
+
+@dataclass(frozen=True)
+class KernelBlocks:
+    """The blocks of a kernel that are left once all that can be is computed where it is read."""
+
+    store: Any
+    """Writes the output."""
+    before: tuple[Any, ...]
+    """What the store needs, from the last to the first: in private memory of a work-item."""
+    reduction: Any | None
+    """The one of *before* that accumulates."""
+
+
+def kernel_blocks(schedule: Any, *, by_lane: bool = False, kept: Sequence[Any] = ()) -> KernelBlocks:
+    """Inline what can be in the unscheduled kernel; put into private memory what cannot.
+
+    Args:
+        by_lane: see :func:`adt.model.passes.texture.schedules.texel_schedule`.
+        kept: blocks that are left as they are.
+
+    Raises:
+        NotSchedulable: it has several reductions, or is not of that form.
+    """
+    root = schedule.get_sblock("root")
+    blocks = schedule.get_child_blocks(root)
+    reductions = [block for block in blocks if _reduces(schedule, block)]
+    if len(reductions) > 1:
+        raise NotSchedulable(f"it has {len(reductions)} reductions")
+    if any(schedule.get_child_blocks(block) for block in blocks):
+        raise NotSchedulable("its blocks are nested")
+    outputs = schedule.get_output_blocks(root)
+    if len(outputs) != 1:
+        raise NotSchedulable(f"it has {len(outputs)} outputs")
+    reduction, last = (reductions[0] if reductions else None), outputs[0]
+    epilogue = reduction is None or not _same(schedule, last, reduction)
+    for block in blocks:
+        if not any(_same(schedule, block, other) for other in (last, reduction, *kept) if other is not None):
+            schedule.compute_inline(block)
+    if reduction is not None and epilogue:
+        schedule.set_scope(reduction, 0, "local")
+    store = schedule.cache_write(last, 0, "local") if by_lane or not epilogue else last
+    before = [last] if by_lane and epilogue else []
+    if reduction is not None:
+        before.append(reduction)
+    return KernelBlocks(store, tuple(before), reduction)
+
+
+def texel_loops(schedule: Any, store: Any) -> list[Any]:
+    """The loops of the block *store*, of which the last runs over the lanes of a texel.
+
+    Raises:
+        NotSchedulable: it does not.
+    """
+    loops: list[Any] = schedule.get_loops(store)
+    if not loops or int(schedule.get(loops[-1]).extent) != LANES:
+        raise NotSchedulable("its last axis is no texel")
+    return loops
+
+
+def reduction_loops(schedule: Any, reduction: Any, depth: int) -> tuple[list[Any], list[Any]]:
+    """The loops of *reduction* inside the *depth* outermost ones: those over texels (the last
+    one over a texel's lanes), and those that it accumulates over.
+
+    Raises:
+        NotSchedulable: it does not run over texels.
+    """
+    loops = schedule.get_loops(reduction)[depth:]
+    kinds = [int(iterator.iter_type) for iterator in schedule.get(reduction).iter_vars[-len(loops) :]]
+    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == SPATIAL]
+    reduce = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == REDUCE]
+    if int(schedule.get(spatial[-1]).extent) != LANES or len(spatial) + len(reduce) != len(loops):
+        raise NotSchedulable("its reduction does not run over texels")
+    return spatial, reduce
+
+
+def _reduces(schedule: Any, block: Any) -> bool:
+    return any(int(iterator.iter_type) != SPATIAL for iterator in schedule.get(block).iter_vars)
+
+
+def _same(schedule: Any, one: Any, other: Any) -> bool:
+    return bool(schedule.get(one).same_as(schedule.get(other)))
+
+
+def first_line(why: BaseException) -> str:
+    return _lines(why)[0][:160]
+
+
+def last_line(why: BaseException) -> str:
+    return _lines(why)[-1][:160]
+
+
+def _lines(why: BaseException) -> list[str]:
+    return [line.strip() for line in str(why).splitlines() if line.strip()] or [type(why).__name__]

@@ -1,0 +1,114 @@
+"""The passes of a model with textures, in their order.
+
+What upstream's pipeline for Adreno does differently, and why this one is our own
+(TVM 0.25): its layout pass divides by zero at grouped convolutions, its legalisation
+drops the accumulator type, its rules for pools and its fallback schedule race over the
+lanes of a texel, and what lowers TIR is refused by ``tvm.compile``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adt.model.inspection.flops import count_flops
+from adt.model.inspection.reference_kernels import primitive
+from adt.model.passes.layout.channels import channels_first
+from adt.model.passes.layout.operators import block_channels
+from adt.model.passes.layout.rewriter import bind_params, is_flat, lift_constants, returned_views
+from adt.model.passes.reports import TextureReport
+from adt.model.passes.texture.choice import BY_MODEL, TextureChooser, missed_records
+from adt.model.passes.texture.placement import ImageLimits, place
+from adt.model.passes.workarounds import scans_as_reductions, shorten_kernel_names
+from adt.model.targets.gpu import ANY_ADRENO, Gpu
+from adt.model.tuning.schedules import KernelSchedules
+
+
+@dataclass(frozen=True)
+class TexturedModule:
+    """A model whose tensors are placed: fused kernels, those that write images scheduled."""
+
+    module: Any
+    params: Mapping[str, Any]
+    """Parameters that follow the inputs of ``main``: weights, packed where a kernel wants it. Those that
+    the report calls images are to be given as such."""
+    report: TextureReport
+    plain: Mapping[str, Any]
+    """The kernels before they were made for images and scheduled, by name."""
+
+
+def with_textures(
+    module: Any,
+    params: Mapping[str, Any],
+    target: Any,
+    limits: ImageLimits,
+    schedules: KernelSchedules,
+    *,
+    gpu: Gpu = ANY_ADRENO,
+    chooser: TextureChooser = BY_MODEL,
+) -> TexturedModule:
+    """Put the activations of an imported model into textures where that is right.
+
+    Args:
+        module: ``main(inputs…, params…)`` in Relax, static shapes, of which none is a variable.
+        target: TVM's target; its host is what constants are folded for.
+        schedules: what kernels that touch images are scheduled by, where that uses the images rightly.
+        gpu: what the usual schedules are made for.
+        chooser: says what of that which can be in textures is.
+
+    A model with control flow comes back fused, in buffers.
+    """
+    import tvm
+    from tvm import relax
+
+    with target:
+        bound = tvm.transform.Sequential(
+            [
+                relax.transform.DecomposeOpsForInference(),
+                relax.transform.FoldConstant(),
+            ]
+        )(bind_params(module, params))
+        first = channels_first(bound)
+        blocked, convolutions = block_channels(first, chooser)
+        fused, weights = _fuse(blocked, params, target)
+        if chooser.times and (missed := missed_records(fused, chooser.times, schedules)):
+            blocked, convolutions = block_channels(first, chooser.without(missed))
+            fused, weights = _fuse(blocked, params, target)
+        if not is_flat(fused):
+            return TexturedModule(fused, weights, TextureReport(convolutions, ()), primitive(fused))
+        placed = place(fused, target, limits, schedules, gpu=gpu)
+        result = relax.transform.DeadCodeElimination(["main"])(placed.module)
+        report = TextureReport(convolutions, placed.kernels, placed.weights)
+        return TexturedModule(result, weights, report, primitive(fused))
+
+
+def _fuse(blocked: Any, params: Mapping[str, Any], target: Any) -> tuple[Any, dict[str, Any]]:
+    """The kernels of a model of operators, and their parameters, with those that were packed."""
+    import tvm
+    from tvm import relax
+    from tvm.relax.backend.gpu_generic import pipeline as generic
+
+    legal = tvm.transform.Sequential(
+        [
+            relax.transform.FoldConstant(),
+            scans_as_reductions(),
+            *generic.library_dispatch_passes(target),
+            relax.transform.LegalizeOps(),
+            relax.transform.FoldConstant(),
+            relax.transform.DeadCodeElimination(["main"]),
+        ]
+    )(blocked)
+    lifted, weights = lift_constants(legal, params) if is_flat(legal) else (legal, {})
+    fused = tvm.transform.Sequential(
+        [
+            relax.transform.AnnotateTIROpPattern(),
+            relax.transform.FuseOps(),
+            relax.transform.FuseTIR(),
+            relax.transform.DeadCodeElimination(["main"]),
+            shorten_kernel_names(),
+            count_flops(),
+        ]
+    )(lifted)
+    # Before tensors are placed: it takes a kernel that reads an image for a view, too.
+    return relax.transform.RewriteDataflowReshape()(returned_views(fused)), weights
