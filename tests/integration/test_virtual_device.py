@@ -17,7 +17,7 @@ import pytest
 
 from adt.errors import EmulatorError
 from adt.host.process import python_path
-from adt.virtual import control, emulator, init, prerequisites, properties, rootfs, state
+from adt.virtual import control, emulator, init, prerequisites, properties, state, userland
 from support.devices.ports import free_port
 from support.devices.virtual import (
     TMP,
@@ -338,7 +338,7 @@ def test_starter_that_dies_leaves_nothing(places: Path) -> None:
     ):
         boot = init.Boot(
             name="uncommitted",
-            userland=str(rootfs.ensure(machine.qemu)),
+            userland=str(userland.ensure_userland(machine.qemu)),
             abi="arm64-v8a",
             data=str(at.data),
             data_size="",
@@ -377,8 +377,8 @@ def test_failed_start_says_why_and_leaves_nothing(monkeypatch: pytest.MonkeyPatc
     real = prerequisites.require()
     broken = prerequisites.Machine(real.checks, "userns", tmp_path / "no-qemu")
     monkeypatch.setattr(prerequisites, "require", lambda _: broken)
-    tree = rootfs.ensure(real.qemu)
-    monkeypatch.setattr(rootfs, "ensure", lambda *_, **__: tree)
+    tree = userland.ensure_userland(real.qemu)
+    monkeypatch.setattr(emulator, "ensure_userland", lambda *_, **__: tree)
     with pytest.raises(EmulatorError, match=r"did not come up: .*No such file") as caught:
         emulator.start("broken")
     assert "adt.virtual" in caught.value.details and str(state.home("broken").log) in caught.value.remedy

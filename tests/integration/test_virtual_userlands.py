@@ -14,7 +14,7 @@ import pytest
 
 from adt.device.survey import parse
 from adt.errors import EmulatorError
-from adt.virtual import emulator, packages, rootfs, state
+from adt.virtual import emulator, packages, state, userland
 from adt.virtual.abis import ABIS, ARM64, X86_64, Abi
 from support.devices.virtual import TMP, Adb, Phone, adb, connect, phone, places, sha256
 
@@ -85,9 +85,9 @@ def test_second_start_needs_no_network(monkeypatch: pytest.MonkeyPatch, phone: P
 
 
 def test_manifest_names_every_package(phone: Phone) -> None:
-    manifest = json.loads((phone.info.root.parent / rootfs.MANIFEST).read_text())
+    manifest = json.loads((phone.info.root.parent / userland.MANIFEST).read_text())
     names = {package["name"]: package for package in manifest["packages"]}
-    assert names.keys() >= set(rootfs.WANTED)
+    assert names.keys() >= set(userland.WANTED)
     assert all(len(package["sha256"]) == 64 and package["version"] for package in names.values())
 
 
@@ -101,12 +101,12 @@ def test_damaged_userland_is_made_again(
         made.append(into)
         shutil.copytree(good / "root", into / "root", symlinks=True)
 
-    monkeypatch.setattr(rootfs, "make", make)
+    monkeypatch.setattr(userland, "make", make)
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path))
-    tree = rootfs.ensure(None)
-    assert rootfs.ensure(None) == tree and len(made) == 1
+    tree = userland.ensure_userland(None)
+    assert userland.ensure_userland(None) == tree and len(made) == 1
     (tree / "system/bin/sh").write_bytes(b"damaged")
-    rootfs.ensure(None)
+    userland.ensure_userland(None)
     assert len(made) == 2 and "damaged; making it again" in caplog.text
     assert sha256(tree / "system/bin/sh") == sha256(good / "root/system/bin/sh")
 

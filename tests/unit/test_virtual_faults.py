@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from adt.errors import ConfigError, EmulatorError
-from adt.virtual import control, reboot
-from adt.virtual.faults import KINDS, Fault, parse
-from adt.virtual.injection import Injector
+from adt.virtual import control, filesystem
+from adt.virtual.faults import KINDS, Fault, Injector, parse
 
 GOOD = (
     "drop-after=0",
@@ -129,7 +128,7 @@ def test_control_answers_nonsense_with_an_error(line: bytes) -> None:
 def test_boot_identifiers_are_uuids_and_differ(tmp_path: Path) -> None:
     found = set()
     for _ in range(3):
-        reboot.new_boot_id(tmp_path / "id")
+        filesystem.new_boot_id(tmp_path / "id")
         text = (tmp_path / "id").read_text()
         assert [len(part) for part in text.strip().split("-")] == [8, 4, 4, 4, 12] and text[14] == "4"
         found.add(text)

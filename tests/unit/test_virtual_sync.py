@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from adt.virtual import answers, faults, sync
-from adt.virtual.injection import Injector
-from adt.virtual.stream import Closed, Stream
+from adt.virtual import faults, sync
+from adt.virtual.faults import Injector
+from adt.virtual.transport import Closed, Stream
 
 
 class Talk:
@@ -61,9 +61,9 @@ QUIT = request(b"QUIT", b"")
 
 def test_golden_answers() -> None:
     status = os.stat_result((0o100644, 2, 3, 4, 5, 6, 0x1_0000_0007, 8, 9, 10))
-    assert answers.stat_v1(b"STAT", status).hex() == "53544154a48100000700000009000000"
-    assert answers.stat_v1(b"STAT", None) == b"STAT" + bytes(12)
-    assert answers.stat_v2(b"LST2", status).hex() == (
+    assert sync.stat_v1(b"STAT", status).hex() == "53544154a48100000700000009000000"
+    assert sync.stat_v1(b"STAT", None) == b"STAT" + bytes(12)
+    assert sync.stat_v2(b"LST2", status).hex() == (
         "4c535432"
         "00000000"
         "0300000000000000"
@@ -77,19 +77,19 @@ def test_golden_answers() -> None:
         "0900000000000000"
         "0a00000000000000"
     )
-    missing = answers.stat_v2(b"STA2", OSError(errno.ENOENT, ""))
+    missing = sync.stat_v2(b"STA2", OSError(errno.ENOENT, ""))
     assert missing == b"STA2" + struct.pack("<I", errno.ENOENT) + bytes(64)
-    assert answers.fail("no").hex() == "4641494c020000006e6f"
+    assert sync.fail("no").hex() == "4641494c020000006e6f"
 
 
 def test_listing(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"abc")
-    listed = answers.listing(str(tmp_path), version=1)
+    listed = sync.listing(str(tmp_path), version=1)
     assert listed.count(b"DENT") == 3 and listed.endswith(b"DONE" + bytes(16))
     assert struct.pack("<I", 1) + b"f" in listed
-    wide = answers.listing(str(tmp_path), version=2)
+    wide = sync.listing(str(tmp_path), version=2)
     assert wide.count(b"DNT2") == 3 and wide.endswith(b"DONE" + bytes(72))
-    assert answers.listing(str(tmp_path / "none"), version=1) == b"DONE" + bytes(16)
+    assert sync.listing(str(tmp_path / "none"), version=1) == b"DONE" + bytes(16)
 
 
 def test_push_and_pull(tmp_path: Path) -> None:

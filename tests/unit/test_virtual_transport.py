@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from adt.virtual import faults, wire
-from adt.virtual.injection import Injector
-from adt.virtual.services import Services, environment
-from adt.virtual.stream import Stream
-from adt.virtual.transport import Service, Transport
+from adt.virtual.daemon import Services, environment
+from adt.virtual.faults import Injector
+from adt.virtual.transport import Service, Stream, Transport
 
 OLD, NEW = wire.VERSION_CHECKSUM, wire.VERSION_SKIP
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from adt.errors import AdtError, EmulatorError
 from adt.virtual import faults
-from adt.virtual.injection import Injector
+from adt.virtual.faults import Injector
 
 TIMEOUT = 10.0
 """Seconds in which a device must answer."""

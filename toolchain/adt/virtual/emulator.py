@@ -7,20 +7,26 @@ Connecting an adb server to it (`adb connect SERIAL`) is the caller's.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
+import select
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from adt.errors import ConfigError, EmulatorError
-from adt.host import cache
+from adt.host import cache, manifest, process
 from adt.host.disk import disk_errors
-from adt.virtual import abis, control, faults, launch, own, prerequisites, properties, state
-from adt.virtual import rootfs as default
+from adt.virtual import abis, control, faults, prerequisites, properties, state
 from adt.virtual.init import Boot
-from adt.virtual.launch import LOOPBACK
+from adt.virtual.rootfs import check_rootfs
+from adt.virtual.userland import ensure_userland, userland_name
 
 log = logging.getLogger("adt.virtual")
 
@@ -107,7 +113,7 @@ def start(
             "--opencl adds to the default userland, and --rootfs replaces it",
             remedy="Leave one of them away.",
         )
-    wanted = None if abi is None else abis.named(abi)
+    chosen_abi = None if abi is None else abis.named(abi)
     injected = tuple(map(str, faults.parse(fault)))
     with cache.lock(at.directory):
         if record := state.read(at):
@@ -115,29 +121,29 @@ def start(
             given = (port, data_size, abi, None if rootfs is None else str(rootfs.expanduser().resolve()))
             has = (record.port, record.data_size, record.abi, record.userland)
             if any(one not in (None, other) for one, other in zip(given, has, strict=True)) or (
-                opencl and default.name(abis.named(record.abi), opencl=True) not in record.userland
+                opencl and userland_name(abis.named(record.abi), opencl=True) not in record.userland
             ):
                 log.warning("it keeps its settings; `adt emulator stop %s` first to change them", name)
             if injected:
                 control.ask(at.control, injected)
             return info(record, at)
         if rootfs is not None:
-            userland, runs_on = own.check(rootfs, wanted)
+            tree, runs_on = check_rootfs(rootfs, chosen_abi)
             machine = prerequisites.require(runs_on)
         else:
-            runs_on = wanted or abis.ARM64
+            runs_on = chosen_abi or abis.ARM64
             machine = prerequisites.require(runs_on)
-            userland = default.ensure(machine.emulator, runs_on, opencl=opencl)
+            tree = ensure_userland(machine.emulator, runs_on, opencl=opencl)
         with disk_errors(f"preparing virtual device {name}", at.directory):
             for directory in (at.data, at.mount_point):
                 directory.mkdir(parents=True, exist_ok=True)
-        _check_executable(userland, "ADT_CACHE_DIR")
+        _check_executable(tree, "ADT_CACHE_DIR")
         if data_size is None:
             _check_executable(at.data, "XDG_STATE_HOME")
-        with launch.listen(port) as listening, control.listen(at.control) as controlling:
+        with listen(port) as listening, control.listen(at.control) as controlling:
             boot = Boot(
                 name=name,
-                userland=str(userland),
+                userland=str(tree),
                 abi=runs_on.name,
                 data=str(at.data),
                 data_size=data_size or "",
@@ -150,10 +156,10 @@ def start(
                 debug=log.isEnabledFor(logging.DEBUG),
                 faults=injected,
             )
-            record = launch.boot_up(boot, listening, at, machine.mode)
+            record = boot_up(boot, listening, at, machine.mode)
     if injected:
         log.warning("virtual device %s misbehaves on purpose: %s", name, ", ".join(injected))
-    notice = properties.notice(userland, runs_on)
+    notice = properties.notice(tree, runs_on)
     log.info("virtual device %s is up as %s:%d (%s)", name, LOOPBACK, record.port, notice)
     return info(record, at)
 
@@ -249,3 +255,139 @@ def _check_executable(place: Path, variable: str) -> None:
             f"{place} is on a file system mounted noexec: no program of the virtual device could run there",
             remedy=f"Set {variable} to a directory on another file system.",
         )
+
+
+LOOPBACK = "127.0.0.1"
+START_TIMEOUT = 60.0
+"""Seconds in which a device must come up."""
+LOG_TAIL = 20
+"""Lines of the log in an error message."""
+LOG_LIMIT = 4 << 20
+"""Bytes above which a start begins a new log."""
+
+
+def listen(port: int | None) -> socket.socket:
+    """A socket that listens on the loopback address only, made before the device's own network exists."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((LOOPBACK, port or 0))
+        listening.listen(16)
+    except OSError as why:
+        listening.close()
+        raise EmulatorError(
+            f"cannot listen on {LOOPBACK}:{port or 0}: {why.strerror}",
+            remedy="Choose another --port, or leave it away for a free one.",
+        ) from why
+    return listening
+
+
+def boot_up(boot: Boot, listening: socket.socket, at: state.Home, mode: str) -> state.Record:
+    """Launch PID 1, wait until the device takes connections, and record it.
+
+    Whatever goes wrong, ctrl-C included, nothing stays behind: PID 1 ends when our
+    end of its standard input closes before it was told ``commit``.
+    """
+    with at.log.open("a") as file:
+        offset = file.tell()
+        if offset > LOG_LIMIT:
+            offset = file.truncate(0)
+        launcher = process.start(
+            ["env", "-i", *_environment(), sys.executable, "-P", "-m", "adt.virtual.init"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=file.fileno(),
+            pass_fds=(boot.listening, boot.control),
+        )
+    pid, started, ready, committed = 0, None, False, False
+    try:
+        assert launcher.stdin and launcher.stdout
+        launcher.stdin.write(boot.to_json().encode() + b"\n")
+        launcher.stdin.flush()
+        for message in _Messages(launcher.stdout.fileno(), START_TIMEOUT):
+            if "error" in message:
+                raise _failed(boot.name, str(message["error"]), at, offset)
+            if "pid" in message:
+                pid = int(str(message["pid"]))
+                started = state.start_time(pid)
+            ready |= "ready" in message
+            if ready and pid:
+                break
+        else:
+            raise _failed(boot.name, "it ended, or did not answer in time", at, offset)
+        if started is None:
+            raise _failed(boot.name, "it ended at once", at, offset)
+        record = state.Record(
+            schema=state.SCHEMA,
+            schema_version=1,
+            name=boot.name,
+            port=listening.getsockname()[1],
+            pid=pid,
+            start_time=started,
+            boot=state.boot_id(),
+            mode=mode,
+            userland=boot.userland,
+            data_size=boot.data_size,
+            abi=boot.abi,
+        )
+        manifest.write(record, at.record)
+        launcher.stdin.write(b"commit\n")
+        launcher.stdin.flush()
+        committed = True
+        return record
+    except BrokenPipeError as why:
+        raise _failed(boot.name, "it ended", at, offset) from why
+    finally:
+        if not committed:
+            at.record.unlink(missing_ok=True)
+            process.kill_group(launcher)
+            if pid:
+                state.end(pid, started, grace=1.0)
+        for pipe in (launcher.stdin, launcher.stdout):
+            if pipe:
+                try:
+                    pipe.close()
+                except BrokenPipeError:  # closing flushes what a dead launcher did not read
+                    continue
+        launcher.wait()
+
+
+def _environment() -> list[str]:
+    """The launcher's whole environment: programs on the device can read PID 1's, so it holds no secrets."""
+    kept = ("LD_LIBRARY_PATH", "PYTHONHOME")
+    ours = {**process.python_path(), **{key: os.environ[key] for key in kept if key in os.environ}}
+    return [f"{key}={value}" for key, value in ours.items()]
+
+
+class _Messages:
+    """The JSON lines of a pipe, as they come, until its end or *timeout* seconds from now."""
+
+    def __init__(self, fd: int, timeout: float) -> None:
+        self._fd, self._deadline, self._rest = fd, time.monotonic() + timeout, b""
+
+    def __iter__(self) -> _Messages:
+        return self
+
+    def __next__(self) -> dict[str, object]:
+        while b"\n" not in self._rest:
+            left = self._deadline - time.monotonic()
+            if left <= 0 or not select.select([self._fd], [], [], left)[0]:
+                raise StopIteration
+            data = os.read(self._fd, 4096)
+            if not data:
+                raise StopIteration
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        message: dict[str, object] = json.loads(line)
+        return message
+
+
+def _failed(name: str, why: str, at: state.Home, offset: int) -> EmulatorError:
+    with at.log.open("rb") as file:
+        file.seek(offset)
+        said = file.read().decode(errors="replace").splitlines()[-LOG_TAIL:]
+    return EmulatorError(
+        f"virtual device {name} did not come up: {why}",
+        remedy=f"Look at {at.log}; `adt doctor` shows what this machine lacks.",
+        details="\n".join(said),
+    )

@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
+import shutil
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from adt.virtual import namespaces, own, properties, reboot
+from adt.virtual import namespaces, properties, rootfs
 from adt.virtual.abis import Abi
 
 OWN = ("adt", "data", "dev", "proc", "sys", "tmp")
@@ -67,7 +70,7 @@ def build(layout: Layout, name: str, interpreter: Path | None) -> None:
     namespaces.mount("adt-root", root, "tmpfs", namespaces.MS_NOSUID, "mode=0755,size=16m")
     for directory in OWN:
         (root / directory).mkdir()
-    for shown, source in own.parts(layout.userland).items():
+    for shown, source in rootfs.parts(layout.userland).items():
         if shown not in OWN:
             show(source, root / shown)
     for link, target in STANDARD_LINKS.items():
@@ -135,10 +138,10 @@ def show_boot_id(root: Path) -> None:
     Raises:
         OSError: the mount is not allowed.
     """
-    ours = root / reboot.BOOT_ID.lstrip("/")
-    reboot.new_boot_id(ours)
+    ours = root / BOOT_ID.lstrip("/")
+    new_boot_id(ours)
     ours.chmod(0o444)
-    namespaces.bind(ours, root / reboot.KERNEL_BOOT_ID.lstrip("/"))
+    namespaces.bind(ours, root / KERNEL_BOOT_ID.lstrip("/"))
 
 
 def make_data(root: Path, layout: Layout) -> None:
@@ -166,3 +169,41 @@ def make_sys(sys: Path) -> None:
     if cpu.is_dir():
         with contextlib.suppress(OSError):
             namespaces.bind(cpu, shown, read_only=True)
+
+
+BOOT_ID = "/dev/adt/boot_id"
+"""Lies under /proc/sys/kernel/random/boot_id; the machine's own identifier is not shown."""
+KERNEL_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+VOLATILE = ("/tmp", "/dev/shm")
+DOWN = 1.0
+"""Seconds in which connections are refused after a restart."""
+
+
+def new_boot_id(path: Path) -> None:
+    """Write a fresh random identifier, as the kernel does at a boot, to *path* in place."""
+    raw = bytearray(secrets.token_bytes(16))
+    raw[6] = raw[6] & 0x0F | 0x40  # a UUID of version 4
+    raw[8] = raw[8] & 0x3F | 0x80
+    text = raw.hex()
+    path.write_text("-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:])) + "\n")
+
+
+def restart(at_boot: dict[str, str]) -> None:
+    """Kill everything but PID 1 and this process, and bring the memory's contents to those after a boot.
+
+    Args:
+        at_boot: the properties of a fresh start.
+    """
+    with contextlib.suppress(ProcessLookupError):  # there may be nobody else
+        os.kill(-1, signal.SIGKILL)  # spares PID 1 and, on Linux, the caller
+    for directory in VOLATILE:
+        for entry in Path(directory).iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+    store = Path(properties.STORE)
+    with contextlib.suppress(OSError):
+        Path(f"{store}.lock").rmdir()
+    store.write_text(properties.text(at_boot))
+    new_boot_id(Path(BOOT_ID))

@@ -11,8 +11,7 @@ import contextlib
 import logging
 import os
 
-from adt.virtual.stream import Closed, Stream
-from adt.virtual.transport import Listener, Transport
+from adt.virtual.transport import Closed, Listener, Stream, Transport
 
 log = logging.getLogger("adt.virtual.forwarding")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adt.virtual import own
+from adt.virtual import rootfs
 from adt.virtual.abis import Abi
 
 IMAGES = ("product", "odm", "vendor", "system_ext", "system")
@@ -34,7 +34,7 @@ def linux_notice(abi: Abi) -> str:
 
 def notice(userland: Path, abi: Abi) -> str:
     """What a device with this userland is, and is not."""
-    if own.is_bionic(userland):
+    if rootfs.is_bionic(userland):
         return f"your Android userland behind real ADB: none of Android's services, and {abi.speed}"
     return linux_notice(abi)
 
@@ -48,7 +48,7 @@ def of_device(name: str, userland: Path, abi: Abi) -> dict[str, str]:
     An Android userland says its own model, maker and SDK level; of its ABIs only
     the one that runs here is left.
     """
-    bionic = own.is_bionic(userland)
+    bionic = rootfs.is_bionic(userland)
     assumed = {
         "ro.build.version.sdk": "33",
         "ro.build.version.release": "13",
@@ -86,9 +86,9 @@ def images(userland: Path) -> dict[str, str]:
     Newer Androids keep the product's names by image (``ro.product.vendor.model``); as
     Android's init does, the names without one are taken from the first image that has them.
     """
-    shown, said = own.parts(userland), {}
+    shown, said = rootfs.parts(userland), {}
     for path in PROPERTY_FILES:
-        if found := own.locate(shown, path):
+        if found := rootfs.locate(shown, path):
             said.update(read(found))
     for name in ("brand", "manufacturer", "model", "name"):
         values = (said.get(f"ro.product.{image}.{name}") for image in IMAGES)

@@ -1,157 +1,139 @@
-"""The default userland: Debian's C and C++ libraries, mksh as Android's shell, toybox as its tools.
+"""Userlands that the user brings: what is in them, and whether programs can start there.
 
-The tree has Android's shape where scripts look (``/system/bin/sh``, ``/vendor``,
-``/sdcard``) and Debian's where programs link (``/lib/ld-linux-aarch64.so.1``). There is
-one for each processor, with OpenCL or without; each is made once, kept in the cache
-and mounted read-only.
+DIR is either a root directory with ``system/`` in it, or such a ``system`` itself (as
+the system image of an Android device unpacks). It is only ever mounted read-only.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import logging
 import os
-from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from adt.host import cache, manifest
-from adt.host.disk import scratch_directory
-from adt.virtual import arrange, packages
-from adt.virtual.abis import ARM64, Abi
+from adt.errors import EmulatorError, PackageError
+from adt.host.elf import read_elf
+from adt.virtual.abis import ABIS, Abi
 
-log = logging.getLogger("adt.virtual.rootfs")
-
-FORMAT = 4
-"""Raised whenever the tree that `make` builds from the same packages changes."""
-SCHEMA = "adt.userland"
-MANIFEST = "userland.json"
-TREE = "root"
-DOWNLOAD, OPENCL_DOWNLOAD = 20, 150
-"""Megabytes that are fetched, roughly."""
-
-WANTED = ("libc6", "libgcc-s1", "libstdc++6", "libgomp1", "mksh", "toybox", "busybox-static")
-"""What is asked for; apt adds what they depend on."""
-OPENCL = ("ocl-icd-libopencl1", "pocl-opencl-icd")
-"""What is asked for besides to have OpenCL: the loader and PoCL, which computes on the processor."""
-
-KNOWN: dict[str, dict[str, str]] = {
-    "bookworm": {
-        "busybox-static": "1:1.35.0-4+deb12u1+b1",
-        "gcc-12-base": "12.2.0-14+deb12u1",
-        "libc6": "2.36-9+deb12u14",
-        "libcrypt1": "1:4.4.33-2",
-        "libgcc-s1": "12.2.0-14+deb12u1",
-        "libgomp1": "12.2.0-14+deb12u1",
-        "libstdc++6": "12.2.0-14+deb12u1",
-        "mksh": "59c-28+deb12u1",
-        "toybox": "0.8.9+dfsg-1",
-    },
-    "trixie": {
-        "busybox-static": "1:1.37.0-6+b9",
-        "gcc-14-base": "14.2.0-19",
-        "libc6": "2.41-12+deb13u4",
-        "libcrypt1": "1:4.4.38-1",
-        "libgcc-s1": "14.2.0-19",
-        "libgomp1": "14.2.0-19",
-        "libstdc++6": "14.2.0-19",
-        "mksh": "59c-41+b2",
-        "toybox": "0.8.9+dfsg-1.1",
-    },
-}
-"""The versions that were tried, by release of the distribution."""
-
-KNOWN_OPENCL: dict[str, dict[str, str]] = {
-    "bookworm": {
-        "clang-15": "1:15.0.6-4+b1",
-        "libclang-cpp15": "1:15.0.6-4+b1",
-        "libllvm15": "1:15.0.6-4+b1",
-        "libpocl2": "3.1-3+deb12u1",
-        "libpocl2-common": "3.1-3+deb12u1",
-        "ocl-icd-libopencl1": "2.3.1-1",
-        "pocl-opencl-icd": "3.1-3+deb12u1",
-    },
-}
-"""The same for what OpenCL needs besides."""
+SHELL = "/system/bin/sh"
+LINKS = 40
+"""How many symbolic links a path may lead over, as in the kernel."""
+MOUNT_POINTS = ("apex", "product", "vendor")
+"""Top-level directories that an image holds empty, and whose contents may lie in ``system`` instead."""
 
 
-@dataclass(frozen=True)
-class Userland:
-    """What a userland in the cache was made of."""
+def parts(tree: Path) -> dict[str, Path]:
+    """The top-level entries of the device's root that come from *tree*, each with where it lies.
 
-    schema: str
-    schema_version: int
-    release: str
-    packages: tuple[packages.Package, ...]
-
-
-def known_versions(*, opencl: bool) -> dict[str, str]:
-    """The tried versions for this host's release; empty for a release that was not tried."""
-    codename = packages.os_release().get("VERSION_CODENAME", "")
-    return KNOWN.get(codename, {}) | (KNOWN_OPENCL.get(codename, {}) if opencl else {})
-
-
-def wanted(*, opencl: bool) -> tuple[str, ...]:
-    """The packages to ask for."""
-    return (*WANTED, *(OPENCL if opencl else ()))
+    A tree without a ``system`` directory is the system tree itself.
+    """
+    rooted = (tree / "system").is_dir()
+    found = {entry.name: entry for entry in sorted(tree.iterdir())} if rooted else {"system": tree}
+    for name in MOUNT_POINTS:
+        there = found.get(name)
+        inside = found["system"] / name
+        wanted = there is None or (not there.is_symlink() and there.is_dir() and not any(there.iterdir()))
+        if wanted and inside.is_dir() and not inside.is_symlink():
+            found[name] = inside
+    return found
 
 
-def key(abi: Abi, *, opencl: bool) -> str:
-    """Everything that decides what the userland holds, as a short digest."""
-    decided = [
-        FORMAT,
-        abi.debian,
-        wanted(opencl=opencl),
-        arrange.BUSYBOX_APPLETS,
-        sorted(known_versions(opencl=opencl).items()),
-        packages.release(),
-        os.environ.get(packages.VARIABLE, ""),
-    ]
-    return hashlib.sha256(json.dumps(decided).encode()).hexdigest()[:16]
-
-
-def name(abi: Abi, *, opencl: bool) -> str:
-    """The cache entry of a default userland."""
-    return f"virtual-device/userland-{abi.debian}{'-opencl' * opencl}-{key(abi, opencl=opencl)}"
-
-
-def ensure(interpreter: Path | None, abi: Abi = ARM64, *, opencl: bool = False) -> Path:
-    """The default userland's tree, made when the cache has none or a damaged one.
+def locate(shown: dict[str, Path], path: str) -> Path | None:
+    """Where the device's absolute *path* lies on this machine, its links followed inside the device.
 
     Args:
-        interpreter: static qemu-aarch64; None when this machine runs the programs itself.
-        abi: its processor.
-        opencl: whether it has OpenCL.
+        shown: the top-level entries, see :func:`parts`.
+        path: as a program on the device would say it.
+    """
+    rest, place = [part for part in path.split("/") if part], PurePosixPath("/")
+    for _ in range(LINKS):
+        current: Path | None = None
+        while rest:
+            name = rest.pop(0)
+            if name == "..":
+                place = place.parent
+                continue
+            here = place / name
+            current = _on_this_machine(shown, here)
+            if current is None or not os.path.lexists(current):
+                return None
+            if current.is_symlink():
+                target = os.readlink(current)  # noqa: PTH115 - as text: a slash at its start counts
+                place = PurePosixPath("/") if target.startswith("/") else place
+                rest = [part for part in target.split("/") if part not in ("", ".")] + rest
+                break
+            place = here
+        else:
+            return _on_this_machine(shown, place)
+    return None
+
+
+def _on_this_machine(shown: dict[str, Path], path: PurePosixPath) -> Path | None:
+    top, *rest = path.parts[1:] or ("",)
+    return shown[top].joinpath(*rest) if top in shown else None
+
+
+def is_bionic(tree: Path) -> bool:
+    """Whether a userland is Android's: its programs are started by Android's loader."""
+    return os.path.lexists(parts(tree)["system"] / "bin/linker64")
+
+
+def check_rootfs(tree: Path, wanted: Abi | None) -> tuple[Path, Abi]:
+    """The user's tree, once its shell is seen to be a program that can start, and what it runs on.
+
+    Args:
+        tree: as the user gave it.
+        wanted: the ABI it must have; None to take what it has.
 
     Raises:
-        DownloadError: the packages cannot be fetched.
-        ToolNotFound: apt or dpkg is missing.
-        EmulatorError: the packages do not hold what they should.
-        DiskError: the cache cannot be written.
+        EmulatorError: it does not look like a userland; the text says what was looked for.
     """
-    entry, there = cache.entry(
-        name(abi, opencl=opencl), lambda into: make(into, interpreter, abi, opencl=opencl)
+    tree = tree.expanduser().resolve()
+    remedy = (
+        "Give the directory that holds Android's /system (and /apex where there is one), or the /system tree "
+        "itself; or leave --rootfs away for the default userland."
     )
-    if there:
-        log.debug("%s userland from the cache: %s", abi.title, entry)
-    return entry / TREE
+    if not tree.is_dir():
+        raise EmulatorError(f"{tree} is not a directory", remedy=remedy)
+    places = [tree / "system/bin/sh", tree / "bin/sh"]
+    if not any(map(os.path.lexists, places)):
+        raise EmulatorError(
+            f"{tree} is not a userland: neither system/bin/sh nor bin/sh is in it", remedy=remedy
+        )
+    shown = parts(tree)
+    shell = _follow(shown, SHELL, tree)
+    try:
+        facts = read_elf(shell)
+    except PackageError as why:
+        raise EmulatorError(
+            f"{shell}, the userland's shell, is not a program: {why.what}", remedy=remedy
+        ) from why
+    found = next((abi for abi in ABIS.values() if abi.elf == facts.machine and facts.bits == 64), None)
+    if found is None or wanted not in (None, found):
+        runs = wanted.elf if wanted else " or ".join(abi.elf for abi in ABIS.values())
+        raise EmulatorError(
+            f"{shell}, the userland's shell, is for {facts.machine} ({facts.bits} bits); "
+            f"{runs} was looked for",
+            remedy=f"Give a userland of that processor{', or the --abi that it has' if found else ''}.",
+        )
+    if facts.interpreter:
+        _follow(shown, facts.interpreter, tree)
+    return tree, found
 
 
-def make(into: Path, interpreter: Path | None, abi: Abi, *, opencl: bool) -> None:
-    """Fetch the packages and build the tree and its manifest in the directory *into*."""
-    size = OPENCL_DOWNLOAD if opencl else DOWNLOAD
-    log.info("fetching the %s userland for the virtual device (about %d MB, once)", abi.title, size)
-    known = known_versions(opencl=opencl)
-    if not known:
-        log.info("adt was not tried with the packages of %s; its newest ones are taken", packages.release())
-    with scratch_directory("apt", beside=into) as work:
-        apt = packages.PrivateApt(work / "apt", packages.host_sources(abi), abi.debian)
-        apt.update()
-        archives = apt.download(wanted(opencl=opencl), known)
-        unpacked = work / "unpacked"
-        for archive in archives:
-            packages.unpack(archive, unpacked)
-        arrange.arrange(unpacked, into / TREE, abi, interpreter, opencl=opencl)
-        taken = tuple(packages.describe(archive) for archive in archives)
-    manifest.write(Userland(SCHEMA, 1, packages.release(), taken), into / MANIFEST)
-    log.info("%s userland: %s", abi.title, ", ".join(f"{one.name} {one.version}" for one in taken))
+def _follow(shown: dict[str, Path], path: str, tree: Path) -> Path:
+    """Where the device's *path* lies.
+
+    Raises:
+        EmulatorError: it is not there, or leads out of the tree.
+    """
+    found = locate(shown, path)
+    if found is not None and found.is_file():
+        return found
+    top = _on_this_machine(shown, PurePosixPath(path))
+    link = f" (a link to {os.readlink(top)})" if top is not None and top.is_symlink() else ""  # noqa: PTH115
+    raise EmulatorError(
+        f"no program of {tree} can start: {path}{link} is not in it",
+        remedy="Complete the tree. Android keeps its dynamic linker in the APEX com.android.runtime: unpack "
+        "its image to apex/com.android.runtime beside system/; or copy the linker of early boot, "
+        "system/bin/bootstrap/linker64, to apex/com.android.runtime/bin/, and system/lib64/bootstrap to "
+        "apex/com.android.runtime/lib64/bionic.",
+    )

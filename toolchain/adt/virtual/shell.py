@@ -15,12 +15,71 @@ import signal
 import struct
 import subprocess
 import termios
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adt.virtual import descriptors
-from adt.virtual.stream import Closed, Stream
+from adt.virtual.transport import Closed, Stream
+
+CHUNK = 1 << 16
+
+
+async def _ready(add: Callable[..., None], remove: Callable[[int], bool], fd: int) -> None:
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    add(fd, wake)
+    try:
+        await done
+    finally:
+        remove(fd)
+
+
+async def read(fd: int) -> bytes:
+    """Up to CHUNK bytes of a non-blocking *fd*; ``b""`` at its end.
+
+    A terminal whose other side is closed answers EIO, which is its end too.
+    """
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            return os.read(fd, CHUNK)
+        except BlockingIOError:
+            await _ready(loop.add_reader, loop.remove_reader, fd)
+        except OSError:
+            return b""
+
+
+async def write(fd: int, data: bytes) -> None:
+    """Write all of *data* to a non-blocking *fd*.
+
+    Raises:
+        OSError: nobody reads the other end any more.
+    """
+    loop = asyncio.get_running_loop()
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(fd, view) :]
+        except BlockingIOError:
+            await _ready(loop.add_writer, loop.remove_writer, fd)
+
+
+async def exited(pid: int) -> None:
+    """Return once our child *pid* has ended; its exit status is left to be collected."""
+    loop = asyncio.get_running_loop()
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        await _ready(loop.add_reader, loop.remove_reader, fd)
+    finally:
+        os.close(fd)
+
 
 log = logging.getLogger("adt.virtual.shell")
 
@@ -134,7 +193,7 @@ class _Child:
         """Write to the command's standard input; nothing happens when it no longer reads."""
         if self.stdin in self._open:
             with contextlib.suppress(OSError):
-                await descriptors.write(self.stdin, data)
+                await write(self.stdin, data)
 
     def end_input(self) -> None:
         """Close standard input; a terminal has no such thing."""
@@ -157,7 +216,7 @@ class _Child:
         """Collect the exit status of a command whose host has gone, whenever it ends."""
 
         async def collect() -> None:
-            await descriptors.exited(self.process.pid)
+            await exited(self.process.pid)
             self.process.wait()
 
         task = asyncio.ensure_future(collect())
@@ -186,7 +245,7 @@ async def _input_bytes(stream: Stream, child: _Child) -> None:
 
 
 async def _output(stream: Stream, fd: int, identifier: int, protocol: int) -> None:
-    while data := await descriptors.read(fd):
+    while data := await read(fd):
         await stream.write(frame(identifier, data) if protocol == 2 else data)
 
 
@@ -214,7 +273,7 @@ async def serve(stream: Stream, request: Request, shell: str, environment: Mappi
         if not outgoing.done():
             raise Closed
         outgoing.result()  # Closed, when the host went away while we wrote
-        ended: asyncio.Future[None] = asyncio.ensure_future(descriptors.exited(child.process.pid))
+        ended: asyncio.Future[None] = asyncio.ensure_future(exited(child.process.pid))
         await _first(incoming, ended)
         if not ended.done():
             ended.cancel()

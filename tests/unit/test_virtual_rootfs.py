@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adt.errors import EmulatorError
-from adt.virtual import own, properties, wire
+from adt.virtual import properties, rootfs, wire
 from adt.virtual.abis import ARM64, X86_64
 
 
@@ -41,14 +41,14 @@ def image(tmp_path: Path) -> Path:
 
 
 def test_root_directory_and_system_tree_are_both_taken(image: Path) -> None:
-    assert own.check(image, None) == (image, ARM64)
-    assert own.parts(image).keys() == {"apex", "system"}
+    assert rootfs.check_rootfs(image, None) == (image, ARM64)
+    assert rootfs.parts(image).keys() == {"apex", "system"}
     (image / "apex").rename(image / "system/apex")
-    assert own.check(image, ARM64) == (image, ARM64), "as images before APEX files have it"
-    assert own.check(image / "system", None) == (image / "system", ARM64)
-    shown = own.parts(image / "system")
+    assert rootfs.check_rootfs(image, ARM64) == (image, ARM64), "as images before APEX files have it"
+    assert rootfs.check_rootfs(image / "system", None) == (image / "system", ARM64)
+    shown = rootfs.parts(image / "system")
     assert shown == {"system": image / "system", "apex": image / "system/apex"}
-    assert own.is_bionic(image) and own.is_bionic(image / "system")
+    assert rootfs.is_bionic(image) and rootfs.is_bionic(image / "system")
 
 
 def test_empty_mount_points_show_what_is_in_system(image: Path) -> None:
@@ -56,57 +56,57 @@ def test_empty_mount_points_show_what_is_in_system(image: Path) -> None:
     (image / "system/vendor").mkdir()
     (image / "product").symlink_to("/system/product")
     (image / "system/product").mkdir()
-    shown = own.parts(image)
+    shown = rootfs.parts(image)
     assert shown["vendor"] == image / "system/vendor" and shown["product"] == image / "product"
 
 
 def test_links_are_followed_inside_the_device(image: Path) -> None:
-    shown = own.parts(image)
+    shown = rootfs.parts(image)
     (image / "system/up").symlink_to("../system/bin/../bin/toybox")
     (image / "system/bins").symlink_to("/system/bin")
     (image / "system/loop").symlink_to("loop")
     (image / "system/out").symlink_to("/etc/passwd")
     toybox = image / "system/bin/toybox"
-    assert own.locate(shown, "/system/up") == toybox
-    assert own.locate(shown, "/system/bins/sh") == toybox
-    assert own.locate(shown, "/system/bin/linker64") == image / "apex/com.android.runtime/bin/linker64"
+    assert rootfs.locate(shown, "/system/up") == toybox
+    assert rootfs.locate(shown, "/system/bins/sh") == toybox
+    assert rootfs.locate(shown, "/system/bin/linker64") == image / "apex/com.android.runtime/bin/linker64"
     for nowhere in ("/system/loop", "/system/out", "/etc/passwd", "/system/bin/none", "/"):
-        assert own.locate(shown, nowhere) is None
+        assert rootfs.locate(shown, nowhere) is None
 
 
 def test_what_is_missing_is_named(image: Path, tmp_path: Path) -> None:
     with pytest.raises(EmulatorError, match="neither system/bin/sh nor bin/sh"):
-        own.check(tmp_path / "system/bin", None)
+        rootfs.check_rootfs(tmp_path / "system/bin", None)
     with pytest.raises(EmulatorError, match="not a directory"):
-        own.check(tmp_path / "none", None)
+        rootfs.check_rootfs(tmp_path / "none", None)
     (image / "apex/com.android.runtime/bin/linker64").unlink()
     with pytest.raises(
         EmulatorError, match=r"/system/bin/linker64 \(a link to /apex/.* is not in it"
     ) as caught:
-        own.check(image, None)
+        rootfs.check_rootfs(image, None)
     assert "com.android.runtime" in caught.value.remedy
     assert "system/bin/bootstrap/linker64, to apex/com.android.runtime/bin/" in caught.value.remedy
     program(image / "system/bin/bootstrap/linker64")
     shutil.copy(image / "system/bin/bootstrap/linker64", image / "apex/com.android.runtime/bin/")
-    assert own.check(image, None) == (image, ARM64)
+    assert rootfs.check_rootfs(image, None) == (image, ARM64)
     (image / "system/bin/sh").unlink()
     (image / "system/bin/sh").symlink_to("/vendor/bin/sh")
     with pytest.raises(EmulatorError, match=r"/system/bin/sh \(a link to /vendor/bin/sh\) is not in it"):
-        own.check(image, None)
+        rootfs.check_rootfs(image, None)
 
 
 def test_another_processor_is_named(tmp_path: Path) -> None:
     shell = program(tmp_path / "system/bin/sh", machine=62)
-    assert own.check(tmp_path, None) == (tmp_path, X86_64)
+    assert rootfs.check_rootfs(tmp_path, None) == (tmp_path, X86_64)
     with pytest.raises(EmulatorError, match=r"is for X86_64 \(64 bits\); AARCH64 was looked for") as caught:
-        own.check(tmp_path, ARM64)
+        rootfs.check_rootfs(tmp_path, ARM64)
     assert "--abi" in caught.value.remedy
     program(shell, machine=40, bits=32)
     with pytest.raises(EmulatorError, match=r"is for ARM \(32 bits\); AARCH64 or X86_64 was looked for"):
-        own.check(tmp_path, None)
+        rootfs.check_rootfs(tmp_path, None)
     shell.write_text("#!/bin/sh")
     with pytest.raises(EmulatorError, match="is not a program"):
-        own.check(tmp_path, None)
+        rootfs.check_rootfs(tmp_path, None)
 
 
 def test_default_userlands_say_what_they_are(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from adt.errors import DownloadError
 from adt.virtual import packages
 from adt.virtual.abis import ARM64
-from adt.virtual.sources import Source, for_device, parse_deb822, parse_one_line, parse_os_release
+from adt.virtual.packages import Source, for_device, parse_deb822, parse_one_line, parse_os_release
 
 DEBIAN = {"ID": "debian", "VERSION_CODENAME": "bookworm"}
 UBUNTU = {"ID": "ubuntu", "VERSION_CODENAME": "noble"}
