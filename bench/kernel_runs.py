@@ -28,7 +28,7 @@ from adt.api.place import open_place
 from adt.device.rtvm import RtvmOptions
 from adt.errors import AdtError, DeviceError, MismatchError, NoDevice, PackageError
 from adt.host.process import kill_group, start
-from adt.measure.profile.assemble import Where, assemble
+from adt.measure.profile.assembly import ProfilePlace, assemble
 from adt.model.compiled import Job
 from adt.model.inspection.graph import Graph
 from adt.model.inspection.inspection import Inspection
@@ -273,7 +273,7 @@ def _run(batch: Batch, way: Way, place: Path, settings: Settings) -> tuple[list[
         profile=settings.runs,
     )
     ran = opened.place.run(options, inputs, timeout=RUN_SECONDS)
-    where = Where(opened.place.label, ran.emulated, "native")
+    where = ProfilePlace(opened.place.label, ran.emulated, "native")
     profile = assemble(package, "main", ran.report.get("profile"), where)
     found = attributed(batch.ops, package, profile)
     reference = _reference(place)

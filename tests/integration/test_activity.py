@@ -23,7 +23,7 @@ from adt.bundle.bundle import ACTIVITY, TargetBundle, load_bundle
 from adt.device.deploy.payload import payload_of
 from adt.host.cache import cache_dir, file_sha256
 from adt.host.elf import read_elf
-from adt.integrate.bench_plan import BenchPlan, PlannedModel
+from adt.integrate.bench_plan import BenchPlan, PlannedExtent, PlannedModel
 from adt.measure import app_bench
 from support.devices.programs import adt_json
 from support.models.small import small_model
@@ -60,6 +60,8 @@ class Parts:
     program: Path
     bundle: TargetBundle
     package: Path
+    open_package: Path
+    """Its input's first extent is a symbol."""
     libraries: Path
     system: Path
     """The stand-ins of Android's own libraries."""
@@ -82,12 +84,14 @@ class App:
     def log(self) -> str:
         return (self.directory / "log").read_text()
 
-    def pack(self, plan: BenchPlan = PLAN, *, params: bytes | None = None) -> None:
+    def pack(
+        self, plan: BenchPlan = PLAN, *, params: bytes | None = None, package: Path | None = None
+    ) -> None:
         """Lay the assets out as ``adt apk`` does."""
         self.asset("adt/bench.json", plan.text().encode())
         for model in plan.models:
             for name in ("mod.json", "mod.params"):
-                contents = (self.parts.package / name).read_bytes()
+                contents = ((package or self.parts.package) / name).read_bytes()
                 if name == "mod.params" and params is not None:
                     contents = params
                 self.asset(f"adt/{model.stem}/{ABI}/{name}", contents)
@@ -155,13 +159,14 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
     ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
     words = ["--ndk", ndk]
     bundle = load_bundle(Path(adt_json("build-target", "--for", f"android-{ABI}", *words)["path"]))
-    model = small_model(place / "small.onnx")
-    package = place / "package"
-    words += ["--bundle", bundle.path, "-o", package]
-    adt_json("compile", model, "--for", f"android-{ABI}", *words)
     libraries = place / "lib"
     shutil.copytree(bundle.file("lib"), libraries)
-    shutil.copy(package / "mod.so", libraries / "libsmall_model.so")
+    for name, dims in (("small", (1, 4)), ("open", ("n", 4))):
+        model = small_model(place / f"{name}.onnx", dims=dims)
+        package = place / name
+        built = ["--bundle", bundle.path, "-o", package]
+        adt_json("compile", model, "--for", f"android-{ABI}", *words, *built)
+        shutil.copy(package / "mod.so", libraries / f"lib{name}_model.so")
     toolchain = ndk / "toolchains/llvm/prebuilt/linux-x86_64"
     system = toolchain / "sysroot/usr/lib/aarch64-linux-android/21"
     program = place / "play"
@@ -172,7 +177,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
          "-o", program],
         check=True,
     )  # fmt: skip
-    return Parts(program, bundle, package, libraries, system)
+    return Parts(program, bundle, place / "small", place / "open", libraries, system)
 
 
 @pytest.fixture
@@ -266,6 +271,40 @@ def test_an_activity_that_goes_waits_for_nothing_and_the_next_one_measures(app: 
     app.pack()
     app.do("create", "resume")
     assert app.document()["run_ms"]
+
+
+def test_extras_of_the_intent_change_the_plan(app: App) -> None:
+    other = PlannedModel("other", "libsmall_model.so", "main")
+    app.pack(replace(PLAN, models=(other, *PLAN.models)))
+    app.start()
+    app.do("model=small", "runs=7", "warmup_runs=4", "seed=3", "affinity=all", "create", "resume")
+    found = app.document()
+    assert (len(found["run_ms"]), found["warmup_runs"], found["seed"]) == (7, 4, 3)
+    assert (found["threads"], found["affinity"]) == (1, "all")
+    assert not (app.results / "other.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("extra", "what"),
+    [("model=absent", "there is no model absent, only small"), ("runs=-5", "the extra runs is less than 0")],
+)
+def test_extras_that_cannot_be_are_an_error(app: App, extra: str, what: str) -> None:
+    app.pack()
+    app.start()
+    app.do(extra, "create", "resume")
+    found = app.document("error")
+    assert found["what"] == what
+    assert "am start" in found["remedy"]
+
+
+def test_symbols_have_the_extents_of_the_plan_or_of_an_extra(app: App) -> None:
+    model = PlannedModel("open", "libopen_model.so", "main", (PlannedExtent("n", 2),))
+    app.pack(replace(PLAN, models=(model,)), package=app.parts.open_package)
+    app.start()
+    app.do("create", "resume")
+    assert app.document("open")["run_ms"]
+    app.do("pause", "destroy", "extent_n=-2", "create", "resume")
+    assert app.document("error")["what"] == "the extra extent_n is less than 0"
 
 
 def test_a_damaged_model_is_a_document_too_and_others_are_measured(app: App) -> None:

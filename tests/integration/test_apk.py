@@ -28,11 +28,10 @@ from adt.errors import AdtError, BuildError, ConfigError, DeviceError, MismatchE
 from adt.host import manifest
 from adt.host.android_sdk import DEBIAN_FRAMEWORK
 from adt.host.cache import cache_dir
-from adt.integrate.apk.entries import BENCH_PLAN
+from adt.integrate.apk.build import misplaced
 from adt.integrate.apk.manifest import ACTIVITY_CLASS
-from adt.integrate.apk.measuring import ERROR, RESULTS
-from adt.integrate.apk.sign import misplaced
-from adt.integrate.opencl_libraries import OPENCL_LIBRARIES
+from adt.integrate.bench_plan import BENCH_PLAN, ERROR, RESULTS
+from adt.integrate.contents import OPENCL_LIBRARIES
 from support.devices.fixtures import Rack, entries, processes, rack, wait_for
 from support.devices.programs import ADT, adt, adt_json
 from support.models.small import small_model

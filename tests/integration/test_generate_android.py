@@ -6,34 +6,26 @@ No Gradle and no android.jar: what the Android plugin does itself is not seen he
 from __future__ import annotations
 
 import dataclasses
-import json
-import platform
 import re
 import subprocess
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-import adt
-from adt.bundle.bundle import TargetBundle, load_bundle
-from adt.host.cache import cache_dir, file_sha256
+from adt.host.cache import cache_dir
 from adt.host.elf import read_elf
 from adt.host.resources import resource
-from adt.integrate import android_app
 from adt.integrate.android_versions import VERSIONS
-from adt.integrate.describe import Project
-from adt.integrate.files import TextFile
-from adt.integrate.opencl_libraries import OPENCL_LIBRARIES
+from adt.integrate.apk.manifest import ACTIVITY_CLASS
+from adt.integrate.contents import OPENCL_LIBRARIES
+from adt.integrate.gradle import android_app_files
+from adt.integrate.model_api import Project
+from adt.integrate.output import TextFile
 from adt.integrate.project import project
-from adt.integrate.write import plan, write
-from adt.measure import app_bench
 from adt.model.package.manifest import TensorSpec
-from adt.model.package.package import ModelPackage, load_package
 from support.codegen.golden_projects import HOSTILE, made_up_project
 from support.codegen.kotlin import compile_kotlin
-from support.models.small import small_model
 from support.standins import android as standin_android
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 from support.standins.ndk import make_standin_ndk
@@ -44,27 +36,6 @@ PLATFORMS = ("android-arm64-v8a", "android-x86_64")
 APP = "com.example.vision.app"
 PHOTOS = [tensor("photo", ("n", 3, 16, 16), "uint8"), tensor("mask", ("n", "m"))]
 WORDS = [tensor("ids", (1, "length"), "int64"), tensor("mask", (1, "length"), "float16")]
-STANDIN_ON_JVM = Path(__file__).parents[1] / "support/standins/android_jvm"
-HARNESS = """\
-package com.example.vision.app
-
-import android.content.Context
-import android.content.Intent
-import java.io.File
-
-fun main(arguments: Array<String>) {
-    val intent = Intent("")
-    for ((name, value) in arguments.drop(1).map { it.split("=") }) {
-        value.toIntOrNull()?.let { intent.putExtra(name, it) } ?: intent.putExtra(name, value)
-    }
-    try {
-        println(Benchmark(Context(File(arguments[0])), BenchmarkPlan.from(intent)) { false }.run())
-    } catch (error: RuntimeException) {
-        println(error)
-    }
-}
-"""
-"""Does what BenchmarkActivity does, for an intent with the extras of its command line."""
 MANIFESTS = ("app/src/main", "app/src/benchmark", "vision/src/main")
 
 
@@ -78,7 +49,7 @@ def done(*command: object) -> str:
 
 def write_texts(project: Project, directory: Path) -> Path:
     """The Gradle project of *project*, without what is copied."""
-    for file in android_app.files(project):
+    for file in android_app_files(project):
         if isinstance(file, TextFile):
             place = directory / file.path
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +108,7 @@ def test_merged_manifest_and_resources_are_androids(gradle: Path, tmp_path: Path
     ):
         assert line in badging
     tree = done("aapt", "dump", "xmltree", apk, "AndroidManifest.xml")
-    for name in (*OPENCL_LIBRARIES, ".MainActivity", ".BenchmarkActivity", ":benchmark"):
+    for name in (*OPENCL_LIBRARIES, ".MainActivity", ACTIVITY_CLASS, ":benchmark"):
         assert f'(Raw: "{name}")' in tree
     assert tree.count("E: uses-native-library") == len(OPENCL_LIBRARIES)
 
@@ -160,7 +131,7 @@ def compiles(gradle: Path, directory: Path) -> None:
     )
     assert said == ""
     kotlin = sorted(gradle.rglob("*.kt"))
-    assert {"MainActivity.kt", "Benchmark.kt", "Models.kt"} <= {one.name for one in kotlin}
+    assert {"MainActivity.kt", "Models.kt"} <= {one.name for one in kotlin}
     compile_kotlin(kotlin, directory / "kotlin", classpath=[android, classes])
 
 
@@ -216,95 +187,6 @@ def test_jni_library_builds_with_the_projects_cmake(gradle: Path, tmp_path: Path
     assert elf.machine == "AARCH64"
     assert "libadt_runner.so" in elf.needed
     assert elf.page_alignment >= 16384
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A model with an open extent, and the Gradle project around it, put together for a JVM of this machine."""
-
-    package: ModelPackage
-    bundle: TargetBundle
-    main: Path
-    """The library module's src/main."""
-    command: tuple[str, ...]
-    """Runs the benchmark; behind it the extras of its intent, NAME=VALUE."""
-
-    def run(self, *extras: str) -> str:
-        libraries = self.main / "jniLibs" / android_abi()
-        return done("env", f"LD_LIBRARY_PATH={libraries}", *self.command, *extras)
-
-
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    directory = tmp_path_factory.mktemp("measured")
-    bundle = load_bundle(adt.build_target(platform="host").bundle.path)
-    model = small_model(directory / "small.onnx", dims=("n", 4))
-    made = adt.compile(model, platform="host", out=directory / "small", check=False)
-    like_android = dataclasses.replace(
-        bundle, manifest=dataclasses.replace(bundle.manifest, abi=android_abi(), api_level=28)
-    )
-    described = project([load_package(made.path)], [like_android], java_package="com.example.vision")
-    gradle = directory / "out"
-    write(plan(android_app.files(described), gradle, kind="android-app"))
-    main = gradle / "vision/src/main"
-
-    native = directory / "native"
-    jni = f"-I{java_home() / 'include'} -I{java_home() / 'include/linux'}"
-    configure = ("cmake", "-G", "Ninja", "-S", main / "cpp", "-B", native, f"-DCMAKE_CXX_FLAGS={jni}")
-    done(*configure, f"-DANDROID_ABI={android_abi()}", "-DCMAKE_BUILD_TYPE=Release")
-    done("cmake", "--build", native)
-
-    classes = directory / "classes"
-    java = [*main.rglob("*.java"), *STANDIN_ON_JVM.rglob("*.java")]
-    done("javac", "--release", "11", "-encoding", "UTF-8", "-nowarn", "-d", classes, *java)
-    harness = directory / "Harness.kt"
-    harness.write_text(HARNESS)
-    benchmark = gradle / "app/src/benchmark/kotlin/com/example/vision/app"
-    sources = [benchmark / "Benchmark.kt", benchmark / "BenchmarkSubject.kt", harness]
-    compiled = compile_kotlin(sources, directory / "kotlin", classpath=[classes])
-    path = ":".join(map(str, (classes, *compiled)))
-    command = (
-        *("java", "--add-opens", "java.base/java.io=ALL-UNNAMED", f"-Djava.library.path={native}", "-cp"),
-        *(path, f"{APP}.HarnessKt", str(main)),
-    )
-    return Measured(load_package(made.path), bundle, main, command)
-
-
-@pytest.mark.nightly
-def test_benchmark_measures_what_adt_reads(measured: Measured) -> None:
-    said = measured.run("runs=7", "min_ms=0", "warmup_runs=2", "warmup_ms=0", "extent_n=5", "threads=1")
-    document = json.loads(said.splitlines()[-1])
-    record = app_bench.record_of(document, "small.json")
-    assert len(document["run_ms"]) == len(document["start_ms"]) == record.method.runs == 7
-    assert document["warmup_runs"] == 2
-    assert document["start_ms"] == sorted(document["start_ms"])
-    assert (document["threads"], document["device"]["kind"]) == (1, "cpu")
-    assert document["package"] == "small"
-    assert document["package_digest"] == file_sha256(measured.package.path / "mod.json")
-    assert document["bundle_digest"] == file_sha256(measured.bundle.path / "bundle.json")
-    assert document["memory"]["peak_kb"] >= document["memory"]["before_load_kb"] > 0
-    assert document["samples"][0]["power"] == {"voltage_uv": 4012000, "current_ua": -420000}
-    assert document["samples"][0]["temperatures"] == {"battery": 31.5}
-    assert record.speed is not None
-    assert record.speed.start.first_run_ms > 0
-    assert record.method.end_to_end
-
-
-@pytest.mark.nightly
-def test_benchmark_says_why_it_cannot(measured: Measured) -> None:
-    assert "IllegalArgumentException: no model other; there are [small]" in measured.run("model=other")
-    assert "IllegalArgumentException: a benchmark needs a run" in measured.run("runs=0")
-    params = measured.main / "assets/adt/small" / android_abi() / "mod.params"
-    params.rename(params.with_suffix(".away"))
-    try:
-        assert "AdtException: a file of the model cannot be read" in measured.run()
-    finally:
-        params.with_suffix(".away").rename(params)
-
-
-def android_abi() -> str:
-    """Android's name for this machine."""
-    return {"aarch64": "arm64-v8a"}.get(platform.machine(), platform.machine())
 
 
 def java_home() -> Path:

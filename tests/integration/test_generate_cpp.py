@@ -23,7 +23,7 @@ from adt.host.cache import cache_dir
 from adt.host.elf import read_elf
 from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
-from adt.integrate.files import CopiedFile
+from adt.integrate.output import CopiedFile
 from support.codegen.golden_projects import PLATFORMS, made_up_project
 from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.devices.programs import adt_json

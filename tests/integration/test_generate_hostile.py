@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from adt.api.generate import KINDS, generator
-from adt.integrate.files import TextFile
+from adt.integrate.output import TextFile
 from support.codegen.golden_projects import HOSTILE, PLATFORMS, made_up_project
 from support.codegen.kotlin import compile_kotlin
 from support.standins.artefacts import entry, tensor

@@ -27,9 +27,9 @@ from adt.bundle.bundle import load_bundle
 from adt.host.elf import read_elf
 from adt.host.tools import cmake, ninja
 from adt.integrate import jni
-from adt.integrate.describe import Project as Described
-from adt.integrate.files import TextFile
+from adt.integrate.model_api import Project as Described
 from adt.integrate.native_methods import CPP_TYPES, NATIVE_METHODS
+from adt.integrate.output import TextFile
 from adt.integrate.project import project
 from adt.model.inputs.pictures import PictureOptions
 from adt.model.package.package import load_package

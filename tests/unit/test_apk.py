@@ -32,16 +32,14 @@ from adt.errors import ToolNotFound as NotFound
 from adt.host import android_sdk
 from adt.host.android_sdk import find_apk_tools
 from adt.host.process import Finished
-from adt.integrate.apk.archive import write_archive
-from adt.integrate.apk.entries import BENCH_PLAN, ApkEntry, apk_entries
+from adt.integrate.apk.build import _explain, misplaced, write_archive
+from adt.integrate.apk.entries import ApkEntry, apk_entries
 from adt.integrate.apk.keystore import Keystore, users_keystore
-from adt.integrate.apk.manifest import application_id, manifest_text, min_sdk
-from adt.integrate.apk.measuring import planned_models
-from adt.integrate.apk.read import read_apk
-from adt.integrate.apk.sign import _explain, misplaced
-from adt.integrate.describe import Project
+from adt.integrate.apk.manifest import application_id, manifest_text, min_sdk, read_apk
+from adt.integrate.bench_plan import BENCH_PLAN, planned_models
+from adt.integrate.contents import OPENCL_LIBRARIES
+from adt.integrate.model_api import Project
 from adt.integrate.names import check_package
-from adt.integrate.opencl_libraries import OPENCL_LIBRARIES
 from adt.integrate.project import project
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 

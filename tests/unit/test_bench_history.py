@@ -22,9 +22,9 @@ from adt.host.data import data_dir
 from adt.measure import bench, history, trend
 from adt.measure.protocol import PROTOCOLS
 from adt.measure.record import EMULATED, BenchRecord, Machine, Method, Speed, Start, Subject
-from adt.measure.report_page import page_data
 from adt.measure.sampling import Energy, Sensors
 from adt.measure.statistics import Drift, quantiles, summarise
+from adt.measure.trend import page_data
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 PHONE = Machine("device", "R58N", "Phone 5", "SM8550", "Adreno 740", "gpu", "v.790", False)

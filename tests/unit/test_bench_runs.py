@@ -12,8 +12,16 @@ import pytest
 
 from adt.device.place import Opened
 from adt.device.rtvm import RtvmOptions, RtvmRun
-from adt.measure.bench import Plan, expected_seconds, machine_of, measure, pilot
-from adt.measure.compare import Side, take_turns, times_as_fast
+from adt.measure.bench import (
+    BenchSetup,
+    Side,
+    expected_seconds,
+    machine_of,
+    measure,
+    pilot,
+    take_turns,
+    times_as_fast,
+)
 from adt.measure.conditions import Conditions
 from adt.measure.protocol import protocol_named
 
@@ -61,7 +69,7 @@ def ready(place: Phone, device: str = "opencl") -> Opened:
 
 def test_a_cold_start_then_one_timed_process() -> None:
     phone = Phone()
-    plan = Plan(protocol_named("default"), threads=4, affinity="big", end_to_end=True, timeout=100)
+    plan = BenchSetup(protocol_named("default"), threads=4, affinity="big", end_to_end=True, timeout=100)
     found = measure(ready(phone), plan, pilot(ready(phone), plan, None), None, None)
     (first, _), (cold, _), (timed, limit) = phone.asked
     assert first.program_cache and first.run_count == 2 and not first.keep_times
@@ -79,14 +87,14 @@ def test_a_cold_start_then_one_timed_process() -> None:
 @pytest.mark.parametrize(("device", "cold"), [("cpu", True), ("opencl", False)])
 def test_no_cold_start_where_none_is_wanted_or_there_is_nothing_to_compile(device: str, cold: bool) -> None:
     phone = Phone()
-    plan = Plan(protocol_named("quick"), cold_start=cold)
+    plan = BenchSetup(protocol_named("quick"), cold_start=cold)
     found = measure(ready(phone, device), plan, pilot(ready(phone, device), plan, None), None, None)
     assert len(phone.asked) == 2 and found.speed.cold_start is None
 
 
 def test_a_slow_model_gets_the_time_that_it_needs() -> None:
     phone = Phone(each_ms=2000)
-    plan = Plan(protocol_named("mlperf"), timeout=600)
+    plan = BenchSetup(protocol_named("mlperf"), timeout=600)
     assert expected_seconds(plan.protocol, pilot(ready(phone), plan, None)) > 1024 * 2
     fast = Phone(each_ms=0.1)
     fast.run = lambda *_, **__: RtvmRun({}, {"first_run_ms": 1.0, "run_ms": [0.1]}, False)  # type: ignore[method-assign]
@@ -95,7 +103,7 @@ def test_a_slow_model_gets_the_time_that_it_needs() -> None:
 
 def test_turns_cancel_a_phone_that_gets_warm() -> None:
     phone = Phone()
-    plan = Plan(protocol_named("quick"))
+    plan = BenchSetup(protocol_named("quick"))
     one = ready(phone)
     first = pilot(one, plan, None)
     a, b = take_turns(Side(one, first, None), Side(one, first, None), plan)

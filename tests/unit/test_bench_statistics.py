@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from adt.errors import ConfigError
-from adt.measure.bench import shorter
-from adt.measure.compare import sentence
+from adt.measure.bench import sentence, shorter
 from adt.measure.protocol import PROTOCOLS, protocol_named
 from adt.measure.statistics import (
     Interval,

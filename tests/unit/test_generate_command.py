@@ -14,9 +14,8 @@ from adt.api.generate import KINDS
 from adt.cli.app import app
 from adt.cli.generate import Kind
 from adt.errors import ConfigError, WouldOverwrite
-from adt.integrate import cpp
-from adt.integrate.describe import Project
-from adt.integrate.files import CopiedFile, OutputFile, TextFile
+from adt.integrate.model_api import Project
+from adt.integrate.output import CopiedFile, OutputFile, TextFile
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 OUT = ("--out", "out", "--package", "com.example.vision")
@@ -36,7 +35,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             CopiedFile("mod.so", model.variants[0].package.path / "mod.so"),
         )
 
-    monkeypatch.setattr(cpp, "files", files)
+    monkeypatch.setitem(KINDS, "cpp", files)
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     make_typed_package(tmp_path / "pkg", "detector", ENTRIES)

@@ -12,7 +12,7 @@ import pytest
 from adt.bundle.bundle import BundleFile
 from adt.errors import PackageError
 from adt.integrate.cpp import WIDTH, files, signature
-from adt.integrate.files import CopiedFile, TextFile
+from adt.integrate.output import CopiedFile, TextFile
 from adt.integrate.project import project
 from adt.model.inputs.pictures import PictureOptions
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor

@@ -10,18 +10,16 @@ import tomllib
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_type_hints
 
 import pytest
 
-from adt.errors import ConfigError
-from adt.integrate import aar, android_app
+from adt.errors import ConfigError, MismatchError
 from adt.integrate.android_versions import LIMITS, VERSIONS, conflicts
-from adt.integrate.describe import Project
-from adt.integrate.files import CopiedFile, OutputFile, TextFile
-from adt.integrate.opencl_libraries import OPENCL_LIBRARIES
+from adt.integrate.contents import OPENCL_LIBRARIES
+from adt.integrate.gradle import aar_files, android_app_files
+from adt.integrate.model_api import Project
+from adt.integrate.output import CopiedFile, OutputFile, TextFile
 from adt.integrate.project import project
-from adt.measure.app_bench import AppBench, AppDevice, AppMachine, AppMemory, AppSample
 from adt.model.package.manifest import Entry
 from support.codegen.golden_projects import DETECTOR
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
@@ -90,7 +88,7 @@ def test_limits_name_versions() -> None:
 
 
 def test_projects_pin_the_versions(tmp_path: Path) -> None:
-    files = android_app.files(described(tmp_path))
+    files = android_app_files(described(tmp_path))
     catalog = tomllib.loads(text(files, "gradle/libs.versions.toml"))
     pinned = catalog["versions"]
     for name in ("agp", "kotlin", "coroutines", "junit", "ndk", "cmake"):
@@ -133,7 +131,7 @@ def test_docs_have_the_versions() -> None:
 
 
 def test_library_has_models_and_runtime_for_each_abi(tmp_path: Path) -> None:
-    files = by_path(aar.files(described(tmp_path)))
+    files = by_path(aar_files(described(tmp_path)))
     for abi in ABIS.values():
         libraries = {Path(path).name for path in files if f"/jniLibs/{abi}/" in path}
         runtime = {"libadt_runner.so", "libtvm_runtime.so", "libtvm_ffi.so", "libc++_shared.so"}
@@ -154,7 +152,7 @@ def test_library_has_models_and_runtime_for_each_abi(tmp_path: Path) -> None:
 
 
 def test_library_is_adts_and_the_rest_is_the_users(tmp_path: Path) -> None:
-    files = android_app.files(described(tmp_path))
+    files = android_app_files(described(tmp_path))
     for file in files:
         adts = file.path.startswith(("vision/", "app/src/benchmark/"))
         users = isinstance(file, TextFile) and file.users
@@ -162,7 +160,7 @@ def test_library_is_adts_and_the_rest_is_the_users(tmp_path: Path) -> None:
 
 
 def test_lowest_api_level_is_the_highest_of_the_bundles(tmp_path: Path) -> None:
-    files = android_app.files(described(tmp_path, levels=(26, 29)))
+    files = android_app_files(described(tmp_path, levels=(26, 29)))
     assert "minSdk = 29\n" in text(files, "vision/build.gradle.kts")
     assert "minSdk = 29\n" in text(files, "app/build.gradle.kts")
     apis = {
@@ -176,7 +174,7 @@ def test_lowest_api_level_is_the_highest_of_the_bundles(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("level", "decoder"), [(27, "BitmapFactory"), (28, "ImageDecoder")])
 def test_pictures_are_read_by_what_the_api_level_has(tmp_path: Path, level: int, decoder: str) -> None:
-    files = android_app.files(described(tmp_path, levels=(level, level)))
+    files = android_app_files(described(tmp_path, levels=(level, level)))
     screen = text(files, "app/src/main/kotlin/com/example/vision/app/MainActivity.kt")
     assert set(re.findall("BitmapFactory|ImageDecoder", screen)) == {decoder}
 
@@ -185,7 +183,7 @@ def test_bundles_of_linux_are_refused(tmp_path: Path) -> None:
     package = make_typed_package(tmp_path / "p", "net", DETECTOR, platform="linux-aarch64")
     bundle = make_app_bundle(tmp_path / "b", "linux-aarch64")
     linux = project([package], [bundle], java_package="com.example.vision")
-    for generate in (aar.files, android_app.files):
+    for generate in (aar_files, android_app_files):
         with pytest.raises(ConfigError, match="which is no Android") as caught:
             generate(linux)
         assert "adt build-target --for android-arm64-v8a" in caught.value.remedy
@@ -203,7 +201,7 @@ def test_opencl_libraries_are_named_when_a_bundle_has_opencl(tmp_path: Path, ope
         )
         for bundle in made.bundles
     )
-    files = aar.files(dataclasses.replace(made, bundles=bundles))
+    files = aar_files(dataclasses.replace(made, bundles=bundles))
     root = ET.fromstring(text(files, "vision/src/main/AndroidManifest.xml"))
     found = {
         row.get(ANDROID + "name"): row.get(ANDROID + "required") for row in root.iter("uses-native-library")
@@ -212,55 +210,71 @@ def test_opencl_libraries_are_named_when_a_bundle_has_opencl(tmp_path: Path, ope
 
 
 def test_benchmark_is_not_in_the_application_that_is_shipped(tmp_path: Path) -> None:
-    files = android_app.files(described(tmp_path))
+    files = android_app_files(described(tmp_path))
     shipped = ET.fromstring(text(files, "app/src/main/AndroidManifest.xml"))
     assert [row.get(ANDROID + "name") for row in shipped.iter("activity")] == [".MainActivity"]
     measured = ET.fromstring(text(files, "app/src/benchmark/AndroidManifest.xml"))
     (activity,) = measured.iter("activity")
     # In a process of its own, since a process can have a model's library once.
     assert (activity.get(ANDROID + "name"), activity.get(ANDROID + "process")) == (
-        ".BenchmarkActivity",
+        "android.app.NativeActivity",
         ":benchmark",
     )
 
 
-def test_benchmark_writes_what_adt_reads(tmp_path: Path) -> None:
-    files = android_app.files(described(tmp_path))
-    code = text(files, "app/src/benchmark/kotlin/com/example/vision/app/Benchmark.kt")
-    written = set(re.findall(r'\.put\(\s*"([a-z_]+)"', code))
-    read = {
-        name
-        for document in (AppBench, AppMachine, AppDevice, AppMemory, AppSample)
-        for name in get_type_hints(document)
-    }
-    sensors = {"battery", "voltage_uv"}  # keys of the samples' dictionaries
-    assert written == read | sensors
+def test_benchmark_is_the_activity_of_adt_apk_with_a_plan(tmp_path: Path) -> None:
+    files = android_app_files(described(tmp_path, TEXT))
+    for abi in ABIS.values():
+        library = by_path(files)[f"app/src/benchmark/jniLibs/{abi}/libadt_activity.so"]
+        assert isinstance(library, CopiedFile)
+    plan = json.loads(text(files, "app/src/benchmark/assets/adt/bench.json"))
+    assert plan["app"] == "com.example.vision.app"
+    assert set(plan["bundle_digests"]) == set(ABIS.values())
+    assert plan["end_to_end"]
+    assert plan["models"] == [
+        {
+            "stem": "net",
+            "library": "libnet_model.so",
+            "entry": "main",
+            "extents": [{"symbol": "length", "extent": 1}],
+        }
+    ]
+
+
+def test_a_bundle_without_the_activity_is_refused(tmp_path: Path) -> None:
+    made = described(tmp_path)
+    bundles = tuple(
+        dataclasses.replace(bundle, manifest=dataclasses.replace(bundle.manifest, app_files={}))
+        for bundle in made.bundles
+    )
+    with pytest.raises(MismatchError, match="libadt_activity") as caught:
+        android_app_files(dataclasses.replace(made, bundles=bundles))
+    assert "adt build-target --for android-arm64-v8a" in caught.value.remedy
+    assert aar_files(dataclasses.replace(made, bundles=bundles))
 
 
 def test_symbols_get_an_extent(tmp_path: Path) -> None:
-    files = android_app.files(described(tmp_path, TEXT))
+    files = android_app_files(described(tmp_path, TEXT))
     screen = text(files, "app/src/main/kotlin/com/example/vision/app/MainActivity.kt")
     assert "val count = bytes.size / 8L\n" in screen
     for name in ("ids", "mask"):
         assert f"inputs.{name}().resize(1L, count)\n" in screen
-    subject = text(files, "app/src/benchmark/kotlin/com/example/vision/app/BenchmarkSubject.kt")
-    assert subject.count('.resize(1L, extent("length"))\n') == 2
 
 
 def test_labels_are_shown_where_an_output_has_as_many_scores(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     four = ("a cat", "a\ndog", "${x}", "é")
-    files = android_app.files(described(tmp_path / "fit", TEXT, labels=four))
+    files = android_app_files(described(tmp_path / "fit", TEXT, labels=four))
     assert text(files, "app/src/main/res/raw/labels.txt") == "a cat\na dog\n${x}\né\n"
     assert not caplog.records
-    files = android_app.files(described(tmp_path / "unfit", TEXT, labels=four[:3]))
+    files = android_app_files(described(tmp_path / "unfit", TEXT, labels=four[:3]))
     assert "app/src/main/res/raw/labels.txt" not in by_path(files)
     assert "no output of net has 3 scores" in caplog.text
 
 
 def test_prefab_package_is_as_prefab_wants_it(tmp_path: Path) -> None:
-    files = by_path(aar.files(described(tmp_path)))
+    files = by_path(aar_files(described(tmp_path)))
     root = "vision/src/main/prefab"
     package = json.loads(text(tuple(files.values()), f"{root}/prefab.json"))
     assert (package["schema_version"], package["name"], package["dependencies"]) == (2, "vision", [])
@@ -276,7 +290,7 @@ def test_prefab_package_is_as_prefab_wants_it(tmp_path: Path) -> None:
 
 
 def test_properties_are_properties(tmp_path: Path) -> None:
-    files = android_app.files(described(tmp_path))
+    files = android_app_files(described(tmp_path))
     for path in ("gradle.properties", "gradle/wrapper/gradle-wrapper.properties"):
         parser = configparser.ConfigParser(interpolation=None, delimiters=("=",))
         parser.read_string("[all]\n" + text(files, path))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from adt.errors import ConfigError
-from adt.integrate.describe import Project
-from adt.integrate.files import CopiedFile, TextFile
 from adt.integrate.jni import TENSOR_CLASSES, alignment, array_doc, files, sources, tensor_doc
+from adt.integrate.model_api import Project
 from adt.integrate.native_methods import CPP_TYPES, NATIVE_METHODS, cpp_head, java_declarations
+from adt.integrate.output import CopiedFile, TextFile
 from adt.integrate.project import project
 from adt.model.inputs.pictures import PictureOptions
 from support.codegen.golden_projects import PLATFORMS, made_up_project

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from adt.bundle.platforms import platform_named
 from adt.errors import AdtError, ConfigError, InputError, MismatchError, PackageError
-from adt.integrate import reserved
-from adt.integrate.describe import ImageInput, Project
-from adt.integrate.elements import ELEMENTS
+from adt.integrate.model_api import ELEMENTS, ImageInput, Project
 from adt.integrate.names import (
+    CPP,
+    JAVA,
+    KOTLIN,
     LONGEST,
-    Names,
+    NamePool,
     check_package,
     class_names,
     method_names,
@@ -29,7 +30,7 @@ from adt.model.inputs.pictures import PictureOptions
 from adt.model.package.manifest import Entry, TensorSpec
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
-KEYWORDS = reserved.CPP | reserved.JAVA | reserved.KOTLIN
+KEYWORDS = CPP | JAVA | KOTLIN
 ONE = (entry([tensor("x", (1,))], [tensor("y", (1,))]),)
 PICTURE = (entry([tensor("photo", (1, 3, 32, 64))], [tensor("y", (1,))]),)
 
@@ -84,7 +85,7 @@ def test_long_names_end_after_a_word(text: str) -> None:
 
 
 def test_names_are_given_in_order_and_stay() -> None:
-    names = Names()
+    names = NamePool()
     assert [names.give(text, "input").snake for text in ("x", "X", "x", "x_input")] == [
         "x",
         "x_input",

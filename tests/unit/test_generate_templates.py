@@ -17,12 +17,11 @@ from jinja2 import BaseLoader, Environment
 from adt.api.generate import KINDS, generator
 from adt.host.resources import resource
 from adt.integrate import render as rendering
-from adt.integrate.describe import Project
-from adt.integrate.files import OutputFile, TextFile
+from adt.integrate.model_api import Project
 from adt.integrate.names import Name, class_names, words
+from adt.integrate.output import OutputFile, TextFile, plan
 from adt.integrate.project import project
 from adt.integrate.render import GENERATED
-from adt.integrate.write import plan
 from adt.model.package.package import ModelPackage
 from support.codegen.golden_projects import DETECTOR, PICTURES, PLATFORMS, expected, made_up_project, texts
 from support.codegen.skeleton import skeleton

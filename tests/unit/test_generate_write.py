@@ -9,9 +9,18 @@ from pathlib import Path
 import pytest
 
 from adt.errors import PackageError, WouldOverwrite
-from adt.integrate import write as writing
-from adt.integrate.files import CopiedFile, OutputFile, TextFile
-from adt.integrate.write import RECORD, Plan, Step, diff, plan, write
+from adt.integrate import output
+from adt.integrate.output import (
+    RECORD,
+    CopiedFile,
+    FileStep,
+    OutputFile,
+    TextFile,
+    WritePlan,
+    diff,
+    plan,
+    write,
+)
 
 CODE = TextFile("src/detector.h", "int version = 1;\n")
 NEW_CODE = TextFile("src/detector.h", "int version = 2;\n")
@@ -24,7 +33,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
 
 
-def generate(out: Path, *files: OutputFile, force: bool = False) -> Plan:
+def generate(out: Path, *files: OutputFile, force: bool = False) -> WritePlan:
     made = plan(files, out, kind="cpp")
     write(made, force=force)
     return made
@@ -38,7 +47,7 @@ def contents(out: Path) -> dict[str, str]:
     }
 
 
-def steps(made: Plan) -> dict[str, Step]:
+def steps(made: WritePlan) -> dict[str, FileStep]:
     return {action.path: action.step for action in made.actions}
 
 
@@ -46,16 +55,16 @@ def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
     out = tmp_path / "out"
     (tmp_path / "lib.so").write_bytes(b"\x7fELF\0")
     files = (CODE, MAIN, SCRIPT, CopiedFile("lib/lib.so", tmp_path / "lib.so"))
-    assert set(steps(generate(out, *files)).values()) == {Step.CREATE}
+    assert set(steps(generate(out, *files)).values()) == {FileStep.CREATE}
     assert os.access(out / "run.sh", os.X_OK)
     assert not os.access(out / "src/main.cc", os.X_OK)
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     again = generate(out, *files)
     assert steps(again) == {
-        "src/detector.h": Step.SAME,
-        "src/main.cc": Step.KEEP,
-        "run.sh": Step.SAME,
-        "lib/lib.so": Step.SAME,
+        "src/detector.h": FileStep.SAME,
+        "src/main.cc": FileStep.KEEP,
+        "run.sh": FileStep.SAME,
+        "lib/lib.so": FileStep.SAME,
     }
     assert not again.changes
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
@@ -65,7 +74,7 @@ def test_what_changed_is_replaced_and_what_is_gone_is_removed(tmp_path: Path) ->
     generate(tmp_path / "out", CODE, MAIN, TextFile("deep/er/old.h", "old"), SCRIPT)
     (tmp_path / "out/src/main.cc").write_text("mine\n")
     made = generate(tmp_path / "out", NEW_CODE, MAIN, SCRIPT)
-    assert steps(made)["deep/er/old.h"] is Step.REMOVE
+    assert steps(made)["deep/er/old.h"] is FileStep.REMOVE
     assert contents(tmp_path / "out") == {
         "src/detector.h": NEW_CODE.text,
         "src/main.cc": "mine\n",
@@ -99,7 +108,7 @@ def test_nothing_is_written_when_one_file_was_edited(tmp_path: Path) -> None:
 def test_an_edited_file_that_is_no_longer_generated_stays(tmp_path: Path) -> None:
     generate(tmp_path, CODE, SCRIPT)
     (tmp_path / "run.sh").write_text("edited\n")
-    assert steps(generate(tmp_path, CODE))["run.sh"] is Step.LEAVE
+    assert steps(generate(tmp_path, CODE))["run.sh"] is FileStep.LEAVE
     assert (tmp_path / "run.sh").read_text() == "edited\n"
     assert "run.sh" not in steps(generate(tmp_path, CODE))  # it is the user's now
     with pytest.raises(WouldOverwrite, match=r"overwritten: not written by adt: run\.sh"):
@@ -121,7 +130,7 @@ def test_somebody_elses_file_is_not_overwritten(tmp_path: Path) -> None:
 def test_a_file_that_is_already_right_is_taken_over(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src/detector.h").write_text(CODE.text)
-    assert steps(generate(tmp_path, CODE)) == {"src/detector.h": Step.SAME}
+    assert steps(generate(tmp_path, CODE)) == {"src/detector.h": FileStep.SAME}
     generate(tmp_path, NEW_CODE)
     assert contents(tmp_path) == {"src/detector.h": NEW_CODE.text}
 
@@ -143,7 +152,7 @@ def test_what_was_interrupted_is_finished_by_other_code_the_next_time(
     second = [TextFile(f"{name}.h", "2") for name in "abc"]
     third = [TextFile(f"{name}.h", "3") for name in "ab"]
     generate(tmp_path, *first)
-    place = writing._place
+    place = output._place
     count = 0
 
     def interrupted(file: OutputFile, where: Path) -> None:
@@ -153,7 +162,7 @@ def test_what_was_interrupted_is_finished_by_other_code_the_next_time(
         count += 1
         place(file, where)
 
-    monkeypatch.setattr(writing, "_place", interrupted)
+    monkeypatch.setattr(output, "_place", interrupted)
     if files_written < len(second):
         with pytest.raises(KeyboardInterrupt):
             generate(tmp_path, *second)
@@ -231,7 +240,7 @@ def test_a_record_cannot_name_files_elsewhere(tmp_path: Path) -> None:
     out = tmp_path / "out"
     generate(out, CODE)
     record = json.loads((out / RECORD).read_text())
-    record["files"]["../outside"] = [writing._digest(b"precious\n")]
+    record["files"]["../outside"] = [output._digest(b"precious\n")]
     (out / RECORD).write_text(json.dumps(record))
     with pytest.raises(PackageError, match="outside"):
         generate(out, CODE)

@@ -14,8 +14,7 @@ import tvm
 from tvm import te
 
 from adt.errors import PackageError
-from adt.measure.host_kernels import HostKernels, NotComputable
-from adt.measure.kernel_process import KernelProcess
+from adt.measure.host_kernels import HostKernels, KernelProcess, NotComputable
 from adt.model.inspection.reference_kernels import packed, plain_file
 from adt.model.package.manifest import PackageFile
 from adt.model.package.package import ModelPackage

@@ -24,7 +24,7 @@ from PIL import Image
 
 from adt.bundle.bundle import load_bundle
 from adt.errors import AdtError, ConfigError, InputError, ModelError, PackageError
-from adt.integrate.apk.read import read_apk
+from adt.integrate.apk.manifest import read_apk
 from adt.limits import MOST_DEPTH, parse_json
 from adt.measure import app_bench, history
 from adt.model.classes import read_labels

@@ -10,10 +10,22 @@ import pytest
 
 from adt.cli.verify_layers import next_steps
 from adt.errors import RunError
-from adt.measure.call_tensors import Listed, Made, chunks, list_calls, tensors_of
-from adt.measure.closeness import difference
-from adt.measure.host_kernels import NotComputable, Plain
-from adt.measure.layers import NOT_COMPARED, PASSES_ON, RIGHT, WRONG, Judge, Layers, Scan
+from adt.measure.host_kernels import NotComputable, PlainKernel
+from adt.measure.layers import (
+    NOT_COMPARED,
+    PASSES_ON,
+    RIGHT,
+    WRONG,
+    CallComparer,
+    DumpedCall,
+    KernelCall,
+    LayerScan,
+    Scan,
+    chunks,
+    list_calls,
+    tensors_of,
+)
+from adt.numerics import relative_difference
 
 Array = Any
 F = np.float32
@@ -26,10 +38,10 @@ class Kernels:
         self.functions = functions
         self.runs = 0
 
-    def plain(self, name: str) -> Plain:
+    def plain(self, name: str) -> PlainKernel:
         if name not in self.functions:
             raise NotComputable("a library computes it")
-        return Plain(((None, "float32"), (None, "float32")), (1,), (name,))
+        return PlainKernel(((None, "float32"), (None, "float32")), (1,), (name,))
 
     def run(self, name: str, arguments: Sequence[Array]) -> tuple[Array, ...]:
         self.runs += 1
@@ -40,19 +52,19 @@ SCAN = Scan()
 HOST = {"double": lambda x: x * 2, "add": lambda x: x + 1, "relu": lambda x: np.maximum(x, 0)}
 
 
-def run(device: Mapping[str, Callable[[Array], Array]], names: Sequence[str], scan: Scan = SCAN) -> Layers:
+def run(device: Mapping[str, Callable[[Array], Array]], names: Sequence[str], scan: Scan = SCAN) -> LayerScan:
     """A chain of kernels on a device whose kernels are *device*, judged."""
-    judge = Judge(Kernels(**HOST), "float32", scan)  # type: ignore[arg-type]
+    comparer = CallComparer(Kernels(**HOST), "float32", scan)  # type: ignore[arg-type]
     x = np.linspace(-1, 1, 12, dtype=F).reshape(3, 4)
     rows = []
     for index, name in enumerate(names):
         y = device[name](x)
-        rows.append(judge.judge(Made(index, name, ("global", "global"), (x, y))))
+        rows.append(comparer.compare(DumpedCall(index, name, ("global", "global"), (x, y))))
         x = y
-    return Layers(tuple(rows), len(names), "here")
+    return LayerScan(tuple(rows), len(names), "here")
 
 
-def verdicts(found: Layers) -> list[str]:
+def verdicts(found: LayerScan) -> list[str]:
     return [call.verdict for call in found.calls]
 
 
@@ -96,13 +108,13 @@ def test_nan_on_the_device_is_wrong() -> None:
 
 def test_equal_nans_are_no_right_kernel() -> None:
     nothing = {"nothing": lambda x: x * F(np.nan)}
-    judge = Judge(Kernels(**HOST, **nothing), "float32", SCAN)  # type: ignore[arg-type]
+    comparer = CallComparer(Kernels(**HOST, **nothing), "float32", SCAN)  # type: ignore[arg-type]
     x = np.ones(4, F)
     rows = [
-        judge.judge(Made(0, "double", ("global", "global"), (x, x * 2))),
-        judge.judge(Made(1, "nothing", ("global", "global"), (x * 2, x * F(np.nan)))),
+        comparer.compare(DumpedCall(0, "double", ("global", "global"), (x, x * 2))),
+        comparer.compare(DumpedCall(1, "nothing", ("global", "global"), (x * 2, x * F(np.nan)))),
     ]
-    found = Layers(tuple(rows), 2, "here")
+    found = LayerScan(tuple(rows), 2, "here")
     assert verdicts(found) == [RIGHT, NOT_COMPARED] and not found.passed and not found.wrong
     assert found.first_nan is rows[1] and "nothing finite" in rows[1].reason
 
@@ -117,10 +129,10 @@ def test_what_cannot_be_compared_says_why_and_its_tensors_are_the_devices() -> N
 
 def test_a_view_of_another_shape_is_the_same_tensor() -> None:
     kernels = Kernels(**HOST)
-    judge = Judge(kernels, "float32", Scan())  # type: ignore[arg-type]
+    comparer = CallComparer(kernels, "float32", Scan())  # type: ignore[arg-type]
     x = np.ones((2, 3), F)
-    judge.judge(Made(0, "double", ("global", "global"), (x, x * 5)))
-    row = judge.judge(Made(1, "add", ("global", "global"), ((x * 5).ravel(), (x * 5).ravel() + 1)))
+    comparer.compare(DumpedCall(0, "double", ("global", "global"), (x, x * 5)))
+    row = comparer.compare(DumpedCall(1, "add", ("global", "global"), ((x * 5).ravel(), (x * 5).ravel() + 1)))
     assert row.verdict == PASSES_ON and row.along == pytest.approx(1.0, rel=1e-4)
 
 
@@ -140,17 +152,17 @@ def test_the_limit_can_be_given(limit: float, verdict: str) -> None:
     ],
 )
 def test_half_precision_has_a_wider_limit(dtype: str, precision: str, limit: float) -> None:
-    judge = Judge(Kernels(**HOST), precision, Scan())  # type: ignore[arg-type]
+    comparer = CallComparer(Kernels(**HOST), precision, Scan())  # type: ignore[arg-type]
     x = np.ones(4, dtype)
-    assert judge.judge(Made(0, "double", ("global", "global"), (x, x * 2))).limit == limit
+    assert comparer.compare(DumpedCall(0, "double", ("global", "global"), (x, x * 2))).limit == limit
 
 
 def test_whole_numbers_differ_in_steps() -> None:
     x = np.array([1, 2, 3], np.int8)
     for steps, verdict in ((0, WRONG), (1, RIGHT), (-1, RIGHT)):
-        judge = Judge(Kernels(**HOST), "float32", Scan(max_steps=steps))  # type: ignore[arg-type]
+        comparer = CallComparer(Kernels(**HOST), "float32", Scan(max_steps=steps))  # type: ignore[arg-type]
         got = np.array([2, 4, 7], np.int8)
-        row = judge.judge(Made(0, "double", ("global", "global"), (x, got)))
+        row = comparer.compare(DumpedCall(0, "double", ("global", "global"), (x, got)))
         assert (row.verdict, row.alone) == (verdict, 1)
 
 
@@ -158,11 +170,11 @@ def test_sums_that_cancel_leave_nothing_but_roundings() -> None:
     """``x - mean`` of large numbers that are nearly equal: its small results are roundings of the large ones."""
     x = (1e6 + np.linspace(0, 0.5, 12)).astype(F)
     kernels = Kernels(center=lambda x: (x - x.astype(np.float64).mean()).astype(F))
-    judge = Judge(kernels, "float32", Scan())  # type: ignore[arg-type]
+    comparer = CallComparer(kernels, "float32", Scan())  # type: ignore[arg-type]
     got = x - np.sum(x, dtype=F) / F(12)
-    assert difference(got, kernels.run("center", [x])[0]) > 1e-2
-    assert judge.judge(Made(0, "center", ("global", "global"), (x, got))).verdict == RIGHT
-    assert judge.judge(Made(0, "center", ("global", "global"), (x, got + 20))).verdict == WRONG
+    assert relative_difference(got, kernels.run("center", [x])[0]) > 1e-2
+    assert comparer.compare(DumpedCall(0, "center", ("global", "global"), (x, got))).verdict == RIGHT
+    assert comparer.compare(DumpedCall(0, "center", ("global", "global"), (x, got + 20))).verdict == WRONG
 
 
 def test_sums_on_the_edge_of_two_quanta_may_become_either() -> None:
@@ -173,32 +185,32 @@ def test_sums_on_the_edge_of_two_quanta_may_become_either() -> None:
     sums = x.sum(1, dtype=np.float64)
     x[:, 0] += (np.floor(sums / 0.003) + 0.5) * 0.003 - sums
     kernels = Kernels(quantize=lambda x: quantize(x.astype(np.float64).sum(1)))
-    judge = Judge(kernels, "float32", Scan())  # type: ignore[arg-type]
+    comparer = CallComparer(kernels, "float32", Scan())  # type: ignore[arg-type]
     got = quantize(np.cumsum(x, 1, dtype=F)[:, -1])
-    assert difference(got, kernels.run("quantize", [x])[0]) > 1e-4
-    assert judge.judge(Made(0, "quantize", ("global", "global"), (x, got))).verdict == RIGHT
+    assert relative_difference(got, kernels.run("quantize", [x])[0]) > 1e-4
+    assert comparer.compare(DumpedCall(0, "quantize", ("global", "global"), (x, got))).verdict == RIGHT
     got[7] += 0.03
-    assert judge.judge(Made(0, "quantize", ("global", "global"), (x, got))).verdict == WRONG
+    assert comparer.compare(DumpedCall(0, "quantize", ("global", "global"), (x, got))).verdict == WRONG
 
 
 def test_numbers_that_mask_others_do_not_hide_them() -> None:
     want = np.array([3.0, -1e9, 2.0, -1e9], F)
-    assert difference(np.array([3.0, -1.000001e9, 2.0, -1e9], F), want) < 1e-5
-    assert difference(np.array([3.3, -1e9, 2.0, -1e9], F), want) == pytest.approx(0.1, rel=1e-3)
-    assert difference(np.array([3.0, -1.1e9, 2.0, -1e9], F), want) == pytest.approx(0.1, rel=1e-3)
+    assert relative_difference(np.array([3.0, -1.000001e9, 2.0, -1e9], F), want) < 1e-5
+    assert relative_difference(np.array([3.3, -1e9, 2.0, -1e9], F), want) == pytest.approx(0.1, rel=1e-3)
+    assert relative_difference(np.array([3.0, -1.1e9, 2.0, -1e9], F), want) == pytest.approx(0.1, rel=1e-3)
 
 
 def test_difference_of_odd_arrays() -> None:
     odd = np.array([np.nan, np.inf, 1], F)
-    assert difference(odd, odd) == 0
-    assert difference(np.array([0, np.inf, 1], F), odd) == np.inf
-    assert difference(np.zeros((0, 3), F), np.zeros((0, 3), F)) == 0
-    assert difference(np.ones(2, F), np.zeros(2, F)) == np.inf
-    assert difference(np.array([3, 4]), np.array([3, 6])) == 2
+    assert relative_difference(odd, odd) == 0
+    assert relative_difference(np.array([0, np.inf, 1], F), odd) == np.inf
+    assert relative_difference(np.zeros((0, 3), F), np.zeros((0, 3), F)) == 0
+    assert relative_difference(np.ones(2, F), np.zeros(2, F)) == np.inf
+    assert relative_difference(np.array([3, 4]), np.array([3, 6])) == 2
 
 
 def test_chunks_are_in_order_and_not_too_large() -> None:
-    calls = [Listed(i, "k", (), size) for i, size in enumerate([5, 5, 20, 1, 9, 1])]
+    calls = [KernelCall(i, "k", (), size) for i, size in enumerate([5, 5, 20, 1, 9, 1])]
     assert [[call.index for call in chunk] for chunk in chunks(calls, 10)] == [[0, 1], [2], [3, 4], [5]]
 
 
@@ -209,7 +221,7 @@ def test_calls_and_tensors_of_a_run_are_read() -> None:
         {"index": 5, "name": "conv|odd", "builtin": False, "arguments": [argument, argument]},
     ]
     (listed,) = list_calls({"profile": {"calls": calls}})
-    assert listed == Listed(5, "conv|odd", ("global.texture",) * 2, 48)
+    assert listed == KernelCall(5, "conv|odd", ("global.texture",) * 2, 48)
     arrays = {"00005|conv|odd|1": np.ones(2, F), "00005|conv|odd|0": np.zeros(2, F)}
     (made,) = tensors_of(arrays, [listed])
     assert [float(array[0]) for array in made.arguments] == [0, 1]
@@ -219,10 +231,10 @@ def test_calls_and_tensors_of_a_run_are_read() -> None:
 
 def test_next_steps_fit_the_kernel(tmp_path: Any) -> None:
     x = np.ones((1, 4), np.float16)
-    judge = Judge(Kernels(**HOST), "float16", Scan())  # type: ignore[arg-type]
-    call = judge.judge(Made(0, "double", ("global", "global.texture"), (x, x)))
-    steps = " ".join(next_steps(tmp_path, Layers((call,), 1, "", "opencl"), call))
+    comparer = CallComparer(Kernels(**HOST), "float16", Scan())  # type: ignore[arg-type]
+    call = comparer.compare(DumpedCall(0, "double", ("global", "global.texture"), (x, x)))
+    steps = " ".join(next_steps(tmp_path, LayerScan((call,), 1, "", "opencl"), call))
     assert "adreno-buffer" in steps and "--keep-float32" in steps and "--kernel double_kernel" in steps
-    plain = judge.judge(Made(0, "double", ("global", "global"), (x.astype(F), x.astype(F))))
-    steps = " ".join(next_steps(tmp_path, Layers((plain,), 1, "", "cpu"), plain))
+    plain = comparer.compare(DumpedCall(0, "double", ("global", "global"), (x.astype(F), x.astype(F))))
+    steps = " ".join(next_steps(tmp_path, LayerScan((plain,), 1, "", "cpu"), plain))
     assert "adreno" not in steps and "--keep-float32" not in steps and "--tir" in steps

@@ -14,18 +14,16 @@ import adt
 from adt.cli.app import emit_json
 from adt.errors import ConfigError, RunError
 from adt.host import manifest
-from adt.measure.profile.assemble import Where, assemble
-from adt.measure.profile.join import align, join, read_report
+from adt.measure.profile.assembly import Limits, ProfilePlace, align, assemble, join, read_report
 from adt.measure.profile.page import page_data, render
 from adt.measure.profile.table import TOP, sorted_totals, table
-from adt.measure.profile.totals import Limits
 from adt.measure.profile.trace import trace
 from adt.model.inspection.graph import Call, DeviceKernel, Graph, Tensor
 from adt.model.inspection.profile import Profile, load_profile
 from support.standins.artefacts import make_package
 
 HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror=alert(1)>\u2028\x1b[31m'
-EMULATED = Where("a virtual device", True, "native")
+EMULATED = ProfilePlace("a virtual device", True, "native")
 
 
 def measured(name: str, *host: float, device: tuple[float, ...] | None = None, **more: Any) -> dict[str, Any]:
@@ -65,7 +63,7 @@ def profile(tmp_path: Path) -> Profile:
     package = make_package(tmp_path / "pkg", name="toy")
     (package.path / "inspect").mkdir()
     manifest.write(graph("conv", "relu", "conv"), package.path / "inspect/graph.json")
-    where = Where("a board", False, "native", "GPU 9", "gpu")
+    where = ProfilePlace("a board", False, "native", "GPU 9", "gpu")
     return assemble(package, "main", RAW, where, plain_us=(80.0, 90.0), limits=Limits(1.0, 0.002))
 
 
@@ -147,12 +145,12 @@ def test_a_package_from_before_has_no_arithmetic(tmp_path: Path) -> None:
     for call in old["calls"]:
         del call["flops"]
     (package.path / "inspect/graph.json").write_text(json.dumps(old))
-    found = assemble(package, "main", RAW, Where("a board", False, "native"))
+    found = assemble(package, "main", RAW, ProfilePlace("a board", False, "native"))
     assert [c.index for c in found.calls] == [-1, 0, 1, 2] and {c.flops for c in found.calls} == {None}
     assert found.kernels[1].bytes == 64 and found.kernels[1].gflops is None
     row = next(line for line in table(found) if line.startswith("conv"))
     assert row.split()[6] == "-", "unknown, not nothing"
-    other = assemble(package, "other", RAW, Where("a board", False, "native"))
+    other = assemble(package, "other", RAW, ProfilePlace("a board", False, "native"))
     assert {c.index for c in other.calls} == {-1}, "the graph is of main"
 
 
@@ -262,12 +260,12 @@ def test_an_emulated_place_has_no_times(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        (Where("here", False, "native", "pthread-cpu", "cpu"), "not a GPU's"),
-        (Where("a server", None, "rpc"), "is not known"),
+        (ProfilePlace("here", False, "native", "pthread-cpu", "cpu"), "not a GPU's"),
+        (ProfilePlace("a server", None, "rpc"), "is not known"),
         (EMULATED, "not a device's speed"),
     ],
 )
-def test_what_the_times_are_not_is_said(where: Where, said: str, tmp_path: Path) -> None:
+def test_what_the_times_are_not_is_said(where: ProfilePlace, said: str, tmp_path: Path) -> None:
     package = make_package(tmp_path / "pkg", name="toy")
     target = replace(package.manifest.target, device="opencl")
     package = replace(package, manifest=replace(package.manifest, target=target))

@@ -39,6 +39,8 @@ QUANTIZED = ("int8", "uint8", "int16", "uint16")
 MAX_CHANGED = 0.01
 """Share of a whole-number output that may differ: of nearly equal scores, either may be the largest."""
 
+FILLER = 1e4
+"""Numbers so large stand for "not this one" in scores, and are no scores."""
 TINY = 1e-12
 """Magnitudes below this make no relative error and no angle."""
 MOST_AXES_OF_CLASSES = 3
@@ -246,3 +248,34 @@ def _top1(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
     rows, want = a.reshape(-1, a.shape[-1]), b.reshape(-1, a.shape[-1])
     chosen = np.take_along_axis(want, rows.argmax(axis=-1)[:, None], axis=-1)[:, 0]
     return float(np.mean(chosen == want.max(axis=-1)))
+
+
+def relative_difference(got: Array, reference: Array, allowed: Array | float = 0.0) -> float:
+    """The largest difference as a share of the reference's largest magnitude; of whole numbers in steps.
+
+    Numbers from :data:`FILLER` on are compared among themselves: what masks a score (-1e9) would
+    otherwise make the scores' own differences small.
+
+    Args:
+        allowed: so far may each element be off, besides.
+    """
+    import numpy as np
+
+    pair = gaps(got, reference)
+    gap = np.maximum(0.0, pair.gap - np.asarray(allowed, np.float64))
+    if reference.dtype.kind != "f" or not pair.comparable:
+        return float(gap.max(initial=0.0))
+    large = np.abs(pair.reference) >= FILLER
+    return max(
+        _share(gap[group], pair.reference[group]) for group in (large & pair.finite, ~large & pair.finite)
+    )
+
+
+def _share(gap: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
+    import numpy as np
+
+    largest = float(gap.max(initial=0.0))
+    if largest == 0:
+        return 0.0
+    magnitude = float(np.abs(reference).max(initial=0.0))
+    return largest / magnitude if magnitude else float("inf")

@@ -27,6 +27,7 @@ rtvm::Options OptionsFor(const Job& job, const Model& model) {
   options.device = plan.device;
   options.entry = model.planned.entry;
   options.seed = plan.seed;
+  options.extents = model.planned.extents;
   options.dry_run = plan.warmup_runs;
   options.warmup_ms = static_cast<double>(plan.warmup_ms);
   options.run_count = plan.runs;

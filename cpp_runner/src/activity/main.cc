@@ -15,6 +15,7 @@
 
 #include "activity/asset.h"
 #include "activity/document.h"
+#include "activity/extras.h"
 #include "activity/job.h"
 #include "activity/log.h"
 #include "error.h"
@@ -33,8 +34,10 @@ std::string ResultsOf(const ANativeActivity& activity) {
   return std::string(shared != nullptr ? shared : activity.internalDataPath) + "/adt-bench";
 }
 
-void Find(AAssetManager* assets, Job* job) {
+void Find(const ANativeActivity& activity, Job* job) {
+  AAssetManager* assets = activity.assetManager;
   job->plan = ParsePlan(std::string(Asset(assets, "adt/bench.json").text()));
+  ApplyExtras(activity, &job->plan);
   for (const PlannedModel& planned : job->plan.models) {
     const std::string directory = "adt/" + planned.stem + "/" + job->machine.abi + "/";
     job->models.push_back(
@@ -55,7 +58,7 @@ void Begin(ANativeActivity* activity, const std::shared_ptr<Job>& job) {
   job->results = ResultsOf(*activity);
   job->programs = std::string(activity->internalDataPath) + "/adt-programs";
   try {
-    Find(activity->assetManager, job.get());
+    Find(*activity, job.get());
   } catch (const Error& error) {
     Refuse(job.get(), error.what(), error.remedy());
     return;

@@ -1,5 +1,7 @@
 #include "activity/plan.h"
 
+#include <utility>
+
 #include "error.h"
 #include "json_reader.h"
 
@@ -29,8 +31,13 @@ Plan Read(const std::string& text) {
   }
   digests.Finish();
   for (JsonReader& model : json.Objects("models")) {
-    plan.models.push_back({model.String("stem"), model.String("library"), model.String("entry")});
+    PlannedModel planned{model.String("stem"), model.String("library"), model.String("entry"), {}};
+    for (JsonReader& extent : model.Objects("extents")) {
+      planned.extents[extent.String("symbol")] = NotNegative(&extent, "extent");
+      extent.Finish();
+    }
     model.Finish();
+    plan.models.push_back(std::move(planned));
   }
   plan.device = json.String("device");
   plan.threads = NotNegative(&json, "threads");

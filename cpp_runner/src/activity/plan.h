@@ -14,6 +14,8 @@ struct PlannedModel {
   /// mod.so as the application carries it: libdetector_model.so.
   std::string library;
   std::string entry;
+  /// Of the symbols in its inputs' shapes.
+  std::map<std::string, std::int64_t> extents;
 };
 
 struct Plan {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ struct Options {
   std::string output;
   std::string entry = "main";
   std::uint64_t seed = 0;
+  /// Of symbols in the inputs' shapes, for random inputs.
+  std::map<std::string, std::int64_t> extents;
 
   /// Warm-up and timed runs: until both the number and the time are reached.
   std::int64_t dry_run = 0;

@@ -95,10 +95,22 @@ void DescribeSession(const Session& session, RunReport* report) {
   }
 }
 
+// *specs*, whose symbols that are in *extents* are numbers.
+std::vector<TensorSpec> WithExtents(std::vector<TensorSpec> specs,
+                                    const std::map<std::string, std::int64_t>& extents) {
+  for (TensorSpec& spec : specs) {
+    for (Dim& dim : spec.shape) {
+      const auto extent = extents.find(dim.symbol);
+      if (dim.symbolic() && extent != extents.end()) dim = {extent->second, ""};
+    }
+  }
+  return specs;
+}
+
 void GetInputs(const Options& options, const Entry& entry, RunReport* report) {
   if (options.input.empty()) {
     report->seed = options.seed;
-    report->inputs = RandomInputs(entry.inputs, options.seed);
+    report->inputs = RandomInputs(WithExtents(entry.inputs, options.extents), options.seed);
   } else {
     report->inputs = ReadNpz(options.input);
   }

@@ -17,11 +17,9 @@ from adt.api.generate import generator
 from adt.host.resources import resource
 from adt.integrate.apk.entries import apk_entries
 from adt.integrate.apk.manifest import manifest_text
-from adt.integrate.apk.measuring import planned_models
-from adt.integrate.bench_plan import BenchPlan
-from adt.integrate.describe import Project
-from adt.integrate.elements import ELEMENTS
-from adt.integrate.files import TextFile
+from adt.integrate.bench_plan import BenchPlan, planned_models
+from adt.integrate.model_api import ELEMENTS, Project
+from adt.integrate.output import TextFile
 from adt.integrate.project import project
 from adt.model.inputs.pictures import PictureOptions
 from adt.model.package.manifest import Entry

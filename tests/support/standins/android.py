@@ -26,13 +26,10 @@ CLASSES = {
             public void setContentView(int layout) { throw new Error(); }
             public void setContentView(android.view.View view) { throw new Error(); }
             public <T extends android.view.View> T findViewById(int id) { throw new Error(); }
-            public android.content.Intent getIntent() { throw new Error(); }
-            public android.view.Window getWindow() { throw new Error(); }
             public boolean isDestroyed() { throw new Error(); }
             public final void runOnUiThread(Runnable action) { throw new Error(); }
             public void startActivityForResult(android.content.Intent intent, int requestCode) { throw new Error(); }
         }""",
-    "android.content.BroadcastReceiver": "public abstract class BroadcastReceiver {}",
     "android.content.ContentResolver": """
         public abstract class ContentResolver {
             public final java.io.InputStream openInputStream(android.net.Uri uri)
@@ -45,14 +42,11 @@ CLASSES = {
             public abstract java.io.File getCacheDir();
             public abstract java.io.File getCodeCacheDir();
             public abstract ContentResolver getContentResolver();
-            public abstract java.io.File getExternalFilesDir(String type);
             public abstract java.io.File getFilesDir();
             public abstract String getPackageName();
             public abstract android.content.res.Resources getResources();
             public final String getString(int id) { throw new Error(); }
             public final String getString(int id, Object... values) { throw new Error(); }
-            public final <T> T getSystemService(Class<T> service) { throw new Error(); }
-            public abstract Intent registerReceiver(BroadcastReceiver receiver, IntentFilter filter);
         }""",
     "android.content.ContextWrapper": """
         public class ContextWrapper extends Context {
@@ -61,25 +55,19 @@ CLASSES = {
             public java.io.File getCacheDir() { throw new Error(); }
             public java.io.File getCodeCacheDir() { throw new Error(); }
             public ContentResolver getContentResolver() { throw new Error(); }
-            public java.io.File getExternalFilesDir(String type) { throw new Error(); }
             public java.io.File getFilesDir() { throw new Error(); }
             public String getPackageName() { throw new Error(); }
             public android.content.res.Resources getResources() { throw new Error(); }
-            public Intent registerReceiver(BroadcastReceiver receiver, IntentFilter filter) { throw new Error(); }
         }""",
     "android.content.Intent": """
         public class Intent {
-            public static final String ACTION_BATTERY_CHANGED = "android.intent.action.BATTERY_CHANGED";
             public static final String ACTION_OPEN_DOCUMENT = "android.intent.action.OPEN_DOCUMENT";
             public static final String CATEGORY_OPENABLE = "android.intent.category.OPENABLE";
             public Intent(String action) { throw new Error(); }
             public Intent addCategory(String category) { throw new Error(); }
             public android.net.Uri getData() { throw new Error(); }
-            public int getIntExtra(String name, int fallback) { throw new Error(); }
-            public String getStringExtra(String name) { throw new Error(); }
             public Intent setType(String type) { throw new Error(); }
         }""",
-    "android.content.IntentFilter": "public class IntentFilter { public IntentFilter(String action) {} }",
     "android.content.res.AssetFileDescriptor": """
         public class AssetFileDescriptor implements java.io.Closeable {
             public static final long UNKNOWN_LENGTH = -1;
@@ -151,27 +139,6 @@ CLASSES = {
         }""",
     "android.graphics.Rect": "public final class Rect {}",
     "android.net.Uri": "public abstract class Uri { private Uri() {} }",
-    "android.os.BatteryManager": """
-        public class BatteryManager {
-            public static final int BATTERY_PROPERTY_CHARGE_COUNTER = 1;
-            public static final int BATTERY_PROPERTY_CURRENT_NOW = 2;
-            public static final String EXTRA_TEMPERATURE = "temperature";
-            public static final String EXTRA_VOLTAGE = "voltage";
-            public int getIntProperty(int id) { throw new Error(); }
-        }""",
-    "android.os.Build": """
-        public class Build {
-            public static final String HARDWARE = null;
-            public static final String MODEL = null;
-            public static final String SOC_MANUFACTURER = null;
-            public static final String SOC_MODEL = null;
-            public static final String[] SUPPORTED_32_BIT_ABIS = null;
-            public static final String[] SUPPORTED_64_BIT_ABIS = null;
-            public static class VERSION {
-                public static final String RELEASE = null;
-                public static final int SDK_INT = Integer.parseInt("0");
-            }
-        }""",
     "android.os.Bundle": "public final class Bundle {}",
     "android.os.ParcelFileDescriptor": """
         public class ParcelFileDescriptor implements java.io.Closeable {
@@ -180,21 +147,6 @@ CLASSES = {
                     throws java.io.FileNotFoundException { throw new Error(); }
             public int getFd() { throw new Error(); }
             public void close() throws java.io.IOException { throw new Error(); }
-        }""",
-    "android.os.Process": """
-        public class Process {
-            public static final boolean is64Bit() { throw new Error(); }
-            public static final long getStartElapsedRealtime() { throw new Error(); }
-        }""",
-    "android.os.SystemClock": """
-        public final class SystemClock {
-            private SystemClock() {}
-            public static long elapsedRealtimeNanos() { throw new Error(); }
-        }""",
-    "android.util.Log": """
-        public final class Log {
-            private Log() {}
-            public static int i(String tag, String message) { throw new Error(); }
         }""",
     "android.util.Size": """
         public final class Size {
@@ -211,11 +163,6 @@ CLASSES = {
             public void setEnabled(boolean enabled) { throw new Error(); }
             public void setFitsSystemWindows(boolean fits) { throw new Error(); }
             public void setOnClickListener(OnClickListener listener) { throw new Error(); }
-        }""",
-    "android.view.Window": "public abstract class Window { public void addFlags(int flags) { throw new Error(); } }",
-    "android.view.WindowManager": """
-        public interface WindowManager {
-            class LayoutParams { public static final int FLAG_KEEP_SCREEN_ON = 0x80; }
         }""",
     "android.widget.Button": """
         public class Button extends TextView {
@@ -241,25 +188,6 @@ CLASSES = {
     "android.app.Instrumentation": """
         public class Instrumentation {
             public android.content.Context getTargetContext() { throw new Error(); }
-        }""",
-    "org.json.JSONArray": """
-        public class JSONArray {
-            public JSONArray() {}
-            public int length() { throw new Error(); }
-            public JSONArray put(double value) throws JSONException { throw new Error(); }
-            public JSONArray put(Object value) { throw new Error(); }
-        }""",
-    "org.json.JSONException": "public class JSONException extends Exception {}",
-    "org.json.JSONObject": """
-        public class JSONObject {
-            public static final Object NULL = null;
-            public JSONObject() {}
-            public JSONObject put(String name, boolean value) throws JSONException { throw new Error(); }
-            public JSONObject put(String name, double value) throws JSONException { throw new Error(); }
-            public JSONObject put(String name, int value) throws JSONException { throw new Error(); }
-            public JSONObject put(String name, long value) throws JSONException { throw new Error(); }
-            public JSONObject put(String name, Object value) throws JSONException { throw new Error(); }
-            public String toString(int indent) throws JSONException { throw new Error(); }
         }""",
     "org.junit.After": "public @interface After {}",
     "org.junit.Assert": """

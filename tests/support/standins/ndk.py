@@ -179,7 +179,7 @@ def make_standin_ndk(directory: Path) -> Path:
                 script = _COMPILER.format(name=driver, driver=driver, target=target, machine=own)
                 _write(programs / f"{triple}{api}-{driver}", script, program=True)
     sysroot = programs.parent / "sysroot"
-    for header in LIBANDROID.glob("include/*/*.h"):
+    for header in LIBANDROID.glob("include/**/*.h"):
         _write(sysroot / "usr" / header.relative_to(LIBANDROID), header.read_text())
     for source in LIBANDROID.glob("*.[ch]"):
         _write(sysroot / "src" / source.name, source.read_text())

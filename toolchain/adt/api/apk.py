@@ -17,14 +17,11 @@ from adt.errors import AdtError, ConfigError, DiskError, InputError, MismatchErr
 from adt.host.android_sdk import find_apk_tools
 from adt.host.disk import scratch_directory
 from adt.integrate.apk.build import build_apk
-from adt.integrate.apk.entries import apk_entries
+from adt.integrate.apk.entries import apk_entries, audit_libraries
 from adt.integrate.apk.keystore import Keystore, debug_keystore, users_keystore
-from adt.integrate.apk.loadable import audit_libraries
-from adt.integrate.apk.manifest import ACTIVITY_CLASS, application_id, manifest_text, min_sdk
-from adt.integrate.apk.measuring import ERROR, RESULTS, planned_models, result_file
-from adt.integrate.apk.read import read_apk
-from adt.integrate.bench_plan import BenchPlan
-from adt.integrate.describe import Project
+from adt.integrate.apk.manifest import ACTIVITY_CLASS, application_id, manifest_text, min_sdk, read_apk
+from adt.integrate.bench_plan import ERROR, RESULTS, BenchPlan, planned_models, result_file
+from adt.integrate.model_api import Project
 from adt.integrate.project import project
 from adt.measure.protocol import Protocol, protocol_named
 from adt.model.package.package import load_package

@@ -17,21 +17,24 @@ from adt.host.cache import fresh_file
 from adt.measure import conditions as looking
 from adt.measure import history, trend
 from adt.measure.bench import (
-    Measured,
-    Plan,
+    BenchSetup,
+    Measurement,
+    Side,
+    Turns,
     judge,
     machine_of,
     measure,
     pilot,
     record_of,
     speed_of,
+    take_turns,
+    times_as_fast,
 )
-from adt.measure.compare import Side, Turns, take_turns, times_as_fast
 from adt.measure.protocol import protocol_named
 from adt.measure.record import EMULATED, WRONG, BenchRecord, Flag, Start
 from adt.measure.sampling import not_measured
 from adt.measure.statistics import Interval
-from adt.measure.trend import Report
+from adt.measure.trend import TrendReport
 from adt.model.package import model_store
 from adt.options.request import takes
 
@@ -84,7 +87,7 @@ class _Wanted:
     """What is asked of every measurement, whatever the package."""
 
     request: Measuring
-    plan: Plan
+    plan: BenchSetup
     model: Path | None
     cool_down: looking.CoolDown | None
 
@@ -147,7 +150,7 @@ def _wanted(
         warmup_ms=request.warmup_ms,
         rounds=rounds,
     )
-    plan = Plan(
+    plan = BenchSetup(
         protocol,
         threads=request.threads,
         affinity=request.affinity,
@@ -231,7 +234,7 @@ def _finished(
     want: _Wanted,
     checked: VerifyResult | None,
     now: looking.Conditions,
-    measured: Measured,
+    measured: Measurement,
     flags: list[Flag],
     *,
     interleaved: bool = False,
@@ -270,7 +273,7 @@ def _take_turns(
     return AbResult(results[0], results[1], ratio, rows)
 
 
-def _pooled(turns: Turns) -> Measured:
+def _pooled(turns: Turns) -> Measurement:
     """All turns of one side as one measurement, as if they had followed each other."""
     import numpy as np
 
@@ -282,7 +285,7 @@ def _pooled(turns: Turns) -> Measured:
     start = Start(*(float(np.median(values)) for values in zip(*loads, strict=True)))
     report = {**last, "samples": samples, "load_ms": start.load_ms, "first_run_ms": start.first_run_ms}
     speed = speed_of(times, starts, report, None, not_measured("its runs took turns with another package's"))
-    return Measured(speed, report, times, starts)
+    return Measurement(speed, report, times, starts)
 
 
 def report(
@@ -293,7 +296,7 @@ def report(
     label: str = "",
     threshold: float = trend.THRESHOLD,
     against: str = trend.BEST,
-) -> Report:
+) -> TrendReport:
     """What was measured on this machine over time, and where something got slower.
 
     Args:
@@ -308,20 +311,20 @@ def report(
     return trend.report(chosen, threshold=threshold, against=against)
 
 
-def report_html(found: Report, out: Path) -> None:
+def report_html(found: TrendReport, out: Path) -> None:
     """Write one self-contained page with a time line of each series.
 
     Raises:
         DiskError: it cannot be written.
     """
-    from adt.measure.report_page import render
+    from adt.measure.trend import render
 
     text = render(found)
     with fresh_file(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def report_export(found: Report, out: Path) -> int:
+def report_export(found: TrendReport, out: Path) -> int:
     """Write the records of *found* to one file, for :func:`report_import`; returns how many.
 
     Raises:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.bundle.bundle import TargetBundle, load_bundle
 from adt.errors import ConfigError
-from adt.integrate.describe import Project
-from adt.integrate.files import OutputFile
+from adt.integrate import cpp, gradle, jni
+from adt.integrate.model_api import Project
+from adt.integrate.output import OutputFile, WritePlan, plan, write
 from adt.integrate.project import project
-from adt.integrate.write import Plan, plan, write
 from adt.model.package.package import ModelPackage, load_package
 
 if TYPE_CHECKING:
     from adt.model.inputs.pictures import PictureOptions
 
-KINDS = {"cpp": "cpp", "jni": "jni", "android-app": "android_app", "aar": "aar"}
-"""What can be generated, and the module of :mod:`adt.integrate` that does."""
+Generator = Callable[[Project], tuple[OutputFile, ...]]
+KINDS: dict[str, Generator] = {
+    "cpp": cpp.files,
+    "jni": jni.files,
+    "android-app": gradle.android_app_files,
+    "aar": gradle.aar_files,
+}
+"""What can be generated, and what makes its files."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,7 @@ class Generated:
     kind: str
     out: Path
     project: Project
-    plan: Plan
+    plan: WritePlan
     """What was done to each file of *out*."""
     written: bool
     """False: nothing was, this is what would be done."""
@@ -92,7 +97,7 @@ def generate(
     return Generated(kind, out, described, made, not dry_run)
 
 
-def generator(kind: str) -> Callable[[Project], tuple[OutputFile, ...]]:
+def generator(kind: str) -> Generator:
     """What makes the files of *kind*.
 
     Raises:
@@ -100,9 +105,7 @@ def generator(kind: str) -> Callable[[Project], tuple[OutputFile, ...]]:
     """
     if kind not in KINDS:
         raise ConfigError(f"nothing is generated as {kind!r}", remedy=f"Choose one of: {', '.join(KINDS)}.")
-    files: Callable[[Project], tuple[OutputFile, ...]]
-    files = import_module(f"adt.integrate.{KINDS[kind]}").files
-    return files
+    return KINDS[kind]
 
 
 def bundles_of(packages: Sequence[ModelPackage], explicit: Sequence[Path]) -> tuple[TargetBundle, ...]:

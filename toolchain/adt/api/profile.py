@@ -13,8 +13,7 @@ from adt.api.run import NATIVE, RPC
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, RpcError, RunError
 from adt.limits import parse_json
-from adt.measure.profile.assemble import Where, assemble
-from adt.measure.profile.totals import Limits
+from adt.measure.profile.assembly import Limits, ProfilePlace, assemble
 from adt.model.inspection.profile import Profile
 from adt.options.request import takes
 
@@ -69,7 +68,7 @@ def profile(request: ProfileRequest) -> Profile:
     )
     ran = opened.place.run(options, request.inputs, timeout=request.run_seconds)
     device = ran.report.get("device", {})
-    where = Where(
+    where = ProfilePlace(
         opened.place.label, ran.emulated, NATIVE, str(device.get("name", "")), str(device.get("type", ""))
     )
     plain_us = [1e3 * float(time) for time in ran.report.get("run_ms") or ()]
@@ -145,7 +144,9 @@ def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
             f"what the RPC server answers as a profile is no JSON: {why}",
             remedy="Serve from a bundle that this adt built: adt build-target.",
         ) from why
-    where = Where(remote.label, remote.emulated, RPC, name, "cpu" if opencl and _POCL.match(name) else "")
+    where = ProfilePlace(
+        remote.label, remote.emulated, RPC, name, "cpu" if opencl and _POCL.match(name) else ""
+    )
     return assemble(model.package, entry, raw, where, plain_us=plain_us, limits=limits)
 
 

@@ -12,7 +12,7 @@ from adt.api.requests import LayersRequest, VerifyRequest
 from adt.device.place import Opened
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, PackageError
-from adt.measure.layers import Layers, Scan, compare_layers
+from adt.measure.layers import LayerScan, Scan, compare_layers
 from adt.measure.verify import Verification, compare, worst_of
 from adt.model.package import model_store, origin
 from adt.options.request import takes
@@ -47,7 +47,7 @@ class LayersResult:
 
     serial: str
     emulated: bool
-    layers: Layers
+    layers: LayerScan
 
 
 @takes(VerifyRequest)

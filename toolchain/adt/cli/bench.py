@@ -87,7 +87,7 @@ def fields(result: BenchResult) -> dict[str, Any]:
 
 
 def _finish_ab(result: AbResult, as_json: bool) -> None:
-    from adt.measure.compare import sentence
+    from adt.measure.bench import sentence
 
     said = sentence(result.ratio) if result.ratio else ""
     if as_json:

@@ -106,7 +106,7 @@ def generate(
     if as_json:
         emit_json("generate", _fields(result))
     elif dry_run:
-        from adt.integrate.write import diff
+        from adt.integrate.output import diff
 
         typer.echo(diff(result.plan), nl=False)
         _summary(result)
@@ -160,7 +160,7 @@ def _images(
 
 
 def _fields(result: Generated) -> dict[str, Any]:
-    from adt.integrate.write import Step, diff
+    from adt.integrate.output import FileStep, diff
 
     return {
         "kind": result.kind,
@@ -175,19 +175,19 @@ def _fields(result: Generated) -> dict[str, Any]:
             }
             for model in result.project.models
         ],
-        "files": {step.value: result.plan.paths(step) for step in Step},
+        "files": {step.value: result.plan.paths(step) for step in FileStep},
         "diff": None if result.written else diff(result.plan),
     }
 
 
 def _summary(result: Generated) -> None:
     """Say on stderr what a diff does not: which files are in the way."""
-    from adt.integrate.write import Step
+    from adt.integrate.output import FileStep
 
     for step, said in (
-        (Step.EDITED, "was edited, and is replaced only with --force"),
-        (Step.FOREIGN, "was not written by adt, and is replaced only with --force"),
-        (Step.LEAVE, "is no longer generated and was edited: it stays"),
+        (FileStep.EDITED, "was edited, and is replaced only with --force"),
+        (FileStep.FOREIGN, "was not written by adt, and is replaced only with --force"),
+        (FileStep.LEAVE, "is no longer generated and was edited: it stays"),
     ):
         for path in result.plan.paths(step):
             typer.echo(f"{path} {said}", err=True)
@@ -196,18 +196,18 @@ def _summary(result: Generated) -> None:
 
 
 def _show(result: Generated) -> None:
-    from adt.integrate.write import Step
+    from adt.integrate.output import FileStep
 
     for model in result.project.models:
         abis = ", ".join(variant.abi for variant in model.variants)
         name = f"{result.project.java_package}.{model.api.cls}"
         typer.echo(f"{'class':<11} {name}, of {model.api.name!r} for {abis}")
     for said, steps in (
-        ("wrote", (Step.CREATE, Step.UPDATE, Step.EDITED, Step.FOREIGN)),
-        ("unchanged", (Step.SAME,)),
-        ("yours", (Step.KEEP,)),
-        ("removed", (Step.REMOVE,)),
-        ("left", (Step.LEAVE,)),
+        ("wrote", (FileStep.CREATE, FileStep.UPDATE, FileStep.EDITED, FileStep.FOREIGN)),
+        ("unchanged", (FileStep.SAME,)),
+        ("yours", (FileStep.KEEP,)),
+        ("removed", (FileStep.REMOVE,)),
+        ("left", (FileStep.LEAVE,)),
     ):
         paths = result.plan.paths(*steps)
         if paths:

@@ -10,7 +10,7 @@ import typer
 from adt.cli.app import Json, Verbose, app, emit_json
 
 if TYPE_CHECKING:
-    from adt.measure.trend import Point, Report, Series
+    from adt.measure.trend import Point, Series, TrendReport
 
 MARKS = {
     "regression": "✗",
@@ -74,7 +74,7 @@ def report(
         _fail(found, as_json)
 
 
-def _fields(found: Report) -> dict[str, Any]:
+def _fields(found: TrendReport) -> dict[str, Any]:
     from adt.measure.record import document
 
     return {
@@ -92,7 +92,7 @@ def _fields(found: Report) -> dict[str, Any]:
     }
 
 
-def _show(found: Report) -> None:
+def _show(found: TrendReport) -> None:
     if not found.series:
         typer.echo("nothing was measured yet, or nothing that fits: adt bench PACKAGE")
         return
@@ -136,7 +136,7 @@ def _row(point: Point) -> str:
     return text + (f"  [{record.label}]" if record.label else "")
 
 
-def _fail(found: Report, as_json: bool) -> None:
+def _fail(found: TrendReport, as_json: bool) -> None:
     from adt.errors import RegressionFound
 
     if not found.regressed:

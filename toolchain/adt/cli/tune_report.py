@@ -129,7 +129,7 @@ def _ms(value: float | None) -> str:
 def comparison_lines(found: Comparison) -> list[str]:
     """The model's times with records and without, as tables of AutoTVM's guides had them."""
     from adt.host.columns import aligned
-    from adt.measure.compare import sentence
+    from adt.measure.bench import sentence
     from adt.measure.statistics import Interval
 
     kernels = f"{found.tuned_kernels} of {found.total_kernels} kernels are tuned"

@@ -13,7 +13,7 @@ from adt.cli.app import emit_json
 
 if TYPE_CHECKING:
     from adt.api.verify import LayersResult
-    from adt.measure.layers import CallComparison, Layers
+    from adt.measure.layers import CallComparison, LayerScan
 
 MOST_SHOWN = 12
 """Calls that are shown where something is wrong, without ``--all``."""
@@ -58,7 +58,7 @@ def finish(package: Path, result: LayersResult, as_json: bool, *, everything: bo
     )
 
 
-def next_steps(package: Path, found: Layers, call: CallComparison) -> list[str]:
+def next_steps(package: Path, found: LayerScan, call: CallComparison) -> list[str]:
     """What to do about a wrong kernel, each step a sentence."""
     steps = []
     if any(argument.scope != "global" for argument in call.arguments):

@@ -96,8 +96,8 @@ LIMITS = (
 
 def conflicts(versions: AndroidVersions) -> tuple[str, ...]:
     """What in *versions* does not go together, or has no row in :data:`LIMITS`; empty when all is well."""
-    values = {one.name: str(getattr(versions, one.name)) for one in fields(versions)}
-    found = [
+    values = {field.name: str(getattr(versions, field.name)) for field in fields(versions)}
+    problems = [
         f"{limit}, and {values[limit.needs]} is pinned"
         for limit in LIMITS
         if _begins(values[limit.of], limit.series)
@@ -105,13 +105,13 @@ def conflicts(versions: AndroidVersions) -> tuple[str, ...]:
     ]
     for asker in dict.fromkeys(limit.of for limit in LIMITS):
         if not any(limit.of == asker and _begins(values[asker], limit.series) for limit in LIMITS):
-            found.append(f"nothing is written down about {asker} {values[asker]}")
-    return tuple(found)
+            problems.append(f"nothing is written down about {asker} {values[asker]}")
+    return tuple(problems)
 
 
 def _begins(version: str, series: str) -> bool:
-    wanted = _numbers(series)
-    return _numbers(version)[: len(wanted)] == wanted
+    beginning = _numbers(series)
+    return _numbers(version)[: len(beginning)] == beginning
 
 
 def _between(version: str, lowest: str, highest: str) -> bool:

@@ -1,14 +1,30 @@
-"""``assets/adt/bench.json``: what the app of an APK measures, and how; libadt_activity.so reads it."""
+"""``assets/adt/bench.json``: what an application measures, and how; libadt_activity.so reads it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from adt import __version__
+from adt.errors import ConfigError
 from adt.host import manifest
+from adt.integrate.model_api import EntryApi, ModelApi, Project
 
 SCHEMA = "adt.app-bench-plan"
 SCHEMA_VERSION = 1
+BENCH_PLAN = "assets/adt/bench.json"
+"""Its path in the APK."""
+RESULTS = "adt-bench"
+"""Directory below the app's external files."""
+ERROR = "error.json"
+"""Instead of all results, when the app could not begin."""
+
+
+@dataclass(frozen=True)
+class PlannedExtent:
+    """A symbol in an input's shape."""
+
+    symbol: str
+    extent: int
 
 
 @dataclass(frozen=True)
@@ -20,6 +36,8 @@ class PlannedModel:
     library: str
     """mod.so as the app carries it: ``libdetector_model.so``."""
     entry: str
+    extents: tuple[PlannedExtent, ...] = ()
+    """Of all symbols in the shapes of the entry's inputs."""
 
 
 @dataclass(frozen=True)
@@ -59,3 +77,40 @@ class BenchPlan:
     def text(self) -> str:
         """The file's contents."""
         return manifest.dumps(self)
+
+
+def result_file(stem: str) -> str:
+    """The file of one model's result."""
+    return f"{stem}.json"
+
+
+def planned_models(project: Project, *, extent: int | None = None) -> tuple[PlannedModel, ...]:
+    """Each model with the entry that is measured: ``main``, else its first.
+
+    Args:
+        extent: of each symbol in the shapes of that entry's inputs; None: no shape may have one.
+
+    Raises:
+        ConfigError: a shape has one.
+    """
+    planned = []
+    for model in project.models:
+        entries = model.api.entries
+        entry = next((entry for entry in entries if entry.name == "main"), entries[0])
+        if extent is None:
+            _check_shapes(model.api, entry)
+        symbols = {size for tensor in entry.inputs for size in tensor.shape if isinstance(size, str)}
+        extents = tuple(PlannedExtent(symbol, extent or 1) for symbol in sorted(symbols))
+        planned.append(PlannedModel(model.api.stem, f"lib{model.api.library}.so", entry.name, extents))
+    return tuple(planned)
+
+
+def _check_shapes(model: ModelApi, entry: EntryApi) -> None:
+    for tensor in entry.inputs:
+        if not tensor.static:
+            shape = ", ".join(map(str, tensor.shape))
+            raise ConfigError(
+                f"the input {tensor.name!r} of {model.name} has no fixed shape ([{shape}]): the app cannot "
+                "make up data for it",
+                remedy=f"Compile the model with --shape {tensor.name}:EXTENTS.",
+            )

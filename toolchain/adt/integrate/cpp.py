@@ -14,9 +14,9 @@ import adt
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import PLATFORMS
 from adt.host.resources import resource
-from adt.integrate.copies import copies
-from adt.integrate.describe import EntryApi, ImageInput, ModelApi, Project, TensorApi
-from adt.integrate.files import CopiedFile, OutputFile, TextFile
+from adt.integrate.contents import cmake_files
+from adt.integrate.model_api import EntryApi, ImageInput, ModelApi, Project, TensorApi
+from adt.integrate.output import CopiedFile, OutputFile, TextFile
 from adt.integrate.render import comment, cpp_string, render
 
 WIDTH = 100
@@ -24,7 +24,7 @@ WIDTH = 100
 
 
 @dataclass(frozen=True)
-class Preset:
+class CMakePreset:
     """How a bundle's machine is built for."""
 
     platform: str
@@ -67,26 +67,26 @@ def files(project: Project) -> tuple[OutputFile, ...]:
     }
     name = project.name
 
-    def made(path: str, template: str, *, users: bool = False) -> TextFile:
+    def render_file(path: str, template: str, *, users: bool = False) -> TextFile:
         return TextFile(path, render(f"cpp/{template}", **values), users=users)
 
     texts = [
-        made("CMakeLists.txt", "CMakeLists.txt.j2"),
-        made("CMakePresets.json", "CMakePresets.json.j2"),
-        made("README.md", "README.md.j2"),
-        made(".gitignore", "gitignore.j2", users=True),
-        made(f"cmake/{name}Config.cmake.in", "Config.cmake.in.j2"),
-        made(f"cmake/{name}.pc.in", "package.pc.in.j2"),
-        made("src/CMakeLists.txt", "src.CMakeLists.txt.j2", users=True),
-        made("src/main.cc", "main.cc.j2", users=True),
-        made("tests/CMakeLists.txt", "tests.CMakeLists.txt.j2"),
-        made("tests/models_test.cc", "models_test.cc.j2"),
+        render_file("CMakeLists.txt", "CMakeLists.txt.j2"),
+        render_file("CMakePresets.json", "CMakePresets.json.j2"),
+        render_file("README.md", "README.md.j2"),
+        render_file(".gitignore", "gitignore.j2", users=True),
+        render_file(f"cmake/{name}Config.cmake.in", "Config.cmake.in.j2"),
+        render_file(f"cmake/{name}.pc.in", "package.pc.in.j2"),
+        render_file("src/CMakeLists.txt", "src.CMakeLists.txt.j2", users=True),
+        render_file("src/main.cc", "main.cc.j2", users=True),
+        render_file("tests/CMakeLists.txt", "tests.CMakeLists.txt.j2"),
+        render_file("tests/models_test.cc", "models_test.cc.j2"),
         *(
             TextFile(f"include/{name}/{model.api.stem}.h", header(project, model.api))
             for model in project.models
         ),
     ]
-    return (*texts, *_toolchains(presets), *copies(project))
+    return (*texts, *_toolchains(presets), *cmake_files(project))
 
 
 def header(project: Project, model: ModelApi) -> str:
@@ -107,7 +107,7 @@ def header(project: Project, model: ModelApi) -> str:
     )
 
 
-def _preset(bundle: TargetBundle) -> Preset:
+def _preset(bundle: TargetBundle) -> CMakePreset:
     facts = bundle.manifest
     platform = PLATFORMS[facts.platform]
     toolchain = ""
@@ -129,10 +129,10 @@ def _preset(bundle: TargetBundle) -> Preset:
     what = "OpenCL and CPU" if facts.options.opencl else "CPU"
     if facts.api_level is not None:
         what += f", API level {facts.api_level}"
-    return Preset(platform.name, title, what, facts.tvm.version, toolchain, cache)
+    return CMakePreset(platform.name, title, what, facts.tvm.version, toolchain, cache)
 
 
-def _toolchains(presets: Sequence[Preset]) -> tuple[CopiedFile, ...]:
+def _toolchains(presets: Sequence[CMakePreset]) -> tuple[CopiedFile, ...]:
     """adt's own toolchain files, which are plain CMake."""
     names = {preset.toolchain for preset in presets if preset.toolchain}
     if any(name.startswith("linux-") for name in names):
@@ -144,9 +144,9 @@ def _toolchains(presets: Sequence[Preset]) -> tuple[CopiedFile, ...]:
 def signature(head: str, parameters: Sequence[str], indent: str = "") -> str:
     """A function's first line without its brace, broken as clang-format breaks it."""
     opened = f"{indent}{head}("
-    one = f"{opened}{', '.join(parameters)})"
-    if len(one) + len(" {") <= WIDTH:
-        return one
+    line = f"{opened}{', '.join(parameters)})"
+    if len(line) + len(" {") <= WIDTH:
+        return line
     aligned = (",\n" + " " * len(opened)).join(parameters)
     if max(map(len, f"{opened}{aligned}) {{".splitlines())) <= WIDTH:
         return f"{opened}{aligned})"
@@ -211,9 +211,9 @@ def _bind(entry: EntryApi) -> str:
     statements = [
         f"runner_.Bind({entry.index}, {tensor.index}, inputs.{tensor.cpp});" for tensor in entry.inputs
     ]
-    one = f"{head} {statements[0]} }}"
-    if len(statements) == 1 and len("  " + one) <= WIDTH:
-        return one
+    line = f"{head} {statements[0]} }}"
+    if len(statements) == 1 and len("  " + line) <= WIDTH:
+        return line
     return "\n    ".join([head, *statements]) + "\n  }"
 
 

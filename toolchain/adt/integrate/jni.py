@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.errors import ConfigError
-from adt.integrate.copies import copies
-from adt.integrate.describe import EntryApi, ImageInput, ModelApi, Project, TensorApi
-from adt.integrate.files import OutputFile, TextFile
+from adt.integrate.contents import cmake_files
+from adt.integrate.model_api import EntryApi, ImageInput, ModelApi, Project, TensorApi
 from adt.integrate.native_methods import cpp_head, cpp_macro, java_declarations
+from adt.integrate.output import OutputFile, TextFile
 from adt.integrate.render import comment, java_string, render
 
 
@@ -167,7 +167,7 @@ def files(project: Project) -> tuple[OutputFile, ...]:
         ),
         *tests,
         *sources(project, android=False),
-        *copies(project),
+        *cmake_files(project),
     )
 
 
@@ -181,7 +181,7 @@ def sources(project: Project, *, android: bool) -> tuple[OutputFile, ...]:
     kinds = _pixel_kinds(project)
     macro = cpp_macro(project.jni_prefix)
 
-    def made(path: str, template: str, **more: Any) -> TextFile:
+    def render_file(path: str, template: str, **more: Any) -> TextFile:
         values = {
             "project": project,
             "android": android,
@@ -191,7 +191,7 @@ def sources(project: Project, *, android: bool) -> tuple[OutputFile, ...]:
         return TextFile(path, render(f"jni/{template}.j2", **values, **_functions(), **more))
 
     def java(name: str, **more: Any) -> TextFile:
-        return made(f"java/{project.java_path}/{name}.java", f"{name}.java", **more)
+        return render_file(f"java/{project.java_path}/{name}.java", f"{name}.java", **more)
 
     files = [
         java("AdtException"),
@@ -199,19 +199,20 @@ def sources(project: Project, *, android: bool) -> tuple[OutputFile, ...]:
         java("RunnerInfo"),
         java("RunnerOptions"),
         java("Tensor"),
-        made("cpp/CMakeLists.txt", "cpp.CMakeLists.txt"),
-        made(f"cpp/{library(project)}.cc", "jni.cc", head=cpp_head, macro=macro),
-        made(f"kotlin/{project.java_path}/Models.kt", "Models.kt", models=models),
+        render_file("cpp/CMakeLists.txt", "cpp.CMakeLists.txt"),
+        render_file(f"cpp/{library(project)}.cc", "jni.cc", head=cpp_head, macro=macro),
+        render_file(f"kotlin/{project.java_path}/Models.kt", "Models.kt", models=models),
     ]
     if android:
         files.append(java("PackagedModel"))
     if kinds:
         files.append(java("ImagePixels", kinds=kinds, buffers=sorted({kind["buffer"] for kind in kinds})))
     for kind in _tensor_classes(project):
-        files.append(made(f"java/{project.java_path}/{kind.cls}.java", "TypedTensor.java", kind=kind))
+        files.append(render_file(f"java/{project.java_path}/{kind.cls}.java", "TypedTensor.java", kind=kind))
     for model in models:
         path = f"java/{project.java_path}/{model.cls}.java"
-        files.append(made(path, "Model.java", model=model, about=_about(model), signature=_signature(model)))
+        text = {"about": _about(model), "signature": _signature(model)}
+        files.append(render_file(path, "Model.java", model=model, **text))
     return tuple(sorted(files, key=lambda file: file.path))
 
 
@@ -233,7 +234,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "kotlin_array": lambda tensor: _class_of(tensor).kotlin_array,
         "offsets": _offsets,
         "picture_doc": _picture_doc,
-        "picture_extents": lambda tensor: ", ".join(str(_extent(one, 1)) for one in tensor.shape),
+        "picture_extents": lambda tensor: ", ".join(str(_extent(extent, 1)) for extent in tensor.shape),
         "shape_list": _shape_list,
         "single": _single,
         "tensor_doc": tensor_doc,
@@ -363,7 +364,7 @@ def _signature(model: ModelApi) -> str:
 def _signature_of(tensors: tuple[TensorApi, ...]) -> list[str]:
     return [
         f"{', ' if i else ''}{tensor.name} {tensor.element.dtype}["
-        + ", ".join(str(_extent(one, -1)) for one in tensor.shape)
+        + ", ".join(str(_extent(extent, -1)) for extent in tensor.shape)
         + "]"
         for i, tensor in enumerate(tensors)
     ]
@@ -375,20 +376,20 @@ def _extent(extent: int | str, symbolic: int) -> int:
 
 def _extents(tensor: TensorApi) -> str:
     """Arguments for a tensor's constructor, behind others."""
-    return "".join(f", {_extent(one, -1)}L" for one in tensor.shape)
+    return "".join(f", {_extent(extent, -1)}L" for extent in tensor.shape)
 
 
 def _shape_list(tensor: TensorApi) -> str:
     if not tensor.shape:
         return "Collections.<Long>emptyList()"
-    extents = ", ".join(f"{_extent(one, -1)}L" for one in tensor.shape)
+    extents = ", ".join(f"{_extent(extent, -1)}L" for extent in tensor.shape)
     return f"Collections.unmodifiableList(Arrays.asList({extents}))"
 
 
 def _factors(image: ImageInput) -> list[float]:
     """What a level is multiplied by, for each channel."""
     std = image.std or (1.0,) * image.channels
-    return [image.scale / one for one in std]
+    return [image.scale / divisor for divisor in std]
 
 
 def _offsets(image: ImageInput) -> list[float]:

@@ -1,7 +1,7 @@
 """Identifiers for C++, Java and Kotlin out of any text, all different and none a word of these languages.
 
 A name goes through one way: :func:`words` takes what is a letter or a digit of ASCII out of the text,
-:class:`Names` gives each list of words a form that is free, and :class:`Name` spells it as each
+:class:`NamePool` gives each list of words a form that is free, and :class:`Name` spells it as each
 language does. Whatever the text was, an identifier matches ``[A-Za-z][A-Za-z0-9_]*``.
 """
 
@@ -13,7 +13,115 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from adt.errors import ConfigError
-from adt.integrate import reserved
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+CPP = _words(
+    """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t
+    class co_await co_return co_yield compl concept const const_cast consteval constexpr constinit
+    continue decltype default delete do double dynamic_cast else enum explicit export extern false float
+    for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq
+    private protected public register reinterpret_cast requires restrict return short signed sizeof static
+    static_assert static_cast struct switch template this thread_local throw true try typedef typeid
+    typename union unsigned using virtual void volatile wchar_t while xor xor_eq
+    """
+)
+JAVA = _words(
+    """
+    abstract assert boolean break byte case catch char class const continue default do double else enum
+    extends false final finally float for goto if implements import instanceof int interface long native
+    new null package private protected public return short static strictfp super switch synchronized this
+    throw throws transient true try var void volatile while yield
+    """
+)
+KOTLIN = _words(
+    """
+    as break class continue do else false for fun if in interface is it null object package return super
+    this throw true try typealias typeof val var when while
+    """
+)
+MACROS = _words(
+    """
+    assert errno linux unix i386 arm mips sun major minor stdin stdout stderr signbit isnan isinf isfinite
+    isnormal offsetof setjmp va_start va_end va_arg va_copy eof null infinity nan
+    """
+)
+"""What C and C++ headers, and compilers by themselves, may define as macros."""
+LANGUAGES = CPP | JAVA | KOTLIN | MACROS
+"""What no identifier can be called."""
+QUALIFIERS = _words("adt android androidx com java javax kotlin kotlinx org std tvm")
+"""First parts of qualified names: a variable of that name would hide them."""
+OBJECT = _words(
+    """
+    clone close copy equals finalize get_class hash_code notify notify_all run tensors to_string wait
+    component1 component2 component3 component4 component5 component6 component7 component8 component9
+    """
+)
+"""Methods of Java's objects, of Kotlin's data classes and of the generated classes."""
+METHODS = _words(
+    """
+    bind carry create data_type device device_name driver entries entry from handle info input inputs load
+    load_async manifest move native_runner open options output outputs release run_async run_suspending
+    runner set_threads size start swap threads use version
+    """
+)
+"""Further methods that a model's class has, or may get."""
+PLATFORM = _words(
+    """
+    annotation any appendable array auto_closeable boolean boolean_array byte byte_array char char_array
+    char_sequence character class class_loader class_value cloneable comparable comparator deprecated
+    double double_array enum error exception float float_array function functional_interface int int_array
+    integer iterable lazy long long_array long_range map math module mutable_list mutable_map mutable_set
+    nothing number object override pair process process_builder process_handle readable record regex
+    result runnable runtime runtime_permission safe_varargs security_manager sequence set short
+    short_array stack_trace_element stack_walker strict_math string string_buffer string_builder
+    suppress_warnings system thread thread_group thread_local throwable triple u_byte u_int u_long u_short
+    unit void
+    """
+)
+"""Classes that Java and Kotlin know without an import: one of that name in the package would hide them."""
+CLASSES = _words(
+    """
+    activity adt adt_exception adt_runner all all_build any app application array array_list arrays
+    asset_file_descriptor asset_manager assets auto_closeable aux bench benchmark benchmark_plan
+    benchmark_subject bin bitmap bitmap_factory bitmaps boolean buffer build build_config builder bundle
+    button byte byte_buffer byte_order canvas character class clean closeable collections color com1 con
+    concurrent_hash_map content_resolver context coroutine_scope cpp deprecated dispatchers display doc
+    docs double doxygen edit_cache element entry enum error example exception executor_service executors
+    file file_channel files float float_buffer gradle half handler hash_map help image image_decoder
+    image_pixels image_view include input_stream inputs install int int_buffer integer intent io_exception
+    iterable java jni kind kotlin label labels layout lib library linked_hash_map lint list loaded locale
+    log long long_buffer looper lpt1 main main_activity manifest map math menu model models module_info
+    native native_runner nothing nul number object objects optional options output_stream outputs override
+    package package_info package_source packaged_model parcel_file_descriptor path paths preinstall prn
+    process project r random rebuild_cache record resources result row run_tests runner runtime sample set
+    shape share short short_buffer span spinner src std string string_builder surface_view system
+    system_clock tensor test text text_view thread thread_local throwable time_unit toast tvm tvm_ffi
+    tvm_runtime uninstall unit uri utils view void zero_check
+    """
+)
+"""Classes that the generated code uses, CMake's own targets, directories of the generated projects, and
+names that no file can have on Windows."""
+CLASS_ENDINGS = _words(
+    "tensor pixels inputs outputs options kt test example activity exception error models loader info jni ktx"
+)
+"""Endings of the classes and files that are generated beside a model's own."""
+DIRECTORIES = _words(
+    """
+    app build bin cmake cpp docs gradle include java jni kotlin lib libs models src share std adt tvm
+    runner test tests install package all clean help adt_runner tvm_runtime tvm_ffi main
+    """
+)
+"""What a project cannot be called: directories that stand beside its module, CMake's targets, libraries."""
+PACKAGE_PARTS = JAVA | KOTLIN | _words("aux con nul prn")
+"""What no part of a Java package can be; the last are no directories on Windows."""
+PACKAGE_ROOTS = _words("android androidx dalvik java javax kotlin kotlinx sun")
+"""First parts of packages that belong to the platform: its class loaders refuse others in them."""
+
 
 LONGEST = 48
 """Characters of an identifier; what is longer ends after the last word that fits."""
@@ -58,7 +166,7 @@ class Name:
         return "".join(self.words)
 
 
-class Names:
+class NamePool:
     """Gives names that differ from each other and from what is reserved."""
 
     def __init__(self, taken: Iterable[str] = (), endings: Iterable[str] = ()) -> None:
@@ -67,7 +175,7 @@ class Names:
             taken: names in snake case that are never given.
             endings: last words that no name ends with.
         """
-        self._taken = {one.replace("_", "").lower() for one in taken}
+        self._taken = {name.replace("_", "").lower() for name in taken}
         self._endings = frozenset(endings)
 
     def give(self, text: str, noun: str, *, number: int | None = None) -> Name:
@@ -78,17 +186,17 @@ class Names:
             noun: what it names (``input``); added where the text alone makes no name, or a reserved one.
             number: which of its kind it is, for a text with no letter or digit.
         """
-        found = words(text)
-        if not found:
-            found = [noun] if number is None else [noun, str(number)]
-        elif found[0][0].isdigit():
-            found = [noun, *found]
-        name = Name(tuple(found))
-        if not self._free(name) and found[-1] != noun:
-            name = Name((*found, noun))
+        parts = words(text)
+        if not parts:
+            parts = [noun] if number is None else [noun, str(number)]
+        elif parts[0][0].isdigit():
+            parts = [noun, *parts]
+        name = Name(tuple(parts))
+        if not self._free(name) and parts[-1] != noun:
+            name = Name((*parts, noun))
         count = 2
         while not self._free(name):
-            name = Name((*found, noun, str(count)) if found[-1].isdigit() else (*found, str(count)))
+            name = Name((*parts, noun, str(count)) if parts[-1].isdigit() else (*parts, str(count)))
             count += 1
         self.take(name)
         return name
@@ -111,34 +219,34 @@ def words(text: str) -> list[str]:
     Accents go (``Größe`` is ``gro``, ``e``; ``é`` is ``e``), everything else separates.
     """
     plain = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
-    found: list[str] = []
+    parts: list[str] = []
     length = 0
     for match in _WORD.finditer(plain):
         word = match.group().lower()
         length += len(word) + 1
-        if found and length > LONGEST:
+        if parts and length > LONGEST:
             break
-        found.append(word[:LONGEST])
-    return found
+        parts.append(word[:LONGEST])
+    return parts
 
 
-def method_names() -> Names:
+def method_names() -> NamePool:
     """For the entries of one model, as methods of its class."""
-    return Names(reserved.LANGUAGES | reserved.QUALIFIERS | reserved.OBJECT | reserved.METHODS)
+    return NamePool(LANGUAGES | QUALIFIERS | OBJECT | METHODS)
 
 
-def tensor_names() -> Names:
+def tensor_names() -> NamePool:
     """For inputs and outputs of one entry, as fields, methods and parameters."""
-    return Names(reserved.LANGUAGES | reserved.QUALIFIERS | reserved.OBJECT)
+    return NamePool(LANGUAGES | QUALIFIERS | OBJECT)
 
 
-def class_names(project: str) -> Names:
+def class_names(project: str) -> NamePool:
     """For the models of the project called *project*: classes, files, CMake targets and directories."""
-    taken = reserved.LANGUAGES | reserved.PLATFORM | reserved.CLASSES | {project}
-    return Names(taken, reserved.CLASS_ENDINGS)
+    taken = LANGUAGES | PLATFORM | CLASSES | {project}
+    return NamePool(taken, CLASS_ENDINGS)
 
 
-def check_class(text: str, names: Names) -> Name:
+def check_class(text: str, names: NamePool) -> Name:
     """The class that a user asked for by name; *names* does not give it again.
 
     Raises:
@@ -174,11 +282,11 @@ def check_package(java_package: str) -> None:
         raise ConfigError(
             f"the package {java_package} has one part, Android wants two", remedy=PACKAGE_REMEDY
         )
-    if used := [part for part in parts if part in reserved.PACKAGE_PARTS]:
+    if used := [part for part in parts if part in PACKAGE_PARTS]:
         raise ConfigError(
             f"the package {java_package} has the reserved word {used[0]} in it", remedy=PACKAGE_REMEDY
         )
-    if parts[0] in reserved.PACKAGE_ROOTS:
+    if parts[0] in PACKAGE_ROOTS:
         raise ConfigError(
             f"the package {java_package} begins with {parts[0]}, which belongs to the platform",
             remedy=PACKAGE_REMEDY,
@@ -200,4 +308,4 @@ def project_name(java_package: str) -> str:
 
 
 def _reserved_project(name: str) -> bool:
-    return name in reserved.CPP | reserved.MACROS | reserved.DIRECTORIES
+    return name in CPP | MACROS | DIRECTORIES

@@ -57,7 +57,7 @@ def _method(head: str, doc: str, *, static: bool = True) -> NativeMethod:
     """From Java's own spelling: ``int run(long runner, int entry)``."""
     front, _, inside = head.removesuffix(")").partition("(")
     returns, name = front.split()
-    parameters = tuple(Parameter(*one.split()) for one in inside.split(", ") if one)
+    parameters = tuple(Parameter(*parameter.split()) for parameter in inside.split(", ") if parameter)
     return NativeMethod(name, returns, parameters, doc, static)
 
 
@@ -139,7 +139,7 @@ def _java_declaration(method: NativeMethod, indent: str) -> str:
         prefix = f"{indent} * "
         comment = f"{indent}/**\n{prefix}{wrap(method.doc, WIDTH, prefix)}\n{indent} */"
     front = f"{indent}private {'static ' if method.static else ''}native {method.returns} {method.name}("
-    inside = ", ".join(f"{one.type} {one.name}" for one in method.parameters)
+    inside = ", ".join(f"{parameter.type} {parameter.name}" for parameter in method.parameters)
     line = f"{front}{inside});"
     if len(line) > WIDTH:
         prefix = indent + "        "
@@ -150,12 +150,12 @@ def _java_declaration(method: NativeMethod, indent: str) -> str:
 def _filled(parameters: str, prefix: str) -> str:
     """Parameters in lines of WIDTH characters, broken behind commas, each but the first behind *prefix*."""
     lines = [""]
-    for one in parameters.replace(", ", ",\0").split("\0"):
-        longer = f"{lines[-1]} {one}" if lines[-1] else one
+    for parameter in parameters.replace(", ", ",\0").split("\0"):
+        longer = f"{lines[-1]} {parameter}" if lines[-1] else parameter
         if len(prefix) + len(longer) <= WIDTH:
             lines[-1] = longer
         else:
-            lines.append(one)
+            lines.append(parameter)
     return ("\n" + prefix).join(lines)
 
 
@@ -166,10 +166,10 @@ def cpp_head(name: str, *unused: str) -> str:
         name: in Java.
         unused: parameters that the body does not use; ``env`` may be one.
     """
-    method = next(one for one in NATIVE_METHODS if one.name == name)
-    named = [("JNIEnv*", "env"), ("jclass" if method.static else "jobject", "")]
-    named += [(CPP_TYPES[one.type], one.cpp) for one in method.parameters]
-    inside = ", ".join(f"{kind} {'' if word in unused else word}".rstrip() for kind, word in named)
+    method = next(method for method in NATIVE_METHODS if method.name == name)
+    arguments = [("JNIEnv*", "env"), ("jclass" if method.static else "jobject", "")]
+    arguments += [(CPP_TYPES[parameter.type], parameter.cpp) for parameter in method.parameters]
+    inside = ", ".join(f"{kind} {'' if word in unused else word}".rstrip() for kind, word in arguments)
     front = f"NATIVE({CPP_TYPES[method.returns]}, {method.name})("
     if len(f"{front}{inside}) {{") <= WIDTH:
         return f"{front}{inside}) {{"

@@ -8,19 +8,19 @@ from dataclasses import replace
 
 from adt.bundle.bundle import TargetBundle
 from adt.errors import ConfigError, InputError, MismatchError, PackageError
-from adt.integrate.describe import (
+from adt.integrate.model_api import (
     EntryApi,
+    ImageInput,
     ModelApi,
     Project,
     ProjectModel,
     TensorApi,
     Variant,
+    element_type,
 )
-from adt.integrate.elements import element_type
-from adt.integrate.images import check_options, image_input
 from adt.integrate.names import (
     Name,
-    Names,
+    NamePool,
     check_class,
     check_package,
     class_names,
@@ -28,7 +28,8 @@ from adt.integrate.names import (
     project_name,
     tensor_names,
 )
-from adt.model.inputs.pictures import PictureOptions
+from adt.model.inputs.pictures import COLORS, LAYOUTS, PictureOptions
+from adt.model.inputs.validation import kind
 from adt.model.package.compatibility import check_pair
 from adt.model.package.manifest import Entry, PackageManifest, TensorSpec
 from adt.model.package.package import ModelPackage
@@ -83,8 +84,8 @@ def project(
         if model in given:
             cls, stem = given[model][0], given[model][1].snake
         else:
-            made = names.give(model, "model", number=len(models) + 1)
-            cls, stem = made.pascal, made.snake
+            free = names.give(model, "model", number=len(models) + 1)
+            cls, stem = free.pascal, free.snake
         models.append(
             ProjectModel(
                 _model_api(group[0].manifest, cls, stem, _for_model(pictures, model)),
@@ -139,7 +140,7 @@ def _groups(packages: Sequence[ModelPackage]) -> dict[str, list[ModelPackage]]:
                     "entries",
                     remedy=f"Compile both from {first.source.file} with the same --shape and settings.",
                 )
-            if _platform(manifest) in [_platform(one.manifest) for one in group[:index]]:
+            if _platform(manifest) in [_platform(earlier.manifest) for earlier in group[:index]]:
                 raise ConfigError(
                     f"two packages of {name} are for {manifest.target.platform}",
                     remedy="Give one for each platform.",
@@ -169,7 +170,7 @@ def _variants(
     """The package of each bundle, in the bundles' order."""
     by_platform = {_platform(package.manifest): package for package in group}
     source = group[0].manifest.source
-    found = []
+    variants = []
     for bundle in bundles:
         package = by_platform.pop((bundle.manifest.platform, bundle.manifest.machine), None)
         if package is None:
@@ -179,13 +180,13 @@ def _variants(
                 "or leave that --bundle away.",
             )
         check_pair(bundle.manifest, package.manifest)
-        found.append(Variant(package, bundle))
+        variants.append(Variant(package, bundle))
     for platform, _ in by_platform:
         raise MismatchError(
             f"there is a package of {name} for {platform} and no bundle to run it",
             remedy=f"adt build-target --for {platform}, then --bundle DIR; or leave that package away.",
         )
-    return tuple(found)
+    return tuple(variants)
 
 
 def _model_api(manifest: PackageManifest, cls: str, stem: str, options: PictureOptions) -> ModelApi:
@@ -194,7 +195,7 @@ def _model_api(manifest: PackageManifest, cls: str, stem: str, options: PictureO
             f"the package {manifest.name} has no entry",
             remedy=f"Compile it again: {manifest.source.compile_command()}",
         )
-    methods, prefixes = method_names(), Names()
+    methods, prefixes = method_names(), NamePool()
     entries = tuple(
         _entry_api(entry, index, manifest, methods, prefixes, options)
         for index, entry in enumerate(manifest.entries)
@@ -208,8 +209,8 @@ def _entry_api(
     entry: Entry,
     index: int,
     manifest: PackageManifest,
-    methods: Names,
-    prefixes: Names,
+    methods: NamePool,
+    prefixes: NamePool,
     options: PictureOptions,
 ) -> EntryApi:
     """One entry.
@@ -223,20 +224,20 @@ def _entry_api(
     names = tensor_names()
 
     def tensor(spec: TensorSpec, number: int, noun: str) -> TensorApi:
-        made = names.give(spec.name, noun, number=number)
-        while prefixes.has(Name((*prefix, *made.words))):
-            made = names.give(spec.name, noun, number=number)
-        prefixes.take(Name((*prefix, *made.words)))
+        identifier = names.give(spec.name, noun, number=number)
+        while prefixes.has(Name((*prefix, *identifier.words))):
+            identifier = names.give(spec.name, noun, number=number)
+        prefixes.take(Name((*prefix, *identifier.words)))
         what = f"{noun} {spec.name} of {manifest.name}"
         image = image_input(spec, options) if noun == "input" else None
         fixed = [extent for extent in spec.shape if isinstance(extent, int)]
         return TensorApi(
             name=spec.name,
             index=number,
-            cpp=made.snake,
-            java=made.camel,
-            constant=made.constant,
-            pascal=made.pascal,
+            cpp=identifier.snake,
+            java=identifier.camel,
+            constant=identifier.constant,
+            pascal=identifier.pascal,
             element=element_type(spec.dtype, what),
             shape=spec.shape,
             elements=math.prod(fixed) if len(fixed) == len(spec.shape) else None,
@@ -262,3 +263,86 @@ def _with_libraries(models: Sequence[ProjectModel]) -> tuple[ProjectModel, ...]:
         return library if library not in stems else free(f"{library}_so")
 
     return tuple(replace(model, api=replace(model.api, library=free(model.api.library))) for model in models)
+
+
+DTYPES = ("uint8", "float16", "float32")
+"""Of inputs that a camera's or a file's pixels go into."""
+SMALLEST = 8
+"""Pixels: an input with a shorter side is some other array."""
+
+
+def image_input(spec: TensorSpec, options: PictureOptions) -> ImageInput | None:
+    """How one picture becomes the input *spec*; None: it takes none.
+
+    It does when it has 1 or 3 channels where one layout has them, a fixed height and width, and a batch of
+    one or of any size. An input of uint8 takes the pixels as they are: its model normalises by itself.
+
+    Raises:
+        InputError: *options* are for another number of channels.
+    """
+    if spec.dtype not in DTYPES or len(spec.shape) != 4:
+        return None
+    batch = spec.shape[0]
+    if isinstance(batch, int) and batch != 1:
+        return None
+    layout = _layout(spec, options)
+    if layout is None:
+        return None
+    extents = spec.shape[1:] if layout == "NHWC" else (*spec.shape[2:], spec.shape[1])
+    height, width, channels = extents
+    if isinstance(height, str) or isinstance(width, str) or isinstance(channels, str):
+        return None
+    if channels not in (1, 3) or min(height, width) < SMALLEST:
+        return None
+    color = options.color or ("RGB" if channels == 3 else "GRAY")
+    if (color == "GRAY") != (channels == 1):
+        raise InputError(
+            f"input {spec.name} is {kind(spec)}, which cannot be {color}",
+            remedy="Leave --color away, or give RGB or BGR for three channels and GRAY for one.",
+        )
+    floats = spec.dtype != "uint8"
+    if not floats:
+        return ImageInput(layout, height, width, channels, None, None, 1.0, color)
+    divisor = 255.0 if options.scale is None else options.scale
+    return ImageInput(
+        layout,
+        height,
+        width,
+        channels,
+        _each(options.mean, channels, "--mean", spec),
+        _each(options.std, channels, "--std", spec),
+        1.0 / divisor,
+        color,
+    )
+
+
+def check_options(options: PictureOptions) -> None:
+    """Refuse words and numbers that fit no input.
+
+    Raises:
+        InputError: an unknown layout or colour, or a division by zero.
+    """
+    for option, given, known in (("--layout", options.layout, LAYOUTS), ("--color", options.color, COLORS)):
+        if given and given not in known:
+            raise InputError(f"{option} {given!r} is unknown", remedy=f"Use {', '.join(known)}.")
+    if options.scale == 0 or 0 in options.std:
+        raise InputError("a picture cannot be divided by 0", remedy="Check --scale and --std.")
+
+
+def _layout(spec: TensorSpec, options: PictureOptions) -> str | None:
+    channels = dict(zip(LAYOUTS, (spec.shape[1], spec.shape[3]), strict=True))
+    fits = [layout for layout, extent in channels.items() if extent in (1, 3)]
+    if options.layout:
+        return options.layout if options.layout in fits else None
+    return fits[0] if len(fits) == 1 else None
+
+
+def _each(
+    numbers: tuple[float, ...], channels: int, option: str, spec: TensorSpec
+) -> tuple[float, ...] | None:
+    if len(numbers) not in (0, 1, channels):
+        raise InputError(
+            f"{option} has {len(numbers)} numbers, the input {spec.name} has {channels} channels",
+            remedy="Give one for each channel, or one for all.",
+        )
+    return (numbers * channels if len(numbers) == 1 else numbers) or None

@@ -42,7 +42,7 @@ def render(template: str, **values: Any) -> str:
 def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(resource("templates")),
         undefined=StrictUndefined,
         autoescape=False,  # source code, not HTML: each filter below escapes for its own language
@@ -50,8 +50,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.globals["generated"] = GENERATED
-    made.filters |= {
+    environment.globals["generated"] = GENERATED
+    environment.filters |= {
         "android_string": android_string,
         "comment": comment,
         "cpp_string": cpp_string,
@@ -62,7 +62,7 @@ def _environment() -> Environment:
         "wrap": wrap,
         "xml": xml,
     }
-    return made
+    return environment
 
 
 def cpp_string(text: str) -> str:

@@ -1,8 +1,8 @@
 """What an application measured of a model it carries (schema ``adt.app-bench``), as a benchmark of adt's.
 
-The NativeActivity of ``adt apk`` and the benchmark activity of a generated Android
-project write such documents on the device. They have what was seen there and no
-more: what it amounts to is worked out here, as for ``adt bench``.
+libadt_activity.so, in the app of ``adt apk`` and in the build type ``benchmark`` of a generated one, writes
+such documents on the device. They have what was seen there and no more: what it amounts to is worked out
+here, as for ``adt bench``.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ SCHEMA, SCHEMA_VERSION = "adt.app-bench", 1
 ERROR_SCHEMA, ERROR_SCHEMA_VERSION = "adt.app-bench-error", 1
 
 WRITERS = ("native-activity", "benchmark-activity")
+"""The latter: apps that `adt generate` made when they had an activity in Kotlin."""
 EMULATOR = re.compile(r"sdk_g?phone|Android SDK built for|\b(ranchu|goldfish)\b", re.IGNORECASE)
 """How Android's emulator calls its model and its system on chip."""
 EMULATED = (
@@ -91,7 +92,7 @@ class AppBench:
     app: str
     """The application's id."""
     writer: str
-    """``native-activity`` or ``benchmark-activity``."""
+    """Of :data:`WRITERS`."""
     machine: AppMachine
     package: str
     package_digest: str
@@ -137,8 +138,8 @@ def read(path: Path) -> BenchRecord:
     """
     try:
         raw = read_json(path)
-    except (ValueError, OSError) as why:
-        raise InputError(f"{path} cannot be read: {why}", remedy=_REMEDY) from why
+    except (ValueError, OSError) as error:
+        raise InputError(f"{path} cannot be read: {error}", remedy=_REMEDY) from error
     if not isinstance(raw, dict) or not is_from_app(raw):
         raise InputError(f"{path} holds no benchmark of an application", remedy=_REMEDY)
     return record_of(raw, path.name)
@@ -171,30 +172,31 @@ def record_of(raw: Mapping[str, Any], name: str) -> BenchRecord:
     import cattrs
 
     try:
-        found = cattrs.Converter(forbid_extra_keys=True).structure(dict(raw), AppBench)
-    except Exception as why:  # cattrs raises an exception group; its text names each field
-        reasons = "\n".join(cattrs.transform_error(why, path=name))
-        raise InputError(f"{name} does not fit its schema", remedy=_REMEDY, details=reasons) from why
-    if problem := _problem(found):
+        document = cattrs.Converter(forbid_extra_keys=True).structure(dict(raw), AppBench)
+    except Exception as error:  # cattrs raises an exception group; its text names each field
+        reasons = "\n".join(cattrs.transform_error(error, path=name))
+        raise InputError(f"{name} does not fit its schema", remedy=_REMEDY, details=reasons) from error
+    if problem := _problem(document):
         raise InputError(f"{name} cannot be: {problem}", remedy=_REMEDY)
     text = json.dumps(raw, sort_keys=True, ensure_ascii=False)
-    return _record(found, hashlib.sha256(text.encode()).hexdigest()[:16])
+    return _record(document, hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
-def _problem(found: AppBench) -> str:
+def _problem(document: AppBench) -> str:
     """What no application would write; empty when all is well."""
-    times = [*found.run_ms, *found.start_ms, found.warmup_ms, found.load_ms, found.first_run_ms]
-    if found.writer not in WRITERS:
-        return f"its writer is {found.writer!r}"
-    if found.device.kind not in ("cpu", "opencl"):
-        return f"its device is {found.device.kind!r}"
-    if not _is_time(found.when):
-        return f"its time is {found.when!r}"
-    if not found.run_ms or len(found.run_ms) != len(found.start_ms):
-        return f"it has {len(found.run_ms)} runs and {len(found.start_ms)} starts"
-    if not all(math.isfinite(time) and time >= 0 for time in times) or sum(found.run_ms) <= 0:
+    times = [document.warmup_ms, document.load_ms, document.first_run_ms]
+    times += [*document.run_ms, *document.start_ms]
+    if document.writer not in WRITERS:
+        return f"its writer is {document.writer!r}"
+    if document.device.kind not in ("cpu", "opencl"):
+        return f"its device is {document.device.kind!r}"
+    if not _is_time(document.when):
+        return f"its time is {document.when!r}"
+    if not document.run_ms or len(document.run_ms) != len(document.start_ms):
+        return f"it has {len(document.run_ms)} runs and {len(document.start_ms)} starts"
+    if not all(math.isfinite(time) and time >= 0 for time in times) or sum(document.run_ms) <= 0:
         return "it has a time that is none"
-    for digest, may_lack in ((found.package_digest, False), (found.bundle_digest, True)):
+    for digest, may_lack in ((document.package_digest, False), (document.bundle_digest, True)):
         if not re.fullmatch("[0-9a-f]{64}" + "|" * may_lack, digest):
             return f"it has the digest {digest!r}"
     return ""
@@ -207,28 +209,28 @@ def _is_time(text: str) -> bool:
         return False
 
 
-def _record(found: AppBench, identity: str) -> BenchRecord:
+def _record(document: AppBench, identity: str) -> BenchRecord:
     import numpy as np
 
-    machine = _machine(found)
-    times, starts = np.array(found.run_ms), np.array(found.start_ms)
-    samples = [vars(sample) for sample in found.samples]
+    machine = _machine(document)
+    times, starts = np.array(document.run_ms), np.array(document.start_ms)
+    samples = [vars(sample) for sample in document.samples]
     report = {
-        "load_ms": found.load_ms,
-        "first_run_ms": found.first_run_ms,
-        "memory": vars(found.memory),
-        "program_cache": {"state": found.program_cache},
+        "load_ms": document.load_ms,
+        "first_run_ms": document.first_run_ms,
+        "memory": vars(document.memory),
+        "program_cache": {"state": document.program_cache},
         "samples": samples,
     }
     energy = sampling.energy(samples, starts, times, None)
     speed = None if machine.emulated else speed_of(times, starts, report, None, energy)
     return BenchRecord(
         id=identity,
-        when=found.when,
+        when=document.when,
         label="",
         machine=machine,
-        subject=_subject(found),
-        method=_method(found),
+        subject=_subject(document),
+        method=_method(document),
         conditions=UNASKED if speed else None,
         correct=None,
         speed=speed,
@@ -237,49 +239,49 @@ def _record(found: AppBench, identity: str) -> BenchRecord:
     )
 
 
-def _machine(found: AppBench) -> Machine:
-    opencl = found.device.kind == "opencl"
-    model = found.machine.model or "an Android device"
+def _machine(document: AppBench) -> Machine:
+    opencl = document.device.kind == "opencl"
+    model = document.machine.model or "an Android device"
     return Machine(
         kind="device",
         name=model,
         model=model,
-        soc=found.machine.soc,
-        computes=(found.device.name or "OpenCL") if opencl else "cpu",
-        computes_type=found.device.type if opencl else "cpu",
-        driver=found.device.driver if opencl else "",
-        emulated=bool(EMULATOR.search(f"{model} {found.machine.soc}")),
+        soc=document.machine.soc,
+        computes=(document.device.name or "OpenCL") if opencl else "cpu",
+        computes_type=document.device.type if opencl else "cpu",
+        driver=document.device.driver if opencl else "",
+        emulated=bool(EMULATOR.search(f"{model} {document.machine.soc}")),
     )
 
 
-def _subject(found: AppBench) -> Subject:
+def _subject(document: AppBench) -> Subject:
     return Subject(
-        package=found.package,
-        package_digest=found.package_digest,
+        package=document.package,
+        package_digest=document.package_digest,
         source_sha256="",
-        target=found.device.kind,
-        platform=f"android-{found.machine.abi}",
+        target=document.device.kind,
+        platform=f"android-{document.machine.abi}",
         precision="",
         offload="",
-        entry=found.entry,
+        entry=document.entry,
         tvm="",
         bundle="",
-        bundle_digest=found.bundle_digest,
+        bundle_digest=document.bundle_digest,
         bundle_tvm="",
-        adt=found.adt_version,
+        adt=document.adt_version,
     )
 
 
-def _method(found: AppBench) -> Method:
+def _method(document: AppBench) -> Method:
     return Method(
-        protocol=f"in an app ({found.writer})",
-        warmup_runs=found.warmup_runs,
-        warmup_ms=found.warmup_ms,
-        runs=len(found.run_ms),
-        seconds=sum(found.run_ms) / 1000,
+        protocol=f"in an app ({document.writer})",
+        warmup_runs=document.warmup_runs,
+        warmup_ms=document.warmup_ms,
+        runs=len(document.run_ms),
+        seconds=sum(document.run_ms) / 1000,
         headline="p50",
-        end_to_end=found.end_to_end,
-        threads=found.threads,
-        affinity=found.affinity,
-        seed=found.seed,
+        end_to_end=document.end_to_end,
+        threads=document.threads,
+        affinity=document.affinity,
+        seed=document.seed,
     )

@@ -1,4 +1,4 @@
-"""Measure how fast a package runs at a place, and judge what was measured.
+"""Measure how fast a package runs at a place, alone or in turns with another, and judge what was measured.
 
 Nothing here decides whether a time may be shown: :mod:`adt.api.bench` asks for
 times only where they are a real machine's.
@@ -33,7 +33,7 @@ from adt.measure.record import (
     Start,
     Subject,
 )
-from adt.measure.statistics import drift, quantiles, summarise, time_line
+from adt.measure.statistics import Interval, drift, quantiles, ratio_interval, summarise, time_line
 from adt.model.package.files import MANIFEST
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from adt.measure.sampling import Samples
     from adt.measure.statistics import Times
+
 
 log = logging.getLogger("adt.bench")
 
@@ -59,7 +60,7 @@ SPARE = 3.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchSetup:
     """What to measure, and how."""
 
     protocol: Protocol
@@ -75,7 +76,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """What came out, with all that a record does not keep."""
 
     speed: Speed
@@ -87,7 +88,7 @@ class Measured:
     """When each began, milliseconds."""
 
 
-def options_for(opened: Opened, plan: Plan, **more: Any) -> RtvmOptions:
+def options_for(opened: Opened, plan: BenchSetup, **more: Any) -> RtvmOptions:
     """The runner's options for the plan's way of running; *more* of them by name."""
     return RtvmOptions(
         entry=plan.entry,
@@ -100,18 +101,18 @@ def options_for(opened: Opened, plan: Plan, **more: Any) -> RtvmOptions:
     )
 
 
-def pilot(opened: Opened, plan: Plan, inputs: Mapping[str, np.ndarray] | None) -> RtvmRun:
+def pilot(opened: Opened, plan: BenchSetup, inputs: Mapping[str, np.ndarray] | None) -> RtvmRun:
     """Run once: fills the program cache, and says what the machine is and about how long a run takes."""
     return opened.place.run(options_for(opened, plan, run_count=2), inputs, timeout=plan.timeout)
 
 
 def measure(
     opened: Opened,
-    plan: Plan,
+    plan: BenchSetup,
     first: RtvmRun,
     inputs: Mapping[str, np.ndarray] | None,
     external_power: bool | None,
-) -> Measured:
+) -> Measurement:
     """Time the package.
 
     Args:
@@ -132,12 +133,12 @@ def measure(
     times, starts = timed.times["run_ms"], timed.times["start_ms"]
     report = timed.report
     energy = sampling.energy(report["samples"], starts, times, external_power)
-    return Measured(speed_of(times, starts, report, cold, energy), report, times, starts)
+    return Measurement(speed_of(times, starts, report, cold, energy), report, times, starts)
 
 
 def timed_run(
     opened: Opened,
-    plan: Plan,
+    plan: BenchSetup,
     protocol: Protocol,
     first: RtvmRun,
     inputs: Mapping[str, np.ndarray] | None,
@@ -231,7 +232,7 @@ def subject_of(opened: Opened, entry: str) -> Subject:
     )
 
 
-def method_of(plan: Plan, *, interleaved: bool = False) -> Method:
+def method_of(plan: BenchSetup, *, interleaved: bool = False) -> Method:
     """How it is measured."""
     protocol = plan.protocol
     return Method(
@@ -251,7 +252,7 @@ def method_of(plan: Plan, *, interleaved: bool = False) -> Method:
 
 def record_of(
     opened: Opened,
-    plan: Plan,
+    plan: BenchSetup,
     machine: Machine,
     *,
     label: str,
@@ -329,7 +330,7 @@ def _course_flags(speed: Speed, samples: Samples) -> list[Flag]:
     if fell := sampling.fallen_clock(samples, CLOCK_FELL_PERCENT):
         name, before, after = fell
         return [Flag("throttled", f"{slower}, while {name} fell from {before:.0f} to {after:.0f} MHz")]
-    rises = {name: one.highest - one.before for name, one in speed.sensors.temperatures.items()}
+    rises = {name: course.highest - course.before for name, course in speed.sensors.temperatures.items()}
     warmest = max(rises, key=lambda name: rises[name], default="")
     if warmest and rises[warmest] >= GREW_WARM:
         return [Flag("throttled", f"{slower}, while {warmest} warmed by {rises[warmest]:.0f} °C")]
@@ -341,3 +342,77 @@ def shorter(protocol: Protocol) -> Protocol:
     turns = 2 * protocol.rounds
     runs = max(FEWEST_IN_A_TURN, -(-protocol.runs // turns))
     return dataclasses.replace(protocol, runs=runs, seconds=protocol.seconds / turns)
+
+
+log = logging.getLogger("adt.bench")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two."""
+
+    opened: Opened
+    first: RtvmRun
+    """Its pilot run."""
+    inputs: Mapping[str, np.ndarray] | None
+
+
+@dataclass(frozen=True)
+class Turns:
+    """The runs of one side."""
+
+    runs: tuple[RtvmRun, ...]
+    """Two for each round, in order."""
+
+    @property
+    def times(self) -> Times:
+        """Milliseconds of every run."""
+        import numpy as np
+
+        return np.concatenate([run.times["run_ms"] for run in self.runs])
+
+    @property
+    def round_medians(self) -> Times:
+        """Of each round, the median of its two turns."""
+        import numpy as np
+
+        pairs = zip(self.runs[::2], self.runs[1::2], strict=True)
+        both = [np.concatenate([one.times["run_ms"], other.times["run_ms"]]) for one, other in pairs]
+        return np.array([np.median(times) for times in both])
+
+
+def take_turns(a: Side, b: Side, plan: BenchSetup) -> tuple[Turns, Turns]:
+    """Run A B B A in each round of the plan's protocol, each turn in a process of its own.
+
+    A drift that is steady over a round is the same for both, for their turns lie
+    about the same moment.
+
+    Raises:
+        RunError, DeviceError, …: as :meth:`adt.device.place.Place.run`.
+    """
+    protocol = shorter(plan.protocol)
+    runs: tuple[list[RtvmRun], list[RtvmRun]] = ([], [])
+    for number in range(plan.protocol.rounds):
+        log.info("round %d of %d", number + 1, plan.protocol.rounds)
+        for which in (0, 1, 1, 0):
+            side = (a, b)[which]
+            runs[which].append(timed_run(side.opened, plan, protocol, side.first, side.inputs))
+    return Turns(tuple(runs[0])), Turns(tuple(runs[1]))
+
+
+def times_as_fast(a: Turns, b: Turns) -> Interval:
+    """How many times as fast B is as A, with the 95 % interval."""
+    return ratio_interval(a.round_medians, b.round_medians)
+
+
+def sentence(ratio: Interval, names: Sequence[str] = ("A", "B")) -> str:
+    """What the interval says, in words."""
+    a, b = names
+    if ratio.low > 1:
+        return f"{b} is {ratio.low:.3g} to {ratio.high:.3g} × as fast as {a}"
+    if ratio.high < 1:
+        return f"{a} is {1 / ratio.high:.3g} to {1 / ratio.low:.3g} × as fast as {b}"
+    return (
+        f"no difference can be told: {b} is {ratio.low:.3g} to {ratio.high:.3g} × as fast as {a}, "
+        "which has 1 in it"
+    )

@@ -60,9 +60,9 @@ def parse_cool_down(text: str) -> CoolDown:
     Raises:
         ConfigError: it is neither.
     """
-    if found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(°?[cC]|s)\s*", text):
-        number = float(found[1])
-        return CoolDown(seconds=number) if found[2] == "s" else CoolDown(celsius=number)
+    if match := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(°?[cC]|s)\s*", text):
+        number = float(match[1])
+        return CoolDown(seconds=number) if match[2] == "s" else CoolDown(celsius=number)
     raise ConfigError(
         f"--cool-down {text!r} is neither a temperature nor a time", remedy="Write 45C, or 30s."
     )
@@ -95,29 +95,29 @@ def read(answer: Survey) -> Conditions:
 
 def cool_down(
     place: Place,
-    wanted: CoolDown,
+    goal: CoolDown,
     *,
     most: float = COOL_DOWN_MOST,
     sleep: Callable[[float], None] = time.sleep,
     look: Callable[[Place], Conditions] = conditions,
 ) -> bool:
-    """Wait until the machine is as cool as *wanted*, or so long; False when it did not get there.
+    """Wait until the machine is as cool as *goal*, or so long; False when it did not get there.
 
     Args:
         most: seconds after which a temperature is not waited for any longer.
     """
-    if wanted.seconds is not None:
-        log.info("cooling down for %g s", wanted.seconds)
-        sleep(wanted.seconds)
+    if goal.seconds is not None:
+        log.info("cooling down for %g s", goal.seconds)
+        sleep(goal.seconds)
         return True
-    assert wanted.celsius is not None
+    assert goal.celsius is not None
     waited = 0.0
     while True:
         now = look(place)
         if now.hottest_celsius is None:
             log.warning("%s gives no temperature that could be waited for", place.name)
             return False
-        if now.hottest_celsius <= wanted.celsius:
+        if now.hottest_celsius <= goal.celsius:
             return True
         if waited >= most:
             log.warning(
@@ -130,7 +130,7 @@ def cool_down(
                 "waiting until %s (%.1f °C) is at most %g °C",
                 now.hottest_zone,
                 now.hottest_celsius,
-                wanted.celsius,
+                goal.celsius,
             )
         pause = min(COOL_DOWN_POLL, most - waited)
         sleep(pause)

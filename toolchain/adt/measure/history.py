@@ -67,17 +67,17 @@ def _sweep(store: Path) -> None:
 def load(store: Path | None = None) -> tuple[BenchRecord, ...]:
     """Every record, oldest first; a file that is damaged or of another adt is said and passed over."""
     store = store or directory()
-    found = []
+    records = []
     for path in sorted(store.glob("*.json")) if store.is_dir() else ():
         if not _NAME.fullmatch(path.name):
             continue
         try:
-            found.append(
+            records.append(
                 manifest.load(BenchRecord, path, schema=SCHEMA, version=SCHEMA_VERSION, remedy=_REMEDY)
             )
-        except PackageError as why:
-            log.warning("%s; it is passed over", why.what)
-    return tuple(sorted(found, key=lambda record: datetime.fromisoformat(record.when)))
+        except PackageError as error:
+            log.warning("%s; it is passed over", error.what)
+    return tuple(sorted(records, key=lambda record: datetime.fromisoformat(record.when)))
 
 
 def select(
@@ -122,15 +122,15 @@ def moment(text: str) -> datetime:
     Raises:
         ConfigError: it is none of them.
     """
-    if found := re.fullmatch(r"(\d{1,5})([dh])", text):
-        age = timedelta(**{{"d": "days", "h": "hours"}[found[2]]: int(found[1])})
+    if match := re.fullmatch(r"(\d{1,5})([dh])", text):
+        age = timedelta(**{{"d": "days", "h": "hours"}[match[2]]: int(match[1])})
         return datetime.now(UTC) - age
     try:
         given = datetime.fromisoformat(text)
-    except ValueError as why:
+    except ValueError as error:
         raise ConfigError(
             f"--since {text!r} is neither a date nor an age", remedy="Write 2026-01-31, or 7d, or 12h."
-        ) from why
+        ) from error
     return given if given.tzinfo else given.replace(tzinfo=UTC)
 
 
@@ -166,10 +166,10 @@ def _in_file(path: Path) -> list[BenchRecord]:
     remedy = "Name a file that `adt report --export` or an application of adt's wrote."
     try:
         raw = read_json(path)
-    except FileNotFoundError as why:
-        raise InputError(f"there is no file {path}", remedy=remedy) from why
-    except (ValueError, OSError) as why:
-        raise InputError(f"{path} cannot be read: {why}", remedy=remedy) from why
+    except FileNotFoundError as error:
+        raise InputError(f"there is no file {path}", remedy=remedy) from error
+    except (ValueError, OSError) as error:
+        raise InputError(f"{path} cannot be read: {error}", remedy=remedy) from error
     if isinstance(raw, dict) and app_bench.is_from_app(raw):
         return [app_bench.record_of(raw, path.name)]
     if not isinstance(raw, dict) or (raw.get("schema"), raw.get("schema_version")) != (
@@ -182,9 +182,9 @@ def _in_file(path: Path) -> list[BenchRecord]:
     converter = cattrs.Converter(forbid_extra_keys=True)
     try:
         records: list[BenchRecord] = converter.structure(raw.get("records"), list[BenchRecord])
-    except Exception as why:  # cattrs raises an exception group; its text names each field
-        reasons = "\n".join(cattrs.transform_error(why, path=path.name))
-        raise InputError(f"{path} does not fit its schema", remedy=remedy, details=reasons) from why
+    except Exception as error:  # cattrs raises an exception group; its text names each field
+        reasons = "\n".join(cattrs.transform_error(error, path=path.name))
+        raise InputError(f"{path} does not fit its schema", remedy=remedy, details=reasons) from error
     for record in records:
         if not re.fullmatch(r"[0-9a-f]{1,64}", record.id) or not _is_moment(record.when):
             raise InputError(

@@ -1,17 +1,29 @@
-"""Run a package's kernels on this machine's CPU, one by one: what they should compute, by plain loops."""
+"""Run a package's kernels on this machine's CPU, one by one: what they should compute, by plain loops.
+
+They run in a process of their own, which may crash or hang without harm to this one:
+``python -m adt.measure.host_kernels PLAIN.json.gz``, the other side of :class:`KernelProcess`.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from adt.errors import RunError
+from adt.host.child import Child, ChildFailed, serve
+from adt.model.inspection.reference_kernels import plain_file, read_plain
+from adt.model.package.package import ModelPackage
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     Array = NDArray[np.generic]
+
 
 TEXTURED = re.compile(r"_texture(_\d+)?$")
 """What the name of a kernel ends with made for images (:mod:`adt.model.passes.texture.placement`)."""
@@ -22,7 +34,7 @@ class NotComputable(Exception):
 
 
 @dataclass(frozen=True)
-class Plain:
+class PlainKernel:
     """A kernel that can be run here."""
 
     parameters: tuple[tuple[tuple[int, ...] | None, str], ...]
@@ -42,10 +54,10 @@ class HostKernels:
             functions: each kernel before it was scheduled (``read_plain``).
         """
         self._functions = functions
-        self._plain: dict[str, Plain] = {}
+        self._plain: dict[str, PlainKernel] = {}
         self._compiled: dict[str, Any] = {}
 
-    def plain(self, name: str, writes: int = 0) -> Plain:
+    def plain(self, name: str, writes: int = 0) -> PlainKernel:
         """What is known of the kernel *name*.
 
         Args:
@@ -77,8 +89,8 @@ class HostKernels:
         tensors = [tvm.runtime.tensor(array) for array in arguments]
         try:
             function(*tensors)
-        except Exception as why:  # TVM raises InternalError, TypeError, …
-            raise NotComputable(f"it fails on this machine: {_last(why)}") from why
+        except Exception as error:  # TVM raises InternalError, TypeError, …
+            raise NotComputable(f"it fails on this machine: {_last(error)}") from error
         return tuple(tensors[position].numpy() for position in plain.outputs)
 
     def _known(self, name: str) -> str:
@@ -97,12 +109,14 @@ class HostKernels:
             try:
                 built = tvm.compile(tvm.IRModule({name: function}), host_target())
                 self._compiled[name] = built[name]
-            except Exception as why:  # whatever TVM raises, and for good: kernels that are written for a GPU
-                raise NotComputable(f"TVM cannot compile it for this machine: {_last(why)}") from why
+            except (
+                Exception
+            ) as error:  # whatever TVM raises, and for good: kernels that are written for a GPU
+                raise NotComputable(f"TVM cannot compile it for this machine: {_last(error)}") from error
         return self._compiled[name]
 
 
-def _check(plain: Plain, arguments: Sequence[Array]) -> None:
+def _check(plain: PlainKernel, arguments: Sequence[Array]) -> None:
     if len(arguments) != len(plain.parameters):
         raise NotComputable(f"it takes {len(plain.parameters)} tensors, and {len(arguments)} came back")
     for number, ((shape, dtype), array) in enumerate(zip(plain.parameters, arguments, strict=True)):
@@ -113,7 +127,7 @@ def _check(plain: Plain, arguments: Sequence[Array]) -> None:
             )
 
 
-def _read(function: Any, writes: int) -> Plain:
+def _read(function: Any, writes: int) -> PlainKernel:
     """Arguments and what is written, from the TIR; *writes* of the last ones, where it does not tell."""
 
     if any(parameter not in function.buffer_map for parameter in function.params):
@@ -138,7 +152,7 @@ def _read(function: Any, writes: int) -> Plain:
     if not written:
         raise NotComputable("what it writes cannot be told from its code")
     names = [str(block.name_hint) for block in blocks if str(block.name_hint) != "root"]
-    return Plain(
+    return PlainKernel(
         tuple((_shape(buffer), str(buffer.dtype)) for buffer in buffers),
         tuple(sorted(written)),
         tuple(dict.fromkeys(names)),
@@ -149,15 +163,15 @@ def _nodes(function: Any, kind: str) -> list[Any]:
     """The nodes of a *kind* in the function's code; inner ones and earlier ones first."""
     from tvm.tirx import stmt_functor
 
-    found: list[Any] = []
+    nodes: list[Any] = []
     stmt_functor.post_order_visit(
-        function.body, lambda node: found.append(node) if type(node).__name__ == kind else None
+        function.body, lambda node: nodes.append(node) if type(node).__name__ == kind else None
     )
-    return found
+    return nodes
 
 
 def _among(buffers: Sequence[Any], some: Sequence[Any]) -> list[int]:
-    return [i for i, buffer in enumerate(buffers) if any(buffer.same_as(one) for one in some)]
+    return [i for i, buffer in enumerate(buffers) if any(buffer.same_as(other) for other in some)]
 
 
 def _shape(buffer: Any) -> tuple[int, ...] | None:
@@ -167,6 +181,94 @@ def _shape(buffer: Any) -> tuple[int, ...] | None:
         return None
 
 
-def _last(why: BaseException) -> str:
-    lines = [line.strip() for line in str(why).splitlines() if line.strip()]
-    return (lines[-1] if lines else type(why).__name__)[:160]
+def _last(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__)[:160]
+
+
+TIMEOUT = 600.0
+"""Seconds for one kernel: TVM compiles it first, and plain loops are slow."""
+
+
+class KernelProcess:
+    """The kernels of one package, compiled for this machine when they are asked for. For one thread."""
+
+    def __init__(self, package: ModelPackage, writes: Mapping[str, int] | None = None) -> None:
+        """
+        Args:
+            writes: how many of its last arguments a kernel writes, where its own code does not tell.
+
+        Raises:
+            PackageError: see :func:`adt.model.inspection.reference_kernels.plain_file`.
+        """
+        self._package = package
+        self._child = Child("adt.measure.host_kernels", str(plain_file(package)))
+        self._writes = writes or {}
+        self._plain: dict[str, PlainKernel] = {}
+
+    def __enter__(self) -> KernelProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.close()
+
+    def plain(self, name: str) -> PlainKernel:
+        """What is known of the kernel *name*.
+
+        Raises:
+            NotComputable: it is not among the kernels, or not of a form that can be run alone.
+            RunError: the process ended, or gave no answer in time.
+        """
+        if name not in self._plain:
+            facts = self._ask(name, None)
+            parameters = tuple(
+                (None if shape is None else tuple(shape), dtype) for shape, dtype in facts["parameters"]
+            )
+            self._plain[name] = PlainKernel(parameters, tuple(facts["outputs"]), tuple(facts["operators"]))
+        return self._plain[name]
+
+    def run(self, name: str, arguments: Sequence[Array]) -> tuple[Array, ...]:
+        """Compute the kernel *name*, and return what it writes.
+
+        Args:
+            arguments: all of them, outputs too: of those, what the kernel does not write stays as it is.
+
+        Raises:
+            NotComputable: TVM cannot compile it for this machine, or the arguments do not fit it.
+            RunError: the process ended, or gave no answer in time.
+        """
+        return tuple(self._ask(name, list(arguments)))
+
+    def _ask(self, name: str, arguments: list[Array] | None) -> Any:
+        """What the kernel writes; without *arguments*, what is known of it."""
+        request = {"name": name, "writes": self._writes.get(name, 0), "arguments": arguments}
+        try:
+            answer = self._child.ask(request, TIMEOUT)
+        except ChildFailed as reason:
+            raise RunError(
+                f"the process that computes the kernel {name} of {self._package.place} here failed: {reason}",
+                remedy="Compile the package again from its source model, and compare that.",
+            ) from reason
+        if "not computable" in answer:
+            raise NotComputable(str(answer["not computable"]))
+        return answer["result"]
+
+
+def main() -> None:
+    """Answer until there is no further request."""
+    kernels = HostKernels(read_plain(Path(sys.argv[1]).read_bytes()))
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        name, writes, arguments = request["name"], request["writes"], request["arguments"]
+        try:
+            if arguments is None:
+                return {"result": asdict(kernels.plain(name, writes))}
+            return {"result": kernels.run(name, arguments, writes)}
+        except NotComputable as reason:
+            return {"not computable": str(reason)}
+
+    serve(answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -26,21 +26,115 @@ from typing import TYPE_CHECKING, Any
 
 from adt.device.place import Place
 from adt.device.rtvm import RtvmOptions
-from adt.errors import InputError
-from adt.measure.call_tensors import Made, chunks, list_calls, tensors_of
-from adt.measure.closeness import MOVED, ROUNDS, TRIES, TRIES_OF_ROUNDING, difference, rounded_otherwise
-from adt.measure.host_kernels import NotComputable
-from adt.measure.kernel_process import KernelProcess
-from adt.model.inspection.graph import KERNEL
+from adt.errors import InputError, RunError
+from adt.measure.host_kernels import KernelProcess, NotComputable
+from adt.model.inspection.graph import KERNEL, size_of
 from adt.model.inspection.inspection import Inspection
 from adt.model.package.package import ModelPackage
-from adt.numerics import TOLERANCES, Metrics, metrics, steps_allowed
+from adt.numerics import TOLERANCES, Metrics, metrics, relative_difference, steps_allowed
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     Array = NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class DumpedCall:
+    """A call that the device made, and its tensors afterwards."""
+
+    index: int
+    name: str
+    scopes: tuple[str, ...]
+    arguments: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """A call that the device makes."""
+
+    index: int
+    name: str
+    scopes: tuple[str, ...]
+    bytes: int
+    """Of all its tensors."""
+
+
+def list_calls(report: Mapping[str, Any]) -> list[KernelCall]:
+    """The calls of kernels in a profile of rtvm.
+
+    Raises:
+        RunError: it has no profile.
+    """
+    profile = report.get("profile")
+    if not profile:
+        raise RunError(
+            "rtvm did not say which calls it makes",
+            remedy="Rebuild the bundle (adt build-target): its rtvm does not fit this adt.",
+        )
+    return [
+        KernelCall(
+            int(call["index"]),
+            str(call["name"]),
+            tuple(str(argument["scope"]) for argument in call["arguments"]),
+            sum(size_of(argument["shape"], argument["dtype"]) or 0 for argument in call["arguments"]),
+        )
+        for call in profile["calls"]
+        if not call["builtin"]
+    ]
+
+
+def chunks(calls: Sequence[KernelCall], most: int) -> Iterator[list[KernelCall]]:
+    """*calls* in groups of at most *most* bytes; a larger call is a group of its own."""
+    group: list[KernelCall] = []
+    size = 0
+    for call in calls:
+        if group and size + call.bytes > most:
+            yield group
+            group, size = [], 0
+        group.append(call)
+        size += call.bytes
+    if group:
+        yield group
+
+
+def tensors_of(dumped: Mapping[str, Array], listed: Sequence[KernelCall]) -> Iterator[DumpedCall]:
+    """The calls in the arrays that rtvm left, ``<index>|<name>|<argument>``, in order."""
+    tensors: dict[int, dict[int, Array]] = {}
+    for key, array in dumped.items():
+        index, _, rest = key.partition("|")
+        tensors.setdefault(int(index), {})[int(rest.rpartition("|")[2])] = array
+    for call in listed:
+        arguments = tensors.get(call.index, {})
+        yield DumpedCall(
+            call.index, call.name, call.scopes, tuple(arguments[number] for number in sorted(arguments))
+        )
+
+
+ROUNDINGS = 4
+"""By so many roundings the inputs of a kernel are moved to see what its sums that cancel are worth …"""
+MOVED = 4.0
+"""… and so many times as far as its results then move may they be off."""
+TRIES, TRIES_OF_ROUNDING = 2, 16
+"""How often; the latter at most for a kernel that rounds to quanta: each try moves few of the values that lie
+on the edge of two."""
+ROUNDS = ("quantize", "round")
+"""What is in the name of an operator that does."""
+
+
+def _rounded_otherwise(array: Array, seed: int) -> Array:
+    """*array* with each float a few roundings away; other types as they are."""
+    import numpy as np
+
+    if array.dtype.kind != "f":
+        return array
+    floats: Any = array
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], array.shape)
+    factor = 1 + ROUNDINGS * float(np.finfo(floats.dtype).eps) * signs
+    with np.errstate(over="ignore"):
+        return np.asarray((floats * factor).astype(array.dtype))
+
 
 log = logging.getLogger("adt.verify")
 
@@ -74,7 +168,7 @@ class Scan:
 
 
 @dataclass(frozen=True)
-class Argument:
+class CallTensor:
     """One tensor of a call."""
 
     shape: tuple[int, ...]
@@ -94,7 +188,7 @@ class CallComparison:
     name: str
     operators: tuple[str, ...]
     """What it computes, step by step, as TVM calls it."""
-    arguments: tuple[Argument, ...]
+    arguments: tuple[CallTensor, ...]
     verdict: str
     """:data:`RIGHT`, :data:`PASSES_ON`, :data:`WRONG`, :data:`NOT_COMPARED`."""
     reason: str = ""
@@ -125,7 +219,7 @@ class CallComparison:
 
 
 @dataclass(frozen=True)
-class Layers:
+class LayerScan:
     """Every call that was looked at, in the order of the run."""
 
     calls: tuple[CallComparison, ...]
@@ -162,7 +256,7 @@ class Layers:
         return self.compared > 0 and not self.wrong and self.first_nan is None
 
 
-def compare_layers(place: Place, package: ModelPackage, inputs: Mapping[str, Array], scan: Scan) -> Layers:
+def compare_layers(place: Place, package: ModelPackage, inputs: Mapping[str, Array], scan: Scan) -> LayerScan:
     """Run *package* at *place*, and compare each kernel with the same one on this machine.
 
     Raises:
@@ -171,12 +265,12 @@ def compare_layers(place: Place, package: ModelPackage, inputs: Mapping[str, Arr
         InputError: no call of a kernel is among those asked for.
     """
     with KernelProcess(package, _writes(package)) as kernels:
-        return _compared(place, package, inputs, scan, kernels)
+        return _compare_calls(place, package, inputs, scan, kernels)
 
 
-def _compared(
+def _compare_calls(
     place: Place, package: ModelPackage, inputs: Mapping[str, Array], scan: Scan, kernels: KernelProcess
-) -> Layers:
+) -> LayerScan:
     manifest = package.manifest
     options = RtvmOptions(entry=manifest.entry().name, device=manifest.target.device)
     ran = place.run(replace(options, profile=1), inputs, timeout=scan.timeout)
@@ -190,16 +284,16 @@ def _compared(
             if listed
             else "The package has no kernels.",
         )
-    judge = Judge(kernels, manifest.precision, scan)
+    comparer = CallComparer(kernels, manifest.precision, scan)
     rows: list[CallComparison] = []
     for chunk in chunks(chosen, scan.chunk_bytes):
         span = (chunk[0].index, chunk[-1].index + 1)
         log.info("comparing calls %d to %d of %d", span[0], span[1] - 1, listed[-1].index)
         dumped = place.run(replace(options, dump_calls=span), inputs, timeout=scan.timeout).calls
-        rows += [judge.judge(made) for made in tensors_of(dumped, chunk)]
-        if judge.wrong and not scan.everything:
+        rows += [comparer.compare(call) for call in tensors_of(dumped, chunk)]
+        if comparer.wrong and not scan.everything:
             break
-    return Layers(tuple(rows), len(listed), place.label, manifest.target.device)
+    return LayerScan(tuple(rows), len(listed), place.label, manifest.target.device)
 
 
 def _writes(package: ModelPackage) -> dict[str, int]:
@@ -209,7 +303,7 @@ def _writes(package: ModelPackage) -> dict[str, int]:
     return {call.name: len(call.outputs) for call in calls if call.kind == KERNEL}
 
 
-class Judge:
+class CallComparer:
     """Compares calls, in the order in which they were made."""
 
     def __init__(self, kernels: KernelProcess, precision: str, scan: Scan) -> None:
@@ -222,47 +316,47 @@ class Judge:
         """Contents of a tensor on the device → what it is along this machine's run."""
         self._size = 0
 
-    def judge(self, made: Made) -> CallComparison:
+    def compare(self, call: DumpedCall) -> CallComparison:
         """What comes of one call."""
         try:
-            plain = self.kernels.plain(made.name)
+            plain = self.kernels.plain(call.name)
             written = set(plain.outputs)
-            arguments = _arguments(made, written)
-            alone = self.kernels.run(made.name, made.arguments)
+            arguments = _arguments(call, written)
+            alone = self.kernels.run(call.name, call.arguments)
             here = [
                 array if number in written else self._along(array)
-                for number, array in enumerate(made.arguments)
+                for number, array in enumerate(call.arguments)
             ]
-            moved = any(one is not other for one, other in zip(here, made.arguments, strict=True))
-            along = self.kernels.run(made.name, here) if moved else alone
-        except NotComputable as why:
+            moved = any(mine is not theirs for mine, theirs in zip(here, call.arguments, strict=True))
+            along = self.kernels.run(call.name, here) if moved else alone
+        except NotComputable as reason:
             return CallComparison(
-                made.index, made.name, (), _arguments(made, set()), NOT_COMPARED, reason=str(why)
+                call.index, call.name, (), _arguments(call, set()), NOT_COMPARED, reason=str(reason)
             )
-        got = [made.arguments[number] for number in plain.outputs]
+        got = [call.arguments[number] for number in plain.outputs]
         for mine, theirs in zip(along, got, strict=True):
             self._remember(theirs, mine)
         figures = [metrics(a, b) for a, b in zip(got, alone, strict=True)]
-        if any(one.nothing_finite and one.nan and one.reference_nan for one in figures):
+        if any(row.nothing_finite and row.nan and row.reference_nan for row in figures):
             return CallComparison(
-                made.index, made.name, plain.operators, arguments, NOT_COMPARED, ONLY_NAN, only_nan=True
+                call.index, call.name, plain.operators, arguments, NOT_COMPARED, ONLY_NAN, only_nan=True
             )
-        limit = self._limit(made.arguments, got)
-        each = [difference(a, b) for a, b in zip(got, alone, strict=True)]
-        far = [difference(a, b) for a, b in zip(got, along, strict=True)]
+        limit = self._limit(call.arguments, got)
+        each = [relative_difference(a, b) for a, b in zip(got, alone, strict=True)]
+        far = [relative_difference(a, b) for a, b in zip(got, along, strict=True)]
         if max(*each, *far) > limit:
             rounds = any(word in operator for operator in plain.operators for word in ROUNDS)
-            for noise in islice(self._noise(made, written, alone), TRIES_OF_ROUNDING if rounds else TRIES):
-                each = [difference(a, b, n) for a, b, n in zip(got, alone, noise, strict=True)]
-                far = [difference(a, b, n) for a, b, n in zip(got, along, noise, strict=True)]
+            for noise in islice(self._noise(call, written, alone), TRIES_OF_ROUNDING if rounds else TRIES):
+                each = [relative_difference(a, b, n) for a, b, n in zip(got, alone, noise, strict=True)]
+                far = [relative_difference(a, b, n) for a, b, n in zip(got, along, noise, strict=True)]
                 if max(each) <= limit:
                     break
         worst = max(range(len(each)), key=each.__getitem__)
         verdict = WRONG if each[worst] > limit else PASSES_ON if max(far) > limit else RIGHT
         self.wrong += verdict == WRONG
         return CallComparison(
-            made.index,
-            made.name,
+            call.index,
+            call.name,
             plain.operators,
             arguments,
             verdict,
@@ -283,7 +377,7 @@ class Judge:
             return TOLERANCES["float16" if self.precision == "float32" else self.precision].kernel
         return TOLERANCES["float32"].kernel
 
-    def _noise(self, made: Made, written: set[int], alone: Sequence[Array]) -> Iterator[list[Array]]:
+    def _noise(self, call: DumpedCall, written: set[int], alone: Sequence[Array]) -> Iterator[list[Array]]:
         """How far each element of each output may be off, for where it moves when inputs are rounded
         otherwise: after one try, two, …"""
         import numpy as np
@@ -291,10 +385,10 @@ class Judge:
         allowed: list[Any] = [np.zeros(array.shape) for array in alone]
         for seed in count():
             given = [
-                array if number in written else rounded_otherwise(array, seed)
-                for number, array in enumerate(made.arguments)
+                array if number in written else _rounded_otherwise(array, seed)
+                for number, array in enumerate(call.arguments)
             ]
-            for number, other in enumerate(self.kernels.run(made.name, given)):
+            for number, other in enumerate(self.kernels.run(call.name, given)):
                 with np.errstate(invalid="ignore"):
                     moved = np.abs(other.astype(np.float64) - alone[number].astype(np.float64))
                 moved = np.where(np.isfinite(moved), MOVED * moved, 0.0)
@@ -303,8 +397,8 @@ class Judge:
 
     def _along(self, array: Array) -> Array:
         """What a tensor that the device read is along this machine's run; itself where that is not known."""
-        found = self._here.get(_digest(array))
-        return array if found is None else found.reshape(array.shape)
+        here = self._here.get(_digest(array))
+        return array if here is None else here.reshape(array.shape)
 
     def _remember(self, device: Array, here: Array) -> None:
         self._here[_digest(device)] = here
@@ -313,10 +407,10 @@ class Judge:
             self._size -= self._here.pop(next(iter(self._here))).nbytes
 
 
-def _arguments(made: Made, written: set[int]) -> tuple[Argument, ...]:
+def _arguments(call: DumpedCall, written: set[int]) -> tuple[CallTensor, ...]:
     return tuple(
-        Argument(array.shape, array.dtype.name, scope, number in written)
-        for number, (array, scope) in enumerate(zip(made.arguments, made.scopes, strict=False))
+        CallTensor(array.shape, array.dtype.name, scope, number in written)
+        for number, (array, scope) in enumerate(zip(call.arguments, call.scopes, strict=False))
     )
 
 

@@ -46,8 +46,8 @@ class Protocol:
 
 
 PROTOCOLS = {
-    one.name: one
-    for one in (
+    protocol.name: protocol
+    for protocol in (
         Protocol("default", warmup_runs=3, warmup_ms=500, runs=50, seconds=3),
         Protocol("quick", warmup_runs=1, warmup_ms=50, runs=10, seconds=0.2, rounds=6),
         Protocol("mlperf", warmup_runs=3, warmup_ms=500, runs=1024, seconds=60, headline="p90"),

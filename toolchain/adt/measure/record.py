@@ -7,7 +7,7 @@ from typing import Any
 
 from adt.measure.conditions import Conditions
 from adt.measure.sampling import Energy, Sensors
-from adt.measure.statistics import Drift, Summary
+from adt.measure.statistics import Drift, TimeSummary
 
 SCHEMA = "adt.bench-record"
 SCHEMA_VERSION = 1
@@ -125,7 +125,7 @@ class Start:
 class Speed:
     """What was measured, on a machine whose times count."""
 
-    times: Summary
+    times: TimeSummary
     quantiles_ms: tuple[float, ...]
     """Of the runs' times at 0, 5, … 100 %."""
     time_line: tuple[tuple[float, float], ...]

@@ -53,12 +53,12 @@ class Reference:
 
 
 def reference_named(
-    wanted: str, package: ModelPackage, find_model: Callable[[], Path], settings: Settings
+    choice: str, package: ModelPackage, find_model: Callable[[], Path], settings: Settings
 ) -> Reference:
-    """The reference that *wanted* names, for *package*.
+    """The reference that *choice* names, for *package*.
 
     Args:
-        wanted: see ``verify.reference`` of the settings.
+        choice: see ``verify.reference`` of the settings.
         find_model: the source model; only asked for it when it is needed.
         settings: what a reference that is compiled is compiled with.
 
@@ -67,19 +67,19 @@ def reference_named(
         InputError: the .npz file cannot be read.
         ModelError: the source model is not there.
     """
-    if wanted.endswith(".npz"):
-        return _from_file(Path(wanted))
-    if wanted == HOST:
+    if choice.endswith(".npz"):
+        return _from_file(Path(choice))
+    if choice == HOST:
         return Reference(
             HOST, "the same model by TVM on this machine's CPU", _on_host(find_model(), package, settings)
         )
     name = RUNTIMES[formats.format_of(model := find_model())]
-    if wanted not in (AUTO, name):
-        known = wanted in RUNTIMES.values()
+    if choice not in (AUTO, name):
+        known = choice in RUNTIMES.values()
         raise ConfigError(
-            f"{model.name} is a model of {name}, which {wanted} does not run"
+            f"{model.name} is a model of {name}, which {choice} does not run"
             if known
-            else f"{wanted} is no reference",
+            else f"{choice} is no reference",
             remedy=f"Choose auto, {name}, host, or an .npz file with the right outputs.",
         )
     return Reference(name, f"{name} on this machine", _in_its_runtime(model))
@@ -89,12 +89,12 @@ def _in_its_runtime(model: Path) -> Callable[[Mapping[str, Array]], dict[str, Ar
     def computed(inputs: Mapping[str, Array]) -> dict[str, Array]:
         try:
             return run_reference(model, inputs)
-        except ToolNotFound as why:
+        except ToolNotFound as error:
             raise ToolNotFound(
-                why.what,
-                remedy=f"{why.remedy}   (or compare with TVM on this machine: --reference host)",
-                details=why.details,
-            ) from why
+                error.what,
+                remedy=f"{error.remedy}   (or compare with TVM on this machine: --reference host)",
+                details=error.details,
+            ) from error
 
     return computed
 
@@ -102,11 +102,11 @@ def _in_its_runtime(model: Path) -> Callable[[Mapping[str, Array]], dict[str, Ar
 def _from_file(path: Path) -> Reference:
     try:
         outputs = read_npz(path)
-    except (FileNotFoundError, DamagedNpz) as why:
+    except (FileNotFoundError, DamagedNpz) as error:
         raise InputError(
-            f"the reference {path} is not an .npz file of plain arrays: {why}",
+            f"the reference {path} is not an .npz file of plain arrays: {error}",
             remedy="Write it with numpy.savez(path, output_name=array), or name a runtime: --reference auto.",
-        ) from why
+        ) from error
     return Reference(FILE, f"the outputs in {path}", lambda _inputs: outputs)
 
 
@@ -160,13 +160,13 @@ def _run_onnx(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
     options.log_severity_level = 3  # errors only: warnings about unused initializers say nothing here
     try:
         session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    except Exception as why:  # onnxruntime's own exception classes have no public base
-        raise _no_model("onnxruntime", model, why) from why
+    except Exception as error:  # onnxruntime's own exception classes have no public base
+        raise _no_model("onnxruntime", model, error) from error
     names = [output.name for output in session.get_outputs()]
     try:
         results = session.run(names, dict(inputs))
-    except Exception as why:
-        raise _no_input("onnxruntime", why) from why
+    except Exception as error:
+        raise _no_input("onnxruntime", error) from error
     return dict(zip(names, results, strict=True))
 
 
@@ -177,8 +177,8 @@ def _run_tflite(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
         kernels = litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
         interpreter = litert.Interpreter(str(model), experimental_op_resolver_type=kernels)
         details = interpreter.get_input_details()
-    except (RuntimeError, ValueError) as why:
-        raise _no_model("the TFLite interpreter", model, why) from why
+    except (RuntimeError, ValueError) as error:
+        raise _no_model("the TFLite interpreter", model, error) from error
     try:
         for detail in details:
             interpreter.resize_tensor_input(detail["index"], list(inputs[detail["name"]].shape))
@@ -186,8 +186,8 @@ def _run_tflite(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
         for detail in details:
             interpreter.set_tensor(detail["index"], inputs[detail["name"]])
         interpreter.invoke()
-    except (KeyError, RuntimeError, ValueError) as why:
-        raise _no_input("the TFLite interpreter", why) from why
+    except (KeyError, RuntimeError, ValueError) as error:
+        raise _no_input("the TFLite interpreter", error) from error
     return {out["name"]: interpreter.get_tensor(out["index"]) for out in interpreter.get_output_details()}
 
 
@@ -202,8 +202,8 @@ def _run_torch(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
             result = program.module()(*given)
     except AdtError:
         raise
-    except Exception as why:  # torch raises RuntimeError, AssertionError, KeyError, …
-        raise _no_input("torch", why) from why
+    except Exception as error:  # torch raises RuntimeError, AssertionError, KeyError, …
+        raise _no_input("torch", error) from error
     flat = torch.utils._pytree.tree_leaves(result)
     names = program_outputs(program)
     return {name: value.detach().numpy() for name, value in zip(names, flat, strict=True)}
@@ -217,15 +217,15 @@ def _run_keras(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
         return run_keras(loaded, inputs)
     except AdtError:
         raise
-    except Exception as why:  # Keras and its backend raise what they meet
-        raise _no_input("Keras", why) from why
+    except Exception as error:  # Keras and its backend raise what they meet
+        raise _no_input("Keras", error) from error
 
 
-def _no_model(runtime: str, model: Path, why: Exception) -> AdtError:
+def _no_model(runtime: str, model: Path, error: Exception) -> AdtError:
     return ModelError(
-        f"{runtime} cannot load {model.name}", remedy="Verify against another model.", details=str(why)
+        f"{runtime} cannot load {model.name}", remedy="Verify against another model.", details=str(error)
     )
 
 
-def _no_input(runtime: str, why: Exception) -> AdtError:
-    return InputError(f"{runtime} {_REFUSED}", remedy="Check names, shapes and dtypes.", details=str(why))
+def _no_input(runtime: str, error: Exception) -> AdtError:
+    return InputError(f"{runtime} {_REFUSED}", remedy="Check names, shapes and dtypes.", details=str(error))

@@ -73,11 +73,11 @@ def courses(samples: Samples) -> Sensors:
 
 def _courses(samples: Samples, kind: str) -> dict[str, Course]:
     names = dict.fromkeys(name for sample in samples for name in sample[kind])
-    found = {}
+    courses = {}
     for name in names:
         values = [float(sample[kind][name]) for sample in samples if name in sample[kind]]
-        found[name] = Course(values[0], min(values), max(values), values[-1])
-    return found
+        courses[name] = Course(values[0], min(values), max(values), values[-1])
+    return courses
 
 
 def fallen_clock(samples: Samples, percent: float) -> tuple[str, float, float] | None:

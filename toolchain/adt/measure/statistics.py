@@ -37,7 +37,7 @@ SEED = 20_240_229
 
 
 @dataclass(frozen=True)
-class Summary:
+class TimeSummary:
     """Times of a number of runs, milliseconds."""
 
     count: int
@@ -85,7 +85,7 @@ def quantiles(times: Times, at: Sequence[float]) -> tuple[float, ...]:
     return tuple(float(value) for value in np.quantile(times, list(at), method="linear"))
 
 
-def summarise(times: Times) -> Summary:
+def summarise(times: Times) -> TimeSummary:
     """The summary of *times*, one for each run.
 
     Raises:
@@ -97,7 +97,7 @@ def summarise(times: Times) -> Summary:
         raise ValueError("no times")
     low, p50, high, p90, p99 = quantiles(times, (0.25, 0.5, 0.75, 0.9, 0.99))
     mean = float(times.mean().clip(times.min(), times.max()))  # rounding may leave equal times
-    return Summary(
+    return TimeSummary(
         count=int(times.size),
         p50_ms=p50,
         p90_ms=p90,

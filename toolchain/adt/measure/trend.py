@@ -1,12 +1,15 @@
-"""Benchmarks over time: which of them belong together, and where one got slower than it had been."""
+"""Benchmarks over time: which belong together, where one got slower than it had been, and a page of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from adt.errors import ConfigError
+from adt.host.web_page import web_page
 from adt.measure.record import BenchRecord, Speed
 
 THRESHOLD = 5.0
@@ -75,7 +78,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Report:
+class TrendReport:
     """All series, the one with the newest benchmark first."""
 
     series: tuple[Series, ...]
@@ -104,7 +107,9 @@ def key_of(record: BenchRecord) -> SeriesKey:
     )
 
 
-def report(records: Iterable[BenchRecord], *, threshold: float = THRESHOLD, against: str = BEST) -> Report:
+def report(
+    records: Iterable[BenchRecord], *, threshold: float = THRESHOLD, against: str = BEST
+) -> TrendReport:
     """Put *records* (oldest first) into series, and compare each with an earlier one of its series.
 
     Args:
@@ -124,7 +129,7 @@ def report(records: Iterable[BenchRecord], *, threshold: float = THRESHOLD, agai
     for record in records:
         groups.setdefault(key_of(record), []).append(record)
     newest_first = sorted(groups.items(), key=lambda group: group[1][-1].when, reverse=True)
-    return Report(
+    return TrendReport(
         tuple(Series(key, _points(group, threshold, against)) for key, group in newest_first),
         threshold,
         against,
@@ -185,3 +190,64 @@ def _changed(before: BenchRecord, after: BenchRecord) -> tuple[str, ...]:
         "device": (before.machine.name, after.machine.name),
     }
     return tuple(name for name, (old, new) in pairs.items() if old != new)
+
+
+def render(report: TrendReport) -> str:
+    """The page as HTML, UTF-8; see :func:`adt.host.web_page.web_page`."""
+    here = Path(__file__).parent
+    return web_page(
+        "benchmarks · adt report",
+        style=here / "report.css",
+        script=here / "report.js",
+        data=page_data(report),
+    )
+
+
+def page_data(report: TrendReport) -> dict[str, Any]:
+    """What the page shows."""
+    return {
+        "threshold": report.threshold_percent,
+        "against": report.against,
+        "regressed": len(report.regressed),
+        "series": [_series_fields(series) for series in report.series],
+    }
+
+
+def _series_fields(series: Series) -> dict[str, Any]:
+    return {
+        **vars(series.key),
+        "note": series.key.note,
+        "regressed": series.regressed,
+        "headline": series.points[-1].record.method.headline,
+        "points": [_point_fields(point) for point in series.points],
+    }
+
+
+def _point_fields(point: Point) -> dict[str, Any]:
+    record = point.record
+    fields: dict[str, Any] = {
+        "id": record.id,
+        "when": record.when,
+        "label": record.label,
+        "device": record.machine.name,
+        "verdict": point.verdict,
+        "change": point.change_percent,
+        "against": point.against,
+        "changed": point.changed,
+        "correct": record.correct,
+        "no_speed": record.no_speed,
+        "flags": [vars(flag) for flag in record.flags],
+        "ms": record.headline_ms,
+    }
+    if record.speed is not None:
+        times = record.speed.times
+        fields |= {
+            "p50": times.p50_ms,
+            "p90": times.p90_ms,
+            "p99": times.p99_ms,
+            "count": times.count,
+            "low": record.speed.quantiles_ms[1],
+            "high": record.speed.quantiles_ms[-2],
+            "line": record.speed.time_line,
+        }
+    return fields

@@ -146,8 +146,8 @@ def worst_of(runs: Sequence[tuple[str, Verification]]) -> Verification:
         max(
             (
                 replace(row, inputs=name)
-                for name, found in runs
-                for row in found.outputs
+                for name, verification in runs
+                for row in verification.outputs
                 if row.name == output.name
             ),
             key=lambda row: (not row.passed, row.max_rel, row.max_abs),
@@ -169,9 +169,9 @@ def output_fields(output: OutputComparison) -> dict[str, Any]:
 def json_number(value: Any) -> Any:
     """*value* for JSON, which has no NaN and no infinity: null in their place, below dicts and lists, too."""
     if isinstance(value, dict):
-        return {name: json_number(one) for name, one in value.items()}
+        return {name: json_number(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [json_number(one) for one in value]
+        return [json_number(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -186,10 +186,10 @@ def _compare_one(
     inf = float("inf")
     if got is None or reference is None:
         side = "the device" if got is None else "the reference"
-        there = reference if got is None else got
-        assert there is not None
+        array = reference if got is None else got
+        assert array is not None
         missing = f"{side} did not give it"
-        return OutputComparison(name, there.shape, there.dtype.name, inf, inf, 0.0, False, missing)
+        return OutputComparison(name, array.shape, array.dtype.name, inf, inf, 0.0, False, missing)
     facts = (name, got.shape, got.dtype.name)
     if got.shape != reference.shape or got.dtype != reference.dtype:
         expected = f"the reference is {reference.dtype.name}{list(reference.shape)}"

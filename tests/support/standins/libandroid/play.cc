@@ -3,15 +3,18 @@
 //
 //   play LIBRARY ASSETS INTERNAL EXTERNAL SHIFT COMPRESSED
 //
-// Each word is answered with "ok" on stdout, after what it made the stand-in tell.
+// Each word is answered with "ok" on stdout, after what it made the stand-in tell. A word
+// NAME=VALUE is an extra of the intent that the next activity is created by.
 
 #include <dlfcn.h>
 
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
+#include <map>
 #include <string>
 
 #include <android/native_activity.h>
@@ -21,6 +24,38 @@
 namespace {
 
 constexpr int kEvents = 3;
+
+// Java, as far as an activity asks its intent for extras.
+class Java : public JNIEnv {
+ public:
+  std::map<std::string, std::string> extras;
+
+  jclass GetObjectClass(jobject object) override { return object; }
+  jmethodID GetMethodID(jclass, const char* name, const char*) override { return name; }
+  jobject CallObjectMethod(jobject object, jmethodID method, ...) override {
+    if (std::string(method) == "getIntent") return object;
+    std::va_list arguments;
+    va_start(arguments, method);
+    const auto extra = extras.find(*va_arg(arguments, std::string*));
+    va_end(arguments);
+    return extra == extras.end() ? nullptr : NewStringUTF(extra->second.c_str());
+  }
+  jint CallIntMethod(jobject, jmethodID method, ...) override {
+    std::va_list arguments;
+    va_start(arguments, method);
+    const auto extra = extras.find(*va_arg(arguments, std::string*));
+    const jint fallback = va_arg(arguments, jint);
+    va_end(arguments);
+    return extra == extras.end() ? fallback : std::atoi(extra->second.c_str());
+  }
+  jstring NewStringUTF(const char* text) override { return new std::string(text); }
+  const char* GetStringUTFChars(jstring text, void*) override {
+    return static_cast<std::string*>(text)->c_str();
+  }
+  void ReleaseStringUTFChars(jstring text, const char*) override {
+    delete static_cast<std::string*>(text);
+  }
+};
 
 class Player {
  public:
@@ -34,6 +69,8 @@ class Player {
       callbacks_ = {};
       activity_ = {};
       activity_.callbacks = &callbacks_;
+      activity_.env = &java_;
+      activity_.clazz = this;
       activity_.internalDataPath = internal_;
       activity_.externalDataPath = external_;
       activity_.assetManager = assets_;
@@ -58,6 +95,8 @@ class Player {
     } else if (word == "threads") {
       const std::filesystem::directory_iterator tasks("/proc/self/task");
       std::cout << "threads " << std::distance(begin(tasks), end(tasks)) << std::endl;
+    } else if (const auto end = word.find('='); end != std::string::npos) {
+      java_.extras[word.substr(0, end)] = word.substr(end + 1);
     } else {
       return false;
     }
@@ -75,6 +114,7 @@ class Player {
   const char* internal_;
   const char* external_;
   ANativeWindow* window_ = standin_window();
+  Java java_;
   ANativeActivityCallbacks callbacks_{};
   ANativeActivity activity_{};
 };

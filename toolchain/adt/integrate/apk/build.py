@@ -2,18 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import re
+import shutil
+import struct
+import zipfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from adt.bundle.platforms import BIG_PAGE
+from adt.errors import AdtError, BuildError, ConfigError
+from adt.host import process
 from adt.host.android_sdk import ApkTools
 from adt.host.cache import fresh_file
 from adt.host.disk import scratch_directory
-from adt.integrate.apk.archive import write_archive
-from adt.integrate.apk.entries import ApkEntry
-from adt.integrate.apk.keystore import Keystore
+from adt.integrate.apk.entries import WORD, ApkEntry
+from adt.integrate.apk.keystore import KEY_PASSWORD, STORE_PASSWORD, Keystore
 from adt.integrate.apk.manifest import link_manifest
-from adt.integrate.apk.sign import check, sign
+
+EARLIEST = (1980, 1, 1, 0, 0, 0)
+"""The same time for every file: the same contents give the same archive."""
+LOCAL_HEADER = 30
+"""Bytes of a file's header, before its name and extra field."""
+ALIGNMENT_FIELD = 0xD935
+"""Extra field that says what a file is aligned to; apksigner aligns it so again when it moves it."""
+FIELD = struct.Struct("<HHH")
+"""Its header, its size, the alignment; zeros follow."""
+READABLE = 0o100644 << 16
+
+
+def write_archive(entries: Iterable[ApkEntry], path: Path) -> None:
+    """Write *entries* to *path*, in order, each stored as it is and aligned as it says.
+
+    Raises:
+        OSError: *path* cannot be written.
+    """
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for entry in entries:
+            member = zipfile.ZipInfo(entry.name, EARLIEST)
+            member.external_attr = READABLE
+            assert archive.fp is not None
+            begin = archive.fp.tell() + LOCAL_HEADER + len(entry.name.encode())
+            member.extra = _padding(begin, entry.alignment)
+            if isinstance(entry.contents, bytes):
+                archive.writestr(member, entry.contents)
+            else:
+                member.file_size = entry.contents.stat().st_size
+                with entry.contents.open("rb") as source, archive.open(member, "w") as target:
+                    shutil.copyfileobj(source, target, 1 << 20)
+
+
+def _padding(begin: int, alignment: int) -> bytes:
+    """The extra field after which *begin* bytes and itself end at a multiple of *alignment*."""
+    field = FIELD.pack(ALIGNMENT_FIELD, FIELD.size - 4 + -(begin + FIELD.size) % alignment, alignment)
+    return field + bytes(-(begin + FIELD.size) % alignment)
+
+
+log = logging.getLogger("adt.apk")
+
+JAR_SIGNATURES_UNTIL = 23
+"""The last API level that knows only the old signatures of single files (v1)."""
+
+
+def sign(unsigned: Path, signed: Path, keystore: Keystore, tools: ApkTools, *, min_sdk: int) -> None:
+    """Write *unsigned* to *signed*, with every signature that Android from API level *min_sdk* on looks for.
+
+    Raises:
+        ConfigError: the keystore, its password or its key is not right.
+        BuildError: apksigner fails otherwise.
+    """
+    words = ["--ks-pass", f"env:{STORE_PASSWORD}", "--key-pass", f"env:{KEY_PASSWORD}"]
+    words += ["--ks-key-alias", keystore.alias] if keystore.alias else []
+    words += ["--v1-signing-enabled", str(min_sdk <= JAR_SIGNATURES_UNTIL).lower()]
+    words += ["--v4-signing-enabled", "false"]
+    done = process.run(
+        [tools.apksigner, "sign", "--ks", keystore.path, *words, "--in", unsigned, "--out", signed],
+        env=keystore.environment,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise _explain(done, keystore)
+
+
+def _explain(done: process.Finished, keystore: Keystore) -> AdtError:
+    output = f"{done.stdout}{done.stderr}".strip()
+    log.debug("apksigner: %s", output)  # a Java stack, which says less than the errors below
+    choose = f"Choose one with --key-alias; keytool -list -keystore {keystore.path} shows them."
+    if "Wrong password" in output:  # the store was opened: it is the key's
+        return ConfigError(
+            f"the password of the key in {keystore.path} is wrong",
+            remedy=f"Put the key's own password into {KEY_PASSWORD}; without it the keystore's is taken.",
+        )
+    if re.search("password was incorrect|password verification failed", output, re.IGNORECASE):
+        return ConfigError(
+            f"the password of {keystore.path} is wrong",
+            remedy=f"Check {STORE_PASSWORD}, or the file of --keystore-password-file:"
+            f" keytool -list -keystore {keystore.path} asks for it.",
+        )
+    if "multiple key entries" in output:
+        return ConfigError(f"{keystore.path} has several keys", remedy=choose)
+    if re.search("does not contain (a key|key entries)", output):
+        named = f" {keystore.alias!r}" if keystore.alias else ""
+        return ConfigError(f"{keystore.path} has no key{named}", remedy=choose)
+    if "Failed to load signer" in output:
+        return ConfigError(
+            f"{keystore.path} is no keystore that Java can read, or is damaged",
+            remedy="Name a JKS or PKCS #12 file with --keystore.",
+        )
+    return process.failure(
+        done,
+        error=BuildError,
+        what="apksigner cannot sign the APK",
+        remedy="Read its own message above. It runs on Java: apt-get install default-jre-headless.",
+    )
+
+
+def check(apk: Path, tools: ApkTools, *, min_sdk: int) -> tuple[str, ...]:
+    """Have apksigner verify *apk*, and look where each file lies.
+
+    Returns:
+        The signature schemes: ``v2``, ``v3``.
+
+    Raises:
+        BuildError: a signature is not valid, or Android could not map a file.
+    """
+    done = process.run(
+        # from a level on that looks for v2, which newer ones pass over: it must be right, too
+        [tools.apksigner, "verify", "--verbose", "--min-sdk-version", str(min(min_sdk, 24)), apk],
+        error=BuildError,
+        what="the signature of the APK is not valid",
+        remedy="Make the APK again; if it stays so, use the apksigner of another SDK (--sdk).",
+    )
+    if wrong := misplaced(apk):
+        raise BuildError(
+            f"{wrong[0]} is not stored where Android can map it",
+            remedy="Use the apksigner of another SDK (--sdk): this one moved the file.",
+            details="\n".join(wrong),
+        )
+    return tuple(re.findall(r"^Verified using (v[\d.]+) scheme .*: true$", done.stdout, re.MULTILINE))
+
+
+def misplaced(apk: Path) -> tuple[str, ...]:
+    """Names of the uncompressed files of *apk* that do not begin where Android maps them: libraries at a
+    multiple of 16 KB, the others of 4 bytes; and of libraries that are compressed."""
+    wrong = []
+    with zipfile.ZipFile(apk) as archive, apk.open("rb") as file:
+        for member in archive.infolist():
+            library = member.filename.startswith("lib/")
+            if member.compress_type != zipfile.ZIP_STORED:
+                wrong += [member.filename] if library else []
+                continue
+            file.seek(member.header_offset + LOCAL_HEADER - 4)
+            name, extra = struct.unpack("<HH", file.read(4))
+            begin = member.header_offset + LOCAL_HEADER + name + extra
+            if begin % (BIG_PAGE if library else WORD):
+                wrong.append(member.filename)
+    return tuple(wrong)
 
 
 @dataclass(frozen=True)

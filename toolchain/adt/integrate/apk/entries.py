@@ -1,18 +1,25 @@
-"""What an APK consists of besides its manifest: libraries, model files, and the plan of what is measured."""
+"""What an APK consists of besides its manifest, and whether its libraries would load."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from adt.bundle.bundle import ACTIVITY, TargetBundle
-from adt.bundle.platforms import BIG_PAGE, PLATFORMS
-from adt.errors import MismatchError
-from adt.integrate.carried import LIBRARIES, carried, library_path
-from adt.integrate.describe import Project
+from adt.bundle.audit.auditing import audit
+from adt.bundle.audit.binaries import Binary, Unreadable, collect
+from adt.bundle.audit.destination import destination
+from adt.bundle.audit.report import ElfReport
+from adt.bundle.audit.table import table
+from adt.bundle.bundle import TargetBundle
+from adt.bundle.platforms import BIG_PAGE, platform_named
+from adt.errors import BuildError
+from adt.host.ndk import Ndk
+from adt.integrate.bench_plan import BENCH_PLAN
+from adt.integrate.contents import LIBRARIES, apk_files, benchmark_files
+from adt.integrate.model_api import Project
 
-BENCH_PLAN = "assets/adt/bench.json"
-"""What the app runs and how it measures; see :mod:`adt.integrate.bench_plan`."""
 WORD = 4
 """Bytes at which Android wants what it maps from an APK and is no library."""
 
@@ -36,11 +43,7 @@ def apk_entries(project: Project, bench_plan: str) -> tuple[ApkEntry, ...]:
     Raises:
         MismatchError: a bundle is not for Android, or was built without the activity.
     """
-    files = carried(project)
-    for bundle in project.bundles:
-        _check(bundle)
-        for name in bundle.manifest.app_files:
-            files[library_path(bundle.manifest.abi, name)] = bundle.file(name)
+    files = apk_files(project) | benchmark_files(project)
     entries = [
         ApkEntry(name, path, alignment=BIG_PAGE if name.startswith(LIBRARIES) else WORD)
         for name, path in files.items()
@@ -49,17 +52,36 @@ def apk_entries(project: Project, bench_plan: str) -> tuple[ApkEntry, ...]:
     return tuple(sorted([plan, *entries], key=lambda entry: entry.name))
 
 
-def _check(bundle: TargetBundle) -> None:
-    facts = bundle.manifest
-    platform = PLATFORMS.get(facts.platform)
-    if platform is None or not platform.android:
-        raise MismatchError(
-            f"the bundle {bundle.path} is for {facts.platform}: an APK runs on Android only",
-            remedy="Build one for Android: adt build-target --for android-arm64-v8a; on this platform, "
-            "`adt bench` runs the package.",
+def audit_libraries(
+    entries: Sequence[ApkEntry], bundle: TargetBundle, *, api_level: int, ndk: Ndk | None
+) -> ElfReport:
+    """Judge those of *entries* that are for the ABI of *bundle*.
+
+    Args:
+        api_level: the lowest that the app runs on.
+        ndk: has the system's symbols; None: they stay unchecked.
+
+    Raises:
+        BuildError: one of them would not load.
+    """
+    platform = platform_named(bundle.manifest.platform)
+    report = audit(_binaries(entries, platform.abi), destination(platform, api_level=api_level, ndk=ndk))
+    if report.refused:
+        first = report.refused[0]
+        raise BuildError(
+            f"{first.name} would not load from the APK: {first.reasons[0].what}",
+            remedy=first.reasons[0].remedy,
+            details=table(report),
         )
-    if ACTIVITY not in facts.app_files:
-        raise MismatchError(
-            f"the bundle {bundle.path} has no {ACTIVITY}, which is the app of the APK",
-            remedy=f"Build it again with this adt: adt build-target --for {facts.platform}",
-        )
+    return report
+
+
+def _binaries(entries: Sequence[ApkEntry], abi: str) -> Iterator[Binary | Unreadable]:
+    """The libraries, by the names that they have in the APK."""
+    for entry in entries:
+        if entry.name.startswith(f"lib/{abi}/") and isinstance(entry.contents, Path):
+            for binary in collect(entry.contents):
+                if isinstance(binary, Binary):
+                    yield dataclasses.replace(binary, name=entry.name, place=entry.name)
+                else:
+                    yield dataclasses.replace(binary, name=entry.name)

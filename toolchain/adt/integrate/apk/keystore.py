@@ -71,11 +71,11 @@ def debug_keystore() -> Keystore:
         DiskError: the key cannot be kept.
     """
     path = data_dir() / DEBUG_FILE
-    found = Keystore(path, DEBUG_ALIAS, DEBUG_PASSWORD, debug=True)
+    keystore = Keystore(path, DEBUG_ALIAS, DEBUG_PASSWORD, debug=True)
     with cache.lock(path):
         if not path.is_file():
-            _make(found)
-    return found
+            _make(keystore)
+    return keystore
 
 
 def _make(keystore: Keystore) -> None:

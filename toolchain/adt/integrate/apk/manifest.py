@@ -1,21 +1,24 @@
-"""AndroidManifest.xml: as text from its template, and linked to the binary form that Android reads."""
+"""AndroidManifest.xml: as text, in the binary form that Android reads, and what an APK says of itself."""
 
 from __future__ import annotations
 
 import re
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from adt import __version__
-from adt.errors import BuildError
+from adt.errors import BuildError, InputError
 from adt.host import process
 from adt.host.android_sdk import ApkTools
 from adt.integrate.apk.entries import ApkEntry
-from adt.integrate.describe import Project
-from adt.integrate.names import Names
-from adt.integrate.opencl_libraries import OPENCL_LIBRARIES
+from adt.integrate.bench_plan import BENCH_PLAN
+from adt.integrate.contents import opencl_libraries
+from adt.integrate.model_api import Project
+from adt.integrate.names import NamePool
 from adt.integrate.render import render
+from adt.limits import parse_json
 
 TEMPLATE = "apk/AndroidManifest.xml.j2"
 NAME = "AndroidManifest.xml"
@@ -32,7 +35,7 @@ NEWER_ELEMENTS = re.compile(r"unexpected element <uses-native-library>")
 
 def application_id(name: str) -> str:
     """``com.example.my_model_bench`` for the model ``my-model``: a name for an app that is only tried out."""
-    return f"com.example.{Names().give(name, 'model').snake}_bench"
+    return f"com.example.{NamePool().give(name, 'model').snake}_bench"
 
 
 def min_sdk(project: Project) -> int:
@@ -42,15 +45,15 @@ def min_sdk(project: Project) -> int:
 
 def manifest_text(project: Project, *, debuggable: bool = False) -> str:
     """The manifest of the app of *project*."""
-    opencl = any(bundle.manifest.options.opencl for bundle in project.bundles)
     return render(
         TEMPLATE,
         project=project,
         activity=ACTIVITY_CLASS,
+        process="",
         version_name=__version__,
         min_sdk=min_sdk(project),
         target_sdk=TARGET_SDK,
-        native_libraries=OPENCL_LIBRARIES if opencl else (),
+        native_libraries=opencl_libraries(project),
         debuggable=debuggable,
     )
 
@@ -87,3 +90,51 @@ def link_manifest(text: str, tools: ApkTools, directory: Path) -> tuple[ApkEntry
 def _warnings(done: process.Finished) -> Iterator[str]:
     lines = f"{done.stdout}\n{done.stderr}".splitlines()
     return (line for line in lines if re.search(r"\bwarn(ing)?:", line))
+
+
+STEM = re.compile("[a-z0-9_]+")
+LARGEST_PLAN = 1 << 20
+"""Bytes; a real one has some hundred for each model."""
+
+
+@dataclass(frozen=True)
+class ApkContents:
+    """What adt must know of an APK to install and to run it."""
+
+    app: str
+    """Application id; empty: `adt apk` did not make it."""
+    stems: tuple[str, ...]
+    """The models that it measures, by their directories."""
+    abis: tuple[str, ...]
+    """That it has libraries for; none: it runs on every one."""
+
+
+def read_apk(path: Path) -> ApkContents:
+    """Look into the APK *path*.
+
+    Raises:
+        InputError: there is no file, or it is no APK.
+    """
+    remedy = "Name an APK, such as `adt apk` writes."
+    if not path.is_file():
+        raise InputError(f"there is no APK {path}", remedy=remedy)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            app, stems = _plan(archive) if BENCH_PLAN in names else ("", ())
+    except Exception as error:  # zipfile, zlib and the plan's fields: BadZipFile, RuntimeError, KeyError, …
+        raise InputError(f"{path} is no APK, or is damaged: {error}", remedy=remedy) from error
+    if NAME not in names:
+        raise InputError(f"{path} is no APK: it has no {NAME}", remedy=remedy)
+    libraries = [match[1] for name in names if (match := re.fullmatch(r"lib/([^/]+)/[^/]+\.so", name))]
+    return ApkContents(app, stems, tuple(dict.fromkeys(libraries)))
+
+
+def _plan(archive: zipfile.ZipFile) -> tuple[str, tuple[str, ...]]:
+    """Application id and models."""
+    with archive.open(BENCH_PLAN) as file:
+        plan = parse_json(file.read(LARGEST_PLAN))
+    app, stems = plan["app"], tuple(model["stem"] for model in plan["models"])
+    if not re.fullmatch(r"\w+(\.\w+)+", app, re.ASCII) or not all(map(STEM.fullmatch, stems)):
+        raise ValueError(f"{BENCH_PLAN} has names that adt does not give")  # they become paths
+    return app, stems

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from adt.errors import ConfigError
 from adt.host.columns import aligned
-from adt.measure.profile.totals import SORTS, UNTIMED, Limits, kernel_totals
+from adt.measure.profile.assembly import SORTS, UNTIMED, Limits, kernel_totals
 from adt.model.inspection.profile import EVENTS, HOST_CLOCK, KernelTotal, Profile
 
 TOP = 20
@@ -89,7 +89,7 @@ def _head(profile: Profile) -> list[str]:
     else:
         lines.append(f"times     by {profile.clock}; mean of {_count(profile.runs, 'run')}")
         first, *more = sums(profile)
-        lines += [f"total     {first}", *(f"          {said}" for said in more)]
+        lines += [f"total     {first}", *(f"          {phrase}" for phrase in more)]
     lines += [f"note      {note}" for note in profile.notes]
     return lines
 
@@ -100,21 +100,21 @@ def sums(profile: Profile) -> list[str]:
     counted = sum(call.clock == clock for call in profile.calls)
     others = len(profile.calls) - counted
     device = " on the device" if profile.event_timed else ""
-    said = [f"{milliseconds(profile.counted_us)}{device} in {_count(counted, 'call')}"]
+    phrases = [f"{milliseconds(profile.counted_us)}{device} in {_count(counted, 'call')}"]
     if others:
         rest = milliseconds(profile.total_us - profile.counted_us)
-        said.append(
+        phrases.append(
             f"{rest} by the host's clock in the {others} others, synchronised each: no part of the shares"
         )
     if profile.plain_us:
         ratio = profile.counted_us / profile.plain_us
-        said.append(
+        phrases.append(
             f"a run without a look at its calls takes {milliseconds(profile.plain_us)}: the sum"
             f"{device} is {ratio:.2f} times that"
         )
     if profile.profiled_us:
-        said.append(f"a run with the clocks takes {milliseconds(profile.profiled_us)}")
-    return said
+        phrases.append(f"a run with the clocks takes {milliseconds(profile.profiled_us)}")
+    return phrases
 
 
 def milliseconds(us: float) -> str:

@@ -1,6 +1,7 @@
 // STAND-IN for the NDK's header: what libadt_activity uses of it, in the same order.
 #pragma once
 
+#include <jni.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,12 +15,11 @@ extern "C" {
 
 struct ANativeActivityCallbacks;
 
-// The three members of JNI's types are pointers here.
 typedef struct ANativeActivity {
   struct ANativeActivityCallbacks* callbacks;
   void* vm;
-  void* env;
-  void* clazz;
+  JNIEnv* env;
+  jobject clazz;
   const char* internalDataPath;
   const char* externalDataPath;
   int32_t sdkVersion;

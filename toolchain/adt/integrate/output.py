@@ -21,7 +21,30 @@ from adt import __version__
 from adt.errors import PackageError, WouldOverwrite
 from adt.host import cache, manifest
 from adt.host.disk import disk_errors
-from adt.integrate.files import CopiedFile, OutputFile, TextFile
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A file made from a template."""
+
+    path: str
+    """Below the output directory, with ``/``."""
+    text: str
+    users: bool = False
+    """It is the user's from then on: written once, and never touched again."""
+    executable: bool = False
+
+
+@dataclass(frozen=True)
+class CopiedFile:
+    """A file of a package or a bundle."""
+
+    path: str
+    source: Path
+
+
+OutputFile = TextFile | CopiedFile
+
 
 log = logging.getLogger("adt.generate")
 
@@ -30,24 +53,24 @@ SCHEMA_VERSION = 1
 RECORD = ".adt-generated.json"
 IN_THE_WAY = "Move it away, or choose another directory: --out DIR."
 
-Files = dict[str, tuple[str, ...]]
+Digests = dict[str, tuple[str, ...]]
 """sha256 of what adt wrote, by path."""
 
 
 @dataclass(frozen=True)
-class Record:
+class FileRecord:
     """``.adt-generated.json``."""
 
     adt_version: str
     kind: str
     """What was generated: ``cpp``, ``jni``, ``android-app`` or ``aar``."""
-    files: Files = field(default_factory=dict)
+    files: Digests = field(default_factory=dict)
     """sha256 by path; two of a file that was about to be replaced when the writing was interrupted."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
 
 
-class Step(StrEnum):
+class FileStep(StrEnum):
     """What is done with one path."""
 
     CREATE = "create"
@@ -66,12 +89,16 @@ class Step(StrEnum):
     """Something is there that adt did not write; replaced only by force."""
 
 
+PLACED = (FileStep.CREATE, FileStep.UPDATE, FileStep.EDITED, FileStep.FOREIGN)
+"""The steps that write a file; the last two by force only."""
+
+
 @dataclass(frozen=True)
-class Action:
+class FileAction:
     """One path and what happens to it."""
 
     path: str
-    step: Step
+    step: FileStep
     file: OutputFile | None
     """None: it is no longer generated."""
     sha256: str = ""
@@ -79,24 +106,24 @@ class Action:
 
 
 @dataclass(frozen=True)
-class Plan:
+class WritePlan:
     """What writing would do."""
 
     out: Path
     kind: str
-    actions: tuple[Action, ...]
+    actions: tuple[FileAction, ...]
 
-    def paths(self, *steps: Step) -> tuple[str, ...]:
+    def paths(self, *steps: FileStep) -> tuple[str, ...]:
         """Paths of all actions of *steps*."""
         return tuple(action.path for action in self.actions if action.step in steps)
 
     @property
     def changes(self) -> bool:
         """Whether writing by force would change anything."""
-        return bool(self.paths(Step.CREATE, Step.UPDATE, Step.REMOVE, Step.EDITED, Step.FOREIGN))
+        return bool(self.paths(*PLACED, FileStep.REMOVE))
 
 
-def plan(files: Iterable[OutputFile], out: Path, *, kind: str) -> Plan:
+def plan(files: Iterable[OutputFile], out: Path, *, kind: str) -> WritePlan:
     """What is to be done to make the directory *out* hold *files*.
 
     Args:
@@ -106,19 +133,19 @@ def plan(files: Iterable[OutputFile], out: Path, *, kind: str) -> Plan:
         PackageError: *out* is a file, or has what another kind generated, or its record is damaged.
         ValueError: two files have one path, or a path leaves *out* (a bug of a generator).
     """
-    wanted = tuple(files)
-    _check_paths(wanted)
+    files = tuple(files)
+    _check_paths(files)
     if out.exists() and not out.is_dir():
         raise PackageError(f"{out} is a file", remedy="Choose another directory: --out DIR.")
     before = _recorded(out, kind)
-    actions = [_action(file, out, before.get(file.path, ())) for file in wanted]
-    gone = set(before) - {file.path for file in wanted}
+    actions = [_action(file, out, before.get(file.path, ())) for file in files]
+    gone = set(before) - {file.path for file in files}
     actions += [action for path in sorted(gone) if (action := _gone(out, path, before[path]))]
-    return Plan(out, kind, tuple(sorted(actions, key=lambda action: action.path)))
+    return WritePlan(out, kind, tuple(sorted(actions, key=lambda action: action.path)))
 
 
-def write(made: Plan, *, force: bool = False) -> None:
-    """Do what *made* says; each file appears complete or not at all.
+def write(plan: WritePlan, *, force: bool = False) -> None:
+    """Do what *plan* says; each file appears complete or not at all.
 
     Args:
         force: replace edited and foreign files, too.
@@ -129,45 +156,45 @@ def write(made: Plan, *, force: bool = False) -> None:
         DiskError: there is no room, or no access.
     """
     if not force:
-        _refuse_conflicts(made)
-    for action in made.actions:
+        _refuse_conflicts(plan)
+    for action in plan.actions:
         if action.file is not None:
-            _check_place(made.out, action.path)
+            _check_place(plan.out, action.path)
     with (
-        disk_errors(f"writing {made.out}", made.out),
-        cache.lock(cache.cache_dir() / "locks" / _digest(str(made.out.resolve()).encode())),
+        disk_errors(f"writing {plan.out}", plan.out),
+        cache.lock(cache.cache_dir() / "locks" / _digest(str(plan.out.resolve()).encode())),
     ):
-        made.out.mkdir(parents=True, exist_ok=True)
-        before = _recorded(made.out, made.kind)
-        after: Files = {action.path: (action.sha256,) for action in made.actions if action.sha256}
+        plan.out.mkdir(parents=True, exist_ok=True)
+        before = _recorded(plan.out, plan.kind)
+        after: Digests = {action.path: (action.sha256,) for action in plan.actions if action.sha256}
         both = {
             path: tuple(dict.fromkeys((*after.get(path, ()), *before.get(path, ()))))
             for path in sorted(set(after) | set(before))
         }
         if both != before:
-            manifest.write(Record(__version__, made.kind, both), made.out / RECORD)
-        for action in made.actions:
-            if action.step is Step.REMOVE:
-                _remove(made.out, action.path)
-            elif action.step in (Step.CREATE, Step.UPDATE, Step.EDITED, Step.FOREIGN) and action.file:
-                _place(action.file, made.out / action.path)
+            manifest.write(FileRecord(__version__, plan.kind, both), plan.out / RECORD)
+        for action in plan.actions:
+            if action.step is FileStep.REMOVE:
+                _remove(plan.out, action.path)
+            elif action.step in PLACED and action.file:
+                _place(action.file, plan.out / action.path)
         if after != both:
-            manifest.write(Record(__version__, made.kind, after), made.out / RECORD)
+            manifest.write(FileRecord(__version__, plan.kind, after), plan.out / RECORD)
 
 
-def diff(made: Plan) -> str:
+def diff(plan: WritePlan) -> str:
     """What would change, as a unified diff; of files that are no text, only that they differ."""
-    return "".join(text for action in made.actions for text in _diff(made.out, action))
+    return "".join(text for action in plan.actions for text in _diff(plan.out, action))
 
 
-def _refuse_conflicts(made: Plan) -> None:
-    edited, foreign = made.paths(Step.EDITED), made.paths(Step.FOREIGN)
+def _refuse_conflicts(plan: WritePlan) -> None:
+    edited, foreign = plan.paths(FileStep.EDITED), plan.paths(FileStep.FOREIGN)
     if not edited and not foreign:
         return
     lines = [f"edited: {path}" for path in edited] + [f"not written by adt: {path}" for path in foreign]
     count = len(lines)
     raise WouldOverwrite(
-        f"{count} file{'s' * (count > 1)} in {made.out} would be overwritten: {lines[0]}"
+        f"{count} file{'s' * (count > 1)} in {plan.out} would be overwritten: {lines[0]}"
         + (f", and {count - 1} more" if count > 1 else "")
         + "; nothing was written",
         remedy="See what would change with --dry-run; move your changes into files of your own, or give "
@@ -210,45 +237,45 @@ def _plain(path: str) -> bool:
     )
 
 
-def _recorded(out: Path, kind: str) -> Files:
+def _recorded(out: Path, kind: str) -> Digests:
     """sha256 of what adt wrote to *out*, by path."""
     if not (out / RECORD).exists():
         return {}
     remedy = f"Remove {out / RECORD}; files that differ are then overwritten only with --force."
-    found = manifest.load(Record, out / RECORD, schema=SCHEMA, version=SCHEMA_VERSION, remedy=remedy)
-    if found.kind != kind:
+    record = manifest.load(FileRecord, out / RECORD, schema=SCHEMA, version=SCHEMA_VERSION, remedy=remedy)
+    if record.kind != kind:
         raise PackageError(
-            f"{out} was generated as {found.kind}, not {kind}",
+            f"{out} was generated as {record.kind}, not {kind}",
             remedy="Choose another directory for each: --out DIR.",
         )
-    if wrong := [path for path in found.files if not _plain(path)]:
+    if wrong := [path for path in record.files if not _plain(path)]:
         raise PackageError(f"{out / RECORD} names {wrong[0]!r}, which is not in {out}", remedy=remedy)
-    return found.files
+    return record.files
 
 
-def _action(file: OutputFile, out: Path, known: tuple[str, ...]) -> Action:
+def _action(file: OutputFile, out: Path, known: tuple[str, ...]) -> FileAction:
     place = out / file.path
     there = place.is_symlink() or place.exists()
     if isinstance(file, TextFile) and file.users:
-        return Action(file.path, Step.KEEP if there else Step.CREATE, file)
+        return FileAction(file.path, FileStep.KEEP if there else FileStep.CREATE, file)
     sha256 = _digest(file.text.encode()) if isinstance(file, TextFile) else cache.file_sha256(file.source)
     if not there:
-        return Action(file.path, Step.CREATE, file, sha256)
+        return FileAction(file.path, FileStep.CREATE, file, sha256)
     present = cache.file_sha256(place) if place.is_file() and not _through_link(out, file.path) else ""
     if present == sha256:
-        step = Step.SAME
+        step = FileStep.SAME
     elif present in known:
-        step = Step.UPDATE
+        step = FileStep.UPDATE
     else:
-        step = Step.EDITED if known else Step.FOREIGN
-    return Action(file.path, step, file, sha256)
+        step = FileStep.EDITED if known else FileStep.FOREIGN
+    return FileAction(file.path, step, file, sha256)
 
 
-def _gone(out: Path, path: str, known: tuple[str, ...]) -> Action | None:
+def _gone(out: Path, path: str, known: tuple[str, ...]) -> FileAction | None:
     place = out / path
     if not place.is_file() or _through_link(out, path):
         return None
-    return Action(path, Step.REMOVE if cache.file_sha256(place) in known else Step.LEAVE, None)
+    return FileAction(path, FileStep.REMOVE if cache.file_sha256(place) in known else FileStep.LEAVE, None)
 
 
 def _through_link(out: Path, path: str) -> bool:
@@ -279,8 +306,8 @@ def _remove(out: Path, path: str) -> None:
         parent.rmdir()
 
 
-def _diff(out: Path, action: Action) -> Iterator[str]:
-    if action.step in (Step.SAME, Step.KEEP, Step.LEAVE):
+def _diff(out: Path, action: FileAction) -> Iterator[str]:
+    if action.step in (FileStep.SAME, FileStep.KEEP, FileStep.LEAVE):
         return
     place = out / action.path
     file = action.file

@@ -1,0 +1,97 @@
+#include "activity/extras.h"
+
+#include <jni.h>
+
+#include <algorithm>
+#include <string>
+
+#include "error.h"
+
+namespace adt::activity {
+namespace {
+
+constexpr const char* kRemedy = "Check the extras of `am start`.";
+
+// The extras of the intent that started the activity.
+class Extras {
+ public:
+  explicit Extras(const ANativeActivity& activity) : env_(activity.env) {
+    intent_ = env_->CallObjectMethod(
+        activity.clazz, Method(activity.clazz, "getIntent", "()Landroid/content/Intent;"));
+    text_ = Method(intent_, "getStringExtra", "(Ljava/lang/String;)Ljava/lang/String;");
+    number_ = Method(intent_, "getIntExtra", "(Ljava/lang/String;I)I");
+  }
+
+  // *value* becomes the extra *name*, if there is one.
+  void Take(const char* name, std::string* value) const {
+    const auto text =
+        static_cast<jstring>(env_->CallObjectMethod(intent_, text_, env_->NewStringUTF(name)));
+    if (text == nullptr) return;
+    const char* characters = env_->GetStringUTFChars(text, nullptr);
+    *value = characters;
+    env_->ReleaseStringUTFChars(text, characters);
+  }
+
+  // The same of a number that is 0 or more.
+  template <typename Integer>
+  void Take(const std::string& name, Integer* value) const {
+    // Java's UTF-8 is its own beyond the basic plane, and what is none ends the process.
+    if (!std::all_of(name.begin(), name.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x80; }))
+      return;
+    const jint absent = -1;
+    const jstring key = env_->NewStringUTF(name.c_str());
+    const jint number = env_->CallIntMethod(intent_, number_, key, absent);
+    if (number == absent) return;
+    if (number < 0) {
+      throw Error(ErrorKind::kUsage, "the extra " + name + " is less than 0", kRemedy);
+    }
+    *value = static_cast<Integer>(number);
+  }
+
+ private:
+  jmethodID Method(jobject object, const char* name, const char* signature) const {
+    return env_->GetMethodID(env_->GetObjectClass(object), name, signature);
+  }
+
+  JNIEnv* env_;
+  jobject intent_;
+  jmethodID text_;
+  jmethodID number_;
+};
+
+// Leave *plan* the model *stem* alone.
+void Choose(const std::string& stem, Plan* plan) {
+  std::string stems;
+  for (const PlannedModel& model : plan->models) {
+    if (model.stem == stem) {
+      plan->models = {PlannedModel(model)};
+      return;
+    }
+    stems += (stems.empty() ? "" : ", ") + model.stem;
+  }
+  throw Error(ErrorKind::kUsage, "there is no model " + stem + ", only " + stems, kRemedy);
+}
+
+}  // namespace
+
+void ApplyExtras(const ANativeActivity& activity, Plan* plan) {
+  const Extras extras(activity);
+  std::string model;
+  extras.Take("model", &model);
+  if (!model.empty()) Choose(model, plan);
+  extras.Take("device", &plan->device);
+  extras.Take("affinity", &plan->affinity);
+  extras.Take("threads", &plan->threads);
+  extras.Take("seed", &plan->seed);
+  extras.Take("warmup_runs", &plan->warmup_runs);
+  extras.Take("warmup_ms", &plan->warmup_ms);
+  extras.Take("runs", &plan->runs);
+  extras.Take("min_ms", &plan->min_ms);
+  extras.Take("sample_ms", &plan->sample_ms);
+  for (PlannedModel& planned : plan->models) {
+    for (auto& [symbol, extent] : planned.extents) extras.Take("extent_" + symbol, &extent);
+  }
+}
+
+}  // namespace adt::activity

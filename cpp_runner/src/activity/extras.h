@@ -1,0 +1,16 @@
+// What `am start` changes of the plan.
+#pragma once
+
+#include <android/native_activity.h>
+
+#include "activity/plan.h"
+
+namespace adt::activity {
+
+/// Take the extras of the intent that started *activity* into *plan*: `--es model`, `device` and
+/// `affinity`; `--ei threads`, `seed`, `warmup_runs`, `warmup_ms`, `runs`, `min_ms`, `sample_ms`,
+/// and `extent_NAME` for a symbol NAME in an input's shape. On the activity's thread. Throws
+/// Error(kUsage).
+void ApplyExtras(const ANativeActivity& activity, Plan* plan);
+
+}  // namespace adt::activity

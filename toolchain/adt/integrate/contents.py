@@ -1,0 +1,105 @@
+"""What a generated project or an application has of bundles and packages, and where each file lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adt.bundle.bundle import ACTIVITY
+from adt.bundle.platforms import PLATFORMS
+from adt.errors import MismatchError, PackageError
+from adt.integrate.model_api import Project
+from adt.integrate.output import CopiedFile
+from adt.model.package.files import LIBRARY, MANIFEST, PARAMS
+
+LIBRARIES = "lib/"
+"""Beginning of the paths that Android loads code from."""
+OPENCL_LIBRARIES = (
+    "libOpenCL.so",
+    "libOpenCL-pixel.so",
+    "libOpenCL-car.so",
+    "libGLES_mali.so",
+    "libPVROCL.so",
+)
+"""For ``<uses-native-library>``: Adreno and most others, Google's phones, cars, Mali, PowerVR. From
+targetSdkVersion 31 on, an app sees a vendor's library only if its manifest names it and the vendor's list of
+public libraries has it, too."""
+
+
+def opencl_libraries(project: Project) -> tuple[str, ...]:
+    """Those that the manifest of an app of *project* names; none when no bundle has OpenCL."""
+    opencl = any(bundle.manifest.options.opencl for bundle in project.bundles)
+    return OPENCL_LIBRARIES if opencl else ()
+
+
+def apk_files(project: Project) -> dict[str, Path]:
+    """Each file by its path in the APK: libraries, models, and licences once for all ABIs."""
+    files: dict[str, Path] = {}
+    for bundle in project.bundles:
+        for name in sorted(bundle.manifest.files):
+            if name.startswith("lib/"):
+                files[_library_path(bundle.manifest.abi, name)] = bundle.file(name)
+        for name in sorted(bundle.manifest.licenses):
+            files[f"assets/adt/{name}"] = bundle.file(name)
+    for model in project.models:
+        for variant in model.variants:
+            package, assets = variant.package.path, f"assets/adt/{model.api.stem}/{variant.abi}"
+            files[_library_path(variant.abi, f"lib{model.api.library}.so")] = package / LIBRARY
+            files[f"{assets}/{MANIFEST}"] = package / MANIFEST
+            files[f"{assets}/{PARAMS}"] = package / PARAMS
+    return files
+
+
+def benchmark_files(project: Project) -> dict[str, Path]:
+    """What an app that measures has besides: libadt_activity.so for each ABI, by its path in the APK.
+
+    Raises:
+        MismatchError: a bundle is not for Android, or was built without it.
+    """
+    files: dict[str, Path] = {}
+    for bundle in project.bundles:
+        manifest = bundle.manifest
+        platform = PLATFORMS.get(manifest.platform)
+        if platform is None or not platform.android:
+            raise MismatchError(
+                f"the bundle {bundle.path} is for {manifest.platform}: an APK runs on Android only",
+                remedy="Build one for Android: adt build-target --for android-arm64-v8a; on this platform, "
+                "`adt bench` runs the package.",
+            )
+        if ACTIVITY not in manifest.app_files:
+            raise MismatchError(
+                f"the bundle {bundle.path} has no {ACTIVITY}, which is what measures in an app",
+                remedy=f"Build it again with this adt: adt build-target --for {manifest.platform}",
+            )
+        for name in manifest.app_files:
+            files[_library_path(manifest.abi, name)] = bundle.file(name)
+    return files
+
+
+def _library_path(abi: str, name: str) -> str:
+    """Where the library *name*, of a bundle (``lib/libx.so``) or by itself, lies in an APK."""
+    return f"{LIBRARIES}{abi}/{name.removeprefix('lib/')}"
+
+
+def cmake_files(project: Project) -> tuple[CopiedFile, ...]:
+    """``bundles/<platform>/…`` to compile against and ship, ``models/<platform>/<model>/mod.*``.
+
+    Raises:
+        PackageError: a bundle is of an adt that had no CMake package in it.
+    """
+    files = []
+    for bundle in project.bundles:
+        manifest = bundle.manifest
+        if not manifest.build_files:
+            raise PackageError(
+                f"the bundle {bundle.path} has no CMake package: an older adt made it",
+                remedy=f"Build it again: adt build-target --for {manifest.preset}",
+            )
+        libraries = [name for name in manifest.files if name.startswith("lib/")]
+        for file in (*libraries, *manifest.headers, *manifest.build_files, *manifest.licenses):
+            files.append(CopiedFile(f"bundles/{manifest.platform}/{file}", bundle.file(file)))
+    for model in project.models:
+        for variant in model.variants:
+            directory = f"models/{variant.bundle.manifest.platform}/{model.api.stem}"
+            for source in variant.package.files:
+                files.append(CopiedFile(f"{directory}/{source.name}", source))
+    return tuple(files)

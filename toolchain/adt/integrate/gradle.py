@@ -1,0 +1,334 @@
+"""Gradle projects: an Android library with the models, alone or with an application to try them.
+
+The library module is adt's: `adt generate` writes it again, and the application's benchmark. What is around
+it (settings, versions, the wrapper's properties) is written where it is missing and then the user's, so the
+module can be generated into a project that exists. So is the application but for its benchmark.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from adt import __version__
+from adt.bundle.bundle import TargetBundle
+from adt.errors import ConfigError
+from adt.integrate import jni
+from adt.integrate.android_versions import VERSIONS
+from adt.integrate.apk.manifest import ACTIVITY_CLASS
+from adt.integrate.bench_plan import BENCH_PLAN, BenchPlan, planned_models
+from adt.integrate.contents import LIBRARIES, apk_files, benchmark_files, opencl_libraries
+from adt.integrate.model_api import EntryApi, Project, TensorApi
+from adt.integrate.output import CopiedFile, OutputFile, TextFile
+from adt.integrate.render import render
+
+log = logging.getLogger("adt.generate")
+
+APP_MODULE = "app"
+"""Directory of the application."""
+ADAPTIVE_ICONS, IMAGE_DECODER = 26, 28
+"""Android's first API levels that have them."""
+
+
+def aar_files(project: Project) -> tuple[OutputFile, ...]:
+    """Of a Gradle project whose only module is the library.
+
+    Raises:
+        ConfigError: a bundle is not for Android.
+    """
+    readme = render(
+        "aar/README.md.j2", min_sdk=_lowest_api_level(project), project=project, versions=VERSIONS
+    )
+    return (
+        TextFile("README.md", readme, users=True),
+        *_gradle_project(project, app=False),
+        *_library_module(project),
+    )
+
+
+def android_app_files(project: Project) -> tuple[OutputFile, ...]:
+    """Of a Gradle project with the library and an application that uses it.
+
+    The application is the user's from the start, but for its benchmark.
+
+    Raises:
+        ConfigError: a bundle is not for Android.
+    """
+    return (*_gradle_project(project, app=True), *_library_module(project), *_app_module(project))
+
+
+def _gradle_project(project: Project, *, app: bool) -> tuple[OutputFile, ...]:
+    """What stands around the modules; all of it the user's.
+
+    Args:
+        app: there is a module ``app``, too.
+    """
+    values = {
+        "app": app,
+        "modules": (*(("app",) if app else ()), project.name),
+        "project": project,
+        "root_name": project.name,
+        "versions": VERSIONS,
+    }
+    templates = {
+        ".gitignore": "gitignore",
+        "build.gradle.kts": "build.gradle.kts",
+        "gradle.properties": "gradle.properties",
+        "gradle/libs.versions.toml": "libs.versions.toml",
+        "gradle/wrapper/gradle-wrapper.properties": "gradle-wrapper.properties",
+        "settings.gradle.kts": "settings.gradle.kts",
+    }
+    return tuple(
+        TextFile(path, render(f"aar/{template}.j2", **values), users=True)
+        for path, template in templates.items()
+    )
+
+
+def _library_module(project: Project) -> tuple[OutputFile, ...]:
+    """The library module, in a directory of the project's name.
+
+    Raises:
+        ConfigError: a bundle is not for Android.
+    """
+    min_sdk = _lowest_api_level(project)
+    sources = jni.sources(project, android=True)
+    library = f"{project.name}_jni"
+    values = {
+        "abis": _abis(project),
+        "library": library,
+        "min_sdk": min_sdk,
+        "opencl_libraries": opencl_libraries(project),
+        "pictures": _pictures(project),
+        "project": project,
+        "sources": [
+            file.path.removeprefix("cpp/")
+            for file in sources
+            if file.path.startswith("cpp/") and file.path.endswith(".cc")
+        ],
+        "version": __version__,
+        "versions": VERSIONS,
+    }
+    templates = {
+        "build.gradle.kts": "module.gradle.kts",
+        "consumer-rules.pro": "consumer-rules.pro",
+        "src/main/AndroidManifest.xml": "library-manifest.xml",
+        "src/main/cpp/CMakeLists.txt": "CMakeLists.txt",
+        "src/main/prefab/prefab.json": "prefab/prefab.json",
+        "src/main/prefab/modules/adt_runner/module.json": "prefab/module.json",
+    }
+    if values["pictures"]:
+        templates[f"src/main/kotlin/{project.java_path}/Bitmaps.kt"] = "Bitmaps.kt"
+    files: list[OutputFile] = [
+        TextFile(f"{project.name}/{path}", render(f"aar/{template}.j2", **values))
+        for path, template in templates.items()
+    ]
+    files += [
+        TextFile(
+            f"{project.name}/src/androidTest/kotlin/{project.java_path}/{model.api.cls}Test.kt",
+            render("aar/ModelTest.kt.j2", model=model.api, project=project),
+        )
+        for model in project.models
+    ]
+    files += [_in_module(project, file) for file in sources if file.path != "cpp/CMakeLists.txt"]
+    files += [_prefab(project, bundle) for bundle in project.bundles]
+    files += _headers(project)
+    files += [
+        CopiedFile(f"{project.name}/src/main/{_in_gradle(name)}", path)
+        for name, path in apk_files(project).items()
+    ]
+    return tuple(files)
+
+
+def _abis(project: Project) -> tuple[str, ...]:
+    """Android's ABIs that there are models and libraries for."""
+    return tuple(bundle.manifest.abi for bundle in project.bundles)
+
+
+def _lowest_api_level(project: Project) -> int:
+    """The lowest API level on which all of the bundles' libraries start.
+
+    Raises:
+        ConfigError: a bundle is not for Android.
+    """
+    levels = []
+    for bundle in project.bundles:
+        if bundle.manifest.api_level is None:
+            raise ConfigError(
+                f"the bundle {bundle.path} is for {bundle.manifest.platform}, which is no Android",
+                remedy="Give bundles and packages for Android: adt build-target --for android-arm64-v8a",
+            )
+        levels.append(bundle.manifest.api_level)
+    return max(levels)
+
+
+@dataclass(frozen=True)
+class _Picture:
+    """An input that takes a picture, and where it is."""
+
+    cls: str
+    """The model's class."""
+    inputs: str
+    """The class in it that has the input."""
+    tensor: TensorApi
+
+
+def _pictures(project: Project) -> tuple[_Picture, ...]:
+    return tuple(
+        _Picture(model.api.cls, f"{entry.pascal}Inputs", tensor)
+        for model in project.models
+        for entry in model.api.entries
+        for tensor in entry.inputs
+        if tensor.image is not None
+    )
+
+
+def _in_module(project: Project, file: OutputFile) -> OutputFile:
+    """A file of :func:`adt.integrate.jni.sources`, where Gradle looks for it."""
+    path = f"{project.name}/src/main/{file.path}"
+    if isinstance(file, CopiedFile):
+        return CopiedFile(path, file.source)
+    return TextFile(path, file.text, users=file.users, executable=file.executable)
+
+
+def _in_gradle(path: str) -> str:
+    """Where Gradle looks for what is to be at *path* in the APK."""
+    return f"jniLibs/{path.removeprefix(LIBRARIES)}" if path.startswith(LIBRARIES) else path
+
+
+def _prefab(project: Project, bundle: TargetBundle) -> TextFile:
+    """What prefab says of the library for one ABI that C++ links."""
+    manifest = bundle.manifest
+    facts = render(
+        "aar/prefab/abi.json.j2",
+        abi=manifest.abi,
+        api_level=manifest.api_level,
+        ndk=int((manifest.ndk_revision or VERSIONS.ndk).split(".")[0]),
+    )
+    directory = f"{project.name}/src/main/prefab/modules/adt_runner/libs/android.{manifest.abi}"
+    return TextFile(f"{directory}/abi.json", facts)
+
+
+def _headers(project: Project) -> list[OutputFile]:
+    """The runner's headers, which are the same for every ABI."""
+    bundle = project.bundles[0]
+    return [
+        CopiedFile(f"{project.name}/src/main/cpp/{name}", bundle.file(name))
+        for name in sorted(bundle.manifest.headers)
+        if name.startswith("include/adt/")
+    ]
+
+
+@dataclass(frozen=True)
+class _Count:
+    """The open extent of an input that a file's size tells."""
+
+    symbol: str
+    bytes: int
+    """Of each."""
+    others: bool
+    """The entry has further symbols."""
+
+
+def _app_module(project: Project) -> tuple[OutputFile, ...]:
+    model = project.models[0].api
+    entry = model.entries[0]
+    min_sdk = _lowest_api_level(project)
+    app_package = application_package(project)
+    picture = next((tensor for tensor in entry.inputs if tensor.image is not None), None)
+    labels = _labels(project, entry)
+    first = entry.inputs[0] if entry.inputs and picture is None else None
+    values = {
+        "abis": _abis(project),
+        "adaptive_icon": min_sdk >= ADAPTIVE_ICONS,
+        "activity": ACTIVITY_CLASS,
+        "app_package": app_package,
+        "count": _count(first, entry) if first is not None else None,
+        "entry": entry,
+        "first": first,
+        "image_decoder": min_sdk >= IMAGE_DECODER,
+        "labels": labels,
+        "min_sdk": min_sdk,
+        "model": model,
+        "picture": picture,
+        "process": ":benchmark",
+        "project": project,
+        "ranked": [tensor.java for tensor in entry.outputs if _ranked(tensor, len(labels))],
+        "versions": VERSIONS,
+    }
+    users = {
+        "build.gradle.kts": "app.gradle.kts",
+        "proguard-rules.pro": "proguard-rules.pro",
+        "src/main/AndroidManifest.xml": "AndroidManifest.xml",
+        f"src/main/kotlin/{app_package.replace('.', '/')}/MainActivity.kt": "MainActivity.kt",
+        "src/main/res/drawable/ic_launcher_foreground.xml": "res/ic_launcher_foreground.xml",
+        "src/main/res/layout/activity_main.xml": "res/activity_main.xml",
+        "src/main/res/values/colors.xml": "res/colors.xml",
+        "src/main/res/values/strings.xml": "res/strings.xml",
+        "src/main/res/values/themes.xml": "res/themes.xml",
+    }
+    if labels:
+        users["src/main/res/raw/labels.txt"] = "labels.txt"
+    if values["adaptive_icon"]:
+        users["src/main/res/mipmap-anydpi-v26/ic_launcher.xml"] = "res/ic_launcher.xml"
+    application = [
+        TextFile(f"{APP_MODULE}/{path}", render(f"android-app/{template}.j2", **values), users=True)
+        for path, template in users.items()
+    ]
+    readme = TextFile("README.md", render("android-app/README.md.j2", **values), users=True)
+    return (readme, *application, *_benchmark(project, values))
+
+
+def _benchmark(project: Project, values: dict[str, Any]) -> tuple[OutputFile, ...]:
+    """The build type that measures: the activity of ``adt apk``, and its plan."""
+    directory = f"{APP_MODULE}/src/benchmark"
+    plan = BenchPlan(
+        app=application_package(project),
+        bundle_digests=project.bundle_digests,
+        models=planned_models(project, extent=1),
+        end_to_end=True,  # as the typed classes, which copy inputs in and outputs out
+    )
+    manifest = render("android-app/benchmark-manifest.xml.j2", **values)
+    return (
+        TextFile(f"{directory}/AndroidManifest.xml", manifest),
+        TextFile(f"{directory}/{BENCH_PLAN}", plan.text()),
+        *(
+            CopiedFile(f"{directory}/{_in_gradle(name)}", path)
+            for name, path in benchmark_files(project).items()
+        ),
+    )
+
+
+def application_package(project: Project) -> str:
+    """The application's Java package and its id: below the library's, since no two modules may share one."""
+    return f"{project.java_package}.app"
+
+
+def _count(tensor: TensorApi, entry: EntryApi) -> _Count | None:
+    symbols = [extent for extent in tensor.shape if isinstance(extent, str)]
+    every = {extent for tensor_ in entry.inputs for extent in tensor_.shape if isinstance(extent, str)}
+    if not symbols:
+        return None
+    fixed = [extent for extent in tensor.shape if isinstance(extent, int)]
+    return _Count(symbols[0], max(1, math.prod(fixed) * tensor.element.size), len(every) > 1)
+
+
+def _labels(project: Project, entry: EntryApi) -> tuple[str, ...]:
+    """The labels, if an output has a score for each."""
+    count = len(project.labels)
+    if count and not any(_ranked(tensor, count) for tensor in entry.outputs):
+        log.warning(
+            "no output of %s has %d scores, so the screen shows no labels", project.models[0].api.name, count
+        )
+        return ()
+    return project.labels
+
+
+def _ranked(tensor: TensorApi, labels: int) -> bool:
+    """Whether the output looks like scores of classes: its highest are shown, not its first."""
+    if tensor.element.dtype not in ("float16", "float32") or tensor.elements is None or tensor.elements < 2:
+        return False
+    if labels:
+        return tensor.elements == labels
+    return sum(extent != 1 for extent in tensor.shape) == 1

@@ -1,0 +1,372 @@
+"""A profile of a package, from what the runner measured and what the package's graph knows of each call."""
+
+from __future__ import annotations
+
+import difflib
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from adt.errors import RunError
+from adt.model.inspection.graph import BUILTIN, Call, Graph, size_of
+from adt.model.inspection.inspection import Inspection
+from adt.model.inspection.profile import EVENTS, HOST_CLOCK, CallArgument, CallTime, KernelTotal, Profile
+from adt.model.package.files import LIBRARY
+from adt.model.package.package import ModelPackage
+
+MIXED = "mixed"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a device can do at best; None: not known, and nothing is compared with it."""
+
+    gflops: float | None = None
+    gbps: float | None = None
+
+    def roof(self, intensity: float | None) -> float | None:
+        """10⁹ operations a second that can be reached at so many for each byte; None: not known."""
+        if intensity is None or self.gflops is None or self.gbps is None:
+            return None
+        return min(self.gflops, intensity * self.gbps)
+
+
+def kernel_totals(calls: Sequence[CallTime], limits: Limits, *, emulated: bool) -> tuple[KernelTotal, ...]:
+    """One row for each kernel, in the order of their first calls.
+
+    Args:
+        emulated: the times are an emulator's, and no speeds follow from them.
+    """
+    groups: dict[tuple[str, str], list[tuple[int, CallTime]]] = {}
+    for at, call in enumerate(calls):
+        groups.setdefault((call.name, call.device), []).append((at, call))
+    clock = EVENTS if any(call.clock == EVENTS for call in calls) else HOST_CLOCK
+    whole = sum(call.mean_us for call in calls if call.clock == clock)
+    return tuple(
+        replace(
+            _total(rows[0][0], [call for _, call in rows], limits, emulated=emulated),
+            share=_share([call.mean_us for _, call in rows if call.clock == clock], whole),
+        )
+        for rows in groups.values()
+    )
+
+
+def _share(times: Sequence[float], whole: float) -> float | None:
+    """None: all times are by another clock."""
+    return sum(times) / whole if times and whole > 0 else None
+
+
+def _total(first: int, calls: Sequence[CallTime], limits: Limits, *, emulated: bool) -> KernelTotal:
+    clocks = {call.clock for call in calls}
+    mean = sum(call.mean_us for call in calls)
+    flops, moved = _sum([call.flops for call in calls]), _sum([call.bytes for call in calls])
+    intensity = flops / moved if flops is not None and moved else None
+    return KernelTotal(
+        name=calls[0].name,
+        kind=calls[0].kind,
+        device=calls[0].device,
+        clock=clocks.pop() if len(clocks) == 1 else MIXED,
+        calls=len(calls),
+        first=first,
+        mean_us=mean,
+        min_us=sum(call.min_us for call in calls),
+        max_us=sum(call.max_us for call in calls),
+        share=None,
+        flops=flops,
+        bytes=moved,
+        intensity=intensity,
+        gflops=None if emulated else _per_us(flops, mean),
+        gbps=None if emulated else _per_us(moved, mean),
+        roof_gflops=limits.roof(intensity),
+        shapes=tuple(dict.fromkeys(call.shapes for call in calls if call.arguments)),
+    )
+
+
+def _per_us(count: int | None, us: float) -> float | None:
+    return count / us / 1e3 if count is not None and us > 0 else None
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    return None if None in values else sum(value or 0 for value in values)
+
+
+Key = Callable[[KernelTotal], tuple[bool, float] | float]
+SORTS: dict[str, Key] = {
+    "time": lambda row: (row.share is None, -row.mean_us),
+    "calls": lambda row: -row.calls,
+    "order": lambda row: row.first,
+    "gflops": lambda row: -(row.gflops or 0.0),
+    "flops": lambda row: -(row.flops or 0),
+}
+"""How a table may be sorted; each puts the first row first."""
+UNTIMED = ("calls", "order", "flops")
+"""Those that say nothing of times."""
+
+
+DYNAMIC = "vm.builtin.call_tir_dyn"
+"""The VM's name of a kernel whose shapes are known at run time only; which one, it does not tell."""
+
+
+@dataclass(frozen=True)
+class MeasuredCall:
+    """One call as the runner saw it."""
+
+    name: str
+    builtin: bool
+    depth: int
+    """0 for a call of the entry itself; a call's times include those of the deeper ones that follow it."""
+    arguments: tuple[CallArgument, ...]
+    host_us: tuple[float, ...]
+    """One for each run."""
+    device_us: tuple[float, ...] | None
+    """One for each run; None: the device gives none."""
+
+
+@dataclass(frozen=True)
+class RunnerProfile:
+    """The ``profile`` object of a runner."""
+
+    total_us: tuple[float, ...]
+    """Whole runs, with the clocks."""
+    calls: tuple[MeasuredCall, ...]
+
+
+def read_report(raw: Any) -> RunnerProfile:
+    """The ``profile`` object of rtvm's report, or what the remote function ``adt.profile`` answers.
+
+    Raises:
+        RunError: it is something else.
+    """
+    try:
+        calls = tuple(map(_measured, raw["calls"]))
+        report = RunnerProfile(tuple(map(float, raw["total_us"])), calls)
+        runs = int(raw["runs"])
+        every = (times for call in calls for times in (call.host_us, call.device_us) if times is not None)
+        if runs < 1 or any(len(times) != runs for times in (report.total_us, *every)):
+            raise ValueError("runs are missing")
+        return report
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(
+            "the runner gave no profile of the calls",
+            remedy="Build the bundle again (adt build-target): its runner does not fit this adt.",
+            details=f"{type(error).__name__}: {error}",
+        ) from error
+
+
+def _measured(raw: Mapping[str, Any]) -> MeasuredCall:
+    device = raw["device_us"]
+    return MeasuredCall(
+        str(raw["name"]),
+        bool(raw["builtin"]),
+        int(raw.get("depth", 0)),
+        tuple(
+            CallArgument(tuple(map(int, a["shape"])), str(a["dtype"]), str(a["scope"]))
+            for a in raw["arguments"]
+        ),
+        tuple(map(float, raw["host_us"])),
+        None if device is None else tuple(map(float, device)),
+    )
+
+
+@dataclass(frozen=True)
+class JoinedCalls:
+    """The calls of a profile."""
+
+    calls: tuple[CallTime, ...]
+    notes: tuple[str, ...]
+    """Where run and graph differ."""
+
+
+def join(report: RunnerProfile, graph: Graph | None, device: str) -> JoinedCalls:
+    """Every call that was measured, in order, with what *graph* says of it.
+
+    Args:
+        graph: None: the package has none (its ``inspect/`` was dropped), or it is of another entry.
+        device: where kernels run that the graph does not know: ``cpu`` or ``opencl``.
+    """
+    if graph is None:
+        calls = tuple(_call(call, report, at, None, -1, device) for at, call in enumerate(report.calls))
+        return JoinedCalls(calls, ("the package has no graph of these calls: FLOPs are unknown",))
+    places = align([call.name for call in report.calls], [call.name for call in graph.calls])
+    by_name = {call.name: call for call in graph.calls}
+    calls = tuple(
+        _call(call, report, at, graph, places[at], device, by_name.get(call.name))
+        for at, call in enumerate(report.calls)
+    )
+    strange = [call.name for call in calls if call.index < 0 and call.kind != BUILTIN]
+    missed = len(graph.calls) - sum(place >= 0 for place in places)
+    notes = []
+    if strange:
+        notes.append(
+            f"{len(strange)} of {len(calls)} calls are not where the graph has them: {strange[0]}, …"
+        )
+    if missed:
+        notes.append(f"{missed} of the graph's {len(graph.calls)} calls did not run: a branch not taken")
+    return JoinedCalls(calls, tuple(notes))
+
+
+def align(ran: Sequence[str], graph: Sequence[str]) -> list[int]:
+    """For each call that ran its place in the graph, in order; -1 for those that the graph has not.
+
+    What the graph leaves out (the VM's bookkeeping) and what did not run (a branch) is passed over.
+    """
+    known = set(graph)
+    asked = [at for at, name in enumerate(ran) if name in known or name == DYNAMIC]
+    places = [-1] * len(ran)
+    if len(asked) == len(graph) and all(
+        ran[at] in (name, DYNAMIC) for at, name in zip(asked, graph, strict=True)
+    ):
+        for place, at in enumerate(asked):
+            places[at] = place
+        return places
+    names = [ran[at] for at in asked]
+    for block in difflib.SequenceMatcher(None, names, list(graph), autojunk=False).get_matching_blocks():
+        for offset in range(block.size):
+            places[asked[block.a + offset]] = block.b + offset
+    return places
+
+
+def _call(
+    measured: MeasuredCall,
+    report: RunnerProfile,
+    at: int,
+    graph: Graph | None,
+    place: int,
+    device: str,
+    alike: Call | None = None,
+) -> CallTime:
+    """*alike*: a call of the same name in the graph, of which this one has kind and arithmetic."""
+    known = graph.calls[place] if graph and place >= 0 else alike
+    own = known.name if known else measured.name
+    kind = BUILTIN if measured.builtin else known.kind if known else ""
+    device_known = graph.device_of(known) if graph and known else device
+    where = "vm" if measured.builtin else device_known
+    inner = _deeper(report.calls, at)
+    host = _without(measured.host_us, [call.host_us for call in inner])
+    timed = measured.device_us is not None and not inner
+    times = measured.device_us if timed and measured.device_us is not None else host
+    return CallTime(
+        place,
+        own,
+        statistics.mean(times),
+        min(times),
+        max(times),
+        kind,
+        where,
+        EVENTS if timed else HOST_CLOCK,
+        statistics.mean(host),
+        measured.arguments,
+        _results(measured, known),
+        known.flops if known else None,
+        None if measured.builtin or inner else _moved(measured, graph, known),
+    )
+
+
+def _deeper(calls: Sequence[MeasuredCall], at: int) -> list[MeasuredCall]:
+    """The calls that the call *at* made itself."""
+    inner = []
+    for call in calls[at + 1 :]:
+        if call.depth <= calls[at].depth:
+            break
+        if call.depth == calls[at].depth + 1:
+            inner.append(call)
+    return inner
+
+
+def _without(times: Sequence[float], inner: Sequence[Sequence[float]]) -> list[float]:
+    return [max(0.0, time - sum(other[run] for other in inner)) for run, time in enumerate(times)]
+
+
+def _results(measured: MeasuredCall, known: Call | None) -> int:
+    """How many of the last arguments are written; the VM's own calls return what they make."""
+    if measured.builtin or known is None:
+        return 0
+    given, touched = len(measured.arguments), len(known.inputs) + len(known.outputs)
+    return len(known.outputs) if given >= touched else 0
+
+
+def _moved(measured: MeasuredCall, graph: Graph | None, known: Call | None) -> int | None:
+    """Bytes of what it reads and writes, each tensor once."""
+    sizes: list[int | None] = []
+    if graph and known:
+        sizes = [graph.tensors[index].bytes for index in {*known.inputs, *known.outputs}]
+    if not sizes or None in sizes:  # an extent was not known when it was compiled
+        sizes = [size_of(argument.shape, argument.dtype) for argument in measured.arguments]
+    return None if not sizes or None in sizes else sum(size or 0 for size in sizes)
+
+
+MAIN = "main"
+"""The entry that a package's graph describes."""
+
+
+@dataclass(frozen=True)
+class ProfilePlace:
+    """What a package was profiled on."""
+
+    label: str
+    """For people."""
+    emulated: bool | None
+    """Its processor is emulated; None: nobody knows."""
+    via: str
+    """``native`` or ``rpc``."""
+    device_name: str = ""
+    """What the runtime calls the device; empty: unknown."""
+    device_type: str = ""
+    """``cpu``, ``gpu`` or ``accelerator``; empty: unknown."""
+
+
+def assemble(
+    package: ModelPackage,
+    entry: str,
+    raw: Any,
+    where: ProfilePlace,
+    *,
+    plain_us: Sequence[float] = (),
+    limits: Limits | None = None,
+) -> Profile:
+    """The profile of *package*.
+
+    Args:
+        raw: the ``profile`` object of the runner.
+        plain_us: whole runs without a look at the calls, microseconds; empty: there were none.
+
+    Raises:
+        RunError: *raw* is no profile.
+        PackageError: the package's graph is damaged.
+    """
+    report, target = read_report(raw), package.manifest.target
+    inspection = Inspection(package)
+    graph = inspection.graph if inspection.recorded and entry == MAIN else None
+    joined = join(report, graph, target.device)
+    name = f"{where.label}, {where.device_name}" if target.device == "opencl" else where.label
+    limits = limits or Limits()
+    return Profile(
+        library_sha256=package.manifest.files[LIBRARY].sha256,
+        device=name.rstrip(", "),
+        emulated=where.emulated is True,
+        runs=len(report.total_us),
+        calls=joined.calls,
+        package=package.manifest.name,
+        entry=entry,
+        via=where.via,
+        target=f"{target.name} on {target.platform}",
+        device_type=where.device_type,
+        plain_us=sum(plain_us) / len(plain_us) if plain_us else None,
+        profiled_us=sum(report.total_us) / len(report.total_us),
+        peak_gflops=limits.gflops,
+        peak_gbps=limits.gbps,
+        kernels=kernel_totals(joined.calls, limits, emulated=where.emulated is True),
+        notes=(*joined.notes, *_cautions(where, target.device)),
+    )
+
+
+def _cautions(where: ProfilePlace, device: str) -> list[str]:
+    if where.emulated:
+        return ["emulated: not a device's speed"]
+    cautions = []
+    if where.emulated is None:
+        cautions.append("whether its processor is emulated is not known: only a real one's times are a speed")
+    if device == "opencl" and where.device_type == "cpu":
+        cautions.append(f"OpenCL on a CPU ({where.device_name}): the times are not a GPU's")
+    return cautions
