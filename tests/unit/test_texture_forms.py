@@ -7,17 +7,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from adt.model.passes.layout.blocks import Window, packed
+from adt.model.passes.layout.blocks import TEXELS, Window, packed
 from adt.model.passes.layout.movement import repeats
-from adt.model.passes.layout.walk import one_pixel, rows_shape
+from adt.model.passes.layout.walk import one_pixel
 from adt.model.passes.texture.kernel_blocks import NotSchedulable
 from adt.model.passes.texture.schedules import shares_of
 from adt.model.targets.gpu import ANY_ADRENO
 
 
 def test_rows_are_images_of_one_pixel() -> None:
-    assert rows_shape((2, 5, 8)) == (10, 2, 1, 1, 4)
-    assert rows_shape((3, 10)) == (3, 3, 1, 1, 4)
+    assert TEXELS.rows_shape((2, 5, 8)) == (10, 2, 1, 1, 4)
+    assert TEXELS.rows_shape((3, 10)) == (3, 3, 1, 1, 4)
     assert one_pixel((2, 8, 1, 1))
     assert one_pixel((2, 8))
     assert not one_pixel((2, 8, 1, 2))

@@ -13,17 +13,41 @@ accumulator type, and pad in a kernel of their own; these pad where they read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 LANES = 4
-"""Channels in a texel."""
+"""Channels in a texel of an image."""
 
 STAGE = "window_texels"
 """The block of a convolution that reads its input, and zeros for the border."""
 FLOATS = ("float32", "float16")
 """What an image can hold: four channels of either are one texel."""
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """How many channels are one block, and which tensors are worth it."""
+
+    lanes: int
+    """Channels of a block: those of a texel, or of a vector register."""
+    least: int
+    """Fewest channels of a tensor that is blocked."""
+    rounds: bool
+    """Rows that no tile divides are computed a little longer."""
+
+    def count(self, channels: int) -> int:
+        """How many blocks hold *channels*."""
+        return ceil_blocks(channels, self.lanes)
+
+    def rows_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape in rows of the plain *shape*: each row is a blocked tensor of one pixel."""
+        return (math.prod(shape[:-1]), self.count(shape[-1]), 1, 1, self.lanes)
+
+
+TEXELS = Blocking(LANES, least=LANES, rounds=True)
 
 
 @dataclass(frozen=True)
@@ -56,13 +80,13 @@ class Window:
         )
 
 
-def ceil_blocks(channels: int) -> int:
-    """How many blocks hold *channels*."""
-    return -(-channels // LANES)
+def ceil_blocks(channels: int, lanes: int = LANES) -> int:
+    """How many blocks of *lanes* hold *channels*."""
+    return -(-channels // lanes)
 
 
-def pack(x: Any) -> Any:
-    """``(N, C, …)`` to ``(N, ceil(C/4), …, 4)``."""
+def pack(x: Any, lanes: int = LANES) -> Any:
+    """``(N, C, …)`` to ``(N, ceil(C/lanes), …, lanes)``."""
     from tvm import te, tirx
 
     batch, channels, *spatial = x.shape
@@ -70,33 +94,33 @@ def pack(x: Any) -> Any:
     last = int(channels) - 1
 
     def value(n: Any, c: Any, *at: Any) -> Any:
-        channel = c * LANES + at[-1]
+        channel = c * lanes + at[-1]
         # A condition on the lane could not be computed as a vector; reading the last one again can.
-        return x(n, channel if (last + 1) % LANES == 0 else tirx.min(channel, last), *at[:-1])
+        return x(n, channel if (last + 1) % lanes == 0 else tirx.min(channel, last), *at[:-1])
 
-    return te.compute((batch, ceil_blocks(last + 1), *spatial, LANES), value, name="pack_texels")
+    return te.compute((batch, ceil_blocks(last + 1, lanes), *spatial, lanes), value, name="pack_texels")
 
 
 def unpack(x: Any, channels: int) -> Any:
     """``(N, ceil(C/4), …, 4)`` to ``(N, C, …)``."""
     from tvm import te
 
-    batch, _blocks, *spatial, _lanes = x.shape
+    batch, _blocks, *spatial, lanes = x.shape
     return te.compute(
         (batch, channels, *spatial),
-        lambda n, c, *at: x(n, c // LANES, *at, c % LANES),
+        lambda n, c, *at: x(n, c // lanes, *at, c % lanes),
         name="unpack_texels",
     )
 
 
-def packed(array: Any, axis: int) -> Any:
+def packed(array: Any, axis: int, lanes: int = LANES) -> Any:
     """Block the numpy *array*'s *axis*, with zeros in the lanes to spare; the lanes come last."""
     import numpy as np
 
     extent = array.shape[axis]
-    count = ceil_blocks(extent)
-    spare = [(0, count * LANES - extent if at == axis else 0) for at in range(array.ndim)]
-    shape = (*array.shape[:axis], count, LANES, *array.shape[axis + 1 :])
+    count = ceil_blocks(extent, lanes)
+    spare = [(0, count * lanes - extent if at == axis else 0) for at in range(array.ndim)]
+    shape = (*array.shape[:axis], count, lanes, *array.shape[axis + 1 :])
     return np.ascontiguousarray(np.moveaxis(np.pad(array, spare).reshape(shape), axis + 1, -1))
 
 
@@ -123,9 +147,9 @@ def enlarged(x: Any, scales: Sequence[int]) -> Any:
     """The blocked tensor *x*, each pixel repeated *scales* times along the spatial axes."""
     from tvm import te
 
-    batch, count, *spatial, _ = x.shape
+    batch, count, *spatial, lanes = x.shape
     return te.compute(
-        (batch, count, *(extent * scale for extent, scale in zip(spatial, scales, strict=True)), LANES),
+        (batch, count, *(extent * scale for extent, scale in zip(spatial, scales, strict=True)), lanes),
         lambda n, c, *at: x(
             n, c, *(place // scale for place, scale in zip(at[:-1], scales, strict=True)), at[-1]
         ),
@@ -133,13 +157,16 @@ def enlarged(x: Any, scales: Sequence[int]) -> Any:
     )
 
 
-def convolution(x: Any, weight: Any, window: Window, groups: int, out_dtype: str) -> Any:
+def convolution(
+    x: Any, weight: Any, window: Window, groups: int, out_dtype: str, *, rounds: bool = True
+) -> Any:
     """A convolution with a blocked weight, blocked; accumulates in *out_dtype*.
 
     Args:
         x: the data, blocked or plain (which its rank tells).
         weight: ``(ceil(O/4), taps, I/groups, 4)``, or ``(1, ceil(C/4), taps, 4)`` for a depthwise
             convolution.
+        rounds: compute rows that no tile divides a little longer.
         groups: each group's output channels are whole blocks, or the convolution is
             depthwise: only then all lanes of an output texel read the same input
             channel, or each its own.
@@ -152,14 +179,15 @@ def convolution(x: Any, weight: Any, window: Window, groups: int, out_dtype: str
     blocked = len(x.shape) == len(window.kernel) + 3
     spatial = [int(extent) for extent in (x.shape[2:-1] if blocked else x.shape[2:])]
     extents = window.extents(spatial)
-    computed = divisible(extents)
+    computed = divisible(extents) if rounds else extents
+    lanes = int(weight.shape[-1])
     channel = te.reduce_axis((0, group_inputs), "channel")
     taps = [te.reduce_axis((0, size), f"tap{axis}") for axis, size in enumerate(window.kernel)]
     tap: Any = 0
     for size, index in zip(window.kernel, taps, strict=True):
         tap = tap * size + index
 
-    staged = _staged(x, window, computed, blocked=blocked)
+    staged = _staged(x, window, computed)
 
     def value(n: Any, block: Any, position: Sequence[Any], lane: Any) -> Any:
         at = [
@@ -171,16 +199,16 @@ def convolution(x: Any, weight: Any, window: Window, groups: int, out_dtype: str
         if depthwise and blocked:
             return staged(n, block, *at, lane)
         if depthwise:
-            source = tirx.min(block * LANES + lane, groups - 1)
+            source = tirx.min(block * lanes + lane, groups - 1)
         else:
             source = channel if groups == 1 else block // (out_blocks // groups) * group_inputs + channel
-        return staged(n, source // LANES, *at, source % LANES) if blocked else staged(n, source, *at)
+        return staged(n, source // lanes, *at, source % lanes) if blocked else staged(n, source, *at)
 
     def factor(block: Any, lane: Any) -> Any:
         return weight(channel, block, tap, lane) if depthwise else weight(block, tap, channel, lane)
 
     sums = te.compute(
-        (x.shape[0], out_blocks, *computed, LANES),
+        (x.shape[0], out_blocks, *computed, lanes),
         lambda n, block, *at: te.sum(
             value(n, block, at[:-1], at[-1]).astype(out_dtype) * factor(block, at[-1]).astype(out_dtype),
             axis=[channel, *taps],
@@ -190,7 +218,7 @@ def convolution(x: Any, weight: Any, window: Window, groups: int, out_dtype: str
     if computed == extents:
         return sums
     # The cut is computed where it is read.
-    return te.compute((x.shape[0], out_blocks, *extents, LANES), lambda *at: sums(*at), name="cut_texels")
+    return te.compute((x.shape[0], out_blocks, *extents, lanes), lambda *at: sums(*at), name="cut_texels")
 
 
 def divisible(extents: Sequence[int]) -> tuple[int, ...]:
@@ -201,7 +229,7 @@ def divisible(extents: Sequence[int]) -> tuple[int, ...]:
     return (*others, row + -row % LANES if hard else row)
 
 
-def _staged(x: Any, window: Window, outputs: Sequence[int], *, blocked: bool) -> Any:
+def _staged(x: Any, window: Window, outputs: Sequence[int]) -> Any:
     """*x* with its border, exactly what the windows of the *outputs* cover: a stage that a schedule may
     keep in registers."""
     from tvm import te
@@ -227,16 +255,16 @@ def _staged(x: Any, window: Window, outputs: Sequence[int], *, blocked: bool) ->
         read = lambda *where: x(n, c, *where, *lane)  # noqa: E731
         return padded(read, place, (0,) * len(spatial), border, spatial, x.dtype)
 
-    return te.compute((*x.shape[:2], *covered, *((LANES,) if blocked else ())), value, name=STAGE)
+    return te.compute((*x.shape[:2], *covered, *x.shape[2 + len(outputs) :]), value, name=STAGE)
 
 
 def pool(x: Any, window: Window, kind: str, count_padding: bool) -> Any:
     """The *kind* (``max`` or ``avg``) of the values in each window, blocked."""
     from tvm import te, tirx
 
-    batch, blocks, *axes, _ = x.shape
+    batch, blocks, *axes, lanes = x.shape
     spatial = [int(extent) for extent in axes]
-    shape = (batch, blocks, *window.extents(spatial), LANES)
+    shape = (batch, blocks, *window.extents(spatial), lanes)
     taps = [te.reduce_axis((0, size), f"tap{axis}") for axis, size in enumerate(window.kernel)]
 
     def value(n: Any, c: Any, at: Sequence[Any], outside: Any = None) -> Any:

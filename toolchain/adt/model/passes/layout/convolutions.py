@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from adt.model.passes.layout import blocks, signature
-from adt.model.passes.layout.blocks import FLOATS, LANES, Window
+from adt.model.passes.layout.blocks import FLOATS, Window
 from adt.model.passes.layout.rewriter import ELEMENTWISE, static_shape
-from adt.model.passes.layout.walk import Choice, Inlined, Moves, Walk, can_block, size_of
+from adt.model.passes.layout.walk import Choice, Inlined, Moves, Walk, size_of
 from adt.model.passes.reports import Convolution
 
 FUSED_WITH_PACKING = ELEMENTWISE | {
@@ -32,7 +32,7 @@ def convolution(walk: Walk, variable: Any, call: Any) -> bool:
     data, weight = call.args
     attrs = call.attrs
     groups = int(attrs.groups)
-    obstacle = _convolution_obstacle(data, weight, attrs, groups)
+    obstacle = _convolution_obstacle(walk, data, weight, attrs, groups)
     shape, output = static_shape(weight), static_shape(variable)
     macs = 0
     if shape and output:
@@ -52,10 +52,15 @@ def convolution(walk: Walk, variable: Any, call: Any) -> bool:
     source = _source(walk, data, window)
     walk.blocked[variable] = walk.emit(
         lambda *tensors: blocks.convolution(
-            source.expression(*tensors[:-1]), tensors[-1], window, groups, out_dtype
+            source.expression(*tensors[:-1]),
+            tensors[-1],
+            window,
+            groups,
+            out_dtype,
+            rounds=walk.blocking.rounds,
         ),
         *source.tensors,
-        _convolution_weight(weight, groups),
+        _convolution_weight(weight, groups, walk.lanes),
         name="conv_texels",
     )
     return True
@@ -66,7 +71,9 @@ def _source(walk: Walk, data: Any, window: Window) -> Inlined:
     inlined = walk.inlined.get(data)
     if inlined is not None and (inlined.moves or math.prod(window.kernel) == 1):
         return inlined
-    return Inlined((walk.blocks_of(data) if can_block(data) else walk.copy(data),), lambda x: x, moves=True)
+    return Inlined(
+        (walk.blocks_of(data) if walk.can_block(data) else walk.copy(data),), lambda x: x, moves=True
+    )
 
 
 def window_of(kernel: Sequence[int], attrs: Any) -> Window:
@@ -89,13 +96,13 @@ def _moves(walk: Walk, data: Any, result: Any) -> Moves:
     blocked = data in walk.blocked
     fused = walk.made_by.get(data) in FUSED_WITH_PACKING
     return Moves(
-        pack=size_of(data) if not blocked and can_block(data) and not fused else 0,
+        pack=size_of(data) if not blocked and walk.can_block(data) and not fused else 0,
         unpack=size_of(data) if blocked and data not in walk.values else 0,
         output=size_of(result),
     )
 
 
-def _convolution_obstacle(data: Any, weight: Any, attrs: Any, groups: int) -> str:
+def _convolution_obstacle(walk: Walk, data: Any, weight: Any, attrs: Any, groups: int) -> str:
     """Why a convolution cannot be blocked; empty if it can."""
     from tvm import relax
 
@@ -109,22 +116,22 @@ def _convolution_obstacle(data: Any, weight: Any, attrs: Any, groups: int) -> st
     if data.struct_info.dtype not in FLOATS:
         return f"it computes in {data.struct_info.dtype}"
     outputs, inputs = shape[0], shape[1] * groups
-    if outputs < LANES:
+    if outputs < walk.blocking.least:
         return f"its {outputs} output channels do not fill a texel"
     depthwise = groups == inputs == outputs
-    if groups > 1 and not depthwise and (outputs // groups) % LANES:
+    if groups > 1 and not depthwise and (outputs // groups) % walk.lanes:
         return f"its {groups} groups of {outputs // groups} output channels share texels"
     return ""
 
 
-def _convolution_weight(weight: Any, groups: int) -> Any:
-    """The constant *weight* ``(O, I/groups, kernel…)``, as the blocked convolution reads it."""
+def _convolution_weight(weight: Any, groups: int, lanes: int) -> Any:
+    """The constant *weight* ``(O, I/groups, kernel…)``, as the convolution in blocks of *lanes* reads it."""
     import numpy as np
     from tvm import relax
 
     array = weight.data.numpy()
     outputs, inputs = array.shape[:2]
-    packed = blocks.packed(array.reshape(outputs, inputs, -1), axis=0)  # (ceil(O/4), I/groups, taps, 4)
+    packed = blocks.packed(array.reshape(outputs, inputs, -1), 0, lanes)  # (ceil(O/L), I/groups, taps, L)
     if groups == outputs:  # depthwise: the only groups of one output channel
         packed = packed.reshape(1, packed.shape[0], *packed.shape[2:])
     else:
@@ -135,7 +142,7 @@ def _convolution_weight(weight: Any, groups: int) -> Any:
 def product(walk: Walk, variable: Any, call: Any) -> bool:
     """``data @ weight`` with the result in rows."""
     data, weight = call.args
-    obstacle = _product_obstacle(data, weight)
+    obstacle = _product_obstacle(walk, data, weight)
     shape, output = static_shape(weight) or (), static_shape(variable)
     inputs, outputs = shape[-2:] if len(shape) > 1 else (1, *shape, 1)[:2]
     macs = math.prod(output) * inputs if output else 0
@@ -143,7 +150,7 @@ def product(walk: Walk, variable: Any, call: Any) -> bool:
     if output and not obstacle:
         computes = signature.product(data.struct_info.dtype, output[:-1], inputs, outputs)
         # Of whole texels, rows and plain tensors are the same.
-        moves = Moves(output=size_of(variable) if outputs % LANES else 0)
+        moves = Moves(output=size_of(variable) if outputs % walk.lanes else 0)
         choice = walk.chooser.choose(computes, outputs, moves)
     walk.report.append(
         Convolution(variable.name_hint, (outputs, inputs), 1, macs, *choice.reasons, kind="product")
@@ -155,23 +162,23 @@ def product(walk: Walk, variable: Any, call: Any) -> bool:
         rows = walk.reshaped(walk.copy(data), (math.prod(output[:-1]), inputs, 1, 1))  # type: ignore[index]
     out_dtype = variable.struct_info.dtype
     walk.rows[variable] = walk.emit(
-        lambda x, w: _product_of_rows(x, w, out_dtype),
+        lambda x, w: _product_of_rows(x, w, out_dtype, rounds=walk.blocking.rounds),
         rows,
-        _product_weight(weight),
+        _product_weight(weight, walk.lanes),
         name="product_texels",
     )
     return True
 
 
-def _product_of_rows(x: Any, weight: Any, out_dtype: str) -> Any:
+def _product_of_rows(x: Any, weight: Any, out_dtype: str, *, rounds: bool) -> Any:
     """The product, as a tensor expression. Of a number of rows that nothing divides (197 tokens) a work-item
     could take but one at a time: it is rounded up, and what that adds is not stored."""
     from tvm import te, tirx
 
     rows = int(x.shape[0])
-    (count,) = blocks.divisible((rows,))
+    (count,) = blocks.divisible((rows,)) if rounds else (rows,)
     if count == rows:
-        return blocks.convolution(x, weight, ONE_PIXEL, 1, out_dtype)
+        return blocks.convolution(x, weight, ONE_PIXEL, 1, out_dtype, rounds=rounds)
     more = te.compute(
         (count, *x.shape[1:]), lambda row, *at: x(tirx.min(row, rows - 1), *at), name="rows_texels"
     )
@@ -179,7 +186,7 @@ def _product_of_rows(x: Any, weight: Any, out_dtype: str) -> Any:
     return te.compute((rows, *sums.shape[1:]), lambda *at: sums(*at), name="cut_texels")
 
 
-def _product_obstacle(data: Any, weight: Any) -> str:
+def _product_obstacle(walk: Walk, data: Any, weight: Any) -> str:
     """Why a matrix product cannot be in rows; empty if it can."""
     from tvm import relax
 
@@ -194,15 +201,15 @@ def _product_obstacle(data: Any, weight: Any) -> str:
         return f"its operands have the shapes {rows} and {shape}"
     if data.struct_info.dtype not in FLOATS:
         return f"it computes in {data.struct_info.dtype}"
-    if shape[-1] < LANES:
+    if shape[-1] < walk.blocking.least:
         return f"its {shape[-1]} outputs do not fill a texel"
     return ""
 
 
-def _product_weight(weight: Any) -> Any:
-    """The constant ``(…, I, O)`` as ``(ceil(O/4), 1, I, 4)``."""
+def _product_weight(weight: Any, lanes: int) -> Any:
+    """The constant ``(…, I, O)`` as ``(ceil(O/lanes), 1, I, lanes)``."""
     from tvm import relax
 
     array = weight.data.numpy()
-    packed = blocks.packed(array.reshape(array.shape[-2:]).T, axis=0)  # (ceil(O/4), I, 4)
+    packed = blocks.packed(array.reshape(array.shape[-2:]).T, 0, lanes)  # (ceil(O/L), I, L)
     return relax.const(packed[:, None], weight.struct_info.dtype)

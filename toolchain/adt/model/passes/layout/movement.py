@@ -1,13 +1,12 @@
-"""Operators that move elements: on blocked tensors and on rows where they move whole texels."""
+"""Operators that move elements: on blocked tensors and on rows where they move whole blocks."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from adt.model.passes.layout import blocks
-from adt.model.passes.layout.blocks import LANES, ceil_blocks
 from adt.model.passes.layout.rewriter import resized, static_shape
-from adt.model.passes.layout.walk import Inlined, Walk, can_block, in_whole_rows, one_pixel, rows_shape
+from adt.model.passes.layout.walk import Inlined, Walk, one_pixel
 
 
 def pad(walk: Walk, variable: Any, call: Any) -> bool:
@@ -27,12 +26,13 @@ def pad(walk: Walk, variable: Any, call: Any) -> bool:
     if channels == zeros and str(call.attrs.pad_mode) == "constant" and value == 0 <= min(map(min, spatial)):
         before, after = zip(*spatial, strict=True)
         walk.unpadded[variable] = (data, before, after)
-    if data not in walk.blocked or not can_block(variable):
+    if data not in walk.blocked or not walk.can_block(variable):
         return False
-    whole = channels == zeros or (can_block(data, whole=True) and channels[0] == 0 == channels[1] % LANES)
+    whole_blocks = walk.can_block(data, whole=True) and channels[0] == 0 == channels[1] % walk.lanes
+    whole = channels == zeros or whole_blocks
     if not whole:
         return False
-    widths = [0, 0, 0, channels[1] // LANES, *(width for pair in spatial for width in pair), 0, 0]
+    widths = [0, 0, 0, channels[1] // walk.lanes, *(width for pair in spatial for width in pair), 0, 0]
     walk.blocked[variable] = walk.builder.emit(
         relax.op.nn.pad(walk.blocked[data], widths, call.attrs.pad_mode, value)
     )
@@ -49,14 +49,14 @@ def concat(walk: Walk, variable: Any, call: Any) -> bool:
         return False
     axis = int(call.attrs.axis) % len(shape)
     if any(part in walk.blocked for part in parts.fields) and all(
-        can_block(part, whole=axis == 1) for part in parts.fields
+        walk.can_block(part, whole=axis == 1) for part in parts.fields
     ):
         made = [walk.blocks_of(part) for part in parts.fields]
         walk.blocked[variable] = walk.builder.emit(relax.op.concat(made, axis))
         return True
     if axis != len(shape) - 1 or not any(part in walk.rows for part in parts.fields):
         return False
-    if not all(map(in_whole_rows, parts.fields)):
+    if not all(map(walk.in_whole_rows, parts.fields)):
         return False
     walk.rows[variable] = walk.builder.emit(relax.op.concat([walk.rows_of(part) for part in parts.fields], 1))
     return True
@@ -72,12 +72,12 @@ def split(walk: Walk, variable: Any, call: Any) -> bool:
         return False
     axis = int(call.attrs.axis) % len(shape)
     fields = [tuple(int(extent) for extent in part.shape.values) for part in variable.struct_info.fields]
-    if axis == 1 and any(part[1] % LANES for part in fields):
+    if axis == 1 and any(part[1] % walk.lanes for part in fields):
         return False
     made: list[Any] = []
     start, source = 0, walk.blocked[data]
     for part in fields:
-        extent = part[axis] // (LANES if axis == 1 else 1)
+        extent = part[axis] // (walk.lanes if axis == 1 else 1)
         if axis == 1:
             walk.fields[variable, len(made)] = _part(source, start, extent)
         made.append(walk.builder.emit(relax.op.strided_slice(source, [axis], [start], [start + extent])))
@@ -96,7 +96,7 @@ def strided_slice(walk: Walk, variable: Any, call: Any) -> bool:
 
     data, axes, begin, _, *strides = call.args
     shape, output = static_shape(data), static_shape(variable)
-    if data not in walk.blocked or shape is None or output is None or not can_block(variable):
+    if data not in walk.blocked or shape is None or output is None or not walk.can_block(variable):
         return False
     numbers = [_numbers(values) for values in (axes, begin, *strides)]
     if any(values is None for values in numbers):
@@ -109,8 +109,8 @@ def strided_slice(walk: Walk, variable: Any, call: Any) -> bool:
     ]
     if any(step < 1 for step in steps or ()):
         return False
-    if places == [1] and steps == [1] and starts[0] % LANES == 0 == output[1] % LANES:
-        first, count = starts[0] // LANES, output[1] // LANES
+    if places == [1] and steps == [1] and starts[0] % walk.lanes == 0 == output[1] % walk.lanes:
+        first, count = starts[0] // walk.lanes, output[1] // walk.lanes
         walk.inlined[variable] = _part(walk.blocked[data], first, count)
         walk.blocked[variable] = walk.builder.emit(
             relax.op.strided_slice(walk.blocked[data], [1], [first], [first + count])
@@ -133,9 +133,9 @@ def resize(walk: Walk, variable: Any, call: Any) -> bool:
     small map."""
     data = call.args[0]
     shape, output = static_shape(data), static_shape(variable)
-    if data not in walk.blocked or str(call.attrs.layout) != "NCHW" or not can_block(variable):
+    if data not in walk.blocked or str(call.attrs.layout) != "NCHW" or not walk.can_block(variable):
         return False
-    walk.blocked[variable] = walk.builder.emit(resized(call, walk.blocked[data], f"NCHW{LANES}c"))
+    walk.blocked[variable] = walk.builder.emit(resized(call, walk.blocked[data], f"NCHW{walk.lanes}c"))
     if shape and output and repeats(call.attrs, shape[2:], output[2:]):
         scales = [large // small for small, large in zip(shape[2:], output[2:], strict=True)]
         walk.inlined[variable] = Inlined(
@@ -162,19 +162,19 @@ def reshape(walk: Walk, variable: Any, call: Any) -> bool:
     if shape is None or output is None or not output:
         return False
     if data in walk.blocked:
-        if shape[:2] == output[:2] and can_block(variable):
-            made = (shape[0], ceil_blocks(shape[1]), *output[2:], LANES)
+        if shape[:2] == output[:2] and walk.can_block(variable):
+            made = (shape[0], walk.blocking.count(shape[1]), *output[2:], walk.lanes)
             walk.blocked[variable] = walk.reshaped(walk.blocks_of(data), made)
             return True
         if one_pixel(shape) and output[-1] == shape[1]:
-            walk.rows[variable] = walk.reshaped(walk.blocks_of(data), rows_shape(output))
+            walk.rows[variable] = walk.reshaped(walk.blocks_of(data), walk.blocking.rows_shape(output))
             return True
     elif data in walk.rows:
         if shape[-1] == output[-1] and len(output) > 1:
             walk.rows[variable] = walk.rows[data]
             return True
-        if can_block(variable) and one_pixel(output) and shape[-1] == output[1]:
-            made = (output[0], ceil_blocks(output[1]), *output[2:], LANES)
+        if walk.can_block(variable) and one_pixel(output) and shape[-1] == output[1]:
+            made = (output[0], walk.blocking.count(output[1]), *output[2:], walk.lanes)
             walk.blocked[variable] = walk.reshaped(walk.rows[data], made)
             return True
     return False
@@ -195,14 +195,14 @@ def permute(walk: Walk, variable: Any, call: Any) -> bool:
         made = walk.blocks_of(data)
         if not single:
             made = walk.builder.emit(relax.op.permute_dims(made, [*axes, rank]))
-        walk.rows[variable] = walk.reshaped(made, rows_shape(output))
-    elif data in walk.rows and axes == (0, rank - 1, *range(1, rank - 1)) and can_block(variable):
-        channels = ceil_blocks(shape[-1])
+        walk.rows[variable] = walk.reshaped(made, walk.blocking.rows_shape(output))
+    elif data in walk.rows and axes == (0, rank - 1, *range(1, rank - 1)) and walk.can_block(variable):
+        channels = walk.blocking.count(shape[-1])
         if single:
-            blocked = (output[0], channels, *output[2:], LANES)
+            blocked = (output[0], channels, *output[2:], walk.lanes)
             walk.blocked[variable] = walk.reshaped(walk.rows[data], blocked)
         else:
-            made = walk.reshaped(walk.rows[data], (*shape[:-1], channels, LANES))
+            made = walk.reshaped(walk.rows[data], (*shape[:-1], channels, walk.lanes))
             walk.blocked[variable] = walk.builder.emit(relax.op.permute_dims(made, [*axes, rank]))
     else:
         return False

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from adt.model.passes.layout import blocks, movement
-from adt.model.passes.layout.blocks import LANES, Window
+from adt.model.passes.layout.blocks import TEXELS, Blocking, Window
 from adt.model.passes.layout.convolutions import convolution, product, window_of
 from adt.model.passes.layout.rewriter import ELEMENTWISE, is_flat, static_shape
-from adt.model.passes.layout.walk import RESHAPES, Inlined, LayoutChooser, Rule, Walk, can_block, rows_shape
+from adt.model.passes.layout.walk import RESHAPES, Inlined, LayoutChooser, Rule, Walk
 from adt.model.passes.reports import Convolution
 
 
@@ -25,7 +25,7 @@ def elementwise(walk: Walk, variable: Any, call: Any) -> bool:
     """In a form that one operand has, if every other can have it."""
     if static_shape(variable) is None:
         return False
-    if can_block(variable) and any(arg in walk.blocked for arg in call.args):
+    if walk.can_block(variable) and any(arg in walk.blocked for arg in call.args):
         made = _computed(walk, variable, call, _blocked)
         if made is not None:
             walk.blocked[variable] = made
@@ -101,10 +101,10 @@ def _blocked(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
     if shape is None or len(shape) > rank:
         return None
     if isinstance(value, relax.Constant):
-        return _blocked_constant(value, rank)
+        return _blocked_constant(walk, value, rank)
     if len(shape) != rank:
         return None
-    if value in walk.blocked or can_block(value):
+    if value in walk.blocked or walk.can_block(value):
         return walk.blocks_of(value) if shape == output else walk.apart(walk.blocks_of(value))
     if shape[1] == 1:  # one channel for all: (N, 1, …) to (N, 1, …, 1)
         return walk.reshaped(walk.copy(value), (*shape, 1))
@@ -118,15 +118,15 @@ def _in_rows(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
     if shape is None or len(shape) > len(output):
         return None
     if isinstance(value, relax.Constant):
-        return _rows_of_constant(value, output)
+        return _rows_of_constant(walk, value, output)
     if shape == output:
         return walk.rows_of(value)
     if shape == (*output[:-1], 1):  # one number for the row
-        return walk.reshaped(walk.copy(value), (*rows_shape(output)[:1], 1, 1, 1, 1))
+        return walk.reshaped(walk.copy(value), (*walk.blocking.rows_shape(output)[:1], 1, 1, 1, 1))
     return None
 
 
-def _rows_of_constant(value: Any, output: tuple[int, ...]) -> Any:
+def _rows_of_constant(walk: Walk, value: Any, output: tuple[int, ...]) -> Any:
     """The constant tensor *value* as it broadcasts to the rows of a tensor of the shape *output*."""
     import numpy as np
     from tvm import relax
@@ -139,11 +139,12 @@ def _rows_of_constant(value: Any, output: tuple[int, ...]) -> Any:
         array = array.reshape(1, last)
     else:
         array = np.broadcast_to(array, (*output[:-1], last)).reshape(-1, last)
-    form = array if last == 1 else blocks.packed(array, axis=1)
-    return relax.const(form.reshape(len(array), -1, 1, 1, 1 if last == 1 else LANES), value.struct_info.dtype)
+    form = array if last == 1 else blocks.packed(array, axis=1, lanes=walk.lanes)
+    lanes = 1 if last == 1 else walk.lanes
+    return relax.const(form.reshape(len(array), -1, 1, 1, lanes), value.struct_info.dtype)
 
 
-def _blocked_constant(value: Any, rank: int) -> Any:
+def _blocked_constant(walk: Walk, value: Any, rank: int) -> Any:
     """The constant tensor *value* as it broadcasts to a blocked tensor of plain rank *rank*."""
     import numpy as np
     from tvm import relax
@@ -154,7 +155,7 @@ def _blocked_constant(value: Any, rank: int) -> Any:
         return relax.const(array.reshape(()), value.struct_info.dtype)
     if array.shape[1] == 1:
         return relax.const(np.ascontiguousarray(array[..., None]), value.struct_info.dtype)
-    return relax.const(blocks.packed(array, axis=1), value.struct_info.dtype)
+    return relax.const(blocks.packed(array, axis=1, lanes=walk.lanes), value.struct_info.dtype)
 
 
 def pool(kind: str) -> Rule:
@@ -213,7 +214,7 @@ def global_pool(kind: str) -> Rule:
         if len(output) == len(shape):
             walk.blocked[variable] = made
         else:
-            walk.rows[variable] = walk.reshaped(made, rows_shape(shape[:2]))
+            walk.rows[variable] = walk.reshaped(made, walk.blocking.rows_shape(shape[:2]))
         return True
 
     return rule
@@ -257,12 +258,15 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-def block_channels(module: Any, chooser: LayoutChooser) -> tuple[Any, tuple[Convolution, ...]]:
+def block_channels(
+    module: Any, chooser: LayoutChooser, blocking: Blocking = TEXELS
+) -> tuple[Any, tuple[Convolution, ...]]:
     """Rewrite ``main`` of the Relax *module* so that what can be blocked is.
 
     Args:
         module: static shapes; weights are bound as constants (they are packed here, once).
         chooser: says which of the convolutions and products that can be blocked are.
+        blocking: the size of a block.
 
     Returns:
         The new module, and what became of each convolution and matrix product. A model with
@@ -272,7 +276,7 @@ def block_channels(module: Any, chooser: LayoutChooser) -> tuple[Any, tuple[Conv
 
     if not is_flat(module):
         return module, ()
-    walk = Walk(module, chooser, RULES)
+    walk = Walk(module, chooser, RULES, blocking)
     rewritten = walk.run()
     report = tuple(walk.report)
     if all(row.reason for row in report):

@@ -3,13 +3,14 @@
 A tensor has up to three forms, and each is made once, when an operator wants it:
 
 - the plain one of the model,
-- blocked: ``(N, C, spatial…)`` as ``(N, ceil(C/4), spatial…, 4)``,
-- in rows: ``(…, C)`` as ``(rows, ceil(C/4), 1, 1, 4)``, for matrix products and what follows them.
+- blocked: ``(N, C, spatial…)`` as ``(N, ceil(C/L), spatial…, L)`` with L lanes,
+- in rows: ``(…, C)`` as ``(rows, ceil(C/L), 1, 1, L)``, for matrix products and what follows them.
 
-Where four divides C, a plain tensor and its rows are the same numbers in the same order,
+Where L divides C, a plain tensor and its rows are the same numbers in the same order,
 and a blocked tensor of one pixel is what its rows are: a change of shape, no kernel.
 
-Where blocked tensors are stored (buffers, images) is of no account here: for textures
+L is 4 for images and NEON, 8 or 16 for wider vectors. Where blocked tensors are stored (buffers,
+images) is of no account here: for textures
 :mod:`adt.model.passes.texture.placement` decides.
 """
 
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from adt.model.passes.layout import blocks
-from adt.model.passes.layout.blocks import FLOATS, LANES
+from adt.model.passes.layout.blocks import FLOATS, TEXELS, Blocking
 from adt.model.passes.layout.rewriter import Rewriter, static_shape
 from adt.model.passes.layout.signature import Signature
 from adt.model.passes.reports import Convolution
@@ -85,10 +86,14 @@ class Inlined:
 class Walk(Rewriter):
     """One walk; *rules* by the names of operators say which forms an operator can work on."""
 
-    def __init__(self, module: Any, chooser: LayoutChooser, rules: Mapping[str, Rule]) -> None:
+    def __init__(
+        self, module: Any, chooser: LayoutChooser, rules: Mapping[str, Rule], blocking: Blocking = TEXELS
+    ) -> None:
         super().__init__(module)
         self.chooser = chooser
         self.rules = rules
+        self.blocking = blocking
+        self.lanes = blocking.lanes
         self.blocked: dict[Any, Any] = {}
         """Variable of the model to its blocked form; ``values`` holds the plain ones."""
         self.rows: dict[Any, Any] = {}
@@ -146,7 +151,9 @@ class Walk(Rewriter):
     def blocks_of(self, value: Any) -> Any:
         """The blocked form of the tensor *value*, made if need be."""
         if value not in self.blocked:
-            self.blocked[value] = self.emit(blocks.pack, self.copy(value), name="pack_texels")
+            self.blocked[value] = self.emit(
+                lambda x: blocks.pack(x, self.lanes), self.copy(value), name="pack_texels"
+            )
         return self.blocked[value]
 
     def rows_of(self, value: Any) -> Any | None:
@@ -154,9 +161,9 @@ class Walk(Rewriter):
         shape = static_shape(value)
         if value in self.rows or shape is None:
             return self.rows.get(value)
-        if not in_whole_rows(value):
+        if not self.in_whole_rows(value):
             return None
-        self.rows[value] = self.reshaped(self.copy(value), rows_shape(shape))
+        self.rows[value] = self.reshaped(self.copy(value), self.blocking.rows_shape(shape))
         return self.rows[value]
 
     def emit(self, expression: Callable[..., Any], *tensors: Any, name: str) -> Any:
@@ -188,7 +195,7 @@ class Walk(Rewriter):
     def _unpacked(self, plain: Any, blocked: Any) -> Any:
         """The plain form of *blocked*; *plain* is a variable or a field's type that has its shape."""
         shape = tuple(int(extent) for extent in getattr(plain, "struct_info", plain).shape.values)
-        if shape[1] % LANES == 0 and math.prod(shape[2:]) == 1:
+        if shape[1] % self.lanes == 0 and math.prod(shape[2:]) == 1:
             return self.reshaped(blocked, shape)
         return self.emit(lambda x: blocks.unpack(x, shape[1]), blocked, name="unpack_texels")
 
@@ -197,30 +204,23 @@ class Walk(Rewriter):
         shape = static_shape(variable)
         assert shape is not None  # it is in rows
         made = self.rows[variable]
-        if shape[-1] % LANES:
+        if shape[-1] % self.lanes:
             made = self.emit(lambda x: blocks.unpack(x, shape[-1]), made, name="unpack_texels")
         return self.reshaped(made, shape)
 
+    def can_block(self, value: Any, *, whole: bool = False) -> bool:
+        """Whether a tensor has channels to block, and with *whole* no lanes to spare."""
+        shape = static_shape(value)
+        if shape is None or len(shape) not in (3, 4) or value.struct_info.dtype not in FLOATS:
+            return False
+        return shape[1] % self.lanes == 0 if whole else shape[1] >= self.blocking.least
 
-def can_block(value: Any, *, whole: bool = False) -> bool:
-    """Whether a tensor has channels to block, and with *whole* no lanes to spare."""
-    shape = static_shape(value)
-    if shape is None or len(shape) not in (3, 4) or value.struct_info.dtype not in FLOATS:
-        return False
-    return shape[1] % LANES == 0 if whole else shape[1] >= LANES
-
-
-def in_whole_rows(value: Any) -> bool:
-    """Whether the last axis of a tensor is whole texels."""
-    shape = static_shape(value)
-    if not shape or len(shape) < 2 or value.struct_info.dtype not in FLOATS:
-        return False
-    return shape[-1] % LANES == 0
-
-
-def rows_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in rows of the plain *shape*: each row is a blocked tensor of one pixel."""
-    return (math.prod(shape[:-1]), blocks.ceil_blocks(shape[-1]), 1, 1, LANES)
+    def in_whole_rows(self, value: Any) -> bool:
+        """Whether the last axis of a tensor is whole blocks."""
+        shape = static_shape(value)
+        if not shape or len(shape) < 2 or value.struct_info.dtype not in FLOATS:
+            return False
+        return shape[-1] % self.lanes == 0
 
 
 def one_pixel(shape: tuple[int, ...]) -> bool:
