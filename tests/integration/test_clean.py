@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from adt.device.deploy import store as deploying
+from adt.device.deploy import store
 from adt.device.deploy.collect import clean
 from adt.device.deploy.store import Deployment, DeployReport, deploy, payload_of
 from adt.device.deploy.workspace import serving, workspace
@@ -112,12 +112,12 @@ def test_a_deploy_loses_nothing_to_a_clean(phone: Device, tmp_path: Path) -> Non
     put(phone, tmp_path, 1)
     package = make_package(tmp_path / "p", params=b"fresh")
     payload = payload_of(bundle, package)
-    with deploying.attending(phone, payload, BASE) as agent:
-        todo = deploying.plan(payload, deploying.inspect(agent, payload, BASE))
+    with store.attending(phone, payload, BASE) as agent:
+        todo = store.plan_deploy(payload, store.inspect(agent, payload, BASE))
         assert len(todo.reuse) == 3
         report = clean(phone, keep=0, user="tester")
         assert report.deploying == 1 and report.files == 0 and len(report.removed) == 1
-        done = deploying.apply(agent, todo, BASE)
+        done = store.apply(agent, todo, BASE)
     assert whole(phone, done.deployment)
 
 

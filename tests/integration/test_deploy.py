@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from adt.bundle.bundle import TargetBundle
 from adt.device import selection
 from adt.device.app import copy_into_app
-from adt.device.deploy import store as deploying
+from adt.device.deploy import store
 from adt.device.deploy.store import DeployReport, deploy, payload_of
 from adt.device.deploy.workspace import Agent
 from adt.device.device import Device
@@ -191,7 +191,7 @@ def test_a_full_device_loses_nothing(
             if told:
                 put(device, large, package)
             else:
-                monkeypatch.setattr(deploying, "parse_free", lambda _text: None)
+                monkeypatch.setattr(store, "parse_free", lambda _text: None)
                 put(device, large, package)
         assert "free" in caught.value.what
         assert "adt clean --serial" in caught.value.remedy

@@ -375,7 +375,7 @@ def test_port_in_use(phone: Phone) -> None:
 
 def test_failed_start_says_why_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     real = prerequisites.require()
-    broken = prerequisites.Machine(real.checks, "userns", tmp_path / "no-qemu")
+    broken = prerequisites.HostSupport(real.checks, "userns", tmp_path / "no-qemu")
     monkeypatch.setattr(prerequisites, "require", lambda _: broken)
     tree = userland.ensure_userland(real.qemu)
     monkeypatch.setattr(emulator, "ensure_userland", lambda *_, **__: tree)

@@ -14,8 +14,8 @@ import pytest
 
 from adt.bundle.bundle import ACTIVITY
 from adt.bundle.platforms import BIG_PAGE
-from adt.checkup.apk import check_tools
 from adt.checkup.check import Status
+from adt.checkup.host import check_tools
 from adt.device.app import _refusal
 from adt.device.transport.shell import Completed
 from adt.errors import (

@@ -8,14 +8,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adt.device.deploy.collect import Contents, Record, choose, parse_contents
+from adt.device.deploy.collect import Contents, StoredDeployment, choose, parse_contents
 
 FILES = [f"{n:064x}" for n in range(6)]
 
 
-def record(name: str, number: int, *contents: int) -> Record:
+def record(name: str, number: int, *contents: int) -> StoredDeployment:
     digest = f"{number:024x}"
-    return Record(f"{name}.{digest}.json", name, digest, frozenset(FILES[n] for n in contents))
+    return StoredDeployment(f"{name}.{digest}.json", name, digest, frozenset(FILES[n] for n in contents))
 
 
 NEW, OLD, OTHER = record("toy", 1, 0, 1), record("toy", 2, 0, 2), record("other", 3, 3)
@@ -61,7 +61,7 @@ def test_the_directory_that_a_deploy_is_making_stays() -> None:
 
 def test_what_is_no_deployment_goes() -> None:
     lost = record("toy", 7, 4)  # its directory is gone
-    damaged = Record("x.json", "", "", frozenset())
+    damaged = StoredDeployment("x.json", "", "", frozenset())
     orphan = f"{8:024x}"
     found = replace(FOUND, records=(lost, damaged, NEW), directories=frozenset({NEW.digest, orphan}))
     removal = choose(found, 5)
@@ -112,7 +112,7 @@ def test_what_the_device_lists_is_read() -> None:
         f"-r-xr-xr-x 1 0 0 77 2026-11-21 07:30 {FILES[0]}\r\n-rw-r--r-- 1 0 0 5 2026-11-21 07:30 stranger\n"
     )
     found = parse_contents(text)
-    assert found.records == (Record("broken.json", "", "", frozenset()), NEW), "the newer one first"
+    assert found.records == (StoredDeployment("broken.json", "", "", frozenset()), NEW), "the newer one first"
     assert found.directories == {NEW.digest}
     assert found.store == {FILES[0]: 77}
     assert found.used == {OLD.digest, OTHER.digest, f"{9:024x}"}

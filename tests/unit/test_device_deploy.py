@@ -14,7 +14,7 @@ from adt.device.deploy.store import (
     Inventory,
     parse_look,
     parse_sums,
-    plan,
+    plan_deploy,
 )
 from adt.errors import InputError, MismatchError, PackageError, RunError
 from adt.host import npz
@@ -36,24 +36,24 @@ FULL = Inventory(
 
 
 def test_everything_is_sent_to_an_empty_device() -> None:
-    todo = plan(PAYLOAD, EMPTY)
+    todo = plan_deploy(PAYLOAD, EMPTY)
     assert (todo.send, todo.reuse, todo.complete) == (FILES, (), False)
     assert todo.send_bytes == 123
 
 
 def test_nothing_is_sent_when_everything_is_there() -> None:
-    todo = plan(PAYLOAD, FULL)
+    todo = plan_deploy(PAYLOAD, FULL)
     assert (todo.send, todo.reuse, todo.complete, todo.send_bytes) == ((), FILES, True, 0)
 
 
 def test_only_a_missing_file_is_sent() -> None:
-    todo = plan(PAYLOAD, replace(FULL, hashes={A: A, B: B}))
+    todo = plan_deploy(PAYLOAD, replace(FULL, hashes={A: A, B: B}))
     assert [file.name for file in todo.send] == ["model/mod.so"]
     assert todo.damaged == ()
 
 
 def test_a_damaged_file_is_sent_again_and_named() -> None:
-    todo = plan(PAYLOAD, replace(FULL, hashes={A: A, B: C, C: C}))
+    todo = plan_deploy(PAYLOAD, replace(FULL, hashes={A: A, B: C, C: C}))
     assert [file.name for file in todo.send] == ["lib/x y.so"]
     assert todo.damaged == todo.send
     assert not todo.complete
@@ -61,8 +61,8 @@ def test_a_damaged_file_is_sent_again_and_named() -> None:
 
 def test_contents_that_occur_twice_are_sent_once() -> None:
     twice = Payload("toy", "p", (*FILES, PayloadFile("lib/again.so", Path("x"), B, 20)))
-    assert plan(twice, EMPTY).send_bytes == 123
-    assert plan(twice, replace(EMPTY, hashes={A: A, B: B, C: C})).reuse == twice.files
+    assert plan_deploy(twice, EMPTY).send_bytes == 123
+    assert plan_deploy(twice, replace(EMPTY, hashes={A: A, B: B, C: C})).reuse == twice.files
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_contents_that_occur_twice_are_sent_once() -> None:
     ids=["no manifest", "other manifest", "no links"],
 )
 def test_a_deployment_counts_only_with_its_links_and_its_manifest(inventory: Inventory) -> None:
-    todo = plan(PAYLOAD, inventory)
+    todo = plan_deploy(PAYLOAD, inventory)
     assert not todo.complete
     assert todo.send == ()
 

@@ -12,7 +12,7 @@ from adt.bundle.platforms import PLATFORMS
 from adt.checkup import diagnose as module
 from adt.checkup.check import Action, Area, Check, Fix, Question, Status, answers
 from adt.checkup.diagnose import diagnose, examine
-from adt.checkup.mend import Repair, mend, planned
+from adt.checkup.repair import Repair, mend, planned
 from adt.checkup.scope import Scope, make_scope
 from adt.errors import ConfigError, NdkError
 from adt.options.resolve import load_settings

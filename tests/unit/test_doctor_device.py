@@ -29,7 +29,7 @@ from adt.device.transport.adb import Adb
 from adt.rpc import wire
 from adt.rpc.server import ServerStatus
 from adt.rpc.tracker import TrackerInfo
-from adt.virtual.state import Record
+from adt.virtual.state import EmulatorRecord
 from support.devices.adb_server import Peer, fake_server, text
 from support.standins.artefacts import make_bundle, make_package
 
@@ -158,7 +158,7 @@ def test_where_the_servers_address_comes_from() -> None:
 
 
 def states(
-    *found: DeviceInfo, wanted: str = "", running: tuple[Record, ...] = (), needed: bool = False
+    *found: DeviceInfo, wanted: str = "", running: tuple[EmulatorRecord, ...] = (), needed: bool = False
 ) -> list[Check]:
     return list(device.check_states(found, wanted, running, needed=needed))
 
@@ -200,7 +200,7 @@ def test_a_named_device_must_be_there() -> None:
 
 
 def test_a_virtual_device_that_adb_does_not_know_is_told() -> None:
-    record = Record("adt.emulator", 1, "toy", 5555, 1, 1, "", "userns", "/", "")
+    record = EmulatorRecord("adt.emulator", 1, "toy", 5555, 1, 1, "", "userns", "/", "")
     (check,) = states(running=(record,))
     assert check.status is Status.WARNING and check.fix == Fix(Action.CONNECT, ("127.0.0.1:5555",))
     assert [one.name for one in states(info("127.0.0.1:5555"), running=(record,))] == [

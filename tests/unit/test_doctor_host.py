@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from adt.bundle.platforms import PLATFORMS
-from adt.checkup import emulators, pairs, programs, python, storage
+from adt.checkup import host, storage
 from adt.checkup.check import Action, Check, Fix, Question, Status, answers
-from adt.checkup.mend import mend
-from adt.checkup.programs import REQUIRED, check_compiler, check_git, check_required, parse_version
+from adt.checkup.host import REQUIRED, check_compiler, check_git, check_required, parse_version
+from adt.checkup.repair import mend
 from adt.checkup.scope import make_scope
 from adt.host import cache, manifest
 from adt.host.process import Finished
@@ -46,7 +46,7 @@ from support.standins.artefacts import make_bundle
     ],
 )
 def test_pairs(tvm: str | None, ffi: str | None, status: Status, said: str) -> None:
-    check = pairs.check_pair(tvm, ffi)
+    check = host.check_pair(tvm, ffi)
     assert check.status is status
     assert said in check.found
     if check.status is not Status.OK:
@@ -57,7 +57,7 @@ def test_the_known_pair_is_the_one_that_adt_is_installed_with() -> None:
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     tvm, ffi = versions.OURS
     assert f'"{versions.TVM}=={tvm}"' in text and f'"{versions.FFI}=={ffi}"' in text
-    assert pairs.check_pair(tvm, ffi).status is Status.OK
+    assert host.check_pair(tvm, ffi).status is Status.OK
 
 
 def test_no_pair_is_said_to_work_and_to_break() -> None:
@@ -66,14 +66,14 @@ def test_no_pair_is_said_to_work_and_to_break() -> None:
 
 
 def test_python_is_new_enough_or_not() -> None:
-    assert python.check_python((3, 11, 2), "/py").status is Status.OK
-    old = python.check_python((3, 10, 9), "/py")
+    assert host.check_python((3, 11, 2), "/py").status is Status.OK
+    old = host.check_python((3, 10, 9), "/py")
     assert old.status is Status.FAILED and "3.11" in old.found and old.remedy
 
 
 def test_what_travels_with_adt_is_looked_for() -> None:
-    assert python.check_adt((), Path("/adt")).status is Status.OK
-    assert "cpp_runner" in python.check_adt(("cpp_runner",), Path("/adt")).found
+    assert host.check_adt((), Path("/adt")).status is Status.OK
+    assert "cpp_runner" in host.check_adt(("cpp_runner",), Path("/adt")).found
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_what_travels_with_adt_is_looked_for() -> None:
     ],
 )
 def test_import_of_tvm(code: int, out: str, err: str, status: Status, said: str) -> None:
-    check = python.check_import(Finished(("python",), code, out, err), "0.25.0.post1")
+    check = host.check_import(Finished(("python",), code, out, err), "0.25.0.post1")
     assert check.status is status
     assert said in check.found
     assert bool(check.remedy) == (status is not Status.OK)
@@ -161,10 +161,8 @@ def test_a_program_that_hangs_or_fails_is_a_failed_check_and_is_gone(
     program(tmp_path / "git", f'echo $$ >"{tmp_path}/pid"; sleep 4324')
     program(tmp_path / "g++", "echo broken >&2; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(programs, "SECONDS", 1.5)
-    asked = [
-        one for one in programs.questions(make_scope({}, {})) if one.name in ("git", "compiler for host")
-    ]
+    monkeypatch.setattr(host, "VERSION_SECONDS", 1.5)
+    asked = [one for one in host.questions(make_scope({}, {})) if one.name in ("git", "compiler for host")]
     compiler, git = (next(iter(answers(one))) for one in asked)
     assert git.status is Status.FAILED and "does not say its version" in git.found
     assert compiler.status is Status.WARNING and compiler.remedy == "apt-get install g++"
@@ -296,11 +294,11 @@ def test_no_cache_yet_is_fine(root: Path) -> None:
 
 def test_prerequisites_never_fail_and_keep_their_remedies() -> None:
     found = list(
-        emulators.check_prerequisites(
+        host.check_prerequisites(
             [
-                prerequisites.Check("Linux", True, "6.1", ""),
-                prerequisites.Check("qemu", False, "absent", prerequisites.INSTALL_QEMU),
-                prerequisites.Check("namespaces", False, "forbidden", "sudo sysctl x"),
+                prerequisites.Prerequisite("Linux", True, "6.1", ""),
+                prerequisites.Prerequisite("qemu", False, "absent", prerequisites.INSTALL_QEMU),
+                prerequisites.Prerequisite("namespaces", False, "forbidden", "sudo sysctl x"),
             ]
         )
     )
@@ -312,7 +310,7 @@ def test_prerequisites_never_fail_and_keep_their_remedies() -> None:
 def record(name: str, pid: int, started: int) -> state.Home:
     at = state.home(name)
     at.directory.mkdir(parents=True)
-    entry = state.Record(
+    entry = state.EmulatorRecord(
         state.SCHEMA, 1, name, 5555, pid, started, state.boot_id(), "userns", "/userland", ""
     )
     manifest.write(entry, at.record)
@@ -328,18 +326,18 @@ def test_stale_records_are_told_kept_and_removed_by_the_fix(
     alive, dead = record("alive", os.getpid(), ours), record("dead", os.getpid(), ours + 1)
     garbled = record("garbled", 1, 1)
     garbled.record.write_text("{")
-    assert [one.name for one in emulators.running()] == ["alive"]
-    (check,) = emulators.check_stale(emulators.stale())
+    assert [one.name for one in host.running_emulators()] == ["alive"]
+    (check,) = host.check_stale(host.stale_emulators())
     assert "dead, garbled" in check.found and check.status is Status.WARNING
     assert dead.record.exists()  # looking removes nothing
     assert check.fix is not None and mend(check.fix).done
     assert not dead.record.exists() and not garbled.record.exists() and alive.record.exists()
-    assert emulators.stale() == []
+    assert host.stale_emulators() == []
 
 
 def test_each_host_question_has_a_name_of_its_own() -> None:
     scope = replace(make_scope({}, {}))
-    asked: list[Question] = [*python.questions(scope), *programs.questions(scope), *storage.questions()]
+    asked: list[Question] = list(host.questions(scope))
     names = [question.name for question in asked]
     assert len(names) == len(set(names)) > 8
 
@@ -347,7 +345,7 @@ def test_each_host_question_has_a_name_of_its_own() -> None:
 @pytest.mark.parametrize("variable", ["ADT_NO_SUCH", "ADT_BUILD_PLATFORM"])
 def test_broken_settings_are_a_failed_check(variable: str) -> None:
     scope = make_scope({}, {variable: "nonsense"})
-    question = next(one for one in python.questions(scope) if one.name == "settings")
+    question = next(one for one in host.questions(scope) if one.name == "settings")
     (check,) = answers(question)
     assert check.status is Status.FAILED
     assert (variable if variable == "ADT_NO_SUCH" else "nonsense") in check.found
@@ -355,8 +353,8 @@ def test_broken_settings_are_a_failed_check(variable: str) -> None:
 
 def test_no_import_is_tried_with_a_pair_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {versions.TVM: "0.25.0.post1", versions.FFI: "0.1.15.post2"}
-    monkeypatch.setattr(python, "installed_version", found.get)
-    monkeypatch.setattr(python.process, "run", lambda *_, **__: pytest.fail("must not run"))
-    question = next(one for one in python.questions(make_scope({}, {})) if one.name == "TVM")
+    monkeypatch.setattr(host, "installed_version", found.get)
+    monkeypatch.setattr(host.process, "run", lambda *_, **__: pytest.fail("must not run"))
+    question = next(one for one in host.questions(make_scope({}, {})) if one.name == "TVM")
     checks: list[Check] = list(answers(question))
     assert [check.status for check in checks] == [Status.FAILED]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adt.checkup import opencl
+from adt.checkup import device
 from adt.checkup.check import Check, Status
 from adt.device.opencl import OpenclReport, parse_report
 from adt.device.survey import DeviceFacts
@@ -22,7 +22,7 @@ TAKEN, ABSENT, UNUSABLE = REPORT.candidates
 def checks(
     report: OpenclReport | None, facts: DeviceFacts = PHONE, listed: str = LISTED, why: str = ""
 ) -> list[Check]:
-    return list(opencl.check("S", facts, listed, "libOpenCL.so\n", report, why))
+    return list(device.check_opencl("S", facts, listed, "libOpenCL.so\n", report, why))
 
 
 def with_device(**changes: Any) -> OpenclReport:

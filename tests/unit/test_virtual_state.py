@@ -28,13 +28,13 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     child.wait()
 
 
-def record(pid: int, started: int) -> state.Record:
-    return state.Record(
+def record(pid: int, started: int) -> state.EmulatorRecord:
+    return state.EmulatorRecord(
         state.SCHEMA, 1, "one", 5555, pid, started, state.boot_id(), "userns", "/userland", ""
     )
 
 
-def write(entry: state.Record) -> state.Home:
+def write(entry: state.EmulatorRecord) -> state.Home:
     at = state.home(entry.name)
     at.directory.mkdir(parents=True)
     manifest.write(entry, at.record)

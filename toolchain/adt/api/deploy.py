@@ -14,8 +14,7 @@ from adt.api.requests import Deploying, DeployManyRequest, DeployRequest
 from adt.bundle.bundle import TargetBundle
 from adt.device import parallel
 from adt.device.app import PrivateCopy, check_app, copy_into_app
-from adt.device.deploy import collect
-from adt.device.deploy import store as deploying
+from adt.device.deploy import collect, store
 from adt.device.deploy.collect import CleanReport
 from adt.device.deploy.payload import payload_of
 from adt.device.deploy.store import DeployProgress, DeployReport
@@ -185,9 +184,7 @@ def deploy_to(
         if opencl is not None and opencl.device is not None:  # else the run says what is the matter
             name = f"{opencl.device.name} of device {device.serial}"
             check_half(package.manifest, name, fp16=bool(opencl.device.fp16))
-    report = deploying.deploy(
-        device, bundle, package, dry_run=dry_run, full_hash=full_hash, progress=progress
-    )
+    report = store.deploy(device, bundle, package, dry_run=dry_run, full_hash=full_hash, progress=progress)
     copy = None
     if run_as and not dry_run:
         copy = copy_into_app(device, report.deployment, payload_of(bundle, package), run_as)

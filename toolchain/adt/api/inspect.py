@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
     from adt.checkup.check import Area, Check
     from adt.checkup.diagnose import Diagnosis
-    from adt.checkup.mend import Repair
+    from adt.checkup.repair import Repair
     from adt.model.inspection.diff import PackageDiff
     from adt.model.inspection.inspection import Inspection
 

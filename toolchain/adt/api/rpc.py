@@ -13,7 +13,7 @@ from adt.api.bundles import choose_bundle
 from adt.api.chosen import chosen_device
 from adt.api.requests import RpcStartRequest, ServeHereRequest, ServeRequest, TrackerRequest
 from adt.bundle.platforms import platform_named
-from adt.device.deploy import store as deploying
+from adt.device.deploy import store
 from adt.device.deploy.store import Deployment
 from adt.device.device import Device
 from adt.errors import RpcError
@@ -102,7 +102,7 @@ def rpc_start(request: RpcStartRequest) -> RpcServer:
     """
     settings = request.settings.rpc
     device = chosen_device(request.serial, request.timeout)
-    report = deploying.deploy(
+    report = store.deploy(
         device, choose_bundle(device.facts.platforms, request.bundle, device=device, server=True), None
     )
     log.debug("deployed %s", report.deployment.directory)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from adt.checkup import apk, device, emulators, ndk, package, programs, python, rpc, storage
+from adt.checkup import device, host, ndk, package, rpc
 from adt.checkup.check import Area, Check, Question, Status, answers
-from adt.checkup.mend import Repair, mend, planned
+from adt.checkup.repair import Repair, mend, planned
 from adt.checkup.scope import Scope
 
 MENDING_ROUNDS = 3
@@ -33,16 +33,8 @@ class Diagnosis:
         return not self.failed
 
 
-def _host(scope: Scope) -> Iterator[Question]:
-    yield from python.questions(scope)
-    yield from programs.questions(scope)
-    yield from apk.questions(scope.environ)
-    yield from storage.questions()
-    yield from emulators.questions()
-
-
 AREAS: dict[Area, Callable[[Scope], Iterator[Question]]] = {
-    Area.HOST: _host,
+    Area.HOST: host.questions,
     Area.NDK: ndk.questions,
     Area.DEVICE: device.questions,
     Area.RPC: lambda _: rpc.questions(),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from adt.bundle.platforms import PLATFORMS, Platform
 from adt.checkup.check import Area, Check, Question, Status
-from adt.checkup.programs import said_version
+from adt.checkup.host import said_version
 from adt.checkup.scope import Scope
 from adt.errors import NdkError
 from adt.host import clml

@@ -34,7 +34,7 @@ LEFTOVER = re.compile(r"\..+\.[0-9a-f]{12}\.(tmp|old)|.+\.part")
 
 
 @dataclass(frozen=True)
-class Findings:
+class CacheSurvey:
     """What is in the cache."""
 
     size: int
@@ -74,7 +74,7 @@ def check_place(directory: Path, writable: str, free: int) -> Check:
     return Check(Area.HOST, name, Status.OK, found, origin)
 
 
-def check_contents(found: Findings) -> Iterator[Check]:
+def check_contents(found: CacheSurvey) -> Iterator[Check]:
     """Judge what is in the cache."""
     size = f"{'' if found.whole else 'at least '}{size_text(found.size)}"
     yield Check(
@@ -114,13 +114,13 @@ def check_contents(found: Findings) -> Iterator[Check]:
         )
 
 
-def survey(root: Path) -> Findings:
+def survey(root: Path) -> CacheSurvey:
     """Look at names, sizes and times in the cache; reads no contents but stamps and manifests."""
     size, whole = _size(root)
     entries = list(_entries(root))
     bundles = sorted(path for path in (root / "bundles").glob("*/bundle.json"))
     broken = [(path.parent.name, why) for path in bundles if (why := _bundle_problem(path.parent))]
-    return Findings(
+    return CacheSurvey(
         size,
         whole,
         len(entries),

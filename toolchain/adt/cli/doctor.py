@@ -14,7 +14,7 @@ from adt.cli.options import Bundle, Ndk, Serial, Timeout
 
 if TYPE_CHECKING:
     from adt.checkup.check import Check
-    from adt.checkup.mend import Repair
+    from adt.checkup.repair import Repair
 
 MARKS = {Status.OK: ("✓", "green"), Status.WARNING: ("!", "yellow"), Status.FAILED: ("✗", "red")}
 

@@ -48,14 +48,14 @@ class EmulatorInfo:
     abi: str
     """``arm64-v8a`` or ``x86_64``, as in its properties; with the default userland it is not Android."""
     mode: str
-    """How it is isolated and runs arm64 programs: see `prerequisites.Machine.mode`."""
+    """How it is isolated and runs arm64 programs: see `prerequisites.HostSupport.mode`."""
     log: Path
     root: Path
     """The userland it shows read-only at ``/``."""
     running: bool
 
 
-def info(record: state.Record, at: state.Home, *, running: bool = True) -> EmulatorInfo:
+def info(record: state.EmulatorRecord, at: state.Home, *, running: bool = True) -> EmulatorInfo:
     """What callers see of a record."""
     return EmulatorInfo(
         name=record.name,
@@ -282,7 +282,7 @@ def listen(port: int | None) -> socket.socket:
     return listening
 
 
-def boot_up(boot: Boot, listening: socket.socket, at: state.Home, mode: str) -> state.Record:
+def boot_up(boot: Boot, listening: socket.socket, at: state.Home, mode: str) -> state.EmulatorRecord:
     """Launch PID 1, wait until the device takes connections, and record it.
 
     Whatever goes wrong, ctrl-C included, nothing stays behind: PID 1 ends when our
@@ -317,7 +317,7 @@ def boot_up(boot: Boot, listening: socket.socket, at: state.Home, mode: str) -> 
             raise _failed(boot.name, "it ended, or did not answer in time", at, offset)
         if started is None:
             raise _failed(boot.name, "it ended at once", at, offset)
-        record = state.Record(
+        record = state.EmulatorRecord(
             schema=state.SCHEMA,
             schema_version=1,
             name=boot.name,

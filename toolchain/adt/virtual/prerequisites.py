@@ -23,7 +23,7 @@ HOST_RULE = (
 
 
 @dataclass(frozen=True)
-class Check:
+class Prerequisite:
     """One thing that was looked at."""
 
     name: str
@@ -35,10 +35,10 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Machine:
+class HostSupport:
     """How this machine can run a virtual device, or which checks stand in the way."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[Prerequisite, ...]
     mode: str
     """``userns``, ``userns+host-binfmt``, ``userns+native``, ``root+host-binfmt`` or
     ``root+native``; empty when it cannot."""
@@ -132,7 +132,7 @@ def run_trial(mode: str, qemu: Path | None, machine: str) -> dict[str, str | Non
     return answer
 
 
-def survey(abi: Abi = ARM64) -> Machine:
+def survey(abi: Abi = ARM64) -> HostSupport:
     """Look at this machine and try whether it can run a device of *abi*.
 
     Raises:
@@ -141,28 +141,32 @@ def survey(abi: Abi = ARM64) -> Machine:
     if platform.system() != "Linux":
         found = platform.system() or "unknown"
         remedy = "Use a Linux machine (or a Linux virtual machine) for the virtual device."
-        return Machine((Check("Linux", False, found, remedy),), "", None)
+        return HostSupport((Prerequisite("Linux", False, found, remedy),), "", None)
     native = abi.native
     if not native and abi is not ARM64:
         found = f"this machine is {platform.machine()}, and {abi.title} is not emulated"
         remedy = f"Use --abi {ARM64.name}, or an {abi.title} machine."
-        return Machine((Check(f"{abi.title} programs", False, found, remedy),), "", None)
+        return HostSupport((Prerequisite(f"{abi.title} programs", False, found, remedy),), "", None)
     qemu, qemu_found = (None, f"not needed: an {abi.title} machine") if native else find_qemu()
-    checks = [Check("Linux", True, platform.release(), "")]
+    checks = [Prerequisite("Linux", True, platform.release(), "")]
     qemu_ok = native or qemu is not None
     mode, namespaces, programs = choose_mode(native, qemu, abi)
     checks.append(namespaces)
     if native and abi is not ARM64:
         pass  # qemu is of no interest
     elif mode == "" or mode == "userns" or native:
-        checks.append(Check("static qemu-aarch64", qemu_ok, qemu_found, "" if qemu_ok else INSTALL_QEMU))
+        checks.append(
+            Prerequisite("static qemu-aarch64", qemu_ok, qemu_found, "" if qemu_ok else INSTALL_QEMU)
+        )
     else:
-        checks.append(Check("static qemu-aarch64", True, f"{qemu_found}; the machine's own rule is used", ""))
+        checks.append(
+            Prerequisite("static qemu-aarch64", True, f"{qemu_found}; the machine's own rule is used", "")
+        )
     checks.append(programs)
     for program in ("apt-get", "dpkg-deb"):
         where = shutil.which(program)
         checks.append(
-            Check(
+            Prerequisite(
                 program,
                 where is not None,
                 where or "not on PATH; only needed to make the default userland",
@@ -171,35 +175,39 @@ def survey(abi: Abi = ARM64) -> Machine:
                 else "Use a Debian or Ubuntu machine, or give a file system of your own with --rootfs.",
             )
         )
-    return Machine(tuple(checks), mode, qemu)
+    return HostSupport(tuple(checks), mode, qemu)
 
 
-def choose_mode(native: bool, qemu: Path | None, abi: Abi = ARM64) -> tuple[str, Check, Check]:
+def choose_mode(native: bool, qemu: Path | None, abi: Abi = ARM64) -> tuple[str, Prerequisite, Prerequisite]:
     """The first way that works, with what was seen of namespaces and of the ABI's programs."""
     names = ("user namespaces", f"{abi.title} programs")
     tried = run_trial("userns", qemu, abi.machine)
     if problem := broken(tried):
         if os.geteuid() != 0:
-            unknown = Check(names[1], False, "not tried without namespaces", "")
-            return "", Check(names[0], False, problem, namespace_remedy()), unknown
+            unknown = Prerequisite(names[1], False, "not tried without namespaces", "")
+            return "", Prerequisite(names[0], False, problem, namespace_remedy()), unknown
         tried = run_trial("root", None, abi.machine)
         if broken(tried):
-            unknown = Check(names[1], False, "not tried without namespaces", "")
-            return "", Check(names[0], False, broken(tried), namespace_remedy()), unknown
+            unknown = Prerequisite(names[1], False, "not tried without namespaces", "")
+            return "", Prerequisite(names[0], False, broken(tried), namespace_remedy()), unknown
         isolation = "root"
-        space = Check(names[0], True, f"not allowed ({problem}); root's own namespaces are used", "")
+        space = Prerequisite(names[0], True, f"not allowed ({problem}); root's own namespaces are used", "")
     else:
         isolation = "userns"
-        space = Check(names[0], True, "allowed", "")
+        space = Prerequisite(names[0], True, "allowed", "")
     if tried.get("program", "not tried") is not None:
         why = tried.get("private_binfmt") or tried.get("program") or "not tried"
         remedy = HOST_RULE if qemu is not None or isolation == "root" else INSTALL_QEMU
-        return "", space, Check(names[1], False, why, remedy)
+        return "", space, Prerequisite(names[1], False, why, remedy)
     if native:
-        return f"{isolation}+native", space, Check(names[1], True, "this machine's own processor", "")
+        return f"{isolation}+native", space, Prerequisite(names[1], True, "this machine's own processor", "")
     if isolation == "userns" and qemu is not None and tried.get("private_binfmt", "-") is None:
-        return "userns", space, Check(names[1], True, "qemu, registered for each device alone", "")
-    return f"{isolation}+host-binfmt", space, Check(names[1], True, "qemu, by the machine's binfmt rule", "")
+        return "userns", space, Prerequisite(names[1], True, "qemu, registered for each device alone", "")
+    return (
+        f"{isolation}+host-binfmt",
+        space,
+        Prerequisite(names[1], True, "qemu, by the machine's binfmt rule", ""),
+    )
 
 
 def broken(tried: dict[str, str | None]) -> str:
@@ -207,7 +215,7 @@ def broken(tried: dict[str, str | None]) -> str:
     return tried.get("namespaces") or tried.get("mounts") or ""
 
 
-def probe() -> list[Check]:
+def probe() -> list[Prerequisite]:
     """Every check with what was found and what to do about it.
 
     Raises:
@@ -216,7 +224,7 @@ def probe() -> list[Check]:
     return list(survey().checks)
 
 
-def require(abi: Abi = ARM64) -> Machine:
+def require(abi: Abi = ARM64) -> HostSupport:
     """This machine, able to run a virtual device of *abi*. (apt and dpkg are needed only to make a userland.)
 
     Raises:

@@ -112,69 +112,13 @@ def text(properties: dict[str, str]) -> str:
     return "".join(f"{key}={value}\n" for key, value in properties.items())
 
 
-GETPROP = f"""#!/system/bin/sh
-# getprop [KEY [DEFAULT]]
-if [ $# -eq 0 ]; then
-  while IFS='=' read -r key value; do echo "[$key]: [$value]"; done < {STORE}
-  exit 0
-fi
-while IFS='=' read -r key value; do
-  if [ "$key" = "$1" ]; then echo "$value"; exit 0; fi
-done < {STORE}
-echo "$2"
-"""
-
-SETPROP = f"""#!/system/bin/sh
-# setprop KEY VALUE
-if [ $# -ne 2 ]; then echo "usage: setprop NAME VALUE" >&2; exit 1; fi
-case $1 in
-  ro.*|*=*|'') echo "setprop: failed to set property '$1' to '$2'" >&2; exit 1;;
-esac
-tries=0
-until mkdir {STORE}.lock 2>/dev/null; do
-  tries=$((tries + 1))
-  if [ $tries -gt 200 ]; then echo "setprop: the property store is locked" >&2; exit 1; fi
-  sleep 0.02
-done
-trap 'rmdir {STORE}.lock' EXIT
-while IFS='=' read -r key value; do
-  [ "$key" = "$1" ] || echo "$key=$value"
-done < {STORE} > {STORE}.new
-echo "$1=$2" >> {STORE}.new
-mv {STORE}.new {STORE}
-"""
-
-LOG_SCRIPT = f"""#!/system/bin/sh
-# log [-t TAG] [-p PRIORITY] MESSAGE...
-tag=shell priority=I
-while getopts t:p: option; do
-  case $option in
-    t) tag=$OPTARG;;
-    p) priority=$OPTARG;;
-    *) exit 1;;
-  esac
-done
-shift $((OPTIND - 1))
-echo "$(date '+%m-%d %H:%M:%S.000') $PPID $PPID $priority $tag: $*" >> {LOG}
-"""
-
-LOGCAT = f"""#!/system/bin/sh
-# logcat [-c] [-d]: all of the log; filters and formats are accepted and not applied
-for word in "$@"; do
-  case $word in
-    -c|--clear) : > {LOG}; exit 0;;
-    -d) exec cat {LOG};;
-  esac
-done
-exec tail -n +1 -f {LOG}
-"""
-
-SCRIPTS = {"getprop": GETPROP, "setprop": SETPROP, "log": LOG_SCRIPT, "logcat": LOGCAT}
+SCRIPTS = ("getprop", "setprop", "log", "logcat")
+"""Programs of the device: files of their own in ``scripts/``, where STORE and LOG stand as they are here."""
 
 
 def install(tools: Path) -> None:
     """Write the scripts into the directory *tools*."""
-    for name, script in SCRIPTS.items():
+    for name in SCRIPTS:
         path = tools / name
-        path.write_text(script)
+        path.write_bytes(Path(__file__).with_name("scripts").joinpath(f"{name}.sh").read_bytes())
         path.chmod(0o755)

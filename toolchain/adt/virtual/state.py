@@ -31,7 +31,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 
 @dataclass(frozen=True)
-class Record:
+class EmulatorRecord:
     """A running device, as recorded when it was started."""
 
     schema: str
@@ -113,12 +113,12 @@ def homes() -> list[Home]:
     return [Home(path) for path in sorted(base.iterdir()) if path.is_dir() and NAME.fullmatch(path.name)]
 
 
-def alive(record: Record) -> bool:
+def alive(record: EmulatorRecord) -> bool:
     """Whether the recorded process still runs; a recycled pid is another process."""
     return record.boot == boot_id() and start_time(record.pid) == record.start_time
 
 
-def read(at: Home) -> Record | None:
+def read(at: Home) -> EmulatorRecord | None:
     """The record of a device that runs; one of a device that does not is removed.
 
     Removing happens under the caller's lock, or harmlessly twice.
@@ -127,7 +127,11 @@ def read(at: Home) -> Record | None:
         return None
     try:
         record = manifest.load(
-            Record, at.record, schema=SCHEMA, version=1, remedy="Run `adt emulator list`, which cleans up."
+            EmulatorRecord,
+            at.record,
+            schema=SCHEMA,
+            version=1,
+            remedy="Run `adt emulator list`, which cleans up.",
         )
     except AdtError as why:
         log.warning("the record of virtual device %s is unreadable and is removed: %s", at.name, why.what)

@@ -27,7 +27,7 @@ SLOW = 300.0
 
 
 @dataclass(frozen=True)
-class Record:
+class StoredDeployment:
     """One manifest on the device."""
 
     file: str
@@ -43,7 +43,7 @@ class Record:
 class Contents:
     """What is in a user's directory on a device."""
 
-    records: tuple[Record, ...]
+    records: tuple[StoredDeployment, ...]
     """The deployment that was used last comes first."""
     directories: frozenset[str]
     """Digests of the deployments that have one."""
@@ -61,7 +61,7 @@ class Contents:
 class Removal:
     """What is to be removed."""
 
-    records: tuple[Record, ...]
+    records: tuple[StoredDeployment, ...]
     """Deployments."""
     directories: tuple[str, ...]
     """Digests of directories that no manifest names any more."""
@@ -70,7 +70,7 @@ class Removal:
     size: int
     """Bytes of these entries."""
     dead: tuple[str, ...]
-    spared: tuple[Record, ...]
+    spared: tuple[StoredDeployment, ...]
     """Deployments that would go, too, if they were not in use."""
 
     @property
@@ -114,7 +114,9 @@ def parse_contents(text: str) -> Contents:
     ):
         # seconds, then the same moment in words, which has the fraction
         when = re.match(r"(\d+)(?:.*?\.(\d{9}))?", said)
-        records.append((int(when[1]) if when else 0, when[2] or "" if when else "", _record(file, body)))
+        records.append(
+            (int(when[1]) if when else 0, when[2] or "" if when else "", _stored_deployment(file, body))
+        )
     records.sort(key=lambda row: row[:2], reverse=True)
     sizes = re.findall(r"^-\S+\s+\d+\s+\d+\s+\d+\s+(\d+)\s.*\s([0-9a-f]{64})\r?$", store, re.MULTILINE)
     return Contents(
@@ -127,15 +129,15 @@ def parse_contents(text: str) -> Contents:
     )
 
 
-def _record(file: str, body: str) -> Record:
+def _stored_deployment(file: str, body: str) -> StoredDeployment:
     try:
         read = json.loads(body)
         if read["schema"] == SCHEMA and re.fullmatch(r"[0-9a-f]{24}", read["digest"]):
             contents = frozenset(str(facts["sha256"]) for facts in read["files"].values())
-            return Record(file, str(read["name"]), read["digest"], contents)
+            return StoredDeployment(file, str(read["name"]), read["digest"], contents)
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
-    return Record(file, "", "", frozenset())
+    return StoredDeployment(file, "", "", frozenset())
 
 
 def choose(found: Contents, keep: int) -> Removal:

@@ -72,7 +72,7 @@ class Inventory:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DeployPlan:
     """What :func:`apply` is going to do."""
 
     payload: Payload
@@ -131,13 +131,13 @@ class DeployReport:
     applied: bool = True
 
 
-def plan(payload: Payload, inventory: Inventory) -> Plan:
+def plan_deploy(payload: Payload, inventory: Inventory) -> DeployPlan:
     """Decide what to send (pure)."""
     by_content = {file.sha256: file for file in payload.files}
     send = tuple(file for key, file in by_content.items() if inventory.hashes.get(key) != key)
     sent = {file.sha256 for file in send}
     relink = not inventory.linked >= {file.name for file in payload.files}
-    return Plan(
+    return DeployPlan(
         payload=payload,
         send=send,
         reuse=tuple(file for file in payload.files if file.sha256 not in sent),
@@ -257,14 +257,14 @@ def _unexpected(serial: str, doing: str, answer: Answer) -> DeviceError:
 
 def apply(
     agent: Agent,
-    todo: Plan,
+    plan: DeployPlan,
     base: str,
     *,
     progress: DeployProgress | None = None,
     dry_run: bool = False,
     timeout: float | None = None,
 ) -> DeployReport:
-    """Send what *todo* says, have it hashed on the device, and only then let it count.
+    """Send what *plan* says, have it hashed on the device, and only then let it count.
 
     A failure or a kill at any moment leaves every earlier deployment as it was.
 
@@ -276,25 +276,25 @@ def apply(
         DeviceError: the connection broke, or a file arrived damaged.
         PackageError: a file on this machine is not what its manifest says.
     """
-    payload, serial = todo.payload, agent.device.serial
+    payload, serial = plan.payload, agent.device.serial
     free: int | None = None
-    for file in todo.damaged:
+    for file in plan.damaged:
         log.warning("%s on %s is damaged; sending it again", file.name, serial)
-    if not todo.complete:
+    if not plan.complete:
         free = _ready(agent)
-        if free is not None and free < todo.send_bytes and not dry_run:
-            raise _full(serial, todo, free)
+        if free is not None and free < plan.send_bytes and not dry_run:
+            raise _full(serial, plan, free)
         if not dry_run:
-            _send(agent, todo, progress, timeout)
-            _finish(agent, todo, timeout)
+            _send(agent, plan, progress, timeout)
+            _finish(agent, plan, timeout)
     elif not dry_run:
         agent.ask("used")
     return DeployReport(
         deployment=Deployment(serial, payload.name, payload.digest, base),
-        sent_bytes=todo.send_bytes,
-        sent_files=tuple(file.name for file in todo.send),
-        reused_files=tuple(file.name for file in todo.reuse),
-        mended_files=tuple(file.name for file in todo.damaged),
+        sent_bytes=plan.send_bytes,
+        sent_files=tuple(file.name for file in plan.send),
+        reused_files=tuple(file.name for file in plan.reuse),
+        mended_files=tuple(file.name for file in plan.damaged),
         free=free,
         applied=not dry_run,
     )
@@ -308,32 +308,32 @@ def _ready(agent: Agent) -> int | None:
     return parse_free(answer.text)
 
 
-def _full(serial: str, todo: Plan, free: int | None) -> DeviceFull:
-    return no_room(serial, f"{todo.payload.name} needs {size_text(todo.send_bytes)} more", free=free)
+def _full(serial: str, plan: DeployPlan, free: int | None) -> DeviceFull:
+    return no_room(serial, f"{plan.payload.name} needs {size_text(plan.send_bytes)} more", free=free)
 
 
-def _send(agent: Agent, todo: Plan, progress: DeployProgress | None, timeout: float | None) -> None:
-    payload, device, there = todo.payload, agent.device, agent.path
+def _send(agent: Agent, plan: DeployPlan, progress: DeployProgress | None, timeout: float | None) -> None:
+    payload, device, there = plan.payload, agent.device, agent.path
     starts: dict[str, tuple[str, int]] = {}
     items = []
     before = 0
-    for file in todo.send:
+    for file in plan.send:
         remote = f"{there}/store/{file.sha256}"
         log.debug("push %s (%s)", file.name, size_text(file.size))
         items.append(PushItem(file.source, remote, mode=0o555))
         starts[remote] = (file.name, before)
         before += file.size
-    if todo.relink:
+    if plan.relink:
         items.append(PushItem(links_archive(payload), f"{there}/links.tar"))
     items.append(PushItem(payload.manifest.encode(), f"{there}/manifest"))
 
     def report(remote: str, done: int, _size: int) -> None:
         if progress is not None and remote in starts:
             name, start = starts[remote]
-            progress(name, start + done, todo.send_bytes)
+            progress(name, start + done, plan.send_bytes)
 
     doing = f"deploying {payload.name} to {device.serial}"
-    with device.sync(size=todo.send_bytes, timeout=timeout, doing=doing) as session:
+    with device.sync(size=plan.send_bytes, timeout=timeout, doing=doing) as session:
         session.push_many(items, progress=report)
 
 
@@ -352,12 +352,12 @@ def links_archive(payload: Payload) -> bytes:
     return made.getvalue()
 
 
-def _finish(agent: Agent, todo: Plan, timeout: float | None) -> None:
-    serial, doing = agent.device.serial, f"deploying {todo.payload.name}"
-    seconds = timeout or agent.device.allow(_budget(todo.send))
-    answer = agent.ask("finish", str(len(todo.send)), timeout=seconds, doing=f"{doing} to {serial}")
+def _finish(agent: Agent, plan: DeployPlan, timeout: float | None) -> None:
+    serial, doing = agent.device.serial, f"deploying {plan.payload.name}"
+    seconds = timeout or agent.device.allow(_budget(plan.send))
+    answer = agent.ask("finish", str(len(plan.send)), timeout=seconds, doing=f"{doing} to {serial}")
     if answer.code == DAMAGED:
-        raise _arrived_damaged(serial, todo, answer)
+        raise _arrived_damaged(serial, plan, answer)
     if answer.code == NO_TAR and "No space left" not in answer.text:
         raise DeviceError(
             f"no program on {serial} unpacks the links of the deployment",
@@ -366,13 +366,13 @@ def _finish(agent: Agent, todo: Plan, timeout: float | None) -> None:
         )
     if answer.code != 0:
         if "No space left" in answer.text:
-            raise _full(serial, todo, agent.device.free_space())
+            raise _full(serial, plan, agent.device.free_space())
         raise _unexpected(serial, doing, answer)
 
 
-def _arrived_damaged(serial: str, todo: Plan, answer: Answer) -> DeviceError | PackageError:
+def _arrived_damaged(serial: str, plan: DeployPlan, answer: Answer) -> DeviceError | PackageError:
     named = re.search(r"^damaged ([0-9a-f]{64})$", answer.text, re.MULTILINE)
-    file = next((file for file in todo.send if named and file.sha256 == named[1]), todo.send[0])
+    file = next((file for file in plan.send if named and file.sha256 == named[1]), plan.send[0])
     if file_sha256(file.source) != file.sha256:
         return PackageError(
             f"{file.source} is not the file that its manifest describes",
@@ -415,5 +415,5 @@ def deploy(
     )
     payload, base = payload_of(bundle, package), user_directory(user)
     with attending(device, payload, base) as agent:
-        todo = plan(payload, inspect(agent, payload, base, full_hash=full_hash, timeout=timeout))
-        return apply(agent, todo, base, progress=progress, dry_run=dry_run, timeout=timeout)
+        plan = plan_deploy(payload, inspect(agent, payload, base, full_hash=full_hash, timeout=timeout))
+        return apply(agent, plan, base, progress=progress, dry_run=dry_run, timeout=timeout)

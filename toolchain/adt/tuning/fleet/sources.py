@@ -16,7 +16,7 @@ from typing import Protocol
 
 from adt.bundle.bundle import TargetBundle
 from adt.device import selection
-from adt.device.deploy import store as deploying
+from adt.device.deploy import store
 from adt.device.deploy.store import Deployment
 from adt.device.device import Device
 from adt.device.place import THIS_MACHINE
@@ -319,7 +319,7 @@ class SerialSource:
     def _prepare(self, serial: str, computes: str) -> _Ready:
         device = selection.select(serial)
         found = phone(device, computes, self.bundle)
-        ready = _Ready(device, found, deploying.deploy(device, self.bundle, None).deployment)
+        ready = _Ready(device, found, store.deploy(device, self.bundle, None).deployment)
         self._ready[serial] = ready
         return ready
 

@@ -1,0 +1,389 @@
+"""This machine: the Python that runs adt, TVM in it, the programs that adt drives, and the virtual device."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import adt
+from adt.bundle.platforms import PLATFORMS, Platform, platform_named
+from adt.checkup import storage
+from adt.checkup.check import Action, Area, Check, Fix, Question, Status
+from adt.checkup.scope import Scope
+from adt.errors import AdtError, SdkError, ToolNotFound
+from adt.host import manifest, process, tools
+from adt.host.android_sdk import find_apk_tools
+from adt.host.process import Finished
+from adt.host.resources import resource
+from adt.host.tools import Tool
+from adt.host.version import Version, parse_version
+from adt.model.versions import FFI, OURS, PAIRINGS, TVM, install, installed_version, mend
+from adt.virtual import prerequisites, state
+
+MINIMUM = (3, 11)
+OWN_DIRECTORIES = ("cmake_presets", "cpp_runner", "templates")
+IMPORT_SECONDS = 120.0
+"""Budget for `import tvm` on a slow disk."""
+IMPORT = "import json, tvm; print(json.dumps([tvm.__version__, tvm.__file__]))"
+
+
+def check_python(version: tuple[int, ...], executable: str) -> Check:
+    """Judge the interpreter."""
+    said = ".".join(map(str, version[:3]))
+    if version[:2] < MINIMUM:
+        return Check(
+            Area.HOST,
+            "Python",
+            Status.FAILED,
+            f"{said} is too old: adt needs {MINIMUM[0]}.{MINIMUM[1]} or newer",
+            executable,
+            "apt-get install python3.11 python3.11-venv, then install adt in a new virtual environment",
+        )
+    return Check(Area.HOST, "Python", Status.OK, said, executable)
+
+
+def check_adt(missing: tuple[str, ...], package: Path) -> Check:
+    """Judge adt's own installation; *missing* are directories that should travel with it."""
+    if missing:
+        found = f"{adt.__version__}, but its own {', '.join(missing)} is missing"
+        return Check(Area.HOST, "adt", Status.FAILED, found, str(package), "Install adt again.")
+    return Check(Area.HOST, "adt", Status.OK, adt.__version__, str(package))
+
+
+def check_import(done: Finished, installed: str) -> Check:
+    """Judge what `import tvm` did in a process of its own.
+
+    Args:
+        installed: apache-tvm's version by its metadata.
+    """
+    name = "import tvm"
+    if done.returncode != 0:
+        last = done.tail(1) or "it says nothing"
+        ended = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+        return Check(
+            Area.HOST,
+            name,
+            Status.FAILED,
+            f"fails ({ended}): {last}",
+            sys.executable,
+            f"{install(*OURS)}   (`{sys.executable} -c 'import tvm'` shows all of the message)",
+        )
+    version, path = json.loads(done.stdout.splitlines()[-1])
+    if version != installed:
+        return Check(
+            Area.HOST,
+            name,
+            Status.WARNING,
+            f"gives TVM {version}, not the installed {installed}",
+            path,
+            "Another TVM lies before the installed one: look at PYTHONPATH.",
+        )
+    return Check(Area.HOST, name, Status.OK, f"works: TVM {version}", str(Path(path).parent))
+
+
+def _python_questions(scope: Scope) -> Iterator[Question]:
+    """Python, adt, the TVM pair, the import, the settings."""
+
+    def python() -> Iterator[Check]:
+        yield check_python(sys.version_info[:3], sys.executable)
+
+    def own() -> Iterator[Check]:
+        missing = []
+        for name in OWN_DIRECTORIES:
+            try:
+                resource(name)
+            except FileNotFoundError:
+                missing.append(name)
+        yield check_adt(tuple(missing), Path(adt.__file__).parent)
+
+    def settings() -> Iterator[Check]:
+        if scope.settings_error:
+            raise scope.settings_error
+        platform_named(scope.settings.build.platform)
+        yield Check(Area.HOST, "settings", Status.OK, "can be read", "`adt config` shows each one")
+
+    def tvm() -> Iterator[Check]:
+        installed = installed_version(TVM)
+        yield (pair := check_pair(installed, installed_version(FFI)))
+        if installed is None or pair.status is Status.FAILED:
+            return  # the import says nothing more
+        done = process.run([sys.executable, "-P", "-c", IMPORT], timeout=IMPORT_SECONDS, check=False)
+        yield check_import(done, installed)
+
+    yield Question(Area.HOST, "Python", python)
+    yield Question(Area.HOST, "adt", own)
+    yield Question(Area.HOST, "settings", settings)
+    yield Question(Area.HOST, "TVM", tvm)
+
+
+def check_pair(tvm: str | None, ffi: str | None) -> Check:
+    """Judge the installed versions (None: not installed) by the table."""
+
+    def verdict(status: Status, found: str, remedy: str = "") -> Check:
+        return Check(Area.HOST, "TVM", status, found, "installed packages", remedy)
+
+    ours = install(*OURS)
+    if tvm is None or ffi is None:
+        missing = " and ".join(name for name, version in ((TVM, tvm), (FFI, ffi)) if version is None)
+        return verdict(Status.FAILED, f"{missing} not installed", ours)
+    pair = f"{TVM} {tvm} with {FFI} {ffi}"
+    known = PAIRINGS.get(tvm)
+    if known is None:
+        return verdict(
+            Status.WARNING,
+            f"{pair}: adt has not been tried with {TVM} {tvm}",
+            f"The pair that is known: {ours}",
+        )
+    if ffi in known.breaks:
+        return verdict(Status.FAILED, f"{pair} is a pair that breaks: {known.breaks[ffi]}", mend(tvm))
+    if ffi not in known.works:
+        return verdict(
+            Status.WARNING,
+            f"{pair} has not been tried; {' and '.join(known.works)} is known to work",
+            mend(tvm),
+        )
+    if known.limits:
+        return verdict(Status.WARNING, f"{pair} works, but {known.limits}", ours)
+    return verdict(Status.OK, pair)
+
+
+VERSION_SECONDS = 20.0
+"""Budget for a program to say its version."""
+
+DEMO_PLATFORM = "linux-aarch64"
+"""What `adt up` builds for when there is no phone: its compiler is worth installing unasked."""
+
+
+@dataclass(frozen=True)
+class Required:
+    """A program without which nothing is built."""
+
+    name: str
+    minimum: Version
+    why: str
+    """What the minimum is for."""
+    find: Callable[[], Tool]
+
+
+REQUIRED = (
+    Required("cmake", (3, 26), "tvm-ffi's build and the presets need it", tools.cmake),
+    Required("ninja", (1, 11), "the superbuild's graph needs it", tools.ninja),
+)
+
+
+def shown(version: Version) -> str:
+    """A version for people."""
+    return ".".join(map(str, version))
+
+
+def said_version(path: Path) -> str:
+    """The first line of ``PROGRAM --version``.
+
+    Raises:
+        ProcessFailed, ToolNotFound: it does not run, or not to its end in time.
+    """
+    what = f"{path} does not say its version"
+    remedy = f"Run `{path} --version` by hand; install it again when it is broken."
+    try:
+        done = process.run([path, "--version"], timeout=VERSION_SECONDS, what=what, remedy=remedy)
+    except ToolNotFound as why:  # a file for another machine, or no program at all
+        raise ToolNotFound(f"{path} does not run ({why.what})", remedy=remedy) from why
+    return (done.stdout.strip() or done.stderr.strip()).partition("\n")[0]
+
+
+def check_required(required: Required, tool: Tool, said: str) -> Check:
+    """Judge the version that *tool* says."""
+    version = parse_version(said)
+    origin = f"{tool.path}, {tool.origin}"
+    mend = f"pip install -U {required.name}"
+    if not version:
+        found = f"it says no version but {said!r}"
+        return Check(Area.HOST, required.name, Status.WARNING, found, origin, mend)
+    if version < required.minimum:
+        found = f"{shown(version)} is too old: {shown(required.minimum)} or newer is needed ({required.why})"
+        return Check(Area.HOST, required.name, Status.FAILED, found, origin, mend)
+    return Check(Area.HOST, required.name, Status.OK, shown(version), origin)
+
+
+def check_compiler(platform: Platform, path: Path | None, said: str, *, needed: bool) -> Check:
+    """Judge the compiler of one platform.
+
+    Args:
+        path: None when it is not on PATH.
+        said: the first line of its ``--version``.
+        needed: *platform* is what the settings build for.
+    """
+    name = f"compiler for {platform.name}"
+    offered = needed or platform.name == DEMO_PLATFORM
+    if path is None:
+        return Check(
+            Area.HOST,
+            name,
+            Status.FAILED if needed else Status.WARNING,
+            f"{platform.compiler} is not on PATH; only `--for {platform.name}` needs it",
+            remedy=f"apt-get install {platform.packages}",
+            fix=Fix(Action.INSTALL, tuple(platform.packages.split())) if offered else None,
+        )
+    return Check(Area.HOST, name, Status.OK, said, str(path))
+
+
+def check_git(path: Path | None, said: str) -> Check:
+    """Judge git, which only fetches TVM's source."""
+    if path is None:
+        return Check(
+            Area.HOST,
+            "git",
+            Status.WARNING,
+            "not on PATH; TVM's source then comes from the package index or a directory of yours",
+            remedy="apt-get install git",
+            fix=Fix(Action.INSTALL, ("git",)),
+        )
+    return Check(Area.HOST, "git", Status.OK, said.removeprefix("git version "), str(path))
+
+
+def _program_questions(scope: Scope) -> Iterator[Question]:
+    """One question per program."""
+
+    def required(one: Required) -> Iterator[Check]:
+        tool = one.find()
+        yield check_required(one, tool, said_version(tool.path))
+
+    def compiler(platform: Platform) -> Iterator[Check]:
+        needed = scope.builds_for(platform)
+        found = shutil.which(platform.compiler)
+        try:
+            said = said_version(Path(found)) if found else ""
+        except AdtError as why:
+            status = Status.FAILED if needed else Status.WARNING
+            name = f"compiler for {platform.name}"
+            yield Check(Area.HOST, name, status, why.what, remedy=f"apt-get install {platform.packages}")
+            return
+        yield check_compiler(platform, Path(found) if found else None, said, needed=needed)
+
+    def git() -> Iterator[Check]:
+        found = shutil.which("git")
+        yield check_git(Path(found) if found else None, said_version(Path(found)) if found else "")
+
+    for one in REQUIRED:
+        yield Question(Area.HOST, one.name, partial(required, one))
+    for platform in PLATFORMS.values():
+        if platform.compiler:
+            name = f"compiler for {platform.name}"
+            yield Question(Area.HOST, name, partial(compiler, platform))
+    yield Question(Area.HOST, "git", git)
+
+
+APK = "APK tools"
+
+
+def check_tools(environ: Mapping[str, str], keytool: str | None) -> Check:
+    """Whether an APK can be linked and signed; nobody else needs it, so its lack is a warning.
+
+    Args:
+        keytool: its path; None when there is none, and so no Java.
+    """
+    try:
+        tools = find_apk_tools(environ=environ)
+    except (ToolNotFound, SdkError) as why:
+        found = f"{why.what}; only `adt apk` needs them"
+        return Check(Area.HOST, APK, Status.WARNING, found, remedy=why.remedy)
+    if keytool is None:
+        found = "there is no keytool, and so no Java for apksigner; only `adt apk` needs it"
+        remedy = "apt-get install default-jre-headless"
+        return Check(Area.HOST, APK, Status.WARNING, found, tools.origin, remedy)
+    return Check(Area.HOST, APK, Status.OK, f"{tools.aapt2}, {tools.apksigner}", tools.origin)
+
+
+def _apk_questions(environ: Mapping[str, str]) -> Iterator[Question]:
+    """One."""
+
+    def tools() -> Iterator[Check]:
+        yield check_tools(environ, shutil.which("keytool"))
+
+    yield Question(Area.HOST, APK, tools)
+
+
+EMULATOR = "virtual device"
+QEMU_PACKAGES = {prerequisites.INSTALL_QEMU: ("qemu-user-static",)}
+"""Remedies that are an apt-get of these packages."""
+
+
+def check_prerequisites(found: Iterable[prerequisites.Prerequisite]) -> Iterator[Check]:
+    """Each prerequisite as a check; a virtual device is a convenience, so none fails."""
+    for one in found:
+        packages = QEMU_PACKAGES.get(one.remedy, ())
+        yield Check(
+            Area.HOST,
+            f"{EMULATOR}: {one.name}",
+            Status.OK if one.ok else Status.WARNING,
+            one.found,
+            remedy=one.remedy,
+            fix=Fix(Action.INSTALL, packages) if packages else None,
+        )
+
+
+def running_emulators() -> list[state.EmulatorRecord]:
+    """The virtual devices that run; removes nothing."""
+    return [record for _, record in _records() if record is not None and state.alive(record)]
+
+
+def stale_emulators() -> list[str]:
+    """Names of virtual devices with a record but without a process; removes nothing."""
+    return [name for name, record in _records() if record is None or not state.alive(record)]
+
+
+def _records() -> Iterator[tuple[str, state.EmulatorRecord | None]]:
+    """Name and record of each device that has one; None for a record that cannot be read."""
+    for at in state.homes():
+        if not at.record.is_file():
+            continue
+        try:
+            yield (
+                at.name,
+                manifest.load(state.EmulatorRecord, at.record, schema=state.SCHEMA, version=1, remedy=""),
+            )
+        except AdtError:
+            yield at.name, None
+
+
+def check_stale(names: Sequence[str]) -> Iterator[Check]:
+    """One check for records that nothing stands behind."""
+    if names:
+        yield Check(
+            Area.HOST,
+            f"{EMULATOR}: records",
+            Status.WARNING,
+            f"{', '.join(names)} is recorded as running but does not run",
+            str(state.emulators_directory()),
+            "adt doctor host --fix, or adt emulator list (both remove the record; /data and the log stay)",
+            Fix(Action.REMOVE_RECORDS, tuple(names)),
+        )
+
+
+def _emulator_questions() -> Iterator[Question]:
+    """Prerequisites, then records."""
+
+    def tried() -> Iterator[Check]:
+        try:
+            found = prerequisites.probe()
+        except AdtError as why:
+            yield Check(Area.HOST, EMULATOR, Status.WARNING, why.what, remedy=why.remedy)
+            return
+        yield from check_prerequisites(found)
+
+    yield Question(Area.HOST, EMULATOR, tried)
+    yield Question(Area.HOST, f"{EMULATOR}: records", lambda: check_stale(stale_emulators()))
+
+
+def questions(scope: Scope) -> Iterator[Question]:
+    """Python, adt and TVM, programs, what an APK needs, the cache, the virtual device."""
+    yield from _python_questions(scope)
+    yield from _program_questions(scope)
+    yield from _apk_questions(scope.environ)
+    yield from storage.questions()
+    yield from _emulator_questions()
