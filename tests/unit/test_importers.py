@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -20,6 +19,7 @@ from adt.model.importers.onnx import preparation as preparing
 from adt.model.importers.onnx.comparison import Runner
 from adt.model.importers.onnx.converters import CONVERTERS
 from adt.model.importers.onnx.file import OF_ONNXRUNTIME, read_onnx
+from adt.model.importers.onnx.graph import Builder
 from adt.model.importers.onnx.preparation import prepare
 from adt.model.importers.onnx.rewrites import REWRITES
 from adt.model.importers.onnx.rewrites.rewrite import Rewrite
@@ -163,8 +163,8 @@ def test_every_rewriting_has_a_graph_here() -> None:
     assert set(REWRITES) == {op for op, _ in GRAPHS.values()}
 
 
-def _negated(found: onnx.NodeProto, graph: Any) -> list[onnx.NodeProto]:
-    return [node("Neg", [found.input[0]], list(found.output))]
+def _negated(build: Builder) -> str:
+    return build.add("Neg", build.operand(0))
 
 
 def test_a_wrong_rewriting_is_dropped_with_a_warning(

@@ -100,9 +100,37 @@ class Builder:
     """The nodes that take the place of one node."""
 
     def __init__(self, graph: Graph, node: onnx.NodeProto) -> None:
-        self.graph = graph
+        self.graph, self.node = graph, node
         self.stem = node.name or node.output[0]
         self.nodes: list[onnx.NodeProto] = []
+        self.dtype = graph.dtype(self.operand(0)) or graph.dtype(node.output[0]) or ""
+        """Element type of the first input; that of the output where it is not known."""
+
+    def operand(self, position: int) -> str:
+        """Name of the node's input at *position*; empty when the node does not have it."""
+        return operand(self.node, position)
+
+    def operands(self, count: int) -> list[str]:
+        """The first *count* inputs, with empty names for those that the node does not have."""
+        return [self.operand(position) for position in range(count)]
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """The value of the node's attribute, or *default*."""
+        return attribute(self.node, name, default)
+
+    def attributes(self, without: Collection[str] = ()) -> dict[str, Any]:
+        """All of the node's attributes but *without*, by name."""
+        from onnx import helper
+
+        return {
+            each.name: helper.get_attribute_value(each)
+            for each in self.node.attribute
+            if each.name not in without
+        }
+
+    def has_output(self, position: int) -> bool:
+        """Whether the output at *position* is used."""
+        return len(self.node.output) > position and bool(self.node.output[position])
 
     def constant(self, value: Any, dtype: str) -> str:
         """Name of a new constant with *value*."""
@@ -110,48 +138,77 @@ class Builder:
 
         return self.graph.add_constant(f"{self.stem}_c", np.asarray(value, dtype))
 
-    def add(self, op: str, *inputs: str, out: str | None = None, **attributes: Any) -> str:
-        """Append a node with one output (*out*, or a fresh name) and return that."""
-        return self.add_many(op, *inputs, outs=[out or self.graph.fresh(f"{self.stem}_{op}")], **attributes)[
-            0
-        ]
+    def integers(self, value: Any) -> str:
+        """Name of a new constant of whole numbers: axes, extents, indices."""
+        return self.constant(value, "int64")
 
-    def reshaped(self, name: str, shape: Sequence[int], out: str | None = None) -> str:
+    def add(self, op: str, *inputs: str | float, **attributes: Any) -> str:
+        """Append a node with one output and return its name; numbers become constants of :attr:`dtype`."""
+        return self.add_many(op, *inputs, outputs=(op,), **attributes)[0]
+
+    def add_many(self, op: str, *inputs: str | float, outputs: Sequence[str], **attributes: Any) -> list[str]:
+        """Append a node with several *outputs*, whose names end so; empty inputs at the end are left out."""
+        from onnx import helper
+
+        names = [name if isinstance(name, str) else self.constant(name, self.dtype) for name in inputs]
+        while names and not names[-1]:
+            names.pop()
+        results = [self.graph.fresh(f"{self.stem}_{output}") for output in outputs]
+        name = self.graph.fresh(f"{self.stem}_{op}_{len(self.nodes)}")
+        self.nodes.append(helper.make_node(op, names, results, name=name, **attributes))
+        return results
+
+    def plus(self, name: str, term: str) -> str:
+        """*name* + *term*, where there is one."""
+        return self.add("Add", name, term) if term else name
+
+    def cast(self, name: str, dtype: str) -> str:
+        """*name* as elements of *dtype*."""
+        return self.add("Cast", name, to=type_number(dtype))
+
+    def reshaped(self, name: str, *shape: int) -> str:
         """*name* in another shape; 0 keeps an extent, -1 is what is left."""
-        return self.add("Reshape", name, self.constant(shape, "int64"), out=out)
+        return self.add("Reshape", name, self.integers(shape))
 
-    def reduced(
-        self,
-        op: str,
-        name: str,
-        axes: Sequence[int],
-        *,
-        since: int = 18,
-        out: str | None = None,
-        keepdims: int = 1,
-    ) -> str:
+    def reduced(self, op: str, name: str, axes: Sequence[int], *, since: int = 18, keepdims: int = 1) -> str:
         """*name* reduced over *axes*, which are an input *since* this opset and an attribute before."""
         if self.graph.opset >= since:
-            return self.add(op, name, self.constant(axes, "int64"), out=out, keepdims=keepdims)
-        return self.add(op, name, out=out, axes=list(axes), keepdims=keepdims)
+            return self.add(op, name, self.integers(axes), keepdims=keepdims)
+        return self.add(op, name, axes=list(axes), keepdims=keepdims)
+
+    def split(self, name: str, sizes: Sequence[int], axis: int) -> list[str]:
+        """*name* in parts of *sizes* along *axis*."""
+        parts = ["part"] * len(sizes)
+        if self.graph.opset >= 13:
+            return self.add_many("Split", name, self.integers(sizes), outputs=parts, axis=axis)
+        return self.add_many("Split", name, outputs=parts, axis=axis, split=list(sizes))
+
+    def heads(self, name: str, count: int) -> str:
+        """[batch, length, heads · size] as [batch, heads, length, size]."""
+        return self.add("Transpose", self.reshaped(name, 0, 0, count, -1), perm=[0, 2, 1, 3])
 
     def channels_first(self, name: str, rank: int) -> str:
         """*name* ``[batch, …, channels]`` as ``[batch, channels, …]``."""
         return self.add("Transpose", name, perm=[0, rank - 1, *range(1, rank - 1)])
 
-    def channels_last(self, name: str, rank: int, out: str | None = None) -> str:
+    def channels_last(self, name: str, rank: int) -> str:
         """*name* ``[batch, channels, …]`` as ``[batch, …, channels]``."""
-        return self.add("Transpose", name, out=out, perm=[0, *range(2, rank), 1])
+        return self.add("Transpose", name, perm=[0, *range(2, rank), 1])
 
-    def add_many(self, op: str, *inputs: str, outs: list[str], **attributes: Any) -> list[str]:
-        """Append a node with the outputs *outs* and return those; empty inputs at the end are left out."""
-        from onnx import helper
-
-        while inputs and not inputs[-1]:
-            inputs = inputs[:-1]
-        name = self.graph.fresh(f"{self.stem}_{op}_{len(self.nodes)}")
-        self.nodes.append(helper.make_node(op, list(inputs), outs, name=name, **attributes))
-        return outs
+    def finish(self, results: Sequence[str]) -> list[onnx.NodeProto]:
+        """The nodes, with *results* under the names of the node's outputs; empty ones are left out."""
+        computed = {name for node in self.nodes for name in node.output}
+        names: dict[str, str] = {}
+        for result, output in zip(results, self.node.output, strict=False):
+            if not result or not output:
+                continue
+            if result not in computed or result in names:
+                result = self.add("Identity", result)
+            names[result] = output
+        for node in self.nodes:
+            node.input[:] = [names.get(name, name) for name in node.input]
+            node.output[:] = [names.get(name, name) for name in node.output]
+        return self.nodes
 
 
 def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
@@ -163,15 +220,6 @@ def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
             value = helper.get_attribute_value(found)
             return value.decode() if isinstance(value, bytes) else value
     return default
-
-
-def attributes(node: onnx.NodeProto, without: Collection[str] = ()) -> dict[str, Any]:
-    """All of a node's attributes but *without*, by name."""
-    from onnx import helper
-
-    return {
-        each.name: helper.get_attribute_value(each) for each in node.attribute if each.name not in without
-    }
 
 
 def operand(node: onnx.NodeProto, position: int) -> str:

@@ -340,7 +340,7 @@ def _apply_to(graph: Graph, allowed: Collection[str], done: dict[str, list[onnx.
         for inner in subgraphs(node):
             _apply_to(Graph(graph.model, inner, graph), allowed, done)
         rewrite = REWRITES.get(op_name(node))
-        replaced = rewrite.apply(node, graph) if rewrite and rewrite.op in allowed else None
+        replaced = rewrite.nodes(node, graph) if rewrite and rewrite.op in allowed else None
         if replaced is None:
             nodes.append(_copy(node))
         else:

@@ -9,147 +9,111 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adt.model.importers.onnx.graph import Builder, Graph, attribute
+from adt.model.importers.onnx.graph import Builder, type_name
 from adt.model.importers.onnx.rewrites.rewrite import FLOATS, NO_CONVERTER, Rewrite
 
 if TYPE_CHECKING:
     import numpy as np
-    import onnx
     from numpy.typing import NDArray
 
 BEFORE_SOFTCAP, AFTER_SOFTCAP, WITH_MASK, PROBABILITIES = range(4)
 """Values of qk_matmul_output_mode: which scores are the fourth output."""
 
 
-def _attention(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
+def _attention(build: Builder) -> list[str] | None:
     """Q, K, V[, mask, past key, past value, lengths of the cache] to Y[, present key and value, scores]."""
-    dtype = graph.dtype(node.input[0])
-    shapes = [graph.shape(name) for name in node.input if name]
-    if dtype not in FLOATS or any(shape is None for shape in shapes):
+    if build.dtype not in FLOATS or any(build.graph.shape(name) is None for name in build.node.input if name):
         return None
-    return _Attention(node, graph, dtype).nodes()
+    return _Attention(build).outputs()
 
 
 class _Attention:
     """One node and the nodes in its place."""
 
-    def __init__(self, node: onnx.NodeProto, graph: Graph, dtype: str) -> None:
-        self.node, self.graph, self.dtype = node, graph, dtype
-        self.build = Builder(graph, node)
-        self.inputs = [*node.input, *[""] * 7][:7]
-        self.outputs = [*node.output, *[""] * 4][:4]
+    def __init__(self, build: Builder) -> None:
+        self.build, self.graph = build, build.graph
+        self.inputs = build.operands(7)
 
-    def nodes(self) -> list[onnx.NodeProto]:
-        build, node = self.build, self.node
+    def outputs(self) -> list[str]:
+        build = self.build
         q, k, v, _, past_key, past_value, _ = self.inputs
         flat = len(self._shape(q)) == 3
         query, (batch, heads, self.queries, size) = self._heads(q, "q_num_heads")
-        key, (_, groups, self.keys, _) = self._cached(k, past_key, self.outputs[1])
-        value, (_, _, _, width) = self._cached(v, past_value, self.outputs[2])
+        key, (_, groups, self.keys, _) = self._cached(k, past_key)
+        value, (_, _, _, width) = self._cached(v, past_value)
         self.past = self._shape(past_key)[2] if past_key else 0
-        scale = attribute(node, "scale") or size**-0.5
-        query = build.add("Mul", query, build.constant(scale, self.dtype))
+        query = build.add("Mul", query, build.attribute("scale") or size**-0.5)
         rows = heads // groups * self.queries
-        scores = self._reshape(
-            self._product(
-                self._reshape(query, batch, groups, rows, size),
-                build.add("Transpose", key, perm=[0, 1, 3, 2]),
-            ),
-            batch,
-            heads,
-            self.queries,
-            self.keys,
+        product = self._product(
+            build.reshaped(query, batch, groups, rows, size),
+            build.add("Transpose", key, perm=[0, 1, 3, 2]),
         )
-        output = self._reshape(
-            self._product(
-                self._reshape(self._probabilities(scores), batch, groups, rows, self.keys),
-                value,
-            ),
-            batch,
-            heads,
-            self.queries,
-            width,
-        )
+        scores = build.reshaped(product, batch, heads, self.queries, self.keys)
+        probabilities, shown = self._probabilities(scores)
+        product = self._product(build.reshaped(probabilities, batch, groups, rows, self.keys), value)
+        output = build.reshaped(product, batch, heads, self.queries, width)
         if flat:
-            output = self._reshape(
-                build.add("Transpose", output, perm=[0, 2, 1, 3]), batch, self.queries, heads * width
-            )
-        build.add("Identity", output, out=self.outputs[0])
-        return build.nodes
+            moved = build.add("Transpose", output, perm=[0, 2, 1, 3])
+            output = build.reshaped(moved, batch, self.queries, heads * width)
+        return [output, key, value, shown]
 
     def _shape(self, name: str) -> tuple[int, ...]:
         shape = self.graph.shape(name)
         assert shape is not None
         return shape
 
-    def _reshape(self, name: str, *shape: int) -> str:
-        return self.build.add("Reshape", name, self.build.constant(shape, "int64"))
-
     def _product(self, left: str, right: str) -> str:
         """Their matrix product; the sums of half precision, whose errors grow, in single precision."""
-        from onnx import TensorProto
-
         build = self.build
-        if self.dtype != "float16":
+        if build.dtype != "float16":
             return build.add("MatMul", left, right)
-        left, right = (build.add("Cast", name, to=TensorProto.FLOAT) for name in (left, right))
-        return build.add("Cast", build.add("MatMul", left, right), to=TensorProto.FLOAT16)
+        product = build.add("MatMul", build.cast(left, "float32"), build.cast(right, "float32"))
+        return build.cast(product, "float16")
 
     def _heads(self, name: str, count: str) -> tuple[str, tuple[int, ...]]:
         """*name* with four axes, and its shape."""
         shape = self._shape(name)
         if len(shape) == 4:
             return name, shape
-        heads = attribute(self.node, count)
+        heads = self.build.attribute(count)
         batch, length, size = shape
-        split = self._reshape(name, batch, length, heads, size // heads)
-        moved = self.build.add("Transpose", split, perm=[0, 2, 1, 3])
-        return moved, (batch, heads, length, size // heads)
+        return self.build.heads(name, heads), (batch, heads, length, size // heads)
 
-    def _cached(self, name: str, past: str, present: str) -> tuple[str, tuple[int, ...]]:
-        """Keys or values behind those of the past, and their shape; *present* is their name as an output."""
+    def _cached(self, name: str, past: str) -> tuple[str, tuple[int, ...]]:
+        """Keys or values behind those of the past, and their shape."""
         name, shape = self._heads(name, "kv_num_heads")
         if past:
             name = self.build.add("Concat", past, name, axis=2)
             shape = (*shape[:2], shape[2] + self._shape(past)[2], shape[3])
-        if present:
-            self.build.add("Identity", name, out=present)
         return name, shape
 
-    def _probabilities(self, scores: str) -> str:
-        """Softmax of the masked scores; 0 for what is masked, also where a whole row is."""
+    def _probabilities(self, scores: str) -> tuple[str, str]:
+        """Softmax of the masked scores (0 for what is masked, even a whole row), and the fourth output."""
         import numpy as np
-        from onnx import helper
 
         build = self.build
-        mode = attribute(self.node, "qk_matmul_output_mode", BEFORE_SOFTCAP)
-        seen = {BEFORE_SOFTCAP: scores}
-        if cap := attribute(self.node, "softcap", 0.0):
-            limit = build.constant(cap, self.dtype)
-            scores = build.add("Mul", build.add("Tanh", build.add("Div", scores, limit)), limit)
-        seen[AFTER_SOFTCAP] = scores
+        mode = build.attribute("qk_matmul_output_mode", BEFORE_SOFTCAP)
+        stages = {BEFORE_SOFTCAP: scores}
+        if cap := build.attribute("softcap", 0.0):
+            scores = build.add("Mul", build.add("Tanh", build.add("Div", scores, cap)), cap)
+        stages[AFTER_SOFTCAP] = scores
         bias, allowed = self._mask()
-        if bias:
-            scores = build.add("Add", scores, bias)
-        seen[WITH_MASK] = scores
+        scores = build.plus(scores, bias)
+        stages[WITH_MASK] = scores
         if allowed:
             if mode == WITH_MASK:
-                seen[mode] = build.add("Where", allowed, scores, build.constant(-np.inf, self.dtype))
-            lowest = build.constant(np.finfo(self.dtype).min, self.dtype)
-            scores = build.add("Where", allowed, scores, lowest)
-        precision = attribute(self.node, "softmax_precision", 0)
-        cast = precision and helper.tensor_dtype_to_np_dtype(precision).name != self.dtype
-        if cast:
-            scores = build.add("Cast", scores, to=precision)
-        result = build.add("Softmax", scores, axis=-1)
-        if cast:
-            result = build.add("Cast", result, to=helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype)))
+                stages[mode] = build.add("Where", allowed, scores, -np.inf)
+            scores = build.add("Where", allowed, scores, float(np.finfo(build.dtype).min))
+        precision = type_name(build.attribute("softmax_precision", 0) or 1)
+        if not build.attribute("softmax_precision", 0) or precision == build.dtype:
+            result = build.add("Softmax", scores, axis=-1)
+        else:
+            result = build.add("Softmax", build.cast(scores, precision), axis=-1)
+            result = build.cast(result, build.dtype)
         if allowed:
-            result = build.add("Where", allowed, result, build.constant(0, self.dtype))
-        seen[PROBABILITIES] = result
-        if self.outputs[3]:
-            build.add("Identity", seen[mode], out=self.outputs[3])
-        return result
+            result = build.add("Where", allowed, result, 0)
+        stages[PROBABILITIES] = result
+        return result, stages[mode]
 
     def _mask(self) -> tuple[str, str]:
         """What is added to the scores, and which of them count; each may be empty."""
@@ -191,9 +155,10 @@ class _Attention:
 
     def _bounds(self) -> tuple[int | None, int | None]:
         """How far behind and ahead of its own position a query sees; None is without end."""
-        left, right = (attribute(self.node, f"{side}_window_size", -1) for side in ("left", "right"))
+        build = self.build
+        left, right = (build.attribute(f"{side}_window_size", -1) for side in ("left", "right"))
         ahead = right if right >= 0 else None
-        if attribute(self.node, "is_causal", 0):
+        if build.attribute("is_causal", 0):
             ahead = 0
         return left if left >= 0 else None, ahead
 
@@ -224,16 +189,16 @@ class _Attention:
         import numpy as np
 
         build = self.build
-        lengths = self._reshape(lengths, -1, 1, 1, 1)
-        parts = [build.add("Less", build.constant(np.arange(self.keys), "int64"), lengths)]
+        lengths = build.reshaped(lengths, -1, 1, 1, 1)
+        parts = [build.add("Less", build.integers(np.arange(self.keys)), lengths)]
         behind, ahead = self._bounds()
         if behind is not None or ahead is not None:
-            start = build.add("Sub", lengths, build.constant(self.queries, "int64"))
-            distances = build.add("Sub", build.constant(self._distances(), "int64"), start)
+            start = build.add("Sub", lengths, build.integers(self.queries))
+            distances = build.add("Sub", build.integers(self._distances()), start)
             if behind is not None:
-                parts.append(build.add("GreaterOrEqual", distances, build.constant(-behind, "int64")))
+                parts.append(build.add("GreaterOrEqual", distances, build.integers(-behind)))
             if ahead is not None:
-                parts.append(build.add("LessOrEqual", distances, build.constant(ahead, "int64")))
+                parts.append(build.add("LessOrEqual", distances, build.integers(ahead)))
         return parts
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from adt.model.importers.onnx.graph import Builder, Graph, attribute, operand, subgraphs
+from adt.model.importers.onnx.graph import Builder, attribute, subgraphs
 from adt.model.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
 
 if TYPE_CHECKING:
@@ -15,75 +15,94 @@ MOST_NODES = 8192
 """Nodes that a loop may become: all are compiled one by one."""
 
 
-def _scan(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
+def _scan(build: Builder) -> list[str] | None:
     """Its inputs are the states, then what it goes through; its outputs the states, then what it gathers."""
-    body, count = attribute(node, "body"), attribute(node, "num_scan_inputs")
-    states, sequences = list(node.input[: len(node.input) - count]), list(node.input[-count:])
-    shapes = [graph.shape(name) for name in sequences]
-    if graph.opset < 9 or any(not shape for shape in shapes):
+    body, count = build.attribute("body"), build.attribute("num_scan_inputs")
+    names = list(build.node.input)
+    states, sequences = names[:-count], names[-count:]
+    shapes = [build.graph.shape(name) for name in sequences]
+    if build.graph.opset < 9 or any(not shape for shape in shapes):
         return None
-    axes = attribute(node, "scan_input_axes", [0] * count)
-    backwards = attribute(node, "scan_input_directions", [0] * count)
+    axes = build.attribute("scan_input_axes", [0] * count)
+    backwards = build.attribute("scan_input_directions", [0] * count)
     steps = (shapes[0] or ())[axes[0]]
-    if not 0 < steps * len(body.node) <= MOST_NODES or not _is_plain(body):
+    if not _is_short(body, steps):
         return None
-    build = Builder(graph, node)
-    gathered = len(body.output) - len(states)
-    rows: list[list[str]] = [[] for _ in range(gathered)]
-    for step in range(steps):
-        inputs = list(states)
-        for name, axis, reverse in zip(sequences, axes, backwards, strict=True):
-            place = build.constant(steps - 1 - step if reverse else step, "int64")
-            inputs.append(build.add("Gather", name, place, axis=axis))
-        outputs = _step(build, body, inputs)
-        states = outputs[: len(states)]
-        for row, name in zip(rows, outputs[len(states) :], strict=True):
-            row.append(name)
-    for index, reverse in enumerate(attribute(node, "scan_output_directions", [])):
+
+    def elements(step: int) -> list[str]:
+        places = (build.integers(steps - 1 - step if reverse else step) for reverse in backwards)
+        return [
+            build.add("Gather", name, place, axis=axis)
+            for name, place, axis in zip(sequences, places, axes, strict=True)
+        ]
+
+    states, rows = _unroll(build, body, states, steps, lambda step, states: [*states, *elements(step)])
+    for index, reverse in enumerate(build.attribute("scan_output_directions", [])):
         rows[index] = rows[index][::-1] if reverse else rows[index]
-    return _finish(build, node, states, rows, attribute(node, "scan_output_axes", [0] * gathered))
+    return [*states, *_stacked(build, rows, build.attribute("scan_output_axes", [0] * len(rows)))]
 
 
-def _loop(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
+def _loop(build: Builder) -> list[str] | None:
     """Trip count, condition, states to states, what is gathered; the condition must stay true."""
-    body = attribute(node, "body")
-    count = graph.constant(operand(node, 0)) if operand(node, 0) else None
-    start = graph.constant(operand(node, 1)) if operand(node, 1) else True
-    if count is None or start is None or not bool(start) or not _goes_on(body) or not _is_plain(body):
+    body = build.attribute("body")
+    count, start = (build.graph.constant(name) if name else None for name in build.operands(2))
+    goes_on = not build.operand(1) or (start is not None and bool(start))
+    if count is None or not goes_on or not _stays_true(body) or not _is_short(body, int(count.item())):
         return None
-    states = list(node.input[2:])
-    gathered = len(body.output) - 1 - len(states)
-    steps = int(count.item())
-    if not 0 < steps * len(body.node) <= MOST_NODES:
-        return None
-    build = Builder(graph, node)
-    rows: list[list[str]] = [[] for _ in range(gathered)]
     true = build.constant(True, "bool")
-    for step in range(steps):
-        outputs = _step(build, body, [build.constant(step, "int64"), true, *states])[1:]
-        states = outputs[: len(states)]
-        for row, name in zip(rows, outputs[len(states) :], strict=True):
-            row.append(name)
-    return _finish(build, node, states, rows, [0] * gathered)
+    states, rows = _unroll(
+        build,
+        body,
+        list(build.node.input[2:]),
+        int(count.item()),
+        lambda step, states: [build.integers(step), true, *states],
+        skipped=1,  # the condition
+    )
+    return [*states, *_stacked(build, rows, [0] * len(rows))]
 
 
-def _is_plain(body: onnx.GraphProto) -> bool:
-    return not any(True for node in body.node for _ in subgraphs(node))
+def _is_short(body: onnx.GraphProto, steps: int) -> bool:
+    """Whether *steps* of *body* can be written out."""
+    plain = not any(True for node in body.node for _ in subgraphs(node))
+    return plain and 0 < steps * len(body.node) <= MOST_NODES
 
 
-def _goes_on(body: onnx.GraphProto) -> bool:
+def _stays_true(body: onnx.GraphProto) -> bool:
     """Whether the condition that *body* returns is the one that it gets, or true."""
     from onnx import numpy_helper
 
+    producers = {name: node for node in body.node for name in node.output}
     name = body.output[0].name
-    giver = next((node for node in body.node if name in node.output), None)
-    while giver is not None and giver.op_type == "Identity":
-        name = giver.input[0]
-        giver = next((node for node in body.node if name in node.output), None)
-    if giver is not None:
-        return giver.op_type == "Constant" and bool(numpy_helper.to_array(attribute(giver, "value")))
+    while name in producers and producers[name].op_type == "Identity":
+        name = producers[name].input[0]
+    if producer := producers.get(name):
+        return producer.op_type == "Constant" and bool(numpy_helper.to_array(attribute(producer, "value")))
     tensor = next((tensor for tensor in body.initializer if tensor.name == name), None)
     return name == body.input[1].name or (tensor is not None and bool(numpy_helper.to_array(tensor)))
+
+
+def _unroll(
+    build: Builder,
+    body: onnx.GraphProto,
+    states: list[str],
+    steps: int,
+    inputs: Callable[[int, list[str]], list[str]],
+    skipped: int = 0,
+) -> tuple[list[str], list[list[str]]]:
+    """The states after all steps, and of each other output of *body* what the steps gave.
+
+    Args:
+        inputs: the inputs of *body* for a step with its states.
+        skipped: how many outputs of *body* come before the states.
+    """
+    count = len(states)
+    rows: list[list[str]] = [[] for _ in range(len(body.output) - skipped - count)]
+    for step in range(steps):
+        outputs = _step(build, body, inputs(step, states))[skipped:]
+        states = outputs[:count]
+        for row, name in zip(rows, outputs[count:], strict=True):
+            row.append(name)
+    return states, rows
 
 
 def _step(build: Builder, body: onnx.GraphProto, inputs: Sequence[str]) -> list[str]:
@@ -98,35 +117,24 @@ def _step(build: Builder, body: onnx.GraphProto, inputs: Sequence[str]) -> list[
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
         copy.name = build.graph.fresh(node.name or f"{build.stem}_{node.op_type}")
-        del copy.input[:], copy.output[:]
-        copy.input.extend(names.get(name, name) for name in node.input)
-        for name in node.output:
-            names[name] = build.graph.fresh(name) if name else ""
-        copy.output.extend(names[name] for name in node.output)
+        copy.input[:] = [names.get(name, name) for name in node.input]
+        names |= {name: build.graph.fresh(name) if name else "" for name in node.output}
+        copy.output[:] = [names[name] for name in node.output]
         build.nodes.append(copy)
     return [names.get(value.name, value.name) for value in body.output]
 
 
-def _finish(
-    build: Builder,
-    node: onnx.NodeProto,
-    states: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    axes: Sequence[int],
-) -> list[onnx.NodeProto]:
-    """Give the last states, and the rows stacked along a new axis, the names of *node*'s outputs."""
-    gathered = []
+def _stacked(build: Builder, rows: Sequence[Sequence[str]], axes: Sequence[int]) -> list[str]:
+    """Each of *rows* along a new axis."""
+    stacks = []
     for names, axis in zip(rows, axes, strict=True):
         if build.graph.opset >= 13:
-            along = build.constant([axis], "int64")
+            along = build.integers([axis])
             wide = [build.add("Unsqueeze", name, along) for name in names]
         else:
             wide = [build.add("Unsqueeze", name, axes=[axis]) for name in names]
-        gathered.append(build.add("Concat", *wide, axis=axis))
-    for name, out in zip((*states, *gathered), node.output, strict=False):
-        if out:
-            build.add("Identity", name, out=out)
-    return build.nodes
+        stacks.append(build.add("Concat", *wide, axis=axis))
+    return stacks
 
 
 REWRITES = (

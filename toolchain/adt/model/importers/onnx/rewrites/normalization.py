@@ -2,94 +2,73 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from adt.model.importers.onnx.graph import Builder, Graph, attribute, operand, type_number
+from adt.model.importers.onnx.graph import Builder, type_name
 from adt.model.importers.onnx.rewrites.rewrite import FLOATS, NO_CONVERTER, Rewrite
-
-if TYPE_CHECKING:
-    import onnx
 
 
 def normalized(
     build: Builder,
     value: str,
-    dtype: str,
     epsilon: float,
     scale: str,
     bias: str = "",
     *,
     axes: list[int],
+    dtype: str = "",
     centred: bool = True,
     inner: str = "",
-    outs: tuple[str, str, str] = ("", "", ""),
-) -> list[onnx.NodeProto]:
-    """(x − mean) / √(variance + epsilon) · scale + bias over *axes*.
+) -> list[str]:
+    """(x − mean) / √(variance + epsilon) · scale + bias over *axes*; the mean; the inverse deviation.
 
     Args:
+        dtype: element type of *value*, when it is not that of the node's first input.
         centred: False: without the mean, by the root of the mean square.
         inner: element type of the computation and of mean and deviation, when it is not *dtype*.
-        outs: names of the result, the mean and the inverse deviation; empty: not wanted.
     """
-    inner = inner or dtype
-
-    def mean(name: str, out: str | None = None) -> str:
-        return build.reduced("ReduceMean", name, axes, out=out)
-
-    result, mean_out, deviation_out = outs
+    dtype = dtype or build.dtype
+    inner, mean = inner or dtype, ""
     if inner != dtype:
-        value = build.add("Cast", value, to=type_number(inner))
+        value = build.cast(value, inner)
     if centred:
-        value = build.add("Sub", value, mean(value, mean_out or None))
-    variance = build.add("Add", mean(build.add("Mul", value, value)), build.constant(epsilon, inner))
-    inverse = build.add("Reciprocal", build.add("Sqrt", variance), out=deviation_out or None)
+        mean = build.reduced("ReduceMean", value, axes)
+        value = build.add("Sub", value, mean)
+    square = build.reduced("ReduceMean", build.add("Mul", value, value), axes)
+    deviation = build.add("Sqrt", build.add("Add", square, build.constant(epsilon, inner)))
+    inverse = build.add("Reciprocal", deviation)
     value = build.add("Mul", value, inverse)
     if inner != dtype:
-        value = build.add("Cast", value, to=type_number(dtype))
-    value = build.add("Mul", value, scale, out=None if bias else result)
-    if bias:
-        build.add("Add", value, bias, out=result)
-    return build.nodes
+        value = build.cast(value, dtype)
+    return [build.plus(build.add("Mul", value, scale), bias), mean, inverse]
 
 
-def outputs(node: onnx.NodeProto) -> tuple[str, str, str]:
-    """Names of the result, the mean and the inverse deviation."""
-    outs = [*node.output, "", ""]
-    return outs[0], outs[1], outs[2]
-
-
-def _layer_norm(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
+def _layer_norm(build: Builder) -> list[str] | None:
     """X, scale[, bias] to Y[, mean, inverse deviation]; onnxruntime writes it before opset 17, too."""
-    converted = node.op_type == "LayerNormalization" and graph.opset >= 17
-    return None if converted and not any(node.output[1:]) else _by_parts(node, graph)
+    converted = build.node.op_type == "LayerNormalization" and build.graph.opset >= 17
+    return None if converted and not any(build.node.output[1:]) else _by_parts(build)
 
 
-def _rms_norm(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
+def _rms_norm(build: Builder) -> list[str] | None:
     """X, scale to Y."""
-    shape = graph.shape(node.input[0])
-    last = shape is not None and attribute(node, "axis", -1) in (-1, len(shape) - 1)
-    return None if last else _by_parts(node, graph)
+    shape = build.graph.shape(build.operand(0))
+    last = shape is not None and build.attribute("axis", -1) in (-1, len(shape) - 1)
+    return None if last else _by_parts(build)
 
 
-def _by_parts(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
-    from onnx import TensorProto, helper
-
-    shape, dtype = graph.shape(node.input[0]), graph.dtype(node.input[0])
-    if shape is None or dtype not in FLOATS:
+def _by_parts(build: Builder) -> list[str] | None:
+    value, scale, bias = build.operands(3)
+    shape = build.graph.shape(value)
+    if shape is None or build.dtype not in FLOATS:
         return None
-    stash = helper.tensor_dtype_to_np_dtype(attribute(node, "stash_type", TensorProto.FLOAT)).name
-    first = attribute(node, "axis", -1) % len(shape)
+    first = build.attribute("axis", -1) % len(shape)
     return normalized(
-        Builder(graph, node),
-        node.input[0],
-        dtype,
-        attribute(node, "epsilon", 1e-5),
-        node.input[1],
-        operand(node, 2),
+        build,
+        value,
+        build.attribute("epsilon", 1e-5),
+        scale,
+        bias,
         axes=list(range(first - len(shape), 0)),
-        centred=node.op_type == "LayerNormalization",
-        inner=stash if dtype == "float16" else dtype,
-        outs=outputs(node),
+        centred=build.node.op_type == "LayerNormalization",
+        inner=type_name(build.attribute("stash_type", 1)) if build.dtype == "float16" else "",
     )
 
 

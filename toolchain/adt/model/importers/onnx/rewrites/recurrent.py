@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from adt.model.importers.onnx.graph import Builder, Graph, attribute, operand
+from adt.model.importers.onnx.graph import Builder
 from adt.model.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
 
 if TYPE_CHECKING:
     import numpy as np
-    import onnx
     from numpy.typing import NDArray
 
 MOST_STEPS = 512
@@ -31,60 +30,57 @@ _QUANTIZED = {"DynamicQuantizeLSTM": "LSTM"}
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
-def _unrolled(node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
+def _unrolled(build: Builder) -> list[str] | None:
     """The nodes for each step; None when the node has what is not covered (clipping, lengths)."""
-    if not _covered(node, graph):
+    if not _covered(build):
         return None
-    return (_QuantizedUnrolled if node.op_type in _QUANTIZED else _Unrolled)(node, graph).nodes()
+    return (_QuantizedUnrolled if build.node.op_type in _QUANTIZED else _Unrolled)(build).outputs()
 
 
-def _covered(node: onnx.NodeProto, graph: Graph) -> bool:
+def _covered(build: Builder) -> bool:
     """Whether every part that the node has is one that the unrolling computes."""
-    shape = graph.shape(node.input[0])
-    weights = [graph.constant(node.input[1]), graph.constant(node.input[2])]
-    bias = operand(node, 3)
-    lengths, peepholes = operand(node, 4), operand(node, 7)
+    data, weights, recurrent, bias, lengths, _, _, peepholes = build.operands(8)
+    constant, shape = build.graph.constant, build.graph.shape(data)
     if shape is None or len(shape) != 3:
         return False
-    steps = shape[attribute(node, "layout", 0)]
-    full = graph.constant(lengths) if lengths else None
+    steps = shape[build.attribute("layout", 0)]
+    full = constant(lengths)
     return (
         steps <= MOST_STEPS
-        and all(weight is not None for weight in weights)
-        and (not bias or graph.constant(bias) is not None)
+        and all(constant(name) is not None for name in (weights, recurrent))
+        and all(not name or constant(name) is not None for name in (bias, peepholes))
         and (not lengths or (full is not None and bool((full == steps).all())))
-        and (not peepholes or graph.constant(peepholes) is not None)
-        and all(name in _ACTIVATIONS for name in _activations(node))
-        and attribute(node, "clip") is None
-        and not attribute(node, "input_forget", 0)
+        and all(name in _ACTIVATIONS for name in _activations(build))
+        and build.attribute("clip") is None
+        and not build.attribute("input_forget", 0)
     )
 
 
-def _activations(node: onnx.NodeProto) -> list[str]:
+def _activations(build: Builder) -> list[str]:
     """The activations of all directions, one direction behind the other."""
-    given = [name.decode().capitalize() for name in attribute(node, "activations", [])]
-    directions = 2 if attribute(node, "direction", "forward") == "bidirectional" else 1
-    return given or [*_DEFAULTS[_kind(node)]] * directions
+    given = [name.decode().capitalize() for name in build.attribute("activations", [])]
+    directions = 2 if build.attribute("direction", "forward") == "bidirectional" else 1
+    return given or [*_DEFAULTS[_kind(build)]] * directions
 
 
-def _kind(node: onnx.NodeProto) -> str:
+def _kind(build: Builder) -> str:
     """The layer without the quantization."""
-    kind: str = node.op_type
+    kind: str = build.node.op_type
     return _QUANTIZED.get(kind, kind)
 
 
 class _Unrolled:
     """One recurrent node and the nodes in its place."""
 
-    def __init__(self, node: onnx.NodeProto, graph: Graph) -> None:
-        shape = graph.shape(node.input[0])
+    def __init__(self, build: Builder) -> None:
+        shape = build.graph.shape(build.operand(0))
         assert shape is not None
-        self.node, self.graph, self.build = node, graph, Builder(graph, node)
-        self.batch_first = bool(attribute(node, "layout", 0))
+        self.build = build
+        self.batch_first = bool(build.attribute("layout", 0))
         self.steps, self.batch = (shape[1], shape[0]) if self.batch_first else (shape[0], shape[1])
         self.weights: dict[tuple[int, int], str] = {}
-        self.direction = attribute(node, "direction", "forward")
-        self.kind = _kind(node)
+        self.direction = build.attribute("direction", "forward")
+        self.kind = _kind(build)
         self.w = self._value(1)
         self.r = self._value(2)
         self.gates = _GATES[self.kind]
@@ -92,39 +88,33 @@ class _Unrolled:
         self.dtype = str(self.w.dtype)
 
     def _value(self, position: int) -> NDArray[np.generic]:
-        value = self.graph.constant(self.node.input[position])
+        value = self.build.graph.constant(self.build.operand(position))
         assert value is not None
         return value
 
-    def nodes(self) -> list[onnx.NodeProto]:
-        """All directions, joined as ONNX orders them."""
-        build, node = self.build, self.node
-        data = node.input[0]
+    def outputs(self) -> list[str]:
+        """Those of all directions, joined as ONNX orders them: Y, Y_h, Y_c."""
+        build = self.build
+        data = build.operand(0)
         if self.batch_first:
             data = build.add("Transpose", data, perm=[1, 0, 2])
         reversals = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[self.direction]
         runs = [self._direction(index, data, backwards) for index, backwards in enumerate(reversals)]
-        outs = [*node.output, "", "", ""][:3]
-        if outs[0]:  # Y[steps, directions, batch, H]
+        results = [""]
+        if build.has_output(0):  # Y[steps, directions, batch, H]
             rows = [self._join([outputs[step] for outputs, _ in runs], 1) for step in range(self.steps)]
-            self._finish(self._join(rows, 0), outs[0], [2, 0, 1, 3])
-        if outs[1]:  # Y_h[directions, batch, H]
-            self._finish(self._join([last[0] for _, last in runs], 0), outs[1], [1, 0, 2], squeeze=True)
-        if outs[2]:
-            self._finish(self._join([last[1] for _, last in runs], 0), outs[2], [1, 0, 2], squeeze=True)
-        return build.nodes
+            results = [self._ordered(self._join(rows, 0), [2, 0, 1, 3])]
+        for number, states in enumerate(zip(*(last for _, last in runs), strict=True), start=1):
+            if build.has_output(number):  # [directions, batch, H]
+                joined = build.reshaped(self._join(states, 0), len(runs), self.batch, self.hidden)
+                results.append(self._ordered(joined, [1, 0, 2]))
+            else:
+                results.append("")
+        return results
 
-    def _finish(self, name: str, out: str, batch_first: list[int], *, squeeze: bool = False) -> None:
-        """Give *name*, whose rows are [1, 1, batch, H], the shape and the name that ONNX asks for."""
-        build = self.build
-        if squeeze:
-            directions = 2 if self.direction == "bidirectional" else 1
-            shape = build.constant([directions, self.batch, self.hidden], "int64")
-            name = build.add("Reshape", name, shape)
-        if self.batch_first:
-            build.add("Transpose", name, out=out, perm=batch_first)
-        else:
-            build.add("Identity", name, out=out)
+    def _ordered(self, name: str, batch_first: list[int]) -> str:
+        """*name* with the batch where ONNX has it."""
+        return self.build.add("Transpose", name, perm=batch_first) if self.batch_first else name
 
     def _join(self, names: Sequence[str], axis: int) -> str:
         return names[0] if len(names) == 1 else self.build.add("Concat", *names, axis=axis)
@@ -134,17 +124,15 @@ class _Unrolled:
         import numpy as np
 
         build, size = self.build, self.gates * self.hidden
-        bias = self._value(3)[index] if operand(self.node, 3) else np.zeros(2 * size, self.dtype)
+        bias = self._value(3)[index] if build.operand(3) else np.zeros(2 * size, self.dtype)
         of_input, of_state = bias[:size], bias[size:]
         if self.kind != "GRU":  # both are added to the same sum
             of_input, of_state = of_input + of_state, np.zeros_like(of_state)
-        flat = build.add("Reshape", data, build.constant([self.steps * self.batch, -1], "int64"))
-        product = self._product(flat, 1, index)
+        product = self._product(build.reshaped(data, self.steps * self.batch, -1), 1, index)
         summed = build.add("Add", product, build.constant(of_input, self.dtype))
-        shaped = build.add("Reshape", summed, build.constant([self.steps, self.batch, size], "int64"))
-        rows = self._split(shaped, 0, [1] * self.steps)
-        flat_shape = build.constant([self.batch, size], "int64")
-        out_shape = build.constant([1, 1, self.batch, self.hidden], "int64")
+        rows = self._split(build.reshaped(summed, self.steps, self.batch, size), 0, [1] * self.steps)
+        flat_shape = build.integers([self.batch, size])
+        out_shape = build.integers([1, 1, self.batch, self.hidden])
         state_bias = build.constant(of_state, self.dtype) if of_state.any() else ""
         state = [self._initial(position, index) for position in ((5, 6) if self.kind == "LSTM" else (5,))]
         outputs = [""] * self.steps
@@ -158,24 +146,24 @@ class _Unrolled:
         """The state [batch, H] before the first step."""
         import numpy as np
 
-        build, name = self.build, operand(self.node, position)
+        build, name = self.build, self.build.operand(position)
         if not name:
             return build.constant(np.zeros((self.batch, self.hidden)), self.dtype)
         if self.batch_first:
             name = build.add("Transpose", name, perm=[1, 0, 2])
         if self.direction == "bidirectional":
             name = self._split(name, 0, [1, 1])[index]
-        return build.add("Reshape", name, build.constant([self.batch, self.hidden], "int64"))
+        return build.reshaped(name, self.batch, self.hidden)
 
     def _split(self, name: str, axis: int, sizes: list[int]) -> list[str]:
         """Pieces of *name* along *axis*, by Slice: Split's form differs between opsets."""
         if len(sizes) == 1:
             return [name]
         build, start, pieces = self.build, 0, []
-        along = build.constant([axis], "int64")
+        along = build.integers([axis])
         for size in sizes:
-            ends = (build.constant([start], "int64"), build.constant([start + size], "int64"))
-            if self.graph.opset >= 10:
+            ends = (build.integers([start]), build.integers([start + size]))
+            if build.graph.opset >= 10:
                 pieces.append(build.add("Slice", name, *ends, along))
             else:
                 pieces.append(build.add("Slice", name, axes=[axis], starts=[start], ends=[start + size]))
@@ -209,11 +197,11 @@ class _Unrolled:
     def _activations_of(self, index: int) -> list[str]:
         """The activations of direction *index*: of the gates, and of what they let through."""
         count = len(_DEFAULTS[self.kind])
-        return _activations(self.node)[index * count : (index + 1) * count]
+        return _activations(self.build)[index * count : (index + 1) * count]
 
     def _peephole(self, total: str, gate: int, cell: str, index: int) -> str:
         """*total* with what *gate* (input, output, forget) sees of the cell, where there are peepholes."""
-        if not operand(self.node, 7):
+        if not self.build.operand(7):
             return total
         weights = self._value(7)[index, gate * self.hidden : (gate + 1) * self.hidden]
         return self.build.add(
@@ -224,25 +212,20 @@ class _Unrolled:
         build, size = self.build, self.hidden
         gate, of_new = self._activations_of(index)
         z_x, r_x, n_x = self._split(row, 1, [size] * 3)
-        if attribute(self.node, "linear_before_reset", 0):
-            of_state = self._product(h, 2, index)
-            if state_bias:
-                of_state = build.add("Add", of_state, state_bias)
+        if build.attribute("linear_before_reset", 0):
+            of_state = build.plus(self._product(h, 2, index), state_bias)
             z_h, r_h, n_h = self._split(of_state, 1, [size] * 3)
             r = build.add(gate, build.add("Add", r_x, r_h))
             n = build.add(of_new, build.add("Add", n_x, build.add("Mul", r, n_h)))
         else:
             both = build.constant(self.r[index][: 2 * size].T, self.dtype)
-            of_state = build.add("MatMul", h, both)
-            if state_bias:
-                first, last = self._split(state_bias, 0, [2 * size, size])
-                of_state = build.add("Add", of_state, first)
+            first, last = self._split(state_bias, 0, [2 * size, size]) if state_bias else ("", "")
+            of_state = build.plus(build.add("MatMul", h, both), first)
             z_h, r_h = self._split(of_state, 1, [size] * 2)
             r = build.add(gate, build.add("Add", r_x, r_h))
             reset = build.add("Mul", r, h)
             n_h = build.add("MatMul", reset, build.constant(self.r[index][2 * size :].T, self.dtype))
-            if state_bias:
-                n_h = build.add("Add", n_h, last)
+            n_h = build.plus(n_h, last)
             n = build.add(of_new, build.add("Add", n_x, n_h))
         z = build.add(gate, build.add("Add", z_x, z_h))
         # (1 - z)·n + z·h
@@ -256,8 +239,8 @@ class _QuantizedUnrolled(_Unrolled):
         value = super()._value(position)
         return value.swapaxes(1, 2) if position in (1, 2) else value
 
-    def __init__(self, node: onnx.NodeProto, graph: Graph) -> None:
-        super().__init__(node, graph)
+    def __init__(self, build: Builder) -> None:
+        super().__init__(build)
         self.dtype = "float32"
 
     def _product(self, left: str, position: int, index: int) -> str:

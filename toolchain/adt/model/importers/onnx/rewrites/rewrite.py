@@ -6,15 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adt.model.importers.onnx.graph import Graph
+from adt.model.importers.onnx.graph import Builder, Graph
 
 if TYPE_CHECKING:
     import onnx
 
-    Apply = Callable[[onnx.NodeProto, Graph], list[onnx.NodeProto] | None]
-
 FLOATS = ("float16", "float32", "float64")
 NO_CONVERTER = "TVM's importer has no converter"
+
+Apply = Callable[[Builder], str | list[str] | None]
+"""Adds the nodes that take a node's place; returns the names of its outputs (a single one as text), or None
+where it needs or allows no rewriting."""
 
 
 @dataclass(frozen=True)
@@ -27,4 +29,11 @@ class Rewrite:
     """What it becomes, for the op table."""
     why: str
     apply: Apply
-    """The nodes in its place, with its output names; None where it needs or allows no rewriting."""
+
+    def nodes(self, node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
+        """The nodes in the place of *node*, with its output names; None: it stays."""
+        build = Builder(graph, node)
+        results = self.apply(build)
+        if results is None:
+            return None
+        return build.finish([results] if isinstance(results, str) else results)
