@@ -30,169 +30,113 @@ def _kinds(prefix: str, names: str) -> frozenset[str]:
 
 
 _BINARY = _kinds("tirx.", "Add Sub Mul Div Mod FloorDiv FloorMod Min Max EQ NE LT LE GT GE And Or")
-EXPRESSIONS = (
+_EXPRESSIONS = (
     _BINARY
     | _kinds("tirx.", "Var SizeVar Not Cast Select BufferLoad Ramp Broadcast Let Call StringImm")
     | _kinds("ir.", "IntImm FloatImm")
 )
-STATEMENTS = _kinds(
-    "tirx.",
-    "For While SBlockRealize BufferStore SeqStmt IfThenElse Bind AttrStmt Evaluate AllocBuffer DeclBuffer",
-)
-_NOTHING = frozenset({"None"})
-_TEXT, _LIST, _MAP = _kinds("ffi.", "String"), _kinds("ffi.", "Array"), _kinds("ffi.", "Map")
-_VARIABLE, _BUFFER, _BLOCK = (
-    _kinds("tirx.", "Var SizeVar"),
-    _kinds("tirx.", "Buffer"),
-    _kinds("tirx.", "SBlock"),
-)
-_ITERATOR, _RANGE, _ATTRIBUTES = (
-    _kinds("tirx.", "IterVar"),
-    _kinds("ir.", "Range"),
-    _kinds("ir.", "DictAttrs"),
-)
-_TYPES = _kinds("ir.", "PrimType PointerType TupleType")
-_SHAPES = _kinds("relax.", "ShapeStructInfo TensorStructInfo TupleStructInfo FuncStructInfo PrimStructInfo")
-_SCALAR: frozenset[str] = frozenset()
-"""A field that holds its value itself: a number, a text, true or false."""
-
-_BOTH = {"dtype": _SCALAR, "a": EXPRESSIONS, "b": EXPRESSIONS}
-NODES: Mapping[str, Mapping[str, frozenset[str]]] = {
-    **dict.fromkeys(sorted(_BINARY), _BOTH),
-    "tirx.Var": {"dtype": _SCALAR, "name": _TEXT, "type_annotation": _TYPES},
-    "tirx.SizeVar": {"dtype": _SCALAR, "name": _TEXT, "type_annotation": _TYPES},
-    "tirx.Not": {"dtype": _SCALAR, "a": EXPRESSIONS},
-    "tirx.Cast": {"dtype": _SCALAR, "value": EXPRESSIONS},
-    "tirx.Select": {
-        "dtype": _SCALAR,
-        "condition": EXPRESSIONS,
-        "true_value": EXPRESSIONS,
-        "false_value": EXPRESSIONS,
-    },
-    "tirx.BufferLoad": {
-        "dtype": _SCALAR,
-        "buffer": _BUFFER,
-        "indices": _LIST,
-        "predicate": EXPRESSIONS | _NOTHING,
-    },
-    "tirx.Ramp": {"dtype": _SCALAR, "base": EXPRESSIONS, "stride": EXPRESSIONS, "lanes": EXPRESSIONS},
-    "tirx.Broadcast": {"dtype": _SCALAR, "value": EXPRESSIONS, "lanes": EXPRESSIONS},
-    "tirx.Let": {"dtype": _SCALAR, "var": _VARIABLE, "value": EXPRESSIONS, "body": EXPRESSIONS},
-    "tirx.Call": {"dtype": _SCALAR, "op": frozenset({"ir.Op"}), "args": _LIST, "attrs": _NOTHING},
-    "tirx.StringImm": {"dtype": _SCALAR, "value": _TEXT},
-    "ir.IntImm": {"dtype": _SCALAR, "value": _SCALAR},
-    "ir.FloatImm": {"dtype": _SCALAR, "value": _SCALAR},
-    "tirx.For": {
-        "loop_var": _VARIABLE,
-        "min": EXPRESSIONS,
-        "extent": EXPRESSIONS,
-        "kind": _SCALAR,
-        "body": STATEMENTS,
-        "thread_binding": _ITERATOR | _NOTHING,
-        "annotations": _MAP,
-        "step": EXPRESSIONS | _NOTHING,
-    },
-    "tirx.While": {"condition": EXPRESSIONS, "body": STATEMENTS},
-    "tirx.SBlockRealize": {"iter_values": _LIST, "predicate": EXPRESSIONS, "block": _BLOCK},
-    "tirx.SBlock": {
-        "iter_vars": _LIST,
-        "reads": _LIST,
-        "writes": _LIST,
-        "name_hint": _TEXT,
-        "alloc_buffers": _LIST,
-        "match_buffers": _LIST,
-        "annotations": _MAP,
-        "init": STATEMENTS | _NOTHING,
-        "body": STATEMENTS,
-    },
-    "tirx.BufferStore": {
-        "buffer": _BUFFER,
-        "value": EXPRESSIONS,
-        "indices": _LIST,
-        "predicate": EXPRESSIONS | _NOTHING,
-    },
-    "tirx.SeqStmt": {"seq": _LIST},
-    "tirx.IfThenElse": {
-        "condition": EXPRESSIONS,
-        "then_case": STATEMENTS,
-        "else_case": STATEMENTS | _NOTHING,
-    },
-    "tirx.Bind": {"var": _VARIABLE, "value": EXPRESSIONS},
-    "tirx.AttrStmt": {
-        "node": EXPRESSIONS | _ITERATOR | _NOTHING | frozenset({"int"}),
-        "attr_key": _TEXT,
-        "value": EXPRESSIONS,
-        "body": STATEMENTS,
-    },
-    "tirx.Evaluate": {"value": EXPRESSIONS},
-    "tirx.AllocBuffer": {"buffer": _BUFFER, "annotations": _MAP},
-    "tirx.DeclBuffer": {"buffer": _BUFFER},
-    "tirx.Buffer": {
-        "data": _VARIABLE,
-        "dtype": _SCALAR,
-        "shape": _LIST,
-        "strides": _LIST,
-        "axis_separators": _LIST,
-        "elem_offset": EXPRESSIONS | _NOTHING,
-        "name": _TEXT,
-        "data_alignment": _SCALAR,
-        "offset_factor": _SCALAR,
-        "buffer_type": _SCALAR,
-        "layout": _NOTHING,
-        "allocated_addr": _LIST,
-    },
-    "tirx.BufferRegion": {"buffer": _BUFFER, "region": _LIST},
-    "tirx.IterVar": {
-        "dom": _RANGE | _NOTHING,
-        "var": _VARIABLE,
-        "iter_type": _SCALAR,
-        "thread_tag": _TEXT,
-    },
-    "ir.Range": {"min": EXPRESSIONS, "extent": EXPRESSIONS},
-    "ir.PrimType": {"dtype": _SCALAR},
-    "ir.PointerType": {"element_type": _TYPES, "storage_scope": _TEXT},
-    "ir.TupleType": {"fields": _LIST},
-    "ir.DictAttrs": {"__dict__": _MAP},
-    "tirx.PrimFunc": {
-        "struct_info_": _SHAPES | _NOTHING,
-        "attrs": _ATTRIBUTES | _NOTHING,
-        "params": _LIST,
-        "ret_type": _TYPES,
-        "buffer_map": _MAP,
-        "body": STATEMENTS,
-    },
-    "tirx.IndexMap": {
-        "initial_indices": _LIST,
-        "final_indices": _LIST,
-        "inverse_index_map": frozenset({"tirx.IndexMap"}) | _NOTHING,
-    },
-    "ir.IRModule": {
-        "functions": _MAP,
-        "global_var_map_": _MAP,
-        "source_map": frozenset({"ir.SourceMap"}) | _NOTHING,
-        "attrs": _ATTRIBUTES | _NOTHING,
-        "global_infos": _MAP,
-    },
-    "ir.SourceMap": {"source_map": _MAP},
-    "ir.GlobalVar": {"struct_info_": _SHAPES | _NOTHING, "name_hint": _TEXT},
-    "relax.ShapeStructInfo": {"values": _LIST | _NOTHING, "ndim": _SCALAR},
-    "relax.TensorStructInfo": {
-        "shape": frozenset({"relax.expr.ShapeExpr"}) | _NOTHING,
-        "vdevice": _NOTHING,
-        "dtype": _SCALAR,
-        "ndim": _SCALAR,
-    },
-    "relax.TupleStructInfo": {"fields": _LIST},
-    "relax.FuncStructInfo": {
-        "params": _LIST | _NOTHING,
-        "ret": _SHAPES,
-        "derive_func": _NOTHING,
-        "purity": _SCALAR,
-    },
-    "relax.PrimStructInfo": {"value": EXPRESSIONS | _NOTHING, "dtype": _SCALAR},
-    "relax.expr.ShapeExpr": {"struct_info_": _SHAPES | _NOTHING, "values": _LIST},
+_KINDS = {
+    "attributes": _kinds("ir.", "DictAttrs"),
+    "block": _kinds("tirx.", "SBlock"),
+    "buffer": _kinds("tirx.", "Buffer"),
+    "expression": _EXPRESSIONS,
+    "index_map": _kinds("tirx.", "IndexMap"),
+    "iterator": _kinds("tirx.", "IterVar"),
+    "list": _kinds("ffi.", "Array"),
+    "map": _kinds("ffi.", "Map"),
+    "none": frozenset({"None"}),
+    "operator": _kinds("ir.", "Op"),
+    "range": _kinds("ir.", "Range"),
+    "scalar": frozenset(),
+    "shape": _kinds("relax.expr.", "ShapeExpr"),
+    "source_map": _kinds("ir.", "SourceMap"),
+    "statement": _kinds(
+        "tirx.",
+        "For While SBlockRealize BufferStore SeqStmt IfThenElse Bind AttrStmt Evaluate AllocBuffer "
+        "DeclBuffer",
+    ),
+    "struct_info": _kinds(
+        "relax.", "ShapeStructInfo TensorStructInfo TupleStructInfo FuncStructInfo PrimStructInfo"
+    ),
+    "subject": _EXPRESSIONS | _kinds("tirx.", "IterVar") | {"int"},
+    "text": _kinds("ffi.", "String"),
+    "type": _kinds("ir.", "PrimType PointerType TupleType"),
+    "variable": _kinds("tirx.", "Var SizeVar"),
 }
-"""The nodes that a kernel is made of, with the kinds that each field may be."""
+"""What a field refers to → the types of nodes that this may be. A scalar (a number, a text, true or false) is
+in the field itself."""
+_SCALAR = _KINDS["scalar"]
+
+
+def _nodes(table: str) -> dict[str, dict[str, frozenset[str]]]:
+    """The fields of each type of node in *table*: ``name`` of a scalar, ``name:kind``; with ``?`` or None."""
+    nodes: dict[str, dict[str, frozenset[str]]] = {}
+    for line in table.strip().splitlines():
+        node, *fields = line.split()
+        nodes[node] = {}
+        for field in fields:
+            name, _, kind = field.partition(":")
+            types = _KINDS[kind.removesuffix("?") or "scalar"]
+            nodes[node][name] = types | _KINDS["none"] if kind.endswith("?") else types
+    return nodes
+
+
+NODES: Mapping[str, Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(sorted(_BINARY), _nodes("binary dtype a:expression b:expression")["binary"]),
+    **_nodes("""
+        tirx.Var dtype name:text type_annotation:type
+        tirx.SizeVar dtype name:text type_annotation:type
+        tirx.Not dtype a:expression
+        tirx.Cast dtype value:expression
+        tirx.Select dtype condition:expression true_value:expression false_value:expression
+        tirx.BufferLoad dtype buffer:buffer indices:list predicate:expression?
+        tirx.Ramp dtype base:expression stride:expression lanes:expression
+        tirx.Broadcast dtype value:expression lanes:expression
+        tirx.Let dtype var:variable value:expression body:expression
+        tirx.Call dtype op:operator args:list attrs:none
+        tirx.StringImm dtype value:text
+        ir.IntImm dtype value
+        ir.FloatImm dtype value
+        tirx.For loop_var:variable min:expression extent:expression kind body:statement \
+            thread_binding:iterator? annotations:map step:expression?
+        tirx.While condition:expression body:statement
+        tirx.SBlockRealize iter_values:list predicate:expression block:block
+        tirx.SBlock iter_vars:list reads:list writes:list name_hint:text alloc_buffers:list \
+            match_buffers:list annotations:map init:statement? body:statement
+        tirx.BufferStore buffer:buffer value:expression indices:list predicate:expression?
+        tirx.SeqStmt seq:list
+        tirx.IfThenElse condition:expression then_case:statement else_case:statement?
+        tirx.Bind var:variable value:expression
+        tirx.AttrStmt node:subject? attr_key:text value:expression body:statement
+        tirx.Evaluate value:expression
+        tirx.AllocBuffer buffer:buffer annotations:map
+        tirx.DeclBuffer buffer:buffer
+        tirx.Buffer data:variable dtype shape:list strides:list axis_separators:list \
+            elem_offset:expression? name:text data_alignment offset_factor buffer_type layout:none \
+            allocated_addr:list
+        tirx.BufferRegion buffer:buffer region:list
+        tirx.IterVar dom:range? var:variable iter_type thread_tag:text
+        ir.Range min:expression extent:expression
+        ir.PrimType dtype
+        ir.PointerType element_type:type storage_scope:text
+        ir.TupleType fields:list
+        ir.DictAttrs __dict__:map
+        tirx.PrimFunc struct_info_:struct_info? attrs:attributes? params:list ret_type:type \
+            buffer_map:map body:statement
+        tirx.IndexMap initial_indices:list final_indices:list inverse_index_map:index_map?
+        ir.IRModule functions:map global_var_map_:map source_map:source_map? attrs:attributes? \
+            global_infos:map
+        ir.SourceMap source_map:map
+        ir.GlobalVar struct_info_:struct_info? name_hint:text
+        relax.ShapeStructInfo values:list? ndim
+        relax.TensorStructInfo shape:shape? vdevice:none dtype ndim
+        relax.TupleStructInfo fields:list
+        relax.FuncStructInfo params:list? ret:struct_info derive_func:none purity
+        relax.PrimStructInfo value:expression? dtype
+        relax.expr.ShapeExpr struct_info_:struct_info? values:list
+"""),
+}
+"""The nodes that a kernel is made of, with the types that each field may be."""
 
 OPERATORS = _kinds(
     "tirx.",
@@ -276,7 +220,7 @@ class _Graph:
         self, place: int, kind: str, data: dict[str, Any], fields: Mapping[str, frozenset[str]]
     ) -> Iterator[int]:
         for name, value in data.items():
-            kinds = _NOTHING if name == "span" else fields[name]
+            kinds = _KINDS["none"] if name == "span" else fields[name]
             if kinds is _SCALAR:
                 scalar = isinstance(value, int | float | str)
                 if not scalar or (

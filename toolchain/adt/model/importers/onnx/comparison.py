@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.generic]
 
 SEED = 20
-MOST_INTEGERS = (100, 2, 1)
-"""Upper ends of random whole numbers, tried in turn: they may be indices, which must be in range."""
-LEAST_FLOATS = (-1.0, 0.0)
-"""Lower ends of random floats, tried in turn: a logarithm or a root gives nothing but NaN below zero."""
+RANGES = tuple(itertools.product((-1.0, 0.0), (100, 2, 1)))
+"""Lower end of random floats and upper end of random whole numbers, tried in turn: a logarithm or root gives
+nothing but NaN below zero, and whole numbers may be indices, which must be in range."""
 REFERENCE_SECONDS = 30.0
 """After this the reference implementation starts no further node: its loops are Python's."""
 
@@ -56,13 +55,13 @@ class Runner:
     def _find_inputs(self, given: dict[str, Array] | None) -> str:
         """Set inputs, *given* or random, with something finite as a result; why the last were refused."""
         reason = ""
-        for least, most in itertools.product(LEAST_FLOATS, MOST_INTEGERS):
-            inputs = random_inputs(self.model, most, least) if given is None else given
+        for least, most in RANGES if given is None else RANGES[:1]:
+            inputs = random_inputs(self.model, least, most) if given is None else given
             try:
                 expected = self.run(self.model, inputs)
-            except Exception as why:  # neither engine's exceptions have a public base
-                reason = _first_line(why)
-                if isinstance(why, TimeoutError):
+            except Exception as error:  # neither engine's exceptions have a public base
+                reason = _first_line(error)
+                if isinstance(error, TimeoutError):
                     break
                 continue
             if not self.expected or _any_finite(expected):
@@ -81,13 +80,13 @@ class Runner:
             return ""
         try:
             expected = self.run(self.model, self.inputs, observed) if observed else self.expected
-            got = self._run_any(changed, observed)
-        except Exception as why:  # see above
-            return _first_line(why)
-        for name, wanted in expected.items():
-            if name not in got:
+            outputs = self._run_any(changed, observed)
+        except Exception as error:  # see above
+            return _first_line(error)
+        for name, reference in expected.items():
+            if name not in outputs:
                 return f"{name} is missing"
-            if reason := _difference(got[name], wanted):
+            if reason := _difference(outputs[name], reference):
                 return f"{name}: {reason}"
         return "" if _any_finite(expected) else "nothing finite to compare: NaN or infinity everywhere"
 
@@ -101,15 +100,15 @@ class Runner:
         for engine, name in ENGINES.items():
             try:
                 return engine(changed, self.inputs, observed)
-            except Exception as why:  # see above
-                reasons.append(f"{name} cannot run it: {_first_line(why)}")
-                if engine is run and self.run is run and "NOT_IMPLEMENTED" not in str(why):
+            except Exception as error:  # see above
+                reasons.append(f"{name} cannot run it: {_first_line(error)}")
+                if engine is run and self.run is run and "NOT_IMPLEMENTED" not in str(error):
                     break
         raise RuntimeError("; ".join(reasons))
 
 
-def _first_line(why: Exception) -> str:
-    return (str(why).strip().splitlines() or [type(why).__name__])[0]
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def run(model: onnx.ModelProto, inputs: dict[str, Array], observed: Sequence[str] = ()) -> dict[str, Array]:
@@ -118,18 +117,17 @@ def run(model: onnx.ModelProto, inputs: dict[str, Array], observed: Sequence[str
     import onnxruntime
 
     if observed:
-        watched = onnx.ModelProto()
-        watched.CopyFrom(model)
-        have = {value.name for value in model.graph.output}
-        watched.graph.output.extend(onnx.ValueInfoProto(name=name) for name in observed if name not in have)
-        model = watched
+        model, original = onnx.ModelProto(), model
+        model.CopyFrom(original)
+        names = {value.name for value in model.graph.output}
+        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in observed if name not in names)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, inputs), strict=True))
+    outputs = [output.name for output in session.get_outputs()]
+    return dict(zip(outputs, session.run(outputs, inputs), strict=True))
 
 
 def run_reference(
@@ -164,7 +162,7 @@ ENGINES: dict[Callable[..., dict[str, Array]], str] = {
 """What can run a model, in the order in which they are asked, and their names."""
 
 
-def random_inputs(model: onnx.ModelProto, most: int, least: float = -1.0) -> dict[str, Array]:
+def random_inputs(model: onnx.ModelProto, least: float, most: int) -> dict[str, Array]:
     """Floats in [*least*, 1), whole numbers below *most*, for every input that is no initializer."""
     import numpy as np
     import onnx
@@ -175,31 +173,32 @@ def random_inputs(model: onnx.ModelProto, most: int, least: float = -1.0) -> dic
     for value in model.graph.input:
         if value.name in initializers:
             continue
-        shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-        if dtype.kind == "f":
-            inputs[value.name] = np.asarray(generator.uniform(least, 1, shape)).astype(dtype)
-        else:
-            inputs[value.name] = np.asarray(generator.integers(0, most, shape)).astype(dtype)
+        tensor = value.type.tensor_type
+        shape = [dim.dim_value for dim in tensor.shape.dim]
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        numbers = (
+            generator.uniform(least, 1, shape) if dtype.kind == "f" else generator.integers(0, most, shape)
+        )
+        inputs[value.name] = np.asarray(numbers).astype(dtype)
     return inputs
 
 
-def _difference(got: Array, wanted: Array) -> str:
+def _difference(output: Array, reference: Array) -> str:
+    """How *output* differs from *reference* beyond rounding; empty where it does not."""
     import numpy as np
 
-    got, wanted = np.asarray(got), np.asarray(wanted)
-    if got.shape != wanted.shape or got.dtype != wanted.dtype:
-        return f"{got.dtype}{list(got.shape)} instead of {wanted.dtype}{list(wanted.shape)}"
-    if wanted.dtype.kind in "OSU":
-        return "" if np.array_equal(got, wanted) else "other texts"
-    pair = gaps(got, wanted)
+    output, reference = np.asarray(output), np.asarray(reference)
+    if output.shape != reference.shape or output.dtype != reference.dtype:
+        return f"{output.dtype}{list(output.shape)} instead of {reference.dtype}{list(reference.shape)}"
+    if reference.dtype.kind in "OSU":
+        return "" if np.array_equal(output, reference) else "other texts"
+    pair, dtype = gaps(output, reference), reference.dtype
     if not pair.comparable:
         return "NaN or infinity elsewhere"
     worst = float(pair.gap.max(initial=0.0))
-    if wanted.dtype.kind == "f":
-        allowed = REORDERED.get(wanted.dtype.name, 1e-2) * pair.magnitude
-    else:
-        allowed = steps_allowed(wanted.dtype.name)
+    allowed = (
+        REORDERED.get(dtype.name, 1e-2) * pair.magnitude if dtype.kind == "f" else steps_allowed(dtype.name)
+    )
     return "" if worst <= allowed else f"differs by {worst:.3g} where {allowed:.3g} is rounding"
 
 

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from adt.model.importers.onnx.converters.node import Converter, Node
 from adt.model.importers.onnx.graph import type_name
 
 SIGNED = ("int8", "int16", "int32", "int64")
-BITS = {
-    "int8": 8,
-    "int16": 16,
-    "int32": 32,
-    "int64": 64,
-    "uint8": 8,
-    "uint16": 16,
-    "uint32": 32,
-    "uint64": 64,
-}
+BITS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
+MOST_ROWS = 4
+"""Of a matrix whose determinant is computed."""
 
 
 def _chain(op: str) -> Converter:
@@ -50,33 +44,32 @@ def _bit_shift(node: Node) -> Any:
     bits = BITS[node.dtype()]
     left = node.attribute("direction") == "LEFT"
 
-    def shifted(a: Any, b: Any) -> Any:
-        def element(x: Any, by: Any) -> Any:
-            inside = tirx.all(by >= tirx.const(0, by.dtype), by < tirx.const(bits, by.dtype))
-            amount = tirx.Select(inside, by, tirx.const(0, by.dtype))
-            beyond = tirx.const(0, x.dtype)
-            if not left and x.dtype in SIGNED:
-                beyond = x >> tirx.const(bits - 1, x.dtype)
-            return tirx.Select(inside, x << amount if left else x >> amount, beyond)
+    def shifted(x: Any, by: Any) -> Any:
+        inside = tirx.all(by >= tirx.const(0, by.dtype), by < tirx.const(bits, by.dtype))
+        amount = tirx.Select(inside, by, tirx.const(0, by.dtype))
+        beyond = tirx.const(0, x.dtype)
+        if not left and x.dtype in SIGNED:
+            beyond = x >> tirx.const(bits - 1, x.dtype)
+        return tirx.Select(inside, x << amount if left else x >> amount, beyond)
 
-        return _broadcast(element, a, b)
-
-    return node.te(shifted, *node.inputs)
+    return _broadcast(node, shifted)
 
 
-def _broadcast(element: Any, *tensors: Any) -> Any:
-    """*element* of the tensors, broadcast to one shape."""
-    from tvm import te
+def _broadcast(node: Node, element: Callable[[Any, Any], Any]) -> Any:
+    """*element* of the node's two inputs, broadcast to one shape."""
+    shapes = [node.shape(index) for index in range(2)]
+    rank = max(map(len, shapes))
+    aligned = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    extents = [next((n for n in pair if n != 1), 1) for pair in zip(*aligned, strict=True)]
 
-    rank = max(len(tensor.shape) for tensor in tensors)
-    shapes = [[1] * (rank - len(tensor.shape)) + [int(n) for n in tensor.shape] for tensor in tensors]
-    shape = [next((n for n in extents if n != 1), 1) for extents in zip(*shapes, strict=True)]
+    def at(tensor: Any, shape: Sequence[int], indices: Any) -> Any:
+        own = indices[rank - len(shape) :]
+        return tensor(*(i if n != 1 else 0 for i, n in zip(own, shape, strict=True)))
 
-    def at(tensor: Any, indices: Any) -> Any:
-        own = indices[rank - len(tensor.shape) :]
-        return tensor(*(i if int(n) != 1 else 0 for i, n in zip(own, tensor.shape, strict=True)))
+    def compute(a: Any, b: Any, indices: Any) -> Any:
+        return element(at(a, shapes[0], indices), at(b, shapes[1], indices))
 
-    return te.compute(shape, lambda *indices: element(*(at(tensor, indices) for tensor in tensors)))
+    return node.compute(extents, compute, *node.inputs)
 
 
 def _mod(node: Node) -> Any:
@@ -96,7 +89,7 @@ def _mod(node: Node) -> Any:
         other_side = tirx.any(tirx.all(rest < zero, y > zero), tirx.all(rest > zero, y < zero))
         return tirx.Select(other_side, rest + y, rest)
 
-    return node.te(lambda a, b: _broadcast(element, a, b), *node.inputs)
+    return _broadcast(node, element)
 
 
 def _pow(node: Node) -> Any:
@@ -105,11 +98,8 @@ def _pow(node: Node) -> Any:
 
     base, exponent = node.dtype(0), node.dtype(1)
     if base.startswith("float"):
-        return (
-            None
-            if base == exponent
-            else relax.op.power(node.inputs[0], relax.op.astype(node.inputs[1], base))
-        )
+        same = base == exponent
+        return None if same else relax.op.power(node.inputs[0], relax.op.astype(node.inputs[1], base))
 
     def of_whole(x: Any, by: Any) -> Any:
         """By squaring: exact, and it wraps around as the type does."""
@@ -130,8 +120,7 @@ def _pow(node: Node) -> Any:
     def of_real(x: Any, by: Any) -> Any:
         return tirx.pow(x.astype("float64"), by.astype("float64")).astype(x.dtype)
 
-    element = of_real if exponent.startswith("float") else of_whole
-    return node.te(lambda a, b: _broadcast(element, a, b), *node.inputs)
+    return _broadcast(node, of_real if exponent.startswith("float") else of_whole)
 
 
 def _is_inf(node: Node) -> Any:
@@ -220,17 +209,17 @@ def _cast_like(node: Node) -> Any:
 
 
 def _bit_cast(node: Node) -> Any:
-    from onnx import helper
-    from tvm import te, tirx
+    from tvm import tirx
 
-    dtype = str(helper.tensor_dtype_to_np_dtype(node.attribute("to")))
+    dtype = type_name(node.attribute("to"))
 
-    def element(x: Any) -> Any:
+    def element(a: Any, at: Any) -> Any:
+        x = a(*at)
         if "bool" in (x.dtype, dtype):
             return x.astype(dtype)
         return x if x.dtype == dtype else tirx.reinterpret(dtype, x)
 
-    return node.te(lambda a: te.compute(a.shape, lambda *i: element(a(*i))), node.inputs[0])
+    return node.compute(node.shape(), element, node.inputs[0])
 
 
 def _cumulative(op: str) -> Converter:
@@ -281,8 +270,6 @@ def _reduced_bool(op: str) -> Converter:
 
 def _det(node: Node) -> Any:
     """By Laplace's rule: for the small matrices that models have."""
-    from tvm import te
-
     *batch, rows, _ = node.shape()
     if rows > MOST_ROWS:
         raise node.refusal(f"matrices of more than {MOST_ROWS} rows")
@@ -297,12 +284,8 @@ def _det(node: Node) -> Any:
             total = part if total is None else total - part if number % 2 else total + part
         return total
 
-    return node.te(
-        lambda a: te.compute(batch, lambda *at: expanded(a, at, 0, tuple(range(rows)))), node.inputs[0]
-    )
+    return node.compute(batch, lambda a, at: expanded(a, at, 0, tuple(range(rows))), node.inputs[0])
 
-
-MOST_ROWS = 4
 
 CONVERTERS: dict[str, Converter] = {
     "BitCast": _bit_cast,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 TVM_COORDINATES = ("half_pixel", "align_corners", "asymmetric")
 """Coordinate transformations that TVM's resize has, and computes as ONNX does."""
+FLOATS = ("float16", "float32")
+"""Types that it takes."""
 
 
 def _resize(node: Node) -> Any:
@@ -78,9 +80,6 @@ def _as_tvm(node: Node, shape: Sequence[int], size: Sequence[int], scales: Seque
     policy = node.attribute("keep_aspect_ratio_policy", "stretch") == "stretch"
     whole = all(extent * scale == out for extent, scale, out in zip(shape, scales, size, strict=True))
     return plain and method and spatial and coordinates and policy and whole and node.dtype() in FLOATS
-
-
-FLOATS = ("float16", "float32")
 
 
 def _regions(node: Node, axes: Sequence[int], rank: int) -> list[tuple[float, float]]:
@@ -203,37 +202,34 @@ def _filled(node: Node, x: Any, outside: Sequence[tuple[int, Any]], value: float
 
 
 def _grid_sample(node: Node) -> Any:
-    from tvm import te, tirx
+    from tvm import tirx
 
     shape, grid_shape = node.shape(), node.shape(1)
     spatial = shape[2:]
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(name := node.attribute("mode", "linear"), name)
     padding, corners = node.attribute("padding_mode", "zeros"), bool(node.attribute("align_corners", 0))
 
-    def compute(x: Any, grid: Any) -> Any:
-        wide = "float64" if x.dtype == "float64" else "float32"
+    wide = "float64" if node.dtype() == "float64" else "float32"
 
-        def element(n: Any, c: Any, *out: Any) -> Any:
-            taps = []
-            for position, extent in enumerate(spatial):
-                at = grid(n, *out, len(spatial) - 1 - position).astype(wide)
-                half = tirx.const(0.5, wide)
-                at = (at + 1) * half * (extent - 1) if corners else ((at + 1) * extent - 1) * half
-                taps.append(_grid_taps(at, extent, mode, padding, corners))
-            total: Any = tirx.const(0, wide)
-            for chosen in itertools.product(*taps):
-                indices, weights, inside = zip(*chosen, strict=True)
-                value = x(n, c, *indices).astype(wide)
-                for weight in weights:
-                    value = value * weight
-                if padding == "zeros":
-                    value = tirx.if_then_else(tirx.all(*inside), value, tirx.const(0, wide))
-                total = total + value
-            return total.astype(x.dtype)
+    def element(x: Any, grid: Any, at: Any) -> Any:
+        n, c, *out = at
+        taps = []
+        for position, extent in enumerate(spatial):
+            place, half = grid(n, *out, len(spatial) - 1 - position).astype(wide), tirx.const(0.5, wide)
+            place = (place + 1) * half * (extent - 1) if corners else ((place + 1) * extent - 1) * half
+            taps.append(_grid_taps(place, extent, mode, padding, corners))
+        total: Any = tirx.const(0, wide)
+        for chosen in itertools.product(*taps):
+            indices, weights, inside = zip(*chosen, strict=True)
+            value = x(n, c, *indices).astype(wide)
+            for weight in weights:
+                value = value * weight
+            if padding == "zeros":
+                value = tirx.if_then_else(tirx.all(*inside), value, tirx.const(0, wide))
+            total = total + value
+        return total.astype(x.dtype)
 
-        return te.compute((*shape[:2], *grid_shape[1:-1]), element)
-
-    return node.te(compute, node.inputs[0], node.inputs[1])
+    return node.compute((*shape[:2], *grid_shape[1:-1]), element, node.inputs[0], node.inputs[1])
 
 
 def _grid_taps(at: Any, extent: int, mode: str, padding: str, corners: bool) -> list[tuple[Any, Any, Any]]:
@@ -364,7 +360,7 @@ def _roi_align(node: Node) -> Any:
 
 def _deform_conv(node: Node) -> Any:
     """Each tap of the kernel is sampled where its offset says; then an ordinary product."""
-    from tvm import relax, te, tirx
+    from tvm import relax, tirx
 
     batch, channels, *spatial = node.shape()
     if len(spatial) != 2:
@@ -374,41 +370,31 @@ def _deform_conv(node: Node) -> Any:
     pads, groups = node.attribute("pads", [0] * 4), node.attribute("group", 1)
     offset_groups = node.attribute("offset_group", 1)
     size = node.shape(2)[2:]
-    taps = kernel[0] * kernel[1]
-    masked = node.has(4)
+    taps, dtype = kernel[0] * kernel[1], node.dtype()
 
-    def compute(x: Any, offsets: Any, *mask: Any) -> Any:
-        dtype = x.dtype
+    def sampled(x: Any, offsets: Any, *others: Any) -> Any:
+        *mask, (n, c, tap, row, column) = others
+        group = c // (channels // offset_groups)
+        along = (tap // kernel[1], tap % kernel[1])
+        ends = []
+        for axis, out in enumerate((row, column)):
+            start = out * strides[axis] - pads[axis] + along[axis] * dilations[axis]
+            moved = offsets(n, (group * taps + tap) * 2 + axis, row, column)
+            ends.append(_grid_taps(start.astype(dtype) + moved, spatial[axis], "linear", "zeros", False))
+        total: Any = tirx.const(0, dtype)
+        for (i, wi, in_i), (j, wj, in_j) in itertools.product(*ends):
+            value = x(n, c, i, j) * wi * wj
+            total = total + tirx.if_then_else(tirx.all(in_i, in_j), value, tirx.const(0, dtype))
+        return total * mask[0](n, group * taps + tap, row, column) if mask else total
 
-        def sampled(n: Any, c: Any, tap: Any, row: Any, column: Any) -> Any:
-            group = c // (channels // offset_groups)
-            along = (tap // kernel[1], tap % kernel[1])
-            ends = []
-            for axis, out in enumerate((row, column)):
-                start = out * strides[axis] - pads[axis] + along[axis] * dilations[axis]
-                moved = offsets(n, (group * taps + tap) * 2 + axis, row, column)
-                ends.append(_bilinear_ends(start.astype(dtype) + moved, spatial[axis]))
-            total: Any = tirx.const(0, dtype)
-            for (i, wi, in_i), (j, wj, in_j) in itertools.product(*ends):
-                value = x(n, c, i, j) * wi * wj
-                total = total + tirx.if_then_else(tirx.all(in_i, in_j), value, tirx.const(0, dtype))
-            return total * mask[0](n, group * taps + tap, row, column) if mask else total
-
-        return te.compute((batch, channels, taps, *size), sampled)
-
-    inputs = [node.inputs[0], node.inputs[2], *([node.inputs[4]] if masked else [])]
-    samples = node.te(compute, *inputs)
+    mask = [node.inputs[4]] if node.has(4) else []
+    samples = node.compute((batch, channels, taps, *size), sampled, node.inputs[0], node.inputs[2], *mask)
     rows = relax.op.reshape(samples, (batch, groups, per_group * taps, size[0] * size[1]))
     filters = relax.op.reshape(weights, (1, groups, maps // groups, per_group * taps))
     result = relax.op.reshape(relax.op.matmul(filters, rows), (batch, maps, *size))
     if node.has(3):
         result = relax.op.add(result, relax.op.reshape(node.inputs[3], (1, maps, 1, 1)))
     return result
-
-
-def _bilinear_ends(at: Any, extent: int) -> list[tuple[Any, Any, Any]]:
-    """Index, weight, and whether it lies inside, of the two values around a place."""
-    return _grid_taps(at, extent, "linear", "zeros", False)
 
 
 CONVERTERS: dict[str, Converter] = {

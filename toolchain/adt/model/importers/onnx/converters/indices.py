@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from adt.model.importers.onnx.converters.node import Converter, Node, literal
 
 
-def _counted_from_first(node: Node, index: int, extent: int) -> Any:
-    """The indices that input *index* holds for an axis of *extent*, without negative ones."""
+def _counted_from_first(node: Node, index: int, extent: int | Sequence[int]) -> Any:
+    """The indices that input *index* holds for an axis of *extent*, or several, without negative ones."""
     import numpy as np
     from tvm import relax
 
-    value = node.value(index)
+    extents, value = np.asarray(extent), node.value(index)
     if value is not None:
-        return literal(np.where(value < 0, value + extent, value).astype(value.dtype))
+        return literal(np.where(value < 0, value + extents, value).astype(value.dtype))
     indices, dtype = node.inputs[index], node.dtype(index)
     if dtype.startswith("u"):
         return indices
     negative = relax.op.less(indices, relax.const(0, dtype))
-    moved = relax.op.add(indices, relax.const(extent, dtype))
+    moved = relax.op.add(indices, literal(extents.astype(dtype)))
     return node.builder.normalize(relax.op.where(negative, moved, indices))
 
 
@@ -46,20 +47,10 @@ def _by_elements(node: Node) -> Any:
 
 def _by_rows(node: Node) -> Any:
     """GatherND, ScatterND: the last axis of the indices counts through the data's first axes."""
-    import numpy as np
-    from tvm import relax
-
     shape, depth = node.shape(), node.shape(1)[-1]
     batch = node.attribute("batch_dims", 0)
-    extents = np.asarray(shape[batch : batch + depth])
-    data, indices, *rest = node.inputs
-    value, dtype = node.value(1), node.dtype(1)
-    if value is not None:
-        indices = literal(np.where(value < 0, value + extents, value).astype(value.dtype))
-    else:
-        negative = relax.op.less(indices, relax.const(0, dtype))
-        moved = relax.op.add(indices, literal(extents.astype(dtype)))
-        indices = node.builder.normalize(relax.op.where(negative, moved, indices))
+    data, _, *rest = node.inputs
+    indices = _counted_from_first(node, 1, shape[batch : batch + depth])
     return node.by_tvm((data, indices, *rest))
 
 
@@ -77,99 +68,92 @@ def _compress(node: Node) -> Any:
 
 def _top_k(node: Node) -> Any:
     """TVM's gives indices of 32 bits, and sorts no unsigned numbers of 64."""
-    from tvm import relax, te, tirx
+    from tvm import relax, tirx
 
     x, dtype = node.inputs[0], node.dtype()
     k = node.number(1, "K") if node.has(1) else int(node.attribute("k"))
     axis, largest = node.axis(len(node.shape()), -1), bool(node.attribute("largest", 1))
-    by: Any = None
-    if dtype == "uint64":  # the first bit turned over, and read as signed: the order is the same
+
+    def turned(x: Any, to: str) -> Any:
+        """*x* with its first bit turned over: unsigned numbers read as signed, or back, in the same order."""
         first = tirx.const(-(2**63), "int64")
-        by = lambda value, to: tirx.reinterpret(to, tirx.reinterpret("int64", value) ^ first)  # noqa: E731
-        x = node.te(lambda a: te.compute(a.shape, lambda *i: by(a(*i), "int64")), x)
+        shape = tuple(x.struct_info.shape)
+        return node.compute(
+            shape, lambda a, at: tirx.reinterpret(to, tirx.reinterpret("int64", a(*at)) ^ first), x
+        )
+
+    if dtype == "uint64":
+        x = turned(x, "int64")
     both = node.builder.emit(relax.op.topk(x, k, axis, ret_type="both", largest=largest, dtype="int64"))
     values, indices = relax.TupleGetItem(both, 0), relax.TupleGetItem(both, 1)
-    if by is not None:
-        values = node.builder.emit(values)
-        values = node.te(lambda a: te.compute(a.shape, lambda *i: by(a(*i), "uint64")), values)
+    if dtype == "uint64":
+        values = turned(node.builder.emit(values), "uint64")
     return values, indices
 
 
 def _one_hot(node: Node) -> Any:
-    from tvm import te, tirx
+    from tvm import tirx
 
     depth = node.number(1, "depth")
     shape = node.shape()
     axis = node.attribute("axis", -1) % (len(shape) + 1)
 
-    def compute(indices: Any, values: Any) -> Any:
-        def element(*at: Any) -> Any:
-            index = indices(*at[:axis], *at[axis + 1 :]).astype("int64")
-            here = at[axis].astype("int64")
-            hit = tirx.any(index == here, index + tirx.const(depth, "int64") == here)
-            return tirx.Select(hit, values(1), values(0))
+    def element(indices: Any, values: Any, at: Any) -> Any:
+        index = indices(*at[:axis], *at[axis + 1 :]).astype("int64")
+        here = at[axis].astype("int64")
+        hit = tirx.any(index == here, index + tirx.const(depth, "int64") == here)
+        return tirx.Select(hit, values(1), values(0))
 
-        return te.compute((*shape[:axis], depth, *shape[axis:]), element)
-
-    return node.te(compute, node.inputs[0], node.inputs[2])
+    return node.compute((*shape[:axis], depth, *shape[axis:]), element, node.inputs[0], node.inputs[2])
 
 
 def _reverse_sequence(node: Node) -> Any:
-    from tvm import te, tirx
+    from tvm import tirx
 
     time, batch = node.attribute("time_axis", 0), node.attribute("batch_axis", 1)
 
-    def compute(x: Any, lengths: Any) -> Any:
-        def element(*at: Any) -> Any:
-            step, length = at[time], lengths(at[batch]).astype(at[time].dtype)
-            source = list(at)
-            source[time] = tirx.Select(step < length, length - step - 1, step)
-            return x(*source)
+    def element(x: Any, lengths: Any, at: Any) -> Any:
+        step, length = at[time], lengths(at[batch]).astype(at[time].dtype)
+        source = list(at)
+        source[time] = tirx.Select(step < length, length - step - 1, step)
+        return x(*source)
 
-        return te.compute(x.shape, element)
-
-    return node.te(compute, node.inputs[0], node.inputs[1])
+    return node.compute(node.shape(), element, node.inputs[0], node.inputs[1])
 
 
 def _tensor_scatter(node: Node) -> Any:
     """The update goes into the cache from each batch's write index on."""
     import numpy as np
-    from tvm import te, tirx
+    from tvm import tirx
 
     shape, update = node.shape(), node.shape(1)
     axis, circular = node.axis(len(shape), -2), node.attribute("mode", "linear") == "circular"
     extent, count = shape[axis], update[axis]
     starts = node.inputs[2] if node.has(2) else literal(np.zeros(shape[0], np.int64))
 
-    def compute(past: Any, new: Any, first: Any) -> Any:
-        def element(*at: Any) -> Any:
-            step = at[axis] - first(at[0]).astype(at[axis].dtype)
-            if circular:
-                step = tirx.floormod(step, extent)
-            inside = tirx.all(step >= 0, step < count)
-            source = list(at)
-            source[axis] = tirx.Select(inside, step, 0)
-            return tirx.Select(inside, new(*source), past(*at))
+    def element(past: Any, new: Any, first: Any, at: Any) -> Any:
+        step = at[axis] - first(at[0]).astype(at[axis].dtype)
+        if circular:
+            step = tirx.floormod(step, extent)
+        inside = tirx.all(step >= 0, step < count)
+        source = list(at)
+        source[axis] = tirx.Select(inside, step, 0)
+        return tirx.Select(inside, new(*source), past(*at))
 
-        return te.compute(shape, element)
-
-    return node.te(compute, node.inputs[0], node.inputs[1], starts)
+    return node.compute(shape, element, node.inputs[0], node.inputs[1], starts)
 
 
 def _trilu(node: Node) -> Any:
-    from tvm import te, tirx
+    from tvm import tirx
 
     upper = bool(node.attribute("upper", 1))
     shift = node.number(1, "k") if node.has(1) else 0
 
-    def compute(x: Any) -> Any:
-        def element(*at: Any) -> Any:
-            gap = at[-1] - at[-2]
-            return tirx.Select(gap >= shift if upper else gap <= shift, x(*at), tirx.const(0, x.dtype))
+    def element(x: Any, at: Any) -> Any:
+        gap = at[-1] - at[-2]
+        return tirx.Select(gap >= shift if upper else gap <= shift, x(*at), tirx.const(0, x.dtype))
 
-        return te.compute(x.shape, element)
-
-    return node.te(compute, node.inputs[0])
+    return node.compute(node.shape(), element, node.inputs[0])
 
 
 def _tf_idf(node: Node) -> Any:

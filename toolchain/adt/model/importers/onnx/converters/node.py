@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +101,12 @@ class Node:
     def refusal(self, reason: str) -> UnsupportedOp:
         """The error that says why this node cannot be imported."""
         return refusal(self.proto, reason)
+
+    def compute(self, shape: Sequence[Any], element: Callable[..., Any], *inputs: Any) -> Any:
+        """Emit the tensor of *shape* whose element at indices is ``element(tensors…, indices)``."""
+        from tvm import te
+
+        return self.te(lambda *tensors: te.compute(shape, lambda *at: element(*tensors, at)), *inputs)
 
     def te(self, compute: Callable[..., Any], *inputs: Any) -> Any:
         """Emit the tensor expression that *compute* makes of the tensors *inputs*."""

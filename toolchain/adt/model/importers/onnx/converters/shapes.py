@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from adt.model.importers.onnx.converters.node import Converter, Node, literal
+from adt.model.importers.onnx.graph import type_name
 
 
 def _shape(node: Node) -> Any:
@@ -42,10 +43,9 @@ def _range(node: Node) -> Any:
 
 def _eye_like(node: Node) -> Any:
     import numpy as np
-    from onnx import helper
 
     to = node.attribute("dtype")
-    dtype = str(helper.tensor_dtype_to_np_dtype(to)) if to else node.dtype()
+    dtype = type_name(to) if to else node.dtype()
     rows, columns = node.shape()
     return literal(np.eye(rows, columns, node.attribute("k", 0)).astype(dtype))
 
@@ -54,37 +54,31 @@ def _center_crop_pad(node: Node) -> Any:
     shape = node.shape()
     extents = node.constant(1, "shape").tolist()
     axes = node.attribute("axes") or range(len(shape))
-    cuts, pads, size = [(0, extent) for extent in shape], [(0, 0)] * len(shape), list(shape)
+    starts, befores, size = [0] * len(shape), [0] * len(shape), list(shape)
     for axis, extent in zip(axes, extents, strict=True):
-        axis %= len(shape)
         have = shape[axis]
-        start, before = max(0, (have - extent) // 2), max(0, (extent - have) // 2)
-        cuts[axis] = (start, start + min(have, extent))
-        pads[axis] = (before, max(0, extent - have) - before)
+        starts[axis], befores[axis] = max(0, (have - extent) // 2), max(0, (extent - have) // 2)
         size[axis] = extent
 
-    def compute(x: Any) -> Any:
-        from tvm import te, tirx
+    def element(x: Any, at: Any) -> Any:
+        from tvm import tirx
 
-        def element(*at: Any) -> Any:
-            source, inside = [], []
-            for i, cut, pad, have, extent in zip(at, cuts, pads, shape, size, strict=True):
-                source.append(i + (cut[0] - pad[0]))
-                if extent > have:
-                    inside += [i >= pad[0], i < pad[0] + have]
-            value = x(*source)
-            return tirx.if_then_else(tirx.all(*inside), value, tirx.const(0, x.dtype)) if inside else value
+        source, inside = [], []
+        for i, start, before, have, extent in zip(at, starts, befores, shape, size, strict=True):
+            source.append(i + (start - before))
+            if extent > have:
+                inside += [i >= before, i < before + have]
+        value = x(*source)
+        return tirx.if_then_else(tirx.all(*inside), value, tirx.const(0, x.dtype)) if inside else value
 
-        return te.compute(size, element)
-
-    return node.te(compute, node.inputs[0])
+    return node.compute(size, element, node.inputs[0])
 
 
 def _pad(node: Node) -> Any:
     """Only mode ``wrap``: a slice of the tensor's repetitions."""
     if node.attribute("mode", "constant") != "wrap":
         return None
-    from tvm import te
+    from tvm import tirx
 
     shape = node.shape()
     given = node.constant(1, "pads").tolist()
@@ -95,17 +89,11 @@ def _pad(node: Node) -> Any:
         before[axis], after[axis] = given[position], given[position + len(axes)]
     size = [sum(extents) for extents in zip(shape, before, after, strict=True)]
 
-    def compute(x: Any) -> Any:
-        from tvm import tirx
+    def element(x: Any, at: Any) -> Any:
+        places = zip(at, before, shape, strict=True)
+        return x(*(tirx.floormod(i - width, extent) if extent > 1 else 0 for i, width, extent in places))
 
-        return te.compute(
-            size,
-            lambda *at: x(
-                *(tirx.floormod(i - b, n) if n > 1 else 0 for i, b, n in zip(at, before, shape, strict=True))
-            ),
-        )
-
-    return node.te(compute, node.inputs[0])
+    return node.compute(size, element, node.inputs[0])
 
 
 def _space_to_depth(node: Node) -> Any:
@@ -124,13 +112,10 @@ def _dropout(node: Node) -> Any:
     """In inference it does nothing, and its mask is all true."""
     from tvm import relax
 
-    if node.has(2) and node.constant(2, "training_mode").any() and not _keeps_all(node):
+    keeps_all = node.has(1) and not node.constant(1, "ratio").any()
+    if node.has(2) and node.constant(2, "training_mode").any() and not keeps_all:
         raise node.refusal("it drops values at random, for training")
     return node.inputs[0], relax.op.full(node.shape(), relax.const(True), "bool")
-
-
-def _keeps_all(node: Node) -> bool:
-    return node.has(1) and not node.constant(1, "ratio").any()
 
 
 def _has_element(node: Node) -> Any:

@@ -190,27 +190,21 @@ def _col2im(node: Node) -> Any:
         for axis in range(rank)
     ]
 
-    def compute(x: Any) -> Any:
-        taps = [te.reduce_axis((0, extent), f"tap{axis}") for axis, extent in enumerate(block)]
+    taps = [te.reduce_axis((0, extent), f"tap{axis}") for axis, extent in enumerate(block)]
 
-        def element(n: Any, c: Any, *pixel: Any) -> Any:
-            row, column, inside = c, 0, []
-            for axis in range(rank):
-                moved = pixel[axis] + pads[axis] - taps[axis] * dilations[axis]
-                window = tirx.floordiv(moved, strides[axis])
-                inside += [
-                    moved >= 0,
-                    tirx.floormod(moved, strides[axis]) == 0,
-                    window < count[axis],
-                ]
-                row = row * block[axis] + taps[axis]
-                column = column * count[axis] + window
-            value = tirx.if_then_else(tirx.all(*inside), x(n, row, column), tirx.const(0, x.dtype))
-            return te.sum(value, axis=taps)
+    def element(x: Any, at: Any) -> Any:
+        n, c, *pixel = at
+        row, column, inside = c, 0, []
+        for axis in range(rank):
+            moved = pixel[axis] + pads[axis] - taps[axis] * dilations[axis]
+            window = tirx.floordiv(moved, strides[axis])
+            inside += [moved >= 0, tirx.floormod(moved, strides[axis]) == 0, window < count[axis]]
+            row = row * block[axis] + taps[axis]
+            column = column * count[axis] + window
+        value = tirx.if_then_else(tirx.all(*inside), x(n, row, column), tirx.const(0, x.dtype))
+        return te.sum(value, axis=taps)
 
-        return te.compute((batch, channels, *image), element)
-
-    return node.te(compute, node.inputs[0])
+    return node.compute((batch, channels, *image), element, node.inputs[0])
 
 
 def _conv_transpose(node: Node) -> Any:
