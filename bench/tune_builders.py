@@ -22,9 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import SimpleNamespace
 
-from adt.tuning.candidates import Argument, BuildJob, Built, Toolchain
-from adt.tuning.fleet.builders import LocalBuilders, make_builders
-from adt.tuning.plan import Builders
+from adt.tuning.candidates import Argument, BuildJob, BuildOutcome, Toolchain
+from adt.tuning.fleet.builders import Builders, LocalBuilders, make_builders
 from adt.tuning.records import Failure
 from adt.tuning.search.task_search import Searches, SearchOptions
 
@@ -72,7 +71,7 @@ class Round:
         self._done.wait()
         self.per_second = len(modules) / (time.perf_counter() - began)
 
-    def _built(self, built: Built) -> None:
+    def _built(self, built: BuildOutcome) -> None:
         with self._lock:
             if built.failure is not None:
                 self.failed.append(built.failure)

@@ -34,13 +34,14 @@ from own_place import own_place
 import adt
 from adt.bundle.bundle import TargetBundle
 from adt.rpc import board, wire
-from adt.tuning.candidates import Argument, BuildJob, Built, Candidate, Timing, Toolchain
+from adt.tuning.candidates import Argument, BuildJob, BuildOutcome, Candidate, Timing, Toolchain
 from adt.tuning.database.store import open_database
 from adt.tuning.engine import tune
 from adt.tuning.fleet.fleet import Fleet
 from adt.tuning.fleet.sources import TrackerSource
-from adt.tuning.plan import Observer, Plan
+from adt.tuning.options import TuningOptions
 from adt.tuning.records import Record
+from adt.tuning.results import Observer
 
 KEY = "bench"
 TIMING = Timing(number=1, repeat=1, min_repeat_ms=0)
@@ -124,15 +125,15 @@ class Endless:
         self._number = itertools.count()
 
     def search(self, task: Any, *, known: Sequence[Record] = (), elsewhere: Sequence[Record] = ()) -> Endless:
-        """See :class:`adt.tuning.plan.Searches`."""
+        """See :class:`adt.tuning.search.task_search.Searches`."""
         return self
 
     def next_batch(self, count: int) -> Sequence[Candidate]:
-        """See :class:`adt.tuning.plan.Search`."""
+        """See :class:`adt.tuning.search.task_search.TaskSearch`."""
         return [Candidate(f"candidate {next(self._number)}", "{}") for _ in range(count)]
 
     def report(self, results: Sequence[Any]) -> None:
-        """See :class:`adt.tuning.plan.Search`."""
+        """See :class:`adt.tuning.search.task_search.TaskSearch`."""
 
 
 @dataclass
@@ -142,12 +143,12 @@ class Prebuilt:
     made: bytes
     workers: int = 2
 
-    def submit(self, job: BuildJob, done: Callable[[Built], None]) -> None:
-        """See :class:`adt.tuning.plan.Builders`."""
-        done(Built(job.id, self.made, None, 0.0))
+    def submit(self, job: BuildJob, done: Callable[[BuildOutcome], None]) -> None:
+        """See :class:`adt.tuning.fleet.builders.Builders`."""
+        done(BuildOutcome(job.id, self.made, None, 0.0))
 
     def close(self) -> None:
-        """See :class:`adt.tuning.plan.Builders`."""
+        """See :class:`adt.tuning.fleet.builders.Builders`."""
 
 
 def with_adt(tracker: str, made: Path, count: int, window: float, directory: Path) -> float:
@@ -176,7 +177,7 @@ def with_adt(tracker: str, made: Path, count: int, window: float, directory: Pat
     toolchain = Toolchain({"kind": "llvm"}, "cpu", 64, False, 3, "cc", ())
     with open_database(directory / f"records-{count}", write=True) as database:
         tune(
-            Plan(f"bench {count}", "{}", "0.25.0", toolchain, TIMING, trials=1_000_000),
+            TuningOptions(f"bench {count}", "{}", "0.25.0", toolchain, TIMING, trials=1_000_000),
             [task],
             searches=Endless(),
             builders=Prebuilt(made.read_bytes()),

@@ -18,10 +18,9 @@ import pytest
 
 from adt.errors import ConfigError, MismatchError, ToolNotFound
 from adt.host.elf import read_elf
-from adt.tuning.candidates import BuildJob, Built, Toolchain
+from adt.tuning.candidates import BuildJob, BuildOutcome, Toolchain
 from adt.tuning.fleet.build_process import build
-from adt.tuning.fleet.builders import LocalBuilders, make_builders
-from adt.tuning.plan import Builders
+from adt.tuning.fleet.builders import Builders, LocalBuilders, make_builders
 
 TOOLCHAIN = Toolchain({"kind": "llvm", "mtriple": "x86_64-linux-gnu"}, "cpu", 64, False, 3, "g++", ())
 TIMEOUT = 4.0
@@ -68,16 +67,16 @@ class Results:
     """What builders give, by the job's number."""
 
     def __init__(self) -> None:
-        self.built: dict[int, Built] = {}
+        self.built: dict[int, BuildOutcome] = {}
         self._come = threading.Condition()
 
-    def __call__(self, built: Built) -> None:
+    def __call__(self, built: BuildOutcome) -> None:
         with self._come:
             assert built.id not in self.built, "told twice"
             self.built[built.id] = built
             self._come.notify()
 
-    def wait(self, count: int) -> dict[int, Built]:
+    def wait(self, count: int) -> dict[int, BuildOutcome]:
         with self._come:
             assert self._come.wait_for(lambda: len(self.built) == count, 120), self.built.keys()
             return self.built
@@ -208,7 +207,7 @@ def test_a_lost_dask_worker_costs_at_most_a_candidate(cluster: Any, candidate: s
 
 
 def test_no_dask_scheduler(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
-    monkeypatch.setattr("adt.tuning.fleet.dask_builders.ANSWER", 0.5)
+    monkeypatch.setattr("adt.tuning.fleet.dask_builders.ANSWER_SECONDS", 0.5)
     with pytest.raises(ConfigError, match="no Dask scheduler answers"):
         make_builders(f"dask://127.0.0.1:{free}", TOOLCHAIN)
 

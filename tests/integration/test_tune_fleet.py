@@ -20,7 +20,7 @@ import pytest
 import adt
 from adt.bundle.bundle import TargetBundle
 from adt.rpc import board, server, tracker, wire
-from adt.tuning.candidates import Argument, MeasureJob, Outcome, Timing
+from adt.tuning.candidates import Argument, MeasureJob, MeasureOutcome, Timing
 from adt.tuning.fleet import worker
 from adt.tuning.fleet.fleet import Fleet
 from adt.tuning.fleet.sources import LocalSource, SerialSource, TrackerSource
@@ -55,7 +55,7 @@ class Engine:
 
     jobs: queue.SimpleQueue[MeasureJob] = field(default_factory=queue.SimpleQueue)
     given: dict[int, MeasureJob] = field(default_factory=dict)
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[MeasureOutcome] = field(default_factory=list)
     filler: tuple[bytes, ...] = ()
     """Any of them is given when there is nothing else, so that nobody is without work."""
 
@@ -74,16 +74,16 @@ class Engine:
             return self.jobs.get_nowait()
         return None
 
-    def done(self, outcome: Outcome) -> None:
+    def done(self, outcome: MeasureOutcome) -> None:
         self.outcomes.append(outcome)
         if outcome.lost:
             self.jobs.put(self.given[outcome.id])
 
     @property
-    def results(self) -> dict[int, Outcome]:
+    def results(self) -> dict[int, MeasureOutcome]:
         return {one.id: one for one in self.outcomes if not one.lost}
 
-    def finish(self) -> dict[int, Outcome]:
+    def finish(self) -> dict[int, MeasureOutcome]:
         self.filler = ()
         wait_for(lambda: len(self.results) == len(self.given))
         told = [one.id for one in self.outcomes if not one.lost]
@@ -114,6 +114,11 @@ def _words(process: psutil.Process) -> list[str]:
     return []
 
 
+def identity(fleet: Fleet) -> tuple[str, str]:
+    wait_for(lambda: fleet.identity() is not None)
+    return fleet.identity() or ("", "")
+
+
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
     before = {one.pid for one in servers_below()}
@@ -126,13 +131,13 @@ def test_this_machine_measures_and_names_what_hung_crashed_and_failed(
 ) -> None:
     engine = Engine()
     with Fleet(LocalSource(bundle), "cpu") as fleet:
-        processor, driver = fleet.first(SECONDS)
+        fleet.start(engine.take, engine.done)
+        processor, driver = identity(fleet)
         assert processor and driver == ""
         good = candidate(tmp_path)
         engine.give(
             good, candidate(tmp_path, "crash"), good, b"no library", candidate(tmp_path, "hang"), good
         )
-        fleet.start(engine.take, engine.done)
         results = engine.finish()
         (status,) = fleet.devices()
     kinds = {number: one.failure.kind for number, one in results.items() if one.failure}
@@ -152,9 +157,9 @@ def test_ending_lets_what_measures_finish_and_gives_the_rest_back(
 ) -> None:
     engine = Engine()
     fleet = Fleet(LocalSource(bundle), "cpu")
-    fleet.first(SECONDS)
-    engine.give(candidate(tmp_path, seconds=0.2), candidate(tmp_path))
     fleet.start(engine.take, engine.done)
+    identity(fleet)
+    engine.give(candidate(tmp_path, seconds=0.2), candidate(tmp_path))
     wait_for(lambda: fleet.devices()[0].state == "measuring")
     fleet.close(grace=30)
     assert [(one.id, bool(one.seconds)) for one in engine.outcomes] == [(0, True)]
@@ -260,8 +265,8 @@ def test_a_server_that_hangs_one_that_crashes_and_one_that_leaves_stall_nobody(
     what = ("", "", "crash@crashes", "hang@hangs", "")
     engine = Engine(filler=tuple(candidate(tmp_path, does, seconds=0.05) for does in what))
     with Fleet(TrackerSource(rack.tracker, KEY), "cpu") as fleet:
-        assert fleet.first(SECONDS) == (KEY, "")
         fleet.start(engine.take, engine.done)
+        assert identity(fleet) == (KEY, "")
         wait_for(lambda: leaves in {one.name for one in fleet.devices() if one.state == "measuring"})
         rack.kill(leaves)
         wait_for(lambda: device(fleet, hangs).failed)

@@ -16,8 +16,8 @@ from adt.model.passes.lowering import tir_pipeline
 from adt.model.plugins import load_plugin, opencl_runtime
 from adt.model.tuning.traces import apply_trace
 from adt.model.tuning.workload import same, workload
-from adt.tuning.candidates import Candidate, Measured, NoSpace
-from adt.tuning.correctness import written
+from adt.tuning.candidates import Candidate, Measurement, NoSpace
+from adt.tuning.correctness import count_outputs
 from adt.tuning.records import BASELINE, Context, Failure, Record
 from adt.tuning.search.task_search import Searches, SearchOptions, TaskSearch
 
@@ -87,7 +87,7 @@ def test_the_seed_decides_what_is_proposed(strategy: str) -> None:
         proposed = first.next_batch(3)
         assert traces(proposed) == traces(same.next_batch(3)) != traces(other.next_batch(3))
         for each in (first, same, other):
-            each.report([Measured((1.0,)), Failure("build", "no"), None])
+            each.report([Measurement((1.0,)), Failure("build", "no"), None])
 
 
 def test_nothing_is_proposed_twice_and_batches_may_overlap() -> None:
@@ -104,7 +104,7 @@ def test_nothing_is_proposed_twice_and_batches_may_overlap() -> None:
         again = apply_trace(task(small).module, candidate.trace)
         assert same(again, tvm.ir.load_json(candidate.module))
     for batch in batches:
-        searching.report([Measured((1.0,))] * len(batch or ()))
+        searching.report([Measurement((1.0,))] * len(batch or ()))
     with pytest.raises(IndexError):
         searching.report([])
 
@@ -126,7 +126,7 @@ def test_a_search_goes_on_from_what_is_known() -> None:
     assert not {each.trace for each in known} & set(traces(proposed))
     model: Any = going_on._model
     assert model._learned == len(known)
-    going_on.report([Measured((2.0,))] * len(proposed or ()))
+    going_on.report([Measurement((2.0,))] * len(proposed or ()))
     assert model._learned == len(known) + len(proposed or ())
 
 
@@ -214,8 +214,8 @@ def test_the_outputs_of_a_kernel_are_told_from_its_inputs() -> None:
     x = te.placeholder((4,), "float32", name="x")
     first, last = te.compute((2,), lambda i: x[i]), te.compute((2,), lambda i: x[i + 2])
 
-    assert written(workload(convolution())) == 1
-    assert written(workload(te.create_prim_func([x, first, last]))) == 2
+    assert count_outputs(workload(convolution())) == 1
+    assert count_outputs(workload(te.create_prim_func([x, first, last]))) == 2
 
 
 def test_tvms_bounds_are_still_wrong() -> None:

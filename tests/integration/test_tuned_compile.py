@@ -28,7 +28,15 @@ from adt.model.tuning.schedules import Recording
 from adt.model.tuning.workload import same, workload
 from adt.tuning.database.store import open_database
 from adt.tuning.records import BASELINE, Context, MeasuredOn, Record
-from adt.tuning.tasks import Extracted, Task, extract, extracted, toolchain, tuning_target, untunable_reason
+from adt.tuning.tasks import (
+    Extraction,
+    Task,
+    extract,
+    extraction_of,
+    toolchain_of,
+    tuning_target,
+    untunable_reason,
+)
 from support.models import networks
 from support.models.schedules import apply_by_hand, hand_trace
 
@@ -51,7 +59,7 @@ def job(model: Path, target: str, **options: Any) -> Job:
     return job_of(CompileRequest(model, **{"platform": "host", "target": target, "check": False, **options}))
 
 
-def read(made: Job) -> tuple[ImportedModel, Making, Extracted]:
+def read(made: Job) -> tuple[ImportedModel, Making, Extraction]:
     imported, making = made.readied(accuracy=False)
     return imported, making, extract(imported, making)
 
@@ -97,7 +105,7 @@ def test_tasks_are_the_kernels_that_compiling_makes(model: Path, target: str, tm
         assert [tuple(int(e) for e in b.shape) for b in task.module["main"].buffer_map.values()] == [
             argument.shape for argument in task.arguments
         ]
-    how = toolchain(making)
+    how = toolchain_of(making)
     assert (how.target, how.textures) == (making.target.spec, target == "adreno")
 
 
@@ -115,7 +123,7 @@ def test_kernels_that_are_the_same_code_are_one_task() -> None:
             value = builder.emit(relax.call_tir(kernel, [value], relax.TensorStructInfo((4,), "float32")))
         builder.emit_func_output(value)
     lowered = relax.transform.CallTIRRewrite()(builder.get())
-    [task] = extracted(lowered, recording, "").tasks
+    [task] = extraction_of(lowered, recording, "").tasks
     assert (task.name, task.kernels, task.weight) == ("one", ("one", "other"), 3)
 
 

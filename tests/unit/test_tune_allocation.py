@@ -7,10 +7,10 @@ import math
 
 import pytest
 
-from adt.tuning.search.allocation import LEAST, Standing, batch_size, choose, gain, scarce
+from adt.tuning.search.allocation import MIN_BATCH, Standing, batch_size, choose, expected_gain, is_scarce
 
 FRESH = Standing(
-    weight=1, flops=100, baseline=1.0, history=(), trials=0, out=0, batches_out=0, limit=None, over=False
+    weight=1, flops=100, baseline=1.0, history=(), trials=0, outstanding=0, batches=0, limit=None, ended=False
 )
 
 
@@ -29,7 +29,7 @@ def test_batches_grow_with_the_devices_unless_asked() -> None:
 def test_every_task_gets_one_batch_first_the_costliest_first() -> None:
     tasks = [standing(baseline=0.1), standing(baseline=2.0, weight=3), tuned(9.0, 1), standing(baseline=5.0)]
     assert choose(tasks, 16, 100) == (1, 16)
-    assert choose([tasks[0], standing(out=16, batches_out=1), tasks[2]], 16, 100) == (0, 16)
+    assert choose([tasks[0], standing(outstanding=16, batches=1), tasks[2]], 16, 100) == (0, 16)
 
 
 def test_without_times_the_operations_order() -> None:
@@ -52,20 +52,20 @@ def test_where_trials_are_scarce_only_what_promises_much_gets_some() -> None:
 
 def test_a_scarce_batch_is_smaller_but_worth_a_search() -> None:
     tasks = [FRESH] * 10
-    assert scarce(tasks, 16, 64) and not scarce(tasks, 16, 160)
+    assert is_scarce(tasks, 16, 64) and not is_scarce(tasks, 16, 160)
     assert choose(tasks, 16, 64) == (0, 6)
-    assert choose(tasks, 16, 20) == (0, LEAST)
+    assert choose(tasks, 16, 20) == (0, MIN_BATCH)
     assert choose(tasks, 16, 2) == (0, 2)
 
 
 def test_the_longer_a_task_was_tuned_the_less_it_promises() -> None:
-    assert gain(tuned(1.0, 2), 16) > gain(tuned(1.0, 8), 16)
+    assert expected_gain(tuned(1.0, 2), 16) > expected_gain(tuned(1.0, 8), 16)
     assert choose([tuned(1.0, 8), tuned(1.0, 2)], 16, 100) == (1, 16)
 
 
 def test_what_falls_promises_more_than_what_does_not() -> None:
     falling = tuned(1.0, 5, history=(9.0, 7.0, 5.0, 3.0, 1.0))
-    assert gain(falling, 16) > gain(tuned(1.0, 5), 16)
+    assert expected_gain(falling, 16) > expected_gain(tuned(1.0, 5), 16)
 
 
 def test_calls_of_the_model_count() -> None:
@@ -73,12 +73,12 @@ def test_calls_of_the_model_count() -> None:
 
 
 def test_what_is_out_counts_as_done() -> None:
-    out = dataclasses.replace(tuned(1.0, 1), out=16, batches_out=1)
+    out = dataclasses.replace(tuned(1.0, 1), outstanding=16, batches=1)
     assert choose([out, tuned(0.9, 1)], 16, 100) == (1, 16)
 
 
 @pytest.mark.parametrize(
-    "facts", [{"over": True}, {"batches_out": 2, "out": 32}, {"limit": 8, "trials": 5, "out": 3}]
+    "facts", [{"ended": True}, {"batches": 2, "outstanding": 32}, {"limit": 8, "trials": 5, "outstanding": 3}]
 )
 def test_nothing_for_a_task_that_may_have_no_more(facts: dict[str, object]) -> None:
     assert choose([standing(**facts)], 16, 100) is None

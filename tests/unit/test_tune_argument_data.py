@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from adt.tuning.candidates import Argument
-from adt.tuning.fleet.measure_child import made_up, size, unwritten
+from adt.tuning.fleet.measure_child import sample_data, unwritten_data
 
 
 @pytest.mark.parametrize(
@@ -23,19 +23,19 @@ from adt.tuning.fleet.measure_child import made_up, size, unwritten
 )
 def test_every_type_has_its_size(dtype: str, expected: int) -> None:
     argument = Argument((2, 3), dtype)
-    assert size(argument) == len(made_up(argument, 0)) == len(unwritten(argument)) == expected
+    assert argument.size == len(sample_data(argument, 0)) == len(unwritten_data(argument)) == expected
 
 
 def test_numbers_are_the_same_everywhere_differ_by_position_and_suit_every_kernel() -> None:
     argument = Argument((50, 20), "float32")
-    first, second = made_up(argument, 1), made_up(argument, 2)
-    assert first == made_up(argument, 1) != second
+    first, second = sample_data(argument, 1), sample_data(argument, 2)
+    assert first == sample_data(argument, 1) != second
     numbers = np.frombuffer(first, np.float32)
     assert numbers.min() >= 0 and numbers.max() < 1 and numbers.std() > 0.2
     widened = (
-        np.frombuffer(made_up(Argument((50, 20), "bfloat16"), 1), np.uint16).astype(np.uint32) << 16
+        np.frombuffer(sample_data(Argument((50, 20), "bfloat16"), 1), np.uint16).astype(np.uint32) << 16
     ).view(np.float32)
     assert np.abs(widened - numbers).max() < 2**-7
-    assert set(np.frombuffer(made_up(Argument((1000,), "int8"), 0), np.int8)) == {1, 2, 3}
-    assert not any(made_up(Argument((10,), "int32"), 0)), "it may be an index"
-    assert np.isnan(np.frombuffer(unwritten(argument), np.float32)).all()
+    assert set(np.frombuffer(sample_data(Argument((1000,), "int8"), 0), np.int8)) == {1, 2, 3}
+    assert not any(sample_data(Argument((10,), "int32"), 0)), "it may be an index"
+    assert np.isnan(np.frombuffer(unwritten_data(argument), np.float32)).all()

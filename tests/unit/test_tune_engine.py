@@ -11,12 +11,11 @@ import pytest
 
 from adt.errors import DiskError
 from adt.tuning import proposals
-from adt.tuning.candidates import Built, Measured, MeasureJob, NoSpace, Outcome
-from adt.tuning.engine import tune
-from adt.tuning.pipeline import Judge, Ready, Work
-from adt.tuning.plan import Observer, Result
+from adt.tuning.candidates import BuildOutcome, MeasureJob, Measurement, MeasureOutcome, NoSpace
+from adt.tuning.engine import EngineResult, tune
+from adt.tuning.pipeline import CandidateJob, Completion, MeasureQueue, OutputComparison, confirmation_timing
 from adt.tuning.records import BASELINE, Failure, MeasuredOn, Record
-from adt.tuning.results import Status
+from adt.tuning.results import Observer, Status
 from adt.tuning.task_progress import TaskProgress
 from support.standins.tuning import (
     CONTEXT,
@@ -24,7 +23,7 @@ from support.standins.tuning import (
     FakeDatabase,
     FakeFleet,
     FakeSearches,
-    plan,
+    options,
     record,
     task,
     traces,
@@ -35,7 +34,8 @@ from support.standins.tuning import (
 def scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
     """A trace is applied without TVM."""
     monkeypatch.setattr(
-        "adt.tuning.proposals.scheduled", lambda task, trace: proposals.Scheduled(f"{task.name}:{trace}", 1)
+        "adt.tuning.proposals.schedule",
+        lambda task, trace: proposals.ScheduledModule(f"{task.name}:{trace}", 1),
     )
 
 
@@ -54,17 +54,17 @@ class Bench:
         self.fleet = parts.get("fleet") or FakeFleet(seconds)
         self.database = parts.get("database") or FakeDatabase()
         self.statuses: list[Status] = []
-        self.told: list[Record] = []
+        self.recorded: list[Record] = []
 
-    def tune(self, tasks: list[Any], stop: threading.Event | None = None, **changes: Any) -> Result:
+    def tune(self, tasks: list[Any], stop: threading.Event | None = None, **changes: Any) -> EngineResult:
         return tune(
-            plan(**changes),
+            options(**changes),
             tasks,
             searches=self.searches,
             builders=self.builders,
             fleet=self.fleet.start,
             database=self.database,
-            observer=Observer(self.statuses.append, self.told.append),
+            observer=Observer(self.statuses.append, self.recorded.append),
             stop=stop,
         )
 
@@ -76,17 +76,17 @@ def test_one_task_to_its_end() -> None:
     [conv] = result.tasks
     assert (conv.state, conv.trials, conv.failed, conv.reason) == ("done", 10, 0, "")
     assert conv.baseline is not None and conv.baseline.time == 100.0
-    assert conv.best is not None and conv.best.trace == "t9" and conv.ratio == pytest.approx(100 / 41)
+    assert conv.best is not None and conv.best.trace == "t9" and conv.best.time == 41
     search = bench.searches.made["conv"]
     assert search.sizes == [4, 4, 2] and search.threads == {"adt-search"}
-    assert search.told == [
-        [Measured((50.0 - n,)) for n in batch] for batch in ([0, 1, 2, 3], [4, 5, 6, 7], [8, 9])
+    assert search.reported == [
+        [Measurement((50.0 - n,)) for n in batch] for batch in ([0, 1, 2, 3], [4, 5, 6, 7], [8, 9])
     ]
-    assert bench.told == bench.database.kept and traces(bench.told) == [f"t{n}" for n in range(10)]
-    assert bench.told[0].trace == BASELINE, "the untuned schedule comes first"
+    assert bench.recorded == bench.database.kept and traces(bench.recorded) == [f"t{n}" for n in range(10)]
+    assert bench.recorded[0].trace == BASELINE, "the untuned schedule comes first"
     assert bench.builders.closed and not any(thread.is_alive() for thread in bench.fleet.threads)
     last = bench.statuses[-1]
-    assert result.status.kept == len(bench.told) and last.total == 10
+    assert result.status.kept == len(bench.recorded) and last.total == 10
 
 
 def test_the_fastest_is_measured_once_more_with_more_repeats() -> None:
@@ -98,7 +98,7 @@ def test_the_fastest_is_measured_once_more_with_more_repeats() -> None:
 
     bench = Bench(fleet=FakeFleet(measure))
     [conv] = bench.tune([task("conv")], trials=8).tasks
-    again = [each for each in bench.told if each.options.get("confirmed")]
+    again = [each for each in bench.recorded if each.options.get("confirmed")]
     assert [each.trace for each in again] == ["", "t3", "", "t3", "t5", "t5"], (
         "in turns; t3 was fast only once"
     )
@@ -112,7 +112,7 @@ def test_the_fastest_is_measured_once_more_with_more_repeats() -> None:
 def test_nothing_is_measured_again_where_none_is_faster() -> None:
     bench = Bench(fleet=FakeFleet(lambda _, module: 1.0 if module[-1] == ":" else 2.0))
     bench.tune([task("conv")], trials=4)
-    assert len(bench.told) == 5 and not any(each.options.get("confirmed") for each in bench.told)
+    assert len(bench.recorded) == 5 and not any(each.options.get("confirmed") for each in bench.recorded)
 
 
 @pytest.mark.parametrize("devices", [("a",), ("a", "b", "c")])
@@ -131,7 +131,7 @@ def test_what_computes_wrong_numbers_is_never_used(devices: tuple[str, ...]) -> 
     assert len(compared) == 4, "the untuned schedule, t7, t6, t5"
     again = Bench(database=FakeDatabase(bench.database.kept))
     [conv] = again.tune([task("conv")], trials=8).tasks
-    assert not again.told and conv.best is not None and conv.best.trace == "t5"
+    assert not again.recorded and conv.best is not None and conv.best.trace == "t5"
 
 
 def test_a_later_session_compares_with_numbers_of_its_own() -> None:
@@ -165,14 +165,14 @@ def test_without_numbers_of_the_untuned_schedule_its_time_still_counts(how: str)
     bench = Bench(builders=FakeBuilders(broken), fleet=FakeFleet(measure, names=("a", "b")))
     result = bench.tune([task("conv")], trials=4)
     assert result.ended == "finished" and not result.quarantined
-    assert [e.trace for e in bench.told if e.options.get("confirmed") and not e.failure] == ["t3", "t3"]
+    assert [e.trace for e in bench.recorded if e.options.get("confirmed") and not e.failure] == ["t3", "t3"]
 
 
 def test_a_candidate_that_cannot_be_scheduled_again_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> proposals.Scheduled:
+    def refuse(*_: Any) -> proposals.ScheduledModule:
         raise ValueError("does not apply")
 
-    monkeypatch.setattr("adt.tuning.proposals.scheduled", refuse)
+    monkeypatch.setattr("adt.tuning.proposals.schedule", refuse)
     assert Bench().tune([task("conv")]).ended == "finished"
 
 
@@ -217,13 +217,13 @@ def test_the_same_tuning_goes_on_where_it_stopped() -> None:
     first.tune([task("conv")], trials=6)
     second = Bench(database=FakeDatabase(first.database.kept))
     [conv] = second.tune([task("conv")], trials=10).tasks
-    assert conv.trials == 10 and traces(second.told) == ["t6", "t7", "t8", "t9"]
-    assert {each.options.get("confirmed") for each in second.told if each.trace == BASELINE} == {True}, (
+    assert conv.trials == 10 and traces(second.recorded) == ["t6", "t7", "t8", "t9"]
+    assert {each.options.get("confirmed") for each in second.recorded if each.trace == BASELINE} == {True}, (
         "known"
     )
     third = Bench(database=FakeDatabase(second.database.kept))
     result = third.tune([task("conv")], trials=10)
-    assert result.ended == "finished" and not third.told and not third.builders.jobs
+    assert result.ended == "finished" and not third.recorded and not third.builders.jobs
 
 
 def test_records_of_other_tunings_are_known_but_no_trials() -> None:
@@ -236,7 +236,7 @@ def test_records_of_other_tunings_are_known_but_no_trials() -> None:
     ]
     bench = Bench(database=FakeDatabase(kept))
     [conv] = bench.tune([task("conv")], trials=4).tasks
-    assert conv.trials == 4 and traces(bench.told) == ["t1", "t2", "t3", "t4"]
+    assert conv.trials == 4 and traces(bench.recorded) == ["t1", "t2", "t3", "t4"]
     assert conv.best is not None and conv.best.trace == "t0"
     assert bench.searches.elsewhere["conv"] == [kept[1]]
 
@@ -248,8 +248,8 @@ def test_what_crashed_once_is_never_tried_again_even_if_proposed() -> None:
     make = searches.search
     searches.search = lambda task, **facts: make(task, **facts | {"known": ()})  # type: ignore[method-assign]
     bench.tune([task("conv")], trials=4)
-    assert traces(bench.told) == ["t0", "t2", "t3", "t4"]
-    assert searches.made["conv"].told[0][1] == crash.failure
+    assert traces(bench.recorded) == ["t0", "t2", "t3", "t4"]
+    assert searches.made["conv"].reported[0][1] == crash.failure
 
 
 def test_a_task_that_cannot_be_searched_ends_with_its_reason() -> None:
@@ -294,7 +294,7 @@ def test_a_task_that_only_fails_is_given_up_and_others_go_on() -> None:
     broken = FakeBuilders(lambda module: Failure("build", "no way") if module[:2] == "a:" else None)
     a, b = Bench(builders=broken).tune([task("a"), task("b")], trials=50, per_task=True).tasks
     assert a.state == "exhausted" and "build: no way" in a.reason and 32 <= a.trials == a.failed < 50
-    assert a.baseline is not None and a.baseline.failure is not None and a.best is None and a.ratio is None
+    assert a.baseline is not None and a.baseline.failure is not None and a.best is None
     assert b.trials == 50 and b.failed == 0
 
 
@@ -305,7 +305,7 @@ def test_failures_are_kept_counted_and_told() -> None:
     result = bench.tune([task("conv")], trials=4)
     assert result.failures == {"hang": 1, "run": 1} and result.tasks[0].failed == 2
     assert [each.trace for each in result.quarantined] == ["t1"] and result.quarantined[0].on is not None
-    assert bench.searches.made["conv"].told[0][1:3] == [failures["t1"], failures["t2"]]
+    assert bench.searches.made["conv"].reported[0][1:3] == [failures["t1"], failures["t2"]]
 
 
 def test_what_a_leaving_device_had_is_measured_elsewhere() -> None:
@@ -315,7 +315,7 @@ def test_what_a_leaving_device_had_is_measured_elsewhere() -> None:
     )
     bench = Bench(fleet=fleet)
     result = bench.tune([task("conv")], trials=4)
-    assert not result.failures and next(e.seconds for e in bench.told if e.trace == "t2") == (7.0,)
+    assert not result.failures and next(e.seconds for e in bench.recorded if e.trace == "t2") == (7.0,)
     ids = [job.id for _, job in fleet.jobs if job.library == b"conv:t2" and job.timing.repeat == 1]
     assert len(ids) == 3 and len(set(ids)) == 1, "the fleet knows it again"
 
@@ -363,7 +363,7 @@ def test_stopping_keeps_what_is_being_measured() -> None:
     fleet.measure = measure
     bench = Bench(fleet=fleet)
     result = bench.tune([task("conv")], trials=1000, stop=stop)
-    assert result.ended == "stopped" and traces(bench.told) == ["t0", "t1", "t2", "t3"]
+    assert result.ended == "stopped" and traces(bench.recorded) == ["t0", "t1", "t2", "t3"]
     assert fleet.graces[0] == 2.0 and bench.builders.closed
 
 
@@ -376,7 +376,7 @@ def test_interrupted_for_good_all_is_ended_at_once() -> None:
 
     bench = Bench(fleet=fleet)
     with pytest.raises(KeyboardInterrupt):
-        tune(plan(trials=10_000), [task("conv")], searches=bench.searches, builders=bench.builders,
+        tune(options(trials=10_000), [task("conv")], searches=bench.searches, builders=bench.builders,
              fleet=fleet.start, database=bench.database, observer=Observer(interrupt))  # fmt: skip
     assert fleet.graces == [0.0] and bench.builders.closed
 
@@ -386,19 +386,19 @@ def test_nothing_is_shown_as_kept_that_is_not() -> None:
     bench.database.broken = DiskError("full", remedy="…")
     with pytest.raises(DiskError):
         bench.tune([task("conv")])
-    assert not bench.told and bench.builders.closed and not any(t.is_alive() for t in bench.fleet.threads)
-    assert not bench.searches.made or not bench.searches.made["conv"].told
+    assert not bench.recorded and bench.builders.closed and not any(t.is_alive() for t in bench.fleet.threads)
+    assert not bench.searches.made or not bench.searches.made["conv"].reported
 
 
 def test_a_full_disk_is_no_candidates_failure() -> None:
     class Full(FakeBuilders):
         def submit(self, job: Any, done: Any) -> None:
-            done(Built(job.id, b"", None, 0.0, ("full", "…", "")))
+            done(BuildOutcome(job.id, b"", None, 0.0, ("full", "…", "")))
 
     bench = Bench(builders=Full())
     with pytest.raises(DiskError):
         bench.tune([task("conv")])
-    assert bench.database.kept == [] and not bench.told and bench.builders.closed
+    assert bench.database.kept == [] and not bench.recorded and bench.builders.closed
 
 
 def test_exclusive_measuring_is_never_beside_building_or_searching() -> None:
@@ -465,8 +465,8 @@ def test_few_candidates_wait_ready() -> None:
 
 
 def test_what_a_device_gave_back_comes_first() -> None:
-    ready = Ready(exclusive=False)
-    jobs = [MeasureJob(number, "conv", b"", (), "cpu", plan().timing) for number in range(3)]
+    ready = MeasureQueue(exclusive=False)
+    jobs = [MeasureJob(number, "conv", b"", (), "cpu", options().timing) for number in range(3)]
     for job in jobs[:2]:
         ready.put(job)
     ready.put(jobs[2], first=True)
@@ -478,22 +478,26 @@ def test_what_a_device_gave_back_comes_first() -> None:
 def test_a_candidate_measured_before_the_untuned_schedule_waits_for_its_numbers(
     computed: bytes, kind: str | None
 ) -> None:
-    progress = TaskProgress(task("conv"), "conv", plan())
+    progress = TaskProgress(task("conv"), "conv", options())
     on = MeasuredOn("a", "A", None)
 
-    def outcome(number: int, data: bytes) -> Outcome:
-        return Outcome(number, (1.0,), None, False, on, "GPU", "1.0", 0.1, (data,))
+    def outcome(number: int, data: bytes) -> MeasureOutcome:
+        return MeasureOutcome(number, (1.0,), None, False, on, "GPU", "1.0", 0.1, (data,))
 
-    judge = Judge()
-    leader, untuned = (Work(n, progress, trace, "", True, 2, True) for n, trace in ((1, "t1"), (2, BASELINE)))
-    assert list(judge.judge(leader, None, outcome(1, computed))) == []
-    first, second = judge.judge(untuned, None, outcome(2, b"right"))
-    assert first[:2] == (untuned, None) and second[0] is leader
-    assert (second[1].kind if second[1] else None) == kind
-    [third] = judge.judge(leader, None, outcome(1, computed))
-    assert (third[1].kind if third[1] else None) == kind
+    comparison = OutputComparison()
+    leader, untuned = (
+        CandidateJob(n, progress, trace, "", True, 2, True) for n, trace in ((1, "t1"), (2, BASELINE))
+    )
+    computes = Completion(leader, None, outcome(1, computed))
+    assert list(comparison.check(computes)) == []
+    reference = Completion(untuned, None, outcome(2, b"right"))
+    first, second = comparison.check(reference)
+    assert first == reference and second.job is leader
+    assert (second.failure.kind if second.failure else None) == kind
+    [third] = comparison.check(computes)
+    assert (third.failure.kind if third.failure else None) == kind
 
 
 def test_timing_again_leaves_more_time() -> None:
-    timing = dataclasses.replace(plan().timing, repeat=10)
-    assert proposals.timing_again(timing) == timing
+    timing = dataclasses.replace(options().timing, repeat=10)
+    assert confirmation_timing(timing) == timing

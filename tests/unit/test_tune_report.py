@@ -10,22 +10,22 @@ import pytest
 
 from adt.api import tune_places
 from adt.api.requests import TuneRequest
-from adt.api.tune_places import Asked, Rack, asked_devices, platform_for
-from adt.api.tune_result import check_ended, told
+from adt.api.tune_places import DeviceChoice, Rack, choose_devices, platform_for
+from adt.api.tune_result import check_ended, tune_result
 from adt.cli.tune_report import comparison_lines, fields, show
 from adt.errors import ConfigError, NoDevice, TrackerError
-from adt.tuning.plan import Result
+from adt.tuning.engine import EngineResult
 from adt.tuning.records import Context
 from adt.tuning.results import (
     Comparison,
     DeviceStatus,
     Figures,
-    Quarantined,
+    QuarantinedCandidate,
     Status,
     TunedTask,
     TuneResult,
     TuningPlan,
-    UntunedKernel,
+    UntunableKernel,
 )
 
 PLAN = TuningPlan(
@@ -36,7 +36,7 @@ PLAN = TuningPlan(
     run="abc",
     where="on R5CT",
     tasks=(("conv", 3, 2_000_000),),
-    untunable=(UntunedKernel("sort", "TVM brings its schedule"),),
+    untunable=(UntunableKernel("sort", "TVM brings its schedule"),),
     trials=64,
     per_task=False,
     logs=Path("db/logs/abc"),
@@ -51,7 +51,7 @@ RESULT = TuneResult(
         TunedTask("copy", ("copy",), 1, None, "exhausted", "nothing to choose", 0, 0, 0.5, None),
     ),
     devices=(DeviceStatus("R5CT", "Pixel 7", "idle", 66, 1, 1, 39.0, 60.0, ""),),
-    quarantined=(Quarantined("conv", "crash", "signal 11", "R5CT", "Pixel 7"),),
+    quarantined=(QuarantinedCandidate("conv", "crash", "signal 11", "R5CT", "Pixel 7"),),
     failures={"run": 1, "crash": 1},
     done=64,
     total=64,
@@ -152,22 +152,22 @@ class Phone:
 def test_the_platform_is_the_first_devices_unless_somebody_said(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(tune_places, "_first", lambda serials: asked.append(serials) or Phone())
-    assert platform_for(Asked(("a", "b")), TuneRequest("m")) == "linux-aarch64"
-    assert platform_for(Asked(), TuneRequest("m")) == "linux-aarch64"
+    assert platform_for(DeviceChoice(("a", "b")), TuneRequest("m")) == "linux-aarch64"
+    assert platform_for(DeviceChoice(), TuneRequest("m")) == "linux-aarch64"
     assert asked == [("a", "b"), ()]
-    assert platform_for(Asked(("a",)), TuneRequest("m", platform="host")) == "host"
-    assert platform_for(Asked(key="k"), TuneRequest("m")) is None
-    assert platform_for(Asked(), TuneRequest("m", target="host")) is None, "the target names it"
+    assert platform_for(DeviceChoice(("a",)), TuneRequest("m", platform="host")) == "host"
+    assert platform_for(DeviceChoice(key="k"), TuneRequest("m")) is None
+    assert platform_for(DeviceChoice(), TuneRequest("m", target="host")) is None, "the target names it"
     monkeypatch.setenv("ADT_BUILD_PLATFORM", "linux-armhf")
-    assert platform_for(Asked(), TuneRequest("m")) is None, "the settings name it"
+    assert platform_for(DeviceChoice(), TuneRequest("m")) is None, "the settings name it"
     assert len(asked) == 2
 
 
 def test_devices_come_from_a_tracker_or_by_name() -> None:
-    assert asked_devices(["a", "b", "a"], "", "").serials == ("a", "b")
-    assert asked_devices([], "", "h:1").tracked
+    assert choose_devices(["a", "b", "a"], "", "").serials == ("a", "b")
+    assert choose_devices([], "", "h:1").tracked
     with pytest.raises(ConfigError):
-        asked_devices(["a"], "k", "")
+        choose_devices(["a"], "k", "")
 
 
 def test_of_several_devices_one_that_is_there_tells_and_without_any_the_first_error(
@@ -179,25 +179,25 @@ def test_of_several_devices_one_that_is_there_tells_and_without_any_the_first_er
         return Phone()
 
     monkeypatch.setattr(tune_places.selection, "select", select)
-    assert platform_for(Asked(("away", "there")), TuneRequest("m")) == "linux-aarch64"
+    assert platform_for(DeviceChoice(("away", "there")), TuneRequest("m")) == "linux-aarch64"
     with pytest.raises(NoDevice, match="away"):
-        platform_for(Asked(("away", "gone")), TuneRequest("m"))
+        platform_for(DeviceChoice(("away", "gone")), TuneRequest("m"))
 
 
 def test_a_compile_is_told_which_records_when_several_fit() -> None:
     mine = Context("{}", "0.25.0", "Adreno (TM) 740", "512")
     status = Status((), (), 0, 0, 0, {}, 0, 0, 0.0, None)
-    ended = Result("finished", mine, (), (), status, {}, ())
+    ended = EngineResult("finished", mine, (), (), status, {}, ())
     others = [mine, Context("other", "0.25.0", "Adreno (TM) 650", "1"), Context("{}", "0.26.0", "x", "")]
-    assert told(PLAN, ended, others).plan.compile_command == PLAN.compile_command
-    several = told(PLAN, ended, [*others, Context("{}", "0.25.0", "Adreno (TM) 650", "1")])
+    assert tune_result(PLAN, ended, others).plan.compile_command == PLAN.compile_command
+    several = tune_result(PLAN, ended, [*others, Context("{}", "0.25.0", "Adreno (TM) 650", "1")])
     assert several.plan.compile_command == f"{PLAN.compile_command} --tuned-on 'Adreno (TM) 740, 512'"
 
 
 def test_a_tuning_without_devices_says_what_became_of_them() -> None:
     gone = dataclasses.replace(RESULT.devices[0], state="away", note="the cable was pulled")
     status = Status((), (gone,), 3, 64, 5, {}, 0, 0, 700.0, None)
-    ended = Result("no device", None, (), (gone,), status, {}, ())
+    ended = EngineResult("no device", None, (), (gone,), status, {}, ())
     for tracked, error in ((True, TrackerError), (False, NoDevice)):
         rack = Rack(None, "on R5CT", 8, ("R5CT",), emulated=False, tracked=tracked)  # type: ignore[arg-type]
         with pytest.raises(error, match="600 s; 5 records") as caught:

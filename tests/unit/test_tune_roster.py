@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adt.tuning.candidates import MeasureJob, Outcome, Timing
-from adt.tuning.fleet.roster import IN_A_ROW, LONGEST_PAUSE, Roster
-from adt.tuning.fleet.sources import Lease, Sight
+from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing
+from adt.tuning.fleet.roster import LONGEST_PAUSE, MAX_FAILURES, Roster
+from adt.tuning.fleet.sources import Lease, Sighting
 from adt.tuning.fleet.suspects import PATIENCE, Suspects
 from adt.tuning.records import Failure, MeasuredOn
 
@@ -25,8 +25,8 @@ def lease(name: str) -> Lease:
     return Lease(name, "", False, None, "key", "127.0.0.1", 1, "", None, lambda: True, lambda: None)
 
 
-def sights(*names: str, there: bool = True, note: str = "") -> list[Sight]:
-    return [Sight(name, f"phone {name}", there, note) for name in names]
+def sightings(*names: str, there: bool = True, note: str = "") -> list[Sighting]:
+    return [Sighting(name, f"phone {name}", there, note) for name in names]
 
 
 def state(roster: Roster, name: str) -> str:
@@ -35,22 +35,22 @@ def state(roster: Roster, name: str) -> str:
 
 def test_devices_come_measure_leave_and_come_back() -> None:
     roster = Roster()
-    roster.seen(sights(A, B), gone="left")
+    roster.update(sightings(A, B), gone="left")
     assert [(one.name, one.label, one.state) for one in roster.statuses()] == [
         (A, "phone a", "starting"),
         (B, "phone b", "starting"),
     ]
     assert roster.at_work() == set() and roster.in_service() == {A, B}
-    roster.working(A, measuring=True)
-    roster.working(B, measuring=False)
+    roster.set_working(A, measuring=True)
+    roster.set_working(B, measuring=False)
     assert roster.at_work() == {A, B}
-    roster.seen(sights(A), gone="left")
+    roster.update(sightings(A), gone="left")
     assert (state(roster, A), state(roster, B)) == ("measuring", "left")
-    roster.seen((), gone="away")  # the tracker does not answer
+    roster.update((), gone="away")  # the tracker does not answer
     assert (state(roster, A), state(roster, B)) == ("away", "left")
-    roster.seen(sights(A, B), gone="left")
+    roster.update(sightings(A, B), gone="left")
     assert roster.in_service() == {A, B}
-    roster.seen([*sights(A, there=False, note="offline"), *sights(B)], gone="left")
+    roster.update([*sightings(A, there=False, note="offline"), *sightings(B)], gone="left")
     (status, _) = roster.statuses()
     assert (status.state, status.note) == ("away", "offline")
 
@@ -58,20 +58,20 @@ def test_devices_come_measure_leave_and_come_back() -> None:
 def test_a_device_that_fails_again_and_again_while_others_succeed_is_out_for_longer_and_longer() -> None:
     clock = Clock()
     roster = Roster(pause=60, clock=clock)
-    roster.working(B, measuring=False)
+    roster.set_working(B, measuring=False)
     pauses = []
     for _ in range(7):
         waits = []
         while not any(waits):
             clock.now += 1
-            waits.append(roster.failed(A, "crash: ended", candidate=True))
-            roster.succeeded(B, 0.5)
+            waits.append(roster.fail(A, "crash: ended", candidate=True))
+            roster.succeed(B, 0.5)
         pauses.append((len(waits), waits[-1]))
-        assert roster.barred(A) and state(roster, A) == "out" and roster.leased(lease(A))
+        assert roster.is_barred(A) and state(roster, A) == "out" and roster.refuses(lease(A))
         clock.now += waits[-1]
-        assert not roster.barred(A) and roster.leased(lease(A)) == "" and state(roster, A) == "starting"
+        assert not roster.is_barred(A) and roster.refuses(lease(A)) == "" and state(roster, A) == "starting"
     assert pauses == [
-        (IN_A_ROW, 60),
+        (MAX_FAILURES, 60),
         (1, 120),
         (1, 240),
         (1, 480),
@@ -79,41 +79,45 @@ def test_a_device_that_fails_again_and_again_while_others_succeed_is_out_for_lon
         (1, LONGEST_PAUSE),
         (1, LONGEST_PAUSE),
     ]
-    roster.succeeded(A, 0.5)
-    assert [roster.failed(A, "hang: no answer") for _ in range(2)] == [0, 0]
+    roster.succeed(A, 0.5)
+    assert [roster.fail(A, "hang: no answer") for _ in range(2)] == [0, 0]
     status = roster.statuses()[0]
     assert (status.measured, status.failed, status.restarts, status.note) == (1, 9, 11, "hang: no answer")
 
 
 def test_a_device_that_is_alone_or_whose_candidates_were_to_blame_stays_in_service() -> None:
     roster = Roster(clock=Clock())
-    assert [roster.failed(A, "crash") for _ in range(10)] == [0.0] * 10
+    assert [roster.fail(A, "crash") for _ in range(10)] == [0.0] * 10
     clock = Clock()
     roster = Roster(clock=clock)
     for _ in range(10):
         clock.now += 1
-        assert roster.failed(A, "crash") == 0
-        roster.cleared((A,))
-        roster.succeeded(B, 0.1)
+        assert roster.fail(A, "crash") == 0
+        roster.clear((A,))
+        roster.succeed(B, 0.1)
     assert state(roster, A) == "restarting"
 
 
 def test_one_of_another_kind_is_refused_for_good() -> None:
     roster = Roster()
-    roster.seen(sights(A), gone="left")
+    roster.update(sightings(A), gone="left")
     roster.refuse(A, "it is a Mali")
-    roster.seen(sights(A), gone="left")
-    assert roster.barred(A) and roster.leased(lease(A)) == "it is a Mali" and state(roster, A) == "out"
+    roster.update(sightings(A), gone="left")
+    assert roster.is_barred(A) and roster.refuses(lease(A)) == "it is a Mali" and state(roster, A) == "out"
     assert roster.in_service() == set()
 
 
 def test_the_temperature_is_asked_now_and_then() -> None:
     clock = Clock()
     roster = Roster(clock=clock)
-    assert roster.due(A, 10) and not roster.due(A, 10) and roster.due(B, 10)
-    roster.warm(A, 41.5)
+    assert (
+        roster.is_temperature_due(A, 10)
+        and not roster.is_temperature_due(A, 10)
+        and roster.is_temperature_due(B, 10)
+    )
+    roster.set_celsius(A, 41.5)
     clock.now += 10
-    assert roster.due(A, 10) and roster.celsius(A) == 41.5 and roster.celsius(B) is None
+    assert roster.is_temperature_due(A, 10) and roster.celsius(A) == 41.5 and roster.celsius(B) is None
 
 
 # suspects -----------------------------------------------------------------------------------------
@@ -123,10 +127,10 @@ def job(number: int) -> MeasureJob:
     return MeasureJob(number, "conv", b"", (), "cpu", Timing())
 
 
-def outcome(number: int, name: str, kind: str = "", *, lost: bool = False) -> Outcome:
+def outcome(number: int, name: str, kind: str = "", *, lost: bool = False) -> MeasureOutcome:
     failure = Failure(kind, f"{kind}!") if kind else None
     seconds = () if kind or lost else (0.1,)
-    return Outcome(number, seconds, failure, lost, MeasuredOn(name, "", None), "soc", "", 1.0)
+    return MeasureOutcome(number, seconds, failure, lost, MeasuredOn(name, "", None), "soc", "", 1.0)
 
 
 def test_what_ran_or_was_refused_is_told_at_once() -> None:

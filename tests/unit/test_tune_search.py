@@ -10,13 +10,12 @@ import pytest
 
 from adt.errors import ConfigError
 from adt.tuning.candidates import Argument
-from adt.tuning.correctness import disagreement
+from adt.tuning.correctness import difference
 from adt.tuning.records import BASELINE, Context, Failure, Record
 from adt.tuning.search import cost_models
-from adt.tuning.search.cost_models import WARM_UP, Chance, Trees, cost_model
-from adt.tuning.search.replay import by_merit, worth_learning
+from adt.tuning.search.cost_models import WARM_UP, RandomModel, TreeModel, cost_model
 from adt.tuning.search.strategies import Evolution
-from adt.tuning.search.task_search import Searches, SearchOptions
+from adt.tuning.search.task_search import Searches, SearchOptions, by_promise, select_for_learning
 
 HERE, THERE = (Context("opencl", "0.25.0", name, "1.0") for name in ("here", "there"))
 
@@ -33,7 +32,7 @@ def test_the_best_of_each_device_come_before_the_second_best_of_any() -> None:
         record("b1", 10.0, context=THERE), record("a1", 11.0, context=THERE),
     ]  # fmt: skip
 
-    assert [each.trace for each in by_merit(records)] == ["a1", "b1", "a2", "a3"]
+    assert [each.trace for each in by_promise(records)] == ["a1", "b1", "a2", "a3"]
 
 
 def test_what_failed_or_was_wrong_anywhere_is_not_borrowed() -> None:
@@ -42,18 +41,18 @@ def test_what_failed_or_was_wrong_anywhere_is_not_borrowed() -> None:
         record("good", 2.0),
     ]  # fmt: skip
 
-    assert [each.trace for each in by_merit(records)] == ["good"]
+    assert [each.trace for each in by_promise(records)] == ["good"]
 
 
 def test_a_search_learns_from_the_fastest_and_from_all_kinds_of_others() -> None:
     records = [record(f"t{n:03}", float(n)) for n in range(1, 101)] + [record("bad", failure="run")]
 
-    learned = worth_learning([record(BASELINE, 0.5), *records], 20)
+    learned = select_for_learning([record(BASELINE, 0.5), *records], 20)
 
     assert len(learned) == 20
     assert [each.trace for each in learned[:10]] == [f"t{n:03}" for n in range(1, 11)]
     assert max(each.time for each in learned[10:-1]) > 80
-    assert worth_learning([record("x", 1.0), record("x", failure="wrong")], 20)[0].failure is not None
+    assert select_for_learning([record("x", 1.0), record("x", failure="wrong")], 20)[0].failure is not None
 
 
 class Memory:
@@ -85,7 +84,7 @@ FAILED = SimpleNamespace(run_secs=None)
 def test_failures_alone_teach_nothing_and_are_learned_with_the_first_that_ran(workload: Any) -> None:
     """TVM rates what took as long as the fastest of its workload with 1: of failures alone, each would."""
     memory = Memory()
-    model = Trees(memory, Chance(0))
+    model = TreeModel(memory, RandomModel(0))
 
     model.update(workload, ["a", "b"], [FAILED, FAILED])
     assert memory.shown == []
@@ -96,7 +95,7 @@ def test_failures_alone_teach_nothing_and_are_learned_with_the_first_that_ran(wo
 
 
 def test_the_trees_are_asked_once_they_have_seen_enough(workload: Any) -> None:
-    model = Trees(Memory(), Chance(0))
+    model = TreeModel(Memory(), RandomModel(0))
 
     model.update(workload, ["x"] * (WARM_UP - 1), [ran(1.0)] * (WARM_UP - 1))
     assert all(model.predict(workload, ["y"] * 3) < 1.0)
@@ -110,14 +109,14 @@ def test_what_tvm_cannot_rate_is_rated_by_chance(workload: Any) -> None:
         def predict(self, context: Any, candidates: list[Any]) -> Any:
             raise RuntimeError("no features of images")
 
-    model = Trees(Broken(), Chance(0))
+    model = TreeModel(Broken(), RandomModel(0))
     model.update(workload, ["x"] * WARM_UP, [ran(1.0)] * WARM_UP)
 
     assert len(model.predict(workload, ["y"] * 3)) == 3
 
 
 def test_chance_is_the_seeds() -> None:
-    one, same, other = (Chance(seed).predict(None, ["x"] * 8) for seed in (1, 1, 2))
+    one, same, other = (RandomModel(seed).predict(None, ["x"] * 8) for seed in (1, 1, 2))
 
     assert list(one) == list(same) != list(other)
 
@@ -148,7 +147,7 @@ RIGHT = np.array([1, 2, 3, 1000], np.float32)
 
 
 def test_sums_may_be_added_up_in_another_order() -> None:
-    assert disagreement(FLOATS, outputs(RIGHT), outputs(RIGHT + np.float32(0.1))) is None
+    assert difference(FLOATS, outputs(RIGHT), outputs(RIGHT + np.float32(0.1))) is None
 
 
 @pytest.mark.parametrize(
@@ -161,29 +160,29 @@ def test_sums_may_be_added_up_in_another_order() -> None:
     ],
 )
 def test_wrong_numbers_are_named(made: Any, words: str) -> None:
-    assert words in (disagreement(FLOATS, outputs(RIGHT), outputs(made)) or "")
+    assert words in (difference(FLOATS, outputs(RIGHT), outputs(made)) or "")
 
 
 def test_nans_are_right_where_the_untuned_schedule_has_them() -> None:
     nans = np.array([1, np.nan, np.inf, 2], np.float32)
 
-    assert disagreement(FLOATS, outputs(nans), outputs(nans * np.float32(1.0001))) is None
-    assert "other places" in (disagreement(FLOATS, outputs(nans), outputs(RIGHT)) or "")
+    assert difference(FLOATS, outputs(nans), outputs(nans * np.float32(1.0001))) is None
+    assert "other places" in (difference(FLOATS, outputs(nans), outputs(RIGHT)) or "")
     nothing = np.full(4, np.nan, np.float32)
-    assert "nothing finite" in (disagreement(FLOATS, outputs(nothing), outputs(nothing)) or "")
+    assert "nothing finite" in (difference(FLOATS, outputs(nothing), outputs(nothing)) or "")
 
 
 def test_integers_are_equal_and_the_output_is_named() -> None:
     arguments = (Argument((4,), "float32"), Argument((2,), "int8"), Argument((2,), "int8"))
     right = outputs(np.array([1, 2], np.int8), np.array([3, 4], np.int8))
 
-    assert disagreement(arguments, right, right) is None
-    assert "output 2 of 2: they must be equal" in (disagreement(arguments, right, [right[0], right[0]]) or "")
+    assert difference(arguments, right, right) is None
+    assert "output 2 of 2: they must be equal" in (difference(arguments, right, [right[0], right[0]]) or "")
 
 
 def test_bfloat16_is_compared_as_what_it_stands_for() -> None:
     arguments = (Argument((1,), "bfloat16"),)
     one, nearly, two = (np.array([bits], np.uint16).tobytes() for bits in (0x3F80, 0x3F81, 0x4000))
 
-    assert disagreement(arguments, [one], [nearly]) is None
-    assert "off by 1 " in (disagreement(arguments, [one], [two]) or "")
+    assert difference(arguments, [one], [nearly]) is None
+    assert "off by 1 " in (difference(arguments, [one], [two]) or "")

@@ -11,9 +11,9 @@ import pytest
 
 from adt.cli.tuning_view import Clocks, Lines, screen, span, summary_line, task_line
 from adt.options.resolve import load_settings
-from adt.tuning.plan import run_id
+from adt.tuning.options import run_id
 from adt.tuning.records import BASELINE, Context, Failure, MeasuredOn, Record
-from adt.tuning.results import DeviceStatus, Status, TaskStatus, TunedTask, quarantined
+from adt.tuning.results import DeviceStatus, Status, TaskStatus, TunedTask, quarantined_candidates
 from adt.tuning.task_log import TaskLogs
 
 CONV = TaskStatus("conv", 2, 2_000_000_000, "measuring", 64, 128, 1, current=0.5, best=0.1, baseline=0.2)
@@ -170,7 +170,7 @@ def test_a_kernel_is_as_fast_as_the_faster_of_its_schedules() -> None:
 
 
 def test_only_candidates_that_kill_or_hang_are_quarantined() -> None:
-    found = quarantined(
+    found = quarantined_candidates(
         tuple(record("a", (), Failure(kind, "m")) for kind in ("build", "run", "hang", "crash"))
     )
     assert [(one.kind, one.device, one.label) for one in found] == [

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from adt.errors import AdtError, DeviceError, MismatchError, NoDevice, TrackerError
+from adt.errors import AdtError, DeviceError, TrackerError
 from adt.host.child import ChildDied, ChildHung
-from adt.tuning.candidates import MeasureJob, Outcome, Timing
+from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing
 from adt.tuning.fleet import fleet as fleets
 from adt.tuning.fleet import worker
 from adt.tuning.fleet.device_facts import Identity
@@ -33,7 +33,7 @@ from adt.tuning.fleet.measure_protocol import (
     Refused,
     Timed,
 )
-from adt.tuning.fleet.sources import Lease, NotNow, Presence, Sight
+from adt.tuning.fleet.sources import Lease, NotNow, Presence, Sighting
 
 SECONDS = 20.0
 
@@ -50,7 +50,7 @@ class Phones:
     """Devices that a test plugs in and out; what a candidate does to which is in its library's text."""
 
     names: list[str]
-    keeps: bool = True
+    dedicated: bool = True
     exclusive: bool = False
     kinds: dict[str, str] = field(default_factory=dict)
     trouble: AdtError | None = None
@@ -61,15 +61,15 @@ class Phones:
     def presence(self) -> Presence:
         if self.trouble:
             raise self.trouble
-        slots = self.names if self.keeps else [f"slot {number}" for number, _ in enumerate(self.names)]
-        return Presence(tuple(slots), tuple(Sight(name, "", there=True) for name in self.names))
+        slots = self.names if self.dedicated else [f"slot {number}" for number, _ in enumerate(self.names)]
+        return Presence(tuple(slots), tuple(Sighting(name, "", there=True) for name in self.names))
 
     @contextlib.contextmanager
     def lease(self, slot: str, computes: str) -> Iterator[Lease]:
         if self.refusal:
             raise self.refusal
         name = slot
-        if not self.keeps:
+        if not self.dedicated:
             try:
                 name = self.free.get_nowait()
             except queue.Empty:
@@ -78,11 +78,11 @@ class Phones:
         identity = Identity(self.kinds.get(name, "soc"), "")
         try:
             yield Lease(
-                name, f"phone {name}", False, identity, "key", name, 1, "", None if self.keeps else 0.05,
+                name, f"phone {name}", False, identity, "key", name, 1, "", None if self.dedicated else 0.05,
                 alive=lambda: name in self.names, celsius=lambda: 30.0,
             )  # fmt: skip
         finally:
-            if not self.keeps and name in self.names:
+            if not self.dedicated and name in self.names:
                 self.free.put(name)
 
 
@@ -144,11 +144,11 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Engine:
-    """Gives jobs and keeps what came of them."""
+    """Gives jobs and dedicated what came of them."""
 
     def __init__(self, *texts: str, timeout: float = 10.0) -> None:
         self.jobs = queue.SimpleQueue[MeasureJob]()
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[MeasureOutcome] = []
         self.count = 0
         self.give(*texts, timeout=timeout)
 
@@ -162,14 +162,24 @@ class Engine:
             return self.jobs.get_nowait()
         return None
 
-    def finish(self) -> dict[int, Outcome]:
+    def finish(self) -> dict[int, MeasureOutcome]:
         wait_for(lambda: len(self.outcomes) >= self.count)
         assert sorted(one.id for one in self.outcomes) == list(range(self.count))
         return {one.id: one for one in self.outcomes}
 
 
-def failures(results: dict[int, Outcome]) -> dict[int, str]:
+def failures(results: dict[int, MeasureOutcome]) -> dict[int, str]:
     return {number: one.failure.kind for number, one in results.items() if one.failure}
+
+
+def start_idle(fleet: Fleet) -> None:
+    """Start it with nothing to measure."""
+    fleet.start(lambda: None, lambda outcome: None)
+
+
+def identity(fleet: Fleet) -> tuple[str, str] | None:
+    wait_for(fleet.identity)
+    return fleet.identity()
 
 
 def status(fleet: Fleet, name: str) -> Any:
@@ -179,9 +189,9 @@ def status(fleet: Fleet, name: str) -> Any:
 def test_all_devices_measure_at_once_and_one_that_stalls_holds_up_nobody() -> None:
     engine = Engine("waits@a", *["usual"] * 20)
     with Fleet(Phones(["a", "b", "c"]), "cpu") as fleet:
-        assert fleet.first(SECONDS) == ("soc", "")
-        wait_for(lambda: fleet.live() == 3)
         fleet.start(engine.take, engine.outcomes.append)
+        assert identity(fleet) == ("soc", "")
+        wait_for(lambda: fleet.live() == 3)
         wait_for(lambda: len(engine.outcomes) == 20 + (status(fleet, "a").state != "measuring"))
     results = engine.finish()
     assert all(one.on.celsius == 30.0 and one.on.label == f"phone {one.on.name}" for one in results.values())
@@ -201,12 +211,12 @@ def test_a_failure_of_the_candidate_costs_a_session_and_no_server() -> None:
 
 
 def test_what_crashed_one_device_is_tried_on_the_other_only() -> None:
-    engine = Engine("crashes@a", "hangs")
+    engine = Engine()
     phones = Phones(["a", "b"])
     with Fleet(phones, "cpu") as fleet:
-        fleet.first(SECONDS)
-        wait_for(lambda: fleet.live() == 2)
         fleet.start(engine.take, engine.outcomes.append)
+        wait_for(lambda: fleet.live() == 2)
+        engine.give("crashes@a", "hangs")
         results = engine.finish()
     assert failures(results) == {1: "hang"} and results[0].on.name == "b"
     tried = [
@@ -236,22 +246,24 @@ def test_devices_of_another_kind_are_refused() -> None:
     phones = Phones(["a"], kinds={"b": "other"})
     engine = Engine()
     with Fleet(phones, "cpu") as fleet:
-        assert fleet.first(SECONDS) == ("soc", "")
+        fleet.start(engine.take, engine.outcomes.append)
+        assert identity(fleet) == ("soc", "")
         phones.names.append("b")
         wait_for(lambda: len(fleet.devices()) == 2 and status(fleet, "b").state == "out")
         assert status(fleet, "b").note == "it is other; this tuning is for soc"
         engine.give(*["usual"] * 5)
-        fleet.start(engine.take, engine.outcomes.append)
         assert {one.on.name for one in engine.finish().values()} == {"a"}
-    with Fleet(Phones(["a", "b"], kinds={"b": "other"}), "cpu", wanted=("other", "")) as fleet:
-        assert fleet.first(SECONDS) == ("other", "")
+    with Fleet(Phones(["a", "b"], kinds={"b": "other"}), "cpu", kind=("other", "")) as fleet:
+        start_idle(fleet)
+        assert identity(fleet) == ("other", "")
         wait_for(lambda: status(fleet, "a").state == "out")
 
 
 def test_a_device_may_be_asked_for_without_its_driver() -> None:
     phones = Phones(["a", "b", "c"], kinds={"a": "other", "b": "GPU", "c": "GPU"})
-    with Fleet(phones, "opencl", wanted=("GPU", "")) as fleet:
-        assert fleet.first(SECONDS) == ("GPU", "1.0")
+    with Fleet(phones, "opencl", kind=("GPU", "")) as fleet:
+        start_idle(fleet)
+        assert identity(fleet) == ("GPU", "1.0")
         wait_for(lambda: status(fleet, "a").state == "out" and fleet.live() == 2)
         assert status(fleet, "a").note in (
             "it is other, driver 1.0; this tuning is for GPU",
@@ -260,7 +272,7 @@ def test_a_device_may_be_asked_for_without_its_driver() -> None:
 
 
 def test_a_tracker_may_give_devices_of_another_kind_without_end() -> None:
-    phones, engine = Phones(["a", "b", "c"], keeps=False, kinds={"b": "other"}), Engine(*["usual"] * 100)
+    phones, engine = Phones(["a", "b", "c"], dedicated=False, kinds={"b": "other"}), Engine(*["usual"] * 100)
     for name in phones.names:
         phones.free.put(name)
     with Fleet(phones, "cpu") as fleet:
@@ -274,18 +286,19 @@ def test_a_gpu_is_named_by_its_runtime_where_adb_does_not() -> None:
     phones = Phones(["a"])
     phones.kinds["a"] = ""
     with Fleet(phones, "opencl") as fleet:
-        assert fleet.first(SECONDS) == ("GPU", "1.0")
+        start_idle(fleet)
+        assert identity(fleet) == ("GPU", "1.0")
     assert MadeUpChild.connected[0].device == "opencl"
     with Fleet(phones, "cpu") as fleet:
-        assert fleet.first(SECONDS) == ("key", "")
+        start_idle(fleet)
+        assert identity(fleet) == ("key", "")
 
 
 def test_servers_of_a_tracker_go_back_to_it_and_are_asked_for_only_when_there_is_work() -> None:
-    phones, engine = Phones(["a", "b"], keeps=False), Engine()
+    phones, engine = Phones(["a", "b"], dedicated=False), Engine()
     for name in phones.names:
         phones.free.put(name)
     with Fleet(phones, "cpu") as fleet:
-        fleet.first(SECONDS)
         fleet.start(engine.take, engine.outcomes.append)
         wait_for(lambda: phones.free.qsize() == 2)
         count = len(phones.leased)
@@ -337,30 +350,6 @@ def test_a_device_that_cannot_be_reached_is_tried_again_and_passed_over() -> Non
         engine.finish()
 
 
-def test_who_waits_for_a_first_device_is_told_why_there_is_none() -> None:
-    with Fleet(Phones([]), "cpu") as fleet, pytest.raises(NoDevice, match="there is no device to tune on"):
-        fleet.first(0.1)
-    broken = TrackerError("no tracker runs", remedy="start one")
-    with (
-        Fleet(Phones([], trouble=broken), "cpu") as fleet,
-        pytest.raises(TrackerError, match="no tracker runs"),
-    ):
-        fleet.first(0.1)
-    refusal = DeviceError("the device says no", remedy="ask it")
-    with Fleet(Phones(["a"], refusal=refusal), "cpu") as fleet, pytest.raises(DeviceError, match="says no"):
-        fleet.first(0.1)
-    with Fleet(Phones(["a", "b"], refusal=refusal), "cpu") as fleet, pytest.raises(NoDevice) as why:
-        fleet.first(0.1)
-    assert "b: restarting: the device says no" in why.value.details
-    hopeless = MismatchError("the bundle is for another platform", remedy="build one")
-    with Fleet(Phones(["a"], refusal=hopeless), "cpu") as fleet, pytest.raises(MismatchError):
-        fleet.first(1000)
-    stop = threading.Event()
-    stop.set()
-    with Fleet(Phones([]), "cpu") as fleet, pytest.raises(NoDevice):
-        fleet.first(SECONDS, stop)
-
-
 def test_a_fault_of_ours_takes_no_other_device_along() -> None:
     phones = Phones(["a"], refusal=ZeroDivisionError("a fault"))
     engine = Engine("usual")
@@ -379,7 +368,7 @@ def test_a_job_comes_back_though_we_are_at_fault(monkeypatch: pytest.MonkeyPatch
             raise fault
         return Timed((0.1,))
 
-    monkeypatch.setattr(worker.Worker, "_measured", measured)
+    monkeypatch.setattr(worker.Worker, "_time", measured)
     engine = Engine("usual", "usual")
     with Fleet(Phones(["a"]), "cpu") as fleet:
         fleet.start(engine.take, engine.outcomes.append)
@@ -400,3 +389,17 @@ def test_at_the_end_every_job_comes_back_once_and_no_thread_stays() -> None:
     assert fleet.live() == 0 and threading.active_count() == before
     assert MadeUpChild.asked and not any(isinstance(asked, Disconnect) for _, asked in MadeUpChild.asked[:2])
     assert any(isinstance(asked, Prepare) for _, asked in MadeUpChild.asked)
+
+
+def test_a_device_that_cannot_be_had_says_why() -> None:
+    refusal = DeviceError("the device says no", remedy="ask it")
+    with Fleet(Phones(["a"], refusal=refusal), "cpu") as fleet:
+        start_idle(fleet)
+        wait_for(lambda: fleet.devices() and status(fleet, "a").state == "restarting")
+        assert status(fleet, "a").note == "the device says no" and fleet.identity() is None
+    phones = Phones(["a"])
+    with Fleet(phones, "cpu") as fleet:
+        start_idle(fleet)
+        wait_for(fleet.live)
+        phones.trouble = TrackerError("no tracker runs", remedy="start one")
+        wait_for(lambda: status(fleet, "a").state == "away")

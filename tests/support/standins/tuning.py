@@ -11,16 +11,15 @@ from typing import Any
 from adt.tuning.candidates import (
     Argument,
     BuildJob,
-    Built,
+    BuildOutcome,
     Candidate,
-    Measured,
+    CandidateResult,
     MeasureJob,
-    Outcome,
-    Result,
+    MeasureOutcome,
     Timing,
     Toolchain,
 )
-from adt.tuning.plan import Plan
+from adt.tuning.options import TuningOptions
 from adt.tuning.records import BASELINE, Context, Failure, MeasuredOn, Record
 from adt.tuning.results import DeviceStatus
 
@@ -28,12 +27,12 @@ CONTEXT = Context("target", "0.25.0", "GPU", "1.0")
 TOOLCHAIN = Toolchain({"kind": "llvm"}, "cpu", 64, False, 3, "g++", ())
 
 
-def plan(**changes: Any) -> Plan:
+def options(**changes: Any) -> TuningOptions:
     facts: dict[str, Any] = {
         "run": "run-1", "target": CONTEXT.target, "tvm": CONTEXT.tvm, "toolchain": TOOLCHAIN, "timing": Timing(),
         "trials": 8, "batch": 4, "wait": 5.0, "grace": 2.0,
     }  # fmt: skip
-    return Plan(**facts | changes)
+    return TuningOptions(**facts | changes)
 
 
 def task(name: str, *, weight: int = 1, flops: int | None = 1000) -> Any:
@@ -65,7 +64,7 @@ class FakeSearch:
         self.known = {each.trace for each in known}
         self.next = 0
         self.sizes: list[int] = []
-        self.told: list[list[Result]] = []
+        self.reported: list[list[CandidateResult]] = []
         self.threads: set[str] = set()
 
     def next_batch(self, count: int) -> Sequence[Candidate] | None:
@@ -79,8 +78,8 @@ class FakeSearch:
         self.sizes.append(len(found))
         return found or None
 
-    def report(self, results: Sequence[Result]) -> None:
-        self.told.append(list(results))
+    def report(self, results: Sequence[CandidateResult]) -> None:
+        self.reported.append(list(results))
 
 
 class FakeSearches:
@@ -116,11 +115,11 @@ class FakeBuilders:
         self.jobs: list[BuildJob] = []
         self.closed = False
 
-    def submit(self, job: BuildJob, done: Callable[[Built], None]) -> None:
+    def submit(self, job: BuildJob, done: Callable[[BuildOutcome], None]) -> None:
         assert not self.closed
         self.jobs.append(job)
         failure = self.broken(job.module)
-        done(Built(job.id, b"" if failure else job.module.encode(), failure, 0.0))
+        done(BuildOutcome(job.id, b"" if failure else job.module.encode(), failure, 0.0))
 
     def close(self) -> None:
         self.closed = True
@@ -148,13 +147,17 @@ class FakeFleet:
         self.alive = True
         self.threads: list[threading.Thread] = []
 
-    def start(self, take: Callable[[], MeasureJob | None], done: Callable[[Outcome], None]) -> FakeFleet:
+    def start(
+        self, take: Callable[[], MeasureJob | None], done: Callable[[MeasureOutcome], None]
+    ) -> FakeFleet:
         self.threads = [threading.Thread(target=self.work, args=(name, take, done)) for name in self.names]
         for thread in self.threads:
             thread.start()
         return self
 
-    def work(self, name: str, take: Callable[[], MeasureJob | None], done: Callable[[Outcome], None]) -> None:
+    def work(
+        self, name: str, take: Callable[[], MeasureJob | None], done: Callable[[MeasureOutcome], None]
+    ) -> None:
         on = MeasuredOn(name, name.upper(), None, self.emulated)
         while not self.ended.is_set():
             job = take()
@@ -167,7 +170,7 @@ class FakeFleet:
             seconds = (found,) * job.timing.repeat if isinstance(found, float) else ()
             outputs = (self.computed(job.library.decode()),) * job.outputs
             done(
-                Outcome(
+                MeasureOutcome(
                     job.id,
                     seconds,
                     failure,
@@ -225,6 +228,3 @@ class FakeDatabase:
 def traces(results: Sequence[Record]) -> list[str]:
     """Those of candidates that were measured the first time."""
     return [each.trace for each in results if each.trace != BASELINE and not each.options.get("confirmed")]
-
-
-__all__ = ["Measured"]

@@ -9,29 +9,27 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from adt.api.model import job_of
 from adt.api.requests import TuneRequest
-from adt.api.tune_places import Rack, asked_devices, open_rack, platform_for
-from adt.api.tune_result import check_ended, compared, compile_command, told
+from adt.api.tune_places import Rack, choose_devices, open_rack, platform_for
+from adt.api.tune_result import check_ended, compare_packages, compile_command, tune_result
 from adt.errors import ConfigError
 from adt.model.importers.formats import require_model
 from adt.model.versions import require_tvm
 from adt.options.request import takes
 from adt.options.sections import TuneSettings
 from adt.tuning.candidates import Timing
-from adt.tuning.plan import run_id
-from adt.tuning.results import TuneResult, TuningPlan, UntunedKernel
+from adt.tuning.results import TuneResult, TuningPlan
 
 if TYPE_CHECKING:
     from adt.model.compiled import Job
     from adt.model.targets import ModelTarget
     from adt.tuning.database.store import Database
-    from adt.tuning.plan import Result
+    from adt.tuning.engine import EngineResult
 
 log = logging.getLogger("adt.tune")
 
@@ -60,110 +58,108 @@ def tune(request: TuneRequest) -> TuneResult:
 
     require_tvm()
     require_model(request.model)
-    asked = asked_devices(request.serials, request.key, request.tracker)
-    request = request.but(platform=platform_for(asked, request))
-    settings = _checked(request.settings.tune)
+    choice = choose_devices(request.serials, request.key, request.tracker)
+    request = request.but(platform=platform_for(choice, request))
+    settings = _check_settings(request.settings.tune)
     directory = _database(request)
     job = job_of(request, server=True)
-    computes = package_target(job.platform, job.settings, job.like)
-    with open_rack(asked, job, computes.device) as rack, open_database(directory, write=True) as database:
+    target = package_target(job.platform, job.settings, job.like)
+    with open_rack(choice, job, target.device) as rack, open_database(directory, write=True) as database:
         if rack.emulated and request.resolved.origins["tune.timeout"] == "default":
             settings = dataclasses.replace(settings, timeout=EMULATED_TIMEOUT)
-        plan, result = _run(_Wanted(request, job, computes, settings, rack, directory), database)
+        plan, result = _run(request, settings, job, target, rack, directory, database)
         contexts = database.contexts()
     check_ended(result, rack, settings.wait)
-    report = told(plan, result, contexts)
+    report = tune_result(plan, result, contexts)
     if request.compare and not report.interrupted:
         log.info("comparing the model with its records and without")
-        report = dataclasses.replace(report, comparison=compared(job, directory, report, rack.serials))
+        report = dataclasses.replace(
+            report, comparison=compare_packages(job, directory, report, rack.serials)
+        )
     return report
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """What is asked for."""
-
-    request: TuneRequest
-    job: Job
-    target: ModelTarget
-    settings: TuneSettings
-    rack: Rack
-    directory: Path
-
-
-def _run(wanted: _Wanted, database: Database) -> tuple[TuningPlan, Result]:
+def _run(
+    request: TuneRequest,
+    settings: TuneSettings,
+    job: Job,
+    target: ModelTarget,
+    rack: Rack,
+    directory: Path,
+    database: Database,
+) -> tuple[TuningPlan, EngineResult]:
     """Take the kernels out of the model, and tune them."""
     from adt.model.tuning.key import target_key, tvm_key
     from adt.tuning import engine
     from adt.tuning.fleet.builders import make_builders
     from adt.tuning.fleet.fleet import Fleet
-    from adt.tuning.plan import Observer, Plan
+    from adt.tuning.options import TuningOptions, run_id
+    from adt.tuning.results import Observer
     from adt.tuning.search.task_search import Searches, SearchOptions
     from adt.tuning.task_log import TaskLogs
-    from adt.tuning.tasks import extract, toolchain, tuning_target
+    from adt.tuning.tasks import extract, toolchain_of, tuning_target
 
-    job, target, settings, rack = wanted.job, wanted.target, wanted.settings, wanted.rack
-    stop = wanted.request.stop or threading.Event()
-    options = SearchOptions(settings.tuner, settings.cost_model, settings.seed)
-    searches = Searches(tuning_target(target, rack.cores), options)  # says first that its package is missing
+    stop = request.stop or threading.Event()
+    search_options = SearchOptions(settings.tuner, settings.cost_model, settings.seed)
+    searches = Searches(
+        tuning_target(target, rack.cores), search_options
+    )  # first: its package may be missing
     imported, making = job.readied(accuracy=False)
     log.info("taking the kernels out of %s", imported.source.file)
-    found = extract(imported, making)
-    every = dataclasses.replace(job.settings, tune=settings)
+    extraction = extract(imported, making)
+    toolchain = toolchain_of(making)
     key = target_key(target)
-    run = run_id(imported.source.sha256, every, key, tvm_key())
-    logs = TaskLogs(wanted.directory, run, [(task.name, task.flops) for task in found.tasks])
+    run = run_id(imported.source.sha256, dataclasses.replace(job.settings, tune=settings), key, tvm_key())
+    logs = TaskLogs(directory, run, [(task.name, task.flops) for task in extraction.tasks])
     plan = TuningPlan(
         model=job.model,
         platform=job.platform.name,
         target=job.settings.compile.target,
-        database=wanted.directory,
+        database=directory,
         run=run,
         where=rack.words,
-        tasks=tuple((task.name, task.weight, task.flops) for task in found.tasks),
-        untunable=tuple(UntunedKernel(one.name, one.reason) for one in found.untunable),
+        tasks=tuple((task.name, task.weight, task.flops) for task in extraction.tasks),
+        untunable=extraction.untunable,
         trials=settings.trials,
         per_task=settings.per_task,
         logs=logs.directory,
-        compile_command=compile_command(job, wanted.directory),
+        compile_command=compile_command(job, directory),
     )
-    wanted.request.on_plan(plan)
-    tools = toolchain(making)
-    timing = Timing(settings.number, settings.repeat, settings.min_repeat_ms, settings.timeout)
-    asked = Plan(
+    request.on_plan(plan)
+    options = TuningOptions(
         run,
         key,
         tvm_key(),
-        tools,
-        timing,
+        toolchain,
+        Timing(settings.number, settings.repeat, settings.min_repeat_ms, settings.timeout),
         settings.trials,
         per_task=settings.per_task,
         early_stopping=settings.early_stopping,
         exclusive=rack.source.exclusive,
         wait=settings.wait,
     )
-    fleet = Fleet(rack.source, tools.device, wanted=_identity(wanted.request.device))
-    with logs, interrupts(stop) if wanted.request.gentle else nullcontext():
+    fleet = Fleet(rack.source, toolchain.device, kind=_device_kind(request.device))
+    with logs, stop_on_interrupt(stop) if request.gentle else nullcontext():
         result = engine.tune(
-            asked,
-            found.tasks,
+            options,
+            extraction.tasks,
             searches=searches,
-            builders=make_builders(settings.builders, tools),
+            builders=make_builders(settings.builders, toolchain),
             fleet=fleet.start,
             database=database,
-            observer=Observer(status=wanted.request.on_status, record=logs.add),
+            observer=Observer(status=request.on_status, record=logs.add),
             stop=stop,
         )
     return plan, result
 
 
-def _identity(text: str) -> tuple[str, str] | None:
+def _device_kind(text: str) -> tuple[str, str] | None:
     """Device and driver of ``NAME`` or ``NAME, DRIVER``; None for an empty text."""
     name, _, driver = text.partition(", ")
     return (name, driver) if text else None
 
 
-def _checked(settings: TuneSettings) -> TuneSettings:
+def _check_settings(settings: TuneSettings) -> TuneSettings:
     """*settings*, when they can be.
 
     Raises:
@@ -201,17 +197,13 @@ def _database(request: TuneRequest) -> Path:
 
 
 @contextlib.contextmanager
-def interrupts(stop: threading.Event | None = None) -> Iterator[threading.Event]:
-    """While the block runs, SIGINT or SIGTERM set the event that it is given; one more is KeyboardInterrupt.
+def stop_on_interrupt(stop: threading.Event) -> Iterator[None]:
+    """While the block runs, SIGINT or SIGTERM set *stop*; one more is KeyboardInterrupt.
 
-    Only the main thread is interrupted: elsewhere the event is just one that the caller may set.
-
-    Args:
-        stop: the event; None for a new one.
+    Only the main thread is interrupted; elsewhere this does nothing.
     """
-    stop = stop or threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield stop
+        yield
         return
 
     def interrupted(_number: int, _frame: FrameType | None) -> None:
@@ -221,7 +213,7 @@ def interrupts(stop: threading.Event | None = None) -> Iterator[threading.Event]
 
     before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield stop
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -33,8 +33,8 @@ CORES = 8
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Which devices were asked for, as far as that can be told before the target is known."""
+class DeviceChoice:
+    """The devices to measure on, as far as the request says before the target is known."""
 
     serials: tuple[str, ...] = ()
     key: str = ""
@@ -63,35 +63,35 @@ class Rack:
     """A tracker gives them."""
 
 
-def asked_devices(serials: Sequence[str], key: str, tracker: str) -> Asked:
-    """What was asked for.
+def choose_devices(serials: Sequence[str], key: str, tracker: str) -> DeviceChoice:
+    """The devices to measure on.
 
     Raises:
         ConfigError: devices and a tracker at once.
     """
-    asked = Asked(tuple(dict.fromkeys(serials)), key, tracker)
-    if asked.tracked and asked.serials:
+    choice = DeviceChoice(tuple(dict.fromkeys(serials)), key, tracker)
+    if choice.tracked and choice.serials:
         raise ConfigError(
             "a tracker gives the devices, and devices are named",
             remedy="Leave --serial away, or --key and --tracker.",
         )
-    return asked
+    return choice
 
 
-def platform_for(asked: Asked, request: TuneRequest) -> str | None:
+def platform_for(choice: DeviceChoice, request: TuneRequest) -> str | None:
     """The platform to tune for: what the caller says, or that of the device; None for what the settings say.
 
     Raises:
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: the device that would tell is not there.
     """
     platform: str | None = request.named("platform")
-    if platform is not None or asked.tracked:
+    if platform is not None or choice.tracked:
         return platform
-    if not asked.serials:
+    if not choice.serials:
         named = read_target(request.target).platform
         if named or request.resolved.origins["build.platform"] != "default":
             return None
-    return _first(asked.serials).platform
+    return _first(choice.serials).platform
 
 
 def _first(serials: Sequence[str]) -> Device:
@@ -104,15 +104,15 @@ def _first(serials: Sequence[str]) -> Device:
     for serial in serials:
         try:
             return selection.select(serial)
-        except AdtError as why:
-            problems.append(why)
+        except AdtError as error:
+            problems.append(error)
     if problems:
         raise problems[0]
     return chosen_device(None)
 
 
 @contextlib.contextmanager
-def open_rack(asked: Asked, job: Job, computes: str) -> Iterator[Rack]:
+def open_rack(choice: DeviceChoice, job: Job, computes: str) -> Iterator[Rack]:
     """What measures for *job*; a tracker that this starts is stopped when the block ends.
 
     Args:
@@ -131,21 +131,21 @@ def open_rack(asked: Asked, job: Job, computes: str) -> Iterator[Rack]:
         explicit = job.bundle.path if job.bundle else None
         return choose_bundle((job.platform.name,), explicit, server=True, opencl=computes == "opencl")
 
-    if asked.tracked:
-        with _tracker(asked, settings) as (address, key):
+    if choice.tracked:
+        with _tracker(choice, settings) as (address, key):
             count = wire.summary(address).queue(key).total
             if not count:
                 log.warning("no server is registered as %s at %s yet: waiting for one", key, address)
             words = f"servers with the key {key} of the tracker {address} ({count} now)"
-            serials = tuple(one.serial for one in _servers(key))
+            serials = tuple(each.serial for each in server.statuses() if each.key == key)
             yield Rack(TrackerSource(address, key), words, CORES, serials, emulated=False, tracked=True)
-    elif job.platform.name == HOST and not asked.serials:
+    elif job.platform.name == HOST and not choice.serials:
         words = f"on this machine ({device_facts.this_processor()})"
-        here = LocalSource(bundle(), exclusive=not _own_gpu(computes))
-        yield Rack(here, words, os.cpu_count() or CORES, (), emulated=False)
+        local = LocalSource(bundle(), exclusive=not _own_gpu(computes))
+        yield Rack(local, words, os.cpu_count() or CORES, (), emulated=False)
     else:
-        first = _first(asked.serials)
-        serials = asked.serials or (first.serial,)
+        first = _first(choice.serials)
+        serials = choice.serials or (first.serial,)
         _check_platforms(serials, job.platform.name)
         source = SerialSource(serials, bundle(), server_ports(settings.rpc))
         words = f"on {', '.join(serials)}"
@@ -159,11 +159,11 @@ def _own_gpu(computes: str) -> bool:
 
 
 @contextlib.contextmanager
-def _tracker(asked: Asked, settings: Settings) -> Iterator[tuple[str, str]]:
+def _tracker(choice: DeviceChoice, settings: Settings) -> Iterator[tuple[str, str]]:
     """Address of the tracker, and the key."""
-    key = asked.key or settings.rpc.key or "android"
-    if asked.tracker:
-        yield tracking.ensure(asked.tracker), key
+    key = choice.key or settings.rpc.key or "android"
+    if choice.tracker:
+        yield tracking.ensure(choice.tracker), key
         return
     info = tracker_start()
     try:
@@ -173,25 +173,21 @@ def _tracker(asked: Asked, settings: Settings) -> Iterator[tuple[str, str]]:
             tracking.stop()
 
 
-def _servers(key: str) -> Sequence[server.ServerStatus]:
-    return [one for one in server.statuses() if one.key == key]
-
-
 def _check_platforms(serials: Sequence[str], platform: str) -> None:
     """Refuse a device of another platform; one that is not there is looked at when it comes."""
     for serial in serials:
         try:
-            found = selection.select(serial).facts.platforms
-        except AdtError as why:
-            log.warning("%s: %s; it joins when it is there", serial, why.what)
+            platforms = selection.select(serial).facts.platforms
+        except AdtError as error:
+            log.warning("%s: %s; it joins when it is there", serial, error.what)
             continue
-        if platform not in found:
+        if platform not in platforms:
             raise MismatchError(
-                f"{serial} is {' or '.join(found)}, and the kernels are for {platform}",
+                f"{serial} is {' or '.join(platforms)}, and the kernels are for {platform}",
                 remedy="Tune devices of one platform at a time; leave --for out for the device's own.",
             )
 
 
 def _cores(device: Device) -> int:
-    said = device.shell(["nproc"], check=False)
-    return int(said.out) if said.out.strip().isdecimal() else CORES
+    output = device.shell(["nproc"], check=False).out.strip()
+    return int(output) if output.isdecimal() else CORES

@@ -15,11 +15,12 @@ from adt.api.tune_places import Rack
 from adt.errors import NoDevice, TrackerError
 from adt.options.resolve import load_settings
 from adt.tuning.records import Context
-from adt.tuning.results import Comparison, Figures, TunedTask, TuneResult, TuningPlan, quarantined
+from adt.tuning.results import Comparison, Figures, TunedTask, TuneResult, TuningPlan, quarantined_candidates
 
 if TYPE_CHECKING:
     from adt.model.compiled import Job
-    from adt.tuning.plan import Result, TaskResult
+    from adt.tuning.engine import EngineResult
+    from adt.tuning.task_progress import TaskResult
 
 
 def compile_command(job: Job, database: Path) -> str:
@@ -37,7 +38,7 @@ def compile_command(job: Job, database: Path) -> str:
     return shlex.join([*words, "--db", str(database)])
 
 
-def check_ended(result: Result, rack: Rack, wait: float) -> None:
+def check_ended(result: EngineResult, rack: Rack, wait: float) -> None:
     """Raise when the tuning ended for want of devices.
 
     Raises:
@@ -49,7 +50,7 @@ def check_ended(result: Result, rack: Rack, wait: float) -> None:
         f"no device that measures has been there for {wait:g} s; "
         f"{result.status.kept} records of this session are kept"
     )
-    details = "\n".join(f"{one.name}: {one.state}: {one.note}" for one in result.devices)
+    details = "\n".join(f"{device.name}: {device.state}: {device.note}" for device in result.devices)
     if rack.tracked:
         raise TrackerError(
             what,
@@ -62,7 +63,7 @@ def check_ended(result: Result, rack: Rack, wait: float) -> None:
     )
 
 
-def told(plan: TuningPlan, result: Result, contexts: Sequence[Context]) -> TuneResult:
+def tune_result(plan: TuningPlan, result: EngineResult, contexts: Sequence[Context]) -> TuneResult:
     """The whole of it, not compared yet.
 
     Args:
@@ -70,14 +71,14 @@ def told(plan: TuningPlan, result: Result, contexts: Sequence[Context]) -> TuneR
     """
     mine = result.context
     if mine and sum((other.target, other.tvm) == (mine.target, mine.tvm) for other in contexts) > 1:
-        command = f"{plan.compile_command} {shlex.join(['--tuned-on', place_words(mine)])}"
+        command = f"{plan.compile_command} {shlex.join(['--tuned-on', mine.place])}"
         plan = replace(plan, compile_command=command)
     return TuneResult(
         plan=plan,
         context=result.context,
         tasks=tuple(map(_task, result.tasks)),
         devices=result.devices,
-        quarantined=quarantined(result.quarantined),
+        quarantined=quarantined_candidates(result.quarantined),
         failures=result.failures,
         done=result.status.done,
         total=result.status.total,
@@ -86,11 +87,6 @@ def told(plan: TuningPlan, result: Result, contexts: Sequence[Context]) -> TuneR
         interrupted=result.ended == "stopped",
         comparison=None,
     )
-
-
-def place_words(context: Context) -> str:
-    """The device and driver of *context*, as ``--tuned-on`` takes them."""
-    return f"{context.device}, {context.driver}" if context.driver else context.device
 
 
 def _task(result: TaskResult) -> TunedTask:
@@ -110,7 +106,7 @@ def _task(result: TaskResult) -> TunedTask:
     )
 
 
-def compared(job: Job, database: Path, tuned: TuneResult, serials: Sequence[str]) -> Comparison:
+def compare_packages(job: Job, database: Path, tuned: TuneResult, serials: Sequence[str]) -> Comparison:
     """Compile *job* with the records of *database* and without, to the cache, and run the two in turns.
 
     It runs where the package belongs: on this machine, or on the first of *serials*. On an emulated device
@@ -125,10 +121,10 @@ def compared(job: Job, database: Path, tuned: TuneResult, serials: Sequence[str]
     from adt.model.compiled import cached_package
 
     context = tuned.context
-    on = place_words(context) if context else ""
-    chosen = dataclasses.replace(job.settings.compile, db=str(database), tuned_on=on)
+    tuned_on = context.place if context else ""
+    settings = dataclasses.replace(job.settings.compile, db=str(database), tuned_on=tuned_on)
     with_records = tuned_job(
-        dataclasses.replace(job, settings=dataclasses.replace(job.settings, compile=chosen))
+        dataclasses.replace(job, settings=dataclasses.replace(job.settings, compile=settings))
     )
     untuned_package, package = cached_package(job), cached_package(with_records)
     facts = package.manifest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -38,8 +39,8 @@ class BuildJob:
 
 
 @dataclass(frozen=True)
-class Built:
-    """What came of a :class:`BuildJob`: a library or a failure."""
+class BuildOutcome:
+    """The outcome of a :class:`BuildJob`: a library or a failure."""
 
     id: int
     library: bytes
@@ -58,6 +59,14 @@ class Argument:
     dtype: str
     scope: str = "global"
     """``global.texture``: an image."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        import tvm_ffi
+
+        kind = tvm_ffi.dtype(self.dtype)
+        return (math.prod(self.shape) * int(kind.bits) * int(kind.lanes) + 7) // 8
 
 
 @dataclass(frozen=True)
@@ -89,8 +98,8 @@ class MeasureJob:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of a :class:`MeasureJob` on one device."""
+class MeasureOutcome:
+    """The outcome of a :class:`MeasureJob` on one device."""
 
     id: int
     seconds: tuple[float, ...]
@@ -120,15 +129,15 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """A candidate ran."""
 
     seconds: tuple[float, ...]
     """Of one call, for each repeat."""
 
 
-Result: TypeAlias = Measured | Failure | None
-"""What came of a candidate; None: nothing is known, the device left."""
+CandidateResult: TypeAlias = Measurement | Failure | None
+"""The result of a candidate; None: nothing is known, the device left."""
 
 
 class NoSpace(Exception):

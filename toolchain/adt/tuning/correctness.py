@@ -14,30 +14,28 @@ from adt.numerics import REORDERED, gaps
 from adt.tuning.candidates import Argument
 
 
-def written(module: Any) -> int:
+def count_outputs(module: Any) -> int:
     """How many of the last arguments of the workload *module* (``{"main": PrimFunc}``) it computes."""
     from tvm import tirx
 
     function = module["main"]
-    names: set[Any] = set()
+    stored: set[Any] = set()
 
     def visit(node: Any) -> None:
         if isinstance(node, tirx.BufferStore):
-            names.add(node.buffer)
+            stored.add(node.buffer)
 
     tirx.stmt_functor.post_order_visit(function.body, visit)
     count = 0
     for parameter in reversed(list(function.params)):
         buffer = function.buffer_map.get(parameter)
-        if buffer is None or not any(buffer.same_as(other) for other in names):
+        if buffer is None or not any(buffer.same_as(other) for other in stored):
             break
         count += 1
     return count
 
 
-def disagreement(
-    arguments: Sequence[Argument], untuned: Sequence[bytes], tuned: Sequence[bytes]
-) -> str | None:
+def difference(arguments: Sequence[Argument], untuned: Sequence[bytes], tuned: Sequence[bytes]) -> str | None:
     """What is wrong with the numbers of a candidate; None: nothing.
 
     Args:
@@ -46,19 +44,19 @@ def disagreement(
         tuned: … and those of the candidate, from the same inputs.
     """
     outputs = arguments[len(arguments) - len(untuned) :]
-    for number, (argument, right, made) in enumerate(zip(outputs, untuned, tuned, strict=True)):
-        if (off := _off(argument.dtype, right, made)) is not None:
-            which = f" in output {number + 1} of {len(outputs)}" if len(outputs) > 1 else ""
-            return f"it computes other numbers than the untuned schedule{which}: {off}"
+    for number, (argument, reference, data) in enumerate(zip(outputs, untuned, tuned, strict=True), 1):
+        if reason := _output_difference(argument.dtype, data, reference):
+            which = f" in output {number} of {len(outputs)}" if len(outputs) > 1 else ""
+            return f"it computes other numbers than the untuned schedule{which}: {reason}"
     return None
 
 
-def _off(dtype: str, right: bytes, made: bytes) -> str | None:
-    if len(right) != len(made):
-        return f"{len(made)} bytes instead of {len(right)}"
+def _output_difference(dtype: str, data: bytes, reference: bytes) -> str:
+    if len(reference) != len(data):
+        return f"{len(data)} bytes instead of {len(reference)}"
     if dtype not in REORDERED:
-        return None if right == made else "they must be equal"
-    return _off_floats(_floats(dtype, right), _floats(dtype, made), REORDERED[dtype])
+        return "" if reference == data else "they must be equal"
+    return _float_difference(_floats(dtype, data), _floats(dtype, reference), REORDERED[dtype])
 
 
 def _floats(dtype: str, data: bytes) -> Any:
@@ -69,16 +67,16 @@ def _floats(dtype: str, data: bytes) -> Any:
     return np.frombuffer(data, dtype)
 
 
-def _off_floats(right: Any, made: Any, tolerance: float) -> str | None:
+def _float_difference(got: Any, reference: Any, tolerance: float) -> str:
     import numpy as np
 
-    pair = gaps(made, right)
+    pair = gaps(got, reference)
     odd = int((np.isfinite(pair.reference) & ~pair.finite).sum())
     if odd:
-        return f"{odd} of {len(made)} are infinite or NaN"
+        return f"{odd} of {len(got)} are infinite or NaN"
     if not pair.comparable:
         return "infinities or NaNs in other places"
-    if len(right) and not pair.finite.any():
+    if len(reference) and not pair.finite.any():
         return "nothing finite to compare: the untuned schedule gives only infinities or NaNs"
-    off = float(pair.gap.max(initial=0.0)) / max(pair.magnitude, float(np.finfo(np.float32).tiny))
-    return f"off by {off:.2g} of the largest, {tolerance:g} allowed" if off > tolerance else None
+    relative = float(pair.gap.max(initial=0.0)) / max(pair.magnitude, float(np.finfo(np.float32).tiny))
+    return f"off by {relative:.2g} of the largest, {tolerance:g} allowed" if relative > tolerance else ""

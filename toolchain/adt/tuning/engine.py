@@ -1,8 +1,8 @@
 """Drive a tuning: searches propose, builders compile, devices measure, all at once; the database keeps it.
 
-One thread coordinates, the caller's. It never waits for a single candidate, task or device: what is
-proposed, built or measured comes as an event, is kept, and makes room for what is next. A result is
-told to the search, and shown, after it is safe on disk.
+One thread coordinates, the caller's. It never waits for a single candidate, task or device: each
+proposal, build and measurement comes as an event, is recorded, and makes room for the next. The search
+and the observer get a result after it is safe on disk.
 """
 
 from __future__ import annotations
@@ -11,53 +11,78 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adt.errors import DiskError
-from adt.tuning.candidates import Built, Outcome
-from adt.tuning.pipeline import Judge, Keeper, Ready, Work, Works
-from adt.tuning.plan import Builders, Done, Fleet, Observer, Plan, Records, Result, Searches, Take
-from adt.tuning.proposals import LEADERS, Answer, Proposals, Proposed, Rescheduled, SearchThread, unconfirmed
-from adt.tuning.records import BASELINE, Context, Failure
-from adt.tuning.results import Status
-from adt.tuning.search.allocation import batch_size, choose, scarce
-from adt.tuning.task_progress import TaskProgress
+from adt.tuning.candidates import BuildOutcome, MeasureOutcome
+from adt.tuning.options import TuningOptions
+from adt.tuning.pipeline import Completion, MeasureQueue, OutputComparison, Pipeline, Recorder
+from adt.tuning.proposals import Proposal, Proposals, Reschedule, SearchEvent, SearchThread
+from adt.tuning.records import BASELINE, Context, Record
+from adt.tuning.results import DeviceStatus, Observer, Status
+from adt.tuning.search.allocation import batch_size, choose, is_scarce
+from adt.tuning.task_progress import LEADERS, TaskProgress, TaskResult
 
 if TYPE_CHECKING:
+    from adt.tuning.database.store import Database
+    from adt.tuning.fleet.builders import Builders
+    from adt.tuning.fleet.fleet import Done, Fleet, Take
+    from adt.tuning.search.task_search import Searches
     from adt.tuning.tasks import Task
 
 log = logging.getLogger("adt.tune")
 
 TICK = 0.25
 """Seconds between two looks at the devices."""
+STATUS_SECONDS = 0.25
+"""Between two reports to the observer."""
+
+
+@dataclass(frozen=True)
+class EngineResult:
+    """The result of a tuning."""
+
+    ended: str
+    """``finished``, ``stopped`` or ``no device``."""
+    context: Context | None
+    """None: no device ever said what it is."""
+    tasks: tuple[TaskResult, ...]
+    devices: tuple[DeviceStatus, ...]
+    status: Status
+    """The last one."""
+    failures: Mapping[str, int]
+    """Failed candidates of this session, by kind."""
+    quarantined: tuple[Record, ...]
+    """Candidates of this tuning that crashed or hung a server, or computed wrong numbers."""
 
 
 def tune(
-    plan: Plan,
+    options: TuningOptions,
     tasks: Sequence[Task],
     *,
     searches: Searches,
     builders: Builders,
     fleet: Callable[[Take, Done], Fleet],
-    database: Records,
+    database: Database,
     observer: Observer | None = None,
     stop: threading.Event | None = None,
-) -> Result:
-    """Tune *tasks* until the plan's trials are done, nothing is left to try, or *stop* is set.
+) -> EngineResult:
+    """Tune *tasks* until all trials are done, nothing is left to try, or *stop* is set.
 
-    The builders and the fleet are closed when this returns or raises, whatever happened.
+    The builders and the fleet are closed when this returns or raises.
 
     Args:
-        fleet: begins to measure with what it is given, :meth:`adt.tuning.fleet.fleet.Fleet.start`.
+        fleet: starts to measure, :meth:`adt.tuning.fleet.fleet.Fleet.start`.
         database: open for writing; it stays open.
-        stop: when set, nothing new begins, what is being measured may finish for a while, all is kept.
+        stop: when set, nothing new begins; what is being measured may finish for a while; all is kept.
 
     Raises:
         DiskError: the database or a directory for temporary files cannot be written; what was shown as kept
             is.
     """
-    return _Engine(plan, tasks, searches, builders, database, observer or Observer(), stop).run(fleet)
+    return _Engine(options, tasks, searches, builders, database, observer or Observer(), stop).run(fleet)
 
 
 class _Engine:
@@ -65,94 +90,100 @@ class _Engine:
 
     def __init__(
         self,
-        plan: Plan,
+        options: TuningOptions,
         tasks: Sequence[Task],
         searches: Searches,
         builders: Builders,
-        database: Records,
+        database: Database,
         observer: Observer,
         stop: threading.Event | None,
     ) -> None:
-        self._plan = plan
+        self._options = options
         self._builders = builders
         self._database = database
-        self._keeper = Keeper(plan, database, observer)
-        self._judge = Judge()
+        self._observer = observer
+        self._recorder = Recorder(options, database, observer)
+        self._comparison = OutputComparison()
         self._stop = stop or threading.Event()
-        self._events: queue.SimpleQueue[Answer | Built | Outcome] = queue.SimpleQueue()
-        self._ready = Ready(exclusive=plan.exclusive)
+        self._events: queue.SimpleQueue[SearchEvent | BuildOutcome | MeasureOutcome] = queue.SimpleQueue()
+        self._queue = MeasureQueue(exclusive=options.exclusive)
         self._thread = SearchThread()
         self._proposals = Proposals(searches, self._thread, self._events.put)
-        self._works = Works(plan, builders, self._ready, self._events.put)
-        self._tasks = [TaskProgress(task, database.workload_id(task.module), plan) for task in tasks]
-        self._display = Display(plan, self._tasks, self._works, self._ready, self._keeper, observer)
+        self._pipeline = Pipeline(options, builders, self._queue, self._events.put)
+        self._tasks = [TaskProgress(task, database.workload_id(task.module), options) for task in tasks]
         self._fleet: Fleet | None = None
         self._context: Context | None = None
         self._alone_since: float | None = None
+        self._began = time.monotonic()
+        self._reported = 0.0
+        self._earlier_trials = 0
 
-    def run(self, start: Callable[[Take, Done], Fleet]) -> Result:
+    def run(self, start: Callable[[Take, Done], Fleet]) -> EngineResult:
         ended = "stopped"
         try:
-            self._fleet = start(self._ready.take, self._measured)
-            ended = self._until(lambda: self._identify())
+            self._fleet = start(self._queue.take, self._measured)
+            ended = self._handle_events_until(self._identify)
             if self._context is not None and ended == "finished":
                 self._load(self._context)
-                ended = self._until(lambda: self._advance())
+                ended = self._handle_events_until(self._advance)
             self._finish()
         finally:
-            self._ready.close()
+            self._queue.close()
             if self._fleet is not None:
                 self._fleet.close(0.0)
             self._builders.close()
             self._thread.close(0.0)
-        status = self._display.last(self._fleet)
-        return Result(
+        status = self._status(self._fleet)
+        self._report(status)
+        return EngineResult(
             ended=ended,
             context=self._context,
             tasks=tuple(progress.outcome() for progress in self._tasks),
-            devices=self._fleet.devices(),
+            devices=status.devices,
             status=status,
-            failures=dict(self._keeper.failures),
+            failures=status.failures,
             quarantined=tuple(record for progress in self._tasks for record in progress.quarantined()),
         )
 
-    def _until(self, done: Callable[[], bool]) -> str:
-        """Handle what comes until *done*; how that ended."""
+    def _handle_events_until(self, done: Callable[[], bool]) -> str:
+        """Handle events until *done*; how that ended."""
         assert self._fleet is not None
         while not done():
             if self._stop.is_set():
                 return "stopped"
-            if self._alone() > self._plan.wait:
+            if self._alone_seconds() > self._options.wait:
                 return "no device"
-            self._handle(self._next(TICK))
-            self._display.show(self._fleet)
+            self._handle(self._next_events(TICK))
+            if time.monotonic() - self._reported >= STATUS_SECONDS:
+                self._reported = time.monotonic()
+                self._report(self._status(self._fleet))
         return "finished"
 
     def _finish(self) -> None:
         """End gently: what is being measured may finish, and is kept."""
         assert self._fleet is not None
-        self._ready.close()
+        self._queue.close()
         self._builders.close()
-        self._fleet.close(self._plan.grace, leaving=self._stop.is_set())
-        self._handle(self._next(0))
+        self._fleet.close(self._options.grace, leaving=self._stop.is_set())
+        self._handle(self._next_events(0))
         self._thread.close(None)
 
-    def _measured(self, outcome: Outcome) -> None:
-        """From any thread: a device is done with a candidate."""
-        self._ready.back(outcome.id)
+    def _measured(self, outcome: MeasureOutcome) -> None:
+        """A device is done with a candidate; called from any thread."""
+        self._queue.give_back(outcome.id)
         self._events.put(outcome)
 
-    def _next(self, patience: float) -> list[Answer | Built | Outcome]:
-        """All events that came; waits at most *patience* seconds for the first one."""
-        events: list[Answer | Built | Outcome] = []
+    def _next_events(self, timeout: float) -> list[SearchEvent | BuildOutcome | MeasureOutcome]:
+        """All events that came; waits at most *timeout* seconds for the first one."""
+        events: list[SearchEvent | BuildOutcome | MeasureOutcome] = []
         try:
-            events.append(self._events.get(timeout=patience) if patience else self._events.get_nowait())
+            events.append(self._events.get(timeout=timeout) if timeout else self._events.get_nowait())
             while True:
                 events.append(self._events.get_nowait())
         except queue.Empty:
             return events
 
-    def _alone(self) -> float:
+    def _alone_seconds(self) -> float:
         """Seconds since there was a device."""
         assert self._fleet is not None
         now = time.monotonic()
@@ -168,11 +199,11 @@ class _Engine:
         assert self._fleet is not None
         identity = self._fleet.identity()
         if identity is not None:
-            self._context = Context(self._plan.target, self._plan.tvm, *identity)
+            self._context = Context(self._options.target, self._options.tvm, *identity)
         return self._context is not None
 
     def _load(self, context: Context) -> None:
-        """Go on from what the database knows, and have measured what is to be compared with."""
+        """Resume from the database's records, and have the untuned schedules measured where they were not."""
         others = [
             other
             for other in self._database.contexts()
@@ -181,7 +212,7 @@ class _Engine:
         for progress in self._tasks:
             known = self._database.records(context, progress.workload)
             for record in known:
-                progress.absorb(record)
+                progress.add_record(record)
             elsewhere = [
                 record for other in others for record in self._database.records(other, progress.workload)
             ]
@@ -189,9 +220,9 @@ class _Engine:
             baseline = progress.baseline
             if baseline is None or (baseline.failure is not None and not baseline.failure.quarantined):
                 progress.baseline_pending = True
-                self._works.add(progress, BASELINE, progress.task.baseline)
-            progress.consider()
-        self._display.resumed()
+                self._pipeline.add(progress, BASELINE, progress.task.baseline)
+            progress.check_end()
+        self._earlier_trials = self._trials
 
     @property
     def _trials(self) -> int:
@@ -200,154 +231,115 @@ class _Engine:
     def _advance(self) -> bool:
         """Begin whatever can begin; whether all is done."""
         assert self._fleet is not None
-        batch = batch_size(self._plan.batch, self._fleet.live())
-        enough = batch if self._plan.exclusive else 3 * self._fleet.live() + 2
-        if self._ready.may_work():
-            self._ask(batch, enough)
+        batch = batch_size(self._options.batch, self._fleet.live())
+        enough = batch if self._options.exclusive else 3 * self._fleet.live() + 2
+        if self._queue.may_work():
+            self._propose(batch, enough)
             self._confirm()
-            self._works.build(enough)
-            if not self._works.building and not any(progress.searching for progress in self._tasks):
-                self._ready.measure()
-        return self._works.all_done and all(progress.over for progress in self._tasks)
+            self._pipeline.build(enough)
+            if not self._pipeline.building and not any(progress.searching for progress in self._tasks):
+                self._queue.start_measuring()
+        return self._pipeline.is_empty and all(progress.is_over for progress in self._tasks)
 
-    def _ask(self, batch: int, enough: int) -> None:
+    def _propose(self, batch: int, enough: int) -> None:
         """Search candidates ahead of builders and devices, for the tasks that promise most."""
-        total = self._plan.total(len(self._tasks))
-        out = sum(progress.out for progress in self._tasks)
-        if not self._plan.per_task and self._trials + out >= total:
+        total = self._options.total_trials(len(self._tasks))
+        outstanding = sum(progress.outstanding for progress in self._tasks)
+        if not self._options.per_task and self._trials + outstanding >= total:
             for progress in self._tasks:
-                untried = not (progress.trials or progress.out)
+                untried = not (progress.trials or progress.outstanding)
                 reason = "no trial was left for it: other tasks had more to gain" if untried else ""
                 progress.end("done", reason)
         while True:
-            searched = sum(progress.asked for progress in self._tasks)
-            if self._works.pending + searched >= enough + self._builders.workers:
+            requested = sum(progress.requested for progress in self._tasks)
+            if self._pipeline.pending + requested >= enough + self._builders.workers:
                 return
             standings = [progress.standing() for progress in self._tasks]
-            left = total - self._trials - sum(each.out for each in standings)
-            if scarce(standings, batch, left) and any(progress.baseline_pending for progress in self._tasks):
+            left = total - self._trials - sum(standing.outstanding for standing in standings)
+            if is_scarce(standings, batch, left) and any(task.baseline_pending for task in self._tasks):
                 return
-            chosen = choose(standings, batch, left)
-            if chosen is None:
+            choice = choose(standings, batch, left)
+            if choice is None:
                 return
-            index, count = chosen
-            self._proposals.ask(self._tasks[index], count)
+            index, count = choice
+            self._proposals.request(self._tasks[index], count)
 
     def _confirm(self) -> None:
         """Measure the fastest candidates once more, of tasks that have ended."""
         for progress in self._tasks:
-            if not progress.over or progress.confirming or progress.baseline_pending:
+            if not progress.is_over or progress.confirming or progress.baseline_pending:
                 continue
-            for trace in unconfirmed(progress):
+            for trace in progress.unconfirmed():
                 progress.confirming.add(trace)
-                self._proposals.again(progress, trace)
+                self._proposals.reschedule(progress, trace)
 
-    def _handle(self, events: Sequence[Answer | Built | Outcome]) -> None:
-        """Take in what came; what is to be kept is kept at once, before anything else is made of it."""
-        made: list[tuple[Work, Failure | None, Outcome | None]] = []
+    def _handle(self, events: Sequence[SearchEvent | BuildOutcome | MeasureOutcome]) -> None:
+        """Take in *events*; what is complete is recorded at once, before anything else is made of it."""
+        completions: list[Completion] = []
         for event in events:
-            if isinstance(event, Built):
-                if event.disk is not None:
-                    continue
-                failed = self._works.built(event)
-                if failed is not None:
-                    made.append((*failed, None))
-                    if failed[0].again and failed[0].trace == BASELINE:
-                        made += self._judge.give_up(failed[0].progress)
-            elif isinstance(event, Outcome):
-                done = self._works.measured(event)
-                if done is not None:
-                    made += self._judge.judge(*done, event)
-            elif isinstance(event, Proposed):
-                for candidate in self._proposals.take(event):
-                    self._works.add(event.progress, candidate.trace, candidate.module)
-            elif isinstance(event, Rescheduled):
+            if isinstance(event, BuildOutcome):
+                completions += self._built(event)
+            elif isinstance(event, MeasureOutcome):
+                if completion := self._pipeline.measured(event):
+                    completions += self._comparison.check(completion)
+            elif isinstance(event, Proposal):
+                for candidate in self._proposals.accept(event):
+                    self._pipeline.add(event.progress, candidate.trace, candidate.module)
+            elif isinstance(event, Reschedule):
                 self._rescheduled(event)
             else:
-                self._proposals.failed(event.progress, event.why)
+                self._proposals.fail(event.progress, event.error)
         if self._context is not None:
-            self._keeper.keep(made, self._context)
+            self._recorder.record(completions, self._context)
         for event in events:
-            if isinstance(event, Built) and event.disk is not None:
+            if isinstance(event, BuildOutcome) and event.disk is not None:
                 what, remedy, details = event.disk
                 raise DiskError(what, remedy=remedy, details=details)
         for progress in self._tasks:
-            for results in progress.complete():
-                self._proposals.tell(progress, results)
+            for results in progress.take_complete_batches():
+                self._proposals.report(progress, results)
 
-    def _rescheduled(self, event: Rescheduled) -> None:
+    def _built(self, outcome: BuildOutcome) -> list[Completion]:
+        """What a build completes: nothing if it succeeded."""
+        completion = self._pipeline.built(outcome) if outcome.disk is None else None
+        if completion is None:
+            return []
+        job = completion.job
+        held = self._comparison.give_up(job.progress) if job.confirms and job.trace == BASELINE else ()
+        return [completion, *held]
+
+    def _rescheduled(self, event: Reschedule) -> None:
         progress = event.progress
         progress.searching -= 1
-        if isinstance(event.answer, Exception):
-            log.warning("%s cannot be measured again: %s", progress.task.name, event.answer)
+        if isinstance(event.module, Exception):
+            log.warning("%s cannot be measured again: %s", progress.task.name, event.module)
             progress.confirmed_leaders = LEADERS
             progress.confirming.discard(event.trace)
         else:
-            self._works.confirm(progress, event.trace, event.answer)
+            self._pipeline.confirm(progress, event.trace, event.module)
 
-
-OFTEN = 0.25
-"""Seconds between two reports."""
-
-
-class Display:
-    """Makes a :class:`Status` of the parts of a tuning; only the engine's thread uses it."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        tasks: Sequence[TaskProgress],
-        works: Works,
-        ready: Ready,
-        keeper: Keeper,
-        observer: Observer,
-    ) -> None:
-        self._plan = plan
-        self._tasks = tasks
-        self._works = works
-        self._ready = ready
-        self._keeper = keeper
-        self._observer = observer
-        self._began = time.monotonic()
-        self._shown = 0.0
-        self._earlier = 0
-
-    def resumed(self) -> None:
-        """Trials that are done by now are those of earlier sessions: no guide to how fast it goes."""
-        self._earlier = sum(progress.trials for progress in self._tasks)
-
-    def show(self, fleet: Fleet) -> None:
-        """Report, unless that was done just now."""
-        now = time.monotonic()
-        if self._observer.status is not None and now - self._shown >= OFTEN:
-            self._shown = now
-            self._observer.status(self.status(fleet))
-
-    def last(self, fleet: Fleet) -> Status:
-        """Report how it ended."""
-        status = self.status(fleet)
+    def _report(self, status: Status) -> None:
         if self._observer.status is not None:
             self._observer.status(status)
-        return status
 
-    def status(self, fleet: Fleet) -> Status:
+    def _status(self, fleet: Fleet) -> Status:
         """How it stands."""
-        activities = self._works.activities()
+        activities = self._pipeline.activities()
         for progress in self._tasks:
             progress.activity = activities.get(progress, "searching" if progress.searching else "waiting")
         elapsed = time.monotonic() - self._began
-        done = sum(progress.trials for progress in self._tasks)
-        total = self._plan.total(len(self._tasks))
-        session = done - self._earlier
+        done = self._trials
+        total = self._options.total_trials(len(self._tasks))
+        session = done - self._earlier_trials  # trials of earlier sessions do not tell how fast this one is
         return Status(
             tasks=tuple(progress.status() for progress in self._tasks),
             devices=fleet.devices(),
             done=done,
             total=total,
-            kept=self._keeper.kept,
-            failures=dict(self._keeper.failures),
-            building=self._works.building,
-            ready=self._ready.waiting,
+            kept=self._recorder.kept,
+            failures=dict(self._recorder.failures),
+            building=self._pipeline.building,
+            ready=self._queue.waiting,
             elapsed=elapsed,
             left=max(total - done, 0) * elapsed / session if session else None,
         )

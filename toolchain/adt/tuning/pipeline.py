@@ -9,23 +9,34 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
-from adt.tuning.candidates import BuildJob, Built, Measured, MeasureJob, Outcome
-from adt.tuning.correctness import disagreement
-from adt.tuning.plan import Builders, Observer, Plan, Records
-from adt.tuning.proposals import ROUNDS, Scheduled, timing_again
+from adt.tuning.candidates import BuildJob, BuildOutcome, MeasureJob, Measurement, MeasureOutcome, Timing
+from adt.tuning.correctness import difference
+from adt.tuning.options import TuningOptions
+from adt.tuning.proposals import ScheduledModule
 from adt.tuning.records import BASELINE, CONFIRMED, Context, Failure, Record
+from adt.tuning.results import Observer
 from adt.tuning.task_progress import TaskProgress
+
+if TYPE_CHECKING:
+    from adt.tuning.database.store import Database
+    from adt.tuning.fleet.builders import Builders
 
 LOSSES = 3
 """After so many devices that left while they measured a candidate, it is its fault."""
-AHEAD = 2
+BUILD_AHEAD = 2
 """Candidates that each builder has or waits for."""
+TAKE_SECONDS = 0.5
+"""That a device waits for a candidate at once."""
+CONFIRM_ROUNDS = 2
+"""Times that a candidate is measured again to confirm it; all wait in one queue, so that they take turns."""
+CONFIRM_REPEATS = 3
+"""Of such a measurement, at least."""
 
 
 @dataclass
-class Work:
+class CandidateJob:
     """One candidate on its way."""
 
     id: int
@@ -33,135 +44,40 @@ class Work:
     trace: str
     """:data:`BASELINE` for the untuned schedule."""
     module: str
-    again: bool
+    confirms: bool
     """It was measured before, and is confirmed …"""
     rounds: int
     """… so many times from here on."""
-    compare: bool
+    compares: bool
     """What it computes is brought back."""
     losses: int = 0
 
-    @property
-    def last(self) -> bool:
-        """It is not measured after this."""
-        return self.rounds == 1
-
-    def again_as(self, number: int) -> Work:
-        """For its next round."""
-        return dataclasses.replace(self, id=number, rounds=self.rounds - 1, compare=False, losses=0)
+    def next_round(self, number: int) -> CandidateJob:
+        """The job *number* of its next round."""
+        return dataclasses.replace(self, id=number, rounds=self.rounds - 1, compares=False, losses=0)
 
 
-class Works:
-    """All candidates on their way; only the engine's thread uses it."""
+@dataclass(frozen=True)
+class Completion:
+    """A candidate that is done, for this round."""
 
-    def __init__(self, plan: Plan, builders: Builders, ready: Ready, done: Callable[[Built], None]) -> None:
-        self._plan = plan
-        self._builders = builders
-        self._ready = ready
-        self._done = done
-        self._numbers = itertools.count(1)
-        self._backlog: deque[Work] = deque()
-        self._building: dict[int, Work] = {}
-        self._built: dict[int, tuple[Work, MeasureJob]] = {}
-
-    def add(self, progress: TaskProgress, trace: str, module: str) -> None:
-        """Have a candidate built and measured; untuned schedules come before others."""
-        self._add(Work(next(self._numbers), progress, trace, module, False, 1, False))
-
-    def confirm(self, progress: TaskProgress, trace: str, known: Scheduled) -> None:
-        """Have a candidate that was measured before built, measured again, and its numbers compared."""
-        progress.outputs = known.outputs
-        self._add(Work(next(self._numbers), progress, trace, known.module, True, ROUNDS, True))
-
-    def _add(self, work: Work) -> None:
-        (self._backlog.append if work.trace else self._backlog.appendleft)(work)
-
-    def build(self, limit: int) -> None:
-        """Give builders what they have room for, while fewer than *limit* candidates wait for a device."""
-        most = AHEAD * max(self._builders.workers, 1)
-        while (
-            self._backlog and len(self._building) < most and self._ready.waiting + len(self._building) < limit
-        ):
-            work = self._backlog.popleft()
-            self._building[work.id] = work
-            self._builders.submit(BuildJob(work.id, work.module, self._plan.toolchain), self._done)
-
-    def built(self, built: Built) -> tuple[Work, Failure] | None:
-        """A builder is done: the candidate waits for a device now, unless it failed, which is returned."""
-        work = self._building.pop(built.id)
-        if built.failure is not None:
-            work.rounds = 1
-            return work, built.failure
-        timing = timing_again(self._plan.timing) if work.again else self._plan.timing
-        task = work.progress.task
-        job = MeasureJob(
-            id=built.id,
-            task=task.name,
-            library=built.library,
-            arguments=task.arguments,
-            device=self._plan.toolchain.device,
-            timing=timing,
-            outputs=work.progress.outputs if work.compare else 0,
-        )
-        work.module = ""  # large, and not needed any more
-        self._built[work.id] = work, job
-        self._ready.put(job)
-        return None
-
-    def measured(self, outcome: Outcome) -> tuple[Work, Failure | None] | None:
-        """A device is done: the candidate, and its failure if it failed; None: it waits for another one."""
-        work, job = self._built[outcome.id]
-        if outcome.lost:
-            work.losses += 1
-            if work.losses < LOSSES:
-                self._ready.put(job, first=True)
-                return None
-        del self._built[outcome.id]
-        failure = outcome.failure
-        if outcome.lost:
-            failure = Failure("crash", f"{LOSSES} times the device left while it was measured")
-        if failure is not None:
-            work.rounds = 1
-        elif work.rounds > 1:
-            number = next(self._numbers)
-            job = dataclasses.replace(job, id=number, outputs=0)
-            self._built[number] = work.again_as(number), job
-            self._ready.put(job)
-        return work, failure
-
-    @property
-    def pending(self) -> int:
-        """Candidates that no device has yet."""
-        return len(self._backlog) + len(self._building) + self._ready.waiting
-
-    @property
-    def building(self) -> int:
-        """Candidates that builders have."""
-        return len(self._building)
-
-    @property
-    def all_done(self) -> bool:
-        """Nothing is on its way."""
-        return not (self._backlog or self._building or self._built)
-
-    def activities(self) -> dict[TaskProgress, str]:
-        """What happens to candidates of each task that has some: ``building`` or ``measuring``."""
-        found = {work.progress: "building" for work in (*self._backlog, *self._building.values())}
-        taken = self._ready.taken
-        measuring = {work.progress: "measuring" for id, (work, _) in self._built.items() if id in taken}
-        ready = {work.progress: "building" for work, _ in self._built.values()}
-        return ready | found | measuring
+    job: CandidateJob
+    failure: Failure | None
+    outcome: MeasureOutcome | None
+    """None: it could not be built."""
 
 
-PATIENCE = 0.5
-"""Seconds that a device waits for a candidate at once."""
+def confirmation_timing(timing: Timing) -> Timing:
+    """How candidates are timed that are confirmed."""
+    repeat = max(timing.repeat, CONFIRM_REPEATS)
+    return dataclasses.replace(timing, repeat=repeat, timeout=timing.timeout * repeat / timing.repeat)
 
 
-class Ready:
+class MeasureQueue:
     """Candidates for the devices, in the order in which they were built. For any thread.
 
     Where measuring is exclusive, one of two phases is on: the machine works (searches, builds), and
-    devices get nothing; or it measures what is ready, and nobody else works until all of that is done.
+    devices get nothing; or it measures what is ready, and nothing else runs until all of that is done.
     """
 
     def __init__(self, *, exclusive: bool) -> None:
@@ -169,7 +85,7 @@ class Ready:
         self._changed = threading.Condition()
         self._waiting: deque[MeasureJob] = deque()
         self._taken: set[int] = set()
-        self._measure = not exclusive
+        self._measuring = not exclusive
         self._closed = False
 
     def put(self, job: MeasureJob, *, first: bool = False) -> None:
@@ -181,14 +97,14 @@ class Ready:
     def take(self) -> MeasureJob | None:
         """The next job, or None after half a second without one."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or (self._measure and self._waiting), PATIENCE)
-            if not self._measure or not self._waiting or self._closed:
+            self._changed.wait_for(lambda: self._closed or (self._measuring and self._waiting), TAKE_SECONDS)
+            if not self._measuring or not self._waiting or self._closed:
                 return None
             job = self._waiting.popleft()
             self._taken.add(job.id)
             return job
 
-    def back(self, job: int) -> None:
+    def give_back(self, job: int) -> None:
         """A job that was taken is done, or given back."""
         with self._changed:
             self._taken.discard(job)
@@ -214,64 +130,166 @@ class Ready:
         """Whether searching and building may begin something; ends a phase in which all is measured."""
         with self._changed:
             if self._exclusive and not self._waiting and not self._taken:
-                self._measure = False
-            return not self._exclusive or not self._measure
+                self._measuring = False
+            return not self._exclusive or not self._measuring
 
-    def measure(self) -> None:
-        """Nobody works: let devices measure what is ready."""
+    def start_measuring(self) -> None:
+        """Nothing is searched or built: let devices measure what is ready."""
         with self._changed:
-            self._measure = True
+            self._measuring = True
             self._changed.notify_all()
 
 
-Measurement = tuple[Work, Failure | None, Outcome]
+class Pipeline:
+    """All candidates on their way; only the engine's thread uses it."""
+
+    def __init__(
+        self,
+        options: TuningOptions,
+        builders: Builders,
+        measure_queue: MeasureQueue,
+        done: Callable[[BuildOutcome], None],
+    ) -> None:
+        self._options = options
+        self._builders = builders
+        self._queue = measure_queue
+        self._done = done
+        self._numbers = itertools.count(1)
+        self._backlog: deque[CandidateJob] = deque()
+        self._building: dict[int, CandidateJob] = {}
+        self._built: dict[int, tuple[CandidateJob, MeasureJob]] = {}
+
+    def add(self, progress: TaskProgress, trace: str, module: str) -> None:
+        """Have a candidate built and measured; untuned schedules come before others."""
+        self._add(CandidateJob(next(self._numbers), progress, trace, module, False, 1, False))
+
+    def confirm(self, progress: TaskProgress, trace: str, scheduled: ScheduledModule) -> None:
+        """Have a candidate that was measured before built, measured again, and its numbers compared."""
+        progress.output_count = scheduled.outputs
+        number = next(self._numbers)
+        self._add(CandidateJob(number, progress, trace, scheduled.module, True, CONFIRM_ROUNDS, True))
+
+    def _add(self, job: CandidateJob) -> None:
+        (self._backlog.append if job.trace else self._backlog.appendleft)(job)
+
+    def build(self, limit: int) -> None:
+        """Give builders what they have room for, while fewer than *limit* candidates wait for a device."""
+        most = BUILD_AHEAD * max(self._builders.workers, 1)
+        while (
+            self._backlog and len(self._building) < most and self._queue.waiting + len(self._building) < limit
+        ):
+            job = self._backlog.popleft()
+            self._building[job.id] = job
+            self._builders.submit(BuildJob(job.id, job.module, self._options.toolchain), self._done)
+
+    def built(self, outcome: BuildOutcome) -> Completion | None:
+        """A builder is done: the candidate waits for a device now; if it failed, it is complete."""
+        job = self._building.pop(outcome.id)
+        if outcome.failure is not None:
+            job.rounds = 1
+            return Completion(job, outcome.failure, None)
+        timing = self._options.timing
+        task = job.progress.task
+        measure_job = MeasureJob(
+            id=outcome.id,
+            task=task.name,
+            library=outcome.library,
+            arguments=task.arguments,
+            device=self._options.toolchain.device,
+            timing=confirmation_timing(timing) if job.confirms else timing,
+            outputs=job.progress.output_count if job.compares else 0,
+        )
+        job.module = ""  # large, and not needed any more
+        self._built[job.id] = job, measure_job
+        self._queue.put(measure_job)
+        return None
+
+    def measured(self, outcome: MeasureOutcome) -> Completion | None:
+        """A device is done with a candidate; None: it waits for another device."""
+        job, measure_job = self._built[outcome.id]
+        if outcome.lost:
+            job.losses += 1
+            if job.losses < LOSSES:
+                self._queue.put(measure_job, first=True)
+                return None
+        del self._built[outcome.id]
+        failure = outcome.failure
+        if outcome.lost:
+            failure = Failure("crash", f"{LOSSES} times the device left while it was measured")
+        if failure is not None:
+            job.rounds = 1
+        elif job.rounds > 1:
+            number = next(self._numbers)
+            measure_job = dataclasses.replace(measure_job, id=number, outputs=0)
+            self._built[number] = job.next_round(number), measure_job
+            self._queue.put(measure_job)
+        return Completion(job, failure, outcome)
+
+    @property
+    def pending(self) -> int:
+        """Candidates that no device has yet."""
+        return len(self._backlog) + len(self._building) + self._queue.waiting
+
+    @property
+    def building(self) -> int:
+        """Candidates that builders have."""
+        return len(self._building)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is on its way."""
+        return not (self._backlog or self._building or self._built)
+
+    def activities(self) -> dict[TaskProgress, str]:
+        """What happens to candidates of each task that has some: ``building`` or ``measuring``."""
+        taken = self._queue.taken
+        jobs = [*(job for job, _ in self._built.values()), *self._backlog, *self._building.values()]
+        measuring = {job.progress: "measuring" for number, (job, _) in self._built.items() if number in taken}
+        return {job.progress: "building" for job in jobs} | measuring
 
 
-class Judge:
-    """Holds a candidate's measurement until there is one of the untuned schedule to compare it with."""
+class OutputComparison:
+    """Compares what candidates compute with the untuned schedule, and holds them until that has run."""
 
     def __init__(self) -> None:
-        self._held: dict[TaskProgress, list[Measurement]] = {}
+        self._held: dict[TaskProgress, list[Completion]] = {}
 
-    def judge(self, work: Work, failure: Failure | None, outcome: Outcome) -> Iterator[Measurement]:
-        """The measurements that can be kept now: this one, held ones, or none."""
-        progress = work.progress
-        if not work.compare:
-            yield work, failure, outcome
-        elif work.trace == BASELINE:
-            progress.right = outcome.outputs if failure is None else ()
-            yield work, failure, outcome
-            for held in self._held.pop(progress, ()):
-                yield _compared(*held)
-        elif progress.right is None and failure is None:
-            self._held.setdefault(progress, []).append((work, failure, outcome))
+    def check(self, completion: Completion) -> Iterator[Completion]:
+        """The completions that can be recorded now: this one, held ones, or none."""
+        progress = completion.job.progress
+        if not completion.job.compares:
+            yield completion
+        elif completion.job.trace == BASELINE:
+            assert completion.outcome is not None
+            progress.expected_outputs = completion.outcome.outputs if completion.failure is None else ()
+            yield completion
+            yield from map(_compare, self._held.pop(progress, ()))
+        elif progress.expected_outputs is None and completion.failure is None:
+            self._held.setdefault(progress, []).append(completion)
         else:
-            yield _compared(work, failure, outcome)
+            yield _compare(completion)
 
-    def give_up(self, progress: TaskProgress) -> Iterator[Measurement]:
-        """There will be no measurement of the untuned schedule: it could not be built again."""
-        progress.right = ()
-        yield from self._held.pop(progress, ())
-
-
-def _compared(work: Work, failure: Failure | None, outcome: Outcome) -> Measurement:
-    """The measurement, a failure if the numbers are wrong; without anything to compare it is as it is."""
-    right = work.progress.right
-    if failure is None and right and outcome.outputs:
-        wrong = disagreement(work.progress.task.arguments, right, outcome.outputs)
-        failure = Failure("wrong", wrong) if wrong is not None else None
-    return work, failure, outcome
+    def give_up(self, progress: TaskProgress) -> list[Completion]:
+        """There will be no numbers of the untuned schedule: it could not be built again."""
+        progress.expected_outputs = ()
+        return self._held.pop(progress, [])
 
 
-Made: TypeAlias = tuple[Work, Failure | None, Outcome | None]
-"""A candidate, its failure if it failed, and its measurement; None where it could not be built."""
+def _compare(completion: Completion) -> Completion:
+    """*completion*, failed if the numbers are wrong; as it is without anything to compare it with."""
+    progress, outcome = completion.job.progress, completion.outcome
+    if completion.failure is None and progress.expected_outputs and outcome and outcome.outputs:
+        reason = difference(progress.task.arguments, progress.expected_outputs, outcome.outputs)
+        if reason is not None:
+            return dataclasses.replace(completion, failure=Failure("wrong", reason))
+    return completion
 
 
-class Keeper:
+class Recorder:
     """Writes the records of one tuning; only the engine's thread uses it."""
 
-    def __init__(self, plan: Plan, database: Records, observer: Observer) -> None:
-        self._plan = plan
+    def __init__(self, options: TuningOptions, database: Database, observer: Observer) -> None:
+        self._options = options
         self._database = database
         self._observer = observer
         self.kept = 0
@@ -279,57 +297,52 @@ class Keeper:
         self.failures: Counter[str] = Counter()
         """Failed candidates of this session, by kind."""
 
-    def keep(self, made: Sequence[Made], context: Context) -> None:
-        """Write what came of candidates; then their tasks, the searches and the observer are told.
-
-        Args:
-            context: the tuning's.
+    def record(self, completions: Sequence[Completion], context: Context) -> None:
+        """Write records of *completions*; after that their tasks and the observer get them.
 
         Raises:
-            DiskError: it could not be written, and nobody was told.
+            DiskError: they could not be written, and nobody got them.
         """
-        if not made:
+        if not completions:
             return
-        records = [self._record(*each, context) for each in made]
+        records = [self._record(completion, context) for completion in completions]
         self._database.add(records)
         self.kept += len(records)
-        for (work, _, _), record in zip(made, records, strict=True):
+        for completion, record in zip(completions, records, strict=True):
             if record.failure is not None:
                 self.failures[record.failure.kind] += 1
-            _tell(work, record)
+            _update_progress(completion.job, record)
             if self._observer.record is not None:
                 self._observer.record(record)
 
-    def _record(
-        self, work: Work, failure: Failure | None, outcome: Outcome | None, context: Context
-    ) -> Record:
-        timing = timing_again(self._plan.timing) if work.again else self._plan.timing
+    def _record(self, completion: Completion, context: Context) -> Record:
+        job, failure, outcome = completion.job, completion.failure, completion.outcome
+        timing = confirmation_timing(self._options.timing) if job.confirms else self._options.timing
         options = {name: getattr(timing, name) for name in ("number", "repeat", "min_repeat_ms")}
         if outcome is not None:
             context = dataclasses.replace(context, device=outcome.device, driver=outcome.driver)
         return Record(
-            workload=work.progress.workload,
+            workload=job.progress.workload,
             context=context,
-            task=work.progress.task.name,
-            trace=work.trace,
+            task=job.progress.task.name,
+            trace=job.trace,
             seconds=() if outcome is None or failure is not None else outcome.seconds,
             failure=failure,
             on=None if outcome is None else outcome.on,
-            run=self._plan.run,
+            run=self._options.run,
             at=time.time(),
-            options=options | ({CONFIRMED: True} if work.again else {}),
+            options=options | ({CONFIRMED: True} if job.confirms else {}),
         )
 
 
-def _tell(work: Work, record: Record) -> None:
-    """Tell the candidate's task what became of it."""
-    progress = work.progress
-    progress.absorb(record)
-    if work.again:
-        if work.last:
-            progress.confirming.discard(work.trace)
-            progress.confirmed_leaders += bool(work.trace and record.failure is None)
-    elif work.trace == BASELINE:
+def _update_progress(job: CandidateJob, record: Record) -> None:
+    progress = job.progress
+    progress.add_record(record)
+    if job.confirms:
+        if job.rounds == 1:
+            progress.confirming.discard(job.trace)
+            progress.confirmed_leaders += bool(job.trace and record.failure is None)
+    elif job.trace == BASELINE:
         progress.baseline_pending = False
     else:
-        progress.result(work.trace, record.failure or Measured(record.seconds))
+        progress.add_result(job.trace, record.failure or Measurement(record.seconds))

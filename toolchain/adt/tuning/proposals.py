@@ -1,8 +1,7 @@
-"""Ask the searches of the tasks for candidates, in their thread, and tell them what came of those."""
+"""Requests to the searches of the tasks, in the one thread that searches, and reports to them."""
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import queue
 import threading
@@ -10,55 +9,100 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from adt.tuning import candidates
-from adt.tuning.candidates import Timing
-from adt.tuning.plan import Searches
-from adt.tuning.records import BASELINE, CONFIRMED, Record
+from adt.tuning.candidates import Candidate, CandidateResult, Measurement, NoSpace
+from adt.tuning.correctness import count_outputs
+from adt.tuning.records import BASELINE, Record
 from adt.tuning.task_progress import Batch, TaskProgress
 
 if TYPE_CHECKING:
+    from adt.tuning.search.task_search import Searches
     from adt.tuning.tasks import Task
 
 log = logging.getLogger("adt.tune")
 
-STALE = 3
+STALE_BATCHES = 3
 """Batches in a row with nothing new in them, after which a search is exhausted."""
 
 
 @dataclass(frozen=True)
-class Proposed:
+class Proposal:
     """A search is done."""
 
     progress: TaskProgress
-    asked: int
+    requested: int
     """Candidates that were asked for."""
-    answer: Sequence[candidates.Candidate] | Exception | None
+    candidates: Sequence[Candidate] | Exception | None
 
 
 @dataclass(frozen=True)
-class Rescheduled:
+class ScheduledModule:
+    """A candidate that was measured before, ready to be built again."""
+
+    module: str
+    """TVM's JSON."""
+    outputs: int
+    """How many of the last arguments it computes."""
+
+
+@dataclass(frozen=True)
+class Reschedule:
     """A candidate that was measured before is scheduled again."""
 
     progress: TaskProgress
     trace: str
-    answer: Scheduled | Exception
+    module: ScheduledModule | Exception
 
 
 @dataclass(frozen=True)
-class Untold:
-    """A search did not take what it was told."""
+class SearchFailure:
+    """A search failed on a report."""
 
     progress: TaskProgress
-    why: Exception
+    error: Exception
 
 
-Answer: TypeAlias = Proposed | Rescheduled | Untold
+SearchEvent: TypeAlias = Proposal | Reschedule | SearchFailure
+
+
+class SearchThread:
+    """Runs actions one after another: the searches share TVM's state and the cost model."""
+
+    def __init__(self) -> None:
+        self._actions: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._closed = threading.Event()
+        # A daemon: the second ctrl-C does not wait for TVM to come back from a search.
+        self._thread = threading.Thread(target=self._run, name="adt-search", daemon=True)
+        self._thread.start()
+
+    def submit(self, action: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Call *action* some time, then *done* with its result or the exception that it raised."""
+
+        def run() -> None:
+            try:
+                result = action()
+            except Exception as error:
+                log.debug("a search failed", exc_info=True)
+                result = error
+            done(result)
+
+        self._actions.put(run)
+
+    def close(self, timeout: float | None) -> None:
+        """Drop what did not begin; wait until what runs is done, at most *timeout* seconds."""
+        self._closed.set()
+        self._actions.put(None)
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while (action := self._actions.get()) is not None:
+            if not self._closed.is_set():
+                action()
 
 
 class Proposals:
     """The searches of all tasks; but for what runs in their thread, only the engine's thread uses it."""
 
-    def __init__(self, searches: Searches, thread: SearchThread, done: Callable[[Answer], None]) -> None:
+    def __init__(self, searches: Searches, thread: SearchThread, done: Callable[[SearchEvent], None]) -> None:
         self._searches = searches
         self._thread = thread
         self._done = done
@@ -69,10 +113,10 @@ class Proposals:
         """Records of the task's workload: in this context, and in others."""
         self._known[progress] = known, elsewhere
 
-    def ask(self, progress: TaskProgress, count: int) -> None:
-        """Search *count* candidates; a :class:`Proposed` comes."""
+    def request(self, progress: TaskProgress, count: int) -> None:
+        """Search *count* candidates; a :class:`Proposal` comes."""
 
-        def search() -> Sequence[candidates.Candidate] | None:
+        def search() -> Sequence[Candidate] | None:
             if progress.search is None:
                 known, elsewhere = self._known[progress]
                 progress.search = self._searches.search(progress.task, known=known, elsewhere=elsewhere)
@@ -80,137 +124,67 @@ class Proposals:
             return progress.search.next_batch(count)
 
         progress.searching += 1
-        progress.asked += count
-        self._thread.do(search, lambda answer: self._done(Proposed(progress, count, answer)))
+        progress.requested += count
+        self._thread.submit(search, lambda answer: self._done(Proposal(progress, count, answer)))
 
-    def again(self, progress: TaskProgress, trace: str) -> None:
-        """Schedule a candidate that was measured before; a :class:`Rescheduled` comes."""
+    def reschedule(self, progress: TaskProgress, trace: str) -> None:
+        """Schedule a candidate that was measured before; a :class:`Reschedule` comes."""
         progress.searching += 1
-        self._thread.do(
-            lambda: scheduled(progress.task, trace),
-            lambda answer: self._done(Rescheduled(progress, trace, answer)),
+        self._thread.submit(
+            lambda: schedule(progress.task, trace),
+            lambda answer: self._done(Reschedule(progress, trace, answer)),
         )
 
-    def tell(self, progress: TaskProgress, results: Sequence[candidates.Result]) -> None:
+    def report(self, progress: TaskProgress, results: Sequence[CandidateResult]) -> None:
         """Report the task's oldest batch to its search."""
         search = progress.search
         assert search is not None
-        self._thread.do(lambda: search.report(results), lambda answer: self._told(progress, answer))
 
-    def take(self, proposed: Proposed) -> Sequence[candidates.Candidate]:
-        """The new candidates of a search; known ones are answered. The task ends if there was none."""
-        progress, answer = proposed.progress, proposed.answer
+        def done(answer: object) -> None:
+            if isinstance(answer, Exception):
+                self._done(SearchFailure(progress, answer))
+
+        self._thread.submit(lambda: search.report(results), done)
+
+    def accept(self, proposal: Proposal) -> Sequence[Candidate]:
+        """The new candidates of a search; known ones have their result. The task ends if there was none."""
+        progress, candidates = proposal.progress, proposal.candidates
         progress.searching -= 1
-        progress.asked -= proposed.asked
-        if isinstance(answer, candidates.NoSpace):
-            progress.end("exhausted", answer.reason)
+        progress.requested -= proposal.requested
+        if isinstance(candidates, NoSpace):
+            progress.end("exhausted", candidates.reason)
             return ()
-        if isinstance(answer, Exception):
-            self.failed(progress, answer)
+        if isinstance(candidates, Exception):
+            self.fail(progress, candidates)
             return ()
-        if not answer:
+        if not candidates:
             progress.end("exhausted", "" if progress.trials else "the search proposes nothing")
             return ()
-        batch = Batch(tuple(answer))
+        batch = Batch(tuple(candidates))
         new = {}
         for candidate in batch.candidates:
-            record = progress.known(candidate.trace)
+            record = progress.record_of(candidate.trace)
             if record is None:
                 new[candidate.trace] = candidate
             else:
-                batch.results[candidate.trace] = record.failure or candidates.Measured(record.seconds)
+                batch.results[candidate.trace] = record.failure or Measurement(record.seconds)
         progress.batches.append(batch)
         self._stale[progress] = 0 if new else self._stale.get(progress, 0) + 1
-        if self._stale[progress] >= STALE:
+        if self._stale[progress] >= STALE_BATCHES:
             progress.end("exhausted", "the search proposes what is known already")
         return tuple(new.values())
 
-    def _told(self, progress: TaskProgress, answer: object) -> None:
-        if isinstance(answer, Exception):
-            self._done(Untold(progress, answer))
-
-    def failed(self, progress: TaskProgress, why: Exception) -> None:
-        """End a task whose search raised *why*."""
-        lines = str(why).strip().splitlines()
-        reason = f"its search failed: {type(why).__name__}: {lines[-1].strip() if lines else ''}".rstrip(": ")
-        if not progress.ended:
+    def fail(self, progress: TaskProgress, error: Exception) -> None:
+        """End a task whose search raised *error*."""
+        lines = str(error).strip().splitlines()
+        last = lines[-1].strip() if lines else ""
+        reason = f"its search failed: {type(error).__name__}: {last}".rstrip(": ")
+        if not progress.end_state:
             log.warning("%s: %s", progress.task.name, reason)
         progress.end("exhausted", reason)
 
 
-class SearchThread:
-    """Runs what it is given, one after another."""
-
-    def __init__(self) -> None:
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._given_up = threading.Event()
-        # A daemon: the second ctrl-C does not wait for TVM to come back from a search.
-        self._thread = threading.Thread(target=self._run, name="adt-search", daemon=True)
-        self._thread.start()
-
-    def do(self, action: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """Call *action* some time, then *done* with its result or the exception that it raised."""
-
-        def work() -> None:
-            try:
-                result = action()
-            except Exception as why:
-                log.debug("a search failed", exc_info=True)
-                result = why
-            done(result)
-
-        self._work.put(work)
-
-    def close(self, timeout: float | None) -> None:
-        """Give up what did not begin; wait until what runs is done, at most *timeout* seconds."""
-        self._given_up.set()
-        self._work.put(None)
-        self._thread.join(timeout)
-
-    def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            if not self._given_up.is_set():
-                work()
-
-
-ROUNDS = 2
-"""Times that each is measured again; both wait in one queue, so that they take turns."""
-REPEATS = 3
-"""Of a second measurement, at least."""
-LEADERS = 5
-"""Candidates of a task that turn out to be slower than they seemed, one after another, at most."""
-
-
-@dataclass(frozen=True)
-class Scheduled:
-    """A candidate that was measured before, ready to be built again."""
-
-    module: str
-    """TVM's JSON."""
-    outputs: int
-    """How many of the last arguments it computes."""
-
-
-def unconfirmed(progress: TaskProgress) -> list[str]:
-    """Traces that must be measured once more to say which is faster; none when that is said, or no matter."""
-    best, baseline = progress.best, progress.baseline
-    if best is None or baseline is None or baseline.failure is not None or best.time >= baseline.time:
-        return []
-    if progress.confirmed_leaders >= LEADERS:
-        return []
-    again = [best.trace] if not best.options.get(CONFIRMED) else []
-    if not baseline.options.get(CONFIRMED) or (again and progress.right is None):
-        again = [BASELINE, *again]
-    return again
-
-
-def timing_again(timing: Timing) -> Timing:
-    """How they are timed then."""
-    repeat = max(timing.repeat, REPEATS)
-    return dataclasses.replace(timing, repeat=repeat, timeout=timing.timeout * repeat / timing.repeat)
-
-
-def scheduled(task: Task, trace: str) -> Scheduled:
+def schedule(task: Task, trace: str) -> ScheduledModule:
     """The task's module as *trace* schedules it; takes TVM, for the search's thread.
 
     Raises:
@@ -219,7 +193,6 @@ def scheduled(task: Task, trace: str) -> Scheduled:
     import tvm
 
     from adt.model.tuning.traces import apply_trace
-    from adt.tuning.correctness import written
 
     module = task.baseline if trace == BASELINE else str(tvm.ir.save_json(apply_trace(task.module, trace)))
-    return Scheduled(module, written(task.module))
+    return ScheduledModule(module, count_outputs(task.module))

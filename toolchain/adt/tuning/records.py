@@ -24,6 +24,11 @@ class Context:
     driver: str
     """Of the GPU; empty for a CPU."""
 
+    @property
+    def place(self) -> str:
+        """Device and driver, as ``--tuned-on`` takes them."""
+        return f"{self.device}, {self.driver}" if self.driver else self.device
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -86,7 +91,7 @@ class Record:
     on: MeasuredOn | None
     """None: it was not measured (it could not be built), or came from MetaSchedule's files."""
     run: str
-    """Which tuning it belongs to (:attr:`adt.tuning.plan.Plan.run`), for resuming; imports: empty."""
+    """Its tuning (:attr:`adt.tuning.options.TuningOptions.run`), for resuming; empty for imports."""
     at: float
     """Seconds since the epoch."""
     options: dict[str, Any] = field(default_factory=dict)

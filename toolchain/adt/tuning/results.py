@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,6 +85,16 @@ class Status:
 
 
 @dataclass(frozen=True)
+class Observer:
+    """Gets what happens in a tuning, in the engine's thread."""
+
+    status: Callable[[Status], None] | None = None
+    """Several times a second, and once at the end."""
+    record: Callable[[Record], None] | None = None
+    """Each record, once it is safe on disk."""
+
+
+@dataclass(frozen=True)
 class TunedTask:
     """One kernel, and what became of it."""
 
@@ -127,15 +137,15 @@ class TunedTask:
 
 
 @dataclass(frozen=True)
-class UntunedKernel:
-    """A kernel that keeps its schedule, and why."""
+class UntunableKernel:
+    """A kernel, or another function that the model calls, that keeps its schedule; and why."""
 
     name: str
     reason: str
 
 
 @dataclass(frozen=True)
-class Quarantined:
+class QuarantinedCandidate:
     """A candidate that is never measured again."""
 
     task: str
@@ -161,7 +171,7 @@ class TuningPlan:
     """Which devices measure, in words."""
     tasks: tuple[tuple[str, int, int | None], ...]
     """Name, calls in one run of the model, operations of one call (None: not known)."""
-    untunable: tuple[UntunedKernel, ...]
+    untunable: tuple[UntunableKernel, ...]
     trials: int
     per_task: bool
     logs: Path
@@ -208,7 +218,7 @@ class TuneResult:
     """What the records hold for; None: no device was reached."""
     tasks: tuple[TunedTask, ...]
     devices: tuple[DeviceStatus, ...]
-    quarantined: tuple[Quarantined, ...]
+    quarantined: tuple[QuarantinedCandidate, ...]
     failures: Mapping[str, int]
     """Failed candidates by :attr:`adt.tuning.records.Failure.kind`."""
     done: int
@@ -252,16 +262,16 @@ class TuneResult:
         return sum(known) if known else None
 
 
-def quarantined(records: tuple[Record, ...]) -> tuple[Quarantined, ...]:
+def quarantined_candidates(records: tuple[Record, ...]) -> tuple[QuarantinedCandidate, ...]:
     """The quarantined candidates among *records*, in order."""
     return tuple(
-        Quarantined(
-            one.task,
-            one.failure.kind,
-            one.failure.message,
-            one.on.name if one.on else "",
-            one.on.label if one.on else "",
+        QuarantinedCandidate(
+            record.task,
+            record.failure.kind,
+            record.failure.message,
+            record.on.name if record.on else "",
+            record.on.label if record.on else "",
         )
-        for one in records
-        if one.failure is not None and one.failure.quarantined
+        for record in records
+        if record.failure is not None and record.failure.quarantined
     )

@@ -7,19 +7,22 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from adt.tuning.candidates import Candidate, Result
-from adt.tuning.plan import Plan, Search, TaskResult
+from adt.tuning.candidates import Candidate, CandidateResult
+from adt.tuning.options import TuningOptions
 from adt.tuning.records import BASELINE, CONFIRMED, Failure, Record, typical_record
 from adt.tuning.results import TaskStatus
 from adt.tuning.search.allocation import Standing
 
 if TYPE_CHECKING:
+    from adt.tuning.search.task_search import TaskSearch
     from adt.tuning.tasks import Task
 
 GAIN = 0.01
 """Less than this part is no gain: what differs by it is noise."""
 HOPELESS = 32
 """After so many candidates, all of which failed, a task ends."""
+LEADERS = 5
+"""Candidates of a task that turn out to be slower than they seemed, one after another, at most."""
 
 
 @dataclass
@@ -27,44 +30,63 @@ class Batch:
     """Candidates that the search waits for."""
 
     candidates: tuple[Candidate, ...]
-    results: dict[str, Result] = field(default_factory=dict)
-    """What came of each trace."""
+    results: dict[str, CandidateResult] = field(default_factory=dict)
+    """By trace."""
 
     @property
     def open(self) -> int:
         """Different candidates without a result."""
-        return len({each.trace for each in self.candidates} - self.results.keys())
+        return len({candidate.trace for candidate in self.candidates} - self.results.keys())
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """The result of one task."""
+
+    task: Task
+    workload: str
+    state: str
+    """:attr:`adt.tuning.results.TaskStatus.state`."""
+    trials: int
+    """Of this tuning, those of earlier sessions too."""
+    failed: int
+    baseline: Record | None
+    """The untuned schedule, failed or not; None: it was not measured."""
+    best: Record | None
+    """The fastest candidate, of earlier tunings too; None: none ran."""
+    reason: str
+    """Why there is no more; empty where that needs no explanation."""
 
 
 class TaskProgress:
     """One task; only the engine's thread uses it."""
 
-    def __init__(self, task: Task, workload: str, plan: Plan) -> None:
+    def __init__(self, task: Task, workload: str, options: TuningOptions) -> None:
         self.task = task
         self.workload = workload
-        self.plan = plan
-        self.search: Search | None = None
+        self.options = options
+        self.search: TaskSearch | None = None
         self.searching = 0
         """Batches that are being searched."""
-        self.asked = 0
+        self.requested = 0
         """Candidates that are being searched."""
         self.batches: deque[Batch] = deque()
         self._records: dict[str, list[Record]] = {}
         """Of each trace, in this context."""
         self._typical: dict[str, Record | None] = {}
-        """What they say."""
+        """The one of each trace that counts."""
         self.baseline_pending = False
         self.trials = 0
         self.failed = 0
         self.current: float | None = None
         self.history: list[float] = []
-        self.ended = ""
+        self.end_state = ""
         """State in which it ended: ``done``, ``stopped``, ``exhausted``; empty before."""
         self.reason = ""
         self.activity = "waiting"
-        self.outputs = 0
+        self.output_count = 0
         """How many of the last arguments it computes; known once that matters."""
-        self.right: tuple[bytes, ...] | None = None
+        self.expected_outputs: tuple[bytes, ...] | None = None
         """What the untuned schedule computes; empty: that cannot be known, None: it is not known yet."""
         self.confirmed_leaders = 0
         """Candidates that were measured again in this session."""
@@ -77,7 +99,7 @@ class TaskProgress:
     @property
     def baseline(self) -> Record | None:
         """The untuned schedule's record; None: not measured yet."""
-        return self.known(BASELINE)
+        return self.record_of(BASELINE)
 
     @property
     def best(self) -> Record | None:
@@ -85,22 +107,22 @@ class TaskProgress:
         ran = [record for trace, record in self._typical.items() if record is not None and trace != BASELINE]
         return min(ran, key=lambda record: record.time, default=None)
 
-    def known(self, trace: str) -> Record | None:
+    def record_of(self, trace: str) -> Record | None:
         """What is known of a candidate; None: it is new."""
         records = self._records.get(trace)
         return (self._typical[trace] or records[-1]) if records else None
 
     @property
-    def out(self) -> int:
+    def outstanding(self) -> int:
         """Candidates that are proposed and not done."""
         return sum(batch.open for batch in self.batches)
 
-    def absorb(self, record: Record) -> None:
+    def add_record(self, record: Record) -> None:
         """Take a record of this workload and context into account, an earlier one or a new one."""
         records = self._records.setdefault(record.trace, [])
         records.append(record)
         self._typical[record.trace] = typical_record(records)
-        if record.run != self.plan.run or record.options.get(CONFIRMED) or record.trace == BASELINE:
+        if record.run != self.options.run or record.options.get(CONFIRMED) or record.trace == BASELINE:
             return
         self.trials += 1
         if record.failure is not None:
@@ -111,37 +133,49 @@ class TaskProgress:
         if record.time < self._gained * (1 - GAIN):
             self._gained = record.time
             self._last_gain = self.trials
-        self.consider()
+        self.check_end()
 
-    def result(self, trace: str, result: Result) -> None:
-        """What came of a candidate that is out; :meth:`absorb` was called before if it was recorded."""
+    def add_result(self, trace: str, result: CandidateResult) -> None:
+        """The result of an outstanding candidate; :meth:`add_record` was called before if it was recorded."""
         for batch in self.batches:
             if trace not in batch.results and any(each.trace == trace for each in batch.candidates):
                 batch.results[trace] = result
                 return
 
-    def complete(self) -> list[list[Result]]:
+    def take_complete_batches(self) -> list[list[CandidateResult]]:
         """Take the oldest batches out that are complete; their results, for the search."""
-        done = []
+        complete = []
         while self.batches and not self.batches[0].open:
             batch = self.batches.popleft()
-            done.append([batch.results[each.trace] for each in batch.candidates])
+            complete.append([batch.results[candidate.trace] for candidate in batch.candidates])
             best = self.best
             self.history.append(best.time if best is not None else math.inf)
-        return done
+        return complete
+
+    def unconfirmed(self) -> list[str]:
+        """Traces to be measured once more, to be sure which is faster; none where that is known."""
+        best, baseline = self.best, self.baseline
+        if best is None or baseline is None or baseline.failure is not None or best.time >= baseline.time:
+            return []
+        if self.confirmed_leaders >= LEADERS:
+            return []
+        traces = [best.trace] if not best.options.get(CONFIRMED) else []
+        if not baseline.options.get(CONFIRMED) or (traces and self.expected_outputs is None):
+            traces = [BASELINE, *traces]
+        return traces
 
     def end(self, state: str, reason: str = "") -> None:
         """It gets no further batch; the first call decides."""
-        if not self.ended:
-            self.ended, self.reason = state, reason
+        if not self.end_state:
+            self.end_state, self.reason = state, reason
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """It ended, and nothing of it is under way."""
-        return bool(self.ended) and not self.batches and not self.searching
+        return bool(self.end_state) and not self.batches and not self.searching
 
     def standing(self) -> Standing:
-        """For the allocation."""
+        """For the allocation of trials."""
         baseline = self.baseline
         best = self.best
         return Standing(
@@ -150,27 +184,26 @@ class TaskProgress:
             baseline=baseline.time if baseline is not None and not baseline.failure else None,
             history=tuple(self.history) or ((best.time,) if best is not None else ()),
             trials=self.trials,
-            out=self.out + self.asked,
-            batches_out=len(self.batches) + self.searching,
-            limit=self.plan.trials if self.plan.per_task else None,
-            over=bool(self.ended),
+            outstanding=self.outstanding + self.requested,
+            batches=len(self.batches) + self.searching,
+            limit=self.options.trials if self.options.per_task else None,
+            ended=bool(self.end_state),
         )
 
     def status(self) -> TaskStatus:
         """For the view."""
-        standing = self.standing()
         best = self.best
         return TaskStatus(
             name=self.task.name,
             weight=self.task.weight,
             flops=self.task.flops,
-            state=self.ended if self.over and self.activity == "waiting" else self.activity,
+            state=self.end_state if self.is_over and self.activity == "waiting" else self.activity,
             trials=self.trials,
-            planned=self.plan.trials if self.plan.per_task else 0,
+            planned=self.options.trials if self.options.per_task else 0,
             failed=self.failed,
             current=self.current,
             best=best.time if best is not None else None,
-            baseline=standing.baseline,
+            baseline=self.standing().baseline,
         )
 
     def outcome(self) -> TaskResult:
@@ -187,24 +220,24 @@ class TaskProgress:
         )
 
     def quarantined(self) -> list[Record]:
-        """Candidates of this tuning that crashed or hung a server."""
+        """Candidates of this tuning that crashed or hung a server, or computed wrong numbers."""
         return [
             record
             for records in self._records.values()
             for record in records
-            if record.run == self.plan.run and record.failure is not None and record.failure.quarantined
+            if record.run == self.options.run and record.failure is not None and record.failure.quarantined
         ]
 
-    def consider(self) -> None:
-        """End it if it has what it may have, or more would be in vain."""
-        plan = self.plan
-        if plan.per_task and self.trials >= plan.trials:
+    def check_end(self) -> None:
+        """End it if it has had its trials, or more would be in vain."""
+        options = self.options
+        if options.per_task and self.trials >= options.trials:
             self.end("done")
         elif self.failed == self.trials >= HOPELESS and self._last_failure is not None:
-            why = self._last_failure
+            failure = self._last_failure
             self.end(
                 "exhausted",
-                f"all of {self.trials} candidates failed, the last one: {why.kind}: {why.message}",
+                f"all of {self.trials} candidates failed, the last one: {failure.kind}: {failure.message}",
             )
-        elif plan.early_stopping and self.trials - self._last_gain >= plan.early_stopping:
+        elif options.early_stopping and self.trials - self._last_gain >= options.early_stopping:
             self.end("stopped", f"no gain of more than 1 % in {self.trials - self._last_gain} candidates")

@@ -14,6 +14,7 @@ from adt.model.targets import ModelTarget
 from adt.model.tuning.schedules import Recording, is_scheduled
 from adt.model.tuning.workload import marks, named_main, same, structural_hash, workload
 from adt.tuning.candidates import Argument, Toolchain
+from adt.tuning.results import UntunableKernel
 
 
 @dataclass(frozen=True)
@@ -36,23 +37,15 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Untunable:
-    """A kernel, or another function that the model calls, whose schedule stays what it is."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Extracted:
+class Extraction:
     """The tunable and the untunable parts of a model."""
 
     tasks: tuple[Task, ...]
     """In the order in which the model calls them first."""
-    untunable: tuple[Untunable, ...]
+    untunable: tuple[UntunableKernel, ...]
 
 
-def extract(imported: ImportedModel, making: Making) -> Extracted:
+def extract(imported: ImportedModel, making: Making) -> Extraction:
     """Take the kernels out of *imported*, fused and placed in textures exactly as compiling does.
 
     Raises:
@@ -64,10 +57,10 @@ def extract(imported: ImportedModel, making: Making) -> Extracted:
     recording = Recording()
     with compiling(imported, making, recording) as (_wanted, prepared):
         lowered = prepared.relax_pipeline(prepared.module)
-    return extracted(lowered, recording, handed.kind.upper() if handed else "a library")
+    return extraction_of(lowered, recording, handed.kind.upper() if handed else "a library")
 
 
-def toolchain(making: Making) -> Toolchain:
+def toolchain_of(making: Making) -> Toolchain:
     """How candidates become libraries, so that they are as in a package."""
     return Toolchain(
         target=dict(making.target.spec),
@@ -87,7 +80,7 @@ def tuning_target(target: ModelTarget, cores: int) -> dict[str, Any]:
     return dict(target.spec)
 
 
-def extracted(lowered: Any, recording: Recording, library: str) -> Extracted:
+def extraction_of(lowered: Any, recording: Recording, library: str) -> Extraction:
     """The tasks of *lowered*, the module after its last Relax pass.
 
     Args:
@@ -98,7 +91,7 @@ def extracted(lowered: Any, recording: Recording, library: str) -> Extracted:
 
     calls = _calls(lowered)
     tunable: list[Task] = []
-    untunable = [Untunable(name, reason) for name, reason in _untuned(lowered, calls, library)]
+    untunable = [UntunableKernel(name, reason) for name, reason in _untuned(lowered, calls, library)]
     of_hash: dict[str, list[int]] = {}
     marked = {name: (function, mark) for name, function, mark in marks(lowered)}
     for name in calls:
@@ -107,7 +100,7 @@ def extracted(lowered: Any, recording: Recording, library: str) -> Extracted:
         scheduled, mark = marked[name]
         plain = recording.functions[int(mark)]
         if reason := untunable_reason(plain):
-            untunable.append(Untunable(name, reason))
+            untunable.append(UntunableKernel(name, reason))
             continue
         module = workload(plain)
         digest = structural_hash(module)
@@ -128,7 +121,7 @@ def extracted(lowered: Any, recording: Recording, library: str) -> Extracted:
                 (name,),
             )
         )
-    return Extracted(tuple(tunable), tuple(sorted(untunable, key=lambda one: one.name)))
+    return Extraction(tuple(tunable), tuple(sorted(untunable, key=lambda one: one.name)))
 
 
 def _joined(task: Task, name: str, weight: int) -> Task:

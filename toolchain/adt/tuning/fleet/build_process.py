@@ -8,19 +8,19 @@ from pathlib import Path
 from adt.errors import AdtError, DiskError
 from adt.host.child import Child, ChildDied, ChildHung, Speech, serve
 from adt.host.disk import scratch_directory
-from adt.tuning.candidates import BuildJob, Built, Toolchain
+from adt.tuning.candidates import BuildJob, BuildOutcome, Toolchain
 from adt.tuning.records import Failure
 
 LIBRARY = "candidate.so"
-SPEECH = Speech(BuildJob | None, Built | None)
+SPEECH = Speech(BuildJob | None, BuildOutcome | None)
 """A candidate; None only gets the process ready."""
-START = 120.0
+START_SECONDS = 120.0
 """Seconds that the process may take to import TVM, before its first candidate."""
-BUILDS = 500
+MAX_BUILDS = 500
 """Candidates after which the process is replaced: TVM does not give back all memory."""
 
 
-def build(job: BuildJob) -> Built:
+def build(job: BuildJob) -> BuildOutcome:
     """Compile and link the candidate of *job* as `adt compile` does a model's kernels.
 
     What TVM, adt's checks of images, or the linker refuse is the candidate's failure, no exception; that a
@@ -29,17 +29,17 @@ def build(job: BuildJob) -> Built:
     began = time.perf_counter()
     library, failure, disk = b"", None, None
     try:
-        library = _library(job.module, job.toolchain)
-    except DiskError as why:
-        disk = why.what, why.remedy, why.details
-    except AdtError as why:
-        failure = Failure("build", f"{why.what}: {_last_line(why.details)}".rstrip(": "))
-    except Exception as why:  # TVM raises InternalError, RuntimeError, ValueError, TypeError, …
-        failure = Failure("build", f"{type(why).__name__}: {_last_line(str(why))}".rstrip(": "))
-    return Built(job.id, library, failure, time.perf_counter() - began, disk)
+        library = _compile(job.module, job.toolchain)
+    except DiskError as error:
+        disk = error.what, error.remedy, error.details
+    except AdtError as error:
+        failure = Failure("build", f"{error.what}: {_last_line(error.details)}".rstrip(": "))
+    except Exception as error:  # TVM raises InternalError, RuntimeError, ValueError, TypeError, …
+        failure = Failure("build", f"{type(error).__name__}: {_last_line(str(error))}".rstrip(": "))
+    return BuildOutcome(job.id, library, failure, time.perf_counter() - began, disk)
 
 
-def _library(text: str, toolchain: Toolchain) -> bytes:
+def _compile(module: str, toolchain: Toolchain) -> bytes:
     import tvm
 
     from adt.model.link import Linker
@@ -52,13 +52,13 @@ def _library(text: str, toolchain: Toolchain) -> bytes:
         tvm.transform.PassContext(opt_level=toolchain.opt_level),
         scratch_directory("candidate") as scratch,
     ):
-        built = tvm.compile(
-            tvm.ir.load_json(text),
+        executable = tvm.compile(
+            tvm.ir.load_json(module),
             target=tvm.target.Target(toolchain.target),
             tir_pipeline=tir_pipeline(toolchain.alignment, textures=toolchain.textures),
         )
         path = scratch / LIBRARY
-        linker.export(built, path, scratch)
+        linker.export(executable, path, scratch)
         return path.read_bytes()
 
 
@@ -67,35 +67,35 @@ def _last_line(text: str) -> str:
     return lines[-1][:300] if lines else ""
 
 
-class Guarded:
-    """Compiles candidates in a process of its own, replaced when it crashes or hangs. For one thread."""
+class BuildProcess:
+    """A process that compiles candidates, replaced when it crashes or hangs. For one thread."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         self._child = Child("adt.tuning.fleet.build_process", speech=SPEECH)
         self._builds = 0
 
-    def build(self, job: BuildJob) -> Built:
+    def build(self, job: BuildJob) -> BuildOutcome:
         """:func:`build`, where a compiler that crashes or hangs is the candidate's failure, too."""
         began = time.perf_counter()
         try:
-            self._made_ready()
-            built: Built = self._child.ask(job, self._timeout)
+            self._prepare()
+            outcome: BuildOutcome = self._child.ask(job, self._timeout)
         except ChildHung:
             failure = Failure("build-timeout", f"it was not built within {self._timeout:g} s")
-        except ChildDied as why:
-            failure = Failure("build-crash", f"the compiler {why}")
+        except ChildDied as error:
+            failure = Failure("build-crash", f"the compiler {error}")
         else:
-            return built
-        return Built(job.id, b"", failure, time.perf_counter() - began)
+            return outcome
+        return BuildOutcome(job.id, b"", failure, time.perf_counter() - began)
 
-    def _made_ready(self) -> None:
+    def _prepare(self) -> None:
         """Start the process, or replace it in time."""
-        if self._builds >= BUILDS:
+        if self._builds >= MAX_BUILDS:
             self._child.kill()
         if self._child.pid is None:
             self._builds = 0
-            self._child.ask(None, START)
+            self._child.ask(None, START_SECONDS)
         self._builds += 1
 
     def close(self) -> None:
@@ -105,11 +105,11 @@ class Guarded:
 
 NICENESS = 10
 """What measures on this machine, and the search, come first."""
-IDLE = 600.0
+IDLE_SECONDS = 600.0
 """Seconds without a candidate after which it ends; it is started again when there is one."""
 
 
-def answer(job: BuildJob | None) -> Built | None:
+def answer(job: BuildJob | None) -> BuildOutcome | None:
     """Build a candidate; None: only get ready for one."""
     import tvm  # noqa: F401
 
@@ -117,4 +117,4 @@ def answer(job: BuildJob | None) -> Built | None:
 
 
 if __name__ == "__main__":
-    serve(answer, speech=SPEECH, niceness=NICENESS, idle=IDLE)
+    serve(answer, speech=SPEECH, niceness=NICENESS, idle=IDLE_SECONDS)

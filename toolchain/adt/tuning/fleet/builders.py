@@ -1,4 +1,4 @@
-"""Compile candidates in processes of this machine, or where a Dask cluster has workers."""
+"""Compile candidates, several at once: in processes of this machine, or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -6,14 +6,31 @@ import os
 import queue
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from adt.errors import ConfigError
-from adt.tuning.candidates import BuildJob, Built, Toolchain
-from adt.tuning.fleet.build_process import Guarded
-from adt.tuning.plan import Builders
+from adt.tuning.candidates import BuildJob, BuildOutcome, Toolchain
+from adt.tuning.fleet.build_process import BuildProcess
 
 TIMEOUT = 60.0
 """Seconds for one candidate."""
+
+
+class Builders(Protocol):
+    """Compile candidates, several at once."""
+
+    @property
+    def workers(self) -> int:
+        """How many at once, at present."""
+        ...
+
+    def submit(self, job: BuildJob, done: Callable[[BuildOutcome], None]) -> None:
+        """Compile *job* some time, then call *done* in some thread: once, unless closed before."""
+        ...
+
+    def close(self) -> None:
+        """Give up what is being compiled and end every process; idempotent."""
+        ...
 
 
 class LocalBuilders:
@@ -23,12 +40,13 @@ class LocalBuilders:
     """
 
     def __init__(self, workers: int, *, timeout: float = TIMEOUT) -> None:
-        self._queue: queue.SimpleQueue[tuple[BuildJob, Callable[[Built], None]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[BuildJob, Callable[[BuildOutcome], None]] | None]
+        self._queue = queue.SimpleQueue()
         self._closed = threading.Event()
-        self._guarded = [Guarded(timeout) for _ in range(workers)]
+        self._processes = [BuildProcess(timeout) for _ in range(workers)]
         self._threads = [
-            threading.Thread(target=self._serve, args=(guarded,), name="adt-builder", daemon=True)
-            for guarded in self._guarded
+            threading.Thread(target=self._serve, args=(process,), name="adt-builder", daemon=True)
+            for process in self._processes
         ]
         for thread in self._threads:
             thread.start()
@@ -38,7 +56,7 @@ class LocalBuilders:
         """Processes."""
         return len(self._threads)
 
-    def submit(self, job: BuildJob, done: Callable[[Built], None]) -> None:
+    def submit(self, job: BuildJob, done: Callable[[BuildOutcome], None]) -> None:
         """Compile *job* when its turn comes."""
         self._queue.put((job, done))
 
@@ -47,25 +65,25 @@ class LocalBuilders:
         self._closed.set()
         for _ in self._threads:
             self._queue.put(None)
-        endings = [threading.Thread(target=guarded.close) for guarded in self._guarded]
-        for ending in endings:
-            ending.start()
-        for thread in (*endings, *self._threads):
+        closers = [threading.Thread(target=process.close) for process in self._processes]
+        for closer in closers:
+            closer.start()
+        for thread in (*closers, *self._threads):
             thread.join()
 
-    def _serve(self, guarded: Guarded) -> None:
+    def _serve(self, process: BuildProcess) -> None:
         while (item := self._queue.get()) is not None and not self._closed.is_set():
             job, done = item
-            built = guarded.build(job)
+            outcome = process.build(job)
             if not self._closed.is_set():
-                done(built)
+                done(outcome)
 
 
-def make_builders(asked: str, toolchain: Toolchain, *, timeout: float = TIMEOUT) -> Builders:
-    """The builders that *asked* stands for.
+def make_builders(builders: str, toolchain: Toolchain, *, timeout: float = TIMEOUT) -> Builders:
+    """The builders that *builders* stands for.
 
     Args:
-        asked: a number of processes on this machine; ``dask://HOST:PORT`` (also ``tcp://``, ``tls://``),
+        builders: a number of processes on this machine; ``dask://HOST:PORT`` (also ``tcp://``, ``tls://``),
             the scheduler of a Dask cluster; empty: as many processes as this machine has CPUs.
         timeout: seconds for one candidate.
 
@@ -74,13 +92,13 @@ def make_builders(asked: str, toolchain: Toolchain, *, timeout: float = TIMEOUT)
         ToolNotFound: Dask is not installed, or a worker lacks the compiler.
         MismatchError: a worker has another adt or TVM.
     """
-    if "://" in asked:
+    if "://" in builders:
         from adt.tuning.fleet.dask_builders import DaskBuilders
 
-        return DaskBuilders(asked, toolchain, timeout=timeout)
-    if asked and (not asked.isdecimal() or int(asked) < 1):
+        return DaskBuilders(builders, toolchain, timeout=timeout)
+    if builders and (not builders.isdecimal() or int(builders) < 1):
         raise ConfigError(
-            f"--builders {asked} is neither a number of processes nor an address",
+            f"--builders {builders} is neither a number of processes nor an address",
             remedy="Say --builders 4, or --builders dask://127.0.0.1:8786 for a Dask cluster.",
         )
-    return LocalBuilders(int(asked) if asked else len(os.sched_getaffinity(0)), timeout=timeout)
+    return LocalBuilders(int(builders) if builders else len(os.sched_getaffinity(0)), timeout=timeout)

@@ -1,8 +1,8 @@
 """Compile candidates on the workers of a Dask cluster (the ``distributed`` package).
 
 The cluster is the user's: adt connects to its scheduler, and starts or ends none of it. Each
-worker compiles in processes of its own (:class:`adt.tuning.fleet.build_process.Guarded`), one for each of its
-threads, so that a candidate that crashes or hangs the compiler takes no worker along.
+worker compiles in processes of its own (:class:`adt.tuning.fleet.build_process.BuildProcess`), one for
+each of its threads, so that a candidate that crashes or hangs the compiler takes no worker along.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from typing import Any
 
 import adt
 from adt.errors import ConfigError, MismatchError, ToolNotFound
-from adt.tuning.candidates import BuildJob, Built, Toolchain
-from adt.tuning.fleet.build_process import Guarded
+from adt.tuning.candidates import BuildJob, BuildOutcome, Toolchain
+from adt.tuning.fleet.build_process import BuildProcess
 from adt.tuning.records import Failure
 
 log = logging.getLogger("adt.tune")
 
-ANSWER = 10.0
+ANSWER_SECONDS = 10.0
 """Seconds in which a scheduler must answer."""
-COUNTED = 2.0
+COUNT_SECONDS = 2.0
 """Seconds after which the workers are counted anew."""
-HERE = threading.local()
+THREAD = threading.local()
 """On a worker: the process that this thread compiles in."""
 
 
@@ -53,8 +53,8 @@ class DaskBuilders:
         self._timeout = timeout
         self._lock = threading.Lock()
         self._closed = False
-        self._out: dict[int, Any] = {}
-        self._counted = 0.0
+        self._futures: dict[int, Any] = {}
+        self._counted_at = 0.0
         self._workers = 0
         self._client = _connect(address)
         try:
@@ -67,24 +67,24 @@ class DaskBuilders:
     def workers(self) -> int:
         """Threads of all workers."""
         now = time.monotonic()
-        if now - self._counted > COUNTED:
+        if now - self._counted_at > COUNT_SECONDS:
             with contextlib.suppress(Exception):  # the scheduler is being restarted: as many as before
                 self._workers = sum(self._client.nthreads().values())
-            self._counted = now
+            self._counted_at = now
         return self._workers
 
-    def submit(self, job: BuildJob, done: Callable[[Built], None]) -> None:
+    def submit(self, job: BuildJob, done: Callable[[BuildOutcome], None]) -> None:
         """Have a worker compile *job*."""
         # pure: Dask would take equal jobs for one. Retries are for lost workers: a compiler's crash is none.
         future = self._client.submit(_build, job, self._timeout, pure=False)
         with self._lock:
-            self._out[job.id] = future
+            self._futures[job.id] = future
 
         def ended(future: Any) -> None:
             with self._lock:
-                if self._closed or self._out.pop(job.id, None) is None:
+                if self._closed or self._futures.pop(job.id, None) is None:
                     return
-            done(_built(job, future))
+            done(_outcome(job, future))
 
         future.add_done_callback(ended)
 
@@ -94,34 +94,35 @@ class DaskBuilders:
             if self._closed:
                 return
             self._closed = True
-            out = list(self._out.values())
+            futures = list(self._futures.values())
         with contextlib.suppress(Exception):  # nobody may be there any more
-            self._client.cancel(out, force=True)
+            self._client.cancel(futures, force=True)
         self._client.close(timeout=2)
 
 
-def _build(job: BuildJob, timeout: float) -> Built:
+def _build(job: BuildJob, timeout: float) -> BuildOutcome:
     """On a worker: compile *job* in this thread's process."""
-    if not hasattr(HERE, "guarded"):
-        HERE.guarded = Guarded(timeout)
-    guarded: Guarded = HERE.guarded
-    return guarded.build(job)
+    if not hasattr(THREAD, "process"):
+        THREAD.process = BuildProcess(timeout)
+    process: BuildProcess = THREAD.process
+    return process.build(job)
 
 
-def _built(job: BuildJob, future: Any) -> Built:
-    """What *future* has; what Dask says instead is the candidate's failure: the tuning goes on."""
+def _outcome(job: BuildJob, future: Any) -> BuildOutcome:
+    """The outcome in *future*; an error of Dask's is the candidate's failure: the tuning goes on."""
     try:
         if future.cancelled():
             raise RuntimeError("the scheduler dropped it")
-        built: Built = future.result(timeout=ANSWER)
-    except Exception as why:  # KilledWorker, CommClosedError, what unpickling raises, …
-        return Built(job.id, b"", Failure("build-crash", f"Dask: {type(why).__name__}: {why}"[:300]), 0.0)
-    return built
+        outcome: BuildOutcome = future.result(timeout=ANSWER_SECONDS)
+    except Exception as error:  # KilledWorker, CommClosedError, what unpickling raises, …
+        message = f"Dask: {type(error).__name__}: {error}"[:300]
+        return BuildOutcome(job.id, b"", Failure("build-crash", message), 0.0)
+    return outcome
 
 
 def _facts(toolchain: Toolchain) -> dict[str, Any]:
     """On a worker: what must be as it is here."""
-    missing = [path for path in _needed(toolchain) if not (shutil.which(path) or os.path.isdir(path))]  # noqa: PTH112
+    missing = [path for path in _required_paths(toolchain) if not (shutil.which(path) or os.path.isdir(path))]  # noqa: PTH112
     return {"versions": _versions(), "missing": missing}
 
 
@@ -132,41 +133,41 @@ def _versions() -> dict[str, str]:
     return {"adt": adt.__version__, "TVM": require_tvm(), "Python": python}
 
 
-def _needed(toolchain: Toolchain) -> list[str]:
+def _required_paths(toolchain: Toolchain) -> list[str]:
     """The compiler, and directories that it searches for libraries."""
-    searched = [option.removeprefix("-L") for option in toolchain.link_options if option.startswith("-L")]
-    return [toolchain.compiler, *searched]
+    directories = [option.removeprefix("-L") for option in toolchain.link_options if option.startswith("-L")]
+    return [toolchain.compiler, *directories]
 
 
 def _connect(address: str) -> Any:
     try:
         import distributed
-    except ImportError as why:
+    except ImportError as error:
         raise ToolNotFound(
             f"--builders {address} takes Dask, which is not installed", remedy="pip install 'adt[dask]'"
-        ) from why
+        ) from error
     scheme, _, place = address.partition("://")
     if scheme not in ("dask", "tcp", "tls") or not re.fullmatch(r".+:\d{1,5}", place):
         raise ConfigError(
             f"--builders {address} is no address of a Dask scheduler",
             remedy="Say --builders dask://HOST:PORT; `dask scheduler` prints its address when it starts.",
         )
-    if scheme != "tls" and not _loopback(urllib.parse.urlsplit(f"//{place}").hostname or ""):
+    if scheme != "tls" and not _is_loopback(urllib.parse.urlsplit(f"//{place}").hostname or ""):
         log.warning(
             "%s is not on this machine: whoever reaches that scheduler can run anything on its workers; "
             "use tls:// or a tunnel",
             place,
         )
-    where = address if scheme == "tls" else f"tcp://{place}"
-    logging.getLogger("distributed").setLevel(logging.ERROR)  # it tells each lost connection as a traceback
+    url = address if scheme == "tls" else f"tcp://{place}"
+    logging.getLogger("distributed").setLevel(logging.ERROR)  # it logs each lost connection with a traceback
     try:
-        client = distributed.Client(where, timeout=ANSWER, set_as_default=False, name="adt-tune")
-    except (OSError, TimeoutError, ValueError) as why:
+        client = distributed.Client(url, timeout=ANSWER_SECONDS, set_as_default=False, name="adt-tune")
+    except (OSError, TimeoutError, ValueError) as error:
         raise ConfigError(
-            f"no Dask scheduler answers at {where}: {why}",
+            f"no Dask scheduler answers at {url}: {error}",
             remedy="Start one: `dask scheduler --host 127.0.0.1`, and `dask worker ADDRESS --nworkers 4 "
             "--nthreads 1` on each machine, in an environment with this adt.",
-        ) from why
+        ) from error
     return client
 
 
@@ -197,7 +198,7 @@ def _check(workers: Mapping[str, Mapping[str, Any]], address: str) -> None:
             )
 
 
-def _loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"

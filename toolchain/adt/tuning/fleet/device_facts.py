@@ -29,8 +29,8 @@ class Identity:
         """For people."""
         return f"{self.device}, driver {self.driver}" if self.driver else self.device
 
-    def filled(self, device: str, driver: str) -> Identity:
-        """This, and what others say where it says nothing."""
+    def or_else(self, device: str, driver: str) -> Identity:
+        """This, with *device* and *driver* where they are not known."""
         return Identity(self.device or device, self.driver or driver)
 
 

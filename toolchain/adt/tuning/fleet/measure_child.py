@@ -1,4 +1,7 @@
-"""What kernels are given to compute with: the same numbers on every device, as bytes of whatever type."""
+"""The process that measures for one worker: it has a session with a server, and may hang or crash with it.
+
+Kernels compute with the same made-up numbers on every device.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +32,11 @@ from adt.tuning.fleet.measure_protocol import (
     Timed,
 )
 
-UNWRITTEN = 0xFF
+UNWRITTEN_BYTE = 0xFF
 """Each byte of an output before a kernel computes it: NaN, for floats."""
 
 
-def size(argument: Argument) -> int:
-    """Bytes of *argument*."""
-    import tvm_ffi
-
-    kind = tvm_ffi.dtype(argument.dtype)
-    return (math.prod(argument.shape) * int(kind.bits) * int(kind.lanes) + 7) // 8
-
-
-def made_up(argument: Argument, seed: int) -> bytes:
+def sample_data(argument: Argument, seed: int) -> bytes:
     """Numbers for *argument*: floats of [0, 1) and small integers, for which every kernel is defined.
 
     Wider integers are zero, for they may be indices, and so are types that numpy does not have.
@@ -59,57 +54,59 @@ def made_up(argument: Argument, seed: int) -> bytes:
     elif argument.dtype == "bool":
         data = random.integers(0, 2, argument.shape, np.uint8)
     else:
-        return bytes(size(argument))
+        return bytes(argument.size)
     return data.tobytes()
 
 
-def unwritten(argument: Argument) -> bytes:
+def unwritten_data(argument: Argument) -> bytes:
     """What an output holds before it is computed."""
-    return bytes([UNWRITTEN]) * size(argument)
+    return bytes([UNWRITTEN_BYTE]) * argument.size
 
 
-def on_device(argument: Argument, device: Any, data: bytes) -> Any:
+def upload(argument: Argument, device: Any, data: bytes) -> Any:
     """*argument* as a tensor of *device* that holds *data*."""
     import tvm
 
     scope = None if argument.scope == "global" else argument.scope
     tensor = tvm.runtime.empty(argument.shape, argument.dtype, device, mem_scope=scope)
-    kept = bytearray(data)
-    tvm.get_global_func("runtime.TVMTensorCopyFromBytes")(tensor, _pointer(kept), len(kept))
+    buffer = bytearray(data)
+    tvm.get_global_func("runtime.TVMTensorCopyFromBytes")(tensor, _pointer(buffer), len(buffer))
     return tensor
 
 
-def from_device(argument: Argument, tensor: Any) -> bytes:
+def download(argument: Argument, tensor: Any) -> bytes:
     """What *tensor* holds."""
     import tvm
 
-    kept = bytearray(size(argument))
-    tvm.get_global_func("runtime.TVMTensorCopyToBytes")(tensor, _pointer(kept), len(kept))
-    return bytes(kept)
+    buffer = bytearray(argument.size)
+    tvm.get_global_func("runtime.TVMTensorCopyToBytes")(tensor, _pointer(buffer), len(buffer))
+    return bytes(buffer)
 
 
-def _pointer(kept: bytearray) -> Any:
+def _pointer(buffer: bytearray) -> Any:
     import ctypes
 
-    return ctypes.cast((ctypes.c_char * len(kept)).from_buffer(kept), ctypes.c_void_p)
+    return ctypes.cast((ctypes.c_char * len(buffer)).from_buffer(buffer), ctypes.c_void_p)
 
 
-KEPT_BYTES = 256 << 20
+CACHED_BYTES = 256 << 20
 """Of arguments that are not used just now, on the device."""
 
 Slot = tuple[Argument, int]
-"""An argument, and the how manieth of its kind it is in the call."""
+"""An argument, and how many equal ones come before it in the call."""
 
 
 class Session:
     """One session with a server, and what lies on its device."""
 
-    def __init__(self, asked: Connect) -> None:
+    def __init__(self, request: Connect) -> None:
         from tvm import rpc
 
-        self._remote = rpc.connect(asked.host, asked.port, asked.match_key, session_timeout=asked.seconds)
-        self._device = self._remote.device(asked.device, 0)
-        self._kept: OrderedDict[Slot, Any] = OrderedDict()
+        self._remote = rpc.connect(
+            request.host, request.port, request.match_key, session_timeout=request.seconds
+        )
+        self._device = self._remote.device(request.device, 0)
+        self._tensors: OrderedDict[Slot, Any] = OrderedDict()
 
     def describe(self) -> tuple[str, str]:
         """Name and driver of the device.
@@ -134,19 +131,25 @@ class Session:
         for argument in arguments:
             slot = (argument, count[argument])
             count[argument] += 1
-            if slot not in self._kept:
-                self._kept[slot] = on_device(argument, self._device, made_up(argument, len(tensors)))
-            self._kept.move_to_end(slot)
-            tensors.append(self._kept[slot])
-        while len(self._kept) > len(tensors) and sum(size(kept) for kept, _ in self._kept) > KEPT_BYTES:
-            self._kept.popitem(last=False)
+            if slot not in self._tensors:
+                self._tensors[slot] = upload(argument, self._device, sample_data(argument, len(tensors)))
+            self._tensors.move_to_end(slot)
+            tensors.append(self._tensors[slot])
+        while (
+            len(self._tensors) > len(tensors)
+            and sum(argument.size for argument, _ in self._tensors) > CACHED_BYTES
+        ):
+            self._tensors.popitem(last=False)
         return tensors
 
-    def measure(self, asked: Measure) -> tuple[float, ...]:
+    def _cached_bytes(self) -> int:
+        return sum(argument.size for argument, _ in self._tensors)
+
+    def measure(self, request: Measure) -> tuple[float, ...]:
         """Seconds of one call, for each repeat."""
-        tensors = self.prepare(asked.arguments)
-        timing = asked.timing
-        with self._loaded(asked.name, asked.library) as module:
+        tensors = self.prepare(request.arguments)
+        timing = request.timing
+        with self._loaded(request.name, request.library) as module:
             evaluator = module.time_evaluator(
                 "main",
                 self._device,
@@ -156,20 +159,23 @@ class Session:
             )
             seconds = tuple(map(float, evaluator(*tensors).results))
             self._device.sync()
-        if not seconds or not all(math.isfinite(one) and one > 0 for one in seconds):
+        if not seconds or not all(math.isfinite(value) and value > 0 for value in seconds):
             raise ValueError(f"the server gave no times: {seconds}")
         return seconds
 
-    def compute(self, asked: Compute) -> tuple[bytes, ...]:
+    def compute(self, request: Compute) -> tuple[bytes, ...]:
         """The outputs of one call with tensors that nothing has used before."""
-        split = len(asked.arguments) - asked.outputs
-        inputs, outputs = asked.arguments[:split], asked.arguments[split:]
-        tensors = [on_device(one, self._device, made_up(one, seed)) for seed, one in enumerate(inputs)]
-        tensors += [on_device(one, self._device, unwritten(one)) for one in outputs]
-        with self._loaded(asked.name, asked.library) as module:
+        split = len(request.arguments) - request.outputs
+        inputs, outputs = request.arguments[:split], request.arguments[split:]
+        tensors = [
+            upload(argument, self._device, sample_data(argument, seed))
+            for seed, argument in enumerate(inputs)
+        ]
+        tensors += [upload(argument, self._device, unwritten_data(argument)) for argument in outputs]
+        with self._loaded(request.name, request.library) as module:
             module["main"](*tensors)
             self._device.sync()
-        return tuple(map(from_device, outputs, tensors[split:]))
+        return tuple(map(download, outputs, tensors[split:]))
 
     @contextlib.contextmanager
     def _loaded(self, name: str, library: bytes) -> Iterator[Any]:
@@ -191,7 +197,7 @@ class Session:
 
     def close(self) -> None:
         """End the session now; references into it would keep it."""
-        self._kept.clear()
+        self._tensors.clear()
         with contextlib.suppress(Exception):
             self._remote.get_function("CloseRPCConnection")()
 
@@ -202,35 +208,35 @@ class Handler:
     def __init__(self) -> None:
         self._session: Session | None = None
 
-    def __call__(self, asked: Request) -> Answer:
+    def __call__(self, request: Request) -> Answer:
         try:
-            return self._answer(asked)
-        except Exception as why:  # TVM's errors have many classes
-            said = _last_line(why)
-            if isinstance(asked, Connect):
+            return self._answer(request)
+        except Exception as error:  # TVM's errors have many classes
+            message = _last_line(error)
+            if isinstance(request, Connect):
                 self._close()
-                return Refused(said)
-            if lost(why) or self._session is None or not self._session.alive():
+                return Refused(message)
+            if lost(error) or self._session is None or not self._session.alive():
                 self._close()
-                return Broken(said)
-            return Refused(said)
+                return Broken(message)
+            return Refused(message)
 
-    def _answer(self, asked: Request) -> Answer:
-        if isinstance(asked, Connect):
+    def _answer(self, request: Request) -> Answer:
+        if isinstance(request, Connect):
             self._close()
-            self._session = Session(asked)
+            self._session = Session(request)
             return Connected(*self._session.describe())
-        if isinstance(asked, Disconnect):
+        if isinstance(request, Disconnect):
             self._close()
             return Done()
         if self._session is None:
             raise ConnectionError("there is no session")
-        if isinstance(asked, Prepare):
-            self._session.prepare(asked.arguments)
+        if isinstance(request, Prepare):
+            self._session.prepare(request.arguments)
             return Done()
-        if isinstance(asked, Compute):
-            return Computed(self._session.compute(asked))
-        return Timed(self._session.measure(asked))
+        if isinstance(request, Compute):
+            return Computed(self._session.compute(request))
+        return Timed(self._session.measure(request))
 
     def _close(self) -> None:
         if self._session is not None:
@@ -238,16 +244,11 @@ class Handler:
             self._session = None
 
 
-def _last_line(why: BaseException) -> str:
-    lines = [line.strip() for line in str(why).splitlines() if line.strip()]
-    return lines[-1] if lines else type(why).__name__
-
-
-def main() -> None:
-    """Measure until the worker goes."""
-    os.environ["TVM_USE_RUNTIME_LIB"] = "1"  # no compiler: half the memory, and half the time to start
-    serve(Handler(), speech=SPEECH)
+def _last_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
 
 
 if __name__ == "__main__":
-    main()
+    os.environ["TVM_USE_RUNTIME_LIB"] = "1"  # no compiler: half the memory, and half the time to start
+    serve(Handler(), speech=SPEECH)

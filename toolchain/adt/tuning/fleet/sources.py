@@ -36,8 +36,8 @@ SETTLE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Sight:
-    """A device, seen from afar."""
+class Sighting:
+    """A device as the tracker or adb lists it."""
 
     name: str
     """Its serial, or its server's address."""
@@ -50,11 +50,11 @@ class Sight:
 
 @dataclass(frozen=True)
 class Presence:
-    """Who is there at one moment."""
+    """The devices that are there at one moment."""
 
     slots: tuple[str, ...]
     """One worker for each: as many as can measure at a time."""
-    sights: tuple[Sight, ...]
+    sightings: tuple[Sighting, ...]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Lease:
     """A server that a worker may use."""
 
     name: str
-    """Of its device: see :class:`Sight`."""
+    """Of its device: see :class:`Sighting`."""
     label: str
     emulated: bool
     identity: Identity | None
@@ -89,11 +89,11 @@ class Source(Protocol):
 
     exclusive: bool
     """They are this machine: nothing else may run while they measure."""
-    keeps: bool
+    dedicated: bool
     """Their servers are for us alone, as long as we want them."""
 
     def presence(self) -> Presence:
-        """Who is there now; asked every second.
+        """The devices that are there now; asked every second.
 
         Raises:
             AdtError: that cannot be found out.
@@ -114,24 +114,24 @@ class Source(Protocol):
 class TrackerSource:
     """All servers that are registered with a tracker under a key; whichever is free is used."""
 
-    exclusive, keeps = False, False
+    exclusive, dedicated = False, False
 
     def __init__(self, address: str, key: str) -> None:
         self.address, self.key = address, key
         self._phones: dict[str, Phone] = {}
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
 
     def presence(self) -> Presence:
         """Every server with the key; one that others use is there, too."""
-        servers = [one for one in wire.summary(self.address).servers if one.key == self.key]
+        servers = [each for each in wire.summary(self.address).servers if each.key == self.key]
         serials = _serials()
-        sights = {}
-        for one in servers:
-            address = _local(one.address)
+        sightings = {}
+        for each in servers:
+            address = _local(each.address)
             name = serials.get(address, address)
-            sights[name] = Sight(name, "", there=True)
-        slots = tuple(f"{self.key} {number}" for number in range(1, len(sights) + 1))
-        return Presence(slots, tuple(sights.values()))
+            sightings[name] = Sighting(name, "", there=True)
+        slots = tuple(f"{self.key} {number}" for number in range(1, len(sightings) + 1))
+        return Presence(slots, tuple(sightings.values()))
 
     @contextlib.contextmanager
     def lease(self, slot: str, computes: str) -> Iterator[Lease]:
@@ -158,7 +158,7 @@ class TrackerSource:
 
     def _phone(self, serial: str, computes: str) -> Phone | None:
         """What adb says of a device whose server adt started; None while it says nothing."""
-        with self._guard:
+        with self._lock:
             if serial not in self._phones:
                 with contextlib.suppress(AdtError):
                     self._phones[serial] = phone(Device(serial), computes)
@@ -170,7 +170,7 @@ class TrackerSource:
             servers = wire.summary(self.address).servers
         except AdtError:
             return False
-        return any(one.key == self.key and _local(one.address) == address for one in servers)
+        return any(each.key == self.key and _local(each.address) == address for each in servers)
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def phone(device: Device, computes: str, bundle: TargetBundle | None = None) -> 
 
 def _serials() -> dict[str, str]:
     """The devices whose servers adt started, by the server's address."""
-    return {one.address: one.serial for one in server.statuses() if one.address}
+    return {each.address: each.serial for each in server.statuses() if each.address}
 
 
 def _local(address: str) -> str:
@@ -209,7 +209,7 @@ def _local(address: str) -> str:
 class LocalSource:
     """A server of our own on this machine."""
 
-    keeps = True
+    dedicated = True
 
     def __init__(self, bundle: TargetBundle, *, exclusive: bool = True) -> None:
         """
@@ -221,8 +221,8 @@ class LocalSource:
 
     def presence(self) -> Presence:
         """Always there."""
-        sight = Sight(THIS_MACHINE, device_facts.this_processor(), there=True)
-        return Presence((THIS_MACHINE,), (sight,))
+        sighting = Sighting(THIS_MACHINE, device_facts.this_processor(), there=True)
+        return Presence((THIS_MACHINE,), (sighting,))
 
     @contextlib.contextmanager
     def lease(self, slot: str, computes: str) -> Iterator[Lease]:
@@ -253,7 +253,7 @@ CONNECT_SECONDS = 3.0
 class SerialSource:
     """The devices *serials*; one that is not there is waited for."""
 
-    exclusive, keeps = False, True
+    exclusive, dedicated = False, True
 
     def __init__(self, serials: Sequence[str], bundle: TargetBundle, ports: Sequence[int]) -> None:
         """
@@ -267,16 +267,16 @@ class SerialSource:
 
     def presence(self) -> Presence:
         """As adb lists them; one on the network that it does not list is connected again now and then."""
-        listed = {one.serial: one for one in selection.listing()}
-        sights = []
+        listed = {device.serial: device for device in selection.listing()}
+        sightings = []
         for serial in self.serials:
-            found = listed.get(serial)
-            there = found is not None and found.ready
-            state = found.state if found is not None else "not connected"
-            if found is None or found.state == "offline":
+            device = listed.get(serial)
+            there = device is not None and device.ready
+            state = device.state if device is not None else "not connected"
+            if device is None or device.state == "offline":
                 self._reconnect(serial)
-            sights.append(Sight(serial, found.model if found else "", there, "" if there else state))
-        return Presence(tuple(one.name for one in sights if one.there), tuple(sights))
+            sightings.append(Sighting(serial, device.model if device else "", there, "" if there else state))
+        return Presence(tuple(each.name for each in sightings if each.there), tuple(sightings))
 
     def _reconnect(self, serial: str) -> None:
         now = time.monotonic()
@@ -318,8 +318,8 @@ class SerialSource:
 
     def _prepare(self, serial: str, computes: str) -> _Ready:
         device = selection.select(serial)
-        found = phone(device, computes, self.bundle)
-        ready = _Ready(device, found, store.deploy(device, self.bundle, None).deployment)
+        facts = phone(device, computes, self.bundle)
+        ready = _Ready(device, facts, store.deploy(device, self.bundle, None).deployment)
         self._ready[serial] = ready
         return ready
 
@@ -350,8 +350,8 @@ def _reached(way: Endpoint) -> tuple[str, int, str]:
 def _alive(device: Device) -> bool:
     time.sleep(SETTLE_SECONDS)
     try:
-        known = {one.serial: one.state for one in selection.listing()}
-        if known.get(device.serial) != READY:
+        states = {each.serial: each.state for each in selection.listing()}
+        if states.get(device.serial) != READY:
             return False
         return device.shell(["true"], timeout=5.0, check=False).exit_code == 0
     except AdtError:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Set
 
-from adt.tuning.candidates import MeasureJob, Outcome
+from adt.tuning.candidates import MeasureJob, MeasureOutcome
 from adt.tuning.records import Failure
 
 PATIENCE = 60.0
@@ -22,7 +22,7 @@ PATIENCE = 60.0
 @dataclasses.dataclass(frozen=True)
 class _Suspect:
     job: MeasureJob
-    outcome: Outcome
+    outcome: MeasureOutcome
     since: float
 
 
@@ -30,7 +30,7 @@ class Suspects:
     """Those that are not decided yet; for any thread."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._guard, self._clock = threading.Lock(), clock
+        self._lock, self._clock = threading.Lock(), clock
         self._waiting: list[_Suspect] = []
         self._failed_with: dict[int, str] = {}
 
@@ -40,23 +40,24 @@ class Suspects:
         return bool(self._waiting)
 
     def judge(
-        self, job: MeasureJob, outcome: Outcome, others: Set[str]
-    ) -> tuple[Outcome | None, tuple[str, ...]]:
-        """What is to be told of *outcome*, and which devices it clears; None: *job* waits for another device.
+        self, job: MeasureJob, outcome: MeasureOutcome, others: Set[str]
+    ) -> tuple[MeasureOutcome | None, tuple[str, ...]]:
+        """The outcome to report, and the devices that it clears; None: *job* waits for another device.
 
         Args:
             others: devices besides that of *outcome* that measure, or soon will.
         """
         name = outcome.on.name
-        with self._guard:
-            before = self._failed_with.get(job.id, name)
+        with self._lock:
+            earlier = self._failed_with.get(job.id, name)
             if not outcome.lost and (outcome.failure is None or not outcome.failure.quarantined):
                 self._failed_with.pop(job.id, None)
                 return outcome, ()
-            if before != name:
-                seen = outcome.failure or Failure("crash", "the device was lost")
-                failure = Failure(seen.kind, f"{seen.message} ({name}, and {before} before)")
-                return dataclasses.replace(outcome, lost=False, failure=failure), (before, name)
+            if earlier != name:
+                failure = outcome.failure or Failure("crash", "the device was lost")
+                message = f"{failure.message} ({name}, and {earlier} before)"
+                failure = Failure(failure.kind, message)
+                return dataclasses.replace(outcome, lost=False, failure=failure), (earlier, name)
             self._failed_with[job.id] = name
             if outcome.lost:
                 return outcome, ()
@@ -67,23 +68,27 @@ class Suspects:
 
     def take(self, name: str) -> MeasureJob | None:
         """One that another device than *name* failed with."""
-        with self._guard:
-            for number, one in enumerate(self._waiting):
-                if one.outcome.on.name != name:
+        with self._lock:
+            for number, suspect in enumerate(self._waiting):
+                if suspect.outcome.on.name != name:
                     return self._waiting.pop(number).job
             return None
 
-    def orphans(self, devices: Set[str]) -> tuple[Outcome, ...]:
+    def orphans(self, devices: Set[str]) -> tuple[MeasureOutcome, ...]:
         """Those that are to be blamed because none of *devices* is another one, or none came to them."""
-        with self._guard:
+        with self._lock:
             late = self._clock() - PATIENCE
-            left = [one for one in self._waiting if one.since < late or not devices - {one.outcome.on.name}]
-            for one in left:
-                self._waiting.remove(one)
-            return tuple(one.outcome for one in left)
+            orphans = [
+                suspect
+                for suspect in self._waiting
+                if suspect.since < late or not devices - {suspect.outcome.on.name}
+            ]
+            for suspect in orphans:
+                self._waiting.remove(suspect)
+            return tuple(suspect.outcome for suspect in orphans)
 
-    def drop(self) -> tuple[Outcome, ...]:
+    def drop(self) -> tuple[MeasureOutcome, ...]:
         """All that wait, undecided: nothing is known of them."""
-        with self._guard:
-            left, self._waiting = self._waiting, []
-            return tuple(dataclasses.replace(one.outcome, failure=None, lost=True) for one in left)
+        with self._lock:
+            suspects, self._waiting = self._waiting, []
+            return tuple(dataclasses.replace(each.outcome, failure=None, lost=True) for each in suspects)

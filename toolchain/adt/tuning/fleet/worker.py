@@ -18,9 +18,8 @@ from adt.device.transport.deadline import cancelling
 from adt.errors import AdtError
 from adt.host.child import Child, ChildDied, ChildHung
 from adt.rpc import handshake
-from adt.tuning.candidates import MeasureJob, Outcome
+from adt.tuning.candidates import MeasureJob, MeasureOutcome
 from adt.tuning.fleet.device_facts import Identity
-from adt.tuning.fleet.measure_child import size
 from adt.tuning.fleet.measure_protocol import (
     SPEECH,
     Answer,
@@ -62,7 +61,7 @@ PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds to wait after so many attempts in a row that came to nothing."""
 
 
-class _End(enum.Enum):
+class _SessionEnd(enum.Enum):
     """How a session ended."""
 
     OVER = "over"
@@ -79,20 +78,15 @@ class Dispatcher(Protocol):
     source: Source
     computes: str
     roster: Roster
+    ending: threading.Event
+    """Nothing more is to be measured."""
     leaving: threading.Event
     """No device is to be waited for any more."""
 
-    @property
-    def ending(self) -> threading.Event:
-        """Nothing more is to be measured."""
+    def accept(self, name: str, identity: Identity) -> str:
+        """Why the device *name* may not measure; empty: it may."""
 
-    def accept(self, name: str, found: Identity) -> str:
-        """Whether the device *name* may measure: nothing, or why not."""
-
-    def missed(self, slot: str, why: AdtError) -> None:
-        """The worker of *slot* could not get a server."""
-
-    def work(self) -> bool:
+    def has_work(self) -> bool:
         """Whether a server is to be leased."""
 
     def next(self, name: str) -> MeasureJob | None:
@@ -101,12 +95,12 @@ class Dispatcher(Protocol):
     def hold(self, job: MeasureJob) -> None:
         """Take back what could not be measured just now."""
 
-    def finished(self, job: MeasureJob, outcome: Outcome) -> None:
-        """What came of *job*."""
+    def finish(self, job: MeasureJob, outcome: MeasureOutcome) -> None:
+        """Take the outcome of *job*."""
 
 
 class Worker(threading.Thread):
-    """Measures what the fleet has, as long as its *slot* is there."""
+    """Measures for *fleet*, as long as its *slot* is there."""
 
     def __init__(self, fleet: Dispatcher, slot: str) -> None:
         super().__init__(name=f"measuring on {slot}")
@@ -114,9 +108,9 @@ class Worker(threading.Thread):
         self._roster = fleet.roster
         self._child = Child("adt.tuning.fleet.measure_child", speech=SPEECH)
         self._leaving = threading.Event()
-        self._vain = 0  # attempts in a row that came to nothing
-        self._usual = LAST_SECONDS  # that a session has for its last candidate …
-        self._once = 0.0  # … the next one for one that needs more
+        self._failed_attempts = 0  # in a row
+        self._last_seconds = LAST_SECONDS  # that a session has for its last candidate …
+        self._next_seconds = 0.0  # … and the next session, where that needs more
         self.measuring = False
 
     def leave(self) -> None:
@@ -137,184 +131,184 @@ class Worker(threading.Thread):
         try:
             with cancelling(self._fleet.leaving):
                 while not self._over:
-                    pause = PAUSES[min(self._vain, len(PAUSES) - 1)]
+                    pause = PAUSES[min(self._failed_attempts, len(PAUSES) - 1)]
                     if pause and self._fleet.ending.wait(pause):
                         break
-                    self._vain += 1
-                    self._round()
+                    self._failed_attempts += 1
+                    self._use_lease()
         finally:
             self._child.close()
 
-    def _round(self) -> None:
+    def _use_lease(self) -> None:
         """One lease."""
-        if self._roster.barred(self.slot):
+        if self._roster.is_barred(self.slot):
             return
-        if not self._fleet.work():
-            self._vain = 0
+        if not self._fleet.has_work():
+            self._failed_attempts = 0
             return
         try:
             with self._fleet.source.lease(self.slot, self._fleet.computes) as lease:
-                self._use(lease)
-        except NotNow as why:
-            self._vain = min(self._vain, 1)
-            log.debug("%s: %s", self.slot, why)
-        except AdtError as why:
+                self._measure_on(lease)
+        except NotNow as error:
+            self._failed_attempts = min(self._failed_attempts, 1)
+            log.debug("%s: %s", self.slot, error)
+        except AdtError as error:
             if not self._over:
-                log.debug("%s: %s", self.slot, why.what)
-                self._fleet.missed(self.slot, why)
-        except Exception as why:  # a fault of ours must not take the other devices along
+                log.debug("%s: %s", self.slot, error.what)
+                self._roster.missed(self.slot, error.what)
+        except Exception as error:  # a fault of ours must not take the other devices along
             log.debug("%s", self.slot, exc_info=True)
-            self._roster.missed(self.slot, f"{type(why).__name__}: {why}")
+            self._roster.missed(self.slot, f"{type(error).__name__}: {error}")
 
-    def _use(self, lease: Lease) -> None:
+    def _measure_on(self, lease: Lease) -> None:
         """Session after session, as long as the lease lasts."""
-        if self._roster.leased(lease):
+        if self._roster.refuses(lease):
             if lease.seconds is not None:  # let it go back to its tracker at once, for others
                 handshake.try_server(lease.host, lease.port, key=lease.match_key, seconds=SLACK_SECONDS)
             return
         while not self._over:
             end = self._session(lease)
-            if lease.seconds is not None or end is _End.RESTART:
+            if lease.seconds is not None or end is _SessionEnd.RESTART:
                 return
 
-    # one session --------------------------------------------------------------------------------
-
-    def _session(self, lease: Lease) -> _End:
+    def _session(self, lease: Lease) -> _SessionEnd:
         held = RENEW_SECONDS if lease.seconds is None else lease.seconds
-        allowed, self._once = max(self._usual, self._once), 0.0
+        allowed, self._next_seconds = max(self._last_seconds, self._next_seconds), 0.0
         limit = math.ceil(held + allowed)
-        asked = Connect(lease.host, lease.port, lease.match_key, limit, self._fleet.computes)
-        answer = self._ask(asked, CONNECT_SECONDS)
+        request = Connect(lease.host, lease.port, lease.match_key, limit, self._fleet.computes)
+        answer = self._ask(request, CONNECT_SECONDS)
         if not isinstance(answer, Connected):
             return self._unreachable(lease, answer)
         end = time.monotonic() + held
         identity = self._identity(lease, answer)
         if self._fleet.accept(lease.name, identity):
             self._ask(Disconnect(), SLACK_SECONDS)
-            return _End.RESTART
-        self._roster.working(lease.name, measuring=False)
-        self._vain = 0
-        how = _End.OVER
-        while how is _End.OVER and time.monotonic() < end and not self._over:
+            return _SessionEnd.RESTART
+        self._roster.set_working(lease.name, measuring=False)
+        self._failed_attempts = 0
+        session_end = _SessionEnd.OVER
+        while session_end is _SessionEnd.OVER and time.monotonic() < end and not self._over:
             job = self._fleet.next(lease.name)
-            if job is not None and _needs(job) > allowed:
-                self._usual = max(self._usual, _needs(job, once=True))
-                self._once = _needs(job)
+            if job is not None and _seconds_for(job) > allowed:
+                self._last_seconds = max(self._last_seconds, _seconds_for(job, once=True))
+                self._next_seconds = _seconds_for(job)
                 self._fleet.hold(job)
                 break
             if job is not None:
-                how = self._one(lease, identity, job)
+                session_end = self._measure(lease, identity, job)
             elif lease.seconds is not None:
                 break
-        if how is not _End.RESTART:
+        if session_end is not _SessionEnd.RESTART:
             self._ask(Disconnect(), SLACK_SECONDS)
-        return how
+        return session_end
 
-    def _unreachable(self, lease: Lease, answer: Answer | str) -> _End:
+    def _unreachable(self, lease: Lease, answer: Answer | str) -> _SessionEnd:
         if not self._over:
-            said = answer if isinstance(answer, str) else getattr(answer, "message", "it did not answer")
-            self._roster.failed(lease.name, f"no session: {said}")
-        return _End.RESTART
+            reason = answer if isinstance(answer, str) else getattr(answer, "message", "it did not answer")
+            self._roster.fail(lease.name, f"no session: {reason}")
+        return _SessionEnd.RESTART
 
-    def _identity(self, lease: Lease, told: Connected) -> Identity:
+    def _identity(self, lease: Lease, connected: Connected) -> Identity:
         known = lease.identity or Identity("", "")
         if self._fleet.computes == "cpu":
             return Identity(known.device or lease.key, "")
-        return known.filled(told.device or lease.key, told.driver)
+        return known.or_else(connected.device or lease.key, connected.driver)
 
-    def _one(self, lease: Lease, identity: Identity, job: MeasureJob) -> _End:
-        """Measure *job*, and tell what came of it."""
+    def _measure(self, lease: Lease, identity: Identity, job: MeasureJob) -> _SessionEnd:
+        """Measure *job*, and report the outcome."""
         self.measuring = True
-        began, how = time.monotonic(), _End.RESTART
+        began, session_end = time.monotonic(), _SessionEnd.RESTART
         seconds: tuple[float, ...] = ()
         outputs: tuple[bytes, ...] = ()
         failure, lost = None, True
         try:
-            self._look_at_heat(lease)
-            self._roster.working(lease.name, measuring=True)
-            answer = self._measured(job)
+            self._update_temperature(lease)
+            self._roster.set_working(lease.name, measuring=True)
+            answer = self._time(job)
             if job.outputs and isinstance(answer, Timed):
-                computed = self._computed(job)
+                computed = self._compute(job)
                 outputs = computed.outputs if isinstance(computed, Computed) else ()
                 answer = answer if outputs else computed
             seconds = answer.seconds if isinstance(answer, Timed) else ()
-            failure, lost, how = self._judged(lease, answer)
-        finally:  # also when we are at fault: who gave the job waits for it
+            failure, lost, session_end = self._judge(lease, answer)
+        finally:  # also after a fault of ours: the engine waits for the job
             took = time.monotonic() - began
-            self._note(lease.name, failure, lost, took)
+            self._update_roster(lease.name, failure, lost, took)
             on = MeasuredOn(lease.name, lease.label, self._roster.celsius(lease.name), lease.emulated)
             device, driver = identity.device, identity.driver
-            self._fleet.finished(
-                job, Outcome(job.id, seconds, failure, lost, on, device, driver, took, outputs)
+            self._fleet.finish(
+                job, MeasureOutcome(job.id, seconds, failure, lost, on, device, driver, took, outputs)
             )
             self.measuring = False
-        return how
+        return session_end
 
-    def _note(self, name: str, failure: Failure | None, lost: bool, took: float) -> None:
+    def _update_roster(self, name: str, failure: Failure | None, lost: bool, took: float) -> None:
         """How the device did."""
         if lost:
-            self._roster.gone(name, "away", "it was lost while it measured")
+            self._roster.set_state(name, "away", "it was lost while it measured")
         elif failure is not None and failure.quarantined:
-            self._roster.failed(name, f"{failure.kind}: {failure.message}", took=took, candidate=True)
+            self._roster.fail(name, f"{failure.kind}: {failure.message}", took=took, candidate=True)
         else:
-            self._roster.succeeded(name, took)
-            self._roster.working(name, measuring=False)
+            self._roster.succeed(name, took)
+            self._roster.set_working(name, measuring=False)
 
-    def _measured(self, job: MeasureJob) -> Answer | str:
-        """The process's answer; a text where it gave none: why."""
-        ready = self._ask(Prepare(job.arguments), _sending(job))
+    def _time(self, job: MeasureJob) -> Answer | str:
+        """The answer of the process; a text where it gave none: the reason."""
+        ready = self._ask(Prepare(job.arguments), _sending_seconds(job))
         if isinstance(ready, str):
             return Broken(f"its arguments could not be sent: {ready}")
         if isinstance(ready, Refused | Broken):
             return ready
-        asked = Measure(_file_name(job), job.library, job.arguments, job.timing)
-        return self._ask(asked, job.timing.timeout + SLACK_SECONDS)
+        request = Measure(_file_name(job), job.library, job.arguments, job.timing)
+        return self._ask(request, job.timing.timeout + SLACK_SECONDS)
 
-    def _computed(self, job: MeasureJob) -> Answer | str:
+    def _compute(self, job: MeasureJob) -> Answer | str:
         """What it computes, once; a text where the process gave no answer."""
-        asked = Compute(_file_name(job), job.library, job.arguments, job.outputs)
-        return self._ask(asked, job.timing.timeout + _sending(job))
+        request = Compute(_file_name(job), job.library, job.arguments, job.outputs)
+        return self._ask(request, job.timing.timeout + _sending_seconds(job))
 
-    def _judged(self, lease: Lease, answer: Answer | str) -> tuple[Failure | None, bool, _End]:
+    def _judge(self, lease: Lease, answer: Answer | str) -> tuple[Failure | None, bool, _SessionEnd]:
         """The failure, whether the device was lost, and what becomes of the session."""
         if isinstance(answer, Timed):
-            return None, False, _End.OVER
+            return None, False, _SessionEnd.OVER
         if isinstance(answer, Refused):  # a GPU's context may be spoilt for those that follow
-            return Failure("run", answer.message), False, _End.RENEW
+            return Failure("run", answer.message), False, _SessionEnd.RENEW
         if self._over or not lease.alive():
-            return None, True, _End.RESTART
+            return None, True, _SessionEnd.RESTART
         if isinstance(answer, str):
-            return Failure("hang", answer), False, _End.RESTART
+            return Failure("hang", answer), False, _SessionEnd.RESTART
         message = getattr(answer, "message", "the server died")
-        return Failure("crash", message), False, _End.RENEW
+        return Failure("crash", message), False, _SessionEnd.RENEW
 
     def _ask(self, request: Request, seconds: float) -> Answer | str:
         """The answer; a text when the process did not give one in time, or died."""
         try:
             answer: Answer = self._child.ask(request, seconds)
             return answer
-        except ChildHung as why:
-            return str(why)
-        except ChildDied as why:
-            return Broken(f"the measuring process {why}")
+        except ChildHung as error:
+            return str(error)
+        except ChildDied as error:
+            return Broken(f"the measuring process {error}")
 
-    def _look_at_heat(self, lease: Lease) -> None:
-        if self._roster.due(lease.name, CELSIUS_SECONDS):
-            self._roster.warm(lease.name, lease.celsius())
+    def _update_temperature(self, lease: Lease) -> None:
+        if self._roster.is_temperature_due(lease.name, CELSIUS_SECONDS):
+            self._roster.set_celsius(lease.name, lease.celsius())
 
 
-def _sending(job: MeasureJob) -> float:
+def _sending_seconds(job: MeasureJob) -> float:
     """Seconds in which its arguments must be on the device."""
-    return PREPARE_SECONDS + sum(map(size, job.arguments)) / SLOWEST
+    return PREPARE_SECONDS + sum(argument.size for argument in job.arguments) / SLOWEST
 
 
-def _needs(job: MeasureJob, *, once: bool = False) -> float:
+def _seconds_for(job: MeasureJob, *, once: bool = False) -> float:
     """Seconds that *job* may take from first to last, in steps, so that few sessions are too short.
 
     Args:
         once: without the call that brings back what it computes.
     """
-    seconds = (_sending(job) + job.timing.timeout + SLACK_SECONDS) * (2 if job.outputs and not once else 1)
+    seconds = (_sending_seconds(job) + job.timing.timeout + SLACK_SECONDS) * (
+        2 if job.outputs and not once else 1
+    )
     return 10.0 * math.ceil(seconds / 10.0)
 
 

@@ -10,9 +10,9 @@ BATCH = 16
 """Candidates of a batch, where little depends on it: the cost model learns after each."""
 PER_DEVICE = 4
 """… at least so many for each device."""
-LEAST = 4
+MIN_BATCH = 4
 """A batch of fewer candidates tells a search nothing."""
-AT_ONCE = 2
+MAX_BATCHES = 2
 """Batches of one task that may be out: while one is measured, the next is searched and built."""
 BACKWARD = 0.2
 """Weight of what the last batches gained, against what the next may gain."""
@@ -33,26 +33,26 @@ class Standing:
     """Best seconds of one call after each batch; infinite while none ran."""
     trials: int
     """Candidates that are done …"""
-    out: int
+    outstanding: int
     """… that are proposed and not done …"""
-    batches_out: int
+    batches: int
     """… and in how many batches, the one that is being searched too."""
     limit: int | None
     """Candidates it may have; None: all share a number."""
-    over: bool
+    ended: bool
     """It gets no more."""
 
     @property
     def room(self) -> float:
         """Candidates that it may still get."""
-        if self.over:
+        if self.ended:
             return 0
-        return math.inf if self.limit is None else max(self.limit - self.trials - self.out, 0)
+        return math.inf if self.limit is None else max(self.limit - self.trials - self.outstanding, 0)
 
     @property
     def fresh(self) -> bool:
         """It got nothing yet."""
-        return self.trials + self.out + self.batches_out == 0
+        return self.trials + self.outstanding + self.batches == 0
 
     @property
     def seconds(self) -> float | None:
@@ -61,9 +61,9 @@ class Standing:
         return min(known, default=None)
 
 
-def batch_size(asked: int, devices: int) -> int:
-    """Candidates of a batch for *devices* devices; *asked*: as the user wants, 0 for as is best."""
-    return asked or max(BATCH, PER_DEVICE * devices)
+def batch_size(requested: int, devices: int) -> int:
+    """Candidates of a batch for *devices* devices; *requested* by the user, 0 for the best."""
+    return requested or max(BATCH, PER_DEVICE * devices)
 
 
 def choose(tasks: Sequence[Standing], batch: int, left: int) -> tuple[int, int] | None:
@@ -76,24 +76,24 @@ def choose(tasks: Sequence[Standing], batch: int, left: int) -> tuple[int, int] 
         batch: candidates of a full batch.
         left: candidates that may still be proposed, for all tasks together.
     """
-    able = [index for index, task in enumerate(tasks) if task.room > 0 and task.batches_out < AT_ONCE]
+    able = [index for index, task in enumerate(tasks) if task.room > 0 and task.batches < MAX_BATCHES]
     if not able or left < 1:
         return None
     size = batch
-    if scarce(tasks, batch, left):
-        size = min(batch, max(left // sum(task.room > 0 for task in tasks), LEAST))
+    if is_scarce(tasks, batch, left):
+        size = min(batch, max(left // sum(task.room > 0 for task in tasks), MIN_BATCH))
     else:
         able = [index for index in able if tasks[index].fresh] or able
-    index = max(able, key=lambda index: (*gain(tasks[index], batch), -index))
+    index = max(able, key=lambda index: (*expected_gain(tasks[index], batch), -index))
     return index, int(min(size, tasks[index].room, left))
 
 
-def scarce(tasks: Sequence[Standing], batch: int, left: int) -> bool:
+def is_scarce(tasks: Sequence[Standing], batch: int, left: int) -> bool:
     """Whether *left* candidates give no full batch to every task that had none."""
     return left < batch * sum(task.room > 0 and task.fresh for task in tasks)
 
 
-def gain(task: Standing, batch: int) -> tuple[float, float]:
+def expected_gain(task: Standing, batch: int) -> tuple[float, float]:
     """Seconds of a run of the model that the next batch of *task* may save; its operations decide a tie.
 
     A mean of what the last batches saved, and of what the next would if the time went on falling to
@@ -105,5 +105,5 @@ def gain(task: Standing, batch: int) -> tuple[float, float]:
         return 0.0, operations
     times = [time for time in task.history if time < math.inf]
     saved = (times[-1 - WINDOW] - times[-1]) / WINDOW if len(times) > WINDOW else 0.0
-    batches = max((task.trials + task.out) / batch, task.batches_out, 1.0)
+    batches = max((task.trials + task.outstanding) / batch, task.batches, 1.0)
     return task.weight * (BACKWARD * saved + (1 - BACKWARD) * best / batches), operations

@@ -42,13 +42,13 @@ def cost_model(name: str, *, seed: int, threads: int) -> CostModel:
     """
     if name not in MODELS:
         raise ConfigError(f"there is no cost model {name!r}", remedy=f"Choose one of {', '.join(MODELS)}.")
-    if name == "none" or (name == "auto" and not _installed()):
-        return Chance(seed)
+    if name == "none" or (name == "auto" and not _is_installed()):
+        return RandomModel(seed)
     load("xgboost", "tune", "the cost model xgb")
-    return Trees(_trees(seed, threads), Chance(seed))
+    return TreeModel(_xgb_model(seed, threads), RandomModel(seed))
 
 
-def _installed() -> bool:
+def _is_installed() -> bool:
     try:
         import xgboost  # noqa: F401
     except ImportError:
@@ -60,7 +60,7 @@ def _installed() -> bool:
     return True
 
 
-def _trees(seed: int, threads: int) -> Any:
+def _xgb_model(seed: int, threads: int) -> Any:
     from tvm.s_tir import meta_schedule as ms
     from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig
 
@@ -68,7 +68,7 @@ def _trees(seed: int, threads: int) -> Any:
     return ms.cost_model.XGBModel(config=config, num_warmup_samples=0)
 
 
-class Chance:
+class RandomModel:
     """Rates schedules by chance and learns nothing: the cost model ``none``."""
 
     def __init__(self, seed: int) -> None:
@@ -83,12 +83,12 @@ class Chance:
         return self._random.random(len(candidates))
 
 
-class Trees:
-    """TVM's XGBoost model, which *chance* stands in for where it knows nothing."""
+class TreeModel:
+    """TVM's XGBoost model, which *random* stands in for where it knows nothing."""
 
-    def __init__(self, trees: Any, chance: Chance) -> None:
+    def __init__(self, trees: Any, random: RandomModel) -> None:
         self._trees = trees
-        self._chance = chance
+        self._random_model = random
         self._learned = 0
         self._only_failed: dict[Any, tuple[list[Any], list[Any]]] = {}
         """Of the workloads of which nothing ran yet: what was tried. None, once something ran."""
@@ -97,28 +97,28 @@ class Trees:
     def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
         workload = _identity(context)
         if workload not in self._ran:
-            tried = self._only_failed.setdefault(workload, ([], []))
-            tried[0].extend(candidates)
-            tried[1].extend(results)
+            examples = self._only_failed.setdefault(workload, ([], []))
+            examples[0].extend(candidates)
+            examples[1].extend(results)
             if not any(result.run_secs for result in results):
                 return
             self._ran.add(workload)
             candidates, results = self._only_failed.pop(workload)
         try:
             self._trees.update(context, list(candidates), list(results))
-        except Exception as why:  # TVM's extractor of features raises what its passes raise; so does XGBoost
-            log.debug("the cost model cannot learn from %s: %s", context.task_name, why)
+        except Exception as error:  # TVM's feature extractor and XGBoost raise many classes
+            log.debug("the cost model cannot learn from %s: %s", context.task_name, error)
             return
         self._learned += len(candidates)
 
     def predict(self, context: Any, candidates: Sequence[Any]) -> Any:
         if self._learned < WARM_UP:
-            return self._chance.predict(context, candidates)
+            return self._random_model.predict(context, candidates)
         try:
             return self._trees.predict(context, list(candidates))
-        except Exception as why:  # as above
-            log.debug("the cost model cannot rate schedules of %s: %s", context.task_name, why)
-            return self._chance.predict(context, candidates)
+        except Exception as error:  # as above
+            log.debug("the cost model cannot rate schedules of %s: %s", context.task_name, error)
+            return self._random_model.predict(context, candidates)
 
 
 def _identity(context: Any) -> Any:

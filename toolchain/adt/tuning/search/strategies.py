@@ -1,20 +1,21 @@
-"""Where candidates come from: TVM's search strategies, and traces that others found.
+"""Where candidates come from: TVM's search strategies, and lists of traces.
 
 TVM's own scheduler of tasks asks a strategy for a batch and waits for its results. Here
-a batch is asked for whenever one is wanted: TVM's strategies keep nothing of a batch
+a batch is requested at any time: TVM's strategies keep nothing of a batch
 until its results come; what they learn they read from the database and the cost model.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adt.tuning.search.replay import candidate, replayed
+log = logging.getLogger("adt.tune")
 
 EVOLUTIONARY, RANDOM, REPLAY = "evolutionary", "random", "replay"
 STRATEGIES = (EVOLUTIONARY, RANDOM, REPLAY)
@@ -29,7 +30,7 @@ FEW = 64
 STEPS = 3
 """Changes of a good schedule, at most, that give one that is near."""
 TRIES = 8
-"""Schedules near a good one that are tried for each that is wanted: postprocessors refuse some."""
+"""Schedules near a good one that are tried for each candidate: postprocessors refuse some."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +53,15 @@ class Evolution:
     """Share of the first generation that are the fastest so far."""
 
     @staticmethod
-    def of(batch: int, *, led: bool = False) -> Evolution:
+    def of(batch: int, *, guided: bool = False) -> Evolution:
         """For *batch* candidates at a time.
 
         Args:
-            led: the search began with good decisions: most of what is drawn by chance is worse.
+            guided: the search began with good decisions: most of what is drawn by chance is worse.
         """
         population = min(512, max(16, 2 * batch))
         fresh = max(4, population // 4)
-        return Evolution(population, 2, fresh, max(0.05, 1.01 / max(batch, 8)), 0.75 if led else 0.25)
+        return Evolution(population, 2, fresh, max(0.05, 1.01 / max(batch, 8)), 0.75 if guided else 0.25)
 
 
 def evolutionary(effort: Evolution) -> Any:
@@ -77,14 +78,14 @@ def evolutionary(effort: Evolution) -> Any:
     )
 
 
-def random_draws() -> Any:
+def random_search() -> Any:
     """TVM's search that draws all decisions by chance."""
     from tvm.s_tir import meta_schedule as ms
 
     return ms.search_strategy.ReplayTrace()
 
 
-def choices(schedules: Sequence[Any], most: int) -> list[Any] | None:
+def enumerate_traces(schedules: Sequence[Any], most: int) -> list[Any] | None:
     """All traces that the open decisions of TVM's *schedules* give; None: they are more than *most*, or not
     choices of a list.
 
@@ -93,41 +94,70 @@ def choices(schedules: Sequence[Any], most: int) -> list[Any] | None:
     traces, count = [], 0
     for schedule in schedules:
         trace = schedule.trace.simplified(remove_postproc=True)
-        open_ones = [step for step in trace.insts if step.kind.name.startswith("Sample")]
-        if any(step.kind.name != "SampleCategorical" for step in open_ones):
+        samples = [step for step in trace.insts if step.kind.name.startswith("Sample")]
+        if any(step.kind.name != "SampleCategorical" for step in samples):
             return None
-        sizes = [len(step.attrs[0]) for step in open_ones]
+        sizes = [len(step.attrs[0]) for step in samples]
         count += math.prod(sizes)
         if count > most:
             return None
         for decisions in itertools.product(*map(range, sizes)):
             decided = trace
-            for step, decision in zip(open_ones, decisions, strict=True):
+            for step, decision in zip(samples, decisions, strict=True):
                 decided = decided.with_decision(step, decision, remove_postproc=True)
             traces.append(decided)
     return traces
 
 
-class OneByOne:
+def replay(module: Any, trace: Any, postprocs: Sequence[Any]) -> Any | None:
+    """The Schedule that the decisions of TVM's *trace* make of the workload *module* for another device.
+
+    Args:
+        postprocs: TVM's, of the device's space: they finish the schedule.
+
+    Returns:
+        None: it does not apply, or a postprocessor refuses it (the device has less local memory, say).
+    """
+    from tvm import s_tir
+
+    schedule = s_tir.Schedule(module, error_render_level="none")
+    try:
+        trace.apply_to_schedule(schedule, remove_postproc=True)
+        schedule.enter_postproc()
+        return schedule if all(postproc.apply(schedule) for postproc in postprocs) else None
+    except Exception as error:  # TVM's errors have many classes
+        log.debug("a trace does not apply: %s", error)
+        return None
+
+
+def measure_candidate(schedule: Any) -> Any:
+    """TVM's MeasureCandidate of *schedule*."""
+    from tvm.s_tir import meta_schedule as ms
+
+    arguments = ms.arg_info.ArgInfo.from_entry_func(schedule.mod, remove_preproc=True)
+    return ms.MeasureCandidate(schedule, arguments)
+
+
+class Enumeration:
     """Proposes each of *traces* once that the postprocessors take, in an order that the seed decides."""
 
     def __init__(self, module: Any, traces: Sequence[Any], postprocs: Sequence[Any], seed: int) -> None:
         self._module = module
         self._postprocs = postprocs
-        self._left = list(traces)
-        random.Random(seed).shuffle(self._left)
+        self._traces_left = list(traces)
+        random.Random(seed).shuffle(self._traces_left)
 
     def propose(self, count: int) -> list[Any] | None:
         """At most *count* of TVM's MeasureCandidates; None: there are no more."""
-        made: list[Any] = []
-        while self._left and len(made) < count:
-            schedule = replayed(self._module, self._left.pop(), self._postprocs)
+        candidates: list[Any] = []
+        while self._traces_left and len(candidates) < count:
+            schedule = replay(self._module, self._traces_left.pop(), self._postprocs)
             if schedule is not None:
-                made.append(candidate(schedule))
-        return made or None
+                candidates.append(measure_candidate(schedule))
+        return candidates or None
 
 
-class Around:
+class Neighbourhood:
     """Proposes the decisions that TVM's *schedules* have, and then some that are a few steps from them."""
 
     def __init__(self, module: Any, schedules: Sequence[Any], postprocs: Sequence[Any], seed: int) -> None:
@@ -138,24 +168,24 @@ class Around:
 
     def propose(self, count: int) -> list[Any]:
         """At most *count* of TVM's MeasureCandidates."""
-        made: list[Any] = []
+        candidates: list[Any] = []
         for attempt in range(TRIES * count):
-            if len(made) == count:
+            if len(candidates) == count:
                 break
             trace = self._traces[attempt % len(self._traces)]
             if attempt >= len(self._traces):
                 for _ in range(self._random.randint(1, STEPS)):
-                    trace = one_step(trace, self._random)
-            schedule = replayed(self._module, trace, self._postprocs)
+                    trace = neighbour(trace, self._random)
+            schedule = replay(self._module, trace, self._postprocs)
             if schedule is not None:
-                made.append(candidate(schedule))
-        return made
+                candidates.append(measure_candidate(schedule))
+        return candidates
 
 
-def one_step(trace: Any, chance: random.Random) -> Any:
+def neighbour(trace: Any, chance: random.Random) -> Any:
     """TVM's *trace* with one decision changed a little: a factor of a tile moved, or another choice."""
-    open_ones = [step for step in trace.insts if step in trace.decisions]
-    step = chance.choice(open_ones)
+    samples = [step for step in trace.insts if step in trace.decisions]
+    step = chance.choice(samples)
     decision = trace.decisions[step]
     if step.kind.name != "SamplePerfectTile":
         return trace.with_decision(step, chance.randrange(len(step.attrs[0])), remove_postproc=True)
@@ -168,7 +198,7 @@ def one_step(trace: Any, chance: random.Random) -> Any:
     return trace if tile[-1] > most else trace.with_decision(step, tile, remove_postproc=True)
 
 
-class Upstream:
+class TvmStrategy:
     """One of TVM's own strategies, started: *context* is its TuneContext."""
 
     def __init__(self, context: Any) -> None:

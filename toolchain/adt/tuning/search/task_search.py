@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import ConfigError
-from adt.model.tuning.traces import trace_text
-from adt.tuning.candidates import Candidate, Measured, Result
-from adt.tuning.records import Record
+from adt.model.tuning import traces
+from adt.tuning.candidates import Candidate, CandidateResult, Measurement
+from adt.tuning.records import BASELINE, Record
 from adt.tuning.search.cost_models import CostModel, as_tvm, cost_model
-from adt.tuning.search.replay import by_merit, candidate, replayed, scheduled, worth_learning
 from adt.tuning.search.strategies import (
     ENDLESS,
     EVOLUTIONARY,
     FEW,
     REPLAY,
     STRATEGIES,
-    Around,
+    Enumeration,
     Evolution,
-    OneByOne,
-    Upstream,
-    choices,
+    Neighbourhood,
+    TvmStrategy,
+    enumerate_traces,
     evolutionary,
-    random_draws,
+    measure_candidate,
+    random_search,
+    replay,
 )
-from adt.tuning.space.design_space import space
+from adt.tuning.space.design_space import design_space
 
 if TYPE_CHECKING:
     from adt.tuning.tasks import Task
 
 log = logging.getLogger("adt.tune")
 
-MOST_LEARNED = 256
+MAX_LEARNED = 256
 """Earlier records of a kernel that are shown to the cost model: each takes milliseconds."""
-FRUITLESS = 3
+MAX_FRUITLESS = 3
 """Rounds without anything new after which a kernel's schedules count as exhausted."""
 
 
@@ -121,29 +123,29 @@ class TaskSearch:
         self._database = ms.database.MemoryDatabase()
         self._workload = self._database.commit_workload(task.module)
         self._target = tvm.target.Target(target)
-        self._space = space(task.module, self._target, seed=self._seed("space"), logger=_Debug())
-        self._strategy: OneByOne | Upstream | None = None
-        self._leads = self._led()
+        self._space = design_space(task.module, self._target, seed=self._seed("space"), logger=_DebugLogger())
+        self._strategy: Enumeration | TvmStrategy | None = None
+        self._leads = self._guide()
         self._context = ms.TuneContext(
             task.module, target=self._target, task_name=task.name, num_threads=options.threads
         )
-        self._elsewhere = by_merit(elsewhere)
+        self._elsewhere = by_promise(elsewhere)
         self._seen = {record.trace for record in known}
         self._modules: set[Any] = set()
         self._spare: deque[tuple[Candidate, Any]] = deque()
-        self._out: deque[list[Any]] = deque()
+        self._outstanding: deque[list[Any]] = deque()
         self._learn(known)
 
     def next_batch(self, count: int) -> tuple[Candidate, ...] | None:
         """At most *count* candidates that were not proposed yet; None: there are no more.
 
-        It may be called again before what came of the last batch is reported.
+        It may be called again before the results of the last batch are reported.
         """
         if count < 1:
             raise ValueError("a batch has at least one candidate")
         fruitless = 0
         self._borrow(count)
-        while len(self._spare) < count and fruitless < FRUITLESS:
+        while len(self._spare) < count and fruitless < MAX_FRUITLESS:
             proposed = self._propose(count)
             if proposed is None:
                 break
@@ -151,13 +153,13 @@ class TaskSearch:
         if not self._spare:
             return None
         batch = [self._spare.popleft() for _ in range(min(count, len(self._spare)))]
-        self._out.append([tvm_candidate for _, tvm_candidate in batch])
-        return tuple(ours for ours, _ in batch)
+        self._outstanding.append([tvm_candidate for _, tvm_candidate in batch])
+        return tuple(candidate for candidate, _ in batch)
 
-    def report(self, results: Sequence[Result]) -> None:
-        """What came of the oldest batch that was not reported, in its order."""
-        batch = self._out.popleft()
-        self._show([(tried, result) for tried, result in zip(batch, results, strict=True)])
+    def report(self, results: Sequence[CandidateResult]) -> None:
+        """Take the results of the oldest batch that was not reported, in its order."""
+        batch = self._outstanding.popleft()
+        self._teach(list(zip(batch, results, strict=True)))
 
     def _propose(self, count: int) -> list[Any] | None:
         """Some of TVM's candidates, maybe none this time; None: there will be no more."""
@@ -167,21 +169,21 @@ class TaskSearch:
             leads, self._leads = self._leads, None
             return leads.propose(count)
         if self._strategy is None:
-            few = choices(self._space.schedules, FEW)
+            few = enumerate_traces(self._space.schedules, FEW)
             if few is not None:
                 seed = self._seed("order")
-                self._strategy = OneByOne(self._module, few, self._space.postprocs, seed)
+                self._strategy = Enumeration(self._module, few, self._space.postprocs, seed)
             else:
-                self._strategy = Upstream(self._started(count))
+                self._strategy = TvmStrategy(self._start(count))
         return self._strategy.propose(count)
 
-    def _led(self) -> Around | None:
+    def _guide(self) -> Neighbourhood | None:
         """What an evolutionary search begins with where the space's own decisions are good ones."""
-        if not self._space.led or self._options.strategy != EVOLUTIONARY:
+        if not self._space.guided or self._options.strategy != EVOLUTIONARY:
             return None
-        return Around(self._module, self._space.schedules, self._space.postprocs, self._seed("leads"))
+        return Neighbourhood(self._module, self._space.schedules, self._space.postprocs, self._seed("leads"))
 
-    def _started(self, count: int) -> Any:
+    def _start(self, count: int) -> Any:
         """A TuneContext with TVM's strategy, for batches of *count*.
 
         TVM's strategies count trials by what they are notified of, and only that: they are not.
@@ -194,13 +196,13 @@ class TaskSearch:
             self._module,
             target=self._target,
             space_generator=self._space.generator,
-            search_strategy=evolutionary(Evolution.of(count, led=self._space.led))
+            search_strategy=evolutionary(Evolution.of(count, guided=self._space.guided))
             if evolves
-            else random_draws(),
+            else random_search(),
             task_name=self._name,
             rand_state=self._seed("search"),
             num_threads=self._options.threads,
-            logger=_Debug(),
+            logger=_DebugLogger(),
         )
         model = as_tvm(self._model) if evolves else None
         context.pre_tuning(ENDLESS, count, self._space.schedules, self._database, model)
@@ -210,10 +212,10 @@ class TaskSearch:
         """Queue what was fast on other devices: half a batch of it, and with ``replay`` a whole one."""
         room = count if self._options.strategy == REPLAY else max(1, count // 2)
         for record in self._elsewhere:
-            there = scheduled(self._module, record.trace)
-            here = there and replayed(self._module, there.trace, self._space.postprocs)
-            if here is not None:
-                room -= self._take([candidate(here)])
+            recorded = recorded_schedule(self._module, record.trace)
+            schedule = recorded and replay(self._module, recorded.trace, self._space.postprocs)
+            if schedule is not None:
+                room -= self._take([measure_candidate(schedule)])
             if room <= 0:
                 break
 
@@ -223,13 +225,13 @@ class TaskSearch:
         from tvm import ir
 
         new = 0
-        for one in proposed:
-            trace, identity = trace_text(one.sch.trace), tvm_ffi.structural_hash(one.sch.mod)
+        for each in proposed:
+            trace, identity = traces.trace_text(each.sch.trace), tvm_ffi.structural_hash(each.sch.mod)
             if trace in self._seen or identity in self._modules:
                 continue
             self._seen.add(trace)
             self._modules.add(identity)
-            self._spare.append((Candidate(trace, str(ir.save_json(one.sch.mod))), one))
+            self._spare.append((Candidate(trace, str(ir.save_json(each.sch.mod))), each))
             new += 1
         return new
 
@@ -237,35 +239,35 @@ class TaskSearch:
         """Start from the earlier records of the workload."""
         import tvm_ffi
 
-        shown: list[tuple[Any, Result]] = []
-        for record in worth_learning(known, MOST_LEARNED):
-            schedule = scheduled(self._module, record.trace)
+        examples: list[tuple[Any, CandidateResult]] = []
+        for record in select_for_learning(known, MAX_LEARNED):
+            schedule = recorded_schedule(self._module, record.trace)
             if schedule is not None:
                 self._modules.add(tvm_ffi.structural_hash(schedule.mod))
-                result = Measured(record.seconds) if record.failure is None else record.failure
-                shown.append((candidate(schedule), result))
-        self._show(shown)
+                result = Measurement(record.seconds) if record.failure is None else record.failure
+                examples.append((measure_candidate(schedule), result))
+        self._teach(examples)
 
-    def _show(self, shown: Sequence[tuple[Any, Result]]) -> None:
-        """Tell the cost model, and TVM's database of the fast ones, from which the search goes on."""
+    def _teach(self, examples: Sequence[tuple[Any, CandidateResult]]) -> None:
+        """Teach the cost model, and add the fast ones to TVM's database, from which the search goes on."""
         from tvm.s_tir import meta_schedule as ms
 
-        told = [(tried, result) for tried, result in shown if result is not None]
-        if not told:
+        known = [(candidate, result) for candidate, result in examples if result is not None]
+        if not known:
             return
         results = []
-        for tried, result in told:
-            if isinstance(result, Measured):
+        for candidate, result in known:
+            if isinstance(result, Measurement):
                 seconds = [float(value) for value in result.seconds]
                 results.append(ms.runner.RunnerResult(seconds, None))
                 self._database.commit_tuning_record(
                     ms.database.TuningRecord(
-                        tried.sch.trace, self._workload, seconds, self._target, tried.args_info
+                        candidate.sch.trace, self._workload, seconds, self._target, candidate.args_info
                     )
                 )
             else:
                 results.append(ms.runner.RunnerResult(None, result.message or result.kind))
-        self._model.update(self._context, [tried for tried, _ in told], results)
+        self._model.update(self._context, [candidate for candidate, _ in known], results)
 
     def _seed(self, purpose: str) -> int:
         """A seed of TVM's, 1 … 2³¹ - 1."""
@@ -273,8 +275,52 @@ class TaskSearch:
         return 1 + int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") % ((1 << 31) - 1)
 
 
-class _Debug:
-    """What TVM's search says of its steps: nothing to show unless everything is shown."""
+def recorded_schedule(module: Any, trace: str) -> Any | None:
+    """The Schedule that the text *trace* makes of the workload *module*; None: it does not apply."""
+    try:
+        return traces.scheduled(module, trace)
+    except traces.TraceError as error:
+        log.debug("a recorded trace does not apply: %s", error)
+        return None
+
+
+def by_promise(records: Sequence[Record]) -> Iterator[Record]:
+    """The records of other devices, the most promising first: the fastest of each, then the second …
+
+    Times of different devices are not compared. Failures and untuned schedules are left out, and so is
+    what killed or hung a device, or computed wrong numbers on one; of several records of one trace, the
+    first counts.
+    """
+    refused = {record.trace for record in records if record.failure and record.failure.quarantined}
+    ran = [
+        record for record in records if record.failure is None and record.trace not in {BASELINE, *refused}
+    ]
+    ran.sort(key=lambda record: (str(record.context), record.time, record.trace))
+    devices = [list(of) for _, of in itertools.groupby(ran, key=lambda record: str(record.context))]
+    seen: set[str] = set()
+    for rank in itertools.zip_longest(*devices):
+        for record in rank:
+            if record is not None and record.trace not in seen:
+                seen.add(record.trace)
+                yield record
+
+
+def select_for_learning(records: Sequence[Record], most: int) -> list[Record]:
+    """At most *most* of the records: the fastest half, and of the others evenly, failures among them.
+
+    Of several records of one trace, the last counts.
+    """
+    tried = list({record.trace: record for record in records if record.trace != BASELINE}.values())
+    tried.sort(key=lambda record: (record.time, record.trace))
+    if len(tried) <= most:
+        return tried
+    best, rest = tried[: most // 2], tried[most // 2 :]
+    count = most - len(best)
+    return best + [rest[index * len(rest) // count] for index in range(count)]
+
+
+class _DebugLogger:
+    """A logger for TVM's search that shows its steps at the debug level only."""
 
     def debug(self, text: str) -> None:
         log.debug("%s", text)

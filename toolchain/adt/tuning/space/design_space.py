@@ -39,14 +39,14 @@ into memory."""
 
 
 @dataclass(frozen=True)
-class Space:
+class DesignSpace:
     """What may be chosen for one workload."""
 
     generator: Any
     """TVM's SpaceGenerator: its postprocessors finish and check a schedule, its mutators vary one."""
     schedules: list[Any]
     """TVM's Schedules whose decisions are open."""
-    led: bool = False
+    guided: bool = False
     """The decisions that they have are good ones: a search begins with these, and with what is near."""
 
     @property
@@ -55,7 +55,7 @@ class Space:
         return list(self.generator.postprocs)
 
 
-def space(module: Any, target: Any, *, seed: int, logger: Any) -> Space:
+def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> DesignSpace:
     """The space of the workload *module* (``{"main": PrimFunc}``) for TVM's *target*.
 
     Args:
@@ -70,7 +70,7 @@ def space(module: Any, target: Any, *, seed: int, logger: Any) -> Space:
 
     need_intrinsics(str(target.attrs.get("mtriple", "")))
     generators = _generators(module, target)
-    found: dict[str, Any] = {}
+    schedules: dict[str, Any] = {}
     try:
         for generator in generators:
             context = ms.TuneContext(
@@ -82,13 +82,13 @@ def space(module: Any, target: Any, *, seed: int, logger: Any) -> Space:
                 logger=logger,
             )
             for schedule in context.generate_design_space():
-                found.setdefault(str(schedule.trace.simplified(remove_postproc=True)), schedule)
-    except (tvm.error.InternalError, RuntimeError, ValueError, TypeError) as why:
-        lines = [line.strip() for line in str(why).splitlines() if line.strip()]
-        raise NoSpace(f"TVM's schedule rules fail on it: {lines[-1][:160] if lines else why!r}") from why
-    if not any(schedule.trace.decisions for schedule in found.values()):
+                schedules.setdefault(str(schedule.trace.simplified(remove_postproc=True)), schedule)
+    except (tvm.error.InternalError, RuntimeError, ValueError, TypeError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise NoSpace(f"TVM's schedule rules fail on it: {lines[-1][:160] if lines else error!r}") from error
+    if not any(schedule.trace.decisions for schedule in schedules.values()):
         raise NoSpace("TVM's schedule rules leave nothing to choose")
-    return Space(generators[0], list(found.values()), led=uses_texels(module["main"]))
+    return DesignSpace(generators[0], list(schedules.values()), guided=uses_texels(module["main"]))
 
 
 def _generators(module: Any, target: Any) -> list[Any]:
@@ -98,9 +98,9 @@ def _generators(module: Any, target: Any) -> list[Any]:
     if uses_texels(module["main"]):
         try:
             return [texture_space(module["main"], target)]
-        except NotSchedulable as why:
-            raise NoSpace(str(why)) from why
-    _know_schedule_rules(module, target)
+        except NotSchedulable as error:
+            raise NoSpace(str(error)) from error
+    _register_schedule_rules(module, target)
     if str(target.kind.name) != "opencl":
         rules = "llvm" if _arm32(target) else "from-target"
         return [PostOrderApply(sch_rules=rules, postprocs=rules, mutator_probs=rules)]
@@ -172,7 +172,7 @@ def _opencl(target: Any, local: bool) -> Any:
     return ms.space_generator.PostOrderApply(sch_rules=rules, postprocs=checks, mutator_probs=mutators)
 
 
-def _know_schedule_rules(module: Any, target: Any) -> None:
+def _register_schedule_rules(module: Any, target: Any) -> None:
     """Let blocks be scheduled by the general rules that ask for one of their own which TVM does not have.
 
     Poolings do. TVM does the same, but says so on stderr each time.
