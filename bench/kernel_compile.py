@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.api.place import open_place
+from adt.api.requests import PlaceOptions
 from adt.device.rtvm import RtvmOptions
 from adt.errors import AdtError
 from adt.model.compiled import Job
@@ -42,7 +43,7 @@ def main() -> int:
     if task.run_once:
         options = RtvmOptions(device=package.manifest.target.device)
         with contextlib.suppress(AdtError):  # the run that is timed says it
-            open_place(package.path, bundle=task.bundle).place.run(options)
+            open_place(package, PlaceOptions(bundle=task.bundle)).place.run(options)
     return 0
 
 

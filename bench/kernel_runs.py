@@ -25,6 +25,7 @@ from kernel_models import inputs_for, write_model
 from kernel_table import CONV, DENSE, Op
 
 from adt.api.place import open_place
+from adt.api.requests import PlaceOptions
 from adt.device.rtvm import RtvmOptions
 from adt.errors import AdtError, DeviceError, MismatchError, NoDevice, PackageError
 from adt.host.process import kill_group, start
@@ -260,10 +261,8 @@ def _run(batch: Batch, way: Way, place: Path, settings: Settings) -> tuple[list[
     Raises:
         AdtError: it does not run.
     """
-    opened = open_place(
-        place / way.name / kernel_compile.PACKAGE, serial=settings.serial, bundle=settings.bundle
-    )
-    package = load_package(opened.package.path)
+    package = load_package(place / way.name / kernel_compile.PACKAGE)
+    opened = open_place(package, PlaceOptions(serial=settings.serial, bundle=settings.bundle))
     entry = package.manifest.entry()
     inputs = inputs_for([(one.name, [int(extent) for extent in one.shape]) for one in entry.inputs])
     options = RtvmOptions(

@@ -198,7 +198,7 @@ def test_modules_load_beside_a_libpython(package: str, toolbox: Toolbox) -> None
     for left_out in ("", sorted(wanted)[0]):
         source = "".join(f"int {name} = 1;\n" for name in wanted - {left_out})
         python = toolbox.link("libpython3.14.so", source, api_level=24)
-        report = adt.elf(wheel, python, api_level=24)
+        report = adt.elf([wheel, python], api_level=24)
         assert (report.verdict == OK) == (not left_out)
         missing = {name for file in report.files for name in file.symbols.missing}
         assert missing == ({left_out} if left_out else set())
@@ -235,7 +235,7 @@ def test_a_program_without_a_note(tmp_path: Path, show: Callable[[list[str]], No
 def test_libraries_of_an_old_ndk_for_four_abis(tmp_path: Path, show: Callable[[list[str]], None]) -> None:
     directory = npm_package("hermes-engine@0.11.0", tmp_path) / "android"
     engine, cxx = directory / "hermes-release.aar", directory / "hermes-cppruntime-release.aar"
-    report = adt.elf(engine, cxx)
+    report = adt.elf([engine, cxx])
     audits = {file.name: file for file in report.files}
     on_disk = {}
     for archive in (engine, cxx):

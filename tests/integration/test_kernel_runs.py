@@ -20,7 +20,9 @@ from kernel_runs import TEXTURE, Batch, Settings
 from kernel_table import CONV, Op
 
 import adt
+from adt.api.requests import PlaceOptions
 from adt.device.place import Opened
+from adt.model.package.package import ModelPackage, load_package
 from support.models.broken_kernels import with_library
 
 THREE = r"^(conv 1x1 160→960 7x7 relu6|max_pool 5x5 128 20x20|dense 512→1000)$"
@@ -81,12 +83,12 @@ def test_operators_are_right_and_timed_by_the_device(
 def test_a_wrong_kernel_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = kernel_runs.open_place
 
-    def broken(package: Path, **options: Any) -> Opened:
+    def broken(package: ModelPackage, request: PlaceOptions) -> Opened:
         """The package, whose sums begin with 1."""
-        library = (package / "mod.so").read_bytes()
+        library = (package.path / "mod.so").read_bytes()
         assert b"0.000000e+00f" in library
-        with_library(package, library.replace(b"0.000000e+00f", b"1.000000e+00f"))
-        return usual(package, **options)
+        with_library(package.path, library.replace(b"0.000000e+00f", b"1.000000e+00f"))
+        return usual(load_package(package.path), request)
 
     monkeypatch.setattr(kernel_runs, "open_place", broken)
     op = Op(CONV, (8, 6, 6), 8, (1, 1), then="relu")

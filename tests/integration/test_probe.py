@@ -472,8 +472,8 @@ def test_code_for_the_features_of_a_device_runs(
     phone = rack.start("featured")
     clusters = (CpuCluster((0,), "Cortex-A55", "0x41/0xd05", None, None, None, ""),)
     made_up = Cpu(clusters, ("fp", "asimd", "fphp", "asimdhp", "asimddp"))
-    real = probing.probe
-    monkeypatch.setattr(probing, "probe", lambda **given: replace(real(**given), cpu=made_up))
+    real = probing.probe_device
+    monkeypatch.setattr(probing, "probe_device", lambda device: replace(real(device), cpu=made_up))
     model = networks.mixed_blocks(tmp_path / "mixed.onnx")
     package = adt.compile(model, like=phone.serial, out=tmp_path / "pkg")
     assert package.manifest.like and package.manifest.like.cpu_features == ("+dotprod", "+fullfp16")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -133,5 +132,5 @@ def test_tolerances_follow_the_precision_unless_they_are_given() -> None:
     for precision, usual in TOLERANCES.items():
         found = limits_for(precision, given)
         assert (found.max_abs, found.max_rel) == (usual.max_abs, usual.max_rel)
-    found = limits_for("float16", replace(given, max_abs=0.0))
+    found = limits_for("float16", given.but(max_abs=0.0))
     assert (found.max_abs, found.max_rel) == (0.0, TOLERANCES["float16"].max_rel)

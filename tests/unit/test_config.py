@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from adt.api.requests import NdkRequest, ProbeRequest
 from adt.errors import ConfigError
 from adt.options.option import options_of
 from adt.options.resolve import load_settings
@@ -59,14 +60,22 @@ def test_settings_of_another_user_are_not_read(
 
 @pytest.mark.parametrize(("name", "table"), [("adt.toml", "[build]"), ("pyproject.toml", "[tool.adt.build]")])
 def test_what_a_project_has_run_is_shown_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, table: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    table: str,
 ) -> None:
     (tmp_path / name).write_text(f"{table}\nndk = '/some/ndk'\njobs = 2\n")
+    monkeypatch.chdir(tmp_path)
     with caplog.at_level("INFO", logger="adt"):
+        ProbeRequest()  # runs nothing of it
+        assert not caplog.records
         for _ in range(2):
-            load_settings(environ={}, start=tmp_path)
-        load_settings({"build.ndk": "/mine"}, environ={}, start=tmp_path)
-        load_settings(environ={"ADT_BUILD_NDK": "/mine"}, start=tmp_path)
+            NdkRequest()
+        NdkRequest(ndk="/mine")
+        monkeypatch.setenv("ADT_BUILD_NDK", "/mine")
+        NdkRequest()
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 1 and str(tmp_path / name) in lines[0] and "build.ndk = /some/ndk" in lines[0]
 

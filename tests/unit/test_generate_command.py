@@ -11,11 +11,12 @@ from typer.testing import CliRunner
 
 import adt
 from adt.api.generate import KINDS
+from adt.api.requests import GenerateRequest
 from adt.cli.app import app
-from adt.cli.generate import Kind
 from adt.errors import ConfigError, WouldOverwrite
 from adt.integrate.model_api import Project
 from adt.integrate.output import CopiedFile, OutputFile, TextFile
+from adt.options.option import options_of
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 OUT = ("--out", "out", "--package", "com.example.vision")
@@ -51,7 +52,7 @@ def generate(*arguments: str) -> Any:
 
 
 def test_the_kinds_of_the_command_line_are_those_of_the_api() -> None:
-    assert [kind.value for kind in Kind] == list(KINDS)
+    assert options_of(GenerateRequest)["kind"].choices == list(KINDS)
 
 
 def test_it_says_what_it_wrote(place: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -226,10 +225,10 @@ def test_nnapi_is_built_for_android_from_the_level_on_that_it_takes() -> None:
     phone = choose_preset(settings)
     for changes, choice, remedy in (
         ({"api_level": 28}, phone, "--api-level 29"),
-        ({"api_level": 29}, choose_preset(replace(settings, platform="linux-aarch64")), "android-arm64-v8a"),
+        ({"api_level": 29}, choose_preset(settings.but(platform="linux-aarch64")), "android-arm64-v8a"),
     ):
         with pytest.raises(ConfigError) as caught:
-            plan._check_nnapi(replace(settings, **changes), choice)
+            plan._check_nnapi(settings.but(**changes), choice)
         assert remedy in caught.value.remedy
-    plan._check_nnapi(replace(settings, api_level=29), phone)
-    plan._check_nnapi(replace(settings, nnapi=False), phone)
+    plan._check_nnapi(settings.but(api_level=29), phone)
+    plan._check_nnapi(settings.but(nnapi=False), phone)

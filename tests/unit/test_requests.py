@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import json
 from collections.abc import Iterator
@@ -16,10 +15,13 @@ from typer.testing import CliRunner
 import adt
 from adt.api import requests
 from adt.api.requests import CompileRequest, TuneRequest, UpRequest
-from adt.cli import options as cli_options
 from adt.cli.app import app
+from adt.cli.command import Given, command
+from adt.cli.generate import GenerateFlags
+from adt.cli.inspect import InspectFlags
+from adt.cli.run import RunFlags
 from adt.errors import ConfigError
-from adt.options.option import Option, options_of
+from adt.options.option import Option, Options, option, options_of
 from adt.options.request import Request, takes
 from adt.options.resolve import known_options
 from adt.options.sections import VerifySettings
@@ -32,20 +34,38 @@ VERBS = {
     "verify": (requests.VerifyRequest, adt.verify),
     "bench": (requests.BenchRequest, adt.bench),
     "profile": (requests.ProfileRequest, adt.profile),
-    "deploy": (requests.Deploying, adt.deploy),
+    "deploy": (requests.DeployOptions, adt.deploy),
     "up": (requests.UpRequest, adt.up),
+    "apk": (requests.ApkRequest, adt.apk),
+    "install": (requests.InstallRequest, adt.install),
+    "generate": (requests.GenerateRequest, adt.generate),
+    "clean": (requests.CleanOptions, adt.clean),
+    "probe": (requests.ProbeRequest, adt.probe),
+    "doctor": (requests.DoctorRequest, adt.doctor),
+    "elf": (requests.ElfRequest, adt.elf),
+    "inspect": (requests.InspectRequest, adt.inspect),
+    "report": (requests.ReportRequest, adt.report),
 }
-"""The verbs with many options: their request, and their function."""
+"""The verbs with options: their request, and their function."""
 OWN = {
     "build-target": {"abi", "layout", "explain"},
     "compile": {"explain"},
     "tune": set(),
-    "run": {"outputs", "labels", "top", "softmax"},
-    "verify": {"layers", "calls", "everything", "chunk_mb", "trust"},
+    "run": {*options_of(RunFlags)},
+    "verify": {"layers", "calls", "everything", "chunk_bytes", "trust"},
     "bench": {"package", "ab", "rounds", "times"},
     "profile": {"sort", "everything", "trace", "html"},
     "deploy": {"serial", "everyone"},
     "up": {"output"},
+    "apk": {"password_file"},
+    "install": set(),
+    "generate": {*options_of(GenerateFlags)},
+    "clean": {"serial", "everyone"},
+    "probe": set(),
+    "doctor": set(),
+    "elf": set(),
+    "inspect": {*options_of(InspectFlags)},
+    "report": {"html", "export", "imported", "fail_on_regression"},
 }
 """What the command line alone has: how results are shown or written, and which function is called."""
 EVERYWHERE = {"as_json", "verbose", "help"}
@@ -65,19 +85,13 @@ def test_every_option_of_a_command_is_a_field_of_its_request(verb: str, commands
     request, _ = VERBS[verb]
     shown = {one.name: one for one in commands[verb].params if one.name not in EVERYWHERE}
     of_fields = {name for name, about in fields(request) if about.cli is not None}
-    if verb == "run":
-        from adt.cli.run import RunCommand
-
-        of_fields = {name for name, about in fields(RunCommand) if about.cli is not None}
     assert of_fields <= shown.keys()
     assert shown.keys() - of_fields == OWN[verb] - of_fields
     for name, about in fields(request):
         if name in shown and name not in OWN[verb]:
-            flags = [
-                flag for one in about.flags or (f"--{name.replace('_', '-')}",) for flag in one.split("/")
-            ]
-            said = {*shown[name].opts, *shown[name].secondary_opts}
-            assert about.positional or set(flags) <= said
+            expected = {flag for one in about.flags or (about.flag,) for flag in one.split("/")}
+            flags = {*shown[name].opts, *shown[name].secondary_opts}
+            assert not about.kw_only or expected <= flags
             assert shown[name].help == about.help
 
 
@@ -180,9 +194,9 @@ def test_mistakes_in_keywords() -> None:
 def test_options_are_values() -> None:
     one = VerifySettings(seed=3)
     assert one == VerifySettings(seed=3) != VerifySettings() and hash(one) == hash(VerifySettings(seed=3))
-    assert dataclasses.replace(one, max_abs=0.5) == VerifySettings(seed=3, max_abs=0.5)
+    assert one.but(max_abs=0.5) == VerifySettings(seed=3, max_abs=0.5)
     assert "seed=3" in repr(one) and one.reference == "auto"
-    with pytest.raises(TypeError, match="takes 1 positional arguments but 2"):
+    with pytest.raises(TypeError, match="too many positional arguments"):
         CompileRequest("m.onnx", "pkg")  # type: ignore[misc]
     with pytest.raises(TypeError, match="multiple values for argument 'model'"):
         CompileRequest("m.onnx", model="n.onnx")  # type: ignore[misc]
@@ -209,11 +223,13 @@ def test_flags_become_keywords(words: list[str], given: dict[str, Any]) -> None:
     seen: dict[str, Any] = {}
     program = typer.Typer()
 
-    @program.command()
-    @cli_options.command_of(CompileRequest)
-    def compile_(options: cli_options.Given, loud: bool = False) -> None:
+    class Loud(Options):
+        loud: bool = option("Tell.", default=False)
+
+    @command("compile", CompileRequest, Loud, group=program, json=False)
+    def compile_(options: Given, flags: Loud) -> None:
         """Keep what came."""
-        seen.update(options, loud=loud)
+        seen.update(options, loud=flags.loud)
 
     done = CliRunner().invoke(program, [*words, "--loud"])
     assert done.exit_code == 0, done.output

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ OPEN = VerifySettings(
     allow_nonfinite=False,
     reference="auto",
 )
-LIMITS = replace(OPEN, max_abs=1e-4, max_rel=1e-4)
+LIMITS = OPEN.but(max_abs=1e-4, max_rel=1e-4)
 USUAL = {name: (limit.max_abs, limit.max_rel) for name, limit in TOLERANCES.items()}
 
 
@@ -60,7 +59,7 @@ def test_wrong_numbers_do_not_pass() -> None:
 def test_nan_must_be_on_both_sides_and_be_allowed() -> None:
     want = np.array([1.0, np.nan, np.inf], np.float32)
     assert one(want.copy(), want)[0] is False
-    allowed = replace(LIMITS, allow_nonfinite=True)
+    allowed = LIMITS.but(allow_nonfinite=True)
     (row,) = compare({"y": want.copy()}, {"y": want}, LIMITS).outputs
     assert row.options == ("--allow-nonfinite",) and "2 of 3 elements" in row.reason
     (row,) = compare({"y": want.copy()}, {"y": want}, allowed).outputs
@@ -74,7 +73,7 @@ def test_nan_must_be_on_both_sides_and_be_allowed() -> None:
 @pytest.mark.parametrize("allow", [False, True])
 def test_where_nothing_is_finite_nothing_was_compared(odd: float, allow: bool) -> None:
     want = np.full(256, odd, np.float32)
-    (row,) = compare({"y": want.copy()}, {"y": want}, replace(OPEN, allow_nonfinite=allow)).outputs
+    (row,) = compare({"y": want.copy()}, {"y": want}, OPEN.but(allow_nonfinite=allow)).outputs
     assert not row.passed and "nothing finite" in row.reason and math.isinf(row.max_abs)
 
 
@@ -113,7 +112,7 @@ def test_what_passes_depends_on_type_and_precision(
 
 
 def test_what_was_asked_for_goes_before_type_and_precision() -> None:
-    asked = replace(OPEN, max_rel=0.0)
+    asked = OPEN.but(max_rel=0.0)
     assert limits_of_output("float16", "float16", asked) == (USUAL["float16"][0], 0.0)
 
 
@@ -140,17 +139,17 @@ def test_quantised_outputs_may_be_a_step_off_and_others_when_asked_for(
 ) -> None:
     want = np.array([1, 100, 3], dtype)
     got = np.array([1, 101, 3], dtype)
-    (row,) = compare({"y": got}, {"y": want}, replace(OPEN, max_steps=steps)).outputs
+    (row,) = compare({"y": got}, {"y": want}, OPEN.but(max_steps=steps)).outputs
     assert row.passed is passed
     assert bool(row.note) is passed and ("--max-steps" in row.options) is not passed
-    assert not compare({"y": got + np.array(1, dtype)}, {"y": want}, replace(OPEN, max_steps=steps)).passed
+    assert not compare({"y": got + np.array(1, dtype)}, {"y": want}, OPEN.but(max_steps=steps)).passed
 
 
 @pytest.mark.parametrize(("steps", "passed"), [(-1, False), (1, False), (2, True), (0, False)])
 def test_floats_that_were_quantised_may_be_off_by_so_many_quanta(steps: int, passed: bool) -> None:
     want = np.array([0.5, 1.0], np.float32)
     got = want + np.array([0.0, 0.02], np.float32)
-    (row,) = compare({"y": got}, {"y": want}, replace(OPEN, max_steps=steps), quanta={"y": 0.01}).outputs
+    (row,) = compare({"y": got}, {"y": want}, OPEN.but(max_steps=steps), quanta={"y": 0.01}).outputs
     assert row.passed is passed
     assert row.options == (() if passed else ("--max-steps",)) and ("2" in row.note) is passed
     assert passed or row.reason.endswith("(0.01): 2 off")
@@ -166,8 +165,8 @@ def test_a_share_of_ties_may_differ(dtype: str) -> None:
     got[:20] = got[0]
     (row,) = compare({"y": got}, {"y": want}, OPEN).outputs
     assert not row.passed and "--max-changed" in row.options
-    assert compare({"y": got}, {"y": want}, replace(OPEN, max_changed=0.02)).passed
-    assert not compare({"y": got}, {"y": want}, replace(OPEN, max_changed=0.0)).passed
+    assert compare({"y": got}, {"y": want}, OPEN.but(max_changed=0.02)).passed
+    assert not compare({"y": got}, {"y": want}, OPEN.but(max_changed=0.0)).passed
 
 
 def test_a_dequantised_output_may_be_a_quantum_off() -> None:
@@ -196,7 +195,7 @@ def test_of_several_inputs_the_worst_is_kept() -> None:
 
 def test_fields_of_an_output_are_json() -> None:
     want = np.array([1.0, np.nan, 2.0], np.float32)
-    (row,) = compare({"y": want.copy()}, {"y": want}, replace(LIMITS, allow_nonfinite=True)).outputs
+    (row,) = compare({"y": want.copy()}, {"y": want}, LIMITS.but(allow_nonfinite=True)).outputs
     fields = output_fields(row)
     assert fields["snr_db"] is None and fields["nan"] == 1 and fields["top1"] is not None
     assert {"name", "shape", "dtype", "max_abs", "max_rel", "cosine", "passed", "reason"} <= fields.keys()

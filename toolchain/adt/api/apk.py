@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adt.api.chosen import chosen_device
+from adt.api.bench import protocol_of
+from adt.api.chosen import device_of
 from adt.api.generate import bundles_of
+from adt.api.requests import ApkRequest, InstallRequest
 from adt.bundle.audit.request import audit_ndk
 from adt.device import app as on_device
-from adt.device.transport.sync import Progress
 from adt.errors import AdtError, ConfigError, DiskError, InputError, MismatchError, RunError
 from adt.host.android_sdk import find_apk_tools
 from adt.host.disk import scratch_directory
@@ -23,9 +24,8 @@ from adt.integrate.apk.manifest import ACTIVITY_CLASS, application_id, manifest_
 from adt.integrate.bench_plan import ERROR, RESULTS, BenchPlan, planned_models, result_file
 from adt.integrate.model_api import Project
 from adt.integrate.project import project
-from adt.measure.protocol import Protocol, protocol_named
 from adt.model.package.package import load_package
-from adt.options.resolve import load_settings
+from adt.options.request import takes
 from adt.options.sections import RUN_SECONDS
 
 if TYPE_CHECKING:
@@ -72,39 +72,9 @@ class Installed:
     """Where they are kept."""
 
 
-def apk(
-    packages: Path | Sequence[Path],
-    *,
-    out: Path | None = None,
-    bundles: Sequence[Path] = (),
-    java_package: str | None = None,
-    sdk: str = "",
-    ndk: str | None = None,
-    keystore: Path | None = None,
-    key_alias: str = "",
-    keystore_password: str = "",
-    key_password: str = "",
-    debuggable: bool = False,
-    protocol: Protocol | None = None,
-    seed: int | None = None,
-    threads: int | None = None,
-    affinity: str = "",
-    end_to_end: bool = False,
-) -> Apk:
-    """Write a signed APK whose app runs *packages*, measures them and writes what it found to a file.
-
-    Args:
-        out: the file; None for the project's name in the working directory.
-        bundles: one for each ABI; none: the newest ones built here that fit.
-        java_package: the application id; None makes one of the first package's name.
-        sdk: an Android SDK; empty: ANDROID_HOME, ANDROID_SDK_ROOT, ~/Android/Sdk, else Debian's programs.
-        ndk: checks the system's symbols that the libraries need; by default the one that Android tools would
-            find, if any.
-        keystore: with the key to sign with; None for a debug key of adt's own.
-        key_alias: which key of it; empty when it has one.
-        debuggable: a debugger, and everybody with adb, may look into the app.
-        protocol: how long it measures; None for the one of `adt bench`.
-        seed: of the made-up inputs; None for verify.seed of the settings.
+@takes(ApkRequest)
+def apk(request: ApkRequest) -> Apk:
+    """Write a signed APK whose app runs packages, measures them and writes what it found to a file.
 
     Raises:
         ConfigError: a name, a keystore or its password is not right, or an input has no fixed shape.
@@ -112,40 +82,38 @@ def apk(
         ToolNotFound, SdkError: what makes APKs is not on this machine.
         BuildError: one of its programs fails, or a library would not load.
     """
+    out = request.out
     if out is not None and out.suffix != SUFFIX:
         raise ConfigError(f"{out} does not end in {SUFFIX}", remedy="Devices install only files that do.")
-    paths = (packages,) if isinstance(packages, Path) else tuple(packages)
-    opened = tuple(load_package(path) for path in paths)
-    settings = load_settings({"verify.seed": seed, "build.ndk": ndk}).settings
+    packages = tuple(load_package(path) for path in request.packages)
     described = project(
-        opened,
-        bundles_of(opened, bundles),
-        java_package=java_package or application_id(opened[0].manifest.name if opened else ""),
+        packages,
+        bundles_of(packages, request.bundles),
+        java_package=request.java_package or application_id(packages[0].manifest.name if packages else ""),
     )
-    measured = protocol or protocol_named()
+    measured = protocol_of(request)
     plan = BenchPlan(
         app=described.java_package,
         bundle_digests=described.bundle_digests,
         models=planned_models(described),
-        threads=threads or 0,
-        affinity=affinity,
-        seed=settings.verify.seed,
-        end_to_end=end_to_end,
+        threads=request.threads or 0,
+        affinity=request.affinity,
+        seed=request.seed,
+        end_to_end=request.end_to_end,
         warmup_runs=measured.warmup_runs,
         warmup_ms=round(measured.warmup_ms),
         runs=measured.runs,
         min_ms=round(measured.seconds * 1000),
     )
     entries = apk_entries(described, plan.text())
-    level, symbols = min_sdk(described), audit_ndk(settings.build.ndk)
+    level, symbols = min_sdk(described), audit_ndk(request.ndk)
     elf = {
         bundle.manifest.abi: audit_libraries(entries, bundle, api_level=level, ndk=symbols)
         for bundle in described.bundles
     }
-    tools = find_apk_tools(sdk)
-    key = _keystore(keystore, key_alias, keystore_password, key_password)
+    tools, key = find_apk_tools(request.sdk), _keystore(request)
     built = build_apk(
-        manifest_text(described, debuggable=debuggable),
+        manifest_text(described, debuggable=request.debuggable),
         entries,
         out or Path(described.name + SUFFIX),
         min_sdk=level,
@@ -157,28 +125,20 @@ def apk(
     )
 
 
-def _keystore(path: Path | None, alias: str, password: str, key_password: str) -> Keystore:
-    if path is None:
+def _keystore(request: ApkRequest) -> Keystore:
+    if request.keystore is None:
         return debug_keystore()
-    return users_keystore(path, alias, password=password, key_password=key_password)
+    return users_keystore(
+        request.keystore,
+        request.key_alias,
+        password=request.keystore_password,
+        key_password=request.key_password,
+    )
 
 
-def install(
-    apk: Path,
-    *,
-    serial: str | None = None,
-    run: bool = False,
-    timeout: float | None = None,
-    record: bool = True,
-    progress: Progress | None = None,
-) -> Installed:
+@takes(InstallRequest)
+def install(request: InstallRequest) -> Installed:
     """Install an APK on a device, in place of an older one, and have it measure.
-
-    Args:
-        run: start the app, wait until it has measured, and fetch the results; `adt apk` must have made it.
-        timeout: seconds that each step on the device may take, installing and measuring, too; None:
-            device.timeout of the settings.
-        record: keep the results for `adt report`.
 
     Raises:
         InputError: *apk* is none.
@@ -188,14 +148,15 @@ def install(
         RunError: the app fails, does not start, or takes too long.
         NoDevice, AmbiguousDevice, DeviceNotReady: see :mod:`adt.errors`.
     """
+    apk = request.apk
     contents = read_apk(apk)
-    if run and not contents.stems:
+    if request.run and not contents.stems:
         raise ConfigError(
             f"{apk} was not made by `adt apk`: it has no plan of what to measure",
             remedy="Install it without --run, and start the app on the device; `adt report --import` takes "
             "what the benchmark of a generated app wrote.",
         )
-    device = chosen_device(serial, timeout)
+    device = device_of(request)
     seconds = device.allow(RUN_SECONDS)
     offered = device.facts.abis
     if contents.abis and offered and not set(contents.abis) & set(offered):
@@ -204,8 +165,8 @@ def install(
             remedy="Make it with a package and a bundle for the device: adt build-target --for "
             f"android-{offered[0]}, adt compile MODEL --for android-{offered[0]}.",
         )
-    on_device.install(device, apk, timeout=seconds, app=contents.app, progress=progress)
-    if not run:
+    on_device.install(device, apk, timeout=seconds, app=contents.app, progress=request.progress)
+    if not request.run:
         return Installed(device.serial, apk, contents.app, (), ())
     with scratch_directory("results") as scratch:
         came = on_device.run_app(
@@ -218,7 +179,7 @@ def install(
             into=scratch,
             timeout=seconds,
         )
-        records, files = _records(came, record)
+        records, files = _records(came, request.record)
     return Installed(device.serial, apk, contents.app, records, files)
 
 

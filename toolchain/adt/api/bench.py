@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.api.place import open_place, place_of
-from adt.api.requests import AbRequest, BenchRequest, Measuring
+from adt.api.place import open_place
+from adt.api.requests import AbRequest, BenchOptions, BenchRequest, ProtocolOptions, ReportRequest
 from adt.api.verify import VerifyResult, verify_at
 from adt.device.place import Opened
 from adt.errors import ConfigError, DiskError
-from adt.host.cache import fresh_file
+from adt.host.cache import write_text
 from adt.measure import conditions as looking
 from adt.measure import history, trend
 from adt.measure.bench import (
@@ -30,17 +30,19 @@ from adt.measure.bench import (
     take_turns,
     times_as_fast,
 )
-from adt.measure.protocol import protocol_named
+from adt.measure.protocol import Protocol, protocol_named
 from adt.measure.record import EMULATED, WRONG, BenchRecord, Flag, Start
 from adt.measure.sampling import not_measured
 from adt.measure.statistics import Interval
 from adt.measure.trend import TrendReport
 from adt.model.package import model_store
+from adt.model.package.package import load_package
 from adt.options.request import takes
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from adt.options.option import AnyPath
 
 log = logging.getLogger("adt.bench")
 
@@ -86,7 +88,7 @@ class AbResult:
 class _Wanted:
     """What is asked of every measurement, whatever the package."""
 
-    request: Measuring
+    request: BenchOptions
     plan: BenchSetup
     model: Path | None
     cool_down: looking.CoolDown | None
@@ -105,7 +107,7 @@ def bench(request: BenchRequest) -> BenchResult:
         RunError, ModelError, …: see :mod:`adt.errors`.
     """
     want = _wanted(request, cold_start=request.cold_start, model=request.model)
-    return _bench_one(place_of(request), want)
+    return _bench_one(open_place(load_package(request.package), request), want)
 
 
 @takes(AbRequest)
@@ -119,8 +121,7 @@ def bench_ab(request: AbRequest) -> AbResult:
         RunError, ModelError, …: see :mod:`adt.errors`.
     """
     want, (a, b) = _wanted(request, rounds=request.rounds), (request.a, request.b)
-    serial, bundle, timeout = request.named("serial"), request.bundle, request.timeout
-    opened = tuple(open_place(path, serial=serial, bundle=bundle, timeout=timeout) for path in (a, b))
+    opened = tuple(open_place(load_package(path), request) for path in (a, b))
     if opened[0].place.name != opened[1].place.name:
         raise ConfigError(
             f"{a} runs on {opened[0].place.name}, and {b} on {opened[1].place.name}",
@@ -139,19 +140,11 @@ def bench_ab(request: AbRequest) -> AbResult:
 
 
 def _wanted(
-    request: Measuring, *, rounds: int | None = None, cold_start: bool = True, model: Path | None = None
+    request: BenchOptions, *, rounds: int | None = None, cold_start: bool = True, model: Path | None = None
 ) -> _Wanted:
     """What is asked, with its protocol and time limit in the plan."""
-    protocol = protocol_named(
-        request.protocol,
-        runs=request.runs,
-        seconds=request.seconds,
-        warmup_runs=request.warmup_runs,
-        warmup_ms=request.warmup_ms,
-        rounds=rounds,
-    )
     plan = BenchSetup(
-        protocol,
+        protocol_of(request, rounds=rounds),
         threads=request.threads,
         affinity=request.affinity,
         end_to_end=request.end_to_end,
@@ -161,6 +154,18 @@ def _wanted(
     )
     cooling = looking.parse_cool_down(request.cool_down) if request.cool_down else None
     return _Wanted(request, plan, model, cooling)
+
+
+def protocol_of(request: ProtocolOptions, *, rounds: int | None = None) -> Protocol:
+    """The protocol of *request*, with what it changes."""
+    return protocol_named(
+        request.protocol,
+        runs=request.runs,
+        seconds=request.seconds,
+        warmup_runs=request.warmup_runs,
+        warmup_ms=request.warmup_ms,
+        rounds=rounds,
+    )
 
 
 def _checked(opened: Opened, want: _Wanted) -> VerifyResult | None:
@@ -288,30 +293,24 @@ def _pooled(turns: Turns) -> Measurement:
     return Measurement(speed, report, times, starts)
 
 
-def report(
-    *,
-    device: str = "",
-    package: str = "",
-    since: str = "",
-    label: str = "",
-    threshold: float = trend.THRESHOLD,
-    against: str = trend.BEST,
-) -> TrendReport:
+@takes(ReportRequest)
+def report(request: ReportRequest) -> TrendReport:
     """What was measured on this machine over time, and where something got slower.
-
-    Args:
-        device, package, since, label: see :func:`adt.measure.history.select`.
-        threshold: percent that a result must be worse by (and by more than the runs' own noise).
-        against: ``best``, the fastest earlier result, or ``previous``.
 
     Raises:
         ConfigError: a date, threshold or *against* that cannot be.
     """
-    chosen = history.select(history.load(), device=device, package=package, since=since, label=label)
-    return trend.report(chosen, threshold=threshold, against=against)
+    records = history.select(
+        history.load(),
+        device=request.device,
+        package=request.package,
+        since=request.since,
+        label=request.label,
+    )
+    return trend.report(records, threshold=request.threshold, against=request.against)
 
 
-def report_html(found: TrendReport, out: Path) -> None:
+def report_html(found: TrendReport, out: AnyPath) -> None:
     """Write one self-contained page with a time line of each series.
 
     Raises:
@@ -319,24 +318,21 @@ def report_html(found: TrendReport, out: Path) -> None:
     """
     from adt.measure.trend import render
 
-    text = render(found)
-    with fresh_file(out) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(Path(out), render(found))
 
 
-def report_export(found: TrendReport, out: Path) -> int:
+def report_export(found: TrendReport, out: AnyPath) -> int:
     """Write the records of *found* to one file, for :func:`report_import`; returns how many.
 
     Raises:
         DiskError: it cannot be written.
     """
     records = [point.record for series in found.series for point in series.points]
-    with fresh_file(out) as temporary:
-        temporary.write_text(history.export_text(records), encoding="utf-8")
+    write_text(Path(out), history.export_text(records))
     return len(records)
 
 
-def report_import(path: Path) -> int:
+def report_import(path: AnyPath) -> int:
     """Take a file that :func:`report_export` or an application of adt's wrote into this machine's store.
 
     Returns:
@@ -347,4 +343,4 @@ def report_import(path: Path) -> int:
         RunError: the application could not measure.
         DiskError: the store cannot be written.
     """
-    return history.imported(path)
+    return history.imported(Path(path))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adt.api.bundles import choose_bundle, package_bundle
-from adt.api.chosen import chosen_device
+from adt.api.chosen import device_of, open_device
 from adt.api.probe import probe_device
-from adt.api.requests import Deploying, DeployManyRequest, DeployRequest
+from adt.api.requests import (
+    CleanManyRequest,
+    CleanOptions,
+    CleanRequest,
+    DeployManyRequest,
+    DeployOptions,
+    DeployRequest,
+)
 from adt.bundle.bundle import TargetBundle
 from adt.device import parallel
 from adt.device.app import PrivateCopy, check_app, copy_into_app
@@ -19,7 +24,7 @@ from adt.device.deploy.collect import CleanReport
 from adt.device.deploy.payload import payload_of
 from adt.device.deploy.store import DeployProgress, DeployReport
 from adt.device.device import Device
-from adt.device.parallel import Event, Outcomes
+from adt.device.parallel import Outcomes, Say
 from adt.errors import ConfigError
 from adt.model.package.compatibility import check_half
 from adt.model.package.package import ModelPackage, load_package
@@ -27,11 +32,6 @@ from adt.options.request import takes
 
 if TYPE_CHECKING:
     from adt.rpc.server import RpcServer
-
-log = logging.getLogger("adt.deploy")
-
-KEEP = 2
-"""How many deployments of each name :func:`clean` leaves."""
 
 
 @dataclass(frozen=True)
@@ -57,26 +57,6 @@ class Deployed:
     """The server that is ready there; None when none was asked for."""
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """What to deploy, whatever the device."""
-
-    request: Deploying
-    packages: tuple[ModelPackage, ...]
-    rpc: bool
-
-
-def _wanted(request: Deploying) -> _Wanted:
-    opened = tuple(load_package(path) for path in request.packages)
-    names = [package.manifest.name for package in opened]
-    if len({package.path.resolve() for package in opened}) < len(opened):
-        raise ConfigError(f"a package is named twice: {', '.join(names)}", remedy="Name each one once.")
-    if request.run_as is not None:
-        check_app(request.run_as)
-    serving = not opened if request.rpc is None else request.rpc
-    return _Wanted(request, opened, serving and not request.dry_run)
-
-
 @takes(DeployRequest)
 def deploy(request: DeployRequest) -> Deployed:
     """Send what is missing of packages and their bundle to a device; a bundle alone serves RPC there.
@@ -88,8 +68,8 @@ def deploy(request: DeployRequest) -> Deployed:
         RpcError, TrackerError: the server does not become ready; what was sent is complete.
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
-    what = _wanted(request)
-    return _deploy_on(chosen_device(request.serial, request.timeout), what, request.say)
+    packages = _load_packages(request)
+    return _deploy_on(device_of(request), request, packages, request.say)
 
 
 @takes(DeployManyRequest)
@@ -99,23 +79,35 @@ def deploy_many(request: DeployManyRequest) -> Outcomes[Deployed]:
     Raises:
         PackageError, ConfigError: what is to be deployed is no package; nothing was done.
     """
-    what = _wanted(request)
+    packages = _load_packages(request)
     return parallel.for_each(
         request.serials,
-        lambda device, say: _deploy_on(device, what, say),
-        opened=lambda serial: chosen_device(serial, request.timeout),
+        lambda device, say: _deploy_on(device, request, packages, say),
+        opened=lambda serial: open_device(serial, request.limit),
         on_event=request.on_event,
     )
 
 
-def _deploy_on(device: Device, what: _Wanted, say: Callable[[str], None]) -> Deployed:
-    request = what.request
+def _load_packages(request: DeployOptions) -> tuple[ModelPackage, ...]:
+    packages = tuple(load_package(path) for path in request.packages)
+    names = [package.manifest.name for package in packages]
+    if len({package.path.resolve() for package in packages}) < len(packages):
+        raise ConfigError(f"a package is named twice: {', '.join(names)}", remedy="Name each one once.")
+    if request.run_as is not None:
+        check_app(request.run_as)
+    return packages
+
+
+def _deploy_on(
+    device: Device, request: DeployOptions, packages: tuple[ModelPackage, ...], say: Say
+) -> Deployed:
+    serves = (not packages if request.rpc is None else request.rpc) and not request.dry_run
     jobs: list[tuple[TargetBundle, ModelPackage | None]] = []
-    if what.rpc or not what.packages:
+    if serves or not packages:
         # The server has a deployment of its own: it then runs on, whichever packages come and go.
         platforms = device.facts.platforms
-        jobs.append((choose_bundle(platforms, request.bundle, device=device, server=what.rpc), None))
-    jobs += [(package_bundle(package, request.bundle, device=device), package) for package in what.packages]
+        jobs.append((choose_bundle(platforms, request.bundle, device=device, server=serves), None))
+    jobs += [(package_bundle(package, request.bundle, device=device), package) for package in packages]
     results = []
     for bundle, package in jobs:
         name = package.manifest.name if package else bundle.manifest.preset
@@ -131,19 +123,17 @@ def _deploy_on(device: Device, what: _Wanted, say: Callable[[str], None]) -> Dep
                 progress=_percent(say),
             )
         )
-    if not what.rpc:
-        return Deployed(device.serial, tuple(results), None)
-    from adt.api.rpc import serve_deployed
+    server = None
+    if serves:
+        from adt.api.rpc import serve_deployed
 
-    say("starting the RPC server")
-    return Deployed(
-        device.serial,
-        tuple(results),
-        serve_deployed(device, results[0].report.deployment, key=request.key),
-    )
+        say("starting the RPC server")
+        settings = request.settings.rpc
+        server = serve_deployed(device, results[0].report.deployment, settings, key=request.key)
+    return Deployed(device.serial, tuple(results), server)
 
 
-def _percent(say: Callable[[str], None]) -> DeployProgress:
+def _percent(say: Say) -> DeployProgress:
     last = ""
 
     def report(name: str, done: int, total: int) -> None:
@@ -191,43 +181,38 @@ def deploy_to(
     return DeployResult(device.serial, package, bundle, report, copy)
 
 
-def clean(
-    *, serial: str | None = None, keep: int = KEEP, dry_run: bool = False, timeout: float | None = None
-) -> CleanReport:
+@takes(CleanRequest)
+def clean(request: CleanRequest) -> CleanReport:
     """Remove this user's old deployments from a device, and what only they needed; never one in use.
-
-    Args:
-        keep: how many of each name stay, those used last.
-        dry_run: remove nothing; the report says what would be.
-        timeout: seconds that each step on a device may take; None: device.timeout of the settings.
 
     Raises:
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :mod:`adt.errors`.
     """
-    return collect.clean(chosen_device(serial, timeout), keep=_not_negative(keep), dry_run=dry_run)
+    _check_keep(request)
+    return collect.clean(device_of(request), keep=request.keep, dry_run=request.dry_run)
 
 
-def clean_many(
-    *,
-    serials: Sequence[str],
-    keep: int = KEEP,
-    dry_run: bool = False,
-    timeout: float | None = None,
-    on_event: Callable[[Event], None] = lambda _event: None,
-) -> Outcomes[CleanReport]:
-    """:func:`clean` on several devices at once."""
-    _not_negative(keep)
+@takes(CleanManyRequest)
+def clean_many(request: CleanManyRequest) -> Outcomes[CleanReport]:
+    """:func:`clean` on several devices at once.
 
-    def work(device: Device, say: Callable[[str], None]) -> CleanReport:
+    Raises:
+        ConfigError: so many cannot be kept; nothing was done.
+    """
+    _check_keep(request)
+
+    def clean_one(device: Device, say: Say) -> CleanReport:
         say("cleaning")
-        return collect.clean(device, keep=keep, dry_run=dry_run)
+        return collect.clean(device, keep=request.keep, dry_run=request.dry_run)
 
     return parallel.for_each(
-        serials, work, opened=lambda serial: chosen_device(serial, timeout), on_event=on_event
+        request.serials,
+        clean_one,
+        opened=lambda serial: open_device(serial, request.limit),
+        on_event=request.on_event,
     )
 
 
-def _not_negative(keep: int) -> int:
-    if keep < 0:
-        raise ConfigError(f"cannot keep {keep} deployments", remedy="Give 0 or more.")
-    return keep
+def _check_keep(request: CleanOptions) -> None:
+    if request.keep < 0:
+        raise ConfigError(f"cannot keep {request.keep} deployments", remedy="Give 0 or more.")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from pathlib import Path
 
+from adt.api.requests import EmulatorName, EmulatorRequest, FaultRequest
 from adt.device import selection
 from adt.errors import DeviceError, NoDevice
+from adt.options.option import values_of
+from adt.options.request import takes
 from adt.virtual import emulator
 from adt.virtual.emulator import EmulatorInfo
 
@@ -19,35 +20,17 @@ SHORT = 2.0
 """Seconds for connecting to such a device."""
 
 
-def emulator_start(
-    name: str = "default",
-    *,
-    port: int | None = None,
-    rootfs: Path | None = None,
-    data_size: str | None = None,
-    abi: str | None = None,
-    opencl: bool = False,
-    fault: Sequence[str] = (),
-) -> EmulatorInfo:
-    """Start the virtual device *name* (a Linux, arm64 by default, behind real ADB) and connect adb to it.
+@takes(EmulatorRequest)
+def emulator_start(request: EmulatorRequest) -> EmulatorInfo:
+    """Start a virtual device (a Linux, arm64 by default, behind real ADB) and connect adb to it.
 
-    Args:
-        name: its name.
-        port: TCP port on 127.0.0.1; None for a free one.
-        rootfs: an own userland in place of the default one.
-        data_size: size of a tmpfs for /data; None for a directory that stays.
-        abi: ``arm64-v8a``, or ``x86_64`` on such a machine; None for that of *rootfs*, or arm64.
-        opencl: with OpenCL (PoCL) in the default userland.
-        fault: what goes wrong on purpose, for tests; with some of these adb cannot connect, which is
-            then said and no error.
+    With some faults adb cannot connect, which is then said and no error.
 
     Raises:
         EmulatorError: this machine cannot run one; the message says what to install or switch on.
         ConfigError: an argument is not one.
     """
-    info = emulator.start(
-        name, port=port, rootfs=rootfs, data_size=data_size, abi=abi, opencl=opencl, fault=fault
-    )
+    info, fault = emulator.start(**values_of(request)), request.fault
     try:
         selection.connect(
             info.serial, seconds=SHORT if any(one.startswith(SILENT) for one in fault) else None
@@ -59,30 +42,27 @@ def emulator_start(
     return info
 
 
-def emulator_fault(name: str, specifications: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Change the faults of the running virtual device *name*, and give those that are armed.
-
-    Args:
-        name: its name.
-        specifications: the faults to arm in place of the present ones; an empty sequence clears them,
-            None only asks.
+@takes(FaultRequest)
+def emulator_fault(request: FaultRequest) -> tuple[str, ...]:
+    """Change the faults of a running virtual device, and give those that are armed.
 
     Raises:
         ConfigError: not a fault.
         EmulatorError: no such device runs, or it cannot show the fault.
     """
-    if specifications is None:
-        return emulator.armed_faults(name)
-    return emulator.set_faults(name, specifications)
+    if request.specifications is None:
+        return emulator.armed_faults(request.name)
+    return emulator.set_faults(request.name, request.specifications)
 
 
-def emulator_stop(name: str = "default") -> EmulatorInfo:
-    """Stop the virtual device *name* and disconnect adb from it.
+@takes(EmulatorName)
+def emulator_stop(request: EmulatorName) -> EmulatorInfo:
+    """Stop a virtual device and disconnect adb from it.
 
     Raises:
         EmulatorError: there is none of that name.
     """
-    info = emulator.stop(name)
+    info = emulator.stop(request.name)
     selection.disconnect(info.serial)
     return info
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from adt.api.requests import GenerateRequest
 from adt.bundle.bundle import TargetBundle, load_bundle
 from adt.errors import ConfigError
 from adt.integrate import cpp, gradle, jni
@@ -14,9 +14,7 @@ from adt.integrate.model_api import Project
 from adt.integrate.output import OutputFile, WritePlan, plan, write
 from adt.integrate.project import project
 from adt.model.package.package import ModelPackage, load_package
-
-if TYPE_CHECKING:
-    from adt.model.inputs.pictures import PictureOptions
+from adt.options.request import takes
 
 Generator = Callable[[Project], tuple[OutputFile, ...]]
 KINDS: dict[str, Generator] = {
@@ -41,36 +39,12 @@ class Generated:
     """False: nothing was, this is what would be done."""
 
 
-def generate(
-    kind: str,
-    packages: Path | Sequence[Path],
-    *,
-    out: Path,
-    java_package: str,
-    bundles: Sequence[Path] = (),
-    classes: Mapping[str, str] | None = None,
-    images: Mapping[str, PictureOptions] | None = None,
-    labels: Sequence[str] = (),
-    dry_run: bool = False,
-    force: bool = False,
-) -> Generated:
-    """Write code and a project for *packages* into the directory *out*.
+@takes(GenerateRequest)
+def generate(request: GenerateRequest) -> Generated:
+    """Write code and a project for packages into a directory.
 
     A second time what changed is written anew. Files that are the user's are written only once, and files of
     adt's that were edited are replaced only by *force*.
-
-    Args:
-        kind: ``cpp``, ``jni``, ``android-app`` or ``aar``.
-        packages: one or several models; packages of one name are one model for several platforms.
-        java_package: ``com.example.vision``; its last part is the C++ namespace.
-        bundles: one for each platform; none: the newest ones built here that fit.
-        classes: class of a model by its package's name, or by an empty name when there is one model;
-            else it is made of the package's name.
-        images: how pictures are prepared for inputs that take one, by the package's name, or by an empty
-            one for all models without their own.
-        labels: of a classifier's scores, for the sample.
-        dry_run: write nothing.
-        force: replace edited files and files that adt did not write.
 
     Raises:
         ConfigError: an unknown kind, a name that cannot be used, something missing or given twice.
@@ -80,21 +54,20 @@ def generate(
         WouldOverwrite: edited files are in the way; nothing was written.
         DiskError: no room, or no access.
     """
-    files_of = generator(kind)
-    paths = (packages,) if isinstance(packages, Path) else tuple(packages)
-    opened = tuple(load_package(path) for path in paths)
+    files_of = generator(request.kind)
+    packages = tuple(load_package(path) for path in request.packages)
     described = project(
-        opened,
-        bundles_of(opened, bundles),
-        java_package=java_package,
-        classes=classes,
-        images=images,
-        labels=labels,
+        packages,
+        bundles_of(packages, request.bundles),
+        java_package=request.java_package,
+        classes=request.classes,
+        images=request.images,
+        labels=request.labels,
     )
-    made = plan(files_of(described), out, kind=kind)
-    if not dry_run:
-        write(made, force=force)
-    return Generated(kind, out, described, made, not dry_run)
+    made = plan(files_of(described), request.out, kind=request.kind)
+    if not request.dry_run:
+        write(made, force=request.force)
+    return Generated(request.kind, request.out, described, made, not request.dry_run)
 
 
 def generator(kind: str) -> Generator:

@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from adt.api.requests import DoctorRequest, ElfRequest, InspectRequest
 from adt.errors import ConfigError
+from adt.host.cache import write_text
 from adt.host.disk import disk_errors
-from adt.options.resolve import did_you_mean, load_settings
+from adt.model.package.package import load_package
+from adt.options.option import options_of
+from adt.options.request import takes
+from adt.options.resolve import did_you_mean
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
-    from adt.checkup.check import Area, Check
     from adt.checkup.diagnose import Diagnosis
-    from adt.checkup.repair import Repair
     from adt.model.inspection.diff import PackageDiff
     from adt.model.inspection.inspection import Inspection
+    from adt.options.option import AnyPath
 
 
-def doctor(
-    *areas: Area | str,
-    fix: bool = False,
-    serial: str | None = None,
-    ndk: str | None = None,
-    package: Path | None = None,
-    bundle: Path | None = None,
-    timeout: float | None = None,
-    on_check: Callable[[Check], None] = lambda _: None,
-    on_repair: Callable[[Repair], None] = lambda _: None,
-) -> Diagnosis:
+@takes(DoctorRequest)
+def doctor(request: DoctorRequest) -> Diagnosis:
     """Look at this machine, the NDK, the devices and a package: what was found, and what mends it.
-
-    Args:
-        areas: ``host``, ``ndk``, ``device``, ``rpc``, ``package``; everything when none is named.
-        fix: mend what can be mended safely, then look again.
-        timeout: seconds that each question to a device may take; None: device.timeout of the settings.
-        on_check: called with each check as it comes.
-        on_repair: called after each repair.
 
     Raises:
         ConfigError: an area that is none. A failed check does not raise: look at ``result.passed``.
@@ -47,34 +35,22 @@ def doctor(
     from adt.checkup.diagnose import diagnose
     from adt.checkup.scope import make_scope
 
-    for area in areas:
+    for area in request.areas:
         if area not in list(Area):
             raise ConfigError(f"the doctor has no area {area!r}", remedy=f"Choose of: {', '.join(Area)}.")
-    scope = make_scope(
-        {"build.ndk": ndk, "device.serial": serial, "device.timeout": timeout},
-        os.environ,
-        areas=tuple(map(Area, areas)),
-        package=package,
-        bundle=bundle,
-    )
-    return diagnose(scope, fix=fix, on_check=on_check, on_repair=on_repair)
+    flags = {
+        about.key: getattr(request, name) or None
+        for name, about in options_of(DoctorRequest).items()
+        if about.key
+    }
+    areas = tuple(map(Area, request.areas))
+    scope = make_scope(flags, os.environ, areas=areas, package=request.package, bundle=request.bundle)
+    return diagnose(scope, fix=request.fix, on_check=request.on_check, on_repair=request.on_repair)
 
 
-def elf(
-    *paths: Path,
-    platform: str | None = None,
-    api_level: int | None = None,
-    ndk: str | None = None,
-    bundle: Path | None = None,
-) -> ElfReport:
+@takes(ElfRequest)
+def elf(request: ElfRequest) -> ElfReport:
     """Audit ELF files, and those in directories, bundles, packages (.tar, too) and archives: would they load?
-
-    Args:
-        platform: what to judge them for; by default what the bundle or package among *paths*,
-            or *bundle*, was made for, else what each file says of itself.
-        api_level: Android API level to judge at; by default the bundle's, else each file's own.
-        ndk: checks the system's symbols; by default the one that Android tools would find, if any.
-        bundle: what will be on the device too.
 
     Raises:
         PackageError: there is nothing to audit. A file that would not load does not raise:
@@ -82,25 +58,30 @@ def elf(
     """
     from adt.bundle.audit.request import audit_paths
     from adt.model.package.files import is_archive
-    from adt.model.package.package import load_package
 
-    paths = tuple(load_package(p).path if is_archive(p) and p.is_file() else p for p in paths)
-    resolved = load_settings({"build.ndk": ndk}).settings
-    return audit_paths(paths, platform=platform, api_level=api_level, settings=resolved.build, bundle=bundle)
+    paths = tuple(load_package(p).path if is_archive(p) and p.is_file() else p for p in request.paths)
+    return audit_paths(
+        paths,
+        platform=request.platform,
+        api_level=request.api_level,
+        settings=request.settings.build,
+        bundle=request.bundle,
+    )
 
 
-def inspect(package: Path) -> Inspection:
-    """Open a package, a directory or .tar, to look into it: graph, kernels, memory, code, parameters.
+@takes(InspectRequest)
+def inspect(request: InspectRequest) -> Inspection:
+    """Open a package to look into it: graph, kernels, memory, code, parameters.
 
     Raises:
         PackageError: it is no package, or was changed.
     """
     from adt.model.inspection.inspection import open_inspection
 
-    return open_inspection(package)
+    return open_inspection(request.package)
 
 
-def inspect_diff(before: Path, after: Path) -> PackageDiff:
+def inspect_diff(before: AnyPath, after: AnyPath) -> PackageDiff:
     """What differs between two packages: fields of mod.json, kernels, parameters, sizes, memory.
 
     Raises:
@@ -111,7 +92,7 @@ def inspect_diff(before: Path, after: Path) -> PackageDiff:
     return compare(inspect(before), inspect(after))
 
 
-def inspect_html(package: Path, out: Path, *, profile: Path | None = None) -> None:
+def inspect_html(package: AnyPath, out: AnyPath, *, profile: AnyPath | None = None) -> None:
     """Write one self-contained page with the graph, the kernels and the memory plan of a package.
 
     Args:
@@ -121,15 +102,12 @@ def inspect_html(package: Path, out: Path, *, profile: Path | None = None) -> No
         PackageError: it is no package, has no ``inspect/``, or *profile* is no profile.
         MismatchError: *profile* is of another package.
     """
-    from adt.host.cache import fresh_file
     from adt.model.inspection.page import render
     from adt.model.inspection.profile import load_profile
 
     found = inspect(package)
-    times = load_profile(profile, found.package.manifest) if profile else None
-    text = render(found, times)
-    with fresh_file(out) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    times = load_profile(Path(profile), found.package.manifest) if profile else None
+    write_text(Path(out), render(found, times))
 
 
 def named_kernels(found: Inspection, name: str | None) -> dict[str, str]:

@@ -68,7 +68,7 @@ def job_of(request: JobRequest, *, server: bool = False) -> Job:
     require_tvm()
     model_like = None
     if request.like is not None:
-        platform, model_like = _like(request.like, request.named("platform"))
+        platform, model_like = _like(request.like, request)
         request = request.but(platform=platform)
     settings, chosen = place(request.resolved)
     linked = load_bundle(request.bundle) if request.bundle else None
@@ -124,20 +124,18 @@ def explain(request: ExplainRequest) -> Explanation:
     return explain_model(request.model, parse_shapes(request.shapes))
 
 
-def _like(serial: str, platform: str | None) -> tuple[str, PackageLike]:
-    """The platform of the device *serial* and what to compile for.
-
-    Args:
-        platform: what was asked for; None for the device's own.
-    """
-    from adt.api.probe import probe
+def _like(serial: str, request: JobRequest) -> tuple[str, PackageLike]:
+    """The platform of the device *serial*, unless *request* names one, and what to compile for."""
+    from adt.api.chosen import open_device
+    from adt.api.probe import probe_device
     from adt.device.probe import package_like
 
-    found = probe(serial=serial)
-    if platform is not None and platform_named(platform).name not in found.platforms:
+    device = probe_device(open_device(serial, request.settings.device.limit))
+    platform = request.named("platform")
+    if platform is not None and platform_named(platform).name not in device.platforms:
         raise MismatchError(
-            f"{serial} is {', '.join(found.platforms)}, not {platform}",
+            f"{serial} is {', '.join(device.platforms)}, not {platform}",
             remedy="Leave --for out, or name another device with --like.",
         )
-    chosen = platform or found.platforms[0]
-    return chosen, package_like(found, platform_named(chosen).machine)
+    chosen = platform or device.platforms[0]
+    return chosen, package_like(device, platform_named(chosen).machine)

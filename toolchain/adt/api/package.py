@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from adt.api.requests import MergeRequest, PackageVerifyRequest, SplitRequest
 from adt.host.disk import scratch_directory
 from adt.model import compiled
 from adt.model.package.integrity import Integrity, examine
 from adt.model.package.package import ModelPackage, SplitPackage, load_package, merge_params, split_params
-from adt.options.resolve import load_settings
+from adt.options.request import takes
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
@@ -30,20 +30,14 @@ class PackageVerification:
         return self.integrity.passed and self.elf is not None and not self.elf.refused
 
 
-def package_verify(
-    package: Path, *, bundle: Path | None = None, ndk: str | None = None
-) -> PackageVerification:
+@takes(PackageVerifyRequest)
+def package_verify(request: PackageVerifyRequest) -> PackageVerification:
     """Check every byte of a package, its description, and whether its code would load.
-
-    Args:
-        package: a directory or .tar.
-        bundle: the bundle that will be on the device too: what it supplies counts as there.
-        ndk: checks Android's system symbols; by default the one that Android tools would find, if any.
 
     Raises:
         PackageError: there is nothing at *package*. A fault does not raise: look at ``result.passed``.
     """
-    integrity = examine(package)
+    integrity = examine(request.package)
     if integrity.package is None or not integrity.code:
         return PackageVerification(integrity, None)
     from adt.bundle.audit.request import audit_paths
@@ -52,31 +46,28 @@ def package_verify(
         [integrity.package.path],
         platform=integrity.package.manifest.target.platform,
         api_level=None,
-        settings=load_settings({"build.ndk": ndk}).settings.build,
-        bundle=bundle,
+        settings=request.settings.build,
+        bundle=request.bundle,
     )
     return PackageVerification(integrity, elf)
 
 
-def package_split_params(package: Path, out: Path) -> SplitPackage:
+@takes(SplitRequest)
+def package_split_params(request: SplitRequest) -> SplitPackage:
     """Write a package as ``out/code`` and ``out/params``: an app can ship the parameters as an asset pack.
 
     Raises:
         PackageError: *package* is none, or *out* is something else.
     """
-    return split_params(load_package(package), out)
+    return split_params(load_package(request.package), request.out)
 
 
-def package_merge(code: Path, params: Path, *, out: Path) -> ModelPackage:
+@takes(MergeRequest)
+def package_merge(request: MergeRequest) -> ModelPackage:
     """Put the two parts of a package together again: the same bytes as before it was split.
-
-    Args:
-        code: ``DIR/code`` of :func:`package_split_params`.
-        params: ``DIR/params``, or ``mod.params`` wherever it is.
-        out: directory or .tar.
 
     Raises:
         PackageError: they are not the parts of one package, or *out* is something else.
     """
     with scratch_directory("merge") as scratch:
-        return compiled.write(merge_params(code, params, scratch), out)
+        return compiled.write(merge_params(request.code, request.params, scratch), request.out)

@@ -7,18 +7,21 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.api.place import place_of
+from adt.api.place import open_place
 from adt.api.requests import ProfileRequest
 from adt.api.run import NATIVE, RPC
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, RpcError, RunError
+from adt.host.cache import write_text
 from adt.limits import parse_json
 from adt.measure.profile.assembly import Limits, ProfilePlace, assemble
 from adt.model.inspection.profile import Profile
+from adt.model.package.package import load_package
 from adt.options.request import takes
 
 if TYPE_CHECKING:
     from adt.api.remote import Remote
+    from adt.options.option import AnyPath
 
 REMOTE_FUNCTION = "adt.profile"
 """What every tvm_rpc of a bundle answers: (virtual machine, entry, runs) → the profile object as JSON."""
@@ -39,26 +42,17 @@ def profile(request: ProfileRequest) -> Profile:
         MismatchError, PackageError, NoDevice, …: see :mod:`adt.errors`.
     """
     _check(request)
+    package = load_package(request.package)
     limits = Limits(request.peak_gflops, request.peak_gbps)
     if request.via == RPC:
-        if request.threads is not None or request.affinity:
-            raise ConfigError(
-                "threads and their CPUs cannot be set over RPC",
-                remedy="Leave --threads and --affinity away, or profile with --via native.",
-            )
-        from adt.api.remote import remote_of
+        from adt.api.remote import connect
 
-        with remote_of(request) as remote:
+        with connect(package, request) as remote:
             return _remote(remote, request, limits)
-    if request.key or request.tracker:
-        raise ConfigError(
-            "a key or a tracker is for profiling over RPC",
-            remedy="Add --via rpc, or leave --key and --tracker away.",
-        )
-    opened = place_of(request)
+    opened = open_place(package, request)
     options = RtvmOptions(
         entry=request.entry,
-        device=opened.package.manifest.target.device,
+        device=package.manifest.target.device,
         seed=request.seed,
         warmup_runs=request.warmup_runs,
         run_count=request.runs,
@@ -73,32 +67,26 @@ def profile(request: ProfileRequest) -> Profile:
     )
     plain_us = [1e3 * float(time) for time in ran.report.get("run_ms") or ()]
     return assemble(
-        opened.package, request.entry, ran.report.get("profile"), where, plain_us=plain_us, limits=limits
+        package, request.entry, ran.report.get("profile"), where, plain_us=plain_us, limits=limits
     )
 
 
-def profile_trace(found: Profile, out: Path) -> None:
+def profile_trace(found: Profile, out: AnyPath) -> None:
     """Write *found* as a trace for chrome://tracing and Perfetto.
 
     Raises:
         ConfigError: its times are an emulator's.
     """
-    from adt.host.cache import fresh_file
     from adt.measure.profile.trace import trace
 
-    text = json.dumps(trace(found), ensure_ascii=False, separators=(",", ":"))
-    with fresh_file(out) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(Path(out), json.dumps(trace(found), ensure_ascii=False, separators=(",", ":")))
 
 
-def profile_html(found: Profile, out: Path) -> None:
+def profile_html(found: Profile, out: AnyPath) -> None:
     """Write *found* as one self-contained page with plots."""
-    from adt.host.cache import fresh_file
     from adt.measure.profile.page import render
 
-    text = render(found)
-    with fresh_file(out) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(Path(out), render(found))
 
 
 def _check(request: ProfileRequest) -> None:
@@ -110,6 +98,16 @@ def _check(request: ProfileRequest) -> None:
     if request.via not in (NATIVE, RPC):
         raise ConfigError(
             f"there is no way {request.via!r} to run a package", remedy=f"Choose of: {NATIVE}, {RPC}."
+        )
+    if request.via == RPC and (request.threads is not None or request.affinity):
+        raise ConfigError(
+            "threads and their CPUs cannot be set over RPC",
+            remedy="Leave --threads and --affinity away, or profile with --via native.",
+        )
+    if request.via == NATIVE and (request.key or request.tracker):
+        raise ConfigError(
+            "a key or a tracker is for profiling over RPC",
+            remedy="Add --via rpc, or leave --key and --tracker away.",
         )
     for name, peak in (("--peak-gflops", request.peak_gflops), ("--peak-gbps", request.peak_gbps)):
         if peak is not None and not 0 < peak < float("inf"):

@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 
 from adt.api.bundles import package_bundle
-from adt.api.chosen import chosen_device
+from adt.api.chosen import device_of
 from adt.api.deploy import deploy_to
-from adt.api.requests import Remotely
+from adt.api.place import runs_here
+from adt.api.requests import RemoteRequest
 from adt.api.rpc import server_ports
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.bundle_cache import cached_bundles
@@ -40,8 +41,8 @@ class Remote:
     of which nothing is known."""
 
 
-@takes(Remotely)
-def open_remote(request: Remotely) -> AbstractContextManager[Remote]:
+@takes(RemoteRequest)
+def open_remote(request: RemoteRequest) -> AbstractContextManager[Remote]:
     """Load a package over RPC for as long as the block runs; afterwards nothing that this started is left.
 
     With a key or a tracker it goes to whatever device the tracker gives, and is uploaded.
@@ -55,35 +56,33 @@ def open_remote(request: Remotely) -> AbstractContextManager[Remote]:
         RunError: the server failed.
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
-    return remote_of(request)
+    return connect(load_package(request.package), request)
 
 
 @contextmanager
-def remote_of(request: Remotely) -> Iterator[Remote]:
-    """:func:`open_remote`, of a request."""
-    settings, serial, bundle = request.settings, request.named("serial"), request.bundle
-    key, tracker = request.key, request.tracker
-    opened = load_package(request.package)
+def connect(package: ModelPackage, request: RemoteRequest) -> Iterator[Remote]:
+    """:func:`open_remote`, of a package that is loaded."""
+    settings, explicit = request.settings, request.bundle
     with ExitStack() as stack:
         library = ""
         name, label, emulated = "", "", None
-        if key or tracker:
-            if serial is not None or bundle is not None:
+        if request.key or request.tracker:
+            if request.named("serial") is not None or explicit is not None:
                 raise ConfigError(
                     "a tracker chooses the device, and its server has a bundle already",
                     remedy="Leave --serial and --bundle away, or --key and --tracker.",
                 )
-            way = Endpoint(key or settings.rpc.key or "android", tracker=tracker)
-        elif serial is None and opened.manifest.target.for_this_machine:
-            own = package_bundle(opened, bundle, server=True)
-            here = stack.enter_context(local_server(own))
+            way = Endpoint(request.key or settings.rpc.key or "android", tracker=request.tracker)
+        elif runs_here(package, request):
+            bundle = package_bundle(package, explicit, server=True)
+            here = stack.enter_context(local_server(bundle))
             way = Endpoint(here.key, address=here.address)
-            name, label, emulated = THIS_MACHINE, HostPlace(own, opened).label, False
+            name, label, emulated = THIS_MACHINE, HostPlace(bundle, package).label, False
         else:
-            device = chosen_device(serial, request.timeout)
-            fitting = package_bundle(opened, bundle, device=device, server=True)
-            deployment = deploy_to(device, opened, fitting).report.deployment
-            alone = f"{deployment.base}/deployments/{payload_of(fitting, None).digest}"
+            device = device_of(request)
+            bundle = package_bundle(package, explicit, device=device, server=True)
+            deployment = deploy_to(device, package, bundle).report.deployment
+            alone = f"{deployment.base}/deployments/{payload_of(bundle, None).digest}"
             ports = server_ports(settings.rpc)
             way = stack.enter_context(device_server(device, deployment, bundle=alone, ports=ports))
             library = f"{deployment.directory}/model/{LIBRARY}"
@@ -97,8 +96,8 @@ def remote_of(request: Remotely) -> Iterator[Remote]:
             )
         )
         if not name:
-            name, label, emulated = _given(connected, opened)
-        model = stack.enter_context(remote_model(connected.remote, opened, library=library))
+            name, label, emulated = _given(connected, package)
+        model = stack.enter_context(remote_model(connected.remote, package, library=library))
         yield Remote(model, name, label, emulated)
 
 
@@ -131,6 +130,7 @@ def _served_bundle(serial: str) -> TargetBundle | None:
     """The bundle that the server on *serial* runs from, when it was built here and is still there."""
     record = state.read_server(state.server_home(serial))
     directory = record.deployment if record is not None else ""
-    return next(
-        (one for one in cached_bundles() if directory.endswith(f"/{payload_of(one, None).digest}")), None
+    matches = (
+        bundle for bundle in cached_bundles() if directory.endswith(f"/{payload_of(bundle, None).digest}")
     )
+    return next(matches, None)

@@ -1,7 +1,7 @@
 """What verbs are asked for: every option of theirs, written once (:mod:`adt.options`).
 
 The command line makes its flags of them, and Python the keywords of ``adt.compile(...)``; settings among them
-are written in :mod:`adt.options.sections`.
+are written in :mod:`adt.options.sections`. What several verbs have is a class that theirs are made of.
 """
 
 from __future__ import annotations
@@ -11,7 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.options.option import Files, MaybePath, OneOrMorePaths, Paths, PathTo, Texts, option, options, python
+from adt.options.option import (
+    Files,
+    MaybePath,
+    OneOrMorePaths,
+    OneOrMoreTexts,
+    Options,
+    Paths,
+    PathTo,
+    Texts,
+    option,
+    python,
+)
 from adt.options.request import Request
 from adt.options.sections import (
     ApiLevel,
@@ -19,6 +30,7 @@ from adt.options.sections import (
     ClmlSdk,
     CompileSettings,
     Computing,
+    DeviceSerial,
     DeviceSettings,
     DeviceTimeout,
     Kernels,
@@ -37,23 +49,116 @@ from adt.options.sections import (
 
 if TYPE_CHECKING:
     from adt.api.up_plan import Step, UpPlan
+    from adt.checkup.check import Check
+    from adt.checkup.repair import Repair
     from adt.device.parallel import Event
     from adt.device.rtvm import RtvmOptions
+    from adt.device.transport.sync import Progress
     from adt.measure.reference import Array
     from adt.model.inputs.pictures import PictureOptions
     from adt.tuning.results import Status, TuningPlan
 
     Arrays = Mapping[str, Array]
+    Pictures = Mapping[str, PictureOptions]
 else:
-    Arrays = Event = PictureOptions = RtvmOptions = Status = Step = TuningPlan = UpPlan = Any
+    Arrays = Check = Event = PictureOptions = Pictures = Progress = Any
+    Repair = RtvmOptions = Status = Step = TuningPlan = UpPlan = Any
 
 
-def quiet(_event: object) -> None:
+def quiet(*_event: object) -> None:
     """What is called when nobody wants to hear."""
 
 
-@options()
-class OfModel:
+# Building
+
+
+class NdkRequest(Request, NdkRoot):
+    """Of ``ndk_list``."""
+
+
+class NdkEnvRequest(Request, ApiLevel, NdkRoot, PlatformName):
+    """Of ``ndk_env``."""
+
+
+class PresetsRequest(Request, ClmlSdk, NdkRoot):
+    """Of ``presets``."""
+
+
+class SourceRequest(Request, TvmSettings):
+    """Of ``source``."""
+
+
+class BuildProgress(Options):
+    """Of whatever builds."""
+
+    progress: Callable[[str], None] = python(
+        "Called with one line at a time while CMake and Ninja run.", default=quiet
+    )
+
+
+class BuildRequest(Request, BuildProgress, TvmSource, BuildSettings):
+    """Of ``build_target``."""
+
+    out: MaybePath = option("Also copy the bundle here.", "--out", "-o", default=None)
+
+
+class Layout(Options):
+    """What a build writes."""
+
+    layout: str = option(
+        "What the output holds: a directory for each ABI, or jniLibs/<abi>/*.so.",
+        default="bundle",
+        choices=["bundle", "jni"],
+    )
+
+
+class AbisRequest(Layout, BuildRequest):
+    """Of ``build_abis``."""
+
+    abis: Texts = option(
+        'Android\'s names, such as ``["arm64-v8a", "x86_64"]``, or with a variant: ``arm64-v8a-cpu``.',
+        kw_only=False,
+    )
+
+
+class RunsWith(Options):
+    """The bundle that a package runs with."""
+
+    bundle: MaybePath = option(
+        "The bundle; else the newest fitting one built here.", default=None, metavar="DIR"
+    )
+
+
+class RunsBeside(Options):
+    """The bundle that lies beside what is audited."""
+
+    bundle: MaybePath = option("The bundle that will be on the device too.", default=None, metavar="DIR")
+
+
+class ElfRequest(Request, RunsBeside, NdkRoot):
+    """Of ``elf``."""
+
+    paths: OneOrMorePaths = option(
+        "ELF files, directories (bundles, packages, any), .aar .apk .jar .whl .zip.", kw_only=False
+    )
+    platform: str | None = option(
+        "What to judge them for; else what the bundle or package among them was made for, else what each "
+        "file says of itself.",
+        "--for",
+        default=None,
+        help="What to judge them for: android-arm64-v8a, linux-aarch64, host, …; else what they say.",
+        metavar="PLATFORM",
+        offers="platform",
+    )
+    api_level: int | None = option(
+        "Android API level to judge at; else the bundle's, else each file's own.", default=None
+    )
+
+
+# Models
+
+
+class ModelArgument(Options):
     """A model, first."""
 
     model: PathTo = option(
@@ -64,73 +169,11 @@ class OfModel:
     )
 
 
-@options()
-class OfBundle:
-    """The bundle that a package runs with."""
-
-    bundle: MaybePath = option(
-        "The bundle; else the newest fitting one built here.", default=None, metavar="DIR"
-    )
-
-
-@options()
-class SourceRequest(Request, TvmSettings):
-    """Of ``source``."""
-
-
-@options()
-class NdkRequest(Request, NdkRoot):
-    """Of ``ndk_list``."""
-
-
-@options()
-class NdkEnvRequest(Request, ApiLevel, NdkRoot, PlatformName):
-    """Of ``ndk_env``."""
-
-
-@options()
-class PresetsRequest(Request, ClmlSdk, NdkRoot):
-    """Of ``presets``."""
-
-
-@options()
-class Building:
-    """Of whatever builds."""
-
-    progress: Callable[[str], None] = python(
-        "Called with one line at a time while CMake and Ninja run.", default=quiet
-    )
-
-
-@options()
-class BuildRequest(Request, Building, TvmSource, BuildSettings):
-    """Of ``build_target``."""
-
-    out: MaybePath = option("Also copy the bundle here.", default=None, flags=["--out", "-o"])
-
-
-@options()
-class AbisRequest(BuildRequest):
-    """Of ``build_abis``."""
-
-    abis: Sequence[str] = option(
-        'Android\'s names, such as ``["arm64-v8a", "x86_64"]``, or with a variant: ``arm64-v8a-cpu``.',
-        kw_only=False,
-    )
-    layout: str = option(
-        "What the output holds: a directory for each ABI, or jniLibs/<abi>/*.so.",
-        default="bundle",
-        choices=["bundle", "jni"],
-    )
-
-
-@options()
-class ExplainRequest(Request, Shapes, OfModel):
+class ExplainRequest(Request, Shapes, ModelArgument):
     """Of ``explain``."""
 
 
-@options()
-class LinkedBundle:
+class LinkedWith(Options):
     """The bundle that what is compiled is linked with."""
 
     bundle: MaybePath = option(
@@ -140,20 +183,37 @@ class LinkedBundle:
     )
 
 
-@options()
-class JobRequest(Request, LinkedBundle, Kernels, ApiLevel, NdkRoot, PlatformName, OfModel):
+class JobRequest(Request, LinkedWith, Kernels, ApiLevel, NdkRoot, PlatformName, ModelArgument):
     """What a model is compiled for."""
 
     like: str | None = option(
         "Serial of a device to compile for: its platform, its CPUs' features, its OpenCL's limits.",
         default=None,
         metavar="SERIAL",
-        complete="serial",
+        offers="serial",
     )
 
 
-@options()
-class KernelRequest(Request, LinkedBundle, Computing, ApiLevel, NdkRoot, PlatformName):
+class CompileRequest(CompileSettings, JobRequest):
+    """Of ``compile``."""
+
+    out: MaybePath = option(
+        "Directory of the package, or x.tar for one file; by default MODEL-PLATFORM here.",
+        "--out",
+        "-o",
+        default=None,
+    )
+    accuracy_inputs: Paths = option(
+        "One sample to compare half precision on, instead of random inputs; repeatable.",
+        default=(),
+        metavar="FILE.npz",
+    )
+    use_cache: bool = option(
+        "Copy what was compiled before with all the same.", "--cache/--no-cache", default=True
+    )
+
+
+class KernelRequest(Request, LinkedWith, Computing, ApiLevel, NdkRoot, PlatformName):
     """Of ``compile_kernel``."""
 
     kernel: Any = option(
@@ -167,38 +227,6 @@ class KernelRequest(Request, LinkedBundle, Computing, ApiLevel, NdkRoot, Platfor
     out: MaybePath = python("The library; by default ``<name>-<platform>.so`` here.", default=None)
 
 
-@options()
-class CompileRequest(CompileSettings, JobRequest):
-    """Of ``compile``."""
-
-    out: MaybePath = option(
-        "Directory of the package, or x.tar for one file; by default MODEL-PLATFORM here.",
-        default=None,
-        flags=["--out", "-o"],
-    )
-    accuracy_inputs: Paths = option(
-        "One sample to compare half precision on, instead of random inputs; repeatable.",
-        default=(),
-        metavar="FILE.npz",
-    )
-    use_cache: bool = option(
-        "Copy what was compiled before with all the same.", default=True, flags=["--cache/--no-cache"]
-    )
-
-
-@options()
-class OfTracker:
-    """A device that a tracker gives."""
-
-    key: str = option(
-        "Over RPC, instead of a serial: any device that the tracker has under it.",
-        default="",
-        flags=["--key", "-k"],
-    )
-    tracker: str = option("Over RPC: the tracker; else adt's own.", default="", metavar="HOST:PORT")
-
-
-@options()
 class TuneRequest(TuneSettings, JobRequest):
     """Of ``tune``."""
 
@@ -209,25 +237,22 @@ class TuneRequest(TuneSettings, JobRequest):
     )
     serials: Texts = option(
         "Devices that measure: a,b,c. Else ANDROID_SERIAL, else the only one.",
+        "--serial",
+        "-s",
         default=(),
-        flags=["--serial", "-s"],
         metavar="A,B,…",
-        complete="serials",
+        offers="serials",
         cli=str,
         separator=",",
     )
-    key: str = option(
-        "Instead: every device that the tracker has under it.", default="", flags=["--key", "-k"]
-    )
+    key: str = option("Instead: every device that the tracker has under it.", "--key", "-k", default="")
     tracker: str = option("The tracker for the key; else adt's own.", default="", metavar="HOST:PORT")
     device: str = option(
         "Of a key with different devices: the one that counts; else the first that answers.",
         default="",
         metavar="NAME[, DRIVER]",
     )
-    compare: bool = option(
-        "Then run the model tuned and untuned in turns.", default=False, flags=["--compare"]
-    )
+    compare: bool = option("Then run the model tuned and untuned in turns.", default=False)
     on_plan: Callable[[TuningPlan], None] = python(
         "Told what is going to be done, before it begins.", default=quiet
     )
@@ -244,265 +269,173 @@ class TuneRequest(TuneSettings, JobRequest):
     )
 
 
-@options()
-class OfPackage:
+# Packages
+
+
+class PackageArgument(Options):
     """A package, first."""
 
-    package: PathTo = option("A package that `adt compile` made.", kw_only=False)
+    package: PathTo = option("A package that `adt compile` made: its directory, or x.tar.", kw_only=False)
 
 
-@options()
-class OnPlace(Request, OfBundle, DeviceSettings, OfPackage):
-    """A package where it belongs."""
+class InspectRequest(Request, PackageArgument):
+    """Of ``inspect``."""
 
 
-@options()
-class OfArrays:
-    """One set of inputs."""
+class PackageVerifyRequest(Request, RunsBeside, NdkRoot, PackageArgument):
+    """Of ``package_verify``."""
 
-    inputs: Arrays | None = option(
-        "Name to array; made up from *seed* when not given.",
-        default=None,
-        help="Inputs by name, as .npz.",
-        flags=["--input", "-i"],
-        cli=Path,
+
+class SplitRequest(Request, PackageArgument):
+    """Of ``package_split_params``."""
+
+    out: PathTo = option("Directory for code/ and params/.", "--out", "-o", kw_only=False)
+
+
+class MergeRequest(Request):
+    """Of ``package_merge``."""
+
+    code: PathTo = option("The part with mod.json and mod.so.", kw_only=False)
+    params: PathTo = option("mod.params, or the directory that it is in.", kw_only=False)
+    out: PathTo = option("Directory of the package, or x.tar.", "--out", "-o")
+
+
+class KindArgument(Options):
+    """What is generated, first."""
+
+    kind: str = option(
+        "A C++ project; Java and Kotlin with their C++ part; an Android app; an Android library.",
+        kw_only=False,
+        choices=["cpp", "jni", "android-app", "aar"],
     )
 
 
-@options()
-class OfModelCopy:
-    """The source model of a package."""
+class PackagesArgument(Options):
+    """Packages that become parts of an app, and their bundles."""
 
-    model: MaybePath = option("The source model; else the copy that compiling kept.", default=None)
-
-
-@options()
-class Threads:
-    """What a package computes with on a CPU."""
-
-    threads: int | None = option("CPU threads.", default=None, least=1)
-    affinity: str = option("CPUs to run on: big, little, all, or numbers (4-7).", default="", metavar="CPUS")
-
-
-@options()
-class Entry:
-    """The function of a package that runs."""
-
-    entry: str = option("Entry function.", default="main")
-    via: str = option("By the runner, or by an RPC server.", default="native", choices=["native", "rpc"])
+    packages: OneOrMorePaths = option(
+        "Packages that `adt compile` made, for each platform; those of one name are one model.",
+        kw_only=False,
+        help="Packages that `adt compile` made, for each platform.",
+        metavar="PACKAGE...",
+    )
+    bundles: Paths = option(
+        "Each platform's bundle; else the newest built here.", "--bundle", default=(), metavar="DIR"
+    )
 
 
-@options()
-class Remotely(OfTracker, Entry, OnPlace):
-    """A package where it belongs, natively or over RPC."""
+class GenerateRequest(Request, PackagesArgument, KindArgument):
+    """Of ``generate``."""
+
+    out: PathTo = option("The project's directory.", "--out", "-o", metavar="DIR")
+    java_package: str = option(
+        "The code's package; its last part is the C++ namespace.", "--package", metavar="com.a.b"
+    )
+    classes: Mapping[str, str] | None = python(
+        "Class of a model by its package's name, or by an empty name when there is one model; else it is "
+        "made of the package's name.",
+        default=None,
+    )
+    images: Pictures | None = python(
+        "How pictures are prepared for inputs that take one, by the package's name, or by an empty one for "
+        "all models without their own.",
+        default=None,
+    )
+    labels: Texts = python("Of a classifier's scores, for the sample.", default=())
+    dry_run: bool = option("Write nothing; show what would change as a diff.", default=False)
+    force: bool = option(
+        "Replace edited files, and files that adt did not write.",
+        default=False,
+        help="Replace generated files even if they were edited.",
+    )
 
 
-@options()
-class RunRequest(Seed, Remotely):
-    """Of ``run``."""
+# Devices
 
-    inputs: Arrays | None = python("Name to array.", default=None)
-    files: Files = option(
-        ".npz, .npy, or plain bytes (.raw, .bin); repeatable.",
+
+class DevicesRequest(Request):
+    """Of ``devices``."""
+
+    timeout: float | None = option("Seconds that each device has; else a few.", default=None, least=0.0)
+
+
+class AdbRequest(Request, DeviceSerial):
+    """Of ``adb_command``."""
+
+    arguments: Texts = option(
+        "As adb takes them: ``shell ls``, ``push``, …",
+        kw_only=False,
+        help="As adb takes them: shell ls, push, …",
+        metavar="ADB_ARGUMENTS...",
+    )
+
+
+class DeviceRequest(Request, DeviceSettings):
+    """Of ``chosen_device``."""
+
+
+class ProbeRequest(Request, DeviceSettings):
+    """Of ``probe``."""
+
+    fresh: bool = option("Ask for OpenCL again, not only once per boot of the device.", default=False)
+
+
+class DoctorRequest(RunsWith, NdkRoot, DeviceSettings):
+    """Of ``doctor``, which looks at the settings itself: it says what is wrong with them."""
+
+    areas: OneOrMoreTexts = option(
+        "What to look at; everything when none is named.",
         default=(),
-        flags=["--input", "-i"],
-        metavar="[NAME=]FILE",
+        kw_only=False,
+        choices=["host", "ndk", "device", "rpc", "package"],
     )
-    images: Files = option(
-        "A picture, prepared as *picture* says; several are a batch.",
-        default=(),
-        flags=["--image"],
-        metavar="[NAME=]FILE",
+    package: MaybePath = option("A package that `adt compile` made.", default=None, metavar="DIR")
+    fix: bool = option("Mend what can be mended safely, say it, and look again.", default=False)
+    on_check: Callable[[Check], None] = python("Called with each check as it comes.", default=quiet)
+    on_repair: Callable[[Repair], None] = python("Called after each repair.", default=quiet)
+
+
+class EmulatorName(Options):
+    """A virtual device, first."""
+
+    name: str = option(
+        "Its name; several can run.", default="default", kw_only=False, offers="virtual_device"
     )
-    picture: PictureOptions | None = python("How pictures are prepared.", default=None)
-    run_count: int = option("Timed runs.", default=1, least=1)
-    warmup_runs: int = option("Runs before them that are not timed …", default=0, least=0)
-    options: RtvmOptions | None = python(
-        "What else rtvm can do; entry, device, seed and the counts above are put in.", default=None
+
+
+class EmulatorRequest(EmulatorName):
+    """Of ``emulator_start``."""
+
+    port: int | None = option("Its ADB port on 127.0.0.1; else a free one.", default=None)
+    rootfs: MaybePath = option("Your own root file system, e.g. an Android /system tree.", default=None)
+    data_size: str | None = option("Size of /data, e.g. 64M; else unlimited.", default=None)
+    abi: str | None = option("arm64-v8a, or x86_64 without emulation on such a machine.", default=None)
+    opencl: bool = option("With OpenCL: PoCL, which computes on the processor.", default=False)
+    fault: Texts = option(
+        "For tests: what goes wrong on purpose; repeatable.", default=(), metavar="drop-after=1m@once|…"
     )
 
 
-@options()
-class RunnerFlags(Threads):
-    """What the command line of ``run`` takes for ``options``."""
+class FaultRequest(EmulatorName):
+    """Of ``emulator_fault``."""
 
-    warmup_ms: float = option("… and for at least so many milliseconds.", default=0.0, least=0)
-    zero_copy: bool = option("Use the CPU's inputs where they lie.", default=False, flags=["--zero-copy"])
-    pre_compiled: str = option("Compiled OpenCL programs, a file on the device.", default="", metavar="FILE")
-    program_cache: bool = option("Keep compiled OpenCL programs on the device.", default=True)
-
-
-@options()
-class VerifyRequest(VerifySettings, OfModelCopy, OnPlace):
-    """Of ``verify``."""
-
-    inputs: Arrays | Sequence[Arrays] | None = option(
-        "Name to array, or several such sets; made up from *seed* when not given.",
+    specifications: Sequence[str] | None = option(
+        "The faults in place of the present ones; an empty sequence clears them, None only asks.",
         default=None,
-        help="Inputs by name, as .npz; several: one set each.",
-        flags=["--input", "-i"],
-        cli=list[Path],
-    )
-    seeds: int = option(
-        "So many sets of made-up inputs, from the seed, the next one, …; the worst is shown.",
-        default=1,
-        metavar="N",
+        kw_only=False,
+        help="The faults in place of the present ones.",
+        cli=list[str],
+        metavar="[SPEC]...",
     )
 
 
-@options()
-class LayersRequest(KernelTolerance, Seed, OfArrays, OnPlace):
-    """Of ``verify_layers``."""
-
-    calls: tuple[int, int] | None = option(
-        "With --layers: only these calls of the run, without the last.", default=None, metavar="A:B", cli=str
-    )
-    everything: bool = option(
-        "With --layers: go on after a wrong kernel, and show every call.", default=False, flags=["--all"]
-    )
-    chunk_bytes: int | None = option(
-        "How much of the device's tensors is fetched at a time.",
-        default=None,
-        help="With --layers: MiB of tensors fetched at a time (256).",
-        flags=["--chunk-mb"],
-        metavar="MIB",
-        least=1,
-    )
-    trust: bool = option(
-        "With --layers: run the kernels of a package made elsewhere here.", default=False, flags=["--trust"]
-    )
-
-
-@options()
-class Measuring(Request, Threads, Seed, OfArrays, OfBundle, DeviceSettings):
-    """Of every benchmark."""
-
-    protocol: str = option(
-        "How it is measured, as far as the numbers of runs and seconds do not say.",
-        default="default",
-        choices=["default", "quick", "mlperf"],
-    )
-    runs: int | None = option("Timed runs, at least …", default=None)
-    seconds: float | None = option("… and for at least so long.", default=None)
-    warmup_runs: int | None = option("Runs before them, at least …", default=None)
-    warmup_ms: float | None = option("… and for at least so many milliseconds.", default=None)
-    end_to_end: bool = option(
-        "Time copying inputs in and outputs out, too.", default=False, flags=["--end-to-end"]
-    )
-    cool_down: str | None = option(
-        "Wait first: until the hottest zone is at most so warm (45C), or so long (30s).", default=None
-    )
-    verify: bool = option("Compare the outputs with the reference first.", default=True)
-    record: bool = option("Keep the result for `adt report`.", default=True)
-    label: str = option("Kept with the result.", default="")
-
-
-@options()
-class BenchRequest(Measuring, OnPlace, OfModelCopy):
-    """Of ``bench``."""
-
-    cold_start: bool = option("With OpenCL: load once without compiled programs, too.", default=True)
-
-
-@options()
-class AbRequest(Measuring):
-    """Of ``bench_ab``."""
-
-    a: PathTo = option("A package.", kw_only=False)
-    b: PathTo = option("Another one.", kw_only=False)
-    rounds: int | None = option("Rounds of --ab, each A B B A.", default=None)
-
-
-@options()
-class ProfileRequest(Threads, Seed, OfArrays, Remotely):
-    """Of ``profile``."""
-
-    runs: int = option("Runs with clocks, and without.", default=20, flags=["--runs", "-n"], least=1)
-    warmup_runs: int = option("Runs before them.", default=3, least=0)
-    peak_gflops: float | None = option(
-        "What the device computes at best, GFLOP/s: draws the roofline.", default=None
-    )
-    peak_gbps: float | None = option(
-        "What its memory delivers at best, GB/s: draws the roofline.", default=None
-    )
-
-
-@options()
-class OfKey:
+class ServerKey(Options):
     """What a server is registered as."""
 
-    key: str = option("What clients ask the tracker for.", default="", flags=["--key", "-k"])
+    key: str = option("What clients ask the tracker for.", "--key", "-k", default="")
 
 
-@options()
-class TrackerAddress:
-    """Where a server registers."""
-
-    tracker_address: str = option(
-        "Another tracker than adt's own.", default="", flags=["--tracker"], metavar="HOST:PORT"
-    )
-
-
-@options()
-class Registration(TrackerAddress):
-    """Whether it does."""
-
-    use_tracker: bool = python("False: clients connect directly.", default=True)
-
-
-@options()
-class FirstPort:
-    """Where a server or tracker listens."""
-
-    port: int | None = option("The port, or the first one to try.", default=None, least=1, most=65535)
-
-
-@options()
-class LastPort(FirstPort):
-    """Between which ports it listens."""
-
-    port_end: int | None = option("Last port to try.", default=None, least=1, most=65535)
-
-
-@options()
-class Exposed:
-    """Who reaches it."""
-
-    expose: bool = option(
-        "Listen on the network: whoever reaches it can run programs here.", default=False, flags=["--expose"]
-    )
-
-
-@options()
-class TrackerRequest(Request, Exposed, LastPort):
-    """Of ``tracker_start``."""
-
-
-@options()
-class ServeHereRequest(Request, Exposed, FirstPort, TrackerAddress, OfBundle, OfKey):
-    """Of ``rpc_serve_here``."""
-
-
-@options()
-class ServeRequest(Registration, ServeHereRequest):
-    """Of ``rpc_serve``."""
-
-    board_address: str = option("The board, as ssh takes it.", default="USER@BOARD", flags=["--board"])
-    platform: str = option(
-        "What the board is.",
-        default="linux-aarch64",
-        flags=["--for"],
-        complete="platform",
-    )
-
-
-@options()
-class RpcStartRequest(Request, LastPort, Registration, OfBundle, OfKey, DeviceSettings):
-    """Of ``rpc_start``."""
-
-
-@options()
-class Deploying(Request, OfKey, OfBundle, DeviceTimeout):
+class DeployOptions(Request, ServerKey, RunsWith, DeviceTimeout):
     """Of every deployment."""
 
     packages: OneOrMorePaths = option(
@@ -514,41 +447,324 @@ class Deploying(Request, OfKey, OfBundle, DeviceTimeout):
     rpc: bool | None = option(
         "Start tracker and RPC server, which run programs for whoever connects; else only where no "
         "package is named.",
+        "--rpc/--no-rpc",
         default=None,
-        flags=["--rpc/--no-rpc"],
     )
     run_as: str | None = option(
         "Copy into this debuggable app's own directory, too.", default=None, metavar="APP"
     )
-    dry_run: bool = option("Only show what would be done.", default=False, flags=["--dry-run"])
-    full_hash: bool = option("Read every byte on the device again.", default=False, flags=["--full-hash"])
+    dry_run: bool = option("Only show what would be done.", default=False)
+    full_hash: bool = option("Read every byte on the device again.", default=False)
 
 
-@options()
-class DeployRequest(Deploying, DeviceSettings):
+class DeployRequest(DeployOptions, DeviceSettings):
     """Of ``deploy``."""
 
-    say: Callable[[str], None] = python("Told in a few words what is being done.", default=quiet)
+    say: Callable[[str], None] = python("Called with what is being done, in a few words.", default=quiet)
 
 
-@options()
-class DeployManyRequest(Deploying):
+class SeveralDevices(Options):
+    """Devices that are worked on at once."""
+
+    serials: Sequence[str] = option("The devices.", cli=None)
+    on_event: Callable[[Event], None] = python("Called with what happens on each.", default=quiet)
+
+
+class DeployManyRequest(SeveralDevices, DeployOptions):
     """Of ``deploy_many``."""
 
-    serials: Sequence[str] = option(
-        "The devices.",
-        help="The device, or several: a,b. Else ANDROID_SERIAL, else the only one.",
-        flags=["--serial", "-s"],
-        complete="serials",
-        cli=str,
+
+class CleanOptions(Request, DeviceTimeout):
+    """Of every clean-up."""
+
+    keep: int = option("How many deployments of each name stay: those used last.", default=2, least=0)
+    dry_run: bool = option("Only show what would be done.", default=False)
+
+
+class CleanRequest(CleanOptions, DeviceSettings):
+    """Of ``clean``."""
+
+
+class CleanManyRequest(SeveralDevices, CleanOptions):
+    """Of ``clean_many``."""
+
+
+class InstallRequest(Request, DeviceSettings):
+    """Of ``install``."""
+
+    apk: PathTo = option("An APK; `adt apk` makes them.", kw_only=False, metavar="APK")
+    run: bool = option("Start it, wait until it has measured, and keep the results.", default=False)
+    record: bool = option("Keep the results for `adt report`.", default=True)
+    progress: Progress | None = python("Called with name, bytes sent, and bytes in all.", default=None)
+
+
+# RPC
+
+
+class TrackerAddress(Options):
+    """Where a server registers."""
+
+    tracker_address: str = option(
+        "Another tracker than adt's own.", "--tracker", default="", metavar="HOST:PORT"
     )
-    on_event: Callable[[Event], None] = python("Told what happens on each.", default=quiet)
 
 
-@options()
+class Registration(TrackerAddress):
+    """Whether it does."""
+
+    use_tracker: bool = option(
+        "False: clients connect directly.",
+        "--no-tracker",
+        default=True,
+        help="Do not register: clients connect directly.",
+    )
+
+
+class FirstPort(Options):
+    """Where a server or tracker listens."""
+
+    port: int | None = option("The port, or the first one to try.", default=None, least=1, most=65535)
+
+
+class LastPort(FirstPort):
+    """Between which ports it listens."""
+
+    port_end: int | None = option("Last port to try.", default=None, least=1, most=65535)
+
+
+class Exposure(Options):
+    """Who reaches it."""
+
+    expose: bool = option("Listen on the network: whoever reaches it can run programs here.", default=False)
+
+
+class TrackerRequest(Request, Exposure, LastPort):
+    """Of ``tracker_start``."""
+
+
+class RpcStartRequest(Request, LastPort, Registration, RunsWith, ServerKey, DeviceSettings):
+    """Of ``rpc_start``."""
+
+
+class RpcStopRequest(Request, DeviceSerial):
+    """Of ``rpc_stop``."""
+
+    everything: bool = option("The servers on all devices.", "--all", default=False)
+
+
+class ServeHereRequest(Request, Exposure, FirstPort, TrackerAddress, RunsWith, ServerKey):
+    """Of ``rpc_serve_here``."""
+
+
+class ServeRequest(Registration, ServeHereRequest):
+    """Of ``rpc_serve``."""
+
+    board_address: str = option("The board, as ssh takes it.", "--board", default="USER@BOARD")
+    platform: str = option("What the board is.", "--for", default="linux-aarch64", offers="platform")
+
+
+# Running and measuring
+
+
+class PlaceOptions(Request, RunsWith, DeviceSettings):
+    """Where packages run."""
+
+
+class PlaceRequest(PlaceOptions, PackageArgument):
+    """A package where it runs."""
+
+
+class RemoteRequest(PlaceRequest):
+    """A package where it runs, natively or over RPC."""
+
+    entry: str = option("Entry function.", default="main")
+    via: str = option("By the runner, or by an RPC server.", default="native", choices=["native", "rpc"])
+    key: str = option(
+        "Over RPC, instead of a serial: any device that the tracker has under it.", "--key", "-k", default=""
+    )
+    tracker: str = option("Over RPC: the tracker; else adt's own.", default="", metavar="HOST:PORT")
+
+
+class InputArrays(Options):
+    """One set of inputs."""
+
+    inputs: Arrays | None = option(
+        "Name to array; made up from *seed* when not given.",
+        "--input",
+        "-i",
+        default=None,
+        help="Inputs by name, as .npz.",
+        cli=Path,
+    )
+
+
+class SourceModel(Options):
+    """The source model of a package."""
+
+    model: MaybePath = option("The source model; else the copy that compiling kept.", default=None)
+
+
+class Threads(Options):
+    """What a package computes with on a CPU."""
+
+    threads: int | None = option("CPU threads.", default=None, least=1)
+    affinity: str = option("CPUs to run on: big, little, all, or numbers (4-7).", default="", metavar="CPUS")
+
+
+class RunRequest(Seed, RemoteRequest):
+    """Of ``run``."""
+
+    inputs: Arrays | None = python("Name to array.", default=None)
+    files: Files = option(
+        ".npz, .npy, or plain bytes (.raw, .bin); repeatable.",
+        "--input",
+        "-i",
+        default=(),
+        metavar="[NAME=]FILE",
+    )
+    images: Files = option(
+        "A picture, prepared as *picture* says; several are a batch.",
+        "--image",
+        default=(),
+        metavar="[NAME=]FILE",
+    )
+    picture: PictureOptions | None = python("How pictures are prepared.", default=None)
+    run_count: int = option("Timed runs.", default=1, least=1)
+    warmup_runs: int = option("Runs before them that are not timed …", default=0, least=0)
+    options: RtvmOptions | None = python(
+        "What else rtvm can do; entry, device, seed and the counts above are put in.", default=None
+    )
+
+
+class VerifyRequest(VerifySettings, SourceModel, PlaceRequest):
+    """Of ``verify``."""
+
+    inputs: Arrays | Sequence[Arrays] | None = option(
+        "Name to array, or several such sets; made up from *seed* when not given.",
+        "--input",
+        "-i",
+        default=None,
+        help="Inputs by name, as .npz; several: one set each.",
+        cli=list[Path],
+    )
+    seeds: int = option(
+        "So many sets of made-up inputs, from the seed, the next one, …; the worst is shown.",
+        default=1,
+        metavar="N",
+    )
+
+
+class LayerOptions(Options):
+    """What single kernels are compared with."""
+
+    calls: tuple[int, int] | None = option(
+        "With --layers: only these calls of the run, without the last.", default=None, metavar="A:B", cli=str
+    )
+    everything: bool = option(
+        "With --layers: go on after a wrong kernel, and show every call.", "--all", default=False
+    )
+    chunk_bytes: int | None = option(
+        "How much of the device's tensors is fetched at a time.",
+        "--chunk-mb",
+        default=None,
+        help="With --layers: MiB of tensors fetched at a time (256).",
+        metavar="MIB",
+        least=1,
+    )
+    trust: bool = option("With --layers: run the kernels of a package made elsewhere here.", default=False)
+
+
+class LayersRequest(LayerOptions, KernelTolerance, Seed, InputArrays, PlaceRequest):
+    """Of ``verify_layers``."""
+
+
+class ProtocolOptions(Threads, Seed):
+    """How a benchmark measures."""
+
+    protocol: str = option(
+        "How it is measured, as far as the numbers of runs and seconds do not say.",
+        default="default",
+        choices=["default", "quick", "mlperf"],
+    )
+    runs: int | None = option("Timed runs, at least …", default=None)
+    seconds: float | None = option("… and for at least so long.", default=None)
+    warmup_runs: int | None = option("Runs before them, at least …", default=None)
+    warmup_ms: float | None = option("… and for at least so many milliseconds.", default=None)
+    end_to_end: bool = option("Time copying inputs in and outputs out, too.", default=False)
+
+
+class BenchOptions(ProtocolOptions, InputArrays, PlaceOptions):
+    """Of every benchmark on a device."""
+
+    cool_down: str | None = option(
+        "Wait first: until the hottest zone is at most so warm (45C), or so long (30s).", default=None
+    )
+    verify: bool = option("Compare the outputs with the reference first.", default=True)
+    record: bool = option("Keep the result for `adt report`.", default=True)
+    label: str = option("Kept with the result.", default="")
+
+
+class BenchRequest(BenchOptions, PlaceRequest, SourceModel):
+    """Of ``bench``."""
+
+    cold_start: bool = option("With OpenCL: load once without compiled programs, too.", default=True)
+
+
+class AbRequest(BenchOptions):
+    """Of ``bench_ab``."""
+
+    a: PathTo = option("A package.", kw_only=False)
+    b: PathTo = option("Another one.", kw_only=False)
+    rounds: int | None = option("Rounds of --ab, each A B B A.", default=None)
+
+
+class ApkRequest(ProtocolOptions, Request, NdkRoot, PackagesArgument):
+    """Of ``apk``."""
+
+    out: MaybePath = option("The APK; else NAME.apk here.", "--out", "-o", default=None, metavar="FILE")
+    java_package: str | None = option(
+        "The app's id; else com.example.MODEL_bench.", "--package", default=None, metavar="com.a.b"
+    )
+    sdk: str = option("Android SDK; else ANDROID_HOME, else Debian's programs.", default="", metavar="DIR")
+    keystore: MaybePath = option(
+        "Sign with a key of this; else with a debug key.", default=None, metavar="FILE"
+    )
+    key_alias: str = option("Which key of it, when it has several.", default="")
+    keystore_password: str = python("The keystore's.", default="")
+    key_password: str = python("The key's, when it has one of its own.", default="")
+    debuggable: bool = option("Let debuggers, and all who have adb, look into the app.", default=False)
+
+
+class ProfileRequest(Threads, Seed, InputArrays, RemoteRequest):
+    """Of ``profile``."""
+
+    runs: int = option("Runs with clocks, and without.", "--runs", "-n", default=20, least=1)
+    warmup_runs: int = option("Runs before them.", default=3, least=0)
+    peak_gflops: float | None = option(
+        "What the device computes at best, GFLOP/s: draws the roofline.", default=None
+    )
+    peak_gbps: float | None = option(
+        "What its memory delivers at best, GB/s: draws the roofline.", default=None
+    )
+
+
+class ReportRequest(Request):
+    """Of ``report``."""
+
+    device: str = option("Part of the serial, model, chip or OpenCL device.", default="")
+    package: str = option("Name of the package; * and ? stand for others.", default="")
+    since: str = option("A date (2026-01-31) or an age (7d, 12h).", default="")
+    label: str = option("The label; * and ? stand for others.", default="")
+    threshold: float = option(
+        "Percent that a result must be worse by, and by more than the runs' own noise.", default=5.0
+    )
+    against: str = option("best: the fastest earlier result; previous: the one before.", default="best")
+
+
 class UpRequest(
-    Request, Building, Records, Seed, OfArrays, NdkRoot, Shapes, Target, PlatformName, DeviceSettings, OfModel
-):
+    Request, BuildProgress, Records, Seed, InputArrays, NdkRoot, Shapes, Target, PlatformName, DeviceSettings,
+    ModelArgument,
+):  # fmt: skip
     """Of ``up``."""
 
     on_plan: Callable[[UpPlan], None] = python(

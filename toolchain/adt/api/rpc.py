@@ -10,8 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.api.bundles import choose_bundle
-from adt.api.chosen import chosen_device
-from adt.api.requests import RpcStartRequest, ServeHereRequest, ServeRequest, TrackerRequest
+from adt.api.chosen import device_of
+from adt.api.requests import (
+    RpcStartRequest,
+    RpcStopRequest,
+    ServeHereRequest,
+    ServeRequest,
+    TrackerAddress,
+    TrackerRequest,
+)
 from adt.bundle.platforms import platform_named
 from adt.device.deploy import store
 from adt.device.deploy.store import Deployment
@@ -79,13 +86,10 @@ def tracker_stop() -> TrackerInfo:
     return tracking.stop()
 
 
-def tracker_status(address: str = "") -> TrackerInfo:
-    """The tracker and what it says of its servers; one that does not run is no error.
-
-    Args:
-        address: ``host:port`` of another tracker than the one that adt started.
-    """
-    return tracking.status(address)
+@takes(TrackerAddress)
+def tracker_status(request: TrackerAddress) -> TrackerInfo:
+    """The tracker and what it says of its servers; one that does not run is no error."""
+    return tracking.status(request.tracker_address)
 
 
 @takes(RpcStartRequest)
@@ -101,7 +105,7 @@ def rpc_start(request: RpcStartRequest) -> RpcServer:
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
     settings = request.settings.rpc
-    device = chosen_device(request.serial, request.timeout)
+    device = device_of(request)
     report = store.deploy(
         device, choose_bundle(device.facts.platforms, request.bundle, device=device, server=True), None
     )
@@ -118,9 +122,10 @@ def rpc_start(request: RpcStartRequest) -> RpcServer:
     )
 
 
-def serve_deployed(device: Device, deployment: Deployment, *, key: str = "") -> RpcServer:
+def serve_deployed(
+    device: Device, deployment: Deployment, settings: RpcSettings, *, key: str = ""
+) -> RpcServer:
     """Start an RPC server from *deployment* as the settings say, or return the one that runs from it."""
-    settings = load_settings().settings.rpc
     return server.start(
         device,
         deployment,
@@ -130,13 +135,11 @@ def serve_deployed(device: Device, deployment: Deployment, *, key: str = "") -> 
     )
 
 
-def rpc_stop(*, serial: str | None = None, everything: bool = False) -> tuple[str, ...]:
+@takes(RpcStopRequest)
+def rpc_stop(request: RpcStopRequest) -> tuple[str, ...]:
     """End servers and remove every trace of them, here and on the devices; the tracker stays.
 
-    Args:
-        serial: the server's device; None: device.serial of the settings, else ANDROID_SERIAL, else the
-            only server.
-        everything: all servers.
+    Without a device it is the only server.
 
     Returns:
         The serials of those that were stopped.
@@ -144,21 +147,22 @@ def rpc_stop(*, serial: str | None = None, everything: bool = False) -> tuple[st
     Raises:
         RpcError: several servers run and none was named, or one does not end.
     """
-    if everything:
+    if request.everything:
         return server.stop_all()
-    named = serial or load_settings().settings.device.serial or os.environ.get("ANDROID_SERIAL", "")
-    serials = [named] if named else [one.serial for one in server.statuses()]
+    named = request.serial or os.environ.get("ANDROID_SERIAL", "")
+    serials = [named] if named else [status.serial for status in server.statuses()]
     if len(serials) > 1:
         raise RpcError(
             f"{len(serials)} servers run and none was chosen: {', '.join(serials)}",
             remedy="Name one with --serial, or end them all: adt rpc stop --all",
         )
-    return tuple(one for one in serials if server.stop(one))
+    return tuple(serial for serial in serials if server.stop(serial))
 
 
-def rpc_status(tracker_address: str = "") -> RpcStatus:
+@takes(TrackerAddress)
+def rpc_status(request: TrackerAddress) -> RpcStatus:
     """The tracker with its queues, and every server with its state; what does not run is no error."""
-    return RpcStatus(tracking.status(tracker_address), server.statuses())
+    return RpcStatus(tracking.status(request.tracker_address), server.statuses())
 
 
 @takes(ServeRequest)

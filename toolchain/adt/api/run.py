@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.api.place import place_of
+from adt.api.place import open_place
 from adt.api.requests import RunRequest
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, InputError
 from adt.model.inputs.validation import check_inputs
 from adt.model.package.manifest import Entry
-from adt.model.package.package import load_package
+from adt.model.package.package import ModelPackage, load_package
 from adt.options.request import takes
 
 if TYPE_CHECKING:
@@ -54,48 +54,49 @@ def run(request: RunRequest) -> RunResult:
         RunError: the runner refused or failed; its own message is passed on.
         MismatchError, PackageError, NoDevice, RpcError, …: see :mod:`adt.errors`.
     """
-    via, entry = request.via, request.entry
-    if via not in VIA:
-        raise ConfigError(f"cannot run via {via!r}", remedy=f"Use {' or '.join(VIA)}.")
-    manifest = load_package(request.package).manifest
-    wanted = manifest.entry(entry)
-    given = _given(manifest.name, wanted, request)
+    if request.via not in VIA:
+        raise ConfigError(f"cannot run via {request.via!r}", remedy=f"Use {' or '.join(VIA)}.")
+    package = load_package(request.package)
+    entry = package.manifest.entry(request.entry)
+    given = _given(package.manifest.name, entry, request)
     arrays = {one.name: one.array for one in given} if given is not None else None
-    chosen = replace(
+    options = replace(
         request.options or RtvmOptions(),
-        entry=entry,
-        device=manifest.target.device,
+        entry=entry.name,
+        device=package.manifest.target.device,
         seed=request.seed,
         warmup_runs=request.warmup_runs,
         run_count=request.run_count,
     )
-    if via == NATIVE:
-        if request.key or request.tracker:
-            raise ConfigError("a key and a tracker are for RPC", remedy="Add --via rpc.")
-        opened = place_of(request)
-        if opened.place.host and chosen.pre_compiled:  # the runner works in a directory of its own
-            chosen = replace(chosen, pre_compiled=str(Path(chosen.pre_compiled).absolute()))
-        done = opened.place.run(chosen, arrays, timeout=request.run_seconds)
-        return RunResult(
-            done.outputs,
-            given or (),
-            via,
-            opened.place.name,
-            opened.place.label,
-            done.emulated,
-            done.report,
-        )
-    _check_rpc_options(chosen)
-    from adt.api.remote import remote_of
+    if request.via == RPC:
+        _check_rpc_options(options)
+        return _run_remotely(package, request, entry, given, arrays)
+    if request.key or request.tracker:
+        raise ConfigError("a key and a tracker are for RPC", remedy="Add --via rpc.")
+    place = open_place(package, request).place
+    if place.host and options.pre_compiled:  # the runner works in a directory of its own
+        options = replace(options, pre_compiled=str(Path(options.pre_compiled).absolute()))
+    done = place.run(options, arrays, timeout=request.run_seconds)
+    return RunResult(done.outputs, given or (), NATIVE, place.name, place.label, done.emulated, done.report)
+
+
+def _run_remotely(
+    package: ModelPackage,
+    request: RunRequest,
+    entry: Entry,
+    given: tuple[Given, ...] | None,
+    arrays: Mapping[str, Array] | None,
+) -> RunResult:
+    from adt.api.remote import connect
     from adt.model.inputs.random import random_inputs
 
     if arrays is None:
-        arrays = random_inputs(wanted.inputs, request.seed)
-    with remote_of(request) as remote:
-        remote.model.set_inputs(arrays, entry)
-        remote.model.run(entry)
-        outputs = remote.model.outputs(entry)
-        return RunResult(outputs, given or (), via, remote.name, remote.label, remote.emulated, None)
+        arrays = random_inputs(entry.inputs, request.seed)
+    with connect(package, request) as remote:
+        remote.model.set_inputs(arrays, entry.name)
+        remote.model.run(entry.name)
+        outputs = remote.model.outputs(entry.name)
+        return RunResult(outputs, given or (), RPC, remote.name, remote.label, remote.emulated, None)
 
 
 def _given(model: str, entry: Entry, request: RunRequest) -> tuple[Given, ...] | None:

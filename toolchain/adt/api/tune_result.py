@@ -122,7 +122,7 @@ def compare_packages(job: Job, database: Path, tuned: TuneResult, serials: Seque
 
     context = tuned.context
     tuned_on = context.place if context else ""
-    settings = dataclasses.replace(job.settings.compile, db=str(database), tuned_on=tuned_on)
+    settings = job.settings.compile.but(db=str(database), tuned_on=tuned_on)
     with_records = tuned_job(
         dataclasses.replace(job, settings=dataclasses.replace(job.settings, compile=settings))
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adt.api.place import place_of
+from adt.api.place import open_place
 from adt.api.requests import LayersRequest, VerifyRequest
 from adt.device.place import Opened
 from adt.device.rtvm import RtvmOptions
@@ -15,6 +15,7 @@ from adt.errors import ConfigError, PackageError
 from adt.measure.layers import LayerScan, Scan, compare_layers
 from adt.measure.verify import Verification, compare, worst_of
 from adt.model.package import model_store, origin
+from adt.model.package.package import load_package
 from adt.options.request import takes
 from adt.options.sections import Settings
 
@@ -58,7 +59,7 @@ def verify(request: VerifyRequest) -> VerifyResult:
         RunError, ModelError, …: see :mod:`adt.errors`. A difference over the tolerance does
             not raise: look at ``result.verification.passed``.
     """
-    opened = place_of(request)
+    opened = open_place(load_package(request.package), request)
     given = (request.inputs,) if isinstance(request.inputs, Mapping) else request.inputs
     return verify_at(
         opened,
@@ -137,14 +138,15 @@ def verify_layers(request: LayersRequest) -> LayersResult:
     """
     from adt.model.inputs.random import random_inputs
 
-    opened, inputs = place_of(request), request.inputs
-    if not (request.trust or origin.is_known(opened.package.manifest)):
+    package, inputs = load_package(request.package), request.inputs
+    if not (request.trust or origin.is_known(package.manifest)):
         raise PackageError(
             f"the package {request.package} was not compiled here, and --layers runs its kernels on "
             "this machine",
             remedy="Compile it again from its source model, or add --trust if you know who made it.",
         )
-    specs = opened.package.manifest.entry().inputs
+    opened = open_place(package, request)
+    specs = package.manifest.entry().inputs
     given = dict(inputs) if inputs is not None else random_inputs(specs, request.seed)
     scan = Scan(
         max_rel=request.max_rel,
@@ -154,5 +156,5 @@ def verify_layers(request: LayersRequest) -> LayersResult:
         timeout=request.run_seconds,
         **({"chunk_bytes": request.chunk_bytes} if request.chunk_bytes else {}),
     )
-    found = compare_layers(opened.place, opened.package, given, scan)
+    found = compare_layers(opened.place, package, given, scan)
     return LayersResult(opened.place.name, opened.place.emulated, found)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adt.api.requests import Measuring
-from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.options import Ndk, Seed, Serial, Timeout, flag
+from adt.api.requests import ApkRequest, InstallRequest
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
+from adt.options.option import MaybePath, Options, option
 
 if TYPE_CHECKING:
     from adt.api.apk import Apk, Installed
@@ -19,78 +20,27 @@ if TYPE_CHECKING:
 STORE_PASSWORD, KEY_PASSWORD = "ADT_KEYSTORE_PASSWORD", "ADT_KEY_PASSWORD"
 
 
-@app.command(epilog="Example: adt apk detector-pkg --bundle bundle-arm64 --package com.example.vision")
-def apk(
-    packages: Annotated[
-        list[Path],
-        typer.Argument(help="Packages that `adt compile` made, for each ABI.", metavar="PACKAGE..."),
-    ],
-    bundles: Annotated[
-        list[Path] | None,
-        typer.Option("--bundle", help="Each ABI's bundle; else the newest built here.", metavar="DIR"),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The APK; else NAME.apk here.", metavar="FILE")
-    ] = None,
-    java_package: Annotated[
-        str | None,
-        typer.Option("--package", help="The app's id; else com.example.MODEL_bench.", metavar="com.a.b"),
-    ] = None,
-    sdk: Annotated[
-        str | None,
-        typer.Option(help="Android SDK; else ANDROID_HOME, else Debian's programs.", metavar="DIR"),
-    ] = None,
-    ndk: Ndk = None,
-    keystore: Annotated[
-        Path | None, typer.Option(help="Sign with a key of this; else with a debug key.", metavar="FILE")
-    ] = None,
-    key_alias: Annotated[str, typer.Option(help="Which key of it, when it has several.")] = "",
-    password_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--keystore-password-file",
-            help=f"Its password is the first line; else {STORE_PASSWORD}, else it is asked for.",
-            metavar="FILE",
-        ),
-    ] = None,
-    debuggable: Annotated[
-        bool, typer.Option("--debuggable", help="Let debuggers, and all who have adb, look into the app.")
-    ] = False,
-    protocol: Annotated[str, flag(Measuring, "protocol")] = "default",
-    runs: Annotated[int | None, flag(Measuring, "runs")] = None,
-    seconds: Annotated[float | None, flag(Measuring, "seconds")] = None,
-    warmup_runs: Annotated[int | None, flag(Measuring, "warmup_runs")] = None,
-    warmup_ms: Annotated[float | None, flag(Measuring, "warmup_ms")] = None,
-    threads: Annotated[int | None, flag(Measuring, "threads")] = None,
-    affinity: Annotated[str, flag(Measuring, "affinity")] = "",
-    end_to_end: Annotated[bool, flag(Measuring, "end_to_end")] = False,
-    seed: Seed = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+class ApkFlags(Options):
+    """What the password is read from."""
+
+    password_file: MaybePath = option(
+        f"Its password is the first line; else {STORE_PASSWORD}, else it is asked for.",
+        "--keystore-password-file",
+        default=None,
+        metavar="FILE",
+    )
+
+
+@command("adt apk detector-pkg --bundle bundle-arm64 --package com.example.vision", ApkRequest, ApkFlags)
+def apk(given: Given, flags: ApkFlags, as_json: bool) -> None:
     """Make a signed APK that measures packages on a phone: no Gradle, no Java code."""
     import adt
-    from adt.measure.protocol import protocol_named
 
+    keystore = given["keystore"]
     result = adt.apk(
-        packages,
-        out=out,
-        bundles=bundles or (),
-        java_package=java_package,
-        sdk=sdk or "",
-        ndk=ndk,
-        keystore=keystore,
-        key_alias=key_alias,
-        keystore_password=_password(keystore, password_file) if keystore else "",
+        **given,
+        keystore_password=_password(keystore, flags.password_file) if keystore else "",
         key_password=os.environ.get(KEY_PASSWORD, ""),
-        debuggable=debuggable,
-        protocol=protocol_named(
-            protocol, runs=runs, seconds=seconds, warmup_runs=warmup_runs, warmup_ms=warmup_ms
-        ),
-        seed=seed,
-        threads=threads,
-        affinity=affinity,
-        end_to_end=end_to_end,
     )
     if as_json:
         emit_json("apk", _fields(result))
@@ -154,18 +104,8 @@ def _show(result: Apk) -> None:
     typer.echo(f"{'wrote':<11} {result.path} ({result.size:,} bytes)")
 
 
-@app.command(epilog="Example: adt install app.apk --serial 0123456789ABCDEF --run")
-def install(
-    apk: Annotated[Path, typer.Argument(help="An APK; `adt apk` makes them.", metavar="APK")],
-    serial: Serial = None,
-    run: Annotated[
-        bool, typer.Option("--run", help="Start it, wait until it has measured, and keep the results.")
-    ] = False,
-    timeout: Timeout = None,
-    record: Annotated[bool, typer.Option(help="Keep the results for `adt report`.")] = True,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt install app.apk --serial 0123456789ABCDEF --run", InstallRequest)
+def install(given: Given, as_json: bool) -> None:
     """Install an APK on a phone; with --run, have it measure there."""
     import adt
     from adt.cli.progress import status_line
@@ -176,7 +116,7 @@ def install(
         def progress(_name: str, sent: int, total: int) -> None:
             say(f"sent {size_text(sent)} of {size_text(total)}" if sent < total else "installing")
 
-        result = adt.install(apk, serial=serial, run=run, timeout=timeout, record=record, progress=progress)
+        result = adt.install(**given, progress=progress)
     if as_json:
         emit_json("install", _installed(result))
     else:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adt.api.requests import AbRequest, BenchRequest
-from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.options import Given, command_of
-from adt.cli.options import flag as flag_of
+from adt.api.requests import BenchRequest
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
+from adt.options.option import MaybePath, Options, option
 
 if TYPE_CHECKING:
     from adt.api.bench import AbResult, BenchResult
@@ -22,48 +22,45 @@ ABOUT_THE_MACHINE = ("opencl-on-cpu", "host")
 """Flags that are shown before the figures."""
 
 
-@app.command(epilog="Example: adt bench model-pkg --serial 127.0.0.1:5555")
-@command_of(BenchRequest)
-def bench(
-    given: Given,
-    package: Annotated[Path | None, flag_of(BenchRequest, "package")] = None,
-    ab: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option("--ab", metavar="A B", help="Two packages instead, in turns: which is faster?"),
-    ] = None,
-    rounds: Annotated[int | None, flag_of(AbRequest, "rounds")] = None,
-    times: Annotated[
-        Path | None, typer.Option(help="Write each run's time and start here, .npz.", metavar="FILE")
-    ] = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+class BenchFlags(Options):
+    """One package or two, and what is written."""
+
+    package: MaybePath = option("A package that `adt compile` made.", default=None, kw_only=False)
+    ab: tuple[Path, Path] | None = option(
+        "Two packages instead, in turns: which is faster?", default=None, metavar="A B"
+    )
+    rounds: int | None = option("Rounds of --ab, each A B B A.", default=None)
+    times: MaybePath = option("Write each run's time and start here, .npz.", default=None, metavar="FILE")
+
+
+@command("adt bench model-pkg --serial 127.0.0.1:5555", BenchRequest, BenchFlags)
+def bench(given: Given, flags: BenchFlags, as_json: bool) -> None:
     """Measure how fast a package runs; on anything emulated, whether it is right."""
     import adt
     from adt.cli.arrays import load_inputs, save_npz
     from adt.errors import ConfigError
 
     load_inputs(given)
-    if (package is None) == (ab is None):
+    if (flags.package is None) == (flags.ab is None):
         raise ConfigError(
             "one package is measured, or two are compared",
             remedy="Write `adt bench PACKAGE`, or `adt bench --ab PACKAGE PACKAGE`.",
         )
-    if ab is not None:
+    if flags.ab is not None:
         model, _ = given.pop("model"), given.pop("cold_start")
-        if model or times:
+        if model or flags.times:
             raise ConfigError(
                 "--ab compares two packages, and takes neither --model nor --times",
                 remedy="Measure one package alone: adt bench PACKAGE.",
             )
-        _finish_ab(adt.bench_ab(*ab, rounds=rounds, **given), as_json)
+        _finish_ab(adt.bench_ab(*flags.ab, rounds=flags.rounds, **given), as_json)
         return
-    if rounds is not None:
+    if flags.rounds is not None:
         raise ConfigError("--rounds is about --ab", remedy="Leave --rounds away.")
-    assert package is not None
-    result = adt.bench(package, **given)
-    if times and result.times:
-        save_npz(times, result.times)
+    assert flags.package is not None
+    result = adt.bench(flags.package, **given)
+    if flags.times and result.times:
+        save_npz(flags.times, result.times)
     if as_json:
         emit_json("bench", fields(result))
     else:

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adt.api.requests import AbisRequest, BuildRequest, SourceRequest
-from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.options import Given, command_of, flag
+from adt.api.requests import BuildRequest, Layout, SourceRequest
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
 from adt.cli.progress import status_line
+from adt.options.option import option
 
 if TYPE_CHECKING:
     from adt.bundle.build import BuildResult
 
 
-@app.command("build-target", epilog="Example: adt build-target --for android-arm64-v8a --ndk $NDK")
-@command_of(BuildRequest)
-def build_target(
-    given: Given,
-    abi: Annotated[
-        str | None, typer.Option(help="Several Android ABIs at once.", metavar="arm64-v8a,x86_64")
-    ] = None,
-    layout: Annotated[str, flag(AbisRequest, "layout")] = "bundle",
-    explain: Annotated[bool, typer.Option("--explain", help="Only say what would be done, and why.")] = False,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+class BuildFlags(Layout):
+    """Which of the functions is called."""
+
+    abi: str | None = option("Several Android ABIs at once.", default=None, metavar="arm64-v8a,x86_64")
+    explain: bool = option("Only say what would be done, and why.", default=False)
+
+
+@command("adt build-target --for android-arm64-v8a --ndk $NDK", BuildRequest, BuildFlags)
+def build_target(given: Given, flags: BuildFlags, as_json: bool) -> None:
     """Build TVM's runtime, tvm_rpc and the runner for a device: a TargetBundle."""
     import adt
 
-    if explain:
+    if flags.explain:
         steps = adt.explain_build(**given)
         if as_json:
             emit_json("build-target-explain", {"steps": steps})
@@ -39,12 +37,12 @@ def build_target(
             typer.echo("\n".join(steps))
         return
     with status_line("build-target") as progress:
-        if abi is None and layout == "bundle":
+        if flags.abi is None and flags.layout == "bundle":
             results: tuple[BuildResult, ...] = (adt.build_target(**given, progress=progress),)
         else:
             platform = given["platform"] or "android-arm64-v8a"
-            abis = abi.split(",") if abi else [platform.removeprefix("android-")]
-            results = adt.build_abis(abis, layout=layout, progress=progress, **given)
+            abis = flags.abi.split(",") if flags.abi else [platform.removeprefix("android-")]
+            results = adt.build_abis(abis, layout=flags.layout, progress=progress, **given)
     out = given["out"]
     if as_json:
         documents = [_fields(result, out) for result in results]
@@ -79,9 +77,8 @@ def _show(result: BuildResult) -> None:
         typer.echo(f"  {name:<24} {facts.size:>10,} bytes")
 
 
-@app.command(epilog="Example: adt source --provider registry")
-@command_of(SourceRequest)
-def source(given: Given, as_json: Json = False, verbose: Verbose = False) -> None:
+@command("adt source --provider registry", SourceRequest)
+def source(given: Given, as_json: bool) -> None:
     """Show the TVM source tree that a build takes, obtaining it if need be."""
     import adt
 

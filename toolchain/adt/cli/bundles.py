@@ -3,41 +3,37 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adt.cli import completions
-from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.app import emit_json
+from adt.cli.command import command
+from adt.options.option import Options, Texts, option
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle
 
 
-@app.command(epilog="Example: adt bundles --remove linux-aarch64-0123456789ab")
-def bundles(
-    remove: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--remove",
-            help="Remove this one, and what it was built in.",
-            metavar="NAME",
-            autocompletion=completions.bundle,
-        ),
-    ] = None,
-    remove_superseded: Annotated[
-        bool,
-        typer.Option("--remove-superseded", help="Remove those that a newer one of equal options replaces."),
-    ] = False,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+class BundlesFlags(Options):
+    """What is removed."""
+
+    remove: Texts = option(
+        "Remove this one, and what it was built in.", default=(), metavar="NAME", offers="bundle"
+    )
+    remove_superseded: bool = option(
+        "Remove those that a newer one of equal options replaces.", default=False
+    )
+
+
+@command("adt bundles --remove linux-aarch64-0123456789ab", flags=BundlesFlags)
+def bundles(flags: BundlesFlags, as_json: bool) -> None:
     """List the bundles that were built on this machine, newest first, or remove some."""
     import adt
 
     removed: tuple[TargetBundle, ...] = ()
-    if remove or remove_superseded:
-        removed = adt.bundles_remove(remove or (), superseded=remove_superseded)
+    if flags.remove or flags.remove_superseded:
+        removed = adt.bundles_remove(flags.remove, superseded=flags.remove_superseded)
     left = adt.bundles()
     if as_json:
         rows = [_fields(bundle) for bundle in left]
@@ -45,7 +41,7 @@ def bundles(
         return
     for bundle in removed:
         typer.echo(f"removed  {bundle.path}")
-    if removed or remove_superseded:
+    if removed or flags.remove_superseded:
         typer.echo(f"left     {len(left)} bundles")
         return
     if not left:

@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.deploy import All, DryRun, Serials
-from adt.cli.options import Timeout
+from adt.api.requests import CleanOptions
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
+from adt.cli.fleet import DeviceFlags, finish, live_table, several
 
 if TYPE_CHECKING:
     from adt.device.deploy.collect import CleanReport
 
 
-@app.command(epilog="Example: adt clean --keep 1 --dry-run")
-def clean(
-    keep: Annotated[
-        int, typer.Option(min=0, help="How many deployments of each name stay: those used last.")
-    ] = 2,
-    serial: Serials = None,
-    everyone: All = False,
-    dry_run: DryRun = False,
-    timeout: Timeout = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt clean --keep 1 --dry-run", CleanOptions, DeviceFlags)
+def clean(given: Given, flags: DeviceFlags, as_json: bool) -> None:
     """Remove your old deployments from a device, never one in use."""
     import adt
-    from adt.cli.fleet import finish, live_table
-    from adt.device.parallel import named_serials
 
-    serials = named_serials(serial, everyone=everyone)
-    if len(serials) < 2 and not everyone:
-        report = adt.clean(serial=serial, keep=keep, dry_run=dry_run, timeout=timeout)
+    if not (serials := several(flags)):
+        report = adt.clean(**given, serial=flags.serial)
         if as_json:
             emit_json("clean", _fields(report))
         else:
             _show(report)
         return
     with live_table(serials, quiet=as_json) as on_event:
-        outcomes = adt.clean_many(
-            serials=serials, keep=keep, dry_run=dry_run, timeout=timeout, on_event=on_event
-        )
+        outcomes = adt.clean_many(**given, serials=serials, on_event=on_event)
     finish("clean", outcomes, _fields, _summary, as_json)
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.options import Platform
+from adt.cli.app import emit_json
+from adt.cli.command import command
+from adt.options.option import PathTo, option
+from adt.options.sections import PlatformName
 
 
-@app.command("config", epilog="Example: ADT_BUILD_JOBS=2 adt config")
-def config(as_json: Json = False, verbose: Verbose = False) -> None:
+@command("ADT_BUILD_JOBS=2 adt config")
+def config(as_json: bool) -> None:
     """Show every setting, its value and where it came from."""
     import adt
 
@@ -26,13 +27,15 @@ def config(as_json: Json = False, verbose: Verbose = False) -> None:
         typer.echo(f"{key:<20} {shown:<24} {resolved.origins[key]}")
 
 
-@app.command("init", epilog="Example: adt init --for linux-aarch64")
-def init(
-    directory: Annotated[Path, typer.Argument(help="Where adt.toml goes.")] = Path(),
-    platform: Platform = None,
-    verbose: Verbose = False,
-) -> None:
+class InitFlags(PlatformName):
+    """Where, and for what."""
+
+    directory: PathTo = option("Where adt.toml goes.", default=Path(), kw_only=False)
+
+
+@command("adt init --for linux-aarch64", flags=InitFlags, json=False)
+def init(flags: InitFlags) -> None:
     """Write an adt.toml with every setting, its meaning and its default."""
     from adt.host.initial import write_initial
 
-    typer.echo(f"wrote {write_initial(directory, platform)}")
+    typer.echo(f"wrote {write_initial(flags.directory, flags.platform)}")

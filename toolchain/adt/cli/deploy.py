@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adt.api.requests import Deploying, DeployManyRequest
-from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.options import Given, command_of, flag
+from adt.api.requests import DeployOptions
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
+from adt.cli.fleet import DeviceFlags, finish, live_table, several
 from adt.cli.progress import status_line
 
 if TYPE_CHECKING:
     from adt.api.deploy import Deployed
 
-Serials = Annotated[str | None, flag(DeployManyRequest, "serials")]
-All = Annotated[bool, typer.Option("--all", help="Every device that adb sees.")]
-DryRun = Annotated[bool, flag(Deploying, "dry_run")]
 
-
-@app.command(epilog="Example: adt deploy model-pkg --serial 127.0.0.1:5555")
-@command_of(Deploying)
-def deploy(
-    given: Given,
-    serial: Serials = None,
-    everyone: All = False,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt deploy model-pkg --serial 127.0.0.1:5555", DeployOptions, DeviceFlags)
+def deploy(given: Given, flags: DeviceFlags, as_json: bool) -> None:
     """Send packages with their bundle, or a bundle alone and serve RPC; what is there is not sent again."""
     import adt
-    from adt.cli.fleet import finish, live_table
-    from adt.device.parallel import named_serials
 
-    serials = named_serials(serial, everyone=everyone)
-    if len(serials) < 2 and not everyone:
+    if not (serials := several(flags)):
         with status_line("adt deploy") as say:
-            result = adt.deploy(**given, serial=serial, say=say)
+            result = adt.deploy(**given, serial=flags.serial, say=say)
         if as_json:
             emit_json("deploy", _fields(result))
         else:

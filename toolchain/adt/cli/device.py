@@ -7,12 +7,13 @@ import os
 import shlex
 import signal
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.options import Serial, Timeout
+from adt.api.requests import AdbRequest, DevicesRequest
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
 from adt.host.columns import aligned
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("adt.adb")
 
 
-@app.command(epilog="Example: adt devices --json")
-def devices(timeout: Timeout = None, as_json: Json = False, verbose: Verbose = False) -> None:
+@command("adt devices --json", DevicesRequest)
+def devices(given: Given, as_json: bool) -> None:
     """List the devices that adb sees: state, model, SoC, GPU, API level, ABIs; what to do about bad ones."""
     import adt
 
-    found = adt.devices(timeout=timeout)
+    found = adt.devices(**given)
     if as_json:
         emit_json("devices", {"devices": [vars(device) for device in found]})
         return
@@ -50,23 +51,19 @@ def table(found: Sequence[DeviceOverview]) -> list[str]:
     return aligned(rows)
 
 
-@app.command(
-    "adb",
-    epilog="Example: adt adb --serial 127.0.0.1:5555 -- logcat -d",
+@command(
+    "adt adb --serial 127.0.0.1:5555 -- logcat -d",
+    AdbRequest,
+    name="adb",
+    json=False,
     context_settings={"allow_interspersed_args": False},
     no_args_is_help=True,
 )
-def run_adb(
-    arguments: Annotated[
-        list[str], typer.Argument(metavar="ADB_ARGUMENTS...", help="As adb takes them: shell ls, push, …")
-    ],
-    serial: Serial = None,
-    verbose: Verbose = False,
-) -> None:
+def run_adb(given: Given) -> None:
     """Run the adb that adt uses, with the chosen device; input, output and exit code are adb's."""
     import adt
 
-    command = adt.adb_command(arguments, serial=serial)
+    command = adt.adb_command(**given)
     log.debug("$ %s", shlex.join(command.argv))
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what we become would, too
         signal.signal(number, signal.SIG_DFL)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from adt.api.requests import DoctorRequest, quiet
 from adt.checkup.check import Area, Status
-from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.options import Bundle, Ndk, Serial, Timeout
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
 
 if TYPE_CHECKING:
     from adt.checkup.check import Check
@@ -19,39 +19,17 @@ if TYPE_CHECKING:
 MARKS = {Status.OK: ("✓", "green"), Status.WARNING: ("!", "yellow"), Status.FAILED: ("✗", "red")}
 
 
-@app.command(epilog="Example: adt doctor ndk --ndk $NDK")
-def doctor(
-    areas: Annotated[
-        list[Area] | None, typer.Argument(help="What to look at; everything when none is named.")
-    ] = None,
-    fix: Annotated[
-        bool, typer.Option("--fix", help="Mend what can be mended safely, say it, and look again.")
-    ] = False,
-    serial: Serial = None,
-    ndk: Ndk = None,
-    package: Annotated[
-        Path | None, typer.Option(help="A package that `adt compile` made.", metavar="DIR")
-    ] = None,
-    bundle: Bundle = None,
-    timeout: Timeout = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt doctor ndk --ndk $NDK", DoctorRequest)
+def doctor(given: Given, as_json: bool) -> None:
     """Check this machine, the NDK, the devices and a package: what was found, and what mends it."""
     import adt
     from adt.errors import DoctorFailed
 
     lines = _Lines()
     result = adt.doctor(
-        *(areas or ()),
-        fix=fix,
-        serial=serial,
-        ndk=ndk,
-        package=package,
-        bundle=bundle,
-        timeout=timeout,
-        on_check=_ignore if as_json else lines.check,
-        on_repair=_ignore if as_json else lines.repair,
+        **given,
+        on_check=quiet if as_json else lines.check,
+        on_repair=quiet if as_json else lines.repair,
     )
     if as_json:
         counts = {status.value: sum(c.status is status for c in result.checks) for status in Status}
@@ -71,16 +49,12 @@ def doctor(
         return
     typer.echo("\n" + _summary(result.checks))
     if not result.passed:
-        mendable = not fix and any(check.fix for check in result.failed)
+        mendable = not given["fix"] and any(check.fix for check in result.failed)
         names = ", ".join(f"{check.area}: {check.name}" for check in result.failed)
         raise DoctorFailed(
             f"{len(result.failed)} of {len(result.checks)} checks failed ({names})",
             remedy="Do what stands under each ✗" + (", or run it again with --fix." if mendable else "."),
         )
-
-
-def _ignore(_: object) -> None:
-    """Show nothing."""
 
 
 class _Lines:

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.options import Ndk, Platform
+from adt.api.requests import ElfRequest
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport, FileAudit
 
 
-@app.command(epilog="Example: adt elf libfoo.so app.aar --for android-arm64-v8a")
-def elf(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(help="ELF files, directories (bundles, packages, any), .aar .apk .jar .whl .zip."),
-    ],
-    platform: Platform = None,
-    api_level: Annotated[int | None, typer.Option(help="Android API level to judge at.")] = None,
-    ndk: Ndk = None,
-    bundle: Annotated[
-        Path | None, typer.Option(help="The bundle that will be on the device too.", metavar="DIR")
-    ] = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt elf libfoo.so app.aar --for android-arm64-v8a", ElfRequest)
+def elf(given: Given, as_json: bool) -> None:
     """Say which libraries and programs would load on the device, why not, and what to send with them."""
     import adt
     from adt.bundle.audit.table import table
 
-    report = adt.elf(*paths, platform=platform, api_level=api_level, ndk=ndk, bundle=bundle)
+    report = adt.elf(**given)
     if as_json:
         emit_json("elf", report_fields(report))
     else:

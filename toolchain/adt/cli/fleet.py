@@ -13,6 +13,7 @@ import typer
 from adt.cli.app import emit_json
 from adt.cli.progress import silence_line, silent_text
 from adt.cli.wrapping import terminal, visible
+from adt.options.option import Options, option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,6 +23,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 RULED = {True: ("failed", "red"), False: ("done", "green")}
+
+
+class DeviceFlags(Options):
+    """Which devices."""
+
+    serial: str | None = option(
+        "The device, or several: a,b. Else ANDROID_SERIAL, else the only one.",
+        "--serial",
+        "-s",
+        default=None,
+        offers="serials",
+    )
+    everyone: bool = option("Every device that adb sees.", "--all", default=False)
+
+
+def several(flags: DeviceFlags) -> tuple[str, ...]:
+    """The devices, where several are meant; none: the one that is meant without a list."""
+    from adt.device.parallel import named_serials
+
+    serials = named_serials(flags.serial, everyone=flags.everyone)
+    return serials if len(serials) > 1 or flags.everyone else ()
 
 
 @contextmanager

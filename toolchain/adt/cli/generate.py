@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adt.cli.app import Json, Verbose, app, emit_json
+from adt.api.requests import GenerateRequest
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
+from adt.options.option import MaybePath, Options, Texts, option
 
 if TYPE_CHECKING:
     from adt.api.generate import Generated
@@ -17,95 +19,40 @@ if TYPE_CHECKING:
 EXAMPLE = "adt generate android-app detector-pkg --bundle bundle-arm64 --out app --package com.example.vision"
 
 
-class Kind(StrEnum):
-    """What is generated."""
+class GenerateFlags(Options):
+    """Classes and pictures of each package."""
 
-    CPP = "cpp"
-    JNI = "jni"
-    ANDROID_APP = "android-app"
-    AAR = "aar"
+    classes: Texts = option(
+        "Class of a package; for one package Detector is enough.",
+        "--class",
+        default=(),
+        metavar="NAME=Detector",
+    )
+    scale: Texts = option(
+        "Pixels are divided by it; default for floats: 255.", default=(), metavar="[NAME=]255"
+    )
+    mean: Texts = option("Then subtracted, for each channel.", default=(), metavar="[NAME=]0.485,0.456,0.406")
+    std: Texts = option("Then divided by, for each channel.", default=(), metavar="[NAME=]0.229,0.224,0.225")
+    layout: Texts = option("Of pictures, if the shape does not say.", default=(), metavar="[NAME=]NCHW|NHWC")
+    color: Texts = option("Channels of pictures, if not RGB.", default=(), metavar="[NAME=]RGB|BGR|GRAY")
+    labels: MaybePath = option("Names of a classifier's classes, one on each line, or JSON.", default=None)
 
 
-@app.command(epilog=f"Example: {EXAMPLE}")
-def generate(
-    kind: Annotated[
-        Kind,
-        typer.Argument(
-            help="A C++ project; Java and Kotlin with their C++ part; an Android app; an Android library."
-        ),
-    ],
-    packages: Annotated[
-        list[Path],
-        typer.Argument(help="Packages that `adt compile` made, for each platform.", metavar="PACKAGE..."),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The project's directory.", metavar="DIR")],
-    java_package: Annotated[
-        str,
-        typer.Option(
-            "--package", help="The code's package; its last part is the C++ namespace.", metavar="com.a.b"
-        ),
-    ],
-    bundles: Annotated[
-        list[Path] | None,
-        typer.Option("--bundle", help="Each platform's bundle; else the newest built here.", metavar="DIR"),
-    ] = None,
-    classes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--class", help="Class of a package; for one package Detector is enough.", metavar="NAME=Detector"
-        ),
-    ] = None,
-    scale: Annotated[
-        list[str] | None,
-        typer.Option(help="Pixels are divided by it; default for floats: 255.", metavar="[NAME=]255"),
-    ] = None,
-    mean: Annotated[
-        list[str] | None,
-        typer.Option(help="Then subtracted, for each channel.", metavar="[NAME=]0.485,0.456,0.406"),
-    ] = None,
-    std: Annotated[
-        list[str] | None,
-        typer.Option(help="Then divided by, for each channel.", metavar="[NAME=]0.229,0.224,0.225"),
-    ] = None,
-    layout: Annotated[
-        list[str] | None,
-        typer.Option(help="Of pictures, if the shape does not say.", metavar="[NAME=]NCHW|NHWC"),
-    ] = None,
-    color: Annotated[
-        list[str] | None,
-        typer.Option(help="Channels of pictures, if not RGB.", metavar="[NAME=]RGB|BGR|GRAY"),
-    ] = None,
-    labels: Annotated[
-        Path | None, typer.Option(help="Names of a classifier's classes, one on each line, or JSON.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write nothing; show what would change as a diff.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace generated files even if they were edited.")
-    ] = False,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command(EXAMPLE, GenerateRequest, GenerateFlags)
+def generate(given: Given, flags: GenerateFlags, as_json: bool) -> None:
     """Write code and a project that put packages into an app; again, to bring them up to date."""
     import adt
     from adt.model.classes import read_labels
 
     result = adt.generate(
-        kind.value,
-        packages,
-        out=out,
-        java_package=java_package,
-        bundles=bundles or (),
-        classes=_by_package(classes, "--class"),
-        images=_images(scale, mean, std, layout, color),
-        labels=read_labels(labels) if labels else (),
-        dry_run=dry_run,
-        force=force,
+        **given,
+        classes=_by_package(flags.classes, "--class"),
+        images=_images(flags),
+        labels=read_labels(flags.labels) if flags.labels else (),
     )
     if as_json:
         emit_json("generate", _fields(result))
-    elif dry_run:
+    elif not result.written:
         from adt.integrate.output import diff
 
         typer.echo(diff(result.plan), nl=False)
@@ -114,44 +61,32 @@ def generate(
         _show(result)
 
 
-def _by_package(given: list[str] | None, option: str) -> dict[str, str]:
+def _by_package(given: Sequence[str], flag: str) -> dict[str, str]:
     """``NAME=VALUE`` by the package's name; empty where there is only a value."""
     from adt.errors import ConfigError
 
     found: dict[str, str] = {}
-    for text in given or ():
+    for text in given:
         name, _, value = text.rpartition("=")
         if name in found:
             raise ConfigError(
-                f"{option} is given twice{f' for {name}' * bool(name)}",
-                remedy=f"Give it once for each package: {option} NAME=VALUE.",
+                f"{flag} is given twice{f' for {name}' * bool(name)}",
+                remedy=f"Give it once for each package: {flag} NAME=VALUE.",
             )
         found[name] = value
     return found
 
 
-def _images(
-    scale: list[str] | None,
-    mean: list[str] | None,
-    std: list[str] | None,
-    layout: list[str] | None,
-    color: list[str] | None,
-) -> dict[str, PictureOptions]:
+def _images(flags: GenerateFlags) -> dict[str, PictureOptions]:
     """How pictures are prepared, by package; what is said without a name holds for those with a name, too."""
     from adt.errors import InputError
     from adt.model.inputs.pictures import PictureOptions, parse_numbers
 
     said: dict[str, dict[str, Any]] = {}
-    for option, values in (
-        ("scale", scale),
-        ("mean", mean),
-        ("std", std),
-        ("layout", layout),
-        ("color", color),
-    ):
-        for name, text in _by_package(values, f"--{option}").items():
-            words = option in ("layout", "color")
-            said.setdefault(name, {})[option] = text.upper() if words else parse_numbers(text, f"--{option}")
+    for name in ("scale", "mean", "std", "layout", "color"):
+        for package, text in _by_package(getattr(flags, name), f"--{name}").items():
+            words = name in ("layout", "color")
+            said.setdefault(package, {})[name] = text.upper() if words else parse_numbers(text, f"--{name}")
     for options in said.values():
         if len(options.get("scale", (1,))) != 1:
             raise InputError("--scale takes one number", remedy="Give it for all channels: --scale 255")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adt.cli.app import Json, Verbose, app, emit_json
+from adt.api.requests import InspectRequest
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
 from adt.cli.texture_report import choices, show_choices, summary
 from adt.errors import ConfigError
+from adt.options.option import MaybePath, Options, option, values_of
 
 if TYPE_CHECKING:
     from adt.model.inspection.diff import PackageDiff
@@ -19,71 +22,56 @@ if TYPE_CHECKING:
 TEXTS = ("relax", "tir", "llvm", "asm")
 
 
-@app.command(epilog="Example: adt inspect model-pkg --html model.html")
-def inspect(
-    package: Annotated[Path, typer.Argument(help="A package: its directory, or x.tar.")],
-    opencl: Annotated[bool, typer.Option("--opencl", help="The source of the OpenCL kernels.")] = False,
-    kernel: Annotated[
-        str | None, typer.Option(help="Only this kernel, with --opencl.", metavar="NAME")
-    ] = None,
-    clml: Annotated[bool, typer.Option("--clml", help="The subgraphs that CLML computes, as JSON.")] = False,
-    relax: Annotated[bool, typer.Option("--relax", help="main after the last Relax pass.")] = False,
-    tir: Annotated[bool, typer.Option("--tir", help="The scheduled kernels.")] = False,
-    llvm: Annotated[bool, typer.Option("--llvm", help="LLVM IR of the host's code.")] = False,
-    asm: Annotated[bool, typer.Option("--asm", help="Assembly of the host's code.")] = False,
-    params: Annotated[
-        bool, typer.Option("--params", help="Name, shape, size and range of each one.")
-    ] = False,
-    textures: Annotated[
-        bool, typer.Option("--textures", help="What is in textures, what is not, and why.")
-    ] = False,
-    diff: Annotated[
-        Path | None, typer.Option(help="What differs between this package and PKG2.", metavar="PKG2")
-    ] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page for the browser.", metavar="FILE")] = None,
-    profile: Annotated[
-        Path | None, typer.Option(help="Times of the calls, for --html.", metavar="FILE")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="With --opencl, --clml: a file for each, here.", metavar="DIR"),
-    ] = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+class InspectFlags(Options):
+    """What is shown; the first ten exclude each other."""
+
+    opencl: bool = option("The source of the OpenCL kernels.", default=False)
+    clml: bool = option("The subgraphs that CLML computes, as JSON.", default=False)
+    relax: bool = option("main after the last Relax pass.", default=False)
+    tir: bool = option("The scheduled kernels.", default=False)
+    llvm: bool = option("LLVM IR of the host's code.", default=False)
+    asm: bool = option("Assembly of the host's code.", default=False)
+    params: bool = option("Name, shape, size and range of each one.", default=False)
+    textures: bool = option("What is in textures, what is not, and why.", default=False)
+    diff: MaybePath = option("What differs between this package and PKG2.", default=None, metavar="PKG2")
+    html: MaybePath = option("Write a page for the browser.", default=None, metavar="FILE")
+    kernel: str | None = option("Only this kernel, with --opencl.", default=None, metavar="NAME")
+    profile: MaybePath = option("Times of the calls, for --html.", default=None, metavar="FILE")
+    out: MaybePath = option(
+        "With --opencl, --clml: a file for each, here.", "--out", "-o", default=None, metavar="DIR"
+    )
+
+
+@command("adt inspect model-pkg --html model.html", InspectRequest, InspectFlags)
+def inspect(given: Given, flags: InspectFlags, as_json: bool) -> None:
     """Show what is in a package: kernels, textures, memory, code, parameters; or a page with the graph."""
     import adt
     from adt.host.manifest import fields_of
 
-    shown = [name for name, on in (
-        ("opencl", opencl), ("clml", clml), ("relax", relax), ("tir", tir), ("llvm", llvm), ("asm", asm),
-        ("params", params), ("textures", textures), ("diff", diff is not None), ("html", html is not None),
-    ) if on]  # fmt: skip
-    _check_options(shown, kernel, profile, out)
-    found = adt.inspect(package)
+    shown = [name for name, value in list(values_of(flags).items())[:10] if value]
+    _check_flags(shown, flags)
+    found = adt.inspect(**given)
     what = shown[0] if shown else ""
     fields: dict[str, Any] = {}
     if what in TEXTS:
         text = {"relax": found.relax, "tir": found.tir, "llvm": found.llvm, "asm": found.assembly}[what]()
         fields = {what: text}
     elif what == "opencl":
-        fields = {"opencl": _sources(found, kernel, out)}
+        fields = {"opencl": _sources(found, flags.kernel, flags.out)}
     elif what == "clml":
-        fields = {"clml": _subgraphs(found, out)}
+        fields = {"clml": _subgraphs(found, flags.out)}
     elif what == "params":
         rows = found.params()
         fields = {"params": [vars(row) for row in rows]}
     elif what == "textures":
         report = _textures(found)
         fields = {"textures": choices(report)}
-    elif what == "diff":
-        assert diff is not None
-        difference = adt.inspect_diff(package, diff)
+    elif flags.diff:
+        difference = adt.inspect_diff(given["package"], flags.diff)
         fields = {"diff": _diff_fields(difference)}
-    elif what == "html":
-        assert html is not None
-        adt.inspect_html(package, html, profile=profile)
-        fields = {"html": html}
+    elif flags.html:
+        adt.inspect_html(given["package"], flags.html, profile=flags.profile)
+        fields = {"html": flags.html}
     if as_json:
         summary = {} if what else {"package": fields_of(found.package.manifest), **_summary_fields(found)}
         emit_json("inspect", {"path": found.package.place, **summary, **fields})
@@ -98,9 +86,9 @@ def inspect(
     elif what == "diff":
         _show_diff(difference)
     elif what == "html":
-        typer.echo(f"wrote {html}")
-    elif out is not None:
-        typer.echo(f"wrote {len(fields[what])} files to {out}")
+        typer.echo(f"wrote {flags.html}")
+    elif flags.out is not None:
+        typer.echo(f"wrote {len(fields[what])} files to {flags.out}")
     elif what == "opencl":
         typer.echo("\n".join(row["source"] for row in fields["opencl"]), nl=False)
     else:
@@ -109,19 +97,15 @@ def inspect(
         typer.echo(json.dumps(fields["clml"], indent=2))
 
 
-def _check_options(shown: list[str], kernel: str | None, profile: Path | None, out: Path | None) -> None:
+def _check_flags(shown: list[str], flags: InspectFlags) -> None:
     if len(shown) > 1:
         raise ConfigError(
             f"--{shown[0]} and --{shown[1]} cannot be shown at once", remedy="Choose one; run adt again."
         )
-    for option, value, where in (
-        ("--kernel", kernel, ["opencl"]),
-        ("--profile", profile, ["html"]),
-        ("--out", out, ["opencl", "clml"]),
-    ):
-        if value is not None and not set(shown) & set(where):
+    for name, where in (("kernel", ["opencl"]), ("profile", ["html"]), ("out", ["opencl", "clml"])):
+        if getattr(flags, name) is not None and not set(shown) & set(where):
             raise ConfigError(
-                f"{option} goes with {' or '.join(f'--{name}' for name in where)}",
+                f"--{name} goes with {' or '.join(f'--{one}' for one in where)}",
                 remedy="Add it, or leave this out.",
             )
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from adt.api.requests import CompileRequest
-from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
 from adt.cli.endings import command_with
-from adt.cli.options import Given, command_of
 from adt.cli.texture_report import show_textures
+from adt.options.option import Options, option
 
 if TYPE_CHECKING:
     from adt.model.importers.importer import Explanation
@@ -19,20 +20,20 @@ if TYPE_CHECKING:
     from adt.model.passes.reports import Accuracy
 
 
-@app.command("compile", epilog="Example: adt compile model.onnx --for linux-aarch64 -o model-pkg")
-@command_of(CompileRequest)
-def compile_(
-    given: Given,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Only say what the import does with each operator.")
-    ] = False,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+class CompileFlags(Options):
+    """Which of the functions is called."""
+
+    explain: bool = option("Only say what the import does with each operator.", default=False)
+
+
+@command(
+    "adt compile model.onnx --for linux-aarch64 -o model-pkg", CompileRequest, CompileFlags, name="compile"
+)
+def compile_(given: Given, flags: CompileFlags, as_json: bool) -> None:
     """Compile a model to a ModelPackage: mod.so, mod.json and mod.params."""
     import adt
 
-    if explain:
+    if flags.explain:
         show_explanation(adt.explain(given["model"], shapes=given["shapes"]), as_json=as_json)
         return
     package = adt.compile(**given)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import typer
 
 from adt.api.requests import NdkEnvRequest, NdkRequest
-from adt.cli.app import Commands, Json, Verbose, app, emit_json
-from adt.cli.options import Given, command_of
+from adt.cli.app import Commands, app, emit_json
+from adt.cli.command import Given, command
 
 ndk = typer.Typer(cls=Commands, help="The Android NDKs of this machine.")
 app.add_typer(ndk, name="ndk", no_args_is_help=True)
 
 
-@ndk.command("list", epilog="Example: adt ndk list")
-@command_of(NdkRequest)
-def ndk_list(given: Given, as_json: Json = False, verbose: Verbose = False) -> None:
+@command("adt ndk list", NdkRequest, group=ndk, name="list")
+def ndk_list(given: Given, as_json: bool) -> None:
     """List every place that could hold an NDK, what is there, and which one is taken."""
     import adt
 
@@ -47,9 +46,8 @@ def ndk_list(given: Given, as_json: Json = False, verbose: Verbose = False) -> N
             typer.echo(f"    ✗ {row.problem}")
 
 
-@ndk.command("env", epilog="Example: adt ndk env --api-level 30")
-@command_of(NdkEnvRequest)
-def ndk_env(given: Given, as_json: Json = False, verbose: Verbose = False) -> None:
+@command("adt ndk env --api-level 30", NdkEnvRequest, group=ndk, name="env")
+def ndk_env(given: Given, as_json: bool) -> None:
     """Print the variables with which other build tools use the same NDK."""
     import shlex
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.options import Ndk
+from adt.api.requests import MergeRequest, PackageVerifyRequest, SplitRequest
+from adt.cli.app import app, emit_json
+from adt.cli.command import Given, command
 from adt.errors import PackageError
 
 package = typer.Typer(
@@ -16,25 +16,15 @@ package = typer.Typer(
 )
 app.add_typer(package, name="package")
 
-Package = Annotated[Path, typer.Argument(help="A package: its directory, or x.tar.")]
 
-
-@package.command(epilog="Example: adt package verify model-pkg")
-def verify(
-    package: Package,
-    bundle: Annotated[
-        Path | None, typer.Option(help="The bundle that will be on the device too.", metavar="DIR")
-    ] = None,
-    ndk: Ndk = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt package verify model-pkg", PackageVerifyRequest, group=package)
+def verify(given: Given, as_json: bool) -> None:
     """Check hashes, description, code and parameters of a package, and whether its code would load."""
     import adt
     from adt.bundle.audit.table import table
     from adt.cli.elf import report_fields
 
-    found = adt.package_verify(package, bundle=bundle, ndk=ndk)
+    found = adt.package_verify(**given)
     findings = found.integrity.findings
     if as_json:
         fields: dict[str, Any] = {
@@ -60,7 +50,7 @@ def verify(
         else []
     )
     raise PackageError(
-        f"{package} is not sound: {wrong[0]}",
+        f"{given['package']} is not sound: {wrong[0]}",
         remedy="Get it again, or compile the model again: adt compile MODEL",
     )
 
@@ -68,17 +58,12 @@ def verify(
 LOAD = "mod.so would not load"
 
 
-@package.command("split-params", epilog="Example: adt package split-params model-pkg -o parts")
-def split_params(
-    package: Package,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Directory for code/ and params/.")],
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt package split-params model-pkg -o parts", SplitRequest, group=package, name="split-params")
+def split_params(given: Given, as_json: bool) -> None:
     """Write the code and the parameters of a package apart, for an app's asset pack."""
     import adt
 
-    parts = adt.package_split_params(package, out)
+    parts = adt.package_split_params(**given)
     sizes = {name: facts.size for name, facts in parts.manifest.files.items()}
     if as_json:
         emit_json("package-split-params", {"code": parts.code, "params": parts.params, "sizes": sizes})
@@ -87,19 +72,13 @@ def split_params(
     typer.echo(f"params  {parts.params}  ({sizes['mod.params']:,} bytes)")
 
 
-@package.command(epilog="Example: adt package merge parts/code parts/params -o model-pkg")
-def merge(
-    code: Annotated[Path, typer.Argument(help="The part with mod.json and mod.so.")],
-    params: Annotated[Path, typer.Argument(help="mod.params, or the directory that it is in.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Directory of the package, or x.tar.")],
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt package merge parts/code parts/params -o model-pkg", MergeRequest, group=package)
+def merge(given: Given, as_json: bool) -> None:
     """Put the parts of one package together again: the same bytes as before."""
     import adt
     from adt.host.manifest import fields_of
 
-    merged = adt.package_merge(code, params, out=out)
+    merged = adt.package_merge(**given)
     if as_json:
         emit_json("package-merge", {"path": merged.place, "package": fields_of(merged.manifest)})
         return

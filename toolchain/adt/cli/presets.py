@@ -5,13 +5,12 @@ from __future__ import annotations
 import typer
 
 from adt.api.requests import PresetsRequest
-from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.options import Given, command_of
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
 
 
-@app.command(epilog="Example: adt presets --ndk $NDK")
-@command_of(PresetsRequest)
-def presets(given: Given, as_json: Json = False, verbose: Verbose = False) -> None:
+@command("adt presets --ndk $NDK", PresetsRequest)
+def presets(given: Given, as_json: bool) -> None:
     """List the presets: what each of them switches on, and whether this machine can build it."""
     import adt
 

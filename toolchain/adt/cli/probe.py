@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.options import Serial, Timeout
+from adt.api.requests import ProbeRequest
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
 
 if TYPE_CHECKING:
     from adt.device.opencl import OpenclCandidate, OpenclReport
@@ -19,20 +20,12 @@ HOTTEST = 3
 """Thermal zones that are shown."""
 
 
-@app.command(epilog="Example: adt probe --serial 127.0.0.1:5555")
-def probe(
-    serial: Serial = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Ask for OpenCL again, not only once per boot of the device.")
-    ] = False,
-    timeout: Timeout = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt probe --serial 127.0.0.1:5555", ProbeRequest)
+def probe(given: Given, as_json: bool) -> None:
     """Show what a device is made of: CPU, memory, temperatures, GPU, OpenCL."""
     import adt
 
-    found = adt.probe(serial=serial, fresh=fresh, timeout=timeout)
+    found = adt.probe(**given)
     if as_json:
         from adt.host.manifest import fields_of
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adt.cli.app import Json, Verbose, app, emit_json
+from adt.api.requests import ReportRequest
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
+from adt.options.option import MaybePath, Options, option
 
 if TYPE_CHECKING:
     from adt.measure.trend import Point, Series, TrendReport
@@ -23,54 +25,39 @@ MARKS = {
 }
 
 
-@app.command(epilog="Example: adt report --since 30d --fail-on-regression")
-def report(
-    device: Annotated[str, typer.Option(help="Part of the serial, model, chip or OpenCL device.")] = "",
-    package: Annotated[str, typer.Option(help="Name of the package; * and ? stand for others.")] = "",
-    since: Annotated[str, typer.Option(help="A date (2026-01-31) or an age (7d, 12h).")] = "",
-    label: Annotated[str, typer.Option(help="The label; * and ? stand for others.")] = "",
-    threshold: Annotated[
-        float, typer.Option(help="Percent that a result must be worse by to be a regression.")
-    ] = 5.0,
-    against: Annotated[
-        str, typer.Option(help="best: the fastest earlier result; previous: the one before.")
-    ] = "best",
-    html: Annotated[Path | None, typer.Option(help="Write a page with time lines.", metavar="FILE")] = None,
-    export: Annotated[
-        Path | None, typer.Option(help="Write these records to one file, for --import.", metavar="FILE")
-    ] = None,
-    imported: Annotated[
-        Path | None,
-        typer.Option("--import", help="First take what --export or an app of adt's wrote.", metavar="FILE"),
-    ] = None,
-    fail_on_regression: Annotated[
-        bool, typer.Option("--fail-on-regression", help="Exit code 30 when a newest result is worse.")
-    ] = False,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+class ReportFlags(Options):
+    """What is read and written besides, and how it ends."""
+
+    html: MaybePath = option("Write a page with time lines.", default=None, metavar="FILE")
+    export: MaybePath = option("Write these records to one file, for --import.", default=None, metavar="FILE")
+    imported: MaybePath = option(
+        "First take what --export or an app of adt's wrote.", "--import", default=None, metavar="FILE"
+    )
+    fail_on_regression: bool = option("Exit code 30 when a newest result is worse.", default=False)
+
+
+@command("adt report --since 30d --fail-on-regression", ReportRequest, ReportFlags)
+def report(given: Given, flags: ReportFlags, as_json: bool) -> None:
     """Show what was measured over time, and mark what got slower."""
     import adt
 
-    taken = adt.report_import(imported) if imported else None
-    found = adt.report(
-        device=device, package=package, since=since, label=label, threshold=threshold, against=against
-    )
-    if html:
-        adt.report_html(found, html)
-    exported = adt.report_export(found, export) if export else None
+    taken = adt.report_import(flags.imported) if flags.imported else None
+    found = adt.report(**given)
+    if flags.html:
+        adt.report_html(found, flags.html)
+    exported = adt.report_export(found, flags.export) if flags.export else None
     if as_json:
-        files = {"html": html, "export": export, "exported": exported, "imported": taken}
+        files = {"html": flags.html, "export": flags.export, "exported": exported, "imported": taken}
         emit_json("report", _fields(found) | files)
     else:
         if taken is not None:
-            typer.echo(f"took {taken} records from {imported}")
+            typer.echo(f"took {taken} records from {flags.imported}")
         _show(found)
-        if html:
-            typer.echo(f"wrote {html}")
-        if export:
-            typer.echo(f"wrote {exported} records to {export}")
-    if fail_on_regression:
+        if flags.html:
+            typer.echo(f"wrote {flags.html}")
+        if flags.export:
+            typer.echo(f"wrote {exported} records to {flags.export}")
+    if flags.fail_on_regression:
         _fail(found, as_json)
 
 

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adt.api.requests import RpcStartRequest, ServeHereRequest, ServeRequest, TrackerRequest
-from adt.cli.app import Commands, Json, Verbose, app, emit_json
-from adt.cli.options import Given, Serial, command_of, flag
+from adt.api.requests import (
+    RpcStartRequest,
+    RpcStopRequest,
+    ServeHereRequest,
+    ServeRequest,
+    TrackerAddress,
+    TrackerRequest,
+)
+from adt.cli.app import Commands, app, emit_json
+from adt.cli.command import Given, command
 from adt.host.columns import aligned
-from adt.options.option import options_of
+from adt.options.option import Options, option, options_of
 
 if TYPE_CHECKING:
     from adt.rpc.server import ServerStatus
     from adt.rpc.tracker import TrackerInfo
     from adt.rpc.wire import Queue
-
-Tracker = Annotated[str, flag(ServeRequest, "tracker_address")]
-NoTracker = Annotated[bool, typer.Option("--no-tracker", help="Do not register: clients connect directly.")]
 
 tracker = typer.Typer(cls=Commands, help="TVM's tracker on this machine, in the background.")
 app.add_typer(tracker, name="tracker", no_args_is_help=True)
@@ -27,9 +31,8 @@ rpc = typer.Typer(cls=Commands, help="RPC servers on devices, kept running in th
 app.add_typer(rpc, name="rpc", no_args_is_help=True)
 
 
-@tracker.command("start", epilog="Example: adt tracker start --port 9190")
-@command_of(TrackerRequest)
-def tracker_start(given: Given, as_json: Json = False, verbose: Verbose = False) -> None:
+@command("adt tracker start --port 9190", TrackerRequest, group=tracker, name="start")
+def tracker_start(given: Given, as_json: bool) -> None:
     """Start the tracker; one that runs already stays."""
     import adt
 
@@ -41,8 +44,8 @@ def tracker_start(given: Given, as_json: Json = False, verbose: Verbose = False)
     typer.echo(f"tracker{already} runs on {info.address} (pid {info.pid}, log {info.log})")
 
 
-@tracker.command("stop", epilog="Example: adt tracker stop")
-def tracker_stop(as_json: Json = False, verbose: Verbose = False) -> None:
+@command("adt tracker stop", group=tracker, name="stop")
+def tracker_stop(as_json: bool) -> None:
     """Stop the tracker; nothing of it is left."""
     import adt
 
@@ -55,16 +58,12 @@ def tracker_stop(as_json: Json = False, verbose: Verbose = False) -> None:
         typer.echo("no tracker ran")
 
 
-@tracker.command("status", epilog="Example: adt tracker status")
-def tracker_status(
-    address: Tracker = "",
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt tracker status", TrackerAddress, group=tracker, name="status")
+def tracker_status(given: Given, as_json: bool) -> None:
     """Show the tracker, its queues and its servers."""
     import adt
 
-    info = adt.tracker_status(address)
+    info = adt.tracker_status(**given)
     if as_json:
         emit_json("tracker-status", _tracker_fields(info))
         return
@@ -74,15 +73,12 @@ def tracker_status(
             typer.echo(f"server  {server.key:<20} {server.address}")
 
 
-@rpc.command("start", epilog="Example: adt rpc start --serial 127.0.0.1:5555 --key android")
-@command_of(RpcStartRequest)
-def rpc_start(
-    given: Given, no_tracker: NoTracker = False, as_json: Json = False, verbose: Verbose = False
-) -> None:
+@command("adt rpc start --serial 127.0.0.1:5555 --key android", RpcStartRequest, group=rpc, name="start")
+def rpc_start(given: Given, as_json: bool) -> None:
     """Deploy and start an RPC server on a device; returns when clients can use it."""
     import adt
 
-    started = adt.rpc_start(**given, use_tracker=not no_tracker)
+    started = adt.rpc_start(**given)
     if as_json:
         fields: dict[str, Any] = {
             "serial": started.serial,
@@ -98,36 +94,27 @@ def rpc_start(
         typer.echo(started.ready_line)
 
 
-@rpc.command("stop", epilog="Example: adt rpc stop --all")
-def rpc_stop(
-    serial: Serial = None,
-    everything: Annotated[bool, typer.Option("--all", help="The servers on all devices.")] = False,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt rpc stop --all", RpcStopRequest, group=rpc, name="stop")
+def rpc_stop(given: Given, as_json: bool) -> None:
     """End servers and remove every trace of them, here and on the devices."""
     import adt
 
-    stopped = adt.rpc_stop(serial=serial, everything=everything)
+    stopped = adt.rpc_stop(**given)
     if as_json:
         emit_json("rpc-stop", {"stopped": stopped})
         return
     for one in stopped:
         typer.echo(f"stopped the server on {one}")
     if not stopped:
-        typer.echo("no server ran" + (f" on {serial}" if serial else ""))
+        typer.echo("no server ran" + (f" on {given['serial']}" if given["serial"] else ""))
 
 
-@rpc.command("status", epilog="Example: adt rpc status --json")
-def rpc_status(
-    address: Tracker = "",
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt rpc status --json", TrackerAddress, group=rpc, name="status")
+def rpc_status(given: Given, as_json: bool) -> None:
     """Show the tracker's queues, and every server with its state."""
     import adt
 
-    found = adt.rpc_status(address)
+    found = adt.rpc_status(**given)
     if as_json:
         servers = [asdict(server) for server in found.servers]
         emit_json("rpc-status", {"tracker": _tracker_fields(found.tracker), "servers": servers})
@@ -144,28 +131,26 @@ def rpc_status(
             typer.echo(f"{server.serial}: {server.last_error} (log {server.log})")
 
 
-@rpc.command("serve", epilog="Example: adt rpc serve --board pi@board --key rpi")
-@command_of(ServeRequest)
-def rpc_serve(
-    given: Given,
-    no_tracker: NoTracker = False,
-    run: Annotated[bool, typer.Option("--run", help="This machine is the board: serve here, now.")] = False,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+class ServeFlags(Options):
+    """Where it runs."""
+
+    run: bool = option("This machine is the board: serve here, now.", default=False)
+
+
+@command("adt rpc serve --board pi@board --key rpi", ServeRequest, ServeFlags, group=rpc, name="serve")
+def rpc_serve(given: Given, flags: ServeFlags, as_json: bool) -> None:
     """Print what to run for a server on a board without ADB, or run it (--run)."""
     import adt
 
-    if run:
+    if flags.run:
         here = {name: given[name] for name in options_of(ServeHereRequest)}
         raise typer.Exit(adt.rpc_serve_here(**here))
-    plan = adt.rpc_serve(**given, use_tracker=not no_tracker)
+    plan = adt.rpc_serve(**given)
     if as_json:
         fields: dict[str, Any] = {"commands": plan.commands, "bundle": plan.bundle}
         emit_json("rpc-serve", fields | {"address": plan.address, "exposed": plan.exposed})
         return
-    for command in plan.commands:
-        typer.echo(command)
+    typer.echo("\n".join(plan.commands))
 
 
 def _tracker_fields(info: TrackerInfo) -> dict[str, Any]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adt.api.requests import RunnerFlags, RunRequest
-from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.options import Given, command_of
-from adt.options.option import option, options, options_of
+from adt.api.requests import RunRequest, Threads
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
+from adt.options.option import MaybePath, Options, Texts, option, options_of, values_of
 
 if TYPE_CHECKING:
     from adt.api.run import RunResult
@@ -24,8 +24,7 @@ EXAMPLE = (
 CENTER = "center"
 
 
-@options()
-class PictureFlags:
+class PictureFlags(Options):
     """How pictures are prepared."""
 
     resize: str | None = option(
@@ -39,7 +38,7 @@ class PictureFlags:
     )
     scale: float | None = option("Pixels are divided by it; default for floats: 255.", default=None)
     value_range: str | None = option(
-        "Instead: what 0 and 255 become.", default=None, flags=["--range"], metavar="LOW,HIGH"
+        "Instead: what 0 and 255 become.", "--range", default=None, metavar="LOW,HIGH"
     )
     mean: str | None = option("Then subtracted, for each channel.", default=None, metavar="0.485,0.456,0.406")
     std: str | None = option("Then divided by, for each channel.", default=None, metavar="0.229,0.224,0.225")
@@ -47,70 +46,67 @@ class PictureFlags:
     color: str | None = option("Order of the channels; default: RGB.", default=None, metavar="RGB|BGR|GRAY")
 
 
-@options()
-class RunCommand(RunnerFlags, PictureFlags, RunRequest):
-    """All that the command takes."""
+class RunnerFlags(Threads):
+    """What rtvm can do besides."""
+
+    warmup_ms: float = option("… and for at least so many milliseconds.", default=0.0, least=0)
+    zero_copy: bool = option("Use the CPU's inputs where they lie.", default=False)
+    pre_compiled: str = option("Compiled OpenCL programs, a file on the device.", default="", metavar="FILE")
+    program_cache: bool = option("Keep compiled OpenCL programs on the device.", default=True)
 
 
-@app.command(epilog=f"Example: {EXAMPLE}")
-@command_of(RunCommand)
-def run(
-    given: Given,
-    outputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="All as .npz; the only one, or that of a name, also as .npy or .raw.",
-            metavar="[NAME=]FILE",
-        ),
-    ] = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option(help="Labels of classes, one on each line, or .json: show the best.", metavar="FILE"),
-    ] = None,
-    top: Annotated[
-        int | None, typer.Option(min=1, help="How many classes; default with --labels: 5.", metavar="K")
-    ] = None,
-    softmax: Annotated[
-        bool | None,
-        typer.Option(
-            "--softmax/--no-softmax",
-            help="Make scores probabilities; default: when they do not sum to 1.",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+class RunFlags(RunnerFlags, PictureFlags):
+    """What is written and shown, how pictures are prepared, and how it runs."""
+
+    outputs: Texts = option(
+        "All as .npz; the only one, or that of a name, also as .npy or .raw.",
+        "--output",
+        "-o",
+        default=(),
+        metavar="[NAME=]FILE",
+    )
+    labels: MaybePath = option(
+        "Labels of classes, one on each line, or .json: show the best.", default=None, metavar="FILE"
+    )
+    top: int | None = option(
+        "How many classes; default with --labels: 5.", default=None, metavar="K", least=1
+    )
+    softmax: bool | None = option(
+        "Make scores probabilities; default: when they do not sum to 1.",
+        "--softmax/--no-softmax",
+        default=None,
+    )
+
+
+@command(EXAMPLE, RunRequest, RunFlags)
+def run(given: Given, flags: RunFlags, as_json: bool) -> None:
     """Run a package on a device and show or save its outputs; inputs are arrays, bytes or pictures."""
     import adt
     from adt.cli.outputs import check_outputs, save_outputs
     from adt.device.rtvm import RtvmOptions
     from adt.model.classes import TOP, rank, read_labels
 
-    names = read_labels(labels) if labels else ()
-    check_outputs(outputs or ())
-    runner = RtvmOptions(**_taken(given, RunnerFlags))
-    picture = _picture(**_taken(given, PictureFlags))
+    names = read_labels(flags.labels) if flags.labels else ()
+    check_outputs(flags.outputs)
+    picture, runner = _picture(**_part(flags, PictureFlags)), RtvmOptions(**_part(flags, RunnerFlags))
     result = adt.run(**given, picture=picture, options=runner)
-    written = save_outputs(outputs or (), result.outputs)
+    written = save_outputs(flags.outputs, result.outputs)
     if not as_json:  # what there is, even if no classes are in it
         _show(result)
         for path in written:
             typer.echo(f"wrote {path}")
     ranking = None
-    if names or top or softmax is not None:
-        ranking = rank(result.outputs, labels=names, top=top or TOP, softmax=softmax)
+    if names or flags.top or flags.softmax is not None:
+        ranking = rank(result.outputs, labels=names, top=flags.top or TOP, softmax=flags.softmax)
     if as_json:
         emit_json("run", _fields(result, written, ranking))
     elif ranking is not None:
         _show_classes(ranking)
 
 
-def _taken(given: Given, part: type) -> Given:
-    """Those of *given* that are options of *part*, which then are no longer in it."""
-    return {name: given.pop(name) for name in options_of(part)}
+def _part(flags: RunFlags, part: type[Options]) -> dict[str, Any]:
+    """Those of *flags* that are options of *part*."""
+    return {name: value for name, value in values_of(flags).items() if name in options_of(part)}
 
 
 def _picture(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from adt.api.requests import TuneRequest
-from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.options import Given, command_of
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
 from adt.errors import INTERRUPTED, VerifyFailed
 
 if TYPE_CHECKING:
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 EXAMPLE = "adt tune model.onnx --target adreno --serial R5CT,R5CV --trials 2000 --db records"
 
 
-@app.command(epilog=f"Example: {EXAMPLE}")
-@command_of(TuneRequest)
-def tune(given: Given, as_json: Json = False, verbose: Verbose = False) -> None:
+@command(EXAMPLE, TuneRequest)
+def tune(given: Given, as_json: bool) -> None:
     """Find faster schedules for a model's kernels, measured on devices; the same command goes on."""
     import adt
     from adt.cli.tune_report import fields, show

@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from adt.api.requests import UpRequest
-from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.options import Given, command_of
+from adt.api.requests import UpRequest, quiet
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
 from adt.cli.progress import status_line
 from adt.cli.verify import raise_unless_passed, show_verification, verification_fields
+from adt.options.option import MaybePath, Options, option
 
 if TYPE_CHECKING:
     from adt.api.up_plan import Step, UpPlan
 
 
-@app.command(epilog="Example: adt up model.onnx --shape input:1,3,224,224")
-@command_of(UpRequest)
-def up(
-    given: Given,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the outputs here, .npz.")
-    ] = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+class UpFlags(Options):
+    """What is written."""
+
+    output: MaybePath = option("Write the outputs here, .npz.", "--output", "-o", default=None)
+
+
+@command("adt up model.onnx --shape input:1,3,224,224", UpRequest, UpFlags)
+def up(given: Given, flags: UpFlags, as_json: bool) -> None:
     """Build, compile, deploy, run and verify a model; without a phone, on a virtual device."""
     import adt
     from adt.cli.arrays import describe, load_inputs, save_npz, summary
 
     load_inputs(given)
-    on_plan, on_step = (_ignore, _ignore) if as_json else (_show_plan, _show_step)
+    on_plan, on_step = (quiet, quiet) if as_json else (_show_plan, _show_step)
     with status_line("adt up") as progress:
         result = adt.up(**given, on_plan=on_plan, on_step=on_step, progress=progress)
-    if output:
-        save_npz(output, result.verified.outputs)
+    if flags.output:
+        save_npz(flags.output, result.verified.outputs)
     if as_json:
         fields = {
             "plan": vars(result.plan),
@@ -54,10 +52,6 @@ def up(
         if result.verified.emulated:
             typer.echo("the virtual device is left running: adt emulator stop")
     raise_unless_passed(result.verified, as_json)
-
-
-def _ignore(_event: object) -> None:
-    """With --json nothing else is printed."""
 
 
 def _show_plan(plan: UpPlan) -> None:

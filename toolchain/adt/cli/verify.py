@@ -4,55 +4,50 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adt.api.requests import LayersRequest, VerifyRequest
-from adt.cli.app import Json, Verbose, app, emit_json
-from adt.cli.options import Given, command_of, flag
-from adt.options.option import options_of
+from adt.api.requests import LayerOptions, LayersRequest, VerifyRequest
+from adt.cli.app import emit_json
+from adt.cli.command import Given, command
+from adt.options.option import option, options_of, values_of
 
 if TYPE_CHECKING:
     from adt.api.verify import VerifyResult
     from adt.measure.verify import OutputComparison
 
 
-@app.command(epilog="Example: adt verify model-pkg --layers")
-@command_of(VerifyRequest)
-def verify(
-    given: Given,
-    layers: Annotated[
-        bool, typer.Option("--layers", help="Compare each kernel with the same one on this machine.")
-    ] = False,
-    calls: Annotated[str | None, flag(LayersRequest, "calls")] = None,
-    everything: Annotated[bool, flag(LayersRequest, "everything")] = False,
-    chunk_mb: Annotated[int | None, flag(LayersRequest, "chunk_bytes")] = None,
-    trust: Annotated[bool, flag(LayersRequest, "trust")] = False,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+class LayerFlags(LayerOptions):
+    """Whole outputs or single kernels."""
+
+    layers: bool = option("Compare each kernel with the same one on this machine.", default=False)
+
+
+@command("adt verify model-pkg --layers", VerifyRequest, LayerFlags)
+def verify(given: Given, flags: LayerFlags, as_json: bool) -> None:
     """Compare the device's outputs, or with --layers each kernel's, with a reference on the same inputs."""
     import adt
     from adt.cli.arrays import load_npz
 
     sets = given["inputs"] = [load_npz(path) for path in given["inputs"] or ()] or None
-    if layers:
+    if flags.layers:
         from adt.cli.verify_layers import finish
 
         _refuse(as_whole(given))
         both = options_of(VerifyRequest).keys() & options_of(LayersRequest).keys()
         found = adt.verify_layers(
             **{name: given[name] for name in both} | {"inputs": sets[0] if sets else None},
-            calls=_span(calls),
-            everything=everything,
-            chunk_bytes=chunk_mb << 20 if chunk_mb else None,
-            trust=trust,
+            calls=_span(flags.calls),
+            everything=flags.everything,
+            chunk_bytes=flags.chunk_bytes << 20 if flags.chunk_bytes else None,
+            trust=flags.trust,
         )
-        finish(given["package"], found, as_json, everything=everything)
+        finish(given["package"], found, as_json, everything=flags.everything)
         return
-    alone = {"--calls": calls, "--all": everything, "--chunk-mb": chunk_mb, "--trust": trust}
-    _refuse([name for name, there in alone.items() if there], "without")
+    _refuse(
+        [options_of(LayerFlags)[name].flag for name, value in values_of(flags).items() if value], "without"
+    )
     result = adt.verify(**given)
     if as_json:
         emit_json("verify", verification_fields(result))
@@ -65,7 +60,7 @@ def as_whole(given: Given) -> list[str]:
     """The options that were given and say nothing about single kernels."""
     kernels = options_of(LayersRequest)
     asked = {
-        f"--{name.replace('_', '-')}": given[name] not in (None, about.default)
+        about.flag: given[name] not in (None, about.default)
         for name, about in options_of(VerifyRequest).items()
         if name not in kernels
     }
@@ -85,7 +80,7 @@ def _refuse(options: Sequence[str], how: str = "with") -> None:
         )
 
 
-def _span(text: str | None) -> tuple[int, int] | None:
+def _span(text: Any) -> tuple[int, int] | None:
     """``A:B`` as numbers."""
     from adt.errors import ConfigError
 

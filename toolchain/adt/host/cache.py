@@ -216,6 +216,16 @@ def fresh_file(final: Path, *, durable: bool = False) -> Iterator[Path]:
                 temporary.unlink()
 
 
+def write_text(final: Path, text: str) -> None:
+    """Write *text* to *final*, at once or not at all.
+
+    Raises:
+        DiskError: there is no room or no access.
+    """
+    with fresh_file(final) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def sync(path: Path) -> None:
     """Bring the contents of a file, or the names in a directory, to the disk."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

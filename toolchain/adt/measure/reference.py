@@ -120,8 +120,7 @@ def _on_host(
         from adt.model.host_run.run import run_package
 
         made = package.manifest.made.settings
-        plain = replace(
-            settings.compile,
+        plain = settings.compile.but(
             target="cpu",
             cpu="",
             precision="float32",
@@ -129,7 +128,7 @@ def _on_host(
             offload="none",
             shapes=tuple(made.get("shapes", ())),
         )
-        build = replace(settings.build, alignment=0)
+        build = settings.build.but(alignment=0)
         job = Job(model, PLATFORMS["host"], replace(settings, compile=plain, build=build))
         return run_package(cached_package(job).path, inputs, timeout=HOST_TIMEOUT)
 

@@ -78,8 +78,7 @@ class Verification:
 def limits_for(precision: str, given: VerifySettings) -> VerifySettings:
     """*given*, with the tolerances of a package's *precision* in place of negative ones."""
     usual = TOLERANCES[precision]
-    return replace(
-        given,
+    return given.but(
         max_abs=given.max_abs if given.max_abs >= 0 else usual.max_abs,
         max_rel=given.max_rel if given.max_rel >= 0 else usual.max_rel,
         max_changed=given.max_changed if given.max_changed >= 0 else MAX_CHANGED,

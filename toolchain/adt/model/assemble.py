@@ -42,6 +42,7 @@ from adt.model.targets.gpu import ANY_ADRENO
 from adt.model.tuning.schedules import KernelSchedules, Tuned, Untuned
 from adt.model.tuning.tuning import Tuning, TuningReport
 from adt.model.tuning.workload import KEPT, REFUSED, TUNED, marks
+from adt.options.option import values_of
 from adt.options.sections import Settings
 
 KERNEL_PREFIX = "__tvm_ffi_"
@@ -280,7 +281,7 @@ def _has_half(module: Any) -> bool:
 
 def _recorded_settings(settings: Settings) -> dict[str, Any]:
     """The settings that decide the package's bytes: checking it does not, and records tell of themselves."""
-    facts = dataclasses.asdict(settings.compile)
+    facts = values_of(settings.compile)
     for name in ("check", "db", "tuned_on"):
         del facts[name]
     return facts

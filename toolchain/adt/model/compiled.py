@@ -36,6 +36,7 @@ from adt.model.package.manifest import SCHEMA_VERSION, PackageLike
 from adt.model.package.package import ModelPackage, load_check, load_package, save_check
 from adt.model.passes.offload.partition import PLUGINS, check_combination, plugin_for
 from adt.model.tuning.tuning import Tuning
+from adt.options.option import values_of
 from adt.options.sections import Settings
 
 log = logging.getLogger("adt.compile")
@@ -74,7 +75,7 @@ class Job:
         """
         settings = self.settings
         if not accuracy:
-            off = dataclasses.replace(settings.compile, accuracy="off")
+            off = settings.compile.but(accuracy="off")
             settings = dataclasses.replace(settings, compile=off)
         imported, making = readied(
             self.model,
@@ -130,7 +131,7 @@ def identity(job: Job) -> dict[str, Any] | None:
         "model": [job.model.name, sha256],
         "settings": {
             name: value
-            for name, value in dataclasses.asdict(job.settings.compile).items()
+            for name, value in values_of(job.settings.compile).items()
             if name not in ("db", "tuned_on")  # what they choose is the tuning
         },
         "platform": [job.platform.name, build.api_level if job.platform.android else 0, build.alignment],

@@ -1,22 +1,19 @@
 """One option of a verb, written once: its type, default, documentation, flag and setting.
 
-A class of :func:`options` is a frozen dataclass with keywords only, whose fields are options. The types below
-are what a caller may give and what the field then is: ``Text`` takes None for "not said" and is a ``str``.
+A class of :class:`Options` is a frozen record with keywords only, whose fields are options. The types below
+are what a caller may give and what the field then is: ``Text`` takes None for "not given" and is a ``str``.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import os
 import re
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, dataclass_transform
-
-Class = TypeVar("Class")
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
     Given = TypeVar("Given", contravariant=True)
@@ -37,188 +34,180 @@ if TYPE_CHECKING:
     Directory = _Field[AnyPath | None, str]
     Switch = _Field[bool | str | None, str]
     Texts = _Field[Sequence[str] | None, tuple[str, ...]]
+    OneOrMoreTexts = _Field[str | Sequence[str] | None, tuple[str, ...]]
     Files = _Field[Sequence[AnyPath] | None, tuple[str, ...]]
     Flag = _Field[bool | None, bool]
     Number = _Field[int | None, int]
     Real = _Field[float | None, float]
 else:
     PathTo, MaybePath, Paths = Path, Path | None, tuple[Path, ...]
-    OneOrMorePaths, Files = Paths, tuple[str, ...]
+    OneOrMorePaths, Files, Texts, OneOrMoreTexts = Paths, *[tuple[str, ...]] * 3
     Text = Directory = Switch = str
-    Texts = tuple[str, ...]
     Flag, Number, Real = bool, int, float
 
-
-@dataclass
-class Option:
-    """What is known of one option besides its name and type."""
-
-    doc: str
-    """For the documentation, of Python and of the settings."""
-    default: Any
-    help: str
-    """For ``--help``."""
-    key: str
-    """``section.key`` of the setting that it is; empty: it is none."""
-    flags: tuple[str, ...]
-    """Empty: the field's name with dashes."""
-    metavar: str
-    choices: tuple[str, ...]
-    """Shown as the metavar, and offered by shell completion."""
-    complete: str
-    """What shell completion offers (:mod:`adt.cli.completions`)."""
-    least: float | None
-    most: float | None
-    cli: Any
-    """The type that the command line takes, where it is not the field's; None: Python alone has it."""
-    separator: str
-    """Between values that one word of the command line may hold."""
-    positional: bool
-
-    @property
-    def variable(self) -> str:
-        """The environment's name of the setting."""
-        return "ADT_" + self.key.replace(".", "_").upper()
-
-
-REQUIRED = dataclasses.MISSING
+REQUIRED: Any = inspect.Parameter.empty
 FIRST_CLAUSE = re.compile(r"; |: | \(|\. ")
 """Ends the part of a setting's documentation that is its help, unless it has one of its own."""
 OF_FIELD = object()
 """The command line takes the field's type."""
 
 
-def option(
-    doc: str,
-    *,
-    default: Any = REQUIRED,
-    kw_only: bool = True,
-    help: str = "",
-    key: str = "",
-    flags: Sequence[str] = (),
-    metavar: str = "",
-    choices: Sequence[str] = (),
-    complete: str = "",
-    least: float | None = None,
-    most: float | None = None,
-    cli: Any = OF_FIELD,
-    separator: str = "",
-) -> Any:
-    """A field that is an option; see :class:`Option`. The help is the documentation unless it is given.
+@dataclass(eq=False, slots=True)
+class Option:
+    """What is known of one option besides its name and type."""
 
-    Args:
-        kw_only: False for what is given by its place, an argument.
-    """
-    about = Option(
-        doc,
-        default,
-        help or doc,
-        key,
-        tuple(flags),
-        metavar or "|".join(choices),
-        tuple(choices),
-        complete,
-        least,
-        most,
-        cli,
-        separator,
-        not kw_only,
-    )
-    return dataclasses.field(default=None if key else default, kw_only=kw_only, metadata={"option": about})
+    doc: str
+    """For the documentation, of Python and of the settings."""
+    flags: tuple[str, ...]
+    """Empty: the field's name with dashes."""
+    default: Any = REQUIRED
+    kw_only: bool = True
+    """False for what is given by its place, an argument."""
+    help: str = ""
+    """For ``--help``; empty: the documentation, of a setting its first clause."""
+    key: str = ""
+    """``section.key`` of the setting that it is; empty: it is none."""
+    metavar: str = ""
+    choices: Sequence[str] = ()
+    """Shown as the metavar, and offered by shell completion."""
+    offers: str = ""
+    """What shell completion offers (:mod:`adt.cli.completions`)."""
+    least: float | None = None
+    most: float | None = None
+    cli: Any = OF_FIELD
+    """The type that the command line takes, where it is not the field's; None: Python alone has it."""
+    separator: str = ""
+    """Between values that one word of the command line may hold."""
+    name: str = ""
+    """Of the field."""
+
+    @property
+    def flag(self) -> str:
+        """The first of its flags."""
+        return self.flags[0] if self.flags else f"--{self.name.replace('_', '-')}"
+
+    @property
+    def variable(self) -> str:
+        """The environment's name of the setting."""
+        return "ADT_" + self.key.replace(".", "_").upper()
+
+    def complete(self, name: str, section: str) -> None:
+        """Be the field *name* of a class; with a *section*, the setting of that name."""
+        self.name = name
+        if section:
+            self.key = self.key or f"{section}.{name}"
+            self.help = self.help or FIRST_CLAUSE.split(self.doc)[0].replace("``", "").removesuffix(".") + "."
+        self.help = self.help or self.doc
+
+
+def option(doc: str, *flags: str, **about: Any) -> Any:
+    """A field that is an option; see :class:`Option`."""
+    return Option(doc, flags, **about)
 
 
 def python(doc: str, *, default: Any) -> Any:
     """A field that only Python can give."""
-    return option(doc, default=default, cli=None)
+    return Option(doc, (), default, cli=None)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(option, python))
-def options(section: str = "") -> Callable[[type[Class]], type[Class]]:
-    """Make a class of options; those written in it are settings of *section*, where it is one."""
-
-    def decorate(kind: type[Class]) -> type[Class]:
-        for name in inspect.get_annotations(kind) if section else ():
-            field = kind.__dict__[name]
-            about = field.metadata["option"]
-            about.key = about.key or f"{section}.{name}"
-            if about.help == about.doc:
-                about.help = FIRST_CLAUSE.split(about.doc)[0].replace("``", "").removesuffix(".") + "."
-            field.default = None
-        return dataclass(init=False, repr=False, eq=False, kw_only=True)(kind)
-
-    return decorate
-
-
 class Options:
-    """What a frozen dataclass can do. It is written here once: made for each class, as dataclasses do it, it
-    would take longer than all else at the start of a command.
-    """
+    """A frozen record of options; those written in a class with a *section* are settings of it."""
+
+    _own: ClassVar[Mapping[str, Option]] = {}
+    _options: ClassVar[Mapping[str, Option]] = {}
+    _signature: ClassVar[inspect.Signature]
+    _types: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls, section: str = "") -> None:
+        cls._own = {name: about for name, about in vars(cls).items() if isinstance(about, Option)}
+        for name, about in cls._own.items():
+            about.complete(name, section)
+        every: dict[str, Option] = {}
+        for base in reversed(cls.__mro__):
+            every |= vars(base).get("_own", {})
+        cls._options = every
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        known = options_of(type(self))
-        places = [name for name, about in known.items() if about.positional]
-        for name, value in zip(places, arguments, strict=False):
-            if name in keywords:
-                raise TypeError(f"got multiple values for argument {name!r}")
-            keywords[name] = value
-        if len(arguments) > len(places):
-            raise TypeError(f"takes {len(places)} positional arguments but {len(arguments)} were given")
-        for name in keywords.keys() - known.keys():
-            raise TypeError(f"got an unexpected keyword argument {name!r}")
-        for name, about in known.items():
-            if name not in keywords and about.default is REQUIRED:
-                raise TypeError(f"missing a required argument: {name!r}")
-        self._complete({name: keywords.get(name) for name in known})
+        given = signature_of(type(self)).bind(*arguments, **keywords).arguments
+        self.__dict__.update(self._complete({name: given.get(name) for name in self._options}))
 
-    def _complete(self, given: dict[str, Any]) -> None:
-        """Set every field; None is "not given"."""
-        for name, about in options_of(type(self)).items():
-            object.__setattr__(self, name, about.default if given[name] is None else given[name])
+    def _complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The value of every field; None is "not given"."""
+        kinds = types_of(type(self))
+        for name, about in self._options.items():
+            if given[name] is None and about.default is REQUIRED:
+                raise TypeError(f"{name} is None")
+        return {
+            name: about.default if given[name] is None else _field_value(kinds[name], given[name])
+            for name, about in self._options.items()
+        }
+
+    def but(self, **changes: Any) -> Self:
+        """The same with *changes*."""
+        return type(self)(**values_of(self) | changes)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        raise AttributeError(f"cannot assign to field {name!r}")
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and _values(self) == _values(other)
+        return type(self) is type(other) and values_of(self) == values_of(other)
 
     def __hash__(self) -> int:
-        return hash(_values(self))
+        return hash(tuple(values_of(self).values()))
 
     def __repr__(self) -> str:
-        pairs = zip(options_of(type(self)), _values(self), strict=True)
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in pairs)})"
+        pairs = (f"{name}={value!r}" for name, value in values_of(self).items())
+        return f"{type(self).__name__}({', '.join(pairs)})"
 
 
-def _values(instance: Any) -> tuple[Any, ...]:
-    return tuple(getattr(instance, name) for name in options_of(type(instance)))
-
-
-def signature_of(kind: type) -> inspect.Signature:
-    """How a class of options is called."""
-    fields = sorted(dataclasses.fields(kind), key=lambda field: bool(field.kw_only))
-    return inspect.Signature(
-        [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY if field.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                annotation=field.type,
-                default=inspect.Parameter.empty if field.default is REQUIRED else field.default,
-            )
-            for field in fields
-        ]
-    )
-
-
-def options_of(kind: type) -> dict[str, Option]:
+def options_of(kind: type[Options]) -> Mapping[str, Option]:
     """The options of a class by the field's name, in their order."""
-    return {field.name: field.metadata["option"] for field in dataclasses.fields(kind)}
+    return kind._options
 
 
-def types_of(kind: type) -> dict[str, Any]:
+def values_of(instance: Options) -> dict[str, Any]:
+    """The values of *instance* by the field's name, in their order."""
+    return {name: getattr(instance, name) for name in instance._options}
+
+
+def signature_of(kind: type[Options]) -> inspect.Signature:
+    """How a class of options is called."""
+    if "_signature" not in vars(kind):
+        annotations: dict[str, Any] = {}
+        for base in reversed(kind.__mro__):
+            annotations |= inspect.get_annotations(base)
+        parameters = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY if about.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                annotation=annotations[name],
+                default=None if about.key else about.default,
+            )
+            for name, about in sorted(kind._options.items(), key=lambda item: item[1].kw_only)
+        ]
+        kind._signature = inspect.Signature(parameters)
+    return kind._signature
+
+
+def types_of(kind: type[Options]) -> dict[str, Any]:
     """The type of each field, None not counted."""
-    return {name: _bare(hint) for name, hint in typing.get_type_hints(kind).items()}
+    if "_types" not in vars(kind):
+        hints = typing.get_type_hints(kind)
+        kind._types = {name: _without_none(hints[name]) for name in kind._options}
+    return kind._types
 
 
-def _bare(hint: Any) -> Any:
-    kinds = [one for one in typing.get_args(hint) if one is not type(None)]
+def _without_none(hint: Any) -> Any:
+    kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
     return kinds[0] if type(None) in typing.get_args(hint) and len(kinds) == 1 else hint
+
+
+def _field_value(kind: Any, value: Any) -> Any:
+    """*value* as the field has it: paths and sequences may be given in several ways."""
+    if kind is Path and isinstance(value, str | os.PathLike):
+        return Path(value)
+    if kind in (tuple[Path, ...], tuple[str, ...]):
+        values = (value,) if isinstance(value, str | os.PathLike) else value
+        return tuple(map(Path if kind == tuple[Path, ...] else os.fspath, values))
+    return value

@@ -1,17 +1,15 @@
-"""What a verb is asked for: a frozen dataclass of its options, complete once it is made."""
+"""What a verb is asked for: a frozen record of its options, complete once it is made."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import os
 import typing
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, Self, TypeVar
 
-from adt.options.option import REQUIRED, Option, Options, options_of, signature_of, types_of
-from adt.options.resolve import Resolved, load_settings
+from adt.options.option import Option, Options, options_of, signature_of, values_of
+from adt.options.resolve import EXECUTED, Resolved, load_settings, show_programs
 from adt.options.sections import Settings
 
 Keywords = ParamSpec("Keywords")
@@ -20,25 +18,29 @@ Result = TypeVar("Result")
 
 
 class Request(Options):
-    """What was not said gets its value as every setting does, or its default.
+    """What was not given gets its value as every setting does, or its default.
 
     Raises:
         ConfigError: a setting cannot be, see :func:`adt.options.resolve.load_settings`.
     """
 
-    resolved: Resolved
-
-    def _complete(self, given: dict[str, Any]) -> None:
-        known, kinds = options_of(type(self)), types_of(type(self))
+    def _complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        values = super()._complete(given)
+        keys = {name: about.key for name, about in options_of(type(self)).items() if about.key}
+        if not keys:
+            return values
         resolved = load_settings(
-            {about.key: _said(about, given[name]) for name, about in known.items() if about.key}
+            {key: _setting(self._options[name], given[name]) for name, key in keys.items()}
         )
-        for name, about in known.items():
-            if given[name] is None and about.default is REQUIRED:
-                raise TypeError(f"{name} is None")
-            value = about.default if given[name] is None else _kept(kinds[name], given[name])
-            object.__setattr__(self, name, resolved.values[about.key] if about.key else value)
-        object.__setattr__(self, "resolved", resolved)
+        if not {*EXECUTED}.isdisjoint(keys.values()):
+            show_programs(resolved)
+        return values | {name: resolved.values[key] for name, key in keys.items()} | {"_resolved": resolved}
+
+    @property
+    def resolved(self) -> Resolved:
+        """Every setting and where it came from."""
+        resolved: Resolved = self.__dict__["_resolved"]
+        return resolved
 
     @property
     def settings(self) -> Settings:
@@ -52,28 +54,16 @@ class Request(Options):
 
     def but(self, **changes: Any) -> Self:
         """The same, asked with *changes*."""
-        same = {
-            name: self.named(name) if about.key else getattr(self, name)
-            for name, about in options_of(type(self)).items()
-        }
+        keys = {name for name, about in options_of(type(self)).items() if about.key}
+        same = {name: self.named(name) if name in keys else value for name, value in values_of(self).items()}
         return type(self)(**same | changes)
 
 
-def _said(about: Option, value: Any) -> Any:
+def _setting(about: Option, value: Any) -> Any:
     """The value of a setting: none of nothing at all; on or off of one that is also ``auto``."""
     if isinstance(value, list | tuple) and not value:
         return None
     return ("on" if value else "off") if isinstance(value, bool) and about.cli is bool else value
-
-
-def _kept(kind: Any, value: Any) -> Any:
-    """*value* as the field has it: paths and sequences may be given in several ways."""
-    if kind is Path and isinstance(value, str | os.PathLike):
-        return Path(value)
-    if kind in (tuple[Path, ...], tuple[str, ...]):
-        values = (value,) if isinstance(value, str | os.PathLike) else value
-        return tuple(map(Path if kind == tuple[Path, ...] else os.fspath, values))
-    return value
 
 
 def takes(
@@ -86,8 +76,8 @@ def takes(
         def verb(*args: Keywords.args, **kwargs: Keywords.kwargs) -> Result:
             try:
                 asked = request(*args, **kwargs)
-            except TypeError as why:
-                raise TypeError(f"{function.__name__}(): {why}") from why
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}(): {error}") from error
             return function(asked)
 
         kind, returned = typing.cast(type, request), inspect.get_annotations(function).get("return")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import logging
 import os
@@ -75,9 +76,6 @@ def load_settings(
         name: section(**{field: values[about.key] for field, about in options_of(section).items()})
         for name, section in SECTIONS.items()
     }
-    for key in EXECUTED:
-        if values[key] and Path(origins[key].removesuffix(TOOL_TABLE)).is_absolute():
-            _show_program(key, values[key], origins[key])
     return Resolved(Settings(**sections), origins, values)
 
 
@@ -87,12 +85,12 @@ def _layers(
     """Yield (origin, flat values), weakest first."""
     known = known_options()
     yield "default", {key: about.default for key, (about, _) in known.items()}
-    found = _upwards(start, PYPROJECT, environ)
-    if found and (tool := _toml(found).get("tool", {}).get("adt")):
-        yield f"{found}{TOOL_TABLE}", _flatten(tool, f"{found}{TOOL_TABLE}")
-    found = _upwards(start, PROJECT_FILE, environ)
-    if found:
-        yield str(found), _flatten(_toml(found), str(found))
+    file = _upwards(start, PYPROJECT, environ)
+    if file and (tool := _toml(file).get("tool", {}).get("adt")):
+        yield f"{file}{TOOL_TABLE}", _flatten(tool, f"{file}{TOOL_TABLE}")
+    file = _upwards(start, PROJECT_FILE, environ)
+    if file:
+        yield str(file), _flatten(_toml(file), str(file))
     names = {about.variable: key for key, (about, _) in known.items()}
     for variable, text in sorted(environ.items()):
         if variable.startswith("ADT_") and not variable.startswith("ADT_TEST_"):
@@ -130,9 +128,17 @@ def _upwards(start: Path, name: str, environ: Mapping[str, str]) -> Path | None:
     return None
 
 
+def show_programs(resolved: Resolved) -> None:
+    """Show what a project's file has adt run, to whoever came by the project; for verbs that may run it."""
+    for key in EXECUTED:
+        value, origin = resolved.values[key], resolved.origins[key]
+        if value and Path(origin.removesuffix(TOOL_TABLE)).is_absolute():
+            _show_program(key, value, origin)
+
+
 @cache
 def _show_program(key: str, value: str, origin: str) -> None:
-    """Once for each setting of a project's file: whoever came by the project sees what it has adt run."""
+    """Once for each setting."""
     log.info("%s sets %s = %s: what adt needs from there is run", origin, key, value)
 
 
@@ -150,8 +156,8 @@ def _warn_of_owner(path: Path, owner: int) -> None:
 def _toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_text(path))
-    except (ValueError, RecursionError) as why:
-        raise ConfigError(f"{path} is not valid TOML: {why}", remedy="Mend the line it names.") from why
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}", remedy="Mend the line it names.") from error
 
 
 def _flatten(table: Mapping[str, Any], where: str) -> dict[str, object]:
@@ -185,33 +191,33 @@ def _unknown(word: str, known: Iterable[str], where: str) -> ConfigError:
 
 def _typed(key: str, value: object, origin: str) -> object:
     """Check or convert one value; text from the environment is converted, TOML must have the type."""
-    wanted = known_options()[key][1]
-    try:
-        if isinstance(wanted, types.GenericAlias):  # tuple[str, ...]
-            if isinstance(value, str):
-                return tuple(part for part in value.split(";") if part)
-            if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
-                return tuple(value)
-            raise ValueError("a list of texts")
-        if wanted is bool:
-            if isinstance(value, bool):
-                return value
-            if isinstance(value, str) and value.lower() in TRUE + FALSE:
-                return value.lower() in TRUE
-            raise ValueError("true or false")
-        if isinstance(value, bool):
-            raise ValueError(wanted.__name__)
-        if wanted is float and isinstance(value, int | float | str):
-            return float(value)
-        if wanted is int and isinstance(value, str):
-            return int(value)
-        if isinstance(value, wanted):
-            return value
-        if wanted is str and isinstance(value, os.PathLike):
-            return os.fspath(value)
-        raise ValueError(wanted.__name__)
-    except ValueError as why:
+    kind = known_options()[key][1]
+    converted: object = None
+    with contextlib.suppress(ValueError):
+        converted = _converted(value, kind)
+    if converted is None:
         raise ConfigError(
-            f"{key} = {value!r} (from {origin}) is not of type {getattr(wanted, '__name__', wanted)}",
+            f"{key} = {value!r} (from {origin}) is not of type {getattr(kind, '__name__', kind)}",
             remedy=f"Give {key} a value of that type.",
-        ) from why
+        )
+    return converted
+
+
+def _converted(value: object, kind: Any) -> object:
+    """*value* as a *kind*; None, or ValueError, where it cannot be one."""
+    if isinstance(kind, types.GenericAlias):  # tuple[str, ...]
+        if isinstance(value, str):
+            return tuple(part for part in value.split(";") if part)
+        listed = isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
+        return tuple(value) if listed else None  # type: ignore[arg-type]
+    if kind is bool and isinstance(value, str):
+        return value.lower() in TRUE if value.lower() in TRUE + FALSE else None
+    if isinstance(value, bool) != (kind is bool):
+        return None
+    if kind is float and isinstance(value, int | float | str):
+        return float(value)
+    if kind is int and isinstance(value, str):
+        return int(value)
+    if kind is str and isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return value if isinstance(value, kind) else None

@@ -8,18 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adt.options.option import Directory, Flag, Number, Options, Real, Switch, Text, Texts, option, options
+from adt.options.option import Directory, Flag, Number, Options, Real, Switch, Text, Texts, option
 
 RUN_SECONDS = 600.0
 """That a program on a device may run where nobody said."""
 
 
-class Section(Options):
-    """Settings that were not given are at their defaults."""
-
-
-@options("tvm")
-class TvmSource(Section):
+class TvmSource(Options, section="tvm"):
     """The tree alone."""
 
     tvm_source: Directory = option(
@@ -31,8 +26,7 @@ class TvmSource(Section):
     )
 
 
-@options("tvm")
-class TvmSettings(TvmSource):
+class TvmSettings(TvmSource, section="tvm"):
     """Where the TVM source tree comes from."""
 
     provider: Text = option(
@@ -42,8 +36,7 @@ class TvmSettings(TvmSource):
     )
 
 
-@options("build")
-class NdkRoot(Section):
+class NdkRoot(Options, section="build"):
     """The NDK alone."""
 
     ndk: Directory = option(
@@ -54,30 +47,27 @@ class NdkRoot(Section):
     )
 
 
-@options("build")
-class PlatformName(Section):
+class PlatformName(Options, section="build"):
     """The platform alone."""
 
     platform: Text = option(
         "What to build for: ``android-arm64-v8a``, ``linux-aarch64``, ``host``, …, or a preset of one such "
         "as ``linux-aarch64-cpu`` (`adt presets` lists them).",
+        "--for",
         default="android-arm64-v8a",
         help="android-arm64-v8a, linux-aarch64, host, …; see adt presets.",
-        flags=["--for"],
         metavar="PLATFORM",
-        complete="platform",
+        offers="platform",
     )
 
 
-@options("build")
-class ApiLevel(Section):
+class ApiLevel(Options, section="build"):
     """The API level alone."""
 
     api_level: Number = option("Lowest Android API level that the bundle runs on, at least 21.", default=28)
 
 
-@options("build")
-class ClmlSdk(Section):
+class ClmlSdk(Options, section="build"):
     """The CLML SDK alone."""
 
     clml: Directory = option(
@@ -89,8 +79,7 @@ class ClmlSdk(Section):
     )
 
 
-@options("build")
-class BuildSettings(ClmlSdk, ApiLevel, NdkRoot, PlatformName):
+class BuildSettings(ClmlSdk, ApiLevel, NdkRoot, PlatformName, section="build"):
     """How a TargetBundle is built."""
 
     alignment: Number = option(
@@ -114,25 +103,21 @@ class BuildSettings(ClmlSdk, ApiLevel, NdkRoot, PlatformName):
         "CMake's build type; Debug and RelWithDebInfo put symbol files beside the stripped ones.",
         default="Release",
     )
-    jobs: Number = option(
-        "Parallel compiler processes; 0: as Ninja decides.", default=0, flags=["--jobs", "-j"]
-    )
+    jobs: Number = option("Parallel compiler processes; 0: as Ninja decides.", "--jobs", "-j", default=0)
 
 
-@options("compile")
-class Shapes(Section):
+class Shapes(Options, section="compile"):
     """The shapes alone."""
 
     shapes: Texts = option(
         "Fixed input shapes, each ``name:1,3,224,224``, or extents of symbols, ``batch=1,past=16``.",
+        "--shape",
         default=(),
-        flags=["--shape"],
         metavar="NAME:1,3,224,224|SYMBOL=1,…",
     )
 
 
-@options("compile")
-class Target(Section):
+class Target(Options, section="compile"):
     """What computes."""
 
     target: Text = option(
@@ -140,12 +125,11 @@ class Target(Section):
         "``host`` (this machine), or TVM's own string, tag or dictionary for one of them.",
         default="cpu",
         metavar="cpu|opencl|adreno|adreno-buffer|mali|host|…",
-        complete="target",
+        offers="target",
     )
 
 
-@options("compile")
-class Processor(Target):
+class Processor(Target, section="compile"):
     """What computes, and the processor."""
 
     cpu: Text = option(
@@ -154,19 +138,17 @@ class Processor(Target):
         default="",
         help="Processor: a core, a chip, native, +features.",
         metavar="cortex-a76,+dotprod|rk3588|…",
-        complete="processor",
+        offers="processor",
     )
 
 
-@options("compile")
-class Computing(Processor):
+class Computing(Processor, section="compile"):
     """What computes, and how much TVM does about it."""
 
     opt_level: Number = option("TVM's optimisation level, 0 to 3.", default=3)
 
 
-@options("compile")
-class Kernels(Shapes, Computing):
+class Kernels(Shapes, Computing, section="compile"):
     """What decides the kernels of a model."""
 
     precision: Text = option(
@@ -195,8 +177,7 @@ class Kernels(Shapes, Computing):
     )
 
 
-@options("compile")
-class Records(Section):
+class Records(Options, section="compile"):
     """Whose schedules the kernels get."""
 
     db: Directory = option(
@@ -215,28 +196,26 @@ class Records(Section):
     )
 
 
-@options("compile")
-class CompileSettings(Records, Kernels):
+class CompileSettings(Records, Kernels, section="compile"):
     """How a model is compiled."""
 
     accuracy: Switch = option(
         "Compare half precision with float32 on this machine, and keep the figures in mod.json: ``on``, "
         "``off``, or ``auto`` (for models that do not take long).",
+        "--accuracy/--no-accuracy",
         default="auto",
-        flags=["--accuracy/--no-accuracy"],
         cli=bool,
     )
     check: Switch = option(
         "Run OpenCL kernels on this machine at once and compare them with the CPU: ``auto`` (where it has an "
         "OpenCL device that can), ``on`` (or it is an error) or ``off``.",
+        "--check/--no-check",
         default="auto",
-        flags=["--check/--no-check"],
         cli=bool,
     )
 
 
-@options("device")
-class DeviceTimeout(Section):
+class DeviceTimeout(Options, section="device"):
     """The time limit alone."""
 
     timeout: Real = option(
@@ -259,21 +238,24 @@ class DeviceTimeout(Section):
         return self.timeout or RUN_SECONDS
 
 
-@options("device")
-class DeviceSettings(DeviceTimeout):
-    """Which device, and how long we wait for it."""
+class DeviceSerial(Options, section="device"):
+    """The device alone."""
 
     serial: Text = option(
         "Serial of the device; empty: ANDROID_SERIAL, or the only device.",
+        "--serial",
+        "-s",
         default="",
         help="The device; else ANDROID_SERIAL, else the only one.",
-        flags=["--serial", "-s"],
-        complete="serial",
+        offers="serial",
     )
 
 
-@options("rpc")
-class RpcSettings(Section):
+class DeviceSettings(DeviceTimeout, DeviceSerial):
+    """Which device, and how long we wait for it."""
+
+
+class RpcSettings(Options, section="rpc"):
     """The RPC tracker on this machine and the servers on devices."""
 
     key: Text = option(
@@ -287,8 +269,7 @@ class RpcSettings(Section):
     port_end: Number = option("Last port that a server tries; each server needs one.", default=9189)
 
 
-@options("verify")
-class Seed(Section):
+class Seed(Options, section="verify"):
     """The seed alone."""
 
     seed: Number = option(
@@ -296,8 +277,7 @@ class Seed(Section):
     )
 
 
-@options("verify")
-class KernelTolerance(Section):
+class KernelTolerance(Options, section="verify"):
     """What is right of a single kernel, too."""
 
     max_rel: Real = option(
@@ -315,21 +295,14 @@ class KernelTolerance(Section):
     )
 
 
-@options("verify")
-class Tolerance(Section):
-    """The largest difference alone."""
+class VerifySettings(KernelTolerance, Seed, section="verify"):
+    """What counts as right."""
 
     max_abs: Real = option(
         "Largest absolute difference to the reference that passes; negative: as the package's precision "
         "allows.",
         default=-1.0,
     )
-
-
-@options("verify")
-class VerifySettings(KernelTolerance, Tolerance, Seed):
-    """What counts as right."""
-
     max_changed: Real = option(
         "Share of an integer or boolean output's elements that may be off by more: of nearly equal scores "
         "either may be the largest; negative: 0.01.",
@@ -340,8 +313,8 @@ class VerifySettings(KernelTolerance, Tolerance, Seed):
     allow_nonfinite: Flag = option(
         "An output may have NaN or infinity at the same places as the reference's. Nothing else in it is "
         "never enough.",
+        "--allow-nonfinite",
         default=False,
-        flags=["--allow-nonfinite"],
     )
     reference: Text = option(
         "What computes the right answer: ``auto`` (the runtime of the model's format), ``onnxruntime``, "
@@ -353,20 +326,20 @@ class VerifySettings(KernelTolerance, Tolerance, Seed):
     )
 
 
-@options("tune")
-class TuneSettings(Section):
+class TuneSettings(Options, section="tune"):
     """How a model is tuned (`adt tune`)."""
 
     trials: Number = option(
         "Candidates to build and measure, of all kernels together, or of each one (``per_task``).",
+        "--trials",
+        "-n",
         default=1000,
-        flags=["--trials", "-n"],
     )
     per_task: Flag = option(
         "Every kernel gets ``trials`` candidates, instead of more for those that promise more.",
+        "--per-task/--in-all",
         default=False,
         help="… for each kernel, or of all together.",
-        flags=["--per-task/--in-all"],
     )
     early_stopping: Number = option(
         "A kernel is done when so many candidates in a row made it no faster (1 %); 0: never.",
@@ -417,7 +390,7 @@ class Settings:
     tune: TuneSettings
 
 
-SECTIONS: dict[str, type[Section]] = {
+SECTIONS: dict[str, type[Options]] = {
     "tvm": TvmSettings,
     "build": BuildSettings,
     "compile": CompileSettings,

@@ -139,7 +139,7 @@ def _for_host(
         making,
         target=target,
         platform=host,
-        settings=replace(settings, compile=replace(settings.compile, offload="none")),  # no CLML runs here
+        settings=replace(settings, compile=settings.compile.but(offload="none")),  # no CLML runs here
         linker=linker_for(host, ndk=None, api_level=0, bundle=None),
         alignment=host.alignment,
         like=None,

@@ -25,7 +25,7 @@ def place(found: Resolved) -> tuple[Settings, Platform]:
     settings = found.settings
     asked = read_target(settings.compile.target)
     if asked.platform and found.origins["build.platform"] == "default":
-        settings = replace(settings, build=replace(settings.build, platform=asked.platform))
+        settings = replace(settings, build=settings.build.but(platform=asked.platform))
     platform = platform_named(settings.build.platform)
     if not asked.plain:
         words = asked.words
