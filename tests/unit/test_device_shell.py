@@ -173,7 +173,7 @@ def test_a_timeout_ends_the_remote_process_group(monkeypatch: pytest.MonkeyPatch
         shell.run("S", ["sleep", "100"], v2=True, timeout=0.7)
     assert len(killed) == 1
     assert killed[0].endswith(" sh 4711")
-    assert "kill -TERM -- -$1" in killed[0]
+    assert 'kill -TERM -- -"$1"' in killed[0]
 
 
 def test_ctrl_c_ends_the_remote_process_group(monkeypatch: pytest.MonkeyPatch) -> None:

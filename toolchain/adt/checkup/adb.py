@@ -60,8 +60,8 @@ class Server:
 
 def parse_protocol(text: str) -> int | None:
     """The server protocol's number in the output of ``adb version`` (1.0.41 is 41)."""
-    found = re.search(r"^Android Debug Bridge version \d+\.\d+\.(\d+)", text, re.MULTILINE)
-    return int(found[1]) if found else None
+    match = re.search(r"^Android Debug Bridge version \d+\.\d+\.(\d+)", text, re.MULTILINE)
+    return int(match[1]) if match else None
 
 
 def client(path: Path) -> Client:
@@ -70,10 +70,10 @@ def client(path: Path) -> Client:
     return Client(path, parse_protocol(done.stdout))
 
 
-def clients(chosen: Adb) -> tuple[Client, ...]:
+def clients(program: Adb) -> tuple[Client, ...]:
     """The adb that adt takes, and the one that a person gets who types ``adb``."""
-    paths = [chosen.path]
-    if (typed := shutil.which("adb")) and Path(typed).resolve() != chosen.path.resolve():
+    paths = [program.path]
+    if (typed := shutil.which("adb")) and Path(typed).resolve() != program.path.resolve():
         paths.append(Path(typed))
     return tuple(map(client, paths))
 
@@ -88,8 +88,8 @@ def ask(port: int, service: str, doing: str) -> str:
     deadline = Deadline(SERVER_SECONDS, doing)
     try:
         sock = socket.create_connection(("127.0.0.1", port), timeout=SERVER_SECONDS)
-    except TimeoutError as why:
-        raise deadline.expired() from why
+    except TimeoutError as error:
+        raise deadline.expired() from error
     with adb.Wire(sock, deadline) as wire:
         wire.request(service)
         return wire.read_text()
@@ -107,30 +107,30 @@ def look() -> Server:
     exposed = next((one.address for one in listening if not one.loopback), "")
     try:
         protocol = int(ask(port, "host:version", f"asking the adb server on port {port} for its version"), 16)
-        listed = parse_listing(ask(port, "host:devices-l", "listing devices"))
+        devices = parse_listing(ask(port, "host:devices-l", "listing devices"))
     except ConnectionRefusedError:
         return Server(port, running=False)
-    except (AdtError, OSError, ValueError) as why:
+    except (AdtError, OSError, ValueError) as error:
         return Server(
             port,
             running=True,
-            problem=str(why),
+            problem=str(error),
             remedy=f"End what listens on port {port} ({holder or 'of another user'}), with `adt adb -- "
             "kill-server` if it is adb; or set ANDROID_ADB_SERVER_PORT to a free port.",
             holder=holder,
             exposed=exposed,
         )
-    return Server(port, True, protocol, listed, holder=holder, exposed=exposed)
+    return Server(port, True, protocol, devices, holder=holder, exposed=exposed)
 
 
-def check_program(chosen: Adb) -> Check:
+def check_program(program: Adb) -> Check:
     """Judge the adb that adt takes."""
-    version = ".".join(map(str, chosen.version))
-    origin = f"{chosen.path}, from {chosen.origin}"
+    version = ".".join(map(str, program.version))
+    origin = f"{program.path}, from {program.origin}"
     if not version:
         found, mend = "it does not say its version", "pip install -U adbutils (it carries a new adb)"
         return Check(Area.DEVICE, "adb", Status.WARNING, found, origin, mend)
-    if chosen.old:
+    if program.old:
         return Check(
             Area.DEVICE,
             "adb",
@@ -142,7 +142,7 @@ def check_program(chosen: Adb) -> Check:
     return Check(Area.DEVICE, "adb", Status.OK, version, origin)
 
 
-def check_server(server: Server, found: Sequence[Client], origin: str) -> Iterator[Check]:
+def check_server(server: Server, clients: Sequence[Client], origin: str) -> Iterator[Check]:
     """Judge the adb server.
 
     Args:
@@ -164,7 +164,7 @@ def check_server(server: Server, found: Sequence[Client], origin: str) -> Iterat
         yield Check(Area.DEVICE, "adb server", Status.FAILED, server.problem, where, server.remedy)
         return
     yield Check(Area.DEVICE, "adb server", Status.OK, f"runs, protocol {server.protocol}", where)
-    for other in found:
+    for other in clients:
         if other.protocol not in (None, server.protocol):
             yield Check(
                 Area.DEVICE,

@@ -85,8 +85,8 @@ def answers(question: Question) -> Iterator[Check]:
     """Ask, and yield each check as it comes; whatever asking raises becomes a failed check."""
     try:
         yield from question.ask()
-    except AdtError as why:
-        yield Check(question.area, question.name, Status.FAILED, why.what, remedy=why.remedy)
+    except AdtError as error:
+        yield Check(question.area, question.name, Status.FAILED, error.what, remedy=error.remedy)
     except Exception as bug:
         log.debug("%s", traceback.format_exc())
         yield Check(

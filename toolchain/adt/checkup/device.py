@@ -169,16 +169,16 @@ def check_survey(
     yield check("deployments", Status.OK, listed + used, f"{TEMP}/adt")
 
 
-def _executable(serial: str, tried: str) -> Check:
+def _executable(serial: str, output: str) -> Check:
     name = f"{serial}: programs"
-    said, _, code = tried.rpartition("code ")
+    said, _, code = output.rpartition("code ")
     if code == str(TRIED):
         return Check(Area.DEVICE, name, Status.OK, f"run from {TEMP}", "tried there")
-    why = said.strip() or tried or "no answer"
+    reason = said.strip() or output or "no answer"
     found = (
-        f"{TEMP} does not let programs run (mounted noexec, or forbidden by its security policy): {why}"
+        f"{TEMP} does not let programs run (mounted noexec, or forbidden by its security policy): {reason}"
         if code == str(NOEXEC)
-        else f"nothing can be made and run in {TEMP}: {why}"
+        else f"nothing can be made and run in {TEMP}: {reason}"
     )
     remedy = f"Look at `adt adb -s {serial} -- shell 'ls -ldZ {TEMP}; mount'`: a policy may forbid it."
     return Check(Area.DEVICE, name, Status.FAILED, found, "tried there", remedy)
@@ -194,11 +194,11 @@ def libraries(listed: str) -> dict[str, list[str]]:
     Args:
         listed: one ``PATH REAL_PATH`` per line.
     """
-    found: dict[str, list[str]] = {}
+    paths_of: dict[str, list[str]] = {}
     for line in listed.splitlines():
         path, _, real = line.partition(" ")
-        found.setdefault(real or path, []).append(path)
-    return found
+        paths_of.setdefault(real or path, []).append(path)
+    return paths_of
 
 
 def check_opencl(
@@ -253,10 +253,10 @@ def _no_opencl(serial: str, facts: DeviceFacts, report: OpenclReport | None) -> 
     )
 
 
-def _opencl_by_name(serial: str, found: dict[str, list[str]], why_not: str) -> Check:
+def _opencl_by_name(serial: str, paths_of: dict[str, list[str]], why_not: str) -> Check:
     shown = "; ".join(
         real + (f" (also {', '.join(also)})" if (also := [p for p in paths if p != real]) else "")
-        for real, paths in found.items()
+        for real, paths in paths_of.items()
     )
     what = f"{shown}; loading was not tried: {why_not}"
     return Check(Area.DEVICE, f"{serial}: OpenCL", Status.OK, what, OPENCL_FILES)
@@ -297,8 +297,8 @@ def _opencl_unusable(serial: str, facts: DeviceFacts, report: OpenclReport) -> C
             for device in platform.devices
             if device.refused_by_tvm
         ]
-        why = chosen.said or "; ".join(refused) or "it offers no GPU and no CPU"
-        what = f"TVM's runtime takes {chosen.library} and finds no device: {why}"
+        reason = chosen.said or "; ".join(refused) or "it offers no GPU and no CPU"
+        what = f"TVM's runtime takes {chosen.library} and finds no device: {reason}"
     remedy = "Compile for the CPU: adt compile MODEL --target cpu"
     if elsewhere:
         what += f"; {', '.join(elsewhere)} would answer, but TVM's runtime does not open it"
@@ -307,10 +307,10 @@ def _opencl_unusable(serial: str, facts: DeviceFacts, report: OpenclReport) -> C
     return Check(Area.DEVICE, name, Status.WARNING, what, OPENCL_PROGRAM, remedy)
 
 
-def ready(look: Callable[[], Server], wanted: str) -> list[str]:
-    """Serials of the devices to look at: *wanted*, or every usable one; none when adb cannot be asked."""
+def ready(look: Callable[[], Server], serial: str) -> list[str]:
+    """Serials of the devices to look at: *serial*, or every usable one; none when adb cannot be asked."""
     with contextlib.suppress(AdtError, OSError):
-        return [device.serial for device in look().devices if device.ready and wanted in ("", device.serial)]
+        return [device.serial for device in look().devices if device.ready and serial in ("", device.serial)]
     return []
 
 
@@ -322,15 +322,15 @@ def questions(scope: Scope) -> Iterator[Question]:
         yield adb.check_program(program.find_adb())
 
     def server() -> Iterator[Check]:
-        found = look()
-        clients = adb.clients(program.find_adb()) if found.usable else ()
-        yield from adb.check_server(found, clients, adb.address_origin(scope))
+        state = look()
+        clients = adb.clients(program.find_adb()) if state.usable else ()
+        yield from adb.check_server(state, clients, adb.address_origin(scope))
 
     def listed() -> Iterator[Check]:
-        found = look()
-        if found.usable:
+        state = look()
+        if state.usable:
             needed = scope.named(Area.DEVICE)
-            yield from check_states(found.devices, scope.serial, running_emulators(), needed=needed)
+            yield from check_states(state.devices, scope.serial, running_emulators(), needed=needed)
         elif scope.serial:
             name, why = f"device {scope.serial}", "cannot be looked for without an adb server"
             yield Check(Area.DEVICE, name, Status.FAILED, why, remedy="adt doctor --fix, or adb start-server")

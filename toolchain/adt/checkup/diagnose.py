@@ -75,10 +75,10 @@ def diagnose(
     repairs: list[Repair] = []
     for _ in range(MENDING_ROUNDS if fix else 0):
         tried = {repair.fix for repair in repairs}
-        if not (fixes := [one for one in planned(checks) if one not in tried]):
+        if not (fixes := [step for step in planned(checks) if step not in tried]):
             break
-        for one in fixes:
-            repairs.append(mend(one))
+        for step in fixes:
+            repairs.append(mend(step))
             on_repair(repairs[-1])
         checks = _round(scope, on_check)
     return Diagnosis(checks, tuple(repairs))

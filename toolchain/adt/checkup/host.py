@@ -191,8 +191,8 @@ def said_version(path: Path) -> str:
     remedy = f"Run `{path} --version` by hand; install it again when it is broken."
     try:
         done = process.run([path, "--version"], timeout=VERSION_SECONDS, what=what, remedy=remedy)
-    except ToolNotFound as why:  # a file for another machine, or no program at all
-        raise ToolNotFound(f"{path} does not run ({why.what})", remedy=remedy) from why
+    except ToolNotFound as error:  # a file for another machine, or no program at all
+        raise ToolNotFound(f"{path} does not run ({error.what})", remedy=remedy) from error
     return (done.stdout.strip() or done.stderr.strip()).partition("\n")[0]
 
 
@@ -258,10 +258,10 @@ def _program_questions(scope: Scope) -> Iterator[Question]:
         found = shutil.which(platform.compiler)
         try:
             said = said_version(Path(found)) if found else ""
-        except AdtError as why:
+        except AdtError as error:
             status = Status.FAILED if needed else Status.WARNING
             name = f"compiler for {platform.name}"
-            yield Check(Area.HOST, name, status, why.what, remedy=f"apt-get install {platform.packages}")
+            yield Check(Area.HOST, name, status, error.what, remedy=f"apt-get install {platform.packages}")
             return
         yield check_compiler(platform, Path(found) if found else None, said, needed=needed)
 
@@ -289,9 +289,9 @@ def check_tools(environ: Mapping[str, str], keytool: str | None) -> Check:
     """
     try:
         tools = find_apk_tools(environ=environ)
-    except (ToolNotFound, SdkError) as why:
-        found = f"{why.what}; only `adt apk` needs them"
-        return Check(Area.HOST, APK, Status.WARNING, found, remedy=why.remedy)
+    except (ToolNotFound, SdkError) as error:
+        found = f"{error.what}; only `adt apk` needs them"
+        return Check(Area.HOST, APK, Status.WARNING, found, remedy=error.remedy)
     if keytool is None:
         found = "there is no keytool, and so no Java for apksigner; only `adt apk` needs it"
         remedy = "apt-get install default-jre-headless"
@@ -313,16 +313,16 @@ QEMU_PACKAGES = {prerequisites.INSTALL_QEMU: ("qemu-user-static",)}
 """Remedies that are an apt-get of these packages."""
 
 
-def check_prerequisites(found: Iterable[prerequisites.Prerequisite]) -> Iterator[Check]:
+def check_prerequisites(items: Iterable[prerequisites.Prerequisite]) -> Iterator[Check]:
     """Each prerequisite as a check; a virtual device is a convenience, so none fails."""
-    for one in found:
-        packages = QEMU_PACKAGES.get(one.remedy, ())
+    for item in items:
+        packages = QEMU_PACKAGES.get(item.remedy, ())
         yield Check(
             Area.HOST,
-            f"{EMULATOR}: {one.name}",
-            Status.OK if one.ok else Status.WARNING,
-            one.found,
-            remedy=one.remedy,
+            f"{EMULATOR}: {item.name}",
+            Status.OK if item.ok else Status.WARNING,
+            item.found,
+            remedy=item.remedy,
             fix=Fix(Action.INSTALL, packages) if packages else None,
         )
 
@@ -371,8 +371,8 @@ def _emulator_questions() -> Iterator[Question]:
     def tried() -> Iterator[Check]:
         try:
             found = prerequisites.probe()
-        except AdtError as why:
-            yield Check(Area.HOST, EMULATOR, Status.WARNING, why.what, remedy=why.remedy)
+        except AdtError as error:
+            yield Check(Area.HOST, EMULATOR, Status.WARNING, error.what, remedy=error.remedy)
             return
         yield from check_prerequisites(found)
 

@@ -50,16 +50,16 @@ def check_found(listed: Sequence[Listed]) -> Iterator[Check]:
 
 
 def check_parts(
-    ndk: Ndk, api_level: int, wanted: Platform | None, said: str, page: int | None
+    ndk: Ndk, api_level: int, target: Platform | None, version: str, page: int | None
 ) -> Iterator[Check]:
     """Whether the NDK's compiler runs, has the API level, and its C++ library loads everywhere.
 
     Args:
-        wanted: what the settings build for.
-        said: first line of its clang's ``--version``.
+        target: what the settings build for.
+        version: first line of its clang's ``--version``.
         page: p_align in bytes of its arm64 libc++_shared.so; None when it has none.
     """
-    yield Check(Area.NDK, "NDK compiler", Status.OK, said, str(ndk.bin))
+    yield Check(Area.NDK, "NDK compiler", Status.OK, version, str(ndk.bin))
     able = []
     for platform in PLATFORMS.values():
         if not platform.android:
@@ -67,10 +67,10 @@ def check_parts(
         try:
             ndk.compiler(platform.ndk_triple, api_level)
             able.append(platform.name)
-        except NdkError as why:
-            status = Status.FAILED if platform is wanted else Status.WARNING
+        except NdkError as error:
+            status = Status.FAILED if platform is target else Status.WARNING
             name = f"API level for {platform.name}"
-            yield Check(Area.NDK, name, status, why.what, "build.api_level", why.remedy)
+            yield Check(Area.NDK, name, status, error.what, "build.api_level", error.remedy)
     if able:
         found = f"{api_level} for {', '.join(able)}"
         yield Check(Area.NDK, "API level", Status.OK, found, "build.api_level")
@@ -94,24 +94,26 @@ def libcxx_alignment(ndk: Ndk) -> int | None:
     return read_elf(library).page_alignment if library.is_file() else None
 
 
-def check_absent(why: NdkError, *, needed: bool) -> Check:
+def check_absent(error: NdkError, *, needed: bool) -> Check:
     """No NDK at all: a fault only where Android was chosen or the NDK was asked for."""
-    return Check(Area.NDK, "NDK", Status.FAILED if needed else Status.WARNING, why.what, remedy=why.remedy)
+    return Check(
+        Area.NDK, "NDK", Status.FAILED if needed else Status.WARNING, error.what, remedy=error.remedy
+    )
 
 
 @contextlib.contextmanager
 def warnings_of(logger: logging.Logger) -> Iterator[list[str]]:
     """Collect what *logger* warns of, in place of showing it."""
-    said: list[str] = []
+    messages: list[str] = []
 
     def keep(record: logging.LogRecord) -> bool:
         if record.levelno >= logging.WARNING:
-            said.append(record.getMessage())
+            messages.append(record.getMessage())
         return record.levelno < logging.WARNING
 
     logger.addFilter(keep)
     try:
-        yield said
+        yield messages
     finally:
         logger.removeFilter(keep)
 
@@ -150,16 +152,16 @@ def questions(scope: Scope) -> Iterator[Question]:
         if not listed or listed[0].ndk is None:
             try:
                 find_ndk(explicit, environ=scope.environ)
-            except NdkError as why:
+            except NdkError as error:
                 if listed:
                     raise
-                yield check_absent(why, needed=needed)
+                yield check_absent(error, needed=needed)
             return
         yield from check_found(listed)
         first = listed[0].ndk
-        said = said_version(first.bin / "clang++")
+        version = said_version(first.bin / "clang++")
         level = scope.settings.build.api_level
-        yield from check_parts(first, level, scope.platform, said, libcxx_alignment(first))
+        yield from check_parts(first, level, scope.platform, version, libcxx_alignment(first))
 
     yield Question(Area.NDK, "NDK", ndk)
     yield Question(Area.NDK, "CLML SDK", lambda: check_clml(scope))

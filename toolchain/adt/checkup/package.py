@@ -25,8 +25,8 @@ def check_package(path: Path) -> tuple[ModelPackage | None, Check]:
     """Open the package in *path*, its hashes included."""
     try:
         package = load_package(path)
-    except AdtError as why:
-        return None, Check(Area.PACKAGE, "package", Status.FAILED, why.what, str(path), why.remedy)
+    except AdtError as error:
+        return None, Check(Area.PACKAGE, "package", Status.FAILED, error.what, str(path), error.remedy)
     manifest = package.manifest
     target = f"{manifest.target.platform} ({manifest.target.name})"
     found = f"{manifest.name} for {target}, TVM {manifest.tvm.version}; {WHOLE} mod.json describes"
@@ -37,8 +37,10 @@ def check_bundle(path: Path, origin: str) -> tuple[TargetBundle | None, Check]:
     """Open the bundle in *path*, its hashes included."""
     try:
         bundle = load_bundle(path)
-    except AdtError as why:
-        return None, Check(Area.PACKAGE, "bundle", Status.FAILED, why.what, f"{path}, {origin}", why.remedy)
+    except AdtError as error:
+        return None, Check(
+            Area.PACKAGE, "bundle", Status.FAILED, error.what, f"{path}, {origin}", error.remedy
+        )
     manifest = bundle.manifest
     found = f"for {manifest.platform}, TVM {manifest.tvm.version}; {WHOLE} bundle.json describes"
     return bundle, Check(Area.PACKAGE, "bundle", Status.OK, found, f"{path}, {origin}")
@@ -56,8 +58,8 @@ def check_fit(package: ModelPackage, bundle: TargetBundle) -> Check:
     """Whether the package runs on the bundle's runtime."""
     try:
         check_pair(bundle.manifest, package.manifest)
-    except MismatchError as why:
-        return Check(Area.PACKAGE, "package and bundle", Status.FAILED, why.what, remedy=why.remedy)
+    except MismatchError as error:
+        return Check(Area.PACKAGE, "package and bundle", Status.FAILED, error.what, remedy=error.remedy)
     known = package.manifest.made.functions and bundle.manifest.functions
     found = f"fit: platform, module ABI, {'functions, ' if known else ''}tensor alignment, device"
     return Check(Area.PACKAGE, "package and bundle", Status.OK, found, bundle.path.name)
@@ -69,9 +71,9 @@ def check_on(serial: str, bundle: TargetBundle, *, needed: bool) -> Check:
     try:
         facts = Device(serial).facts
         check_device(bundle.manifest, facts, serial)
-    except MismatchError as why:
+    except MismatchError as error:
         status = Status.FAILED if needed else Status.WARNING
-        return Check(Area.PACKAGE, name, status, why.what, remedy=why.remedy)
+        return Check(Area.PACKAGE, name, status, error.what, remedy=error.remedy)
     return Check(Area.PACKAGE, name, Status.OK, f"fits {facts.label}", "the device")
 
 

@@ -46,8 +46,8 @@ def mend(fix: Fix) -> Repair:
     """Try one fix; never raises for what it meets."""
     try:
         return Repair(fix, *_STEPS[fix.action](fix.arguments))
-    except AdtError as why:
-        return Repair(fix, False, f"{why.what}; {why.remedy}")
+    except AdtError as error:
+        return Repair(fix, False, f"{error.what}; {error.remedy}")
     except Exception as bug:
         return Repair(fix, False, f"{type(bug).__name__}: {bug}")
 
@@ -94,30 +94,30 @@ def _below_cache(name: str) -> Path:
 
 
 def _drop_entry(names: tuple[str, ...]) -> tuple[bool, str]:
-    said = []
+    sentences = []
     for name in names:
         path = _below_cache(name)
         with cache.lock(path, timeout=10):
             if cache.lookup(name):
-                said.append(f"{name} has the right bytes and stays")
+                sentences.append(f"{name} has the right bytes and stays")
             else:
                 shutil.rmtree(path)
-                said.append(f"removed {name}, which was damaged")
-    return True, "; ".join(said)
+                sentences.append(f"removed {name}, which was damaged")
+    return True, "; ".join(sentences)
 
 
 def _drop_bundle(names: tuple[str, ...]) -> tuple[bool, str]:
-    said = []
+    sentences = []
     for name in names:
         path = _below_cache(f"bundles/{name}")
         with cache.lock(_below_cache(f"build/{name}"), timeout=10):  # what a build of it holds
             try:
                 load_bundle(path)
-                said.append(f"{name} is whole and stays")
+                sentences.append(f"{name} is whole and stays")
             except PackageError:
                 shutil.rmtree(path)
-                said.append(f"removed {name}, which was damaged")
-    return True, "; ".join(said)
+                sentences.append(f"removed {name}, which was damaged")
+    return True, "; ".join(sentences)
 
 
 def _drop_leftover(names: tuple[str, ...]) -> tuple[bool, str]:

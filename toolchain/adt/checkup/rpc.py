@@ -48,8 +48,8 @@ def taken(port: int) -> bool:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             trial.bind(("127.0.0.1", port))
-        except OSError as why:
-            if why.errno == errno.EADDRINUSE:
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
                 return True
             raise
     return False
@@ -70,25 +70,25 @@ def look() -> list[Port]:
         return []
     with ThreadPoolExecutor(len(numbers)) as askers:
         summaries = list(askers.map(ask, numbers))
-    heard = sockets.listeners(numbers)
+    listeners = sockets.listeners(numbers)
     return [
-        _described(number, summary, [one for one in heard if one.port == number])
+        _described(number, summary, [one for one in listeners if one.port == number])
         for number, summary in zip(numbers, summaries, strict=True)
     ]
 
 
-def _described(number: int, summary: Summary | None, here: Sequence[Listener]) -> Port:
-    exposed = [one for one in here if not one.loopback]
-    shown = next(iter([*exposed, *here]), None)
+def _described(number: int, summary: Summary | None, listeners: Sequence[Listener]) -> Port:
+    exposed = [one for one in listeners if not one.loopback]
+    shown = next(iter([*exposed, *listeners]), None)
     if shown is None:
         return Port(number, "", "", False, summary)
     return Port(number, sockets.holder(shown), shown.address, bool(exposed), summary)
 
 
-def check_ports(found: Sequence[Port]) -> Iterator[Check]:
+def check_ports(ports: Sequence[Port]) -> Iterator[Check]:
     """Judge the ports that are not free."""
-    others = [port for port in found if port.tracker is None]
-    free = len(PORTS) - len(found)
+    others = [port for port in ports if port.tracker is None]
+    free = len(PORTS) - len(ports)
     span = f"{PORTS[0]} to {PORTS[-1]}"
     if others:
         held = ", ".join(f"{port.number} ({port.holder or 'another user'})" for port in others)
@@ -103,10 +103,10 @@ def check_ports(found: Sequence[Port]) -> Iterator[Check]:
         )
     else:
         yield Check(Area.RPC, "ports", Status.OK, f"{free} of {len(PORTS)} free", f"{span} on 127.0.0.1")
-    for port in found:
+    for port in ports:
         if port.exposed and port.tracker is not None:
             yield _exposed(port)
-    trackers = [port for port in found if port.tracker is not None]
+    trackers = [port for port in ports if port.tracker is not None]
     if not trackers:
         yield Check(Area.RPC, "tracker", Status.OK, f"none runs on {span}; only tuning on a device needs one")
     for port in trackers:
@@ -143,32 +143,38 @@ def check_tracker(port: Port) -> Check:
     return Check(Area.RPC, name, Status.OK, f"registered: {'; '.join(rows) or len(summary.servers)}", origin)
 
 
-def check_own_tracker(found: TrackerInfo) -> Iterator[Check]:
+def check_own_tracker(info: TrackerInfo) -> Iterator[Check]:
     """Judge the tracker that adt started; nothing when it started none, or all is well."""
-    if found.address and not found.running:
+    if info.address and not info.running:
         yield Check(
             Area.RPC,
             "adt's tracker",
             Status.WARNING,
-            f"on {found.address}: {found.error}",
-            str(found.log or ""),
+            f"on {info.address}: {info.error}",
+            str(info.log or ""),
             "adt tracker start",
         )
 
 
-def check_server(one: ServerStatus) -> Check:
+def check_server(status: ServerStatus) -> Check:
     """Judge a server that adt started and that nobody stopped."""
-    name = f"server on {one.serial}"
-    if one.state == "ready":
-        again = f"; started again {one.restarts} times, last because {one.last_error}" if one.restarts else ""
-        return Check(Area.RPC, name, Status.OK, f"{one.key} on {one.address}{again}", str(one.log))
-    serial = quote(one.serial)
+    name = f"server on {status.serial}"
+    if status.state == "ready":
+        again = (
+            f"; started again {status.restarts} times, last because {status.last_error}"
+            if status.restarts
+            else ""
+        )
+        return Check(Area.RPC, name, Status.OK, f"{status.key} on {status.address}{again}", str(status.log))
+    serial = quote(status.serial)
     remedy = {
         "waiting": f"Connect the device again: adt adb -s {serial} -- get-state; the server then comes back.",
         "lost": f"adt rpc stop --serial {serial}",
-        "failed": f"Look at {one.log}; then adt rpc start --serial {serial} --key {quote(one.key)}",
-    }.get(one.state, "Wait a moment: adt rpc status")
-    return Check(Area.RPC, name, Status.WARNING, f"{one.state}: {one.last_error}", str(one.log), remedy)
+        "failed": f"Look at {status.log}; then adt rpc start --serial {serial} --key {quote(status.key)}",
+    }.get(status.state, "Wait a moment: adt rpc status")
+    return Check(
+        Area.RPC, name, Status.WARNING, f"{status.state}: {status.last_error}", str(status.log), remedy
+    )
 
 
 def check_packages(missing: Sequence[str]) -> Check:

@@ -30,14 +30,14 @@ class Listener:
 
 def parse_listeners(text: str) -> list[Listener]:
     """Read /proc/net/tcp or /proc/net/tcp6."""
-    found = []
+    listening = []
     for row in text.splitlines()[1:]:
         fields = row.split()
         if len(fields) < 10 or fields[3] != LISTEN:
             continue
         address, _, port = fields[1].partition(":")
-        found.append(Listener(_address(address), int(port, 16), fields[9]))
-    return found
+        listening.append(Listener(_address(address), int(port, 16), fields[9]))
+    return listening
 
 
 def _address(digits: str) -> str:
@@ -52,20 +52,22 @@ def _address(digits: str) -> str:
 
 def listeners(ports: Iterable[int]) -> list[Listener]:
     """Every socket that listens on one of *ports*; empty where /proc does not tell."""
-    wanted, found = frozenset(ports), []
+    numbers, listening = frozenset(ports), []
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError, ValueError):
-            found += [one for one in parse_listeners((PROC / "net" / name).read_text()) if one.port in wanted]
-    return found
+            listening += [
+                one for one in parse_listeners((PROC / "net" / name).read_text()) if one.port in numbers
+            ]
+    return listening
 
 
 def holder(listener: Listener) -> str:
     """The process that holds a socket, for people; empty when it belongs to another user."""
-    wanted = f"socket:[{listener.inode}]"
+    link_text = f"socket:[{listener.inode}]"
     for process in PROC.iterdir():
         if not process.name.isdigit():
             continue
         with contextlib.suppress(OSError):
-            if any(str(link.readlink()) == wanted for link in (process / "fd").iterdir()):
+            if any(str(link.readlink()) == link_text for link in (process / "fd").iterdir()):
                 return f"{(process / 'exe').readlink()}, pid {process.name}"
     return ""

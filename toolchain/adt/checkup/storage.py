@@ -74,17 +74,17 @@ def check_place(directory: Path, writable: str, free: int) -> Check:
     return Check(Area.HOST, name, Status.OK, found, origin)
 
 
-def check_contents(found: CacheSurvey) -> Iterator[Check]:
+def check_contents(contents: CacheSurvey) -> Iterator[Check]:
     """Judge what is in the cache."""
-    size = f"{'' if found.whole else 'at least '}{size_text(found.size)}"
+    size = f"{'' if contents.whole else 'at least '}{size_text(contents.size)}"
     yield Check(
         Area.HOST,
         f"{NAME} contents",
         Status.OK,
-        f"{size} in {found.entries} entries and {found.bundles} bundles",
+        f"{size} in {contents.entries} entries and {contents.bundles} bundles",
         "names, sizes and times, not every byte",
     )
-    for name in found.changed:
+    for name in contents.changed:
         yield Check(
             Area.HOST,
             f"{NAME} entry {name}",
@@ -93,7 +93,7 @@ def check_contents(found: CacheSurvey) -> Iterator[Check]:
             remedy="adt doctor host --fix   (reads every byte; removes it only if it is damaged)",
             fix=Fix(Action.DROP_ENTRY, (name,)),
         )
-    for name, problem in found.broken_bundles:
+    for name, problem in contents.broken_bundles:
         yield Check(
             Area.HOST,
             f"bundle {name}",
@@ -102,15 +102,16 @@ def check_contents(found: CacheSurvey) -> Iterator[Check]:
             remedy="adt doctor host --fix   (removes it; `adt build-target` packs it again)",
             fix=Fix(Action.DROP_BUNDLE, (name,)),
         )
-    if found.leftovers:
+    if contents.leftovers:
         yield Check(
             Area.HOST,
             f"{NAME} leftovers",
             Status.WARNING,
-            f"{len(found.leftovers)} left by processes that were killed: {', '.join(found.leftovers[:3])}"
-            + (", …" if len(found.leftovers) > 3 else ""),
+            f"{len(contents.leftovers)} left by processes that were killed: "
+            + ", ".join(contents.leftovers[:3])
+            + (", …" if len(contents.leftovers) > 3 else ""),
             remedy="adt doctor host --fix",
-            fix=Fix(Action.DROP_LEFTOVER, found.leftovers),
+            fix=Fix(Action.DROP_LEFTOVER, contents.leftovers),
         )
 
 
@@ -119,7 +120,7 @@ def survey(root: Path) -> CacheSurvey:
     size, whole = _size(root)
     entries = list(_entries(root))
     bundles = sorted(path for path in (root / "bundles").glob("*/bundle.json"))
-    broken = [(path.parent.name, why) for path in bundles if (why := _bundle_problem(path.parent))]
+    broken = [(path.parent.name, problem) for path in bundles if (problem := _bundle_problem(path.parent))]
     return CacheSurvey(
         size,
         whole,
@@ -137,8 +138,8 @@ def _size(root: Path) -> tuple[int, bool]:
     while pending:
         if time.monotonic() > end:
             return total, False
-        with contextlib.suppress(OSError), os.scandir(pending.pop()) as found:
-            for item in found:
+        with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
+            for item in entries:
                 if item.is_dir(follow_symlinks=False):
                     pending.append(item.path)
                     continue
@@ -180,8 +181,8 @@ def _changed(entry: Path) -> bool:
 def _bundle_problem(path: Path) -> str:
     try:
         bundle = load_bundle(path, check_hashes=False)
-    except AdtError as why:
-        return why.what
+    except AdtError as error:
+        return error.what
     for name, facts in bundle.manifest.files.items():
         if (size := bundle.file(name).stat().st_size) != facts.size:
             return f"{name} has {size} bytes instead of {facts.size}"
@@ -208,8 +209,8 @@ def not_writable(directory: Path) -> str:
     try:
         with tempfile.TemporaryFile(dir=place):
             return ""
-    except OSError as why:
-        return why.strerror or str(why)
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def questions() -> Iterator[Question]:

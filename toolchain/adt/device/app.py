@@ -59,10 +59,10 @@ def install(
             remedy="Install on an Android device (`adt devices` lists what is connected); on this one "
             "`adt run` and `adt bench` run the package without an app.",
         )
-    with workspace(device, f"{user_directory()}/runs") as there:
-        device.push(apk, f"{there}/app.apk", mode=0o644, progress=progress)
+    with workspace(device, f"{user_directory()}/runs") as directory:
+        device.push(apk, f"{directory}/app.apk", mode=0o644, progress=progress)
         done = device.shell(
-            ("pm", "install", "-r", "-t", f"{there}/app.apk"),
+            ("pm", "install", "-r", "-t", f"{directory}/app.apk"),
             timeout=timeout,
             check=False,
             doing=f"installing {apk.name} on {device.serial}",
@@ -102,11 +102,11 @@ def run_app(
         ConfigError: *app* cannot be the name of an app, or the device has none of that name.
         RunError: the app ended, or took too long; with the end of its log.
     """
-    there = f"{EXTERNAL_FILES.format(app=check_app(app))}/{results}"
+    directory = f"{EXTERNAL_FILES.format(app=check_app(app))}/{results}"
     device.script(
         'am force-stop "$1" && rm -rf "$2"',
         app,
-        there,
+        directory,
         what=f"the results of an earlier run of {app} cannot be removed from {device.serial}",
         remedy=f"Remove the app and install it again: adt adb -s {device.serial} -- uninstall {app}.",
     )
@@ -121,7 +121,7 @@ def run_app(
             raise _not_started(started, app)
         done = device.script(
             script("app_wait"),
-            *(there, app, str(int(timeout)), str(STARTING_SECONDS), over, *files),
+            *(directory, app, str(int(timeout)), str(STARTING_SECONDS), over, *files),
             timeout=timeout + 60.0,
             check=False,
             doing=f"waiting for {app} on {device.serial}",
@@ -129,18 +129,18 @@ def run_app(
         if done.exit_code in (GONE, TOO_LONG):
             raise _no_results(device, app, done, timeout)
         if done.exit_code != 0:
-            raise _unreadable(done, app, there)
-        return _fetched(device, there, (*files, over), into)
+            raise _unreadable(done, app, directory)
+        return _fetched(device, directory, (*files, over), into)
     finally:
         with contextlib.suppress(AdtError):  # what came before it is what counts
             device.shell(("am", "force-stop", app), check=False)
 
 
-def _fetched(device: Device, there: str, names: Sequence[str], into: Path) -> tuple[Path, ...]:
-    listed = device.script('cd "$1" && for f in *; do echo "$f"; done', there).out.splitlines()
-    came = [name for name in names if name in listed]
+def _fetched(device: Device, directory: str, names: Sequence[str], into: Path) -> tuple[Path, ...]:
+    present = device.script('cd "$1" && for f in *; do echo "$f"; done', directory).out.splitlines()
+    came = [name for name in names if name in present]
     for name in came:
-        device.pull(f"{there}/{name}", into / name, timeout=60.0)
+        device.pull(f"{directory}/{name}", into / name, timeout=60.0)
     return tuple(into / name for name in came)
 
 
@@ -158,9 +158,9 @@ def _not_started(done: Completed, app: str) -> AdtError:
     )
 
 
-def _unreadable(done: Completed, app: str, there: str) -> DeviceError:
+def _unreadable(done: Completed, app: str, directory: str) -> DeviceError:
     return DeviceError(
-        f"cannot look for the results of {app} on {done.serial} in {there} (exit code {done.exit_code})",
+        f"cannot look for the results of {app} on {done.serial} in {directory} (exit code {done.exit_code})",
         remedy="Some devices keep the shell from apps' files: copy them with the device's own file manager.",
         details=done.tail(),
     )
@@ -268,23 +268,23 @@ def _refusal(done: Completed, apk: str, app: str) -> AdtError:
         apk: the file's name.
         app: application id; empty: not known.
     """
-    said = done.tail()
+    output = done.tail()
     begin = f"{apk} was not installed on {done.serial}"
-    code = re.search(r"INSTALL_(\w+)|$", said)
+    code = re.search(r"INSTALL_(\w+)|$", output)
     assert code is not None  # the end is always there
     for refusal in _REFUSALS:
         if re.fullmatch(refusal.codes, code[1] or ""):
             remedy = refusal.remedy.replace("SERIAL", done.serial).replace("APP", app or "APP")
-            return refusal.error(f"{begin}: {refusal.what}", remedy=remedy, details=said)
-    if re.search(r"not enough space|No space left|ENOSPC", said):
+            return refusal.error(f"{begin}: {refusal.what}", remedy=remedy, details=output)
+    if re.search(r"not enough space|No space left|ENOSPC", output):
         return DeviceFull(
-            f"{begin}: there is no room", remedy="Make room on the device: remove apps.", details=said
+            f"{begin}: there is no room", remedy="Make room on the device: remove apps.", details=output
         )
     return DeviceError(
         f"{begin} (exit code {done.exit_code})",
         remedy="Read the package manager's own message above; `adt adb -- install` of the same file says "
         "the same.",
-        details=said,
+        details=output,
     )
 
 
@@ -348,34 +348,34 @@ def copy_into_app(device: Device, deployment: Deployment, payload: Payload, app:
             check=False,
             doing=f"copying {deployment.name} into {app} on {device.serial}",
         )
-    found = re.search(r"^at (/.*)$", done.out, re.MULTILINE)
-    if done.exit_code != 0 or found is None:
+    match = re.search(r"^at (/.*)$", done.out, re.MULTILINE)
+    if done.exit_code != 0 or match is None:
         raise _copy_failure(done, app)
-    return PrivateCopy(app, found[1], copied="copied" in done.out.splitlines())
+    return PrivateCopy(app, match[1], copied="copied" in done.out.splitlines())
 
 
 def _copy_failure(done: Completed, app: str) -> ConfigError | DeviceError | DeviceFull:
-    said = f"{done.out}\n{done.err}"
-    if re.search(r"unknown package|is unknown", said):
+    output = f"{done.out}\n{done.err}"
+    if re.search(r"unknown package|is unknown", output):
         return ConfigError(
             f"there is no app {app} on {done.serial}",
             remedy=f"Install it first (`adt adb -s {done.serial} -- install APK`); `adt adb -s "
             f"{done.serial} -- shell pm list packages` shows what is there.",
             details=done.tail(),
         )
-    if re.search(r"not debuggable|not an application", said):
+    if re.search(r"not debuggable|not an application", output):
         return ConfigError(
             f"the app {app} on {done.serial} is not debuggable: only itself may write to its directory",
             remedy="Install its debug variant (android:debuggable), or let the app fetch the files itself.",
             details=done.tail(),
         )
-    if re.search(r"run-as: (inaccessible or )?not found|run-as: No such file", said):
+    if re.search(r"run-as: (inaccessible or )?not found|run-as: No such file", output):
         return DeviceError(
             f"device {done.serial} has no run-as",
             remedy="Only Android has it; deploy without --run-as.",
             details=done.tail(),
         )
-    if "No space left" in said:
+    if "No space left" in output:
         return DeviceFull(
             f"device {done.serial} is full: there is no room for a copy in {app}",
             remedy=f"Make room on the device: `adt clean --serial {quote(done.serial)}`, or remove apps.",

@@ -79,8 +79,8 @@ class Device:
             libraries: files that the part ``libraries`` looks for.
         """
         known = "facts" in vars(self)
-        wanted = parts if known else (*survey.FACTS, *parts)
-        done = self.script(script("survey"), *survey.arguments(wanted, libraries=libraries), **options)
+        asked = parts if known else (*survey.FACTS, *parts)
+        done = self.script(script("survey"), *survey.arguments(asked, libraries=libraries), **options)
         answer = survey.parse(done.out)
         if not known:
             vars(self)["facts"] = answer.facts
@@ -98,12 +98,12 @@ class Device:
 
     def script(self, text: str, *arguments: str, **options: Unpack[ShellOptions]) -> Completed:
         """Run a shell script of ours; *arguments* are its ``$1``, ``$2``, …, never pasted into its text."""
-        named: ShellOptions = {
+        defaults: ShellOptions = {
             "doing": f"running a shell script on {self.serial}",
             "what": f"a shell script failed on {self.serial}",
             **options,
         }
-        return self.shell(("sh", "-c", text, "sh", *arguments), **named)
+        return self.shell(("sh", "-c", text, "sh", *arguments), **defaults)
 
     def start(
         self,
@@ -150,10 +150,10 @@ class Device:
                 deadline = Deadline(limit, doing, cancel=cancel)
             with SyncSession(self.serial, deadline=deadline) as session:
                 yield session
-        except sync.Refused as why:
-            if why.full:
-                raise no_room(self.serial, f"{why.path} does not fit", free=self.free_space()) from why
-            raise sync.explain(why, self.serial) from why
+        except sync.Refused as error:
+            if error.full:
+                raise no_room(self.serial, f"{error.path} does not fit", free=self.free_space()) from error
+            raise sync.explain(error, self.serial) from error
 
     def push(
         self,

@@ -104,8 +104,8 @@ class OpenclDevice:
     @property
     def refused_by_tvm(self) -> str:
         """Why TVM's runtime does not work with this device; empty when it does."""
-        found = re.match(r"OpenCL (\d+)\.(\d+)", self.version or "")
-        if not found or (int(found[1]), int(found[2])) < TVM_VERSION:
+        match = re.match(r"OpenCL (\d+)\.(\d+)", self.version or "")
+        if not match or (int(match[1]), int(match[2])) < TVM_VERSION:
             return f"it has {self.version or 'no version'}, and TVM takes OpenCL 1.2 and later"
         if self.image_pitch_alignment is None:
             return (

@@ -60,11 +60,11 @@ def overview(*, seconds: float = ASK_SECONDS) -> tuple[DeviceOverview, ...]:
     Raises:
         ToolNotFound, DeviceError, ConfigError: there is no adb, or its server does not answer.
     """
-    found: Sequence[DeviceInfo] = selection.reachable()
-    if not found:
+    devices: Sequence[DeviceInfo] = selection.reachable()
+    if not devices:
         return ()
-    with ThreadPoolExecutor(min(AT_ONCE, len(found))) as pool:
-        return tuple(pool.map(lambda info: _look(info, seconds), found))
+    with ThreadPoolExecutor(min(AT_ONCE, len(devices))) as pool:
+        return tuple(pool.map(lambda info: _look(info, seconds), devices))
 
 
 def _look(info: DeviceInfo, seconds: float) -> DeviceOverview:

@@ -93,10 +93,10 @@ def named_serials(serials: str | None, *, everyone: bool) -> tuple[str, ...]:
         raise ConfigError(f"--serial {serials} names a device twice", remedy="Name each device once.")
     if not everyone:
         return named
-    found = selection.reachable()
-    if not found:
-        selection.choose(found, "", origin="--all")  # raises: there is none
-    return tuple(device.serial for device in found)
+    devices = selection.reachable()
+    if not devices:
+        selection.choose(devices, "", origin="--all")  # raises: there is none
+    return tuple(device.serial for device in devices)
 
 
 def for_each(

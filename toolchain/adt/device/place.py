@@ -108,12 +108,12 @@ class DevicePlace:
         home = deployment.directory
         argv = [f"{home}/bin/rtvm", "--model", f"{home}/model"]
         argv += options.words(given=data is not None, programs=f"{deployment.base}/programs")
-        with workspace(device, f"{deployment.base}/runs", uses=deployment.digest) as there:
+        with workspace(device, f"{deployment.base}/runs", uses=deployment.digest) as directory:
             if data is not None:
-                device.push(data, f"{there}/{INPUTS}")
+                device.push(data, f"{directory}/{INPUTS}")
             done = device.script(
                 script("run"),
-                there,
+                directory,
                 deployment.manifest,
                 f"{home}/lib",
                 *argv,
@@ -123,10 +123,10 @@ class DevicePlace:
             )
             crashes = f"the device's crash log: adt adb -s {device.serial} -- logcat -d -b crash"
             report = answered(Ended(device.serial, done.exit_code, done.out, done.err, crashes))
-            with scratch_directory("run") as here:
+            with scratch_directory("run") as local:
                 for name in options.files:
-                    device.pull(f"{there}/{name}", here / name)
-                return read_run(options, report, here, emulated=self.emulated)
+                    device.pull(f"{directory}/{name}", local / name)
+                return read_run(options, report, local, emulated=self.emulated)
 
 
 @dataclass(frozen=True)
@@ -165,12 +165,12 @@ class HostPlace:
     ) -> RtvmRun:
         """See :meth:`Place.run`."""
         program = self.bundle.path.absolute() / "bin" / "rtvm"
-        with scratch_directory("run") as here:
+        with scratch_directory("run") as directory:
             if inputs is not None:
-                (here / INPUTS).write_bytes(npz_bytes(inputs))
+                (directory / INPUTS).write_bytes(npz_bytes(inputs))
             words = options.words(given=inputs is not None, programs=str(cache_dir() / "programs"))
             argv: list[str | Path] = [program, "--model", self.package.path.absolute(), *words]
-            done = run(argv, cwd=here, timeout=timeout, check=False)
+            done = run(argv, cwd=directory, timeout=timeout, check=False)
             if done.returncode == 124 and done.stderr.rstrip().endswith(f"killed after {timeout:g} s"):
                 raise RunError(
                     f"rtvm on this machine took longer than {timeout:g} s",
@@ -180,7 +180,7 @@ class HostPlace:
             code = done.returncode if done.returncode >= 0 else 128 - done.returncode
             hint = "what it said, or run it in a debugger"
             report = answered(Ended(THIS_MACHINE, code, done.stdout, done.stderr, hint))
-            return read_run(options, report, here, emulated=False)
+            return read_run(options, report, directory, emulated=False)
 
 
 @dataclass(frozen=True)

@@ -227,8 +227,8 @@ def _opencl(
 
 
 def _ask(device: Device, bundle: TargetBundle) -> OpenclReport:
-    with workspace(device, f"{user_directory()}/tmp") as there:
-        program = f"{there}/adt_probe"
+    with workspace(device, f"{user_directory()}/tmp") as directory:
+        program = f"{directory}/adt_probe"
         device.push(bundle.file(opencl.PROGRAM), program, mode=0o755)
         done = device.script(
             script("probe"),

@@ -169,8 +169,8 @@ def read_run(options: RtvmOptions, report: dict[str, Any], files: Path, *, emula
     Raises:
         RunError: one is damaged or missing.
     """
-    kept = {name: load_npz(files / name) for name in options.files}
-    return RtvmRun(kept[OUTPUTS], report, emulated, kept.get(TIMES, {}), kept.get(CALLS, {}))
+    arrays = {name: load_npz(files / name) for name in options.files}
+    return RtvmRun(arrays[OUTPUTS], report, emulated, arrays.get(TIMES, {}), arrays.get(CALLS, {}))
 
 
 def load_npz(path: Path) -> dict[str, np.ndarray]:
@@ -181,11 +181,11 @@ def load_npz(path: Path) -> dict[str, np.ndarray]:
     """
     try:
         return read_npz(path)
-    except (DamagedNpz, FileNotFoundError) as why:
+    except (DamagedNpz, FileNotFoundError) as error:
         raise RunError(
-            f"the outputs that came back from the device cannot be read: {why}",
+            f"the outputs that came back from the device cannot be read: {error}",
             remedy="Run again; if it stays so, rebuild the bundle: its rtvm does not fit this adt.",
-        ) from why
+        ) from error
 
 
 def parse_report(done: Ended) -> dict[str, Any]:
@@ -215,7 +215,7 @@ _MEANINGS = {
 
 def explain(done: Ended) -> AdtError:
     """The error for a failed run: rtvm's own message and remedy, of the class its exit code means."""
-    said, code = done.err or done.out, done.exit_code
+    output, code = done.err or done.out, done.exit_code
     where = done.where
     if code > 128 and (name := _signal_name(code - 128)):
         return RunError(
@@ -225,8 +225,8 @@ def explain(done: Ended) -> AdtError:
         )
     if (
         code in (NOT_EXECUTABLE, NOT_FOUND)
-        or "CANNOT LINK EXECUTABLE" in said
-        or "error while loading" in said
+        or "CANNOT LINK EXECUTABLE" in output
+        or "error while loading" in output
     ):
         return RunError(
             f"rtvm does not start on {where}",
@@ -234,7 +234,7 @@ def explain(done: Ended) -> AdtError:
             "device's platform (adt build-target --for PLATFORM).",
             details=done.tail(),
         )
-    what, more, remedy = _last_words(said)
+    what, more, remedy = _last_words(output)
     kind, otherwise = {
         USAGE: (
             RunError,
@@ -251,15 +251,15 @@ def explain(done: Ended) -> AdtError:
     return error
 
 
-def _last_words(said: str) -> tuple[str, str, str]:
+def _last_words(output: str) -> tuple[str, str, str]:
     """Its message, what stands below that (perhaps the log of a driver), and the remedy; empty: not there."""
     own = r"^rtvm: error: (?P<text>.*?)(?:\nremedy: (?P<remedy>.*?))?\s*\Z"
     around = r"^error: (?P<text>.*)(?:\nremedy: (?P<remedy>.*))?"  # of the script that starts it
-    found = re.search(own, said, re.MULTILINE | re.DOTALL) or re.search(around, said, re.MULTILINE)
-    if found is None:
+    match = re.search(own, output, re.MULTILINE | re.DOTALL) or re.search(around, output, re.MULTILINE)
+    if match is None:
         return "", "", ""
-    what, _, more = found["text"].partition("\n")
-    return what.strip(), more.strip()[-4000:], (found["remedy"] or "").strip()
+    what, _, more = match["text"].partition("\n")
+    return what.strip(), more.strip()[-4000:], (match["remedy"] or "").strip()
 
 
 def _signal_name(number: int) -> str:

@@ -62,7 +62,7 @@ def _transport(serial: str) -> str:
 
 def parse_listing(text: str) -> tuple[DeviceInfo, ...]:
     """Read the answer to ``host:devices-l``: serial, state (which may have spaces), then key:value pairs."""
-    found = []
+    devices = []
     for line in text.splitlines():
         serial, _, rest = line.strip().partition(" ")
         if not serial or not rest:
@@ -70,7 +70,7 @@ def parse_listing(text: str) -> tuple[DeviceInfo, ...]:
         keys = dict(_KEYS.findall(" " + rest))
         # "no permissions" is the only state of two words; a sentence and a link follow it
         state = "no permissions" if rest.lstrip().startswith("no permissions") else rest.split()[0]
-        found.append(
+        devices.append(
             DeviceInfo(
                 serial=serial,
                 state=state,
@@ -79,7 +79,7 @@ def parse_listing(text: str) -> tuple[DeviceInfo, ...]:
                 transport=_transport(serial),
             )
         )
-    return tuple(found)
+    return tuple(devices)
 
 
 def listing() -> tuple[DeviceInfo, ...]:
@@ -109,8 +109,8 @@ def reachable() -> tuple[DeviceInfo, ...]:
     for serial in serials:
         try:
             connect(serial, seconds=RECONNECT_SECONDS)
-        except (NoDevice, DeviceError) as why:
-            log.debug("%s", why)
+        except (NoDevice, DeviceError) as error:
+            log.debug("%s", error)
     return handshaken(serials)
 
 
@@ -120,11 +120,11 @@ def table(devices: Sequence[DeviceInfo]) -> str:
     return "\n".join(aligned([("SERIAL", "STATE", "MODEL", "TRANSPORT"), *rows]))
 
 
-def choose(devices: Sequence[DeviceInfo], wanted: str, *, origin: str) -> DeviceInfo:
+def choose(devices: Sequence[DeviceInfo], serial: str, *, origin: str) -> DeviceInfo:
     """Decide between *devices* (pure).
 
     Args:
-        wanted: a serial; empty for "the only usable one".
+        serial: of the device; empty for "the only usable one".
         origin: where the serial came from (``--serial``, ``ANDROID_SERIAL``), for the error.
 
     Raises:
@@ -132,17 +132,17 @@ def choose(devices: Sequence[DeviceInfo], wanted: str, *, origin: str) -> Device
         AmbiguousDevice: several are usable and none was named.
         DeviceNotReady: the one that is meant is offline, unauthorized, …
     """
-    if wanted:
+    if serial:
         for device in devices:
-            if device.serial == wanted:
+            if device.serial == serial:
                 if not device.ready:
                     raise adb.not_ready(device.serial, device.state)
                 return device
-        near = difflib.get_close_matches(wanted, [d.serial for d in devices], n=1, cutoff=0.6)
+        near = difflib.get_close_matches(serial, [d.serial for d in devices], n=1, cutoff=0.6)
         hint = f"Did you mean {near[0]}? " if near else ""
-        reach = f"`adt adb -- connect {wanted}`, or " if is_address(wanted) else ""
+        reach = f"`adt adb -- connect {serial}`, or " if is_address(serial) else ""
         raise NoDevice(
-            f"no device has the serial {wanted} ({origin})",
+            f"no device has the serial {serial} ({origin})",
             remedy=f"{hint}{reach}use one of the list: `adt devices`; `adt emulator start` makes a "
             "virtual one.",
             details=table(devices) if devices else "No device is connected.",
@@ -199,8 +199,8 @@ def select(serial: str | None = None) -> Device:
             disconnect(address)  # the server takes an offline device for connected
             try:
                 connect(address, seconds=RECONNECT_SECONDS)
-            except (NoDevice, DeviceError) as why:
-                log.debug("%s", why)
+            except (NoDevice, DeviceError) as error:
+                log.debug("%s", error)
         devices = handshaken(addresses)
     end = time.monotonic() + SETTLE_SECONDS
     while any(d.state in adb.SETTLING and wanted in ("", d.serial) for d in devices):
@@ -237,10 +237,10 @@ def connect(serial: str, *, seconds: float | None = None) -> str:
     """
     if not is_address(serial):
         raise NoDevice(f"{serial} is not HOST:PORT", remedy="Give an address such as 192.168.1.20:5555.")
-    said = adb.query(f"host:connect:{serial}", doing=f"connecting to {serial}", seconds=seconds).strip()
-    if not re.match(r"(already )?connected to ", said):
+    answer = adb.query(f"host:connect:{serial}", doing=f"connecting to {serial}", seconds=seconds).strip()
+    if not re.match(r"(already )?connected to ", answer):
         raise NoDevice(
-            f"cannot connect to {serial}: {said or 'no answer'}",
+            f"cannot connect to {serial}: {answer or 'no answer'}",
             remedy="Check the address, that the device is in this network and that wireless debugging is "
             "on (`adt adb -- tcpip 5555` over USB, or `adt adb -- pair`); `adt emulator list` shows "
             "virtual devices.",
@@ -254,5 +254,5 @@ def disconnect(serial: str) -> None:
         return
     try:
         adb.query(f"host:disconnect:{serial}", doing=f"disconnecting {serial}")
-    except (NoDevice, DeviceError) as why:
-        log.debug("disconnect %s: %s", serial, why)
+    except (NoDevice, DeviceError) as error:
+        log.debug("disconnect %s: %s", serial, error)

@@ -96,10 +96,10 @@ def plan(bundle: TargetBundle, *, board: str, key: str, port: int, tracker: str,
         key=key, port=port, tracker=tracker, expose=expose, work="rpc-work", custom_address=custom
     )
     argv = (PROGRAM, "server", *words)
-    there = f"cd {DIRECTORY} && LD_LIBRARY_PATH=$PWD/lib exec {shlex.join(argv)}"
+    command = f"cd {DIRECTORY} && LD_LIBRARY_PATH=$PWD/lib exec {shlex.join(argv)}"
     commands = (
         f"scp -r {shlex.quote(str(bundle.path))} {shlex.quote(board)}:{DIRECTORY}",
-        f"{shlex.join(ssh)} {shlex.quote(board)} {shlex.quote(there)}",
+        f"{shlex.join(ssh)} {shlex.quote(board)} {shlex.quote(command)}",
     )
     host = board.rpartition("@")[2] if expose else "127.0.0.1"
     return ServePlan(bundle.path, argv, commands, f"{host}:{port}", expose)

@@ -67,8 +67,8 @@ def clean(record: state.ServerRecord) -> bool:
 
 def _end(serial: str, link: Forward) -> None:
     """End *link* unless its port leads elsewhere by now: then it is somebody else's."""
-    there = forwards.listed(serial, reverse=link.reverse, seconds=ANSWER_SECONDS)
-    if there.get(link.listening) == link.leads:
+    ports = forwards.listed(serial, reverse=link.reverse, seconds=ANSWER_SECONDS)
+    if ports.get(link.listening) == link.leads:
         forwards.end(serial, link, seconds=ANSWER_SECONDS)
 
 

@@ -49,10 +49,10 @@ def try_server(host: str, port: int, *, key: str = "", seconds: float) -> Answer
     try:
         with socket.create_connection((host, port), timeout=seconds) as sock:
             sock.sendall(struct.pack("<ii", MAGIC, len(name)) + name)
-            (said,) = struct.unpack("<i", _exactly(sock, 4, end))
-            if said == MISMATCH:
+            (word,) = struct.unpack("<i", _exactly(sock, 4, end))
+            if word == MISMATCH:
                 return Answer.MISMATCH
-            if said != ACCEPTED:
+            if word != ACCEPTED:
                 return Answer.OTHER
             (length,) = struct.unpack("<i", _exactly(sock, 4, end))
             if not 0 <= length <= MAX_TEXT or not _exactly(sock, length, end).startswith(b"server:"):

@@ -184,15 +184,15 @@ class Instance:
         if not self.config.tracker:
             return 0
         forward = self._to_tracker()
-        there = self.record.now.there.tracker_port
-        if not there or self._listed(reverse=True).get(there) != forward.leads:
-            there = forwards.make(self.config.serial, forward, seconds=ANSWER_SECONDS).remote
-            self.record.update(there=dataclasses.replace(self.record.now.there, tracker_port=there))
-        return there
+        port = self.record.now.there.tracker_port
+        if not port or self._listed(reverse=True).get(port) != forward.leads:
+            port = forwards.make(self.config.serial, forward, seconds=ANSWER_SECONDS).remote
+            self.record.update(there=dataclasses.replace(self.record.now.there, tracker_port=port))
+        return port
 
-    def _to_tracker(self, there: int = 0) -> Forward:
-        """What leads from the device's port *there* to the tracker."""
-        return Forward(int(self.config.tracker.rpartition(":")[2]), there, reverse=True)
+    def _to_tracker(self, device_port: int = 0) -> Forward:
+        """What leads from the device's port *device_port* to the tracker."""
+        return Forward(int(self.config.tracker.rpartition(":")[2]), device_port, reverse=True)
 
     def _await_ready(self, port: int) -> Death | None:
         end = time.monotonic() + READY_SECONDS
@@ -218,13 +218,13 @@ class Instance:
             summary = wire.summary(self.config.tracker)
             if not any(server.key == self.config.key and server.port == port for server in summary.servers):
                 return f"it has not registered with the tracker at {self.config.tracker}"
-            mine = summary.queue(self.config.key)
+            queue = summary.queue(self.config.key)
             self._offered = self._offered or time.monotonic()
-            if mine.free == 0 and time.monotonic() - self._offered < HELLO_SECONDS:
+            if queue.free == 0 and time.monotonic() - self._offered < HELLO_SECONDS:
                 return f"the tracker at {self.config.tracker} does not show it as free"
             if self._verified:
                 return ""
-            if (mine.total, mine.free, mine.pending) == (1, 1, 0):  # nobody else is meant or waits
+            if (queue.total, queue.free, queue.pending) == (1, 1, 0):  # nobody else is meant or waits
                 grant = wire.request(self.config.tracker, self.config.key, seconds=HELLO_SECONDS)
                 if grant is not None and grant.port == port:
                     answer = handshake.try_server(
@@ -237,7 +237,7 @@ class Instance:
         except TrackerError as error:
             return error.what
         answer = handshake.try_server("127.0.0.1", port, seconds=HELLO_SECONDS)
-        if answer is Answer.OTHER and mine.free < mine.total:
+        if answer is Answer.OTHER and queue.free < queue.total:
             return ""  # somebody has a session with it already
         return "" if answer is Answer.MISMATCH else f"it does not answer on port {port} ({answer.value})"
 
@@ -307,10 +307,10 @@ class Instance:
                     self.record.update(
                         last_error=f"the forward of port {port} was removed and the port is in use"
                     )
-            there = self.record.now.there.tracker_port
-            if there and there not in self._listed(reverse=True):
+            reverse_port = self.record.now.there.tracker_port
+            if reverse_port and reverse_port not in self._listed(reverse=True):
                 log.warning("the reverse to the tracker was removed; making it again")
-                forwards.make(self.config.serial, self._to_tracker(there), seconds=ANSWER_SECONDS)
+                forwards.make(self.config.serial, self._to_tracker(reverse_port), seconds=ANSWER_SECONDS)
             if self.record.now.state == "waiting":
                 self.record.update(state="ready")
         except AdtError as error:  # it is there, but does not answer

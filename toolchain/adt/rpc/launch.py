@@ -72,28 +72,28 @@ def launch(
             pass_fds=pass_fds,
         )
     assert child.stdin is not None and child.stdout is not None
-    wanted = False
+    committed = False
     try:
         with contextlib.suppress(BrokenPipeError):
             send(child.stdin.fileno(), encode(plan))
-        said = _report(child.stdout.fileno(), Deadline(seconds, doing))
-        if "error" in said:
-            raise _reported(said)
-        if "ready" not in said:
+        report = _report(child.stdout.fileno(), Deadline(seconds, doing))
+        if "error" in report:
+            raise _reported(report)
+        if "ready" not in report:
             raise RpcError(
                 f"{module} did not come up",
                 remedy=f"Its last words are below and in {at.log}.",
                 details=tail(at.log),
             )
         send(child.stdin.fileno(), encode(COMMIT))
-        wanted = True
-        ready: dict[str, Any] = said["ready"]
+        committed = True
+        ready: dict[str, Any] = report["ready"]
         return ready
     finally:
         for pipe in (child.stdin, child.stdout):
             with contextlib.suppress(OSError):
                 pipe.close()
-        if not wanted:
+        if not committed:
             _wait(child)
 
 
@@ -122,21 +122,21 @@ def _report(fd: int, deadline: Deadline) -> dict[str, Any]:
     try:
         while not select.select([fd], [], [], deadline.patience())[0]:
             pass
-        said: dict[str, Any] = receive(fd, time.monotonic() + (deadline.remaining() or END_SECONDS))
+        report: dict[str, Any] = receive(fd, time.monotonic() + (deadline.remaining() or END_SECONDS))
     except (DeviceTimeout, OSError, EOFError, BadMessage):
         return {}
-    return said
+    return report
 
 
-def _kind(why: AdtError) -> str:
+def _kind(error: AdtError) -> str:
     """The name of its class that the other side knows, too."""
-    return next(kind.__name__ for kind in errors.all_errors() if isinstance(why, kind))
+    return next(kind.__name__ for kind in errors.all_errors() if isinstance(error, kind))
 
 
-def _reported(said: Mapping[str, Any]) -> AdtError:
+def _reported(report: Mapping[str, Any]) -> AdtError:
     kinds = {kind.__name__: kind for kind in errors.all_errors()}
-    kind = kinds.get(str(said.get("kind")), RpcError)
-    return kind(str(said["error"]), remedy=str(said["remedy"]), details=str(said.get("details", "")))
+    kind = kinds.get(str(report.get("kind")), RpcError)
+    return kind(str(report["error"]), remedy=str(report["remedy"]), details=str(report.get("details", "")))
 
 
 class Starter:
@@ -172,9 +172,11 @@ class Starter:
         """Report that all is well."""
         self._say({"ready": facts})
 
-    def failed(self, why: AdtError) -> None:
+    def failed(self, error: AdtError) -> None:
         """Report what went wrong."""
-        self._say({"error": why.what, "kind": _kind(why), "remedy": why.remedy, "details": why.details})
+        self._say(
+            {"error": error.what, "kind": _kind(error), "remedy": error.remedy, "details": error.details}
+        )
 
     def _say(self, message: Mapping[str, object]) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more: `watch` deals with that

@@ -74,34 +74,34 @@ class RemoteModel:
         import numpy as np
         import tvm
 
-        wanted = self.entry(entry)
-        check_inputs(self.package.manifest.name, wanted, inputs)
+        function = self.entry(entry)
+        check_inputs(self.package.manifest.name, function, inputs)
         with explained(self.package, "take its inputs"):
             given = [
                 tvm.runtime.tensor(np.asarray(inputs[spec.name], order="C"), self.device)
-                for spec in wanted.inputs
+                for spec in function.inputs
             ]
-            if not wanted.images:
-                self.machine.set_input(entry, *given, *(self.params[name] for name in wanted.params))
+            if not function.images:
+                self.machine.set_input(entry, *given, *(self.params[name] for name in function.params))
                 return
             pairs = [(False, tensor) for tensor in given]
-            pairs += [(name in wanted.images, self.params[name]) for name in wanted.params]
+            pairs += [(name in function.images, self.params[name]) for name in function.params]
             set_input = self._function(SET_INPUT)
             set_input(self.machine.module, entry, *(part for pair in pairs for part in pair))
 
     def _function(self, name: str) -> Any:
         try:
             return self.session.get_function(name)
-        except Exception as why:  # TVM raises AttributeError, RPCError, …
-            if lost(why):
+        except Exception as error:  # TVM raises AttributeError, RPCError, …
+            if lost(error):
                 raise
             raise MismatchError(
                 f"{self.package.manifest.name} has weights in images, which the RPC server does not take: "
                 f"it has no function {name}",
                 remedy="Serve from a bundle that this adt built (adt build-target, then adt rpc start), or "
                 "run it without RPC (--via native).",
-                details=str(why),
-            ) from why
+                details=str(error),
+            ) from error
 
     def run(self, entry: str = "main") -> None:
         """Run *entry* once on the inputs that were set, and wait until the device is done.
@@ -179,19 +179,19 @@ def _on_server(session: Any, package: ModelPackage, library: str) -> Iterator[st
 
 
 def _require_device(package: ModelPackage, kind: str, device: Any) -> None:
-    said = ""
+    reason = ""
     try:
         if device.exist:
             return
-    except Exception as why:  # TVM has no OpenCL there, or finds no driver
-        if lost(why):
+    except Exception as error:  # TVM has no OpenCL there, or finds no driver
+        if lost(error):
             raise
-        said = str(why)
+        reason = str(error)
     raise MismatchError(
         f"the RPC server has no {kind} device, on which {package.manifest.name} computes",
         remedy="Serve from a bundle with OpenCL on a device that has a driver (adt probe), or compile for "
         "the CPU: adt compile --target cpu.",
-        details=said,
+        details=reason,
     )
 
 
@@ -201,16 +201,16 @@ def _loading(package: ModelPackage) -> Iterator[None]:
         yield
     except AdtError:
         raise
-    except Exception as why:
-        if lost(why):
+    except Exception as error:
+        if lost(error):
             raise
-        target, made = package.manifest.target, package.manifest.tvm
+        target, tvm = package.manifest.target, package.manifest.tvm
         raise MismatchError(
-            f"the RPC server cannot load {package.manifest.name}: {last_words(why)}",
-            remedy=f"The package is for {target.platform} ({target.machine}) and TVM {made.version}: serve "
+            f"the RPC server cannot load {package.manifest.name}: {last_words(error)}",
+            remedy=f"The package is for {target.platform} ({target.machine}) and TVM {tvm.version}: serve "
             "from the bundle it was compiled against, or compile it for that server's.",
-            details=str(why),
-        ) from why
+            details=str(error),
+        ) from error
 
 
 @contextlib.contextmanager
@@ -224,17 +224,17 @@ def explained(package: ModelPackage, doing: str) -> Iterator[None]:
         yield
     except AdtError:
         raise
-    except Exception as why:
-        if lost(why):
+    except Exception as error:
+        if lost(error):
             raise
         raise RunError(
-            f"{package.manifest.name} cannot {doing} over RPC: {last_words(why)}",
+            f"{package.manifest.name} cannot {doing} over RPC: {last_words(error)}",
             remedy="Run it without RPC (--via native), which says more; adt rpc status names the log.",
-            details=str(why),
-        ) from why
+            details=str(error),
+        ) from error
 
 
-def last_words(why: BaseException) -> str:
+def last_words(error: BaseException) -> str:
     """The last line of what TVM says; before it there is mostly a trace."""
-    lines = [line.strip() for line in str(why).splitlines() if line.strip()]
-    return lines[-1] if lines else type(why).__name__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -84,8 +84,8 @@ def session(
     """
     with connected(
         key=key, tracker_address=tracker_address, address=address, timeout=timeout, wait=wait
-    ) as found:
-        yield found.remote
+    ) as connection:
+        yield connection.remote
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,10 @@ def connected(
         yield Connected(remote, target)
     except AdtError:
         raise
-    except Exception as why:
-        if not lost(why):
+    except Exception as error:
+        if not lost(error):
             raise
-        raise _ended(target, time.monotonic() - began, limit, why) from why
+        raise _ended(target, time.monotonic() - began, limit, error) from error
     except BaseException:  # ctrl-C, perhaps because the server has stalled
         _hang_up(target)
         raise
@@ -141,9 +141,9 @@ class StaleRegistration(RpcError):
     """The tracker named a server that has ended."""
 
 
-def lost(why: BaseException) -> bool:
-    """Whether *why*, as TVM raised it, means that the server at the other end is gone."""
-    return not isinstance(why, AdtError) and _LOST.search(str(why)) is not None
+def lost(error: BaseException) -> bool:
+    """Whether *error*, as TVM raised it, means that the server at the other end is gone."""
+    return not isinstance(error, AdtError) and _LOST.search(str(error)) is not None
 
 
 def _direct(address: str, key: str) -> Target:
@@ -178,15 +178,15 @@ def _from_tracker(address: str, key: str, wait: float) -> Target:
         )
     end = time.monotonic() + wait
     while True:
-        found = wire.summary(where)
-        queue = found.queue(key)
+        summary = wire.summary(where)
+        queue = summary.queue(key)
         if queue.total:
             break
         coming = [
             one for one in server.statuses() if one.key == key and one.state in ("restarting", "starting")
         ]
         if not coming or time.monotonic() > end:
-            raise _no_such_key(where, key, found)
+            raise _no_such_key(where, key, summary)
         time.sleep(0.3)
     grant = wire.request(where, key, seconds=max(1.0, end - time.monotonic()))
     if grant is None:
@@ -200,8 +200,8 @@ def _from_tracker(address: str, key: str, wait: float) -> Target:
     return Target(host, grant.port, grant.match_key, key, where)
 
 
-def _no_such_key(where: str, key: str, found: wire.Summary) -> TrackerError:
-    keys = sorted({one.key for one in found.servers})
+def _no_such_key(where: str, key: str, summary: wire.Summary) -> TrackerError:
+    keys = sorted({one.key for one in summary.servers})
     there = f"it has {', '.join(keys)}" if keys else "no device has registered"
     stuck = [one for one in server.statuses() if one.key == key]
     details = "\n".join(f"{one.serial}: {one.state}: {one.last_error}" for one in stuck)
@@ -226,8 +226,8 @@ def _connect(target: Target, limit: int) -> Any:
     def connect() -> None:
         try:
             outcome.append(rpc.connect(target.host, target.port, target.match_key, session_timeout=limit))
-        except Exception as why:  # TVM's errors have many classes
-            outcome.append(why)
+        except Exception as error:  # TVM's errors have many classes
+            outcome.append(error)
 
     thread = threading.Thread(target=connect, name="tvm-rpc-connect", daemon=True)
     thread.start()
@@ -243,20 +243,20 @@ def _connect(target: Target, limit: int) -> Any:
     return outcome[0]
 
 
-def _unreached(target: Target, why: Exception) -> RpcError:
-    said = _last_line(why)
-    if "cannot find server that matches key" in said and target.tracker:
+def _unreached(target: Target, error: Exception) -> RpcError:
+    message = _last_line(error)
+    if "cannot find server that matches key" in message and target.tracker:
         return StaleRegistration(
             f"the tracker at {target.tracker} names a server at {target.address} that has ended since",
             remedy="Open the session again; `adt rpc status` shows what became of the server.",
         )
-    if "cannot find server that matches key" in said:
+    if "cannot find server that matches key" in message:
         return RpcError(
             f"the server at {target.address} does not take a client with the key {target.key!r}",
             remedy="Go through its tracker (leave address away): a registered server takes nobody else; "
             "without a tracker the key must be the one that it was started with.",
         )
-    if "is not TVM RPC server" in said:
+    if "is not TVM RPC server" in message:
         return RpcError(
             f"what listens at {target.address} is not a TVM RPC server",
             remedy="Check the port: `adt rpc status` shows where servers listen.",
@@ -269,29 +269,29 @@ def _unreached(target: Target, why: Exception) -> RpcError:
         return RpcError(
             f"a device is registered as {target.key} at {target.address}, but cannot be reached there",
             remedy=f"The forward to it may be missing (`adt adb -- forward --list`): {start_again}",
-            details=said,
+            details=message,
         )
     return RpcError(
         f"no server answers at {target.address}",
         remedy=f"Is it running, and is the port forwarded? {start_again} --no-tracker, or `adt rpc serve` "
         "for a board.",
-        details=said,
+        details=message,
     )
 
 
-def _ended(target: Target, lasted: float, limit: int, why: Exception) -> RpcError:
+def _ended(target: Target, lasted: float, limit: int, error: Exception) -> RpcError:
     if limit and lasted >= 0.95 * limit:
         return RpcError(
             f"the session was ended after its time limit of {limit} s (it lasted {lasted:.1f} s)",
             remedy="Allow more: adt.rpc_session(timeout=SECONDS).",
-            details=_last_line(why),
+            details=_last_line(error),
         )
     reason = _reason(target)
     return RpcError(
         f"the server at {target.address} ended during the session" + (f": {reason}" if reason else ""),
         remedy="What ran last may have crashed it or used up the device's memory; `adt rpc status` and the "
         "server's log tell more. The watchdog starts it again: open a new session.",
-        details=_last_line(why),
+        details=_last_line(error),
     )
 
 
@@ -309,9 +309,9 @@ def _reason(target: Target) -> str:
         time.sleep(0.2)
 
 
-def _last_line(why: Exception) -> str:
-    lines = [line.strip() for line in str(why).splitlines() if line.strip()]
-    return lines[-1] if lines else type(why).__name__
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
 
 
 def _hang_up(target: Target) -> None:

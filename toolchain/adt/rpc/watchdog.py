@@ -85,11 +85,11 @@ class Watchdog:
         Raises:
             AdtError: it never became ready, for a reason that is not to be waited for.
         """
-        first, deaths, tried = True, 0, 0
+        first, deaths, ports_tried = True, 0, 0
         ports = list(self.config.ports)
         while not self.stopping.is_set():
             device = self._device(first=first)
-            if not first and not tried:
+            if not first and not ports_tried:
                 self._live.update(state="restarting", restarts=self.record.restarts + 1)
             begun = time.monotonic()
             self._instance = instance = Instance(self.config, self._live, self.stopping)
@@ -105,11 +105,11 @@ class Watchdog:
             if death.port_taken:
                 self._drop_forward()
                 ports.append(ports.pop(0))
-                tried += 1
-                if tried < len(ports):
+                ports_tried += 1
+                if ports_tried < len(ports):
                     continue
                 death = dataclasses.replace(death, reason=f"no port is free, {min(ports)} to {max(ports)}")
-            tried = 0
+            ports_tried = 0
             if first and not instance.ready:
                 raise self._never_ready(death, instance)
             first = False

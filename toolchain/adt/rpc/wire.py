@@ -145,9 +145,9 @@ class Conversation:
         """Exchange the magic words."""
         self._sock.settimeout(self._left())
         self._sock.sendall(struct.pack("<i", MAGIC))
-        said = self._exactly(4)
-        if struct.unpack("<i", said)[0] != MAGIC:
-            raise not_a_tracker(self._address, f"its first word is {said!r}")
+        word = self._exactly(4)
+        if struct.unpack("<i", word)[0] != MAGIC:
+            raise not_a_tracker(self._address, f"its first word is {word!r}")
 
     def ask(self, question: object) -> Any:
         """Send *question*, and give the answer as JSON has it."""
@@ -159,8 +159,8 @@ class Conversation:
             raise not_a_tracker(self._address, f"it announced an answer of {length} bytes")
         try:
             return json.loads(self._exactly(length))
-        except (ValueError, RecursionError) as why:
-            raise not_a_tracker(self._address, f"its answer is no JSON: {why}") from why
+        except (ValueError, RecursionError) as error:
+            raise not_a_tracker(self._address, f"its answer is no JSON: {error}") from error
 
 
 @contextmanager
@@ -179,19 +179,19 @@ def conversation(address: str, *, seconds: float = SECONDS) -> Iterator[Conversa
             talk = Conversation(sock, address, end)
             talk.greet()
             yield talk
-    except ConnectionRefusedError as why:
-        raise not_running(address) from why
-    except TimeoutError as why:
+    except ConnectionRefusedError as error:
+        raise not_running(address) from error
+    except TimeoutError as error:
         raise TrackerError(
             f"the tracker at {address} did not answer within {seconds:g} s",
             remedy="Look what listens there (`adt doctor rpc`); `adt tracker stop` and `adt tracker start` "
             "give a fresh one.",
-        ) from why
-    except OSError as why:
+        ) from error
+    except OSError as error:
         raise TrackerError(
-            f"the connection to the tracker at {address} broke: {why}",
+            f"the connection to the tracker at {address} broke: {error}",
             remedy="Is it a tracker, and does it still run? `adt tracker status`; `adt doctor rpc`.",
-        ) from why
+        ) from error
 
 
 def not_running(address: str) -> TrackerError:
@@ -202,10 +202,10 @@ def not_running(address: str) -> TrackerError:
     )
 
 
-def not_a_tracker(address: str, why: str) -> TrackerError:
+def not_a_tracker(address: str, reason: str) -> TrackerError:
     """The error for something else that listens there."""
     return TrackerError(
-        f"what listens at {address} is not a TVM tracker: {why}",
+        f"what listens at {address} is not a TVM tracker: {reason}",
         remedy="Give the tracker's own port (`adt tracker status` shows it), or run adt tracker start.",
     )
 
@@ -223,8 +223,8 @@ def summary(address: str, *, seconds: float = SECONDS) -> Summary:
         if code != SUCCESS:
             raise ValueError(f"code {code}")
         return parse_summary(raw)
-    except (ValueError, TypeError, AttributeError) as why:
-        raise not_a_tracker(address, f"its summary is none ({why})") from why
+    except (ValueError, TypeError, AttributeError) as error:
+        raise not_a_tracker(address, f"its summary is none ({error})") from error
 
 
 def request(address: str, key: str, *, priority: int = 1, seconds: float) -> Grant | None:
@@ -257,9 +257,9 @@ def parse_grant(answer: object, address: str) -> Grant:
     raise not_a_tracker(address, "its answer to a request is none")
 
 
-def as_json(found: Summary) -> Mapping[str, Any]:
+def as_json(summary: Summary) -> Mapping[str, Any]:
     """A summary for a ``--json`` document."""
     return {
-        "queues": [vars(queue) for queue in found.queues],
-        "servers": [vars(server) for server in found.servers],
+        "queues": [vars(queue) for queue in summary.queues],
+        "servers": [vars(server) for server in summary.servers],
     }

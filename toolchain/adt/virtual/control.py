@@ -72,10 +72,10 @@ def answer(line: bytes, injector: Injector) -> dict[str, object]:
         request = json.loads(line)
         if "faults" in request:
             injector.replace(faults.parse(request["faults"]))
-    except AdtError as why:
-        return {"error": why.what}
-    except (ValueError, TypeError, OSError) as why:
-        return {"error": str(why)}
+    except AdtError as error:
+        return {"error": error.what}
+    except (ValueError, TypeError, OSError) as error:
+        return {"error": str(error)}
     return {"faults": [str(fault) for fault in injector.armed()]}
 
 
@@ -91,13 +91,13 @@ def ask(path: Path, specifications: Sequence[str] | None) -> tuple[str, ...]:
             plug.settimeout(TIMEOUT)
             plug.connect(name)
             plug.sendall(json.dumps(request).encode() + b"\n")
-            with plug.makefile("rb") as said:
-                reply = json.loads(said.readline())
-    except (OSError, ValueError) as why:
+            with plug.makefile("rb") as answers:
+                reply = json.loads(answers.readline())
+    except (OSError, ValueError) as error:
         raise EmulatorError(
-            f"the virtual device does not answer at {path}: {why}",
+            f"the virtual device does not answer at {path}: {error}",
             remedy="See `adt emulator list`; a device of an older adt must be stopped and started again.",
-        ) from why
+        ) from error
     if "error" in reply:
         raise EmulatorError(
             f"the faults cannot be injected: {reply['error']}", remedy="Name what the device has."

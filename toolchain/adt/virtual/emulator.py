@@ -118,9 +118,9 @@ def start(
     with cache.lock(at.directory):
         if record := state.read(at):
             log.info("virtual device %s already runs as %s:%d", name, LOOPBACK, record.port)
-            given = (port, data_size, abi, None if rootfs is None else str(rootfs.expanduser().resolve()))
+            settings = (port, data_size, abi, None if rootfs is None else str(rootfs.expanduser().resolve()))
             has = (record.port, record.data_size, record.abi, record.userland)
-            if any(one not in (None, other) for one, other in zip(given, has, strict=True)) or (
+            if any(one not in (None, other) for one, other in zip(settings, has, strict=True)) or (
                 opencl and userland_name(abis.named(record.abi), opencl=True) not in record.userland
             ):
                 log.warning("it keeps its settings; `adt emulator stop %s` first to change them", name)
@@ -239,14 +239,14 @@ def listing() -> tuple[EmulatorInfo, ...]:
     Raises:
         Busy: another process has been starting or stopping one for very long.
     """
-    found = []
+    emulators = []
     for at in state.homes():
         if not at.record.is_file():
             continue
         with cache.lock(at.directory):
             if record := state.read(at):
-                found.append(info(record, at))
-    return tuple(found)
+                emulators.append(info(record, at))
+    return tuple(emulators)
 
 
 def _check_executable(place: Path, variable: str) -> None:
@@ -273,12 +273,12 @@ def listen(port: int | None) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((LOOPBACK, port or 0))
         listening.listen(16)
-    except OSError as why:
+    except OSError as error:
         listening.close()
         raise EmulatorError(
-            f"cannot listen on {LOOPBACK}:{port or 0}: {why.strerror}",
+            f"cannot listen on {LOOPBACK}:{port or 0}: {error.strerror}",
             remedy="Choose another --port, or leave it away for a free one.",
-        ) from why
+        ) from error
     return listening
 
 
@@ -335,8 +335,8 @@ def boot_up(boot: Boot, listening: socket.socket, at: state.Home, mode: str) -> 
         launcher.stdin.flush()
         committed = True
         return record
-    except BrokenPipeError as why:
-        raise _failed(boot.name, "it ended", at, offset) from why
+    except BrokenPipeError as error:
+        raise _failed(boot.name, "it ended", at, offset) from error
     finally:
         if not committed:
             at.record.unlink(missing_ok=True)
@@ -354,9 +354,9 @@ def boot_up(boot: Boot, listening: socket.socket, at: state.Home, mode: str) -> 
 
 def _environment() -> list[str]:
     """The launcher's whole environment: programs on the device can read PID 1's, so it holds no secrets."""
-    kept = ("LD_LIBRARY_PATH", "PYTHONHOME")
-    ours = {**process.python_path(), **{key: os.environ[key] for key in kept if key in os.environ}}
-    return [f"{key}={value}" for key, value in ours.items()]
+    passed_on = ("LD_LIBRARY_PATH", "PYTHONHOME")
+    variables = {**process.python_path(), **{key: os.environ[key] for key in passed_on if key in os.environ}}
+    return [f"{key}={value}" for key, value in variables.items()]
 
 
 class _Messages:
@@ -382,12 +382,12 @@ class _Messages:
         return message
 
 
-def _failed(name: str, why: str, at: state.Home, offset: int) -> EmulatorError:
+def _failed(name: str, reason: str, at: state.Home, offset: int) -> EmulatorError:
     with at.log.open("rb") as file:
         file.seek(offset)
-        said = file.read().decode(errors="replace").splitlines()[-LOG_TAIL:]
+        last_lines = file.read().decode(errors="replace").splitlines()[-LOG_TAIL:]
     return EmulatorError(
-        f"virtual device {name} did not come up: {why}",
+        f"virtual device {name} did not come up: {reason}",
         remedy=f"Look at {at.log}; `adt doctor` shows what this machine lacks.",
-        details="\n".join(said),
+        details="\n".join(last_lines),
     )

@@ -96,15 +96,15 @@ def parse(specifications: Iterable[str]) -> tuple[Fault, ...]:
         ConfigError: an unknown kind, a value that does not fit it, or one kind twice (several
             ``readonly`` directories are fine).
     """
-    found: list[Fault] = []
+    faults: list[Fault] = []
     for text in specifications:
         fault = _parse_one(text)
-        if any(other.kind == fault.kind and not KINDS[fault.kind].state for other in found):
+        if any(other.kind == fault.kind and not KINDS[fault.kind].state for other in faults):
             raise ConfigError(
                 f"fault {fault.kind} is given twice", remedy="Give each kind once; see --help for the list."
             )
-        found.append(fault)
-    return tuple(found)
+        faults.append(fault)
+    return tuple(faults)
 
 
 def _parse_one(text: str) -> Fault:

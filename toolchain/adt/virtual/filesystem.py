@@ -138,10 +138,10 @@ def show_boot_id(root: Path) -> None:
     Raises:
         OSError: the mount is not allowed.
     """
-    ours = root / BOOT_ID.lstrip("/")
-    new_boot_id(ours)
-    ours.chmod(0o444)
-    namespaces.bind(ours, root / KERNEL_BOOT_ID.lstrip("/"))
+    file = root / BOOT_ID.lstrip("/")
+    new_boot_id(file)
+    file.chmod(0o444)
+    namespaces.bind(file, root / KERNEL_BOOT_ID.lstrip("/"))
 
 
 def make_data(root: Path, layout: Layout) -> None:
@@ -164,11 +164,11 @@ def make_data(root: Path, layout: Layout) -> None:
 def make_sys(sys: Path) -> None:
     """Show how many processors there are, where the kernel lets us; nothing else of the host's /sys."""
     cpu = Path("/sys/devices/system/cpu")
-    shown = sys / "devices/system/cpu"
-    shown.mkdir(parents=True)
+    cpus = sys / "devices/system/cpu"
+    cpus.mkdir(parents=True)
     if cpu.is_dir():
         with contextlib.suppress(OSError):
-            namespaces.bind(cpu, shown, read_only=True)
+            namespaces.bind(cpu, cpus, read_only=True)
 
 
 BOOT_ID = "/dev/adt/boot_id"

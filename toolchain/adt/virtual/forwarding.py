@@ -71,8 +71,8 @@ async def forward(stream: Stream, address: str) -> None:
     """Serve a host's connection to *address*; without a listener the stream is refused."""
     try:
         connection = await connect(address)
-    except OSError as why:
-        log.debug("%s: %s", address, why)
+    except OSError as error:
+        log.debug("%s: %s", address, error)
         return
     stream.accept()
     await pump(stream, connection)
@@ -108,8 +108,8 @@ class Reverse:
                 answer = b"OKAY"
             else:
                 raise ValueError(f"unknown reverse request '{verb}'")
-        except ValueError as why:
-            answer = b"FAIL" + length_prefixed(str(why))
+        except ValueError as error:
+            answer = b"FAIL" + length_prefixed(str(error))
         await stream.write(answer)
 
     def _drop(self, local: str) -> None:
@@ -149,10 +149,10 @@ class Reverse:
                 server = await asyncio.start_server(on_connection, "127.0.0.1", int(address))
             else:
                 server = await asyncio.start_unix_server(on_connection, "\0" + address)
-        except OverflowError as why:
-            raise ValueError(f"bad port in '{local}'") from why
-        except OSError as why:
-            raise ValueError(f"cannot bind listener: {os.strerror(why.errno or 0)}") from why
+        except OverflowError as error:
+            raise ValueError(f"bad port in '{local}'") from error
+        except OSError as error:
+            raise ValueError(f"cannot bind listener: {os.strerror(error.errno or 0)}") from error
         port = server.sockets[0].getsockname()[1] if local == "tcp:0" else None
         self._transport.listeners[local if port is None else f"tcp:{port}"] = Listener(server, remote)
         return b"" if port is None else length_prefixed(str(port))

@@ -115,8 +115,8 @@ def launch() -> NoReturn:
     try:
         namespaces.enter(user=boot.user_namespace)
         pid = os.fork()
-    except OSError as why:
-        report(started, error=str(why))
+    except OSError as error:
+        report(started, error=str(error))
         os._exit(1)
     if pid:
         report(started, pid=pid)
@@ -124,12 +124,12 @@ def launch() -> NoReturn:
     code = 1
     try:
         code = run(boot, started)
-    except OSError as why:  # a mount or another system call that this machine does not allow
-        log.error("the virtual device cannot be built: %s", why)
-        report(started, error=str(why))
-    except BaseException as why:
+    except OSError as error:  # a mount or another system call that this machine does not allow
+        log.error("the virtual device cannot be built: %s", error)
+        report(started, error=str(error))
+    except BaseException as error:
         log.exception("the virtual device failed")
-        report(started, error=repr(why))
+        report(started, error=repr(error))
     finally:
         os._exit(code)
 
@@ -190,9 +190,9 @@ def be_daemon(boot: Boot, listening: socket.socket, controlling: socket.socket, 
 
         daemon.serve(listening, controlling, boot.name, boot.faults, ready)
         code = 0
-    except OSError as why:  # a fault that this device cannot show
-        log.error("the daemon cannot start: %s", why)
-        report(started, error=str(why))
+    except OSError as error:  # a fault that this device cannot show
+        log.error("the daemon cannot start: %s", error)
+        report(started, error=str(error))
     except BaseException:
         log.exception("the daemon failed")
     finally:
@@ -201,15 +201,15 @@ def be_daemon(boot: Boot, listening: socket.socket, controlling: socket.socket, 
 
 def collect() -> set[int]:
     """Collect every child that has ended; return their pids."""
-    gone: set[int] = set()
+    ended: set[int] = set()
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return gone
+            return ended
         if pid == 0:
-            return gone
-        gone.add(pid)
+            return ended
+        ended.add(pid)
 
 
 def end(server: int) -> int:

@@ -98,7 +98,7 @@ def bind(source: Path, target: Path, *, read_only: bool = False) -> None:
     mount(source, target, flags=MS_BIND | MS_REC)
     if read_only:
         # in a user namespace the flags of the mount we copied must be kept
-        kept = 0
+        flags = 0
         have = os.statvfs(target).f_flag
         for flag, bit in (
             (os.ST_NOSUID, MS_NOSUID),
@@ -108,8 +108,8 @@ def bind(source: Path, target: Path, *, read_only: bool = False) -> None:
             (os.ST_NODIRATIME, MS_NODIRATIME),
             (os.ST_RELATIME, MS_RELATIME),
         ):
-            kept |= bit if have & flag else 0
-        mount("none", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY | kept)
+            flags |= bit if have & flag else 0
+        mount("none", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY | flags)
 
 
 def unmount(target: Path) -> None:
@@ -143,9 +143,9 @@ def register_interpreter(binfmt: Path, interpreter: Path) -> None:
     mount("binfmt_misc", binfmt, "binfmt_misc")
     try:
         (binfmt / "register").write_text(AARCH64_RULE.format(interpreter=interpreter))
-    except OSError as why:
+    except OSError as error:
         doing = f"registering {interpreter} for arm64 programs"
-        raise OSError(why.errno, f"{doing}: {os.strerror(why.errno or 0)}") from why
+        raise OSError(error.errno, f"{doing}: {os.strerror(error.errno or 0)}") from error
 
 
 def bring_loopback_up() -> None:

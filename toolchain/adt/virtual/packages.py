@@ -63,7 +63,7 @@ ONE_LINE = re.compile(
 
 def parse_one_line(text: str) -> list[Source]:
     """The ``deb`` lines of a sources.list."""
-    found = []
+    sources = []
     for line in text.splitlines():
         match = ONE_LINE.match(line.partition("#")[0].strip())
         if not match:
@@ -72,15 +72,15 @@ def parse_one_line(text: str) -> list[Source]:
             key.lower(): value
             for key, _, value in (word.partition("=") for word in (match["options"] or "").split())
         }
-        kept = tuple((key, options[key.lower()]) for key in KEPT if key.lower() in options)
+        other = tuple((key, options[key.lower()]) for key in KEPT if key.lower() in options)
         components = tuple(match["components"].split())
-        found.append(Source(match["uri"], match["suite"], components, options.get("signed-by", ""), kept))
-    return found
+        sources.append(Source(match["uri"], match["suite"], components, options.get("signed-by", ""), other))
+    return sources
 
 
 def parse_deb822(text: str) -> list[Source]:
     """The enabled ``deb`` stanzas of a .sources file, one Source for each URI and suite."""
-    found = []
+    sources = []
     for paragraph in re.split(r"\n[ \t]*\n", text):
         fields: dict[str, str] = {}
         key = ""
@@ -95,12 +95,12 @@ def parse_deb822(text: str) -> list[Source]:
                 fields[key] = value.strip()
         if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() == "no":
             continue
-        kept = tuple((name, fields[name.lower()]) for name in KEPT if name.lower() in fields)
+        other = tuple((name, fields[name.lower()]) for name in KEPT if name.lower() in fields)
         for uri in fields.get("uris", "").split():
             for suite in fields.get("suites", "").split():
                 components = tuple(fields.get("components", "").split())
-                found.append(Source(uri, suite, components, fields.get("signed-by", ""), kept))
-    return found
+                sources.append(Source(uri, suite, components, fields.get("signed-by", ""), other))
+    return sources
 
 
 def parse_os_release(text: str) -> dict[str, str]:
@@ -163,12 +163,12 @@ def for_device(
         if not is_distribution(source, codename):
             continue
         # Ubuntu keeps half of what we take (mksh, toybox, busybox) in universe
-        wanted = tuple(part for part in ("main", "universe") if part in source.components)
-        taken = Source(source.uri, source.suite, wanted, source.signed_by, source.other)
+        components = tuple(part for part in ("main", "universe") if part in source.components)
+        candidate = Source(source.uri, source.suite, components, source.signed_by, source.other)
         if os_release.get("ID") == "ubuntu" and not native:
-            taken = ports_twin(taken)
-        if taken not in chosen:
-            chosen.append(taken)
+            candidate = ports_twin(candidate)
+        if candidate not in chosen:
+            chosen.append(candidate)
     return tuple(chosen)
 
 
@@ -203,20 +203,20 @@ def host_sources(abi: Abi) -> tuple[Source, ...]:
         DownloadError: there are none.
     """
     if line := os.environ.get(VARIABLE):
-        chosen = tuple(parse_one_line(line))
-        if not chosen:
+        sources = tuple(parse_one_line(line))
+        if not sources:
             raise DownloadError(
                 f"{VARIABLE} is not a one-line deb source: {line!r}",
                 remedy="Write it as in list: deb [signed-by=KEYRING] URI SUITE COMPONENT...",
             )
-        return chosen
+        return sources
     etc = Path("/etc/apt")
     lists = [etc / "sources.list", *etc.glob("sources.list.d/*.list"), *etc.glob("sources.list.d/*.sources")]
     files = {str(path): path.read_text(errors="replace") for path in lists if path.is_file()}
-    chosen = for_device(files, os_release(), native=abi.native)
-    if not chosen:
+    sources = for_device(files, os_release(), native=abi.native)
+    if not sources:
         raise DownloadError("this machine's apt sources name no archive of its own release", remedy=REMEDY)
-    return chosen
+    return sources
 
 
 def os_release() -> dict[str, str]:
@@ -238,7 +238,7 @@ class PrivateApt:
         ToolNotFound: this machine has no apt.
     """
 
-    def __init__(self, directory: Path, chosen: Sequence[Source], architecture: str) -> None:
+    def __init__(self, directory: Path, sources: Sequence[Source], architecture: str) -> None:
         if not shutil.which("apt-get"):
             raise ToolNotFound(
                 "`apt-get` is not on this machine; the virtual device's userland is made of Debian packages",
@@ -247,7 +247,7 @@ class PrivateApt:
         self.directory, self.architecture = directory, architecture
         for part in ("parts", "preferences", "sources", "lists/partial", "archives/partial"):
             (directory / part).mkdir(parents=True)
-        for number, source in enumerate(chosen):
+        for number, source in enumerate(sources):
             (directory / f"sources/{number:02d}.sources").write_text(source.stanza(architecture))
         (directory / "status").touch()
         (directory / "empty").touch()
@@ -329,15 +329,17 @@ class PrivateApt:
             raise DownloadError(
                 f"the archives have no {self.architecture} package {', '.join(missing)}", remedy=REMEDY
             )
-        wanted = []
+        words = []
         for name in dict.fromkeys([*names, *(name for name in known if name in versions)]):
             if known.get(name) in versions[name]:
-                wanted.append(f"{name}={known[name]}")
+                words.append(f"{name}={known[name]}")
             elif name in names:
-                wanted.append(name)
+                words.append(name)
                 tried = known.get(name)
-                why = f"do not have {tried}, the version" if tried else "have no version that"
-                log.info("%s %s is taken: the archives %s adt was tried with", name, versions[name][0], why)
+                reason = f"do not have {tried}, the version" if tried else "have no version that"
+                log.info(
+                    "%s %s is taken: the archives %s adt was tried with", name, versions[name][0], reason
+                )
         self._run(
             "apt-get",
             "install",
@@ -345,7 +347,7 @@ class PrivateApt:
             "-y",
             "--download-only",
             "--allow-downgrades",
-            *wanted,
+            *words,
             what=f"the {self.architecture} packages cannot be fetched",
         )
         return sorted((self.directory / "archives").glob("*.deb"))

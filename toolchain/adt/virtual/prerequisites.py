@@ -82,8 +82,8 @@ def find_qemu() -> tuple[Path | None, str]:
     """A static qemu-aarch64 on PATH, and what was found on the way."""
     dynamic = ""
     for name in QEMU_NAMES:
-        if found := shutil.which(name):
-            path = Path(found).resolve()
+        if program := shutil.which(name):
+            path = Path(program).resolve()
             if is_static(path):
                 return path, str(path)
             dynamic = f"{path} is not statically linked; it cannot run inside the device's file system"
@@ -181,27 +181,27 @@ def survey(abi: Abi = ARM64) -> HostSupport:
 def choose_mode(native: bool, qemu: Path | None, abi: Abi = ARM64) -> tuple[str, Prerequisite, Prerequisite]:
     """The first way that works, with what was seen of namespaces and of the ABI's programs."""
     names = ("user namespaces", f"{abi.title} programs")
-    tried = run_trial("userns", qemu, abi.machine)
-    if problem := broken(tried):
+    trial = run_trial("userns", qemu, abi.machine)
+    if problem := broken(trial):
         if os.geteuid() != 0:
             unknown = Prerequisite(names[1], False, "not tried without namespaces", "")
             return "", Prerequisite(names[0], False, problem, namespace_remedy()), unknown
-        tried = run_trial("root", None, abi.machine)
-        if broken(tried):
+        trial = run_trial("root", None, abi.machine)
+        if broken(trial):
             unknown = Prerequisite(names[1], False, "not tried without namespaces", "")
-            return "", Prerequisite(names[0], False, broken(tried), namespace_remedy()), unknown
+            return "", Prerequisite(names[0], False, broken(trial), namespace_remedy()), unknown
         isolation = "root"
         space = Prerequisite(names[0], True, f"not allowed ({problem}); root's own namespaces are used", "")
     else:
         isolation = "userns"
         space = Prerequisite(names[0], True, "allowed", "")
-    if tried.get("program", "not tried") is not None:
-        why = tried.get("private_binfmt") or tried.get("program") or "not tried"
+    if trial.get("program", "not tried") is not None:
+        reason = trial.get("private_binfmt") or trial.get("program") or "not tried"
         remedy = HOST_RULE if qemu is not None or isolation == "root" else INSTALL_QEMU
-        return "", space, Prerequisite(names[1], False, why, remedy)
+        return "", space, Prerequisite(names[1], False, reason, remedy)
     if native:
         return f"{isolation}+native", space, Prerequisite(names[1], True, "this machine's own processor", "")
-    if isolation == "userns" and qemu is not None and tried.get("private_binfmt", "-") is None:
+    if isolation == "userns" and qemu is not None and trial.get("private_binfmt", "-") is None:
         return "userns", space, Prerequisite(names[1], True, "qemu, registered for each device alone", "")
     return (
         f"{isolation}+host-binfmt",
@@ -210,9 +210,9 @@ def choose_mode(native: bool, qemu: Path | None, abi: Abi = ARM64) -> tuple[str,
     )
 
 
-def broken(tried: dict[str, str | None]) -> str:
+def broken(trial: dict[str, str | None]) -> str:
     """Why namespaces do not work, empty when they do."""
-    return tried.get("namespaces") or tried.get("mounts") or ""
+    return trial.get("namespaces") or trial.get("mounts") or ""
 
 
 def probe() -> list[Prerequisite]:

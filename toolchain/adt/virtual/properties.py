@@ -60,12 +60,12 @@ def of_device(name: str, userland: Path, abi: Abi) -> dict[str, str]:
         "ro.product.manufacturer": "adt",
         "ro.product.brand": "adt",
     }
-    said = images(userland)
+    own = images(userland)
     if not bionic:
-        said = {key: value for key, value in said.items() if key not in assumed or ".version." in key}
+        own = {key: value for key, value in own.items() if key not in assumed or ".version." in key}
     return {
         **assumed,
-        **said,
+        **own,
         "ro.adt.virtual": "1",
         "ro.adt.platform": f"android-{abi.name}" if bionic else abi.linux_platform,
         "ro.adt.notice": notice(userland, abi),
@@ -86,15 +86,15 @@ def images(userland: Path) -> dict[str, str]:
     Newer Androids keep the product's names by image (``ro.product.vendor.model``); as
     Android's init does, the names without one are taken from the first image that has them.
     """
-    shown, said = rootfs.parts(userland), {}
+    entries, result = rootfs.parts(userland), {}
     for path in PROPERTY_FILES:
-        if found := rootfs.locate(shown, path):
-            said.update(read(found))
+        if file := rootfs.locate(entries, path):
+            result.update(read(file))
     for name in ("brand", "manufacturer", "model", "name"):
-        values = (said.get(f"ro.product.{image}.{name}") for image in IMAGES)
-        if (value := next(filter(None, values), None)) and f"ro.product.{name}" not in said:
-            said[f"ro.product.{name}"] = value
-    return said
+        values = (result.get(f"ro.product.{image}.{name}") for image in IMAGES)
+        if (value := next(filter(None, values), None)) and f"ro.product.{name}" not in result:
+            result[f"ro.product.{name}"] = value
+    return result
 
 
 def read(path: Path) -> dict[str, str]:

@@ -26,21 +26,21 @@ def parts(tree: Path) -> dict[str, Path]:
     A tree without a ``system`` directory is the system tree itself.
     """
     rooted = (tree / "system").is_dir()
-    found = {entry.name: entry for entry in sorted(tree.iterdir())} if rooted else {"system": tree}
+    entries = {entry.name: entry for entry in sorted(tree.iterdir())} if rooted else {"system": tree}
     for name in MOUNT_POINTS:
-        there = found.get(name)
-        inside = found["system"] / name
-        wanted = there is None or (not there.is_symlink() and there.is_dir() and not any(there.iterdir()))
-        if wanted and inside.is_dir() and not inside.is_symlink():
-            found[name] = inside
-    return found
+        there = entries.get(name)
+        inside = entries["system"] / name
+        empty = there is None or (not there.is_symlink() and there.is_dir() and not any(there.iterdir()))
+        if empty and inside.is_dir() and not inside.is_symlink():
+            entries[name] = inside
+    return entries
 
 
-def locate(shown: dict[str, Path], path: str) -> Path | None:
+def locate(entries: dict[str, Path], path: str) -> Path | None:
     """Where the device's absolute *path* lies on this machine, its links followed inside the device.
 
     Args:
-        shown: the top-level entries, see :func:`parts`.
+        entries: the top-level entries, see :func:`parts`.
         path: as a program on the device would say it.
     """
     rest, place = [part for part in path.split("/") if part], PurePosixPath("/")
@@ -52,7 +52,7 @@ def locate(shown: dict[str, Path], path: str) -> Path | None:
                 place = place.parent
                 continue
             here = place / name
-            current = _on_this_machine(shown, here)
+            current = _on_this_machine(entries, here)
             if current is None or not os.path.lexists(current):
                 return None
             if current.is_symlink():
@@ -62,13 +62,13 @@ def locate(shown: dict[str, Path], path: str) -> Path | None:
                 break
             place = here
         else:
-            return _on_this_machine(shown, place)
+            return _on_this_machine(entries, place)
     return None
 
 
-def _on_this_machine(shown: dict[str, Path], path: PurePosixPath) -> Path | None:
+def _on_this_machine(entries: dict[str, Path], path: PurePosixPath) -> Path | None:
     top, *rest = path.parts[1:] or ("",)
-    return shown[top].joinpath(*rest) if top in shown else None
+    return entries[top].joinpath(*rest) if top in entries else None
 
 
 def is_bionic(tree: Path) -> bool:
@@ -76,12 +76,12 @@ def is_bionic(tree: Path) -> bool:
     return os.path.lexists(parts(tree)["system"] / "bin/linker64")
 
 
-def check_rootfs(tree: Path, wanted: Abi | None) -> tuple[Path, Abi]:
+def check_rootfs(tree: Path, expected: Abi | None) -> tuple[Path, Abi]:
     """The user's tree, once its shell is seen to be a program that can start, and what it runs on.
 
     Args:
         tree: as the user gave it.
-        wanted: the ABI it must have; None to take what it has.
+        expected: the ABI it must have; None to take what it has.
 
     Raises:
         EmulatorError: it does not look like a userland; the text says what was looked for.
@@ -98,37 +98,37 @@ def check_rootfs(tree: Path, wanted: Abi | None) -> tuple[Path, Abi]:
         raise EmulatorError(
             f"{tree} is not a userland: neither system/bin/sh nor bin/sh is in it", remedy=remedy
         )
-    shown = parts(tree)
-    shell = _follow(shown, SHELL, tree)
+    entries = parts(tree)
+    shell = _follow(entries, SHELL, tree)
     try:
         facts = read_elf(shell)
-    except PackageError as why:
+    except PackageError as error:
         raise EmulatorError(
-            f"{shell}, the userland's shell, is not a program: {why.what}", remedy=remedy
-        ) from why
-    found = next((abi for abi in ABIS.values() if abi.elf == facts.machine and facts.bits == 64), None)
-    if found is None or wanted not in (None, found):
-        runs = wanted.elf if wanted else " or ".join(abi.elf for abi in ABIS.values())
+            f"{shell}, the userland's shell, is not a program: {error.what}", remedy=remedy
+        ) from error
+    actual = next((abi for abi in ABIS.values() if abi.elf == facts.machine and facts.bits == 64), None)
+    if actual is None or expected not in (None, actual):
+        runs = expected.elf if expected else " or ".join(abi.elf for abi in ABIS.values())
         raise EmulatorError(
             f"{shell}, the userland's shell, is for {facts.machine} ({facts.bits} bits); "
             f"{runs} was looked for",
-            remedy=f"Give a userland of that processor{', or the --abi that it has' if found else ''}.",
+            remedy=f"Give a userland of that processor{', or the --abi that it has' if actual else ''}.",
         )
     if facts.interpreter:
-        _follow(shown, facts.interpreter, tree)
-    return tree, found
+        _follow(entries, facts.interpreter, tree)
+    return tree, actual
 
 
-def _follow(shown: dict[str, Path], path: str, tree: Path) -> Path:
+def _follow(entries: dict[str, Path], path: str, tree: Path) -> Path:
     """Where the device's *path* lies.
 
     Raises:
         EmulatorError: it is not there, or leads out of the tree.
     """
-    found = locate(shown, path)
-    if found is not None and found.is_file():
-        return found
-    top = _on_this_machine(shown, PurePosixPath(path))
+    place = locate(entries, path)
+    if place is not None and place.is_file():
+        return place
+    top = _on_this_machine(entries, PurePosixPath(path))
     link = f" (a link to {os.readlink(top)})" if top is not None and top.is_symlink() else ""  # noqa: PTH115
     raise EmulatorError(
         f"no program of {tree} can start: {path}{link} is not in it",

@@ -133,8 +133,8 @@ def read(at: Home) -> EmulatorRecord | None:
             version=1,
             remedy="Run `adt emulator list`, which cleans up.",
         )
-    except AdtError as why:
-        log.warning("the record of virtual device %s is unreadable and is removed: %s", at.name, why.what)
+    except AdtError as error:
+        log.warning("the record of virtual device %s is unreadable and is removed: %s", at.name, error.what)
         at.record.unlink(missing_ok=True)
         return None
     if alive(record):

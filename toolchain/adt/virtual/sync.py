@@ -65,8 +65,8 @@ def look(path: str, *, follow: bool) -> os.stat_result | OSError:
     """The status of *path*, or why there is none."""
     try:
         return os.stat(path, follow_symlinks=follow)
-    except OSError as why:
-        return why
+    except OSError as error:
+        return error
 
 
 def listing(path: str, *, version: int) -> bytes:
@@ -99,9 +99,9 @@ class Refused(Exception):
     """The request fails with this text; the host shows it after ``remote``."""
 
 
-def refusal(doing: str, why: OSError) -> Refused:
+def refusal(doing: str, error: OSError) -> Refused:
     """The text of adbd for a failed system call."""
-    return Refused(f"{doing}: {os.strerror(why.errno or 0)}")
+    return Refused(f"{doing}: {os.strerror(error.errno or 0)}")
 
 
 def received_mode(mode: int) -> int:
@@ -128,8 +128,8 @@ def create(path: str) -> int:
                 os.unlink(path)
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         return os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as why:
-        raise refusal("couldn't create file", why) from why
+    except OSError as error:
+        raise refusal("couldn't create file", error) from error
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -142,8 +142,8 @@ def write_all(fd: int, data: bytes) -> None:
     try:
         while view:
             view = view[os.write(fd, view) :]
-    except OSError as why:
-        raise refusal("write failed", why) from why
+    except OSError as error:
+        raise refusal("write failed", error) from error
 
 
 def spoil(fd: int) -> None:
@@ -180,8 +180,8 @@ class Session:
             path = os.fsdecode(await self.stream.exactly(length))
             try:
                 await self._request(identifier, path)
-            except Refused as why:
-                await self.stream.write(fail(str(why)))
+            except Refused as error:
+                await self.stream.write(fail(str(error)))
 
     async def _request(self, identifier: bytes, path: str) -> None:
         if identifier == b"STAT":
@@ -239,9 +239,9 @@ class Session:
                 await self._push_link(path)
             else:
                 await self._push_file(path, mode)
-        except Refused as why:
+        except Refused as error:
             # as in adbd: report at once, so that the host can stop early, then drain until DONE
-            await self.stream.write(fail(str(why)))
+            await self.stream.write(fail(str(error)))
             await self._discard()
             return
         await self.stream.write(WORD.pack(b"OKAY", 0))
@@ -285,10 +285,10 @@ class Session:
                 os.unlink(path)
             os.symlink(target.rstrip(b"\0"), os.fsencode(path))
             os.utime(path, (seconds, seconds), follow_symlinks=False)
-        except OSError as why:
+        except OSError as error:
             # DONE was read already: nothing is left to drain
-            await self.stream.write(fail(f"symlink failed: {os.strerror(why.errno or 0)}"))
-            raise Closed from why
+            await self.stream.write(fail(f"symlink failed: {os.strerror(error.errno or 0)}"))
+            raise Closed from error
 
     # pull --------------------------------------------------------------------------------------
 
@@ -301,8 +301,8 @@ class Session:
         try:
             # O_NONBLOCK: a pipe or terminal without data must not stop the whole daemon
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as why:
-            raise refusal("open failed", why) from why
+        except OSError as error:
+            raise refusal("open failed", error) from error
         try:
             most = max(1, (self.stream.maxdata - WORD.size) // (MAX_DATA + WORD.size))
             while True:
@@ -310,9 +310,9 @@ class Session:
                 for _ in range(most):
                     try:
                         data = os.read(fd, MAX_DATA)
-                    except OSError as why:
+                    except OSError as error:
                         await self.stream.write(answer)
-                        raise refusal("read failed", why) from why
+                        raise refusal("read failed", error) from error
                     answer += WORD.pack(b"DATA", len(data)) + data if data else WORD.pack(b"DONE", 0)
                     if not data:
                         break

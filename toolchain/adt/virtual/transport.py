@@ -238,8 +238,8 @@ class Transport:
                 self._packet(await self.link.receive(verified=self.link.summed and self._online))
         except (asyncio.IncompleteReadError, ConnectionError):
             log.debug("the adb server is gone")
-        except wire.ProtocolError as why:
-            log.warning("connection dropped: %s", why)
+        except wire.ProtocolError as error:
+            log.warning("connection dropped: %s", error)
         finally:
             for listener in self.listeners.values():
                 listener.server.close()

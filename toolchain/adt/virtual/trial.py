@@ -55,10 +55,10 @@ def program(machine: str) -> bytes:
     return header + segment + code
 
 
-def attempt(result: dict[str, str | None], key: str, why: OSError | None) -> bool:
+def attempt(result: dict[str, str | None], key: str, error: OSError | None) -> bool:
     """Note how *key* went; True when it worked."""
-    result[key] = str(why) if why else None
-    return why is None
+    result[key] = str(error) if error else None
+    return error is None
 
 
 def inside(mount_point: Path, qemu: str, machine: str) -> dict[str, str | None]:
@@ -72,16 +72,16 @@ def inside(mount_point: Path, qemu: str, machine: str) -> dict[str, str | None]:
         namespaces.mount("proc", mount_point / "proc", "proc")
         options = "newinstance,ptmxmode=0666,mode=0620"
         namespaces.mount("devpts", mount_point / "dev/pts", "devpts", 0, options)
-    except OSError as why:
-        attempt(result, "mounts", why)
+    except OSError as error:
+        attempt(result, "mounts", error)
         return result
     attempt(result, "mounts", None)
     if qemu != "-":
         try:
             namespaces.register_interpreter(mount_point / "proc/sys/fs/binfmt_misc", Path(qemu))
             attempt(result, "private_binfmt", None)
-        except OSError as why:
-            attempt(result, "private_binfmt", why)
+        except OSError as error:
+            attempt(result, "private_binfmt", error)
     try:
         executable = mount_point / "trial"
         executable.write_bytes(program(machine))
@@ -91,15 +91,15 @@ def inside(mount_point: Path, qemu: str, machine: str) -> dict[str, str | None]:
         if pid == 0:
             try:
                 os.execv("/trial", ["/trial"])
-            except OSError as why:
-                os._exit(why.errno or 1)
+            except OSError as error:
+                os._exit(error.errno or 1)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if code != EXIT_CODE:
             reason = os.strerror(code) if code > 0 else f"signal {-code}"
             raise OSError(code, f"a program for {machine} does not start: {reason}")
         attempt(result, "program", None)
-    except OSError as why:
-        attempt(result, "program", why)
+    except OSError as error:
+        attempt(result, "program", error)
     return result
 
 
@@ -119,8 +119,8 @@ def main(mode: str, qemu: str, machine: str) -> dict[str, str | None]:
                 for line in answers:
                     result |= json.loads(line)
             os.waitpid(launcher, 0)
-    except OSError as why:
-        attempt(result, "namespaces", why)
+    except OSError as error:
+        attempt(result, "namespaces", error)
     return result
 
 
@@ -135,8 +135,8 @@ def _launch(mode: str, qemu: str, machine: str, directory: Path, write: int) -> 
             os.write(write, json.dumps(inside(directory, qemu, machine)).encode() + b"\n")
         else:
             os.waitpid(pid, 0)
-    except OSError as why:
-        attempt(result, "namespaces", why)
+    except OSError as error:
+        attempt(result, "namespaces", error)
         os.write(write, json.dumps(result).encode() + b"\n")
     finally:
         os._exit(0)

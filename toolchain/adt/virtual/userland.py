@@ -132,10 +132,10 @@ def ensure_userland(interpreter: Path | None, abi: Abi = ARM64, *, opencl: bool 
         EmulatorError: the packages do not hold what they should.
         DiskError: the cache cannot be written.
     """
-    entry, there = cache.entry(
+    entry, cached = cache.entry(
         userland_name(abi, opencl=opencl), lambda into: make(into, interpreter, abi, opencl=opencl)
     )
-    if there:
+    if cached:
         log.debug("%s userland from the cache: %s", abi.title, entry)
     return entry / TREE
 
@@ -155,9 +155,9 @@ def make(into: Path, interpreter: Path | None, abi: Abi, *, opencl: bool) -> Non
         for archive in archives:
             packages.unpack(archive, unpacked)
         arrange(unpacked, into / TREE, abi, interpreter, opencl=opencl)
-        taken = tuple(packages.describe(archive) for archive in archives)
-    manifest.write(Userland(SCHEMA, 1, packages.release(), taken), into / MANIFEST)
-    log.info("%s userland: %s", abi.title, ", ".join(f"{one.name} {one.version}" for one in taken))
+        installed = tuple(packages.describe(archive) for archive in archives)
+    manifest.write(Userland(SCHEMA, 1, packages.release(), installed), into / MANIFEST)
+    log.info("%s userland: %s", abi.title, ", ".join(f"{one.name} {one.version}" for one in installed))
 
 
 BUSYBOX_APPLETS = (
@@ -283,16 +283,16 @@ def link_applets(tree: Path, programs: Path, abi: Abi, interpreter: Path | None)
     argv: list[str | Path] = [loader, "--library-path", libraries, programs / "toybox"]
     if interpreter:
         argv = [interpreter, "-L", tree, programs / "toybox"]
-    listed = process.run(
+    done = process.run(
         argv,
         error=EmulatorError,
         what=f"the {abi.title} toybox does not run",
         remedy="Check `qemu-aarch64-static --version` (7.0 or newer is needed) when it is emulated.",
     )
-    for applet in (*listed.stdout.split(), *BUSYBOX_APPLETS):
+    for applet in (*done.stdout.split(), *BUSYBOX_APPLETS):
         link = programs / applet
         if not os.path.lexists(link):
-            link.symlink_to("toybox" if applet in listed.stdout.split() else "busybox")
+            link.symlink_to("toybox" if applet in done.stdout.split() else "busybox")
 
 
 def missing(abi: Abi, what: str) -> EmulatorError:

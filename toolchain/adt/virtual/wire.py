@@ -87,8 +87,8 @@ def banner(properties: dict[str, str], features: tuple[str, ...]) -> bytes:
     Of the properties only the three that `adb devices -l` shows are sent, without
     the characters that separate fields.
     """
-    shown = ("ro.product.name", "ro.product.model", "ro.product.device")
-    fields = "".join(f"{key}={properties.get(key, '').replace(';', ' ')};" for key in shown)
+    keys = ("ro.product.name", "ro.product.model", "ro.product.device")
+    fields = "".join(f"{key}={properties.get(key, '').replace(';', ' ')};" for key in keys)
     return f"device::{fields}features={','.join(features)}".encode()
 
 

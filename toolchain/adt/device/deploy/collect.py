@@ -140,16 +140,16 @@ def _stored_deployment(file: str, body: str) -> StoredDeployment:
     return StoredDeployment(file, "", "", frozenset())
 
 
-def choose(found: Contents, keep: int) -> Removal:
+def choose(contents: Contents, keep: int) -> Removal:
     """Decide what goes (pure): all but the *keep* deployments of each name that were used last.
 
     A manifest that cannot be read, or whose directory is gone, goes in any case: it is no deployment.
     """
     seen: dict[str, int] = {}
     remove, stay, spared = [], [], []
-    for record in found.records:
-        whole = record.digest in found.directories
-        if whole and record.digest in found.used:
+    for record in contents.records:
+        whole = record.digest in contents.directories
+        if whole and record.digest in contents.used:
             if seen.get(record.name, 0) >= keep:
                 spared.append(record)
             stay.append(record)
@@ -159,15 +159,15 @@ def choose(found: Contents, keep: int) -> Removal:
             remove.append(record)
             continue
         seen[record.name] = seen.get(record.name, 0) + 1
-    digests = {record.digest for record in stay} | found.used
-    wanted = frozenset[str]().union(*(record.contents for record in stay))
-    store = () if found.deploying else tuple(sorted(name for name in found.store if name not in wanted))
+    digests = {record.digest for record in stay} | contents.used
+    needed = frozenset[str]().union(*(record.contents for record in stay))
+    store = () if contents.deploying else tuple(sorted(name for name in contents.store if name not in needed))
     return Removal(
         records=tuple(remove),
-        directories=tuple(sorted(found.directories - digests)),
+        directories=tuple(sorted(contents.directories - digests)),
         store=store,
-        size=sum(found.store[name] for name in store),
-        dead=found.dead,
+        size=sum(contents.store[name] for name in store),
+        dead=contents.dead,
         spared=tuple(spared),
     )
 
@@ -188,24 +188,24 @@ def clean(device: Device, *, keep: int, user: str | None = None, dry_run: bool =
     base = user_directory(user)
     with serving(device, f"{base}/{CLEANING}", script("collect")) as agent:
         answer = agent.ask("list", timeout=device.allow(SLOW), doing=f"looking what is on {device.serial}")
-        found = parse_contents(answer.text)
-        removal = choose(found, keep)
+        contents = parse_contents(answer.text)
+        removal = choose(contents, keep)
         if not dry_run:
             # what names comes before what is named, so that no deployment is ever there in part
             _remove(agent, [f"deployments/{record.file}" for record in removal.records])
             _remove(agent, [f"deployments/{digest}" for digest in removal.directories])
             _remove(agent, [f"store/{name}" for name in removal.store])
             _remove(agent, removal.dead)
-    gone = set(removal.records)
+    removed = set(removal.records)
     return CleanReport(
         serial=device.serial,
         removed=tuple(record.file.removesuffix(".json") for record in removal.records),
-        kept=tuple(r.file.removesuffix(".json") for r in found.records if r not in gone),
+        kept=tuple(r.file.removesuffix(".json") for r in contents.records if r not in removed),
         in_use=tuple(record.file.removesuffix(".json") for record in removal.spared),
         files=len(removal.store),
         size=removal.size,
         leftovers=len(removal.dead),
-        deploying=found.deploying,
+        deploying=contents.deploying,
         applied=not dry_run,
     )
 

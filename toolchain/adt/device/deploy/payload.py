@@ -108,8 +108,8 @@ def _safe_name(name: str) -> str:
     return name
 
 
-def _refused(why: str) -> PackageError:
-    return PackageError(f"a manifest {why}", remedy="Do not use this bundle or package; make it again.")
+def _refused(reason: str) -> PackageError:
+    return PackageError(f"a manifest {reason}", remedy="Do not use this bundle or package; make it again.")
 
 
 def _checked(payload: Payload) -> Payload:

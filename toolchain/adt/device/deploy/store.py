@@ -172,10 +172,10 @@ def parse_look(text: str, payload: Payload) -> Look:
     stats, _, rest = rest.partition("==sealed==\n")
     sealed, _, manifest = rest.partition("==manifest==\n")
     count = len(payload.files)  # the shell counts down to 0
-    found = re.findall(r"^(([0-9a-f]{64}) \d+ \d+ .+?)\r?$", stats, re.MULTILINE)
+    matches = re.findall(r"^(([0-9a-f]{64}) \d+ \d+ .+?)\r?$", stats, re.MULTILINE)
     return Look(
         linked=frozenset(payload.files[count - 1 - int(left)].name for left in links.split()),
-        stats={name: facts for facts, name in found},
+        stats={name: facts for facts, name in matches},
         sealed=frozenset(sealed.splitlines()),
         manifest=manifest,
     )
@@ -183,8 +183,8 @@ def parse_look(text: str, payload: Payload) -> Look:
 
 def parse_sums(text: str) -> dict[str, str]:
     """Name and sha256 of each store entry, from what the device's sha256sum printed."""
-    found = re.findall(r"^([0-9a-f]{64}) [ *]([0-9a-f]{64})\r?$", text, re.MULTILINE)
-    return {name: actual for actual, name in found}
+    matches = re.findall(r"^([0-9a-f]{64}) [ *]([0-9a-f]{64})\r?$", text, re.MULTILINE)
+    return {name: actual for actual, name in matches}
 
 
 @contextlib.contextmanager
@@ -228,9 +228,9 @@ def inspect(
         )
         if answer.code == NO_HASHER:
             raise _no_hasher(serial)
-        found = parse_sums(answer.text)
-        hashes |= {name: found.get(name, "") for name in doubtful}
-        right = [look.stats[name] for name in doubtful if found.get(name) == name]
+        sums = parse_sums(answer.text)
+        hashes |= {name: sums.get(name, "") for name in doubtful}
+        right = [look.stats[name] for name in doubtful if sums.get(name) == name]
         agent.ask("seal", lines=[facts for facts in right if facts not in look.sealed])
     return Inventory(hashes, look.linked, look.manifest)
 
@@ -313,19 +313,19 @@ def _full(serial: str, plan: DeployPlan, free: int | None) -> DeviceFull:
 
 
 def _send(agent: Agent, plan: DeployPlan, progress: DeployProgress | None, timeout: float | None) -> None:
-    payload, device, there = plan.payload, agent.device, agent.path
+    payload, device, directory = plan.payload, agent.device, agent.path
     starts: dict[str, tuple[str, int]] = {}
     items = []
     before = 0
     for file in plan.send:
-        remote = f"{there}/store/{file.sha256}"
+        remote = f"{directory}/store/{file.sha256}"
         log.debug("push %s (%s)", file.name, size_text(file.size))
         items.append(PushItem(file.source, remote, mode=0o555))
         starts[remote] = (file.name, before)
         before += file.size
     if plan.relink:
-        items.append(PushItem(links_archive(payload), f"{there}/links.tar"))
-    items.append(PushItem(payload.manifest.encode(), f"{there}/manifest"))
+        items.append(PushItem(links_archive(payload), f"{directory}/links.tar"))
+    items.append(PushItem(payload.manifest.encode(), f"{directory}/manifest"))
 
     def report(remote: str, done: int, _size: int) -> None:
         if progress is not None and remote in starts:
@@ -342,14 +342,14 @@ def links_archive(payload: Payload) -> bytes:
 
     The shell unpacks it, because SELinux lets the shell make links and, on many phones, not the daemon.
     """
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w", format=tarfile.GNU_FORMAT, errors="surrogateescape") as archive:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w", format=tarfile.GNU_FORMAT, errors="surrogateescape") as archive:
         for file in payload.files:
             link = tarfile.TarInfo(file.name)
             link.type, link.mode = tarfile.SYMTYPE, 0o777
             link.linkname = f"{'../' * (2 + file.name.count('/'))}store/{file.sha256}"
             archive.addfile(link)
-    return made.getvalue()
+    return data.getvalue()
 
 
 def _finish(agent: Agent, plan: DeployPlan, timeout: float | None) -> None:
@@ -371,8 +371,8 @@ def _finish(agent: Agent, plan: DeployPlan, timeout: float | None) -> None:
 
 
 def _arrived_damaged(serial: str, plan: DeployPlan, answer: Answer) -> DeviceError | PackageError:
-    named = re.search(r"^damaged ([0-9a-f]{64})$", answer.text, re.MULTILINE)
-    file = next((file for file in plan.send if named and file.sha256 == named[1]), plan.send[0])
+    match = re.search(r"^damaged ([0-9a-f]{64})$", answer.text, re.MULTILINE)
+    file = next((file for file in plan.send if match and file.sha256 == match[1]), plan.send[0])
     if file_sha256(file.source) != file.sha256:
         return PackageError(
             f"{file.source} is not the file that its manifest describes",

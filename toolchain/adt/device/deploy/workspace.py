@@ -84,10 +84,10 @@ class Agent:
         for at in range(0, len(data), 1 << 15):
             self._holder.write(data[at : at + (1 << 15)])
         end = f"{self._tag} ".encode()
-        said = bytearray()
+        output = bytearray()
         while True:
-            head, found, tail = bytes(said).rpartition(end)
-            if found and tail.endswith(b"\n") and tail.strip().isdigit():
+            head, mark, tail = bytes(output).rpartition(end)
+            if mark and tail.endswith(b"\n") and tail.strip().isdigit():
                 text = LINKER.sub(b"", head).decode(errors="surrogateescape")
                 return Answer(int(tail), text)
             event = next(self._events, None)
@@ -95,9 +95,9 @@ class Agent:
                 raise DeviceError(
                     f"the shell on {self.device.serial} ended while {doing or 'it was asked'}",
                     remedy="Run the same command again; what was complete on the device is still there.",
-                    details=said.decode(errors="replace")[-2000:],
+                    details=output.decode(errors="replace")[-2000:],
                 )
-            said += event[1]
+            output += event[1]
 
 
 @contextlib.contextmanager
@@ -160,20 +160,20 @@ def _held(device: Device, parent: str, program: str, uses: str) -> Iterator[Agen
 
 
 def _first_line(device: Device, parent: str, events: Iterator[tuple[int, bytes]]) -> str:
-    said = {STDOUT: b"", STDERR: b""}
-    while b"\n" not in said[STDOUT]:
+    output = {STDOUT: b"", STDERR: b""}
+    while b"\n" not in output[STDOUT]:
         event = next(events, None)
         if event is None:
-            raise _not_made(device, parent, said[STDERR].decode(errors="replace").strip())
-        said[event[0]] += event[1]
-    return said[STDOUT].decode().rstrip("\n")
+            raise _not_made(device, parent, output[STDERR].decode(errors="replace").strip())
+        output[event[0]] += event[1]
+    return output[STDOUT].decode().rstrip("\n")
 
 
-def _not_made(device: Device, parent: str, said: str) -> DeviceError | DeviceFull:
-    if "No space left" in said:
+def _not_made(device: Device, parent: str, output: str) -> DeviceError | DeviceFull:
+    if "No space left" in output:
         return no_room(device.serial, "there is no room for a directory", free=device.free_space())
     return DeviceError(
         f"device {device.serial} does not let us make a directory in {parent}",
         remedy="Look at the permissions of /data/local/tmp/adt on the device (`adt adb -- shell ls -ld`).",
-        details=said,
+        details=output,
     )

@@ -93,8 +93,8 @@ class Adb:
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
-    if found := shutil.which("adb"):
-        yield "PATH", Path(found)
+    if path := shutil.which("adb"):
+        yield "PATH", Path(path)
     from importlib.util import find_spec
 
     spec = find_spec("adbutils")  # only located: importing it would pull in an image library
@@ -126,13 +126,13 @@ def find_adb() -> Adb:
                 remedy="Point it at an adb program, or unset it.",
             )
     else:
-        found = [adb for origin, path in _candidates() if (adb := _probe(origin, path)) is not None]
-        if not found:
+        programs = [adb for origin, path in _candidates() if (adb := _probe(origin, path)) is not None]
+        if not programs:
             raise ToolNotFound(
                 "no adb on this machine",
                 remedy="pip install adbutils (it carries adb), or install the Android platform tools.",
             )
-        chosen = max(found, key=lambda adb: adb.version)
+        chosen = max(programs, key=lambda adb: adb.version)
     log.debug("adb: %s", chosen.label)
     return chosen
 
@@ -208,8 +208,8 @@ class Wire:
                 result = call()
             except TimeoutError:
                 continue  # the deadline says whether that was all the time there is
-            except OSError as why:
-                raise self.lost() from why
+            except OSError as error:
+                raise self.lost() from error
             self.deadline.moved()
             return result
 
@@ -235,8 +235,8 @@ class Wire:
             count = self.sock.send(data, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return 0
-        except OSError as why:
-            raise self.lost() from why
+        except OSError as error:
+            raise self.lost() from error
         self.deadline.moved()
         return count
 
@@ -280,14 +280,14 @@ class Wire:
         head = self.read_exactly(4)
         try:
             length = int(head, 16)
-        except ValueError as why:
-            raise self.garbled(head) from why
+        except ValueError as error:
+            raise self.garbled(head) from error
         return self.read_exactly(length).decode(errors="replace")
 
-    def garbled(self, found: bytes) -> DeviceError:
+    def garbled(self, data: bytes) -> DeviceError:
         """The error for an answer that is not the adb protocol."""
         return DeviceError(
-            f"what answered while {self.deadline.doing} does not speak adb's protocol (it sent {found!r})",
+            f"what answered while {self.deadline.doing} does not speak adb's protocol (it sent {data!r})",
             remedy="Another program may listen on the adb server's port: `adt adb -- kill-server`, or set "
             "ANDROID_ADB_SERVER_PORT to a free port.",
         )
@@ -399,13 +399,13 @@ def open_wire(*, deadline: Deadline, serial: str = "") -> Wire:
         except ConnectionRefusedError:
             start_server()
             sock = socket.create_connection(address, timeout=deadline.remaining())
-    except TimeoutError as why:
-        raise deadline.expired() from why
-    except OSError as why:
+    except TimeoutError as error:
+        raise deadline.expired() from error
+    except OSError as error:
         raise DeviceError(
-            f"the adb server on 127.0.0.1:{address[1]} cannot be reached: {why}",
+            f"the adb server on 127.0.0.1:{address[1]} cannot be reached: {error}",
             remedy="Run `adt adb -- kill-server`, then the same command again.",
-        ) from why
+        ) from error
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return Wire(sock, deadline, serial)
 

@@ -82,9 +82,9 @@ def _made(serial: str, link: Forward, seconds: float) -> Forward:
         return link if link.listening != 0 else replace(link, local=int(wire.read_text()))
 
 
-def taken(why: DeviceError) -> bool:
+def taken(error: DeviceError) -> bool:
     """Whether :func:`make` failed because something else has the port."""
-    return re.search(r"cannot (re)?bind|in use", why.what) is not None
+    return re.search(r"cannot (re)?bind|in use", error.what) is not None
 
 
 def end(serial: str, link: Forward, *, seconds: float = SHORT) -> None:
@@ -93,8 +93,8 @@ def end(serial: str, link: Forward, *, seconds: float = SHORT) -> None:
     try:
         with _service(serial, link.reverse, f"killforward:tcp:{link.listening}", deadline) as wire:
             wire.status()
-    except AdtError as why:
-        log.debug("%s was already gone: %s", link, why)
+    except AdtError as error:
+        log.debug("%s was already gone: %s", link, error)
 
 
 def listed(serial: str, *, reverse: bool = False, seconds: float = SHORT) -> dict[int, str]:

@@ -204,15 +204,15 @@ class RemoteCommand:
     def _output_marked(self) -> Iterator[tuple[int, bytes]]:
         """Without v2: everything is stdout, and what follows our marker at its end is the exit code."""
         end = f"{self._marker} ".encode()
-        kept = b""  # not yet known not to be the marker
+        pending = b""  # not yet known not to be the marker
         while data := self._wire.read_some():
-            kept += self._take_pid(data)
-            tail = _overlap(kept, end)
+            pending += self._take_pid(data)
+            tail = _overlap(pending, end)
             if tail:
-                yield STDOUT, kept[:tail]
-                kept = kept[tail:]
-        code = kept.removeprefix(end).strip()
-        if not kept.startswith(end) or not code.isdigit():
+                yield STDOUT, pending[:tail]
+                pending = pending[tail:]
+        code = pending.removeprefix(end).strip()
+        if not pending.startswith(end) or not code.isdigit():
             raise self._wire.lost()
         self.exit_code = int(code)
 
@@ -225,13 +225,13 @@ class RemoteCommand:
         if not self._pid_pending:
             return data
         self._held += data
-        found = re.search(rb"^%s (\d+)\r?\n" % self._marker.encode(), self._held, re.MULTILINE)
-        if found:
-            self.pid = int(found[1])
+        match = re.search(rb"^%s (\d+)\r?\n" % self._marker.encode(), self._held, re.MULTILINE)
+        if match:
+            self.pid = int(match[1])
         elif len(self._held) < PID_WITHIN:
             return b""
         held, self._held, self._pid_pending = self._held, b"", False
-        return held[: found.start()] + held[found.end() :] if found else held
+        return held[: match.start()] + held[match.end() :] if match else held
 
     def kill(self) -> None:
         """End the command and everything in its process group; no error when it has ended already."""

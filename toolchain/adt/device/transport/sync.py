@@ -61,15 +61,15 @@ class Refused(Exception):
         return any(os.strerror(code) in self.text for code in (errno.ENOSPC, errno.EDQUOT))
 
 
-def explain(why: Refused, serial: str) -> DeviceError:
+def explain(refusal: Refused, serial: str) -> DeviceError:
     """The error for a file that the device refused for another reason than room."""
-    if re.search("Permission denied|Read-only file system|Operation not permitted", why.text):
+    if re.search("Permission denied|Read-only file system|Operation not permitted", refusal.text):
         return DeviceError(
-            f"device {serial} does not let us at {why.path}: {why.text}",
+            f"device {serial} does not let us at {refusal.path}: {refusal.text}",
             remedy="Use a directory that the shell user may write to: /data/local/tmp.",
         )
     return DeviceError(
-        f"device {serial} refused {why.path}: {why.text}",
+        f"device {serial} refused {refusal.path}: {refusal.text}",
         remedy="Check the path on the device (`adt adb -- shell ls -l`).",
     )
 
@@ -351,10 +351,10 @@ def _opened(item: PushItem) -> Iterator[tuple[io.BufferedIOBase | io.RawIOBase, 
         return
     try:
         opened = item.source.open("rb", buffering=0)
-    except OSError as why:
+    except OSError as error:
         raise DiskError(
-            f"cannot read {item.source}: {why.strerror}", remedy="Check the path and its permissions."
-        ) from why
+            f"cannot read {item.source}: {error.strerror}", remedy="Check the path and its permissions."
+        ) from error
     with disk_errors(f"reading {item.source}", item.source, written=False), opened as file:
         facts = os.fstat(file.fileno())
         mode = stat.S_IMODE(facts.st_mode) if item.mode is None else item.mode
