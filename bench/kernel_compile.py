@@ -17,7 +17,8 @@ from adt.api.place import open_place
 from adt.api.requests import PlaceOptions
 from adt.device.rtvm import RtvmOptions
 from adt.errors import AdtError
-from adt.model.compiled import Job
+from adt.model.compilation import CompileJob
+from adt.model.compile import compile_model
 
 JOB, SAID, PACKAGE = "job", "said", "package"
 
@@ -26,7 +27,7 @@ JOB, SAID, PACKAGE = "job", "said", "package"
 class Task:
     """What is compiled, and run once if that is wanted."""
 
-    job: Job
+    job: CompileJob
     run_once: bool
     bundle: Path | None
     """Whose runner runs it; None: of the one that was built here."""
@@ -36,7 +37,7 @@ def main() -> int:
     place = Path(sys.argv[1])
     task: Task = pickle.loads((place / JOB).read_bytes())  # the parent wrote it a moment ago
     try:
-        package = task.job.compile(place / PACKAGE)
+        package = compile_model(task.job, place / PACKAGE)
     except AdtError as why:
         (place / SAID).write_text(why.what)
         return 1

@@ -30,7 +30,7 @@ from adt.device.rtvm import RtvmOptions
 from adt.errors import AdtError, DeviceError, MismatchError, NoDevice, PackageError
 from adt.host.process import kill_group, start
 from adt.measure.profile.assembly import ProfilePlace, assemble
-from adt.model.compiled import Job
+from adt.model.compilation import CompileJob
 from adt.model.inspection.graph import Graph
 from adt.model.inspection.inspection import Inspection
 from adt.model.inspection.profile import EVENTS, CallTime, Profile
@@ -121,7 +121,7 @@ class Batch:
 class Settings:
     """How everything is compiled and run."""
 
-    jobs: Mapping[str, Job]
+    jobs: Mapping[str, CompileJob]
     """For each way's name what to compile with; the model is put in."""
     limit: float
     """Of :data:`LIMITS`."""

@@ -41,8 +41,7 @@ import adt
 from adt.api.model import job_of
 from adt.api.requests import CompileRequest
 from adt.errors import AdtError, ConfigError, ToolNotFound
-from adt.model.compile import package_target
-from adt.model.compiled import Job
+from adt.model.compilation import CompileJob
 from adt.model.passes.layout.signature import convolution, product
 from adt.model.passes.layout.walk import Moves
 from adt.model.passes.texture.choice import TextureChooser
@@ -219,13 +218,13 @@ def _without_clml(device: DeviceFacts, given: argparse.Namespace) -> str:
     return "" if has else "the bundle has none (adt build-target --clml SDK)"
 
 
-def choices(ops: Iterable[Op], job: Job, precision: str) -> dict[Op, Chosen]:
+def choices(ops: Iterable[Op], job: CompileJob, precision: str) -> dict[Op, Chosen]:
     """Texture or buffer by adt's model of what they cost, between neighbours that are in textures.
 
     Args:
         job: what would be compiled with; it has the GPU.
     """
-    gpu = package_target(job.platform, job.settings, job.like).gpu or ANY_ADRENO
+    gpu = job.target().gpu or ANY_ADRENO
     dtype = "float32" if precision == "float32" else "float16"
     made = {}
     for op in ops:
@@ -249,7 +248,7 @@ def job(
     platform: str | None = None,
     like: str | None = None,
     bundle: Path | None = None,
-) -> Job:
+) -> CompileJob:
     """What to compile with by *way*; every operator is in textures that can be.
 
     Args:
@@ -270,7 +269,7 @@ def job(
     return job_of(request)
 
 
-def _job(way: Way, precision: str, given: argparse.Namespace) -> Job:
+def _job(way: Way, precision: str, given: argparse.Namespace) -> CompileJob:
     here = None if given.serial else "host"
     return job(way, precision, platform=here, like=given.serial, bundle=given.bundle)
 

@@ -17,8 +17,7 @@ import adt as api
 from adt.cli.app import app
 from adt.host.cache import cache_dir
 from adt.model.package.package import load_package
-from adt.model.targets import model_target
-from adt.model.targets import place as placed
+from adt.model.targets import model_target, settings_and_platform
 from adt.options.resolve import load_settings
 from support.devices.programs import adt
 from support.models.small import MAGIKA
@@ -89,7 +88,7 @@ def test_tvms_words_stand_for_the_line_before_them(place: Path, monkeypatch: pyt
             made = []
             for line in (ours, theirs):
                 flags = {"compile.target": option(line, "--target"), "build.platform": option(line, "--for")}
-                settings, platform = placed(
+                settings, platform = settings_and_platform(
                     load_settings({key: value or None for key, value in flags.items()})
                 )
                 made.append((platform, model_target(settings.compile.target, platform, 28)))

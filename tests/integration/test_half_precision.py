@@ -232,7 +232,7 @@ def test_a_device_without_half_precision_is_not_compiled_for(tmp_path: Path) -> 
     from adt.bundle.platforms import PLATFORMS
     from adt.model.importers.importer import import_model
     from adt.model.package.manifest import PackageLike
-    from adt.model.passes.precision.conversion import reduced
+    from adt.model.passes.precision.conversion import convert_precision
     from adt.model.targets import model_target
     from adt.options.resolve import load_settings
 
@@ -241,4 +241,4 @@ def test_a_device_without_half_precision_is_not_compiled_for(tmp_path: Path) -> 
     target = model_target("opencl", PLATFORMS["linux-aarch64"], 28)
     imported = import_model(small_model(tmp_path / "m.onnx"), {})
     with pytest.raises(MismatchError, match="Old GPU does not compute in half precision"):
-        reduced(imported, wanted, target, like)
+        convert_precision(imported, wanted, target, like)

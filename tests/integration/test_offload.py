@@ -25,7 +25,7 @@ from adt.host.tvm_source import find_source
 from adt.measure.reference import run_reference
 from adt.model.host_run.run import run_package
 from adt.model.inputs.random import random_inputs
-from adt.model.passes.offload.partition import Offloaded, offload, plugin_for
+from adt.model.passes.offload.partition import OffloadedModel, offload_module, plugin_for
 from adt.model.plugins import CLML, OPENCL, build, load_plugin
 from adt.options.resolve import load_settings
 from support.models.offload import mobile_net, residual_net
@@ -37,21 +37,21 @@ from support.standins.ndk import make_standin_ndk
 SHAPES = {residual_net: (1, 3, 32, 32), mobile_net: (1, 3, 24, 16)}
 
 
-def handed(model: Path, kind: str) -> Offloaded:
+def handed(model: Path, kind: str) -> OffloadedModel:
     """*model* imported and offloaded."""
     from adt.model.importers.importer import import_model
 
     imported = import_model(model, {})
     plugin = plugin_for(kind, load_settings().settings.tvm)
-    return offload(imported.module, imported.params, kind, plugin=plugin, api_level=30)
+    return offload_module(imported.module, imported.params, kind, plugin=plugin, api_level=30)
 
 
-def kernels(offloaded: Offloaded) -> list[str]:
+def kernels(offloaded: OffloadedModel) -> list[str]:
     nodes = [node for subgraph in offloaded.subgraphs for node in json.loads(subgraph.json)["nodes"]]
     return [node["name"] for node in nodes if node["op"] == "kernel"]
 
 
-def run_with_numpy(offloaded: Offloaded, *inputs: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+def run_with_numpy(offloaded: OffloadedModel, *inputs: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     """The outputs of the model, its subgraphs computed by numpy."""
     import tvm
     from tvm.relax import VirtualMachine
@@ -203,10 +203,10 @@ def test_the_subgraphs_compute_real_models(name: str, kind: str) -> None:
     imported = import_model(model.path(), model.shapes)
     inputs = random_inputs(imported.inputs, 0)
     plugin = plugin_for(kind, load_settings().settings.tvm)
-    offloaded = offload(imported.module, imported.params, kind, plugin=plugin, api_level=30)
+    offloaded = offload_module(imported.module, imported.params, kind, plugin=plugin, api_level=30)
     assert offloaded.report.ops > 20
     computed = run_with_numpy(offloaded, *(inputs[spec.name] for spec in imported.inputs))
-    plain = Offloaded(imported.module, imported.params, offloaded.report, ())
+    plain = OffloadedModel(imported.module, imported.params, offloaded.report, ())
     expected = run_with_numpy(plain, *(inputs[spec.name] for spec in imported.inputs))
     for have, want in zip(computed, expected, strict=True):
         np.testing.assert_allclose(have, want, rtol=1e-3, atol=1e-4 * float(np.abs(want).max()))

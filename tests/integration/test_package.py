@@ -19,7 +19,8 @@ from onnx import numpy_helper
 import adt as api
 from adt.bundle.platforms import platform_named
 from adt.host.cache import STAMP
-from adt.model.compiled import Job, identity
+from adt.model.compilation import CompileJob
+from adt.model.compile import identity
 from adt.model.package import manifest as package_module
 from adt.model.package.manifest import PackageLike
 from adt.model.package.package import load_package
@@ -96,7 +97,9 @@ def test_what_decides_the_bytes_decides_the_entry(model: Path, tmp_path: Path) -
         changes: dict[str, object] | None = None, *, platform: str = "linux-aarch64", **facts: Any
     ) -> str:
         settings = load_settings({"compile.check": "off", **(changes or {})}).settings
-        job = Job(**{"model": model, "platform": platform_named(platform), "settings": settings} | facts)
+        job = CompileJob(
+            **{"model": model, "platform": platform_named(platform), "settings": settings} | facts
+        )
         return json.dumps(identity(job), sort_keys=True, default=str)
 
     same = tmp_path / "same" / model.name

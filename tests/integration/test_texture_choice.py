@@ -14,7 +14,7 @@ import pytest
 import adt
 from adt.api.model import job_of
 from adt.api.requests import CompileRequest
-from adt.model.assemble import Making
+from adt.model.compilation import Compilation
 from adt.model.host_run.run import run_package
 from adt.model.inputs.random import random_inputs
 from adt.model.package.package import ModelPackage
@@ -42,35 +42,35 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @functools.cache
-def tasks_of(model: Path, target: str) -> tuple[Making, dict[Signature, Task]]:
+def tasks_of(model: Path, target: str) -> tuple[Compilation, dict[Signature, Task]]:
     """The tasks that compute convolutions or products, as `adt tune` takes them out of the model."""
     options = {"platform": "host", "check": False, "texture_choice": "always"}
-    imported, making = job_of(CompileRequest(model, target=target, **options)).readied(accuracy=False)
+    compilation = job_of(CompileRequest(model, target=target, **options)).load(accuracy=False)
     found: dict[Signature, Task] = {}
-    for task in extract(imported, making).tasks:
+    for task in extract(compilation).tasks:
         kernel = signature_of(task.module["main"])
         if kernel is not None:
             assert kernel.blocked == (target == "adreno")
             found[kernel.computes] = task
-    return making, found
+    return compilation, found
 
 
-Traced = Callable[[Task, Making], Mapping[str, float]]
+Traced = Callable[[Task, Compilation], Mapping[str, float]]
 """Seconds of a task by trace."""
 
 
 def keep(directory: Path, model: Path, textures: Traced, buffers: Traced) -> Path:
     """A database with records of both forms, taken on one device."""
     for target, seconds in zip(FORMS, (textures, buffers), strict=True):
-        making, tasks = tasks_of(model, target)
-        context = Context(target_key(making.target), tvm_key(), "a GPU", "1.0")
+        compilation, tasks = tasks_of(model, target)
+        context = Context(target_key(compilation.target), tvm_key(), "a GPU", "1.0")
         with open_database(directory, write=True) as database:
             on = MeasuredOn("serial", "a phone", None)
             for task in tasks.values():
                 named = database.workload_id(task.module)
                 database.add(
                     Record(named, context, task.name, trace, (time,), None, on, "", 1.0)
-                    for trace, time in seconds(task, making).items()
+                    for trace, time in seconds(task, compilation).items()
                 )
     return directory
 
@@ -118,11 +118,11 @@ def test_a_convolution_has_one_signature_in_both_forms(tmp_path: Path) -> None:
 def test_the_faster_form_is_taken_and_the_package_is_right(model: Path, tmp_path: Path) -> None:
     strided = next(s for s in tasks_of(model, "adreno")[1] if s.strides == (2, 2))
 
-    def textures(task: Task, _making: Making) -> dict[str, float]:
+    def textures(task: Task, _compilation: Compilation) -> dict[str, float]:
         return {BASELINE: 30.0 if computes(task) == strided else 1.0}
 
-    def buffers(task: Task, making: Making) -> dict[str, float]:
-        return {BASELINE: 90.0, hand_trace(task, tuning_target(making.target, 2)): 2.0}
+    def buffers(task: Task, compilation: Compilation) -> dict[str, float]:
+        return {BASELINE: 90.0, hand_trace(task, tuning_target(compilation.target, 2)): 2.0}
 
     package = compiled(model, tmp_path / "package", db=keep(tmp_path / "db", model, textures, buffers))
 
@@ -140,11 +140,11 @@ def test_a_record_that_would_not_apply_chooses_nothing(model: Path, tmp_path: Pa
     """Without the sum behind it, which its neighbour's textures take along, the second one is another kernel."""
     point = next(s for s in tasks_of(model, "adreno")[1] if not s.taps)
 
-    def textures(task: Task, _making: Making) -> dict[str, float]:
+    def textures(task: Task, _compilation: Compilation) -> dict[str, float]:
         return {BASELINE: 30.0 if computes(task) == point else 1.0}
 
-    def buffers(task: Task, making: Making) -> dict[str, float]:
-        return {BASELINE: 90.0, hand_trace(task, tuning_target(making.target, 2)): 2.0}
+    def buffers(task: Task, compilation: Compilation) -> dict[str, float]:
+        return {BASELINE: 90.0, hand_trace(task, tuning_target(compilation.target, 2)): 2.0}
 
     package = compiled(model, tmp_path / "package", db=keep(tmp_path / "db", model, textures, buffers))
 

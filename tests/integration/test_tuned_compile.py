@@ -15,10 +15,8 @@ import adt
 from adt.api.model import job_of
 from adt.api.requests import CompileRequest
 from adt.errors import ConfigError
-from adt.model.assemble import Making
-from adt.model.compiled import Job
+from adt.model.compilation import Compilation, CompileJob
 from adt.model.host_run.run import run_package, run_packages
-from adt.model.importers.imported_model import ImportedModel
 from adt.model.inputs.random import random_inputs
 from adt.model.package import kernel_check as check_module
 from adt.model.package.package import KernelCheck, ModelPackage, load_package
@@ -55,31 +53,33 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return net.save(tmp_path_factory.mktemp("model") / "three.onnx", third, (1, 8, 8, 8))
 
 
-def job(model: Path, target: str, **options: Any) -> Job:
+def job(model: Path, target: str, **options: Any) -> CompileJob:
     return job_of(CompileRequest(model, **{"platform": "host", "target": target, "check": False, **options}))
 
 
-def read(made: Job) -> tuple[ImportedModel, Making, Extraction]:
-    imported, making = made.readied(accuracy=False)
-    return imported, making, extract(imported, making)
+def read(made: CompileJob) -> tuple[Compilation, Extraction]:
+    compilation = made.load(accuracy=False)
+    return compilation, extract(compilation)
 
 
-def context_of(making: Making) -> Context:
-    return Context(target_key(making.target), tvm_key(), "a GPU", "1.0")
+def context_of(compilation: Compilation) -> Context:
+    return Context(target_key(compilation.target), tvm_key(), "a GPU", "1.0")
 
 
-def keep(directory: Path, making: Making, task: Task, trace: str, seconds: float) -> None:
+def keep(directory: Path, compilation: Compilation, task: Task, trace: str, seconds: float) -> None:
     with open_database(directory, write=True) as database:
         on = MeasuredOn("serial", "a phone", None)
         named = database.workload_id(task.module)
-        database.add([Record(named, context_of(making), task.name, trace, (seconds,), None, on, "", 1.0)])
+        database.add(
+            [Record(named, context_of(compilation), task.name, trace, (seconds,), None, on, "", 1.0)]
+        )
 
 
-def tuned_by_hand(directory: Path, making: Making, tasks: tuple[Task, ...]) -> Path:
+def tuned_by_hand(directory: Path, compilation: Compilation, tasks: tuple[Task, ...]) -> Path:
     """A database with a schedule for each task, each said to be faster than the untuned one."""
     for task in tasks:
-        keep(directory, making, task, BASELINE, UNTUNED)
-        keep(directory, making, task, hand_trace(task, tuning_target(making.target, 2)), TUNED)
+        keep(directory, compilation, task, BASELINE, UNTUNED)
+        keep(directory, compilation, task, hand_trace(task, tuning_target(compilation.target, 2)), TUNED)
     return directory
 
 
@@ -89,7 +89,7 @@ def compiled(model: Path, out: Path, target: str, **options: Any) -> ModelPackag
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_tasks_are_the_kernels_that_compiling_makes(model: Path, target: str, tmp_path: Path) -> None:
-    _, making, found = read(job(model, target))
+    compilation, found = read(job(model, target))
     package = compiled(model, tmp_path / "package", target)
     assert {name for task in found.tasks for name in task.kernels} == {
         k.name for k in package.manifest.kernels
@@ -105,8 +105,8 @@ def test_tasks_are_the_kernels_that_compiling_makes(model: Path, target: str, tm
         assert [tuple(int(e) for e in b.shape) for b in task.module["main"].buffer_map.values()] == [
             argument.shape for argument in task.arguments
         ]
-    how = toolchain_of(making)
-    assert (how.target, how.textures) == (making.target.spec, target == "adreno")
+    how = toolchain_of(compilation)
+    assert (how.target, how.textures) == (compilation.target.spec, target == "adreno")
 
 
 def test_kernels_that_are_the_same_code_are_one_task() -> None:
@@ -135,10 +135,10 @@ def test_another_program_s_records_of_the_same_model_are_found(model: Path, tmp_
     from tvm.s_tir import meta_schedule as ms
     from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
-    imported, making, found = read(job(model, "cpu"))
-    target = tvm.target.Target(tuning_target(making.target, 2))
+    compilation, found = read(job(model, "cpu"))
+    target = tvm.target.Target(tuning_target(compilation.target, 2))
     with target:
-        theirs = extract_tasks(relax.get_pipeline("zero")(imported.module), target)
+        theirs = extract_tasks(relax.get_pipeline("zero")(compilation.imported.module), target)
     ours = {task.name: task for task in found.tasks}
     assert {task.task_name: task.weight for task in theirs} == {
         task.name: task.weight for task in found.tasks
@@ -207,8 +207,8 @@ def test_open_shapes_and_loops_without_an_end_cannot_be_tuned() -> None:
 
 @pytest.mark.parametrize("target", ["cpu", pytest.param("opencl", marks=pytest.mark.nightly), "adreno"])
 def test_kernels_get_their_records_and_stay_right(model: Path, tmp_path: Path, target: str) -> None:
-    _, making, found = read(job(model, target))
-    records = tuned_by_hand(tmp_path / "db", making, found.tasks)
+    compilation, found = read(job(model, target))
+    records = tuned_by_hand(tmp_path / "db", compilation, found.tasks)
     plain = compiled(model, tmp_path / "plain", target)
     check = {} if target == "cpu" else {"check": True}
     tuned = compiled(model, tmp_path / "tuned", target, db=records, **check)
@@ -245,8 +245,8 @@ def test_another_machine_s_package_is_checked_with_its_records(
 
     monkeypatch.setattr(check_module, "run_packages", spied)
     elsewhere = {"platform": "linux-aarch64"}
-    _, making, found = read(job(model, "adreno", **elsewhere))
-    records = tuned_by_hand(tmp_path / "db", making, found.tasks)
+    compilation, found = read(job(model, "adreno", **elsewhere))
+    records = tuned_by_hand(tmp_path / "db", compilation, found.tasks)
     package = compiled(
         model, tmp_path / "package", "adreno", db=records, check=True, use_cache=False, **elsewhere
     )
@@ -263,11 +263,11 @@ def test_what_a_library_computes_is_named(model: Path) -> None:
 
 
 def test_a_kernel_whose_untuned_schedule_is_faster_keeps_it(model: Path, tmp_path: Path) -> None:
-    _, making, found = read(job(model, "cpu"))
-    records = tuned_by_hand(tmp_path / "db", making, found.tasks)
+    compilation, found = read(job(model, "cpu"))
+    records = tuned_by_hand(tmp_path / "db", compilation, found.tasks)
     for task in found.tasks:
-        keep(records, making, task, BASELINE, TUNED / 2)
-        keep(records, making, task, BASELINE, TUNED / 2)
+        keep(records, compilation, task, BASELINE, TUNED / 2)
+        keep(records, compilation, task, BASELINE, TUNED / 2)
     plain = compiled(model, tmp_path / "plain", "cpu")
     tuned = compiled(model, tmp_path / "tuned", "cpu", db=records)
     report = tuned.manifest.made.tuning
@@ -283,9 +283,9 @@ def test_a_kernel_whose_untuned_schedule_is_faster_keeps_it(model: Path, tmp_pat
 def test_a_record_that_does_not_apply_is_passed_over(
     model: Path, tmp_path: Path, target: str, trace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _, making, found = read(job(model, target))
+    compilation, found = read(job(model, target))
     task = found.tasks[0]
-    keep(tmp_path / "db", making, task, trace, TUNED)
+    keep(tmp_path / "db", compilation, task, trace, TUNED)
     plain = compiled(model, tmp_path / "plain", target)
     package = compiled(model, tmp_path / "tuned", target, db=tmp_path / "db")
     report = package.manifest.made.tuning
@@ -300,7 +300,7 @@ def test_a_record_that_misuses_images_is_passed_over(model: Path, tmp_path: Path
 
     from adt.model.tuning.traces import trace_text
 
-    _, making, found = read(job(model, "adreno"))
+    compilation, found = read(job(model, "adreno"))
     task = next(task for task in found.tasks if task.arguments[-1].scope == "global.texture")
     schedule = tvm.s_tir.Schedule(task.module)
     for block in schedule.get_child_blocks(schedule.get_sblock("root")):
@@ -308,7 +308,7 @@ def test_a_record_that_misuses_images_is_passed_over(model: Path, tmp_path: Path
         group, item = schedule.split(schedule.fuse(*loops), [None, 32])
         schedule.bind(group, "blockIdx.x")
         schedule.bind(item, "threadIdx.x")
-    keep(tmp_path / "db", making, task, trace_text(schedule.trace), TUNED)
+    keep(tmp_path / "db", compilation, task, trace_text(schedule.trace), TUNED)
     package = compiled(model, tmp_path / "package", "adreno", db=tmp_path / "db")
     report = package.manifest.made.tuning
     assert report is not None and report.refused == (task.name,)
@@ -317,8 +317,8 @@ def test_a_record_that_misuses_images_is_passed_over(model: Path, tmp_path: Path
 
 
 def test_records_decide_the_entry_of_the_cache(model: Path, tmp_path: Path) -> None:
-    _, making, found = read(job(model, "cpu"))
-    records = tuned_by_hand(tmp_path / "db", making, found.tasks[:1])
+    compilation, found = read(job(model, "cpu"))
+    records = tuned_by_hand(tmp_path / "db", compilation, found.tasks[:1])
     first = compiled(model, tmp_path / "first", "cpu", db=records)
     moved = records.rename(tmp_path / "elsewhere")
     again = compiled(model, tmp_path / "again", "cpu", db=moved)
@@ -329,14 +329,14 @@ def test_records_decide_the_entry_of_the_cache(model: Path, tmp_path: Path) -> N
         and anew.manifest.made.tuning == first.manifest.made.tuning
     )
     assert compiled(model, tmp_path / "plain", "cpu").manifest.tuned == 0
-    tuned_by_hand(moved, making, found.tasks[1:])
+    tuned_by_hand(moved, compilation, found.tasks[1:])
     more = compiled(model, tmp_path / "more", "cpu", db=moved)
     assert more.manifest.tuned > first.manifest.tuned >= 1
 
 
 def test_the_database_can_be_a_setting(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, making, found = read(job(model, "cpu"))
-    tuned_by_hand(tmp_path / "db", making, found.tasks)
+    compilation, found = read(job(model, "cpu"))
+    tuned_by_hand(tmp_path / "db", compilation, found.tasks)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "adt.toml").write_text('[compile]\ndb = "db"\n')
     assert compiled(model, tmp_path / "package", "cpu").manifest.tuned == len(found.tasks)

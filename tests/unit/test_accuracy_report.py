@@ -11,7 +11,7 @@ import pytest
 from adt.errors import InputError
 from adt.measure.verify import limits_for
 from adt.model.package.manifest import TensorSpec
-from adt.model.passes.precision.accuracy import _compare, samples, warn
+from adt.model.passes.precision.accuracy import _compare, read_samples, warn
 from adt.model.passes.reports import Accuracy, OutputAccuracy, Overflow, far_off
 from adt.numerics import TOLERANCES
 from adt.options.resolve import load_settings
@@ -101,9 +101,9 @@ def test_samples_from_files(tmp_path: Path) -> None:
     specs = (TensorSpec("x", (2,), "float32"),)
     for name in "ab":
         np.savez(tmp_path / f"{name}.npz", x=np.array([1, 2], np.float32), more=np.zeros(3))
-    found = samples(specs, [tmp_path / "a.npz", tmp_path / "b.npz"])
-    assert found.what == "a.npz, b.npz" and [list(s) for s in found.inputs] == [["x"], ["x"]]
-    assert samples(specs, []).what == "random, seed 0"
+    found = read_samples(specs, [tmp_path / "a.npz", tmp_path / "b.npz"])
+    assert found.description == "a.npz, b.npz" and [list(s) for s in found.inputs] == [["x"], ["x"]]
+    assert read_samples(specs, []).description == "random, seed 0"
 
 
 @pytest.mark.parametrize(
@@ -117,14 +117,14 @@ def test_samples_from_files(tmp_path: Path) -> None:
 def test_samples_that_do_not_fit(tmp_path: Path, arrays: dict[str, np.ndarray], said: str) -> None:
     np.savez(tmp_path / "a.npz", **arrays)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=said):
-        samples((TensorSpec("x", (2,), "float32"),), [tmp_path / "a.npz"])
+        read_samples((TensorSpec("x", (2,), "float32"),), [tmp_path / "a.npz"])
 
 
 def test_a_sample_that_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_text("x")
     for name in ("a.npz", "b.npz"):
         with pytest.raises(InputError, match="is not an"):
-            samples((TensorSpec("x", (2,), "float32"),), [tmp_path / name])
+            read_samples((TensorSpec("x", (2,), "float32"),), [tmp_path / name])
 
 
 def test_tolerances_follow_the_precision_unless_they_are_given() -> None:

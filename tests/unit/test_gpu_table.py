@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adt.bundle.platforms import platform_named
-from adt.model.compile import package_target
+from adt.model.compilation import package_target
 from adt.model.package.manifest import PackageLike
 from adt.model.targets import gpu as table
 from adt.model.targets import model_target

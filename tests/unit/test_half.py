@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 
 from adt.errors import ConfigError
-from adt.model.passes.precision.half import apply
+from adt.model.passes.precision.half import rewrite
 from adt.model.passes.precision.policy import KEPT, multiplications, operator_name, policy
 
 Build = Callable[[relax.BlockBuilder, Any, Mapping[str, Any]], Any]
@@ -62,7 +62,7 @@ MLP = {"w": weight(8, 16), "b": weight(16), "v": weight(16, 4)}
 
 @pytest.mark.parametrize("precision", ["float16", "float16_acc32"])
 def test_inputs_and_outputs_stay_float32(precision: str) -> None:
-    made, params = apply(*module(mlp, (2, 8), **MLP), precision)
+    made, params = rewrite(*module(mlp, (2, 8), **MLP), precision)
     assert [p.struct_info.dtype for p in made["main"].params][:1] == ["float32"]
     assert made["main"].ret_struct_info.dtype == "float32"
     assert len(made["main"].params) == 1 + len(params) and made["main"].attrs["num_input"] == 1
@@ -70,7 +70,7 @@ def test_inputs_and_outputs_stay_float32(precision: str) -> None:
 
 
 def test_acc32_adds_up_in_float32_and_rounds_behind_the_fused_operators() -> None:
-    made, params = apply(*module(mlp, (2, 8), **MLP), "float16_acc32")
+    made, params = rewrite(*module(mlp, (2, 8), **MLP), "float16_acc32")
     assert operators(made) == [
         ("matmul", "float32"),
         ("add", "float32"),
@@ -84,7 +84,7 @@ def test_acc32_adds_up_in_float32_and_rounds_behind_the_fused_operators() -> Non
 
 
 def test_float16_adds_up_in_half_precision() -> None:
-    made, params = apply(*module(mlp, (2, 8), **MLP), "float16")
+    made, params = rewrite(*module(mlp, (2, 8), **MLP), "float16")
     assert operators(made)[:4] == [
         ("matmul", "float16"),
         ("add", "float16"),
@@ -98,13 +98,13 @@ def test_float16_adds_up_in_half_precision() -> None:
 
 def test_float32_changes_nothing() -> None:
     given, params = module(mlp, (2, 8), **MLP)
-    assert apply(given, params, "float32") == (given, params)
+    assert rewrite(given, params, "float32") == (given, params)
 
 
 def test_what_was_given_is_left_alone() -> None:
     given, params = module(mlp, (2, 8), **MLP)
     before = given.script()
-    apply(given, params, "float16")
+    rewrite(given, params, "float16")
     assert given.script() == before and set(types(params).values()) == {"float32"}
 
 
@@ -114,7 +114,7 @@ def test_a_weight_is_cast_through_what_only_moves_it() -> None:
     def build(builder: relax.BlockBuilder, x: Any, w: Mapping[str, Any]) -> Any:
         return builder.emit(relax.op.matmul(x, builder.emit(relax.op.permute_dims(w["w"], [1, 0]))))
 
-    made, params = apply(*module(build, (2, 8), w=weight(4, 8)), "float16_acc32")
+    made, params = rewrite(*module(build, (2, 8), w=weight(4, 8)), "float16_acc32")
     assert types(params) == {"w": "float16"}
     assert operators(made)[0] == ("permute_dims", "float16")
 
@@ -124,7 +124,7 @@ def test_a_weight_of_two_minds_is_stored_twice() -> None:
         total = builder.emit(relax.op.sum(w["w"]))
         return builder.emit(relax.op.add(builder.emit(relax.op.matmul(x, w["w"])), total))
 
-    _, params = apply(*module(build, (2, 8), w=weight(8, 4)), "float16")
+    _, params = rewrite(*module(build, (2, 8), w=weight(8, 4)), "float16")
     assert types(params) == {"w": "float32", "w.float16": "float16"}
 
 
@@ -132,7 +132,7 @@ def test_what_nobody_reads_is_dropped() -> None:
     def build(builder: relax.BlockBuilder, x: Any, w: Mapping[str, Any]) -> Any:
         return builder.emit(relax.op.matmul(x, w["w"]))
 
-    _, params = apply(*module(build, (2, 8), w=weight(8, 4), unused=weight(3, 3)), "float16")
+    _, params = rewrite(*module(build, (2, 8), w=weight(8, 4), unused=weight(3, 3)), "float16")
     assert list(params) == ["w"]
 
 
@@ -167,7 +167,7 @@ def test_delicate_operators_stay_float32(name: str, call: Callable[[Any], Any], 
     def middle(builder: relax.BlockBuilder, h: Any, _w: Mapping[str, Any]) -> Any:
         return builder.emit(call(h))
 
-    made, _ = apply(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16")
+    made, _ = rewrite(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16")
     reads = {
         operator_name(b.value): b.value.args[0].struct_info.dtype
         for b in made["main"].body.blocks[0].bindings
@@ -183,7 +183,7 @@ def test_behind_the_last_product_nothing_is_rounded() -> None:
         both = [builder.emit(relax.TupleGetItem(parts, i)) for i in (1, 0)]
         return builder.emit(relax.op.concat(both, axis=1))
 
-    made, _ = apply(*module(build, (2, 8), w=weight(8, 8)), "float16_acc32")
+    made, _ = rewrite(*module(build, (2, 8), w=weight(8, 8)), "float16_acc32")
     casts = [b for b in made["main"].body.blocks[0].bindings if operator_name(b.value) == "astype"]
     assert [str(cast.value.attrs.dtype) for cast in casts] == ["float16"], "the input's, and no other"
 
@@ -194,7 +194,7 @@ def test_tuples_are_followed() -> None:
         both = [builder.emit(relax.TupleGetItem(parts, i)) for i in (1, 0)]
         return builder.emit(relax.op.concat(both, axis=1))
 
-    made, _ = apply(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16")
+    made, _ = rewrite(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16")
     assert ("concat", "float16") in operators(made)
 
 
@@ -202,7 +202,7 @@ def test_spectra_of_which_the_logarithm_is_taken_stay_float32() -> None:
     def middle(builder: relax.BlockBuilder, h: Any, _w: Mapping[str, Any]) -> Any:
         return builder.emit(relax.op.log(builder.emit(relax.op.multiply(h, h))))
 
-    made, _ = apply(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16")
+    made, _ = rewrite(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16")
     assert [dtype for op, dtype in operators(made) if op == "matmul"] == ["float32", "float16"]
 
 
@@ -212,7 +212,7 @@ def test_an_embedding_is_stored_half() -> None:
         h = builder.emit(relax.op.take(w["table"], rows, axis=0))
         return builder.emit(relax.op.matmul(h, w["w"]))
 
-    _, params = apply(*module(build, (3,), table=weight(100, 8), w=weight(8, 4)), "float16_acc32")
+    _, params = rewrite(*module(build, (3,), table=weight(100, 8), w=weight(8, 4)), "float16_acc32")
     assert types(params) == {"table": "float16", "w": "float16"}
 
 
@@ -222,8 +222,8 @@ def test_batch_norm_is_taken_apart_unless_it_is_kept() -> None:
         return builder.emit(relax.TupleGetItem(builder.emit(norm), 0))
 
     given = module(product_around(middle), (2, 8), w=weight(8, 8), g=np.abs(weight(8)) + 1)
-    assert "nn.batch_norm" not in dict(operators(apply(*given, "float16")[0]))
-    kept, _ = apply(*given, "float16", ["nn.batch_norm"])
+    assert "nn.batch_norm" not in dict(operators(rewrite(*given, "float16")[0]))
+    kept, _ = rewrite(*given, "float16", ["nn.batch_norm"])
     norm = next(b for b in kept["main"].body.blocks[0].bindings if operator_name(b.value) == "nn.batch_norm")
     assert {arg.struct_info.dtype for arg in norm.value.args} == {"float32"}
 
@@ -238,17 +238,17 @@ def test_control_flow_computes_as_before() -> None:
         branches = [relax.SeqExpr([], op(h, h)) for op in (relax.op.add, relax.op.multiply)]
         y = builder.emit(relax.If(c, *branches))
         builder.emit_func_output(builder.emit(relax.op.matmul(y, w)))
-    made, _ = apply(builder.get(), {"w": tvm.runtime.tensor(weight(8, 8))}, "float16")
+    made, _ = rewrite(builder.get(), {"w": tvm.runtime.tensor(weight(8, 8))}, "float16")
     relax.analysis.well_formed(made)
     assert [dtype for op, dtype in operators(made) if op == "matmul"] == ["float16", "float16"]
 
 
 def test_keep_names_operators_and_variables() -> None:
     given = module(mlp, (2, 8), **MLP)
-    made, params = apply(*given, "float16", ["nn.relu", "relax.add"])
+    made, params = rewrite(*given, "float16", ["nn.relu", "relax.add"])
     assert [dtype for op, dtype in operators(made) if op in ("add", "nn.relu")] == ["float32", "float32"]
     first = next(iter(given[0]["main"].body.blocks[0].bindings)).var.name_hint
-    made, params = apply(*given, "float16", [first])
+    made, params = rewrite(*given, "float16", [first])
     assert [dtype for op, dtype in operators(made) if op == "matmul"] == ["float32", "float16"]
     assert types(params)["w"] == "float32"
 
@@ -257,7 +257,7 @@ def test_keep_frees_what_is_kept_by_default() -> None:
     def middle(builder: relax.BlockBuilder, h: Any, _w: Mapping[str, Any]) -> Any:
         return builder.emit(relax.op.exp(h))
 
-    made, _ = apply(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16", ["-exp"])
+    made, _ = rewrite(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16", ["-exp"])
     assert ("exp", "float16") in operators(made)
 
 
@@ -277,7 +277,7 @@ def test_unknown_names_are_refused(keep: str, said: str) -> None:
 
 def test_an_unknown_precision_is_refused() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'float16'"):
-        apply(*module(mlp, (2, 8), **MLP), "float61")
+        rewrite(*module(mlp, (2, 8), **MLP), "float61")
 
 
 def test_every_table_names_operators_of_relax() -> None:

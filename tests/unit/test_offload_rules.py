@@ -14,7 +14,13 @@ from adt.bundle.presets import choose_preset
 from adt.errors import ConfigError, ModelError, SourceError
 from adt.model.passes.offload.clml import Clml
 from adt.model.passes.offload.nnapi import Nnapi
-from adt.model.passes.offload.partition import OFFLOADS, Offloaded, Subgraph, check_combination, offload
+from adt.model.passes.offload.partition import (
+    OFFLOADS,
+    OffloadedModel,
+    Subgraph,
+    check_combination,
+    offload_module,
+)
 from adt.model.passes.reports import OffloadReport
 from adt.model.plugins import foreign_types, layout_function
 from adt.options.resolve import load_settings
@@ -192,7 +198,7 @@ def test_open_dimensions_cannot_go() -> None:
     with builder.function("main", [x]):
         builder.emit_func_output(builder.emit(relax.op.nn.relu(x)))
     with pytest.raises(ModelError, match="open dimensions") as caught:
-        offload(builder.get(), {}, "clml", plugin=Path("unused"), api_level=29)
+        offload_module(builder.get(), {}, "clml", plugin=Path("unused"), api_level=29)
     assert "--shape x:" in caught.value.remedy
 
 
@@ -211,11 +217,11 @@ def test_a_tree_that_differs_in_expressions_is_refused() -> None:
 
 def test_subgraphs_are_written_below_inspect(tmp_path: Path) -> None:
     report = OffloadReport(wanted="nnapi", ops=1, total=2, subgraphs=1, left=())
-    some = Offloaded(None, {}, report, (Subgraph("f", "{}"),))
+    some = OffloadedModel(None, {}, report, (Subgraph("f", "{}"),))
     some.write(tmp_path)
     assert (tmp_path / "inspect/nnapi/0.json").read_text() == "{}\n"
     assert some.kind == "nnapi"
-    nothing = Offloaded(None, {}, report, ())
+    nothing = OffloadedModel(None, {}, report, ())
     nothing.write(tmp_path / "other")
     assert nothing.kind == "none" and not (tmp_path / "other").exists()
 

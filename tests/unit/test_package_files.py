@@ -18,7 +18,7 @@ import adt
 from adt.errors import PackageError
 from adt.host import cache
 from adt.host.resources import resource
-from adt.model import compiled
+from adt.model.compile import write_package
 from adt.model.package import files
 from adt.model.package.files import INSPECT, MANIFEST
 from adt.model.package.package import load_package, merge_params, split_params
@@ -44,7 +44,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def test_an_archive_gives_back_the_same_bytes(package: Path, tmp_path: Path) -> None:
-    written = compiled.write(load_package(package), tmp_path / "x.tar")
+    written = write_package(load_package(package), tmp_path / "x.tar")
     assert written.place == tmp_path / "x.tar"
     assert contents(load_package(tmp_path / "x.tar").path) == contents(package)
 
@@ -172,10 +172,10 @@ def test_cut_short(package: Path, tmp_path: Path) -> None:
 def test_what_is_not_a_package_is_not_written_over(package: Path, tmp_path: Path) -> None:
     (tmp_path / "notes.tar").write_text("precious")
     with pytest.raises(PackageError, match="left alone"):
-        compiled.write(load_package(package), tmp_path / "notes.tar")
+        write_package(load_package(package), tmp_path / "notes.tar")
     assert (tmp_path / "notes.tar").read_text() == "precious"
-    compiled.write(load_package(package), tmp_path / "x.tar")
-    compiled.write(load_package(package), tmp_path / "x.tar")
+    write_package(load_package(package), tmp_path / "x.tar")
+    write_package(load_package(package), tmp_path / "x.tar")
 
 
 def test_split_and_merge(package: Path, tmp_path: Path) -> None:

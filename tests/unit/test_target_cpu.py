@@ -9,7 +9,7 @@ import pytest
 
 from adt.bundle.platforms import HOST_MACHINE, PLATFORMS, platform_named
 from adt.errors import ConfigError
-from adt.model.targets import llvm, model_target, place
+from adt.model.targets import llvm, model_target, settings_and_platform
 from adt.model.targets.cpu import CpuChoice, cpu_choice
 from adt.model.targets.socs import LLVM_NAMES, SOCS, soc_named
 from adt.options.resolve import load_settings
@@ -144,7 +144,7 @@ def test_sve_is_warned_of(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for text in ("cortex-x2,-sve", "cortex-x2,+sve2", "snapdragon-8gen2", "cortex-a76", "", "+dotprod"):
-        place(load_settings({"compile.cpu": text, "build.platform": "linux-aarch64"}))
+        settings_and_platform(load_settings({"compile.cpu": text, "build.platform": "linux-aarch64"}))
     assert caplog.messages == []
-    place(load_settings({"compile.cpu": "cortex-x2", "build.platform": "linux-aarch64"}))
+    settings_and_platform(load_settings({"compile.cpu": "cortex-x2", "build.platform": "linux-aarch64"}))
     assert len(caplog.messages) == 1 and "--cpu cortex-x2,-sve" in caplog.messages[0]

@@ -11,7 +11,7 @@ import pytest
 
 from adt.bundle.platforms import HOST_MACHINE, platform_named
 from adt.errors import ConfigError
-from adt.model.targets import NAMES, ModelTarget, model_target, place
+from adt.model.targets import NAMES, ModelTarget, model_target, settings_and_platform
 from adt.options.resolve import load_settings
 
 LINUX, PHONE = "linux-aarch64", "android-arm64-v8a"
@@ -172,7 +172,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def placed(text: str, platform: str | None = None) -> str:
-    return place(load_settings({"compile.target": text, "build.platform": platform}))[1].name
+    return settings_and_platform(load_settings({"compile.target": text, "build.platform": platform}))[1].name
 
 
 def test_a_target_with_a_machine_chooses_the_platform(alone: Path) -> None:

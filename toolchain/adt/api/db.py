@@ -158,13 +158,13 @@ def db_import(
 
 def _target_key(platform: str | None, target: str | None, cpu: str | None) -> str:
     """The key of what a package with these settings is generated for."""
-    from adt.model.compile import package_target
-    from adt.model.targets import place
+    from adt.model.compilation import package_target
+    from adt.model.targets import settings_and_platform
     from adt.model.tuning.key import target_key
     from adt.options.resolve import load_settings
 
     flags = {"build.platform": platform, "compile.target": target, "compile.cpu": cpu}
-    settings, on = place(load_settings(flags))
+    settings, on = settings_and_platform(load_settings(flags))
     return target_key(package_target(on, settings, None))
 
 

@@ -9,7 +9,7 @@ from adt.api.bundles import choose_bundle
 from adt.api.requests import KernelRequest
 from adt.bundle.bundle import load_bundle
 from adt.host.ndk import find_ndk
-from adt.model.targets import place
+from adt.model.targets import settings_and_platform
 from adt.model.versions import require_tvm
 from adt.options.request import takes
 
@@ -33,7 +33,7 @@ def compile_kernel(request: KernelRequest) -> CompiledKernel:
     require_tvm()
     from adt.model import kernels
 
-    settings, chosen = place(request.resolved)
+    settings, chosen = settings_and_platform(request.resolved)
     linked = load_bundle(request.bundle) if request.bundle else None
     if linked is None and chosen.android:
         linked = choose_bundle((chosen.name,))

@@ -15,12 +15,12 @@ from adt.host.ndk import find_ndk
 from adt.model.importers.formats import require_model
 from adt.model.package.manifest import PackageLike
 from adt.model.package.package import ModelPackage
-from adt.model.targets import place
+from adt.model.targets import settings_and_platform
 from adt.model.versions import require_tvm
 from adt.options.request import takes
 
 if TYPE_CHECKING:
-    from adt.model.compiled import Job
+    from adt.model.compilation import CompileJob
     from adt.model.importers.importer import Explanation
 
 
@@ -40,7 +40,7 @@ def compile(request: CompileRequest) -> ModelPackage:  # the verb's name; Python
         ModelError, UnsupportedOp, CompileError, MismatchError: see :mod:`adt.errors`.
     """
     from adt.model.assemble import package_name
-    from adt.model.compiled import compile_to
+    from adt.model.compile import compile_to
     from adt.model.passes.precision.accuracy import warn
 
     require_tvm()
@@ -53,7 +53,7 @@ def compile(request: CompileRequest) -> ModelPackage:  # the verb's name; Python
     return package
 
 
-def job_of(request: JobRequest, *, server: bool = False) -> Job:
+def job_of(request: JobRequest, *, server: bool = False) -> CompileJob:
     """A model and all that it is compiled with, resolved; its records are not (:func:`tuned_job`).
 
     Args:
@@ -62,20 +62,19 @@ def job_of(request: JobRequest, *, server: bool = False) -> Job:
     Raises:
         Those of :func:`compile`.
     """
-    from adt.model.compile import package_target
-    from adt.model.compiled import Job
+    from adt.model.compilation import CompileJob, package_target
 
     require_tvm()
     model_like = None
     if request.like is not None:
         platform, model_like = _like(request.like, request)
         request = request.but(platform=platform)
-    settings, chosen = place(request.resolved)
+    settings, chosen = settings_and_platform(request.resolved)
     linked = load_bundle(request.bundle) if request.bundle else None
     if linked is None and chosen.android:
         opencl = package_target(chosen, settings, model_like).device == "opencl"
         linked = choose_bundle((chosen.name,), server=server, opencl=opencl)
-    return Job(
+    return CompileJob(
         request.model,
         platform=chosen,
         settings=settings,
@@ -85,7 +84,7 @@ def job_of(request: JobRequest, *, server: bool = False) -> Job:
     )
 
 
-def tuned_job(job: Job) -> Job:
+def tuned_job(job: CompileJob) -> CompileJob:
     """*job* with the records of the database that its settings name, if they name one.
 
     Raises:
@@ -100,11 +99,10 @@ def tuned_job(job: Job) -> Job:
                 remedy="Name the database, too: --db DIR",
             )
         return job
-    from adt.model.compile import package_target
     from adt.model.tuning.key import tvm_key
     from adt.tuning.database.tuned_schedules import tuning_for
 
-    target = package_target(job.platform, job.settings, job.like)
+    target = job.target()
     found = tuning_for(Path(wanted.db), target, tvm_key(), tuned_on=wanted.tuned_on, like=job.like)
     return replace(job, tuning=found)
 

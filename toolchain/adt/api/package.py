@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from adt.api.requests import MergeRequest, PackageVerifyRequest, SplitRequest
 from adt.host.disk import scratch_directory
-from adt.model import compiled
+from adt.model.compile import write_package
 from adt.model.package.integrity import Integrity, examine
 from adt.model.package.package import ModelPackage, SplitPackage, load_package, merge_params, split_params
 from adt.options.request import takes
@@ -70,4 +70,4 @@ def package_merge(request: MergeRequest) -> ModelPackage:
         PackageError: they are not the parts of one package, or *out* is something else.
     """
     with scratch_directory("merge") as scratch:
-        return compiled.write(merge_params(request.code, request.params, scratch), request.out)
+        return write_package(merge_params(request.code, request.params, scratch), request.out)

@@ -26,7 +26,7 @@ from adt.tuning.candidates import Timing
 from adt.tuning.results import TuneResult, TuningPlan
 
 if TYPE_CHECKING:
-    from adt.model.compiled import Job
+    from adt.model.compilation import CompileJob
     from adt.model.targets import ModelTarget
     from adt.tuning.database.store import Database
     from adt.tuning.engine import EngineResult
@@ -53,7 +53,6 @@ def tune(request: TuneRequest) -> TuneResult:
         NoDevice, TrackerError: no device was there for as long as we wait.
         ModelError, MismatchError, PackageError, RpcError, …: see :mod:`adt.errors`.
     """
-    from adt.model.compile import package_target
     from adt.tuning.database.store import open_database
 
     require_tvm()
@@ -63,7 +62,7 @@ def tune(request: TuneRequest) -> TuneResult:
     settings = _check_settings(request.settings.tune)
     directory = _database(request)
     job = job_of(request, server=True)
-    target = package_target(job.platform, job.settings, job.like)
+    target = job.target()
     with open_rack(choice, job, target.device) as rack, open_database(directory, write=True) as database:
         if rack.emulated and request.resolved.origins["tune.timeout"] == "default":
             settings = dataclasses.replace(settings, timeout=EMULATED_TIMEOUT)
@@ -82,7 +81,7 @@ def tune(request: TuneRequest) -> TuneResult:
 def _run(
     request: TuneRequest,
     settings: TuneSettings,
-    job: Job,
+    job: CompileJob,
     target: ModelTarget,
     rack: Rack,
     directory: Path,
@@ -104,12 +103,13 @@ def _run(
     searches = Searches(
         tuning_target(target, rack.cores), search_options
     )  # first: its package may be missing
-    imported, making = job.readied(accuracy=False)
-    log.info("taking the kernels out of %s", imported.source.file)
-    extraction = extract(imported, making)
-    toolchain = toolchain_of(making)
+    compilation = job.load(accuracy=False)
+    source = compilation.imported.source
+    log.info("taking the kernels out of %s", source.file)
+    extraction = extract(compilation)
+    toolchain = toolchain_of(compilation)
     key = target_key(target)
-    run = run_id(imported.source.sha256, dataclasses.replace(job.settings, tune=settings), key, tvm_key())
+    run = run_id(source.sha256, dataclasses.replace(job.settings, tune=settings), key, tvm_key())
     logs = TaskLogs(directory, run, [(task.name, task.flops) for task in extraction.tasks])
     plan = TuningPlan(
         model=job.model,

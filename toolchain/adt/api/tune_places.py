@@ -16,9 +16,9 @@ from adt.bundle.bundle import TargetBundle
 from adt.device import selection
 from adt.device.device import Device
 from adt.errors import AdtError, ConfigError, MismatchError
-from adt.model.compiled import Job
+from adt.model.compilation import CompileJob
 from adt.model.host_run.opencl import opencl_device
-from adt.model.targets.reading import read_target
+from adt.model.targets.parser import parse_target
 from adt.options.sections import Settings
 from adt.rpc import server, wire
 from adt.rpc import tracker as tracking
@@ -88,7 +88,7 @@ def platform_for(choice: DeviceChoice, request: TuneRequest) -> str | None:
     if platform is not None or choice.tracked:
         return platform
     if not choice.serials:
-        named = read_target(request.target).platform
+        named = parse_target(request.target).platform
         if named or request.resolved.origins["build.platform"] != "default":
             return None
     return _first(choice.serials).platform
@@ -112,7 +112,7 @@ def _first(serials: Sequence[str]) -> Device:
 
 
 @contextlib.contextmanager
-def open_rack(choice: DeviceChoice, job: Job, computes: str) -> Iterator[Rack]:
+def open_rack(choice: DeviceChoice, job: CompileJob, computes: str) -> Iterator[Rack]:
     """What measures for *job*; a tracker that this starts is stopped when the block ends.
 
     Args:

@@ -18,12 +18,12 @@ from adt.tuning.records import Context
 from adt.tuning.results import Comparison, Figures, TunedTask, TuneResult, TuningPlan, quarantined_candidates
 
 if TYPE_CHECKING:
-    from adt.model.compiled import Job
+    from adt.model.compilation import CompileJob
     from adt.tuning.engine import EngineResult
     from adt.tuning.task_progress import TaskResult
 
 
-def compile_command(job: Job, database: Path) -> str:
+def compile_command(job: CompileJob, database: Path) -> str:
     """What compiles the model with the records, with all that decides its kernels."""
     settings = job.settings
     words = ["adt", "compile", str(job.model), "--for", job.platform.name]
@@ -106,7 +106,9 @@ def _task(result: TaskResult) -> TunedTask:
     )
 
 
-def compare_packages(job: Job, database: Path, tuned: TuneResult, serials: Sequence[str]) -> Comparison:
+def compare_packages(
+    job: CompileJob, database: Path, tuned: TuneResult, serials: Sequence[str]
+) -> Comparison:
     """Compile *job* with the records of *database* and without, to the cache, and run the two in turns.
 
     It runs where the package belongs: on this machine, or on the first of *serials*. On an emulated device
@@ -118,7 +120,7 @@ def compare_packages(job: Job, database: Path, tuned: TuneResult, serials: Seque
     Raises:
         RunError, MismatchError, …: as :func:`adt.bench_ab`.
     """
-    from adt.model.compiled import cached_package
+    from adt.model.compile import cached_package
 
     context = tuned.context
     tuned_on = context.place if context else ""

@@ -53,7 +53,8 @@ def up(request: UpRequest) -> UpResult:
         Whatever the verbs raise; a difference over the tolerance does not.
     """
     from adt.api.model import tuned_job
-    from adt.model.compiled import Job, cached_package
+    from adt.model.compilation import CompileJob
+    from adt.model.compile import cached_package
     from adt.model.importers.importer import declared_inputs, import_model
     from adt.model.importers.shapes import parse_shapes
 
@@ -91,7 +92,7 @@ def up(request: UpRequest) -> UpResult:
     note = "reused" if built.reused else f"compiled {built.compiled} translation units"
     finish("build-target", f"{note}: {built.bundle.path.name}")
 
-    job = Job(
+    job = CompileJob(
         model,
         platform=platform_named(settings.build.platform),
         settings=settings,

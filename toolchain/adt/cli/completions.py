@@ -53,7 +53,7 @@ def _platforms() -> list[str]:
 
 
 def _targets() -> list[str]:
-    from adt.model.targets.asked import NAMES
+    from adt.model.targets.parser import NAMES
 
     return list(NAMES)
 

@@ -116,7 +116,8 @@ def _on_host(
     """Compile *model* as *package* was, but for this machine's CPU and in float32; then run it."""
 
     def computed(inputs: Mapping[str, Array]) -> dict[str, Array]:
-        from adt.model.compiled import Job, cached_package
+        from adt.model.compilation import CompileJob
+        from adt.model.compile import cached_package
         from adt.model.host_run.run import run_package
 
         made = package.manifest.made.settings
@@ -129,7 +130,7 @@ def _on_host(
             shapes=tuple(made.get("shapes", ())),
         )
         build = settings.build.but(alignment=0)
-        job = Job(model, PLATFORMS["host"], replace(settings, compile=plain, build=build))
+        job = CompileJob(model, PLATFORMS["host"], replace(settings, compile=plain, build=build))
         return run_package(cached_package(job).path, inputs, timeout=HOST_TIMEOUT)
 
     return computed

@@ -1,4 +1,4 @@
-"""Make the files of a ModelPackage from an imported model."""
+"""Make the files of a package from an imported model: offload, passes, code, and what mod.json says."""
 
 from __future__ import annotations
 
@@ -11,33 +11,28 @@ from pathlib import Path
 from typing import Any
 
 import adt
-from adt.bundle.platforms import Platform
 from adt.errors import AdtError, CompileError
 from adt.host import manifest
 from adt.host.cache import file_sha256
 from adt.host.elf import ElfFacts, read_elf
+from adt.model.compilation import Compilation
 from adt.model.functions import called_functions
-from adt.model.importers.imported_model import ImportedModel
 from adt.model.inspection.lowered import Capture
 from adt.model.inspection.record import Recorded, record, recorded_files
-from adt.model.link import Linker
 from adt.model.package.files import LIBRARY, MANIFEST, PARAMS
 from adt.model.package.manifest import (
     CompilationRecord,
     Entry,
     Kernel,
     PackageFile,
-    PackageLike,
     PackageManifest,
     PackageTarget,
     PackageTvm,
 )
 from adt.model.package.package import ModelPackage
-from adt.model.passes.offload.partition import Offloaded, offload, plugin_for
+from adt.model.passes.offload.partition import OffloadedModel, offload_module, plugin_for
 from adt.model.passes.pipeline import PreparedModule, prepare_module
-from adt.model.passes.reports import Accuracy
 from adt.model.passes.texture.choice import texture_chooser
-from adt.model.targets import ModelTarget
 from adt.model.targets.gpu import ANY_ADRENO
 from adt.model.tuning.schedules import KernelSchedules, Tuned, Untuned
 from adt.model.tuning.tuning import Tuning, TuningReport
@@ -49,88 +44,72 @@ KERNEL_PREFIX = "__tvm_ffi_"
 """How the code generator names the functions that a module exports."""
 
 
-@dataclass(frozen=True)
-class Making:
-    """What a package is made for."""
-
-    target: ModelTarget
-    platform: Platform
-    settings: Settings
-    linker: Linker
-    alignment: int
-    """Bytes to which the runtime aligns tensors."""
-    like: PackageLike | None = None
-    accuracy: Accuracy | None = None
-    """Of the reduced precision, against float32."""
-    tuning: Tuning | None = None
-    """Records that kernels get their schedules from; None: there are none."""
-
-
-def assemble(imported: ImportedModel, making: Making, directory: Path) -> ModelPackage:
-    """Compile *imported* and write mod.so, mod.params and mod.json into *directory*.
+def assemble(compilation: Compilation, directory: Path) -> ModelPackage:
+    """Compile the imported model and write mod.so, mod.params and mod.json into *directory*.
 
     Raises:
         CompileError: TVM or the linker failed.
         ModelError: operators were to be handed over, and the model has open dimensions.
         ToolNotFound, SourceError, DownloadError: … and their code generator cannot be built.
     """
-    imported, handed = hand_over(imported, making)
-    made = _build(imported, making, directory / LIBRARY)
-    if handed is not None:
-        handed.write(directory)
-    _save_params(made.prepared, directory / PARAMS)
-    described = _describe(imported, made, making, directory, handed)
-    manifest.write(described, directory / MANIFEST)
-    return ModelPackage(directory, described)
+    import tvm
+
+    compilation, offloaded = offload(compilation)
+    build = _build(compilation, directory / LIBRARY)
+    if offloaded is not None:
+        offloaded.write(directory)
+    tvm.runtime.save_param_dict_to_file(dict(build.prepared.params), str(directory / PARAMS))
+    package_manifest = _manifest(compilation, build, directory, offloaded)
+    manifest.write(package_manifest, directory / MANIFEST)
+    return ModelPackage(directory, package_manifest)
 
 
-def hand_over(imported: ImportedModel, making: Making) -> tuple[ImportedModel, Offloaded | None]:
+def offload(compilation: Compilation) -> tuple[Compilation, OffloadedModel | None]:
     """Hand operators to a vendor's library, if that was asked for: what is left, and what was handed over.
 
     Raises:
         CompileError: the library's code generator failed.
         ModelError, ToolNotFound, SourceError, DownloadError: see :func:`assemble`.
     """
-    kind = making.settings.compile.offload
+    imported, settings = compilation.imported, compilation.settings
+    kind = settings.compile.offload
     if kind == "none":
-        return imported, None
+        return compilation, None
     with tvm_errors(f"the part for {kind}"):
-        handed = offload(
+        offloaded = offload_module(
             imported.module,
             imported.params,
             kind,
-            plugin=plugin_for(kind, making.settings.tvm),
-            api_level=making.settings.build.api_level,
+            plugin=plugin_for(kind, settings.tvm),
+            api_level=settings.build.api_level,
         )
-    return dataclasses.replace(imported, module=handed.module, params=handed.params), handed
+    left = dataclasses.replace(imported, module=offloaded.module, params=offloaded.params)
+    return dataclasses.replace(compilation, imported=left), offloaded
 
 
 @contextlib.contextmanager
-def compiling(
-    imported: ImportedModel, making: Making, schedules: KernelSchedules
-) -> Iterator[tuple[Any, PreparedModule]]:
-    """TVM's target, and *imported* ready for ``tvm.compile``, while TVM is set up for *making*.
+def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterator[tuple[Any, PreparedModule]]:
+    """TVM's target, and the model ready for ``tvm.compile``, while TVM is set up for *compilation*.
 
     Raises:
         CompileError: TVM failed, there or inside.
     """
     import tvm
 
-    target, settings = making.target, making.settings.compile
+    target, settings, imported = compilation.target, compilation.settings.compile, compilation.imported
     with tvm_errors("the model"):
-        wanted = tvm.target.Target(target.spec)
-        chooser = texture_chooser(settings.texture_choice, target.gpu or ANY_ADRENO, making.tuning)
-        with tvm.transform.PassContext(opt_level=settings.opt_level), wanted:
+        tvm_target = tvm.target.Target(target.spec)
+        chooser = texture_chooser(settings.texture_choice, target.gpu or ANY_ADRENO, compilation.tuning)
+        with tvm.transform.PassContext(opt_level=settings.opt_level), tvm_target:
+            module, params = imported.module, imported.params
             yield (
-                wanted,
-                prepare_module(
-                    imported.module, imported.params, target, making.alignment, schedules, chooser
-                ),
+                tvm_target,
+                prepare_module(module, params, target, compilation.alignment, schedules, chooser),
             )
 
 
 @dataclass(frozen=True)
-class _Made:
+class _Build:
     """What compiling made, besides files."""
 
     prepared: PreparedModule
@@ -141,24 +120,23 @@ class _Made:
     """Functions of the runtime that the code calls."""
 
 
-def _build(imported: ImportedModel, making: Making, library: Path) -> _Made:
+def _build(compilation: Compilation, library: Path) -> _Build:
     import tvm
 
-    capture = Capture()
-    schedules = (
-        Tuned(making.tuning, str(making.target.spec.get("mtriple", ""))) if making.tuning else Untuned()
-    )
-    with compiling(imported, making, schedules) as (wanted, prepared):
+    capture, tuning = Capture(), compilation.tuning
+    triple = str(compilation.target.spec.get("mtriple", ""))
+    schedules = Tuned(tuning, triple) if tuning else Untuned()
+    with preparation(compilation, schedules) as (tvm_target, prepared):
         built = tvm.compile(
             prepared.module,
-            wanted,
+            tvm_target,
             relax_pipeline=capture.after(prepared.relax_pipeline),
             tir_pipeline=prepared.tir_pipeline,
         )
     with tvm_errors("the model"):
-        making.linker.export(built, library)
+        compilation.linker.export(built, library)
     recorded = record(library.parent, capture, built, prepared.plain)
-    return _Made(prepared, recorded, capture.lowered, called_functions(built, capture.lowered))
+    return _Build(prepared, recorded, capture.lowered, called_functions(built, capture.lowered))
 
 
 @contextlib.contextmanager
@@ -168,19 +146,13 @@ def tvm_errors(what: str) -> Iterator[None]:
         yield
     except AdtError:
         raise
-    except Exception as why:  # TVM raises InternalError, ValueError, TypeError, …
-        lines = [line for line in str(why).splitlines() if line.strip()]
+    except Exception as error:  # TVM raises InternalError, ValueError, TypeError, …
+        lines = [line for line in str(error).splitlines() if line.strip()]
         raise CompileError(
-            f"TVM could not compile {what}: {type(why).__name__}: {lines[-1].strip() if lines else ''}",
+            f"TVM could not compile {what}: {type(error).__name__}: {lines[-1].strip() if lines else ''}",
             remedy="TVM's last lines are below; another --opt-level may avoid the failing pass.",
             details="\n".join(lines[-10:]),
-        ) from why
-
-
-def _save_params(prepared: PreparedModule, path: Path) -> None:
-    import tvm
-
-    tvm.runtime.save_param_dict_to_file(dict(prepared.params), str(path))
+        ) from error
 
 
 def context_symbols(elf: ElfFacts) -> tuple[str, ...]:
@@ -204,29 +176,26 @@ def package_name(model: Path) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "_", model.stem).strip("_") or "model"
 
 
-def _describe(
-    imported: ImportedModel,
-    made: _Made,
-    making: Making,
-    directory: Path,
-    handed: Offloaded | None,
+def _manifest(
+    compilation: Compilation, build: _Build, directory: Path, offloaded: OffloadedModel | None
 ) -> PackageManifest:
     import tvm
     import tvm_ffi
 
-    target, platform, settings = making.target, making.platform, making.settings
-    recorded = made.recorded
+    imported, settings = compilation.imported, compilation.settings
+    target, platform = compilation.target, compilation.platform
+    recorded = build.recorded
     elf = read_elf(directory / LIBRARY)
     names = exported_functions(elf)
-    textures = made.prepared.textures
+    textures = build.prepared.textures
     entry = Entry(
         "main",
         imported.inputs,
         imported.outputs,
-        tuple(made.prepared.params),
+        tuple(build.prepared.params),
         images=textures.images if textures else (),
     )
-    origins = {name: mark for name, _, mark in marks(made.lowered)}
+    origins = {name: mark for name, _, mark in marks(build.lowered)}
     tuned = [name for name in names if origins.get(name) == TUNED]
     return PackageManifest(
         adt_version=adt.__version__,
@@ -244,9 +213,9 @@ def _describe(
             cpu_features=target.cpu_features,
         ),
         tvm=PackageTvm(str(tvm.__version__), str(tvm_ffi.__version__), context_symbols(elf)),
-        alignment=making.alignment,
+        alignment=compilation.alignment,
         precision=settings.compile.precision,
-        offload=handed.kind if handed else "none",
+        offload=offloaded.kind if offloaded else "none",
         kernels=tuple(
             Kernel(name, target.device, tuned=name in tuned, textures=recorded.textures.get(name, 0))
             for name in names
@@ -257,14 +226,14 @@ def _describe(
             LIBRARY: PackageFile(*_facts(directory / LIBRARY), needed=elf.needed),
             PARAMS: PackageFile(*_facts(directory / PARAMS)),
         },
-        like=making.like,
+        like=compilation.like,
         made=CompilationRecord(
             settings=_recorded_settings(settings),
             textures=textures,
-            accuracy=making.accuracy,
-            offload=handed.report if handed else None,
-            tuning=_tuning_report(making.tuning, origins),
-            functions=made.functions,
+            accuracy=compilation.accuracy,
+            offload=offloaded.report if offloaded else None,
+            tuning=_tuning_report(compilation.tuning, origins),
+            functions=build.functions,
             quanta=dict(imported.quanta),
             half=_has_half(imported.module),
         ),

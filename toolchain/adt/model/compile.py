@@ -1,142 +1,129 @@
-"""Compile a model file to a ModelPackage."""
+"""Compile a model to a package, or copy what was compiled once from the same model with the same options.
+
+:func:`compile_model` is the whole way: import and precision (:meth:`CompileJob.load`), offload, passes and
+code (:func:`adt.model.assemble.assemble`), the audit of mod.so, and the kernels' check on this machine.
+
+A cached package is ``packages/<name>-<key>``; the key is over all that decides its bytes: the
+model, the [compile] settings and what they stand for on this machine, the platform, what mod.so is
+linked with, the versions of TVM and of the importers, the plugins, and adt's own code.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import hashlib
+import json
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
+import adt
 from adt.bundle.audit.gate import audit_made
-from adt.bundle.bundle import TargetBundle
-from adt.bundle.platforms import Platform
-from adt.errors import CompileError
-from adt.host.cache import fresh_dir, leave_alone
-from adt.host.ndk import Ndk
-from adt.model.assemble import Making, assemble
+from adt.errors import CompileError, PackageError
+from adt.host import cache
+from adt.host.disk import scratch_directory
+from adt.host.tools import compiler_identity
+from adt.model.assemble import assemble, package_name
+from adt.model.compilation import CompileJob
 from adt.model.functions import check_functions
-from adt.model.importers.imported_model import ImportedModel
-from adt.model.importers.importer import import_model
-from adt.model.importers.shapes import parse_shapes
-from adt.model.link import linker_for
-from adt.model.package import model_store
+from adt.model.host_run.opencl import opencl_device
+from adt.model.package import files, model_store, origin
 from adt.model.package.files import LIBRARY, MANIFEST
 from adt.model.package.kernel_check import check
-from adt.model.package.manifest import PackageLike, PackageManifest
-from adt.model.package.package import ModelPackage
-from adt.model.passes.offload.partition import check_combination
-from adt.model.passes.precision.conversion import reduced
-from adt.model.targets import ModelTarget, model_target
-from adt.model.tuning.tuning import Tuning
+from adt.model.package.manifest import SCHEMA_VERSION, PackageManifest
+from adt.model.package.package import ModelPackage, load_check, load_package, save_check
+from adt.model.passes.offload.partition import PLUGINS, plugin_for
+from adt.model.targets import ModelTarget
 from adt.model.versions import OURS, install, require_tvm, texture_codegen_trusted
+from adt.options.option import values_of
 from adt.options.sections import Settings
 
 log = logging.getLogger("adt.compile")
 
+TOOLS = ("apache-tvm", "apache-tvm-ffi")
+IMPORTERS = (
+    "onnx", "onnxslim", "onnxruntime", "numpy", "tflite", "flatbuffers", "ai-edge-litert", "torch", "keras",
+    "onnxscript",
+)  # fmt: skip
+"""Distributions whose version can change what a model becomes."""
+CHECKED = "checked.json"
+"""What came of running the kernels here, beside a package in the cache; no part of the package."""
+CODE = ("bundle", "host", "model", "options")
+"""Packages of adt that a compile runs."""
 
-def compile_model(
-    model: Path,
-    out: Path,
-    *,
-    platform: Platform,
-    settings: Settings,
-    ndk: Ndk | None = None,
-    bundle: TargetBundle | None = None,
-    like: PackageLike | None = None,
-    accuracy_inputs: Sequence[Path] = (),
-    tuning: Tuning | None = None,
-) -> ModelPackage:
-    """Compile the model file for *platform* into the directory *out*, which appears complete or not at all.
+
+def compile_to(job: CompileJob, out: Path, *, use_cache: bool = True) -> ModelPackage:
+    """Compile to the directory or .tar *out*, which appears complete or not at all.
 
     Args:
-        bundle: the bundle that the package will run with; needed for Android. Its
-            alignment is what the generated code may assume.
-        like: the device to compile for in particular; None: any one of the platform.
-        accuracy_inputs: .npz files, one sample each, on which reduced precision is measured.
-        tuning: records that kernels get their schedules from.
+        use_cache: False compiles, whatever is in the cache, and leaves nothing there.
 
     Raises:
-        ModelError, UnsupportedOp, ConfigError, MismatchError, InputError: see :func:`readied`.
+        PackageError: *out* exists and is no package.
+        ModelError, UnsupportedOp, CompileError, …: see :func:`compile_model`.
+    """
+    _refuse_others(out)
+    facts = identity(job) if use_cache else None
+    if facts is not None:
+        cached = _cached(job, facts)
+        if cached.cached:
+            log.info("compiled before with all the same: copied from the cache (--no-cache compiles again)")
+        package = dataclasses.replace(write_package(cached, out), cached=cached.cached)
+    elif not files.is_archive(out):
+        package = compile_model(job, out)
+    else:
+        with scratch_directory("compile") as scratch:
+            package = write_package(compile_model(job, scratch / "package"), out)
+    origin.remember(package.manifest)
+    return package
+
+
+def compile_model(job: CompileJob, out: Path) -> ModelPackage:
+    """Compile into the directory *out*, which appears complete or not at all.
+
+    Raises:
+        ModelError, UnsupportedOp, ConfigError, MismatchError, InputError: see :meth:`CompileJob.load`.
         UnsupportedOp: the code calls a function that no runtime has.
         CompileError: TVM or the linker failed.
         PackageError: *out* exists and is no package.
     """
-    leave_alone(out, lambda there: (there / MANIFEST).is_file(), "a package")
-    imported, making = readied(
-        model,
-        platform=platform,
-        settings=settings,
-        ndk=ndk,
-        bundle=bundle,
-        like=like,
-        accuracy_inputs=accuracy_inputs,
-    )
-    making = replace(making, tuning=tuning)
-    with fresh_dir(out) as directory:
-        package = assemble(imported, making, directory)
+    _refuse_others(out)
+    compilation = job.load()
+    bundle, settings = job.bundle, job.settings
+    with cache.fresh_dir(out) as directory:
+        package = assemble(compilation, directory)
         if bundle is not None:
             audit_made(
                 directory / LIBRARY,
-                platform,
+                job.platform,
                 error=CompileError,
                 api_level=settings.build.api_level,
-                ndk=ndk,
+                ndk=job.ndk,
                 bundle=bundle.path,
             )
         registered = bundle.manifest.functions if bundle is not None else ()
-        check_functions(imported, package.manifest.made.functions, registered)
-        say_tuned(package.manifest)
-        checked = None
-        wanted = _wanted_check(making.target, settings.compile.check)
-        if making.target.device == "opencl" and wanted != "off":
-            checked = check(imported, package, making, wanted=wanted)
-    return ModelPackage(out, package.manifest, checked=checked)
+        check_functions(compilation.imported, package.manifest.made.functions, registered)
+        _log_tuned(package.manifest)
+        kernel_check = None
+        mode = _check_mode(compilation.target, settings.compile.check)
+        if compilation.target.device == "opencl" and mode != "off":
+            kernel_check = check(compilation, package, mode)
+    return ModelPackage(out, package.manifest, checked=kernel_check)
 
 
-def readied(
-    model: Path,
-    *,
-    platform: Platform,
-    settings: Settings,
-    ndk: Ndk | None = None,
-    bundle: TargetBundle | None = None,
-    like: PackageLike | None = None,
-    accuracy_inputs: Sequence[Path] = (),
-) -> tuple[ImportedModel, Making]:
-    """The model file imported and in its precision, and what it is to be compiled for.
-
-    Args:
-        model, platform, settings, ndk, bundle, like, accuracy_inputs: see :func:`compile_model`.
-
-    Raises:
-        ModelError, UnsupportedOp: the model cannot be imported.
-        ConfigError, MismatchError, InputError: see :func:`adt.model.passes.precision.conversion.reduced`.
-        ToolNotFound, NdkError: the platform's compiler is not there.
-    """
-    linker = linker_for(platform, ndk=ndk, api_level=settings.build.api_level, bundle=bundle)
-    target = package_target(platform, settings, like)
-    check_combination(settings.compile.offload, target.device, platform, settings.build.api_level)
-    alignment = bundle.manifest.options.alignment if bundle else settings.build.alignment
-    alignment = alignment or platform.alignment
-    log.info("importing %s", model.name)
-    imported = import_model(model, parse_shapes(settings.compile.shapes))
-    model_store.keep(imported.file, imported.source.sha256)
-    log.info("compiling for %s on %s", target.name, platform.name)
-    imported, accuracy = reduced(imported, settings.compile, target, like, accuracy_inputs)
-    return imported, Making(target, platform, settings, linker, alignment, like, accuracy)
-
-
-def say_tuned(made: PackageManifest) -> None:
+def _log_tuned(manifest: PackageManifest) -> None:
     """Say how many kernels have the schedule of a record, and of which device."""
-    report = made.made.tuning
+    report = manifest.made.tuning
     if report is None:
         return
-    log.info("tuned %d of %d kernels (%s)", made.tuned, made.total, report.told)
+    log.info("tuned %d of %d kernels (%s)", manifest.tuned, manifest.total, report.told)
     for kernel in report.refused:
         log.warning("the record of %s does not apply to it any more: it is untuned", kernel)
 
 
-def _wanted_check(target: ModelTarget, setting: str) -> str:
+def _check_mode(target: ModelTarget, setting: str) -> str:
     """The setting, but for textures of a TVM whose textures are known to be wrong: the check decides."""
     untrusted = texture_codegen_trusted(require_tvm()) if target.textures else None
     if untrusted is None:
@@ -150,15 +137,137 @@ def _wanted_check(target: ModelTarget, setting: str) -> str:
     return "on"
 
 
-def package_target(platform: Platform, settings: Settings, like: PackageLike | None) -> ModelTarget:
-    """What the settings stand for on *platform*, for the device *like*."""
-    features, limits, gpu = (like.cpu_features, like.opencl_limits, like.gpu) if like else ((), None, "")
-    return model_target(
-        settings.compile.target,
-        platform,
-        settings.build.api_level,
-        features,
-        limits,
-        cpu=settings.compile.cpu,
-        gpu=gpu,
+def cached_package(job: CompileJob) -> ModelPackage:
+    """The package of *job* in the cache, compiled when it is not there; two at once compile it once.
+
+    Raises:
+        ModelError, UnsupportedOp, CompileError, …: see :func:`compile_model`.
+    """
+    facts = identity(job)
+    if facts is not None:
+        package = _cached(job, facts)
+        origin.remember(package.manifest)
+        return package
+    raise PackageError(
+        f"{job.model} has no digest by which its package could be found again",
+        remedy="Compile it to a directory: adt compile MODEL -o DIR",
     )
+
+
+def _cached(job: CompileJob, facts: dict[str, Any]) -> ModelPackage:
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+    name = f"packages/{package_name(job.model)}-{digest[:24]}"
+    path, hit = cache.entry(name, lambda directory: _compile_into(directory, job))
+    if hit:
+        model_store.keep(job.model, facts["model"][1])  # what `adt verify` compares with
+    try:
+        package = load_package(path)
+    except PackageError as error:
+        raise PackageError(error.what, remedy=f"Remove {path} and run this again.") from error
+    if hit:
+        _log_tuned(package.manifest)
+    return dataclasses.replace(package, cached=hit, checked=load_check(path / CHECKED))
+
+
+def _compile_into(directory: Path, job: CompileJob) -> None:
+    save_check(compile_model(job, directory).checked, directory / CHECKED)
+
+
+def identity(job: CompileJob) -> dict[str, Any] | None:
+    """Everything that decides the bytes of the package; None when that cannot be told.
+
+    A callable that builds a model, or a TVM that is no installed distribution, has no
+    digest: such a model is compiled each time.
+
+    Raises:
+        ModelError, ConfigError, ToolNotFound, NdkError, MismatchError: as compiling would.
+    """
+    versions = _versions()
+    if not job.model.is_file() or not all(versions[name] for name in TOOLS):
+        return None
+    try:
+        sha256 = model_store.model_sha256(job.model)
+    except Exception as error:  # no model at all: compiling it says what is wrong with it
+        log.debug("%s has no digest: %s", job.model, error)
+        return None
+    build = job.settings.build
+    target, linker = job.target(), job.linker()
+    bundle = job.bundle.manifest if job.bundle else None
+    return {
+        "schema": SCHEMA_VERSION,
+        "adt": [adt.__version__, _code()],
+        "model": [job.model.name, sha256],
+        "settings": {
+            name: value
+            for name, value in values_of(job.settings.compile).items()
+            if name not in ("db", "tuned_on")  # what they choose is the tuning
+        },
+        "platform": [job.platform.name, build.api_level if job.platform.android else 0, build.alignment],
+        "target": dataclasses.asdict(target),
+        "like": dataclasses.asdict(job.like) if job.like else None,
+        "accuracy_inputs": [
+            [file.name, cache.file_sha256(file)] for file in job.accuracy_inputs if file.is_file()
+        ],
+        "compiler": compiler_identity(linker.compiler),
+        "bundle": {
+            "libraries": {n: f.sha256 for n, f in bundle.files.items() if n.startswith("lib/")},
+            "alignment": bundle.options.alignment,
+        }
+        if bundle
+        else None,
+        "plugin": _plugin(job.settings),
+        "versions": versions,
+        "tuning": job.tuning.digest if job.tuning else "",
+        "checking": str(opencl_device())
+        if target.device == "opencl" and job.settings.compile.check != "off"
+        else "",
+    }
+
+
+def write_package(package: ModelPackage, out: Path) -> ModelPackage:
+    """Copy *package* to the directory or .tar *out*, which appears complete or not at all.
+
+    Raises:
+        PackageError: *out* exists and is no package.
+    """
+    _refuse_others(out)
+    if files.is_archive(out):
+        files.pack(package.path, out)
+        return dataclasses.replace(load_package(out), checked=package.checked)
+    with cache.fresh_dir(out) as directory:
+        files.copy(package.path, directory)
+    return ModelPackage(out, package.manifest, checked=package.checked)
+
+
+def _refuse_others(out: Path) -> None:
+    if files.is_archive(out) and not out.is_dir():
+        files.leave_alone(out)
+    else:
+        cache.leave_alone(out, lambda there: (there / MANIFEST).is_file(), "a package")
+
+
+def _plugin(settings: Settings) -> str:
+    """Which build of a vendor library's code generator takes part; empty: none."""
+    kind = settings.compile.offload
+    return plugin_for(kind, settings.tvm).parent.name if kind in PLUGINS else ""
+
+
+def _versions() -> dict[str, str]:
+    versions = {}
+    for name in (*TOOLS, *IMPORTERS):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = ""
+    return versions
+
+
+@functools.cache
+def _code() -> str:
+    """One digest of the code that compiles, so that another adt of the same version has other entries."""
+    root = Path(adt.__file__).parent
+    total = hashlib.sha256()
+    for path in sorted(file for name in CODE for file in (root / name).rglob("*") if file.is_file()):
+        if "__pycache__" not in path.parts:
+            total.update(f"{path.relative_to(root)} {cache.file_sha256(path)}\n".encode())
+    return total.hexdigest()

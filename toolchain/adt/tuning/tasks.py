@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.assemble import Making, compiling, hand_over
-from adt.model.importers.imported_model import ImportedModel
+from adt.model.assemble import offload, preparation
+from adt.model.compilation import Compilation
 from adt.model.inspection.flops import flops_of
 from adt.model.targets import ModelTarget
 from adt.model.tuning.schedules import Recording, is_scheduled
@@ -45,31 +45,31 @@ class Extraction:
     untunable: tuple[UntunableKernel, ...]
 
 
-def extract(imported: ImportedModel, making: Making) -> Extraction:
-    """Take the kernels out of *imported*, fused and placed in textures exactly as compiling does.
+def extract(compilation: Compilation) -> Extraction:
+    """Take the kernels out of the imported model, fused and placed in textures exactly as compiling does.
 
     Raises:
         CompileError: TVM failed.
         ModelError, UnsupportedOp, ToolNotFound, SourceError, DownloadError: see
             :func:`adt.model.assemble.assemble`.
     """
-    imported, handed = hand_over(imported, making)
+    compilation, offloaded = offload(compilation)
     recording = Recording()
-    with compiling(imported, making, recording) as (_wanted, prepared):
+    with preparation(compilation, recording) as (_target, prepared):
         lowered = prepared.relax_pipeline(prepared.module)
-    return extraction_of(lowered, recording, handed.kind.upper() if handed else "a library")
+    return extraction_of(lowered, recording, offloaded.kind.upper() if offloaded else "a library")
 
 
-def toolchain_of(making: Making) -> Toolchain:
+def toolchain_of(compilation: Compilation) -> Toolchain:
     """How candidates become libraries, so that they are as in a package."""
     return Toolchain(
-        target=dict(making.target.spec),
-        device=making.target.device,
-        alignment=making.alignment,
-        textures=making.target.textures,
-        opt_level=making.settings.compile.opt_level,
-        compiler=str(making.linker.compiler),
-        link_options=making.linker.flags,
+        target=dict(compilation.target.spec),
+        device=compilation.target.device,
+        alignment=compilation.alignment,
+        textures=compilation.target.textures,
+        opt_level=compilation.settings.compile.opt_level,
+        compiler=str(compilation.linker.compiler),
+        link_options=compilation.linker.flags,
     )
 
 

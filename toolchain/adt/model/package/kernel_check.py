@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from adt.bundle.platforms import platform_named
 from adt.errors import AdtError, DownloadError, InputError, RunError, SourceError, ToolNotFound, VerifyFailed
 from adt.host.disk import scratch_directory
-from adt.model.assemble import Making, assemble
+from adt.model.assemble import assemble
+from adt.model.compilation import Compilation
 from adt.model.host_run.opencl import HostOpenCl, opencl_device
 from adt.model.host_run.run import NO_OPENCL, HostRun, run_packages
-from adt.model.importers.imported_model import ImportedModel
 from adt.model.inputs.random import random_inputs
 from adt.model.link import linker_for
 from adt.model.package.package import KernelCheck, ModelPackage, OutputCheck, SkippedCheck
@@ -42,14 +42,12 @@ MUCH = 3_000_000_000
 SEED = 0
 
 
-def check(
-    imported: ImportedModel, package: ModelPackage, making: Making, *, wanted: str
-) -> KernelCheck | SkippedCheck:
+def check(compilation: Compilation, package: ModelPackage, mode: str) -> KernelCheck | SkippedCheck:
     """Compare *package*'s OpenCL kernels on this machine with the CPU, on random inputs.
 
     Args:
-        imported: what *package* was compiled from.
-        wanted: ``on``: it is an error when it cannot be done; ``auto``: it is done where it can.
+        compilation: what *package* was compiled from.
+        mode: ``on``: it is an error when it cannot be done; ``auto``: it is done where it can.
 
     Raises:
         VerifyFailed: the kernels compute other numbers than the CPU, or a driver refuses their source.
@@ -59,33 +57,33 @@ def check(
             runtime for this machine not be built.
     """
     device = opencl_device()
-    if obstacle := _obstacle(device, package, making.target):
-        if wanted == "on":
+    if obstacle := _obstacle(device, package, compilation.target):
+        if mode == "on":
             raise ToolNotFound(
                 f"the kernels cannot be checked here: {obstacle.reason}", remedy=obstacle.remedy
             )
         return SkippedCheck(obstacle.reason)
-    count = multiplications(imported.module)
-    if wanted == "auto" and count > MUCH and device is not None and not device.gpu:
+    count = multiplications(compilation.imported.module)
+    if mode == "auto" and count > MUCH and device is not None and not device.gpu:
         return SkippedCheck(
             f"{count / 1e9:.1f} billion multiplications take minutes on {device}; --check does it"
         )
     try:
         inputs = random_inputs(package.manifest.entry().inputs, SEED)
     except InputError as why:
-        if wanted == "on":
+        if mode == "on":
             raise
         log.warning("the kernels are not checked: %s", why.what)
         return SkippedCheck(why.what)
     log.info("checking the kernels on %s (--no-check leaves it out)", device)
     with scratch_directory("check") as scratch:
-        gpu = _for_host(imported, package, making, making.target, scratch / "gpu")
-        cpu = _for_host(imported, package, making, None, scratch / "cpu")
+        gpu = _for_host(compilation, package, compilation.target, scratch / "gpu")
+        cpu = _for_host(compilation, package, None, scratch / "cpu")
         try:
             computed, expected = run_packages([HostRun(gpu, inputs), HostRun(cpu, inputs)], timeout=TIMEOUT)
         except (RunError, SourceError, DownloadError, ToolNotFound) as why:
-            return _not_run(why, device, wanted)
-    return _compared(computed, expected, package, str(device), wanted)
+            return _not_run(why, device, mode)
+    return _compared(computed, expected, package, str(device), mode)
 
 
 @dataclass(frozen=True)
@@ -121,12 +119,12 @@ def _obstacle(device: HostOpenCl | None, package: ModelPackage, target: ModelTar
 
 
 def _for_host(
-    imported: ImportedModel, package: ModelPackage, making: Making, gpu: ModelTarget | None, directory: Path
+    compilation: Compilation, package: ModelPackage, gpu: ModelTarget | None, directory: Path
 ) -> Path:
     """The model compiled to a package that this machine runs: on its OpenCL device, or on its CPU."""
     host = platform_named("host")
-    settings = making.settings
-    if gpu is not None and making.platform == host and settings.compile.offload == "none":
+    settings = compilation.settings
+    if gpu is not None and compilation.platform == host and settings.compile.offload == "none":
         return package.path
     directory.mkdir()
     cpu: dict[str, Any] = {"kind": "llvm", "mtriple": host.llvm_triple(0)}
@@ -136,26 +134,26 @@ def _for_host(
         else ModelTarget("cpu", "cpu", cpu, ("cpu",))
     )
     there = replace(
-        making,
+        compilation,
         target=target,
         platform=host,
         settings=replace(settings, compile=settings.compile.but(offload="none")),  # no CLML runs here
         linker=linker_for(host, ndk=None, api_level=0, bundle=None),
         alignment=host.alignment,
         like=None,
-        tuning=making.tuning if gpu is not None else None,
+        tuning=compilation.tuning if gpu is not None else None,
     )
-    return assemble(imported, there, directory).path
+    return assemble(there, directory).path
 
 
-def _not_run(why: AdtError, device: HostOpenCl | None, wanted: str) -> SkippedCheck:
+def _not_run(why: AdtError, device: HostOpenCl | None, mode: str) -> SkippedCheck:
     if "BUILD_PROGRAM_FAILURE" in f"{why.what}{why.details}":
         raise VerifyFailed(
             f"{device} refuses the source of the kernels",
             remedy="Use --target adreno-buffer or opencl, and report it; --no-check compiles all the same.",
             details=why.details,
         ) from why
-    if wanted == "on":
+    if mode == "on":
         raise why
     log.warning("the kernels could not be checked: %s", why.what)
     return SkippedCheck(why.what)
@@ -166,7 +164,7 @@ def _compared(
     expected: dict[str, NDArray[np.generic]],
     package: ModelPackage,
     device: str,
-    wanted: str,
+    mode: str,
 ) -> KernelCheck | SkippedCheck:
     manifest = package.manifest
     limit = TOLERANCES[manifest.precision].kernel
@@ -194,7 +192,7 @@ def _compared(
             f"nothing finite could be compared: all of output {empty[0].name!r} is NaN or infinite on random "
             "inputs, on the CPU, too"
         )
-        if wanted == "on":
+        if mode == "on":
             raise VerifyFailed(
                 f"the kernels cannot be checked: {reason}",
                 remedy="--no-check writes the package all the same; adt verify --input FILE.npz compares it "

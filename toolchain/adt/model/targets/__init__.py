@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from adt.model.targets.asked import NAMES
-from adt.model.targets.placing import place
-from adt.model.targets.target import ModelTarget, model_target
+from adt.model.targets.parser import NAMES
+from adt.model.targets.target import ModelTarget, model_target, settings_and_platform
 
-__all__ = ["NAMES", "ModelTarget", "model_target", "place"]
+__all__ = ["NAMES", "ModelTarget", "model_target", "settings_and_platform"]

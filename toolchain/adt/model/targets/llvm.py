@@ -47,8 +47,10 @@ def native() -> tuple[str, Mapping[str, bool]]:
     import tvm
     from tvm.target import codegen
 
-    found = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")() or {}
-    return str(codegen.llvm_get_system_cpu()), {str(name): bool(there) for name, there in found.items()}
+    features = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")() or {}
+    return str(codegen.llvm_get_system_cpu()), {
+        str(name): bool(present) for name, present in features.items()
+    }
 
 
 def host_target() -> Any:

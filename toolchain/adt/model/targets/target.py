@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from adt.bundle.platforms import PLATFORMS, Platform
+from adt.bundle.platforms import PLATFORMS, Platform, platform_named
 from adt.errors import ConfigError
-from adt.model.targets.asked import Asked
-from adt.model.targets.cpu import NATIVE, cpu_choice, kernel_features
+from adt.model.targets.cpu import NATIVE, cpu_choice, kernel_features, warn_of_sve
 from adt.model.targets.gpu import Gpu, gpu_of
-from adt.model.targets.reading import read_target
+from adt.model.targets.parser import ParsedTarget, parse_target
+from adt.options.resolve import Resolved
+from adt.options.sections import Settings
 
 _GPUS: dict[str, dict[str, Any]] = {
     "opencl": {},
@@ -28,7 +30,7 @@ class ModelTarget:
     """What a model is compiled for."""
 
     name: str
-    """adt's name, of :data:`adt.model.targets.asked.NAMES`."""
+    """adt's name, of :data:`adt.model.targets.parser.NAMES`."""
     device: str
     """Device of the entry's tensors: ``cpu`` or ``opencl``."""
     spec: dict[str, Any]
@@ -65,15 +67,15 @@ def model_target(
     Raises:
         ConfigError: there is no such target or processor, or they contradict the platform.
     """
-    asked = read_target(text)
-    _check_platform(asked, text, platform, api_level)
-    if cpu and asked.cpu and cpu != asked.cpu:
+    parsed = parse_target(text)
+    _check_platform(parsed, text, platform, api_level)
+    if cpu and parsed.cpu and cpu != parsed.cpu:
         raise ConfigError(
-            f"the target {text!r} names the processor {asked.cpu}, --cpu names {cpu}",
-            remedy=f"Give one of them: --target {asked.name} --cpu {cpu}",
+            f"the target {text!r} names the processor {parsed.cpu}, --cpu names {cpu}",
+            remedy=f"Give one of them: --target {parsed.name} --cpu {cpu}",
         )
     host: dict[str, Any] = {"kind": "llvm", "mtriple": platform.llvm_triple(api_level)}
-    choice = cpu_choice(cpu or asked.cpu or (NATIVE if asked.name == "host" else ""), platform, api_level)
+    choice = cpu_choice(cpu or parsed.cpu or (NATIVE if parsed.name == "host" else ""), platform, api_level)
     if choice.core:
         host["mcpu"] = choice.core
     if features := (*platform.cpu_features, *extra_features, *choice.features):
@@ -81,27 +83,27 @@ def model_target(
     demands = kernel_features(choice.core, features, platform, api_level)
     if platform.float_abi:
         host["mfloat-abi"] = platform.float_abi
-    host |= asked.llvm
-    if asked.name not in _GPUS:
-        return ModelTarget(asked.name, "cpu", host, ("cpu",), cpu_features=demands)
-    textures = asked.name == "adreno"
-    limits = {**(opencl_limits or {}), **asked.gpu}
+    host |= parsed.llvm
+    if parsed.name not in _GPUS:
+        return ModelTarget(parsed.name, "cpu", host, ("cpu",), cpu_features=demands)
+    textures = parsed.name == "adreno"
+    limits = {**(opencl_limits or {}), **parsed.gpu}
     if textures and opencl_limits is not None and "texture_spatial_limit" not in limits:
         raise ConfigError(
             "the device to compile for reports no images in OpenCL, and textures are images",
             remedy="Keep tensors in buffers: --target adreno-buffer",
         )
-    spec = {"kind": "opencl", **_GPUS[asked.name], "host": host, **limits}
+    spec = {"kind": "opencl", **_GPUS[parsed.name], "host": host, **limits}
     # Tensors in images have a virtual device of their own, the same GPU once more.
     vdevices = ("opencl",) * (2 if textures else 1)
     scheduled_for = gpu_of(gpu, limits) if textures else None
-    return ModelTarget(asked.name, "opencl", spec, vdevices, textures, demands, scheduled_for)
+    return ModelTarget(parsed.name, "opencl", spec, vdevices, textures, demands, scheduled_for)
 
 
-def _check_platform(asked: Asked, text: str, platform: Platform, api_level: int) -> None:
+def _check_platform(parsed: ParsedTarget, text: str, platform: Platform, api_level: int) -> None:
     """Refuse a target whose own words contradict the platform."""
-    if not asked.platform or asked.platform == platform.name:
-        level = re.search(r"android(?:eabi)?(\d+)$", asked.triple)
+    if not parsed.platform or parsed.platform == platform.name:
+        level = re.search(r"android(?:eabi)?(\d+)$", parsed.triple)
         if level and int(level[1]) != api_level:
             raise ConfigError(
                 f"the target {text!r} is for API level {level[1]}, the package for {api_level}",
@@ -109,12 +111,39 @@ def _check_platform(asked: Asked, text: str, platform: Platform, api_level: int)
             )
         return
     # The GNU triple for Android's machine is how TVM's guides for phones wrote it.
-    theirs = PLATFORMS[asked.platform]
-    if asked.triple and platform.android and not theirs.android and theirs.machine == platform.machine:
+    theirs = PLATFORMS[parsed.platform]
+    if parsed.triple and platform.android and not theirs.android and theirs.machine == platform.machine:
         return
-    said = f"{asked.triple}, that is {asked.platform}" if asked.triple else "this machine's processor"
+    machine = f"{parsed.triple}, that is {parsed.platform}" if parsed.triple else "this machine's processor"
     raise ConfigError(
-        f"the target {text!r} is for {said}, and the platform is {platform.name}",
-        remedy=f"Give --for {asked.platform}, or the target without it: --target "
-        + ("cpu" if asked.name == "host" else asked.name),
+        f"the target {text!r} is for {machine}, and the platform is {platform.name}",
+        remedy=f"Give --for {parsed.platform}, or the target without it: --target "
+        + ("cpu" if parsed.name == "host" else parsed.name),
     )
+
+
+log = logging.getLogger("adt.compile")
+
+
+def settings_and_platform(resolved: Resolved) -> tuple[Settings, Platform]:
+    """The settings and the platform; says what a target in TVM's words is read as.
+
+    A target that names its platform (``host``, or a triple) chooses it where nobody else did.
+
+    Raises:
+        ConfigError: the target or the platform is unknown.
+    """
+    settings = resolved.settings
+    parsed = parse_target(settings.compile.target)
+    if parsed.platform and resolved.origins["build.platform"] == "default":
+        settings = replace(settings, build=settings.build.but(platform=parsed.platform))
+    platform = platform_named(settings.build.platform)
+    if not parsed.plain:
+        options = parsed.options
+        if parsed.platform:
+            options = options.replace(f"--for {parsed.platform}", f"--for {platform.name}")
+        ignored = f" (without meaning here: {', '.join(parsed.ignored)})" if parsed.ignored else ""
+        log.info("target %s is read as: %s%s", settings.compile.target, options, ignored)
+    if cpu := settings.compile.cpu or parsed.cpu:
+        warn_of_sve(cpu, platform, settings.build.api_level)
+    return settings, platform

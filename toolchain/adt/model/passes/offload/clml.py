@@ -8,11 +8,11 @@ No CLML device was there to try it: the rules follow from reading the runtime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.offload.rules import Rules, fixed, operator, repeated
+from adt.model.passes.offload.rules import Check, Rules, first_objection, fixed, operator, repeated
 
 TYPES = ("float32", "float16")
 CONV2D = "relax.nn.conv2d"
@@ -63,25 +63,21 @@ class Clml(Rules):
             return "CLML's runtime in TVM ignores how a padding is filled"
         if "conv2d_transpose" in parts:
             return "CLML's runtime in TVM ignores output padding and groups of a transposed convolution"
-        for call in calls:
-            if why := _types(call) or _OBJECTIONS.get(str(call.op.name), _nothing)(call):
-                return why
-        return ""
+        return first_objection(calls, _types, _CHECKS)
 
 
 def _other_layouts(function: Any) -> bool:
     """Whether a convolution of *function* is laid out in another way than CLML's."""
     from tvm import relax
 
-    found: list[bool] = []
+    layouts: set[tuple[str, str]] = set()
 
     def visit(expression: Any) -> None:
         if operator(expression) == CONV2D:
-            attributes = expression.attrs
-            found.append((str(attributes.data_layout), str(attributes.kernel_layout)) != LAYOUTS)
+            layouts.add((str(expression.attrs.data_layout), str(expression.attrs.kernel_layout)))
 
     relax.analysis.post_order_visit(function, visit)
-    return any(found)
+    return bool(layouts - {LAYOUTS})
 
 
 def _types(call: Any) -> str:
@@ -103,10 +99,6 @@ def _types(call: Any) -> str:
         return f"CLML's tensors have one to {RANK} dimensions, and it repeats no scalars"
     if not all(fixed(info) for info in infos):
         return "CLML's tensors have fixed dimensions"
-    return ""
-
-
-def _nothing(_call: Any) -> str:
     return ""
 
 
@@ -135,8 +127,8 @@ def _add(call: Any) -> str:
     """A bias has one value for each channel; anything else of one element is no tensor to CLML."""
     from tvm import relax
 
-    if why := _binary(call):
-        return why
+    if reason := _binary(call):
+        return reason
     other = call.args[1]
     if isinstance(other, relax.Constant):
         shape = [int(extent) for extent in other.struct_info.shape]
@@ -180,7 +172,7 @@ def _softmax(call: Any) -> str:
     return ""
 
 
-_OBJECTIONS: dict[str, Callable[[Any], str]] = {
+_CHECKS: dict[str, Check] = {
     CONV2D: _conv2d,
     "relax.add": _add,
     **dict.fromkeys((f"relax.{name}" for name in BINARY), _binary),

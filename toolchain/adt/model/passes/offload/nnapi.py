@@ -8,11 +8,11 @@ Weights stay parameters of the model: the runtime takes no constants.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.offload.rules import Rules, fixed, repeated
+from adt.model.passes.offload.rules import Check, Rules, first_objection, fixed, repeated
 
 LEVEL_OF_API = 26
 """API level minus this is NNAPI's feature level …"""
@@ -50,10 +50,8 @@ class Nnapi(Rules):
 
     def objection(self, name: str, calls: list[Any]) -> str:
         """See :meth:`adt.model.passes.offload.rules.Rules.objection`."""
-        for call in calls:
-            if why := _types(call) or _OBJECTIONS.get(str(call.op.name), _nothing)(call):
-                return why
-        return _bias(calls) if name == "nnapi.conv2d" else ""
+        reason = first_objection(calls, _types, _CHECKS)
+        return reason or (_bias(calls) if name == "nnapi.conv2d" else "")
 
 
 def _types(call: Any) -> str:
@@ -71,10 +69,6 @@ def _types(call: Any) -> str:
         return "NNAPI's subgraphs in TVM hold an operand that comes twice only once"
     if call.op.name != "relax.astype" and len({str(info.dtype) for info in infos}) > 1:
         return "NNAPI does not mix types"
-    return ""
-
-
-def _nothing(_call: Any) -> str:
     return ""
 
 
@@ -131,7 +125,7 @@ def _bias(calls: list[Any]) -> str:
     return ""
 
 
-_OBJECTIONS: dict[str, Callable[[Any], str]] = {
+_CHECKS: dict[str, Check] = {
     "relax.nn.conv2d": _conv2d,
     "relax.nn.max_pool2d": _max_pool,
     "relax.nn.softmax": _softmax,

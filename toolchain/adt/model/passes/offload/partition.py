@@ -9,7 +9,6 @@ mod.so, run by the library. What is left is compiled as without offload.
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections import Counter
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ from adt.model.package.files import INSPECT
 from adt.model.passes.offload.clml import Clml
 from adt.model.passes.offload.nnapi import Nnapi
 from adt.model.passes.offload.rules import Rules, fixed, operator
-from adt.model.passes.offload.weights import bind_weights
+from adt.model.passes.offload.weights import bind_weights, detach_weights
 from adt.model.passes.reports import OffloadReport
 from adt.model.plugins import load_plugin
 from adt.options.sections import TvmSettings
@@ -34,8 +33,6 @@ log = logging.getLogger("adt.compile")
 NONE = "none"
 PLUGINS = {"clml": plugins.CLML, "nnapi": plugins.NNAPI}
 OFFLOADS = (NONE, *PLUGINS)
-LARGE = 1024
-"""Elements from which on a constant is worth a place in mod.params."""
 SHAPES = frozenset({"relax.shape_of", "relax.shape_to_tensor", "relax.tensor_to_shape"})
 """Operators on shapes, which compute nothing."""
 
@@ -51,7 +48,7 @@ class Subgraph:
 
 
 @dataclass(frozen=True)
-class Offloaded:
+class OffloadedModel:
     """A model, part of which was handed over."""
 
     module: Any
@@ -113,7 +110,9 @@ def check_combination(kind: str, device: str, platform: Platform, api_level: int
             )
 
 
-def offload(module: Any, params: Mapping[str, Any], kind: str, *, plugin: Path, api_level: int) -> Offloaded:
+def offload_module(
+    module: Any, params: Mapping[str, Any], kind: str, *, plugin: Path, api_level: int
+) -> OffloadedModel:
     """Hand over what *kind* can take.
 
     Args:
@@ -127,19 +126,15 @@ def offload(module: Any, params: Mapping[str, Any], kind: str, *, plugin: Path, 
     """
     _check_form(module)
     loaded = load_plugin(plugin)
-    rules = _rules(kind, api_level)
+    rules: Rules = Clml.rules() if kind == "clml" else Nnapi.rules(api_level)
     return _partition(
         rules.prepare(_known_shapes(module), params), params, kind, rules, loaded.foreign & rules.reads
     )
 
 
-def _rules(kind: str, api_level: int) -> Rules:
-    return Clml.rules() if kind == "clml" else Nnapi.rules(api_level)
-
-
 def _partition(
     module: Any, params: Mapping[str, Any], kind: str, rules: Rules, foreign: frozenset[str]
-) -> Offloaded:
+) -> OffloadedModel:
     from tvm.relax import transform
     from tvm.relax.backend.utils import has_leaking_intermediate_variables
 
@@ -149,17 +144,17 @@ def _partition(
     def guarded(pattern: tuple[Any, ...]) -> tuple[Any, ...]:
         name, what, annotations, check = pattern
 
-        def wanted(context: Any) -> bool:
+        def is_taken(context: Any) -> bool:
             if has_leaking_intermediate_variables(context):
                 return False  # a subgraph's kernel gives its last value alone; a shorter pattern may fit
             calls = [value for value in context.matched_bindings.values() if operator(value)]
-            if why := _misread(calls, foreign) or rules.objection(name, calls):
-                log.debug("not handed over: %s: %s", name, why)
-                objections.setdefault(_core(calls), {})[why] = None
+            if reason := _misread(calls, foreign) or rules.objection(name, calls):
+                log.debug("not handed over: %s: %s", name, reason)
+                objections.setdefault(_core(calls), {})[reason] = None
                 return False
             return check is None or bool(check(context))  # which takes fixed shapes for granted
 
-        return name, what, annotations, wanted
+        return name, what, annotations, is_taken
 
     fuse = transform.FuseOpsByPattern([guarded(pattern) for pattern in rules.patterns], bind_constants=False)
     module = transform.MergeCompositeFunctions()(fuse(module))
@@ -172,7 +167,7 @@ def _partition(
         Subgraph(str(external["get_symbol"]()), str(external.inspect_source("json")))
         for external in attributes.get("external_mods", [])
     )
-    remaining, params = _detached(module, params) if rules.weights_inside else (module, dict(params))
+    remaining, params = detach_weights(module, params) if rules.weights_inside else (module, dict(params))
     report = OffloadReport(
         wanted=kind,
         ops=total.total() - left.total(),
@@ -187,7 +182,7 @@ def _partition(
     )
     if not subgraphs:
         log.warning("nothing of the model goes to %s: TVM's kernels compute all of it", kind)
-    return Offloaded(remaining, params, report, subgraphs)
+    return OffloadedModel(remaining, params, report, subgraphs)
 
 
 def _check_form(module: Any) -> None:
@@ -224,18 +219,18 @@ def _known_shapes(module: Any) -> Any:
     @mutator
     class Known(PyExprMutator):  # type: ignore[misc]
         def visit_call_(self, call: Any) -> Any:
-            made = self.visit_expr_post_order(call)
-            if operator(made) == "relax.shape_to_tensor":
-                extents = made.args[0].struct_info.values
+            result = self.visit_expr_post_order(call)
+            if operator(result) == "relax.shape_to_tensor":
+                extents = result.args[0].struct_info.values
                 if extents is not None and all(isinstance(extent, tirx.IntImm) for extent in extents):
                     return relax.const(np.array([int(extent) for extent in extents]), "int64")
-            return made
+            return result
 
-    made = Known(module)
+    known = Known(module)
     for variable, function in module.functions_items():
         if isinstance(function, relax.Function):
-            made.builder_.update_func(variable, made.visit_expr(function))
-    return relax.transform.DeadCodeElimination(["main"])(made.builder_.get())
+            known.builder_.update_func(variable, known.visit_expr(function))
+    return relax.transform.DeadCodeElimination(["main"])(known.builder_.get())
 
 
 def _core(calls: list[Any]) -> str:
@@ -255,57 +250,11 @@ def _count(function: Any) -> Counter[str]:
     """How often each operator is called in *function*."""
     from tvm import relax
 
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def visit(expression: Any) -> None:
         if (name := operator(expression)) and name not in SHAPES:
-            found[name] += 1
+            counts[name] += 1
 
     relax.analysis.post_order_visit(function, visit)
-    return found
-
-
-def _detached(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Make parameters of ``main`` out of its larger constants again, with the old names where there are."""
-    from tvm import relax
-    from tvm.relax.expr_functor import PyExprMutator, mutator
-
-    names = {_handle(tensor): name for name, tensor in params.items()}
-    taken = {*params, *(str(parameter.name_hint) for parameter in module["main"].params)}
-    variables: dict[str, Any] = {}
-    kept: dict[str, Any] = {}
-
-    @mutator
-    class Detach(PyExprMutator):  # type: ignore[misc]
-        def visit_constant_(self, constant: Any) -> Any:
-            known = names.get(_handle(constant.data))
-            if known is None and constant.data.numpy().size < LARGE:
-                return constant
-            name = known or _new_name(taken)
-            names[_handle(constant.data)] = name
-            if name not in variables:
-                variables[name] = relax.Var(name, constant.struct_info)
-                kept[name] = constant.data
-            return variables[name]
-
-    main = module["main"]
-    body = Detach().visit_expr(main.body)
-    if not kept:
-        return module, {}
-    function = relax.Function(
-        [*main.params, *variables.values()], body, main.ret_struct_info, main.is_pure, main.attrs
-    )
-    module.update_func(module.get_global_var("main"), function)
-    return relax.transform.Normalize()(module), kept
-
-
-def _new_name(taken: set[str]) -> str:
-    """A parameter's name that is none of *taken*, which it joins."""
-    number = next(number for number in itertools.count() if f"folded_{number}" not in taken)
-    taken.add(f"folded_{number}")
-    return f"folded_{number}"
-
-
-def _handle(tensor: Any) -> int:
-    """The tensor's identity."""
-    return int(tensor.__chandle__())
+    return counts

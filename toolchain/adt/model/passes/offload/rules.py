@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,19 @@ class Rules(ABC):
     @abstractmethod
     def objection(self, name: str, calls: list[Any]) -> str:
         """Why the match of the pattern *name* with *calls* must not be handed over; empty: it may."""
+
+
+Check = Callable[[Any], str]
+"""Why a call must not be handed over; empty: it may."""
+
+
+def first_objection(calls: list[Any], check_types: Check, checks: Mapping[str, Check]) -> str:
+    """The first reason against one of *calls*: of its types, or by the check of its operator."""
+    for call in calls:
+        check = checks.get(str(call.op.name))
+        if reason := check_types(call) or (check(call) if check else ""):
+            return reason
+    return ""
 
 
 def operator(expression: Any) -> str:

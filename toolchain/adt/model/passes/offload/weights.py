@@ -1,4 +1,4 @@
-"""Put weights into the functions that a vendor's library computes.
+"""Put weights into the functions that a vendor's library computes, and make parameters of the rest again.
 
 TVM's FuseOpsByPattern can do so itself (``bind_constants``), but it then takes two
 functions that differ in nothing but their weights for one (TVM 0.25), and the second
@@ -8,10 +8,14 @@ with their weights as arguments, and get them here, a function of its own for ea
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from typing import Any
 
 CODEGEN = "Codegen"
 """Attribute of a function that TVM's RunCodegen hands over."""
+LARGE = 1024
+"""Elements from which on a constant is worth a place in mod.params."""
 
 
 def bind_weights(module: Any) -> Any:
@@ -20,31 +24,65 @@ def bind_weights(module: Any) -> Any:
     from tvm import relax
     from tvm.relax.expr_functor import PyExprMutator, mutator
 
-    made: set[Any] = set()
+    bound_functions: set[Any] = set()
 
     @mutator
     class Bind(PyExprMutator):  # type: ignore[misc]
         def visit_call_(self, call: Any) -> Any:
             function = module[call.op] if isinstance(call.op, relax.GlobalVar) else None
-            if not _handed(function):
+            if not _is_offloaded(function):
                 return super().visit_call_(call)
-            name = f"{call.op.name_hint}_{len(made)}"
+            name = f"{call.op.name_hint}_{len(bound_functions)}"
             bound = _inside(_bound(function, call.args)).with_attr("global_symbol", name)
             variable = self.builder_.add_func(bound, name)
-            made.add(variable)
+            bound_functions.add(variable)
             return relax.Call(variable, [self.visit_expr(argument) for argument in _variables(call.args)])
 
     bind = Bind(module)
     bind.builder_.update_func(module.get_global_var("main"), bind.visit_expr(module["main"]))
-    kept = {
+    functions = {
         variable: function
         for variable, function in bind.builder_.get().functions_items()
-        if variable in made or not _handed(function)
+        if variable in bound_functions or not _is_offloaded(function)
     }
-    return relax.transform.Normalize()(tvm.IRModule(kept, attrs=module.attrs))
+    return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
 
 
-def _handed(function: Any) -> bool:
+def detach_weights(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Make parameters of ``main`` out of its larger constants again, with the old names where there are."""
+    from tvm import relax
+    from tvm.relax.expr_functor import PyExprMutator, mutator
+
+    names = {_handle(tensor): name for name, tensor in params.items()}
+    taken = {*params, *(str(parameter.name_hint) for parameter in module["main"].params)}
+    variables: dict[str, Any] = {}
+    params_left: dict[str, Any] = {}
+
+    @mutator
+    class Detach(PyExprMutator):  # type: ignore[misc]
+        def visit_constant_(self, constant: Any) -> Any:
+            old_name = names.get(_handle(constant.data))
+            if old_name is None and constant.data.numpy().size < LARGE:
+                return constant
+            name = old_name or _new_name(taken)
+            names[_handle(constant.data)] = name
+            if name not in variables:
+                variables[name] = relax.Var(name, constant.struct_info)
+                params_left[name] = constant.data
+            return variables[name]
+
+    main = module["main"]
+    body = Detach().visit_expr(main.body)
+    if not params_left:
+        return module, {}
+    function = relax.Function(
+        [*main.params, *variables.values()], body, main.ret_struct_info, main.is_pure, main.attrs
+    )
+    module.update_func(module.get_global_var("main"), function)
+    return relax.transform.Normalize()(module), params_left
+
+
+def _is_offloaded(function: Any) -> bool:
     return function is not None and function.attrs is not None and CODEGEN in function.attrs
 
 
@@ -91,3 +129,15 @@ def _inside(function: Any) -> Any:
         blocks.append((relax.DataflowBlock if dataflow else relax.BindingBlock)(bindings))
     body = relax.SeqExpr(blocks, function.body.body)
     return relax.Function(function.params, body, function.ret_struct_info, function.is_pure, function.attrs)
+
+
+def _new_name(taken: set[str]) -> str:
+    """A parameter's name that is none of *taken*, which it joins."""
+    number = next(number for number in itertools.count() if f"folded_{number}" not in taken)
+    taken.add(f"folded_{number}")
+    return f"folded_{number}"
+
+
+def _handle(tensor: Any) -> int:
+    """The tensor's identity."""
+    return int(tensor.__chandle__())

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
 from adt.model.package.manifest import TensorSpec
-from adt.model.passes.precision.policy import LARGEST, operator_name
+from adt.model.passes.precision.policy import LARGEST, dtype_of, operator_name
 from adt.model.passes.reports import Accuracy, OutputAccuracy, Overflow, far_off
 from adt.model.targets.llvm import host_target
 from adt.numerics import cosine, gaps
@@ -43,14 +43,14 @@ MOST_NAMED = 5
 class Samples:
     """What is computed on."""
 
-    what: str
+    description: str
     """For people."""
     inputs: tuple[Mapping[str, Array], ...]
     """Arrays by input name, for each sample."""
 
 
 @dataclass(frozen=True)
-class Reduced:
+class ReducedModel:
     """A model in float32 and in reduced precision."""
 
     precision: str
@@ -61,7 +61,7 @@ class Reduced:
     reduced_params: Mapping[str, Any]
 
 
-def samples(specs: Sequence[TensorSpec], files: Sequence[Path]) -> Samples:
+def read_samples(specs: Sequence[TensorSpec], files: Sequence[Path]) -> Samples:
     """The samples in *files* (.npz, one sample each), or a random one.
 
     Raises:
@@ -79,26 +79,26 @@ def _read(file: Path, specs: Sequence[TensorSpec]) -> Mapping[str, Array]:
 
     try:
         arrays = read_npz(file)
-    except (FileNotFoundError, DamagedNpz) as why:
-        raise not_plain(file, why) from why
-    wanted = {spec.name: spec for spec in specs}
-    for name in wanted.keys() - arrays.keys():
+    except (FileNotFoundError, DamagedNpz) as error:
+        raise not_plain(file, error) from error
+    inputs = {spec.name: spec for spec in specs}
+    for name in inputs.keys() - arrays.keys():
         raise InputError(
             f"{file} has no input {name}.{did_you_mean(name, arrays)}",
-            remedy=f"The model's inputs: {', '.join(wanted)}.",
+            remedy=f"The model's inputs: {', '.join(inputs)}.",
         )
-    for name, spec in wanted.items():
+    for name, spec in inputs.items():
         array = arrays[name]
         if array.dtype.name != spec.dtype or array.shape != spec.shape:
             raise InputError(
                 f"input {name} in {file} is {array.dtype.name}{list(array.shape)}",
                 remedy=f"The model takes {spec.dtype}{list(spec.shape)}.",
             )
-    return {name: arrays[name] for name in wanted}
+    return {name: arrays[name] for name in inputs}
 
 
 def measure(
-    model: Reduced, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], given: Samples
+    model: ReducedModel, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], samples: Samples
 ) -> Accuracy:
     """Compute both modules on *given*, and compare their outputs.
 
@@ -107,56 +107,56 @@ def measure(
     Raises:
         Exception: whatever TVM raises when it compiles or runs a module.
     """
-    exact = [*zip(*_run(model.module, model.params, inputs, given), strict=True)]
-    got = [*zip(*_run(model.reduced_module, model.reduced_params, inputs, given), strict=True)]
+    exact = [*zip(*_run(model.module, model.params, inputs, samples), strict=True)]
+    got = [*zip(*_run(model.reduced_module, model.reduced_params, inputs, samples), strict=True)]
     rows = tuple(_compare(spec, list(a), list(b)) for spec, a, b in zip(outputs, got, exact, strict=True))
     overflows: tuple[Overflow, ...] = ()
     if any(far_off(row) for row in rows):
-        overflows = overflows_of(model.module, model.params, inputs, given.inputs)
+        overflows = overflows_of(model.module, model.params, inputs, samples.inputs)
     keep = tuple(operators_to_keep(model.reduced_module, overflows))
-    return Accuracy(model.precision, given.what, len(given.inputs), rows, overflows, keep)
+    return Accuracy(model.precision, samples.description, len(samples.inputs), rows, overflows, keep)
 
 
-def warn(found: Accuracy) -> None:
-    """Say loudly when *found* is bad, and what to do."""
-    for output in found.outputs:
+def warn(report: Accuracy) -> None:
+    """Say loudly when *report* is bad, and what to do."""
+    for output in report.outputs:
         if output.finite and not output.compared:
             log.warning(
                 "%s is NaN or infinite everywhere in float32, too (on %s): nothing is known of its accuracy; "
                 "give inputs for which the model gives numbers: --accuracy-inputs FILE.npz",
                 output.name,
-                found.inputs,
+                report.inputs,
             )
         elif far_off(output):
             how = f"max abs {output.max_abs:.3g} of {output.magnitude:.3g}, cosine {output.cosine:.4g}"
             log.warning(
                 "%s in %s is %s (on %s)",
                 output.name,
-                found.precision,
+                report.precision,
                 f"far from float32: {how}" if output.finite else "NaN or infinite where float32 is not",
-                found.inputs,
+                report.inputs,
             )
-    if not any(far_off(output) for output in found.outputs if output.compared or not output.finite):
+    if not any(far_off(output) for output in report.outputs if output.compared or not output.finite):
         return
-    if found.overflows:
+    if report.overflows:
         shown = ", ".join(
-            f"{item.op} {item.name} ({item.magnitude:.3g})" for item in found.overflows[:MOST_NAMED]
+            f"{item.op} {item.name} ({item.magnitude:.3g})" for item in report.overflows[:MOST_NAMED]
         )
-        more = len(found.overflows) - MOST_NAMED
+        more = len(report.overflows) - MOST_NAMED
         log.warning(
             "values pass 65504, the largest of half precision, first in: %s%s; try --keep-float32 %s",
             shown,
             f" and {more} more" if more > 0 else "",
-            ",".join(found.keep),
+            ",".join(report.keep),
         )
-    elif found.precision == "float16":
+    elif report.precision == "float16":
         log.warning("no result passes 65504, but sums may on the way: try --precision float16_acc32")
     else:
         log.warning("no result passes 65504; measure on real inputs, too: --accuracy-inputs FILE.npz")
 
 
 def _run(
-    module: Any, params: Mapping[str, Any], inputs: Sequence[TensorSpec], given: Samples
+    module: Any, params: Mapping[str, Any], inputs: Sequence[TensorSpec], samples: Samples
 ) -> list[list[Array]]:
     """The outputs of *module* for each sample."""
     import tvm
@@ -164,7 +164,7 @@ def _run(
 
     machine = relax.VirtualMachine(tvm.compile(module, host_target()), tvm.cpu())
     rows = []
-    for sample in given.inputs:
+    for sample in samples.inputs:
         arrays = [tvm.runtime.tensor(sample[spec.name]) for spec in inputs]
         made = machine["main"](*arrays, *params.values())
         made = [made] if hasattr(made, "numpy") else list(made)
@@ -243,7 +243,7 @@ def overflows_of(
     )
 
 
-def operators_to_keep(reduced: Any, found: Sequence[Overflow]) -> list[str]:
+def operators_to_keep(reduced: Any, overflows: Sequence[Overflow]) -> list[str]:
     """The Relax variables whose operators must stay float32 for none of the values to be half.
 
     They are those that give an overflowing value and those that read one, as far as they compute
@@ -253,7 +253,7 @@ def operators_to_keep(reduced: Any, found: Sequence[Overflow]) -> list[str]:
 
     main = reduced["main"]
     bindings = [binding for block in main.body.blocks for binding in block.bindings]
-    names = {item.name for item in found}
+    names = {item.name for item in overflows}
     casts = {b.var: b.value.args[0] for b in bindings if operator_name(b.value) == "astype"}
     kept = []
     for binding in bindings:
@@ -261,15 +261,11 @@ def operators_to_keep(reduced: Any, found: Sequence[Overflow]) -> list[str]:
         if not op or binding.var in casts:
             continue
         read = {casts.get(var, var) for var in relax.analysis.free_vars(binding.value)}
-        half = any(_dtype(var) == "float16" for var in relax.analysis.free_vars(binding.value))
-        half = half or _dtype(binding.var) == "float16"
+        half = any(dtype_of(var) == "float16" for var in relax.analysis.free_vars(binding.value))
+        half = half or dtype_of(binding.var) == "float16"
         if half and (name in names or any(str(var.name_hint) in names for var in read)):
             kept.append(name)
     return kept
-
-
-def _dtype(var: Any) -> str:
-    return str(getattr(var.struct_info, "dtype", ""))
 
 
 def _probed(module: Any) -> tuple[Any, dict[str, str]]:
@@ -293,7 +289,7 @@ def _probed(module: Any) -> tuple[Any, dict[str, str]]:
         builder.emit_normalized(binding)
     names, peaks = {}, []
     for name, (var, op) in values.items():
-        if op and _dtype(var) == "float32" and var.struct_info.ndim > 0:
+        if op and dtype_of(var) == "float32" and var.struct_info.ndim > 0:
             peaks.append(builder.emit(relax.op.max(relax.op.abs(var))))
             names[name] = op
     result = builder.emit_output(relax.Tuple(peaks))

@@ -26,14 +26,14 @@ LITTLE = 1_500_000_000
 ACCURACY = ("auto", "on", "off")
 
 
-def reduced(
+def convert_precision(
     imported: ImportedModel,
-    wanted: CompileSettings,
+    settings: CompileSettings,
     target: ModelTarget,
     like: PackageLike | None,
     files: Sequence[Path] = (),
 ) -> tuple[ImportedModel, Accuracy | None]:
-    """*imported* in the precision *wanted*, and its accuracy where it was measured.
+    """*imported* in the precision of *settings*, and its accuracy where it was measured.
 
     Args:
         like: the device to compile for in particular.
@@ -44,10 +44,10 @@ def reduced(
         MismatchError: the device does not compute in half precision.
         InputError: a file does not hold the model's inputs.
     """
-    policy.check_precision(wanted.precision)
-    if wanted.precision == "float32":
-        if wanted.keep_float32 or files:
-            option = "--keep-float32" if wanted.keep_float32 else "--accuracy-inputs"
+    policy.check_precision(settings.precision)
+    if settings.precision == "float32":
+        if settings.keep_float32 or files:
+            option = "--keep-float32" if settings.keep_float32 else "--accuracy-inputs"
             raise ConfigError(
                 f"{option} is for half precision, and the precision is float32",
                 remedy="Add --precision float16_acc32, or leave it out.",
@@ -63,20 +63,20 @@ def reduced(
             "the code is for CPUs without half arithmetic, which convert at each use: smaller files, no more "
             "speed (--cpu CORE, or --cpu +fp16, for those that have it)"
         )
-    given = _samples(imported, wanted, files) if _measured(imported, wanted, files) else None
-    module, params = half.apply(imported.module, imported.params, wanted.precision, wanted.keep_float32)
-    made = dataclasses.replace(imported, module=module, params=params)
-    if given is None:
-        return made, None
-    pair = accuracy.Reduced(wanted.precision, imported.module, imported.params, module, params)
+    samples = _samples(imported, settings, files) if _is_measured(imported, settings, files) else None
+    module, params = half.rewrite(imported.module, imported.params, settings.precision, settings.keep_float32)
+    converted = dataclasses.replace(imported, module=module, params=params)
+    if samples is None:
+        return converted, None
+    pair = accuracy.ReducedModel(settings.precision, imported.module, imported.params, module, params)
     began = time.monotonic()
     try:
-        found = accuracy.measure(pair, imported.inputs, imported.outputs, given)
-    except Exception as why:  # whatever TVM raises; the package for the target may be right all the same
-        log.warning("the accuracy of %s could not be measured here: %s", wanted.precision, why)
-        return made, None
+        report = accuracy.measure(pair, imported.inputs, imported.outputs, samples)
+    except Exception as error:  # whatever TVM raises; the package for the target may be right all the same
+        log.warning("the accuracy of %s could not be measured here: %s", settings.precision, error)
+        return converted, None
     log.debug("measured the accuracy in %.1f s", time.monotonic() - began)
-    return made, found
+    return converted, report
 
 
 def _computes_half(target: ModelTarget) -> bool:
@@ -87,27 +87,27 @@ def _computes_half(target: ModelTarget) -> bool:
 
 
 def _samples(
-    imported: ImportedModel, wanted: CompileSettings, files: Sequence[Path]
+    imported: ImportedModel, settings: CompileSettings, files: Sequence[Path]
 ) -> accuracy.Samples | None:
     """What to measure on; None where nothing can be made up and measuring was not asked for."""
     try:
-        return accuracy.samples(imported.inputs, files)
-    except InputError as why:
-        if files or wanted.accuracy == "on":
+        return accuracy.read_samples(imported.inputs, files)
+    except InputError as error:
+        if files or settings.accuracy == "on":
             raise
-        log.warning("the accuracy is not measured: %s (--accuracy-inputs FILE.npz gives inputs)", why.what)
+        log.warning("the accuracy is not measured: %s (--accuracy-inputs FILE.npz gives inputs)", error.what)
         return None
 
 
-def _measured(imported: ImportedModel, wanted: CompileSettings, files: Sequence[Path]) -> bool:
+def _is_measured(imported: ImportedModel, settings: CompileSettings, files: Sequence[Path]) -> bool:
     """Whether the accuracy is to be measured."""
-    if wanted.accuracy not in ACCURACY:
+    if settings.accuracy not in ACCURACY:
         raise ConfigError(
-            f"compile.accuracy is {wanted.accuracy!r}",
+            f"compile.accuracy is {settings.accuracy!r}",
             remedy=f"Choose one of: {', '.join(ACCURACY)}.",
         )
-    if wanted.accuracy != "auto" or files:
-        return wanted.accuracy != "off"
+    if settings.accuracy != "auto" or files:
+        return settings.accuracy != "off"
     count = policy.multiplications(imported.module)
     if count > LITTLE:
         log.info(

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from adt.model.passes.precision.policy import (
     STORED_HALF,
     Policy,
     check_precision,
+    dtype_of,
     operator_name,
     policy,
 )
@@ -48,105 +50,98 @@ KEEPS_VALUE = 0.01
 """Relative change of a constant that still counts as the same value."""
 
 
-@dataclass(frozen=True)
-class Rewritten:
-    """A module in half precision."""
+class _Float(ABC):
+    """A float32 tensor of the original function: the expressions that hold it now, by type."""
 
-    module: Any
-    params: Mapping[str, Any]
-    half: int
-    """How many operators compute in half precision."""
-    kept: Mapping[str, int]
-    """Operators that compute on floats in float32, and how often."""
+    flexible = True
+    wide = False
+    """Made in float32 and not stored yet, although its kind is half."""
+    kind = ""
+    """The type that readers who follow see."""
+
+    def __init__(self, **versions: Any) -> None:
+        self.versions = versions
+
+    def get(self, dtype: str) -> Any:
+        """The expression that holds it in *dtype*."""
+        if dtype not in self.versions:
+            self.versions[dtype] = self._version(dtype)
+        return self.versions[dtype]
+
+    @abstractmethod
+    def _version(self, dtype: str) -> Any:
+        """What holds it in *dtype*, for the first time."""
+
+    @abstractmethod
+    def fits_half(self) -> bool:
+        """Whether it keeps its value in half precision."""
 
 
-class _Tensor:
-    """A float32 tensor of the original function: the expressions that hold it now."""
+class _Tensor(_Float):
+    """What an operator gives, or an input."""
 
     flexible = False
 
-    def __init__(self, emit: Callable[[Any, str], Any], made: Any, kind: str, *, wide: bool = False) -> None:
-        self.kind = kind
-        """The type that readers who follow see."""
-        self.wide = wide
-        """Made in float32 and not stored yet, although its kind is half."""
-        self._emit = emit
-        self._versions = {SINGLE if wide else kind: made}
+    def __init__(self, emit: Callable[[Any, str], Any], var: Any, kind: str, *, wide: bool = False) -> None:
+        super().__init__(**{SINGLE if wide else kind: var})
+        self.kind, self.wide, self._emit = kind, wide, emit
 
-    def get(self, dtype: str) -> Any:
+    def _version(self, dtype: str) -> Any:
         from tvm import relax
 
-        if dtype not in self._versions:
-            made = next(iter(self._versions.values()))
-            # named after it: variables keep the names that they have in the imported module
-            self._versions[dtype] = self._emit(relax.op.astype(made, dtype), f"{made.name_hint}_as_{dtype}")
-        return self._versions[dtype]
+        var = next(iter(self.versions.values()))
+        # named after it: variables keep the names that they have in the imported module
+        return self._emit(relax.op.astype(var, dtype), f"{var.name_hint}_as_{dtype}")
 
     def fits_half(self) -> bool:
         return True
 
 
-class _Constant:
+class _Constant(_Float):
     """A float32 constant in the code."""
 
-    flexible, wide, kind = True, False, ""
-
     def __init__(self, constant: Any) -> None:
-        self._versions = {SINGLE: constant}
+        super().__init__(**{SINGLE: constant})
 
-    def get(self, dtype: str) -> Any:
+    def _version(self, dtype: str) -> Any:
         from tvm import relax
 
-        if dtype not in self._versions:
-            self._versions[dtype] = relax.const(_narrow(self._versions[SINGLE].data.numpy()))
-        return self._versions[dtype]
+        return relax.const(_narrow(self.versions[SINGLE].data.numpy()))
 
     def fits_half(self) -> bool:
-        return _fits(self._versions[SINGLE].data.numpy())
+        return _fits(self.versions[SINGLE].data.numpy())
 
 
-class _Weight:
+class _Weight(_Float):
     """A float32 parameter; each type that is asked for becomes a parameter of the new function."""
 
-    flexible, wide, kind = True, False, ""
-
     def __init__(self, var: Any, data: Any) -> None:
+        super().__init__()
         self.var, self.data = var, data
-        self.versions: dict[str, Any] = {}
 
-    def get(self, dtype: str) -> Any:
+    def _version(self, dtype: str) -> Any:
         from tvm import relax
 
-        if dtype not in self.versions:
-            info = self.var.struct_info
-            name = self.var.name_hint
-            made = relax.Var(name, relax.TensorStructInfo(info.shape, dtype)) if dtype == HALF else self.var
-            self.versions[dtype] = made
-        return self.versions[dtype]
+        if dtype != HALF:
+            return self.var
+        return relax.Var(self.var.name_hint, relax.TensorStructInfo(self.var.struct_info.shape, dtype))
 
     def fits_half(self) -> bool:
         return _fits(self.data.numpy())
 
 
-class _Moved:
+class _Moved(_Float):
     """What an operator that only moves values makes of flexible arguments; emitted when it is read."""
 
-    flexible, wide, kind = True, False, ""
-
     def __init__(self, make: Callable[[str], Any], sources: Sequence[_Float]) -> None:
+        super().__init__()
         self._make, self._sources = make, sources
-        self._versions: dict[str, Any] = {}
 
-    def get(self, dtype: str) -> Any:
-        if dtype not in self._versions:
-            self._versions[dtype] = self._make(dtype)
-        return self._versions[dtype]
+    def _version(self, dtype: str) -> Any:
+        return self._make(dtype)
 
     def fits_half(self) -> bool:
         return all(source.fits_half() for source in self._sources)
-
-
-_Float = _Tensor | _Constant | _Weight | _Moved
 
 
 @dataclass(frozen=True)
@@ -163,21 +158,15 @@ class _Group:
     fields: tuple[_Value, ...]
 
 
-_Value = _Tensor | _Constant | _Weight | _Moved | _Fixed | _Group
+_Value = _Float | _Fixed | _Group
 
 
-def rewrite(module: Any, params: Mapping[str, Any], chosen: Policy) -> Rewritten:
-    """Rewrite the entry ``main(inputs…, params…)`` of *module* after the policy *chosen*.
-
-    What is inside the branches of an ``If`` stays as it is.
-    """
-    return _Rewriter(module, params, chosen).run()
-
-
-def apply(
+def rewrite(
     module: Any, params: Mapping[str, Any], precision: str, keep: Sequence[str] = ()
 ) -> tuple[Any, Mapping[str, Any]]:
     """Rewrite *module* to *precision*; its inputs and outputs keep their types.
+
+    What is inside the branches of an ``If`` stays as it is.
 
     Args:
         module: ``tvm.IRModule`` with the entry ``main(inputs…, params…)``, before any target's passes.
@@ -198,10 +187,11 @@ def apply(
     chosen = policy(module, precision, keep)
     if "nn.batch_norm" not in chosen.kept:
         module = relax.transform.DecomposeOpsForInference()(module)
-    result = rewrite(module, params, chosen)
-    kept = ", ".join(f"{name} {count}×" for name, count in sorted(result.kept.items())) or "none"
-    log.info("%s: %d operators compute in half precision; in float32: %s", precision, result.half, kept)
-    return result.module, result.params
+    rewriter = _Rewriter(module, params, chosen)
+    rewritten = rewriter.run()
+    kept = ", ".join(f"{name} {count}×" for name, count in sorted(rewriter.kept.items())) or "none"
+    log.info("%s: %d operators compute in half precision; in float32: %s", precision, rewriter.half, kept)
+    return rewritten
 
 
 @dataclass
@@ -210,9 +200,12 @@ class _Rewriter:
     params: Mapping[str, Any]
     policy: Policy
     half: int = 0
+    """How many operators compute in half precision."""
     kept: Counter[str] = field(default_factory=Counter)
+    """Operators that compute on floats in float32, and how often."""
 
-    def run(self) -> Rewritten:
+    def run(self) -> tuple[Any, Mapping[str, Any]]:
+        """The module and its parameters."""
         import tvm
         from tvm import relax
 
@@ -228,11 +221,11 @@ class _Rewriter:
         inputs = list(main.params)[: len(main.params) - len(self.params)]
         weights: dict[str, _Weight | None] = {}
         for var in inputs:
-            single = _dtype(var) == SINGLE
+            single = dtype_of(var) == SINGLE
             self.values[var] = _Tensor(self._emit, var, SINGLE) if single else _Fixed(var)
         fixed = dict(zip(list(main.params)[len(inputs) :], self.params.items(), strict=True))
         for var, (name, data) in fixed.items():
-            weight = _Weight(var, data) if _dtype(var) == SINGLE else None
+            weight = _Weight(var, data) if dtype_of(var) == SINGLE else None
             weights[name] = weight
             self.values[var] = weight or _Fixed(var)
         # The parameters are known when the body is: the function's frame is made by hand.
@@ -245,8 +238,8 @@ class _Rewriter:
         for block in main.body.blocks:
             for binding in block.bindings:
                 self.values[binding.var] = self._bind(binding)
-        result = self._original(self._value(main.body.body))
-        returned = self.builder.emit_output(result) if dataflow else self.builder.emit(result)
+        output = self._original(self._value(main.body.body))
+        returned = self.builder.emit_output(output) if dataflow else self.builder.emit(output)
         blocks = [self.builder._end_block()]
         body = self.builder.normalize(relax.SeqExpr(blocks, returned))
         self.builder.end_scope()
@@ -254,9 +247,10 @@ class _Rewriter:
         function = relax.Function(signature, body, main.ret_struct_info, main.is_pure, main.attrs)
         gvar = self.builder.add_func(function, "main")
         assert gvar.name_hint == "main"
-        made = self.builder.get() if dataflow else relax.transform.ConvertToDataflow()(self.builder.get())
-        made = relax.transform.DeadCodeElimination(["main"])(made)
-        return Rewritten(made, data_by_name, self.half, dict(self.kept))
+        result = self.builder.get()
+        if not dataflow:
+            result = relax.transform.ConvertToDataflow()(result)
+        return relax.transform.DeadCodeElimination(["main"])(result), data_by_name
 
     def _signature(
         self,
@@ -316,7 +310,7 @@ class _Rewriter:
 
         if isinstance(binding, relax.MatchCast):
             value = self._value(binding.value)
-            return self._made(self.builder.match_cast(self._original(value), binding.struct_info))
+            return self._single(self.builder.match_cast(self._original(value), binding.struct_info))
         value, var = binding.value, binding.var
         if isinstance(value, relax.Call):
             return self._call(var, value)
@@ -324,16 +318,16 @@ class _Rewriter:
             group = self._value(value.tuple_value)
             if isinstance(group, _Group):
                 return group.fields[int(value.index)]
-            return self._made(self._emit(relax.TupleGetItem(self._original(group), value.index)))
+            return self._single(self._emit(relax.TupleGetItem(self._original(group), value.index)))
         if isinstance(value, relax.If | relax.SeqExpr):  # as it is, on what was there before
             self.kept["if"] += 1
-            return self._made(self._emit(_replaced(value, self._reader), str(var.name_hint)))
+            return self._single(self._emit(_replaced(value, self._reader), str(var.name_hint)))
         return self._value(value)
 
     def _reader(self, var: Any) -> Any:
         return self._original(self.values[var]) if var in self.values else var
 
-    def _made(self, var: Any) -> _Value:
+    def _single(self, var: Any) -> _Value:
         """The value of a variable that was made with the original types."""
         return self._split(var, SINGLE)
 
@@ -364,7 +358,7 @@ class _Rewriter:
         if floats and not firm and op in LAYOUT:
             return _Moved(lambda dtype: self._emit(self._again(call, args, dtype), name), floats)
         if not floats or not _is_float(var):
-            return self._made(self._emit(self._again(call, args, SINGLE), name))
+            return self._single(self._emit(self._again(call, args, SINGLE), name))
         allowed = self.policy.half(op, name) and not _is_square(op, call) and var not in self.spectra
         allowed = allowed and (op in PRODUCTS or var in self.ahead)
         table = op == "take" and not firm  # an embedding's table is a weight like any other
@@ -376,10 +370,10 @@ class _Rewriter:
                 self.half += 1
                 return self._half(var, op, call, args)
         self.kept[op or "call"] += 1
-        made = self._emit(self._again(call, args, SINGLE), name)
+        result = self._emit(self._again(call, args, SINGLE), name)
         if op in STORED_HALF and var in self.ahead and any(leaf.kind == HALF for leaf in firm):
-            return self._wide(var, made)
-        return self._made(made)
+            return self._wide(var, result)
+        return self._single(result)
 
     def _half(self, var: Any, op: str, call: Any, args: Sequence[_Value]) -> _Value:
         """*call* on half arguments."""
@@ -388,17 +382,17 @@ class _Rewriter:
         make = _operator(op)
         attrs = {name: getattr(call.attrs, name) for name in list(inspect.signature(make).parameters)[2:]}
         attrs["out_dtype"] = self.policy.accumulate
-        made = self._emit(make(*(self._as(arg, HALF) for arg in args), **attrs), str(var.name_hint))
+        result = self._emit(make(*(self._as(arg, HALF) for arg in args), **attrs), str(var.name_hint))
         if self.policy.accumulate == HALF:
-            return self._split(made, HALF)
-        return self._wide(var, made) if var in self.ahead else self._made(made)
+            return self._split(result, HALF)
+        return self._wide(var, result) if var in self.ahead else self._single(result)
 
-    def _wide(self, var: Any, made: Any) -> _Value:
-        """The value of *made*, in float32, that is to be stored as half.
+    def _wide(self, var: Any, result: Any) -> _Value:
+        """The value of *result*, in float32, that is to be stored as half.
 
         With several readers it is stored at once: one tensor in memory, not two.
         """
-        value = self._split(made, HALF, wide=True)
+        value = self._split(result, HALF, wide=True)
         if isinstance(value, _Tensor) and self.uses[var] > 1:
             return _Tensor(self._emit, value.get(HALF), HALF)
         return value
@@ -441,11 +435,7 @@ def _is_float(var: Any) -> bool:
     info = var.struct_info
     if isinstance(info, relax.TupleStructInfo):
         return all(getattr(item, "dtype", "") == SINGLE for item in info.fields)
-    return _dtype(var) == SINGLE
-
-
-def _dtype(var: Any) -> str:
-    return str(getattr(var.struct_info, "dtype", ""))
+    return dtype_of(var) == SINGLE
 
 
 def _is_square(op: str, call: Any) -> bool:
@@ -456,10 +446,10 @@ def _operator(op: str) -> Any:
     """The Python function that makes a call of *op*."""
     from tvm import relax
 
-    found: Any = relax.op
+    function: Any = relax.op
     for part in op.split("."):
-        found = getattr(found, part)
-    return found
+        function = getattr(function, part)
+    return function
 
 
 def _uses(main: Any) -> Counter[Any]:

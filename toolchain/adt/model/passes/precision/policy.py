@@ -195,6 +195,11 @@ def _shape(expr: Any) -> tuple[int, ...]:
         return ()
 
 
+def dtype_of(var: Any) -> str:
+    """The type of a tensor's elements; empty for what is no tensor."""
+    return str(getattr(var.struct_info, "dtype", ""))
+
+
 def operator_name(value: Any) -> str:
     """The operator that *value* calls, without ``relax.``; empty when it calls none."""
     from tvm import relax

@@ -11,14 +11,23 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from adt.bundle.platforms import HOST_MACHINE, PLATFORMS
 from adt.errors import ConfigError
 from adt.limits import parse_json
-from adt.model.targets.asked import NAMES, Asked
 from adt.options.resolve import did_you_mean
 
+NAMES = {
+    "cpu": "the platform's processor",
+    "opencl": "any GPU with OpenCL, tensors in buffers",
+    "adreno": "Adreno GPUs, tensors in textures where that is right",
+    "adreno-buffer": "Adreno GPUs, tensors in buffers",
+    "mali": "Mali GPUs",
+    "host": "this machine's own processor, with all that it offers",
+}
+"""adt's targets, and what each is for."""
 _LISTS = ("keys", "mattr", "libs", "cl-opt")
 _LLVM = (
     "mtriple",
@@ -58,7 +67,40 @@ _ARCHES = {
 CLML = "--target adreno --offload clml"
 
 
-def read_target(text: str) -> Asked:
+@dataclass(frozen=True)
+class ParsedTarget:
+    """What a target's text asks for, whichever way it is written."""
+
+    name: str
+    """One of NAMES."""
+    triple: str = ""
+    """The machine's triple, when the text has one."""
+    platform: str = ""
+    """The platform that the triple, or ``host``, stands for; empty: the text says nothing of it."""
+    cpu: str = ""
+    """The processor, as ``--cpu`` takes it."""
+    gpu: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes of TVM's opencl target."""
+    llvm: Mapping[str, Any] = field(default_factory=dict)
+    """Further attributes of TVM's llvm target."""
+    ignored: tuple[str, ...] = ()
+    """Options of it that have no meaning here."""
+    plain: bool = False
+    """It is adt's own name, without more."""
+
+    @property
+    def options(self) -> str:
+        """The same as options of ``adt compile``."""
+        words = [f"--target {self.name}"]
+        if self.cpu:
+            words.append(f"--cpu {self.cpu}")
+        if self.platform and self.name != "host":
+            words.insert(0, f"--for {self.platform}")
+        more = [f"{key}={value}" for key, value in {**self.gpu, **self.llvm}.items()]
+        return " ".join(words) + (f" with {', '.join(more)}" if more else "")
+
+
+def parse_target(text: str) -> ParsedTarget:
     """What *text* asks for.
 
     Raises:
@@ -66,35 +108,35 @@ def read_target(text: str) -> Asked:
     """
     text = text.strip()
     if text == "host":
-        return Asked("host", platform="host", plain=True)
+        return ParsedTarget("host", platform="host", plain=True)
     if text in NAMES:
-        return Asked(text, plain=True)
+        return ParsedTarget(text, plain=True)
     if text.startswith("{"):
-        return _asked(_from_json(text), text)
+        return _interpret(_from_json(text), text)
     if "/" in text.split(" ")[0]:
-        return _asked(_from_tag(text), text)
+        return _interpret(_from_tag(text), text)
     kind = re.split(r"[\s,]", text, maxsplit=1)[0]
     if kind not in _KINDS:
         raise ConfigError(
             f"unknown target {text!r}.{did_you_mean(text, NAMES)}",
             remedy=f"Choose one of: {', '.join(NAMES)}; or give TVM's string, tag or dictionary.",
         )
-    return _asked(_from_classic(text), text, classic=True)
+    return _interpret(_from_classic(text), text, classic=True)
 
 
 def _from_json(text: str) -> dict[str, Any]:
     try:
-        found = parse_json(text)
-    except ValueError as why:
+        spec = parse_json(text)
+    except ValueError as error:
         raise ConfigError(
-            f"the target {text!r} is not JSON: {why}",
+            f"the target {text!r} is not JSON: {error}",
             remedy='For example: --target \'{"kind": "opencl", "device": "mali"}\'',
-        ) from why
-    if not isinstance(found.get("kind"), str):
+        ) from error
+    if not isinstance(spec.get("kind"), str):
         raise ConfigError(
             f"the target {text!r} has no kind", remedy='Give one: {"kind": "opencl", "device": "mali"}'
         )
-    return dict(found)
+    return dict(spec)
 
 
 def _from_tag(text: str) -> dict[str, Any]:
@@ -116,11 +158,11 @@ def _from_tag(text: str) -> dict[str, Any]:
 def _from_classic(text: str) -> dict[str, Any]:
     """TVM's string, or tvmc's list of them, as a dictionary."""
     comma = r",\s+" if "-" in text else r",\s*"  # without a space it belongs to an option's value
-    parts = [_one(part, text) for part in re.split(rf"{comma}(?=(?:{'|'.join(_KINDS)})\b)", text)]
+    parts = [_parse_kind(part, text) for part in re.split(rf"{comma}(?=(?:{'|'.join(_KINDS)})\b)", text)]
     first, *others = parts
     for other in others:
         if "clml" in (first["kind"], other["kind"]):
-            raise _offload(text)
+            raise _offload_error(text)
         if other["kind"] != "llvm" or first["kind"] != "opencl":
             raise ConfigError(
                 f"the target {text!r} names several devices",
@@ -130,13 +172,15 @@ def _from_classic(text: str) -> dict[str, Any]:
     return first
 
 
-def _one(text: str, whole: str) -> dict[str, Any]:
+def _parse_kind(text: str, whole: str) -> dict[str, Any]:
     """One kind with its options; those of llvm in another kind's string are its host's."""
     try:
         kind, *words = shlex.split(text) or [""]
-    except ValueError as why:
-        raise ConfigError(f"the target {whole!r} cannot be read: {why}", remedy="Close its quotes.") from why
-    found: dict[str, Any] = {"kind": kind}
+    except ValueError as error:
+        raise ConfigError(
+            f"the target {whole!r} cannot be read: {error}", remedy="Close its quotes."
+        ) from error
+    spec: dict[str, Any] = {"kind": kind}
     host: dict[str, Any] = {}
     while words:
         word = words.pop(0)
@@ -150,12 +194,12 @@ def _one(text: str, whole: str) -> dict[str, Any]:
             value = words.pop(0)
         name = {"target": "mtriple"}.get(name, name)
         if name == "host":
-            host |= _one(value, whole)
+            host |= _parse_kind(value, whole)
         elif kind != "llvm" and name in _LLVM:
             host |= {"kind": "llvm", name: _typed(name, value)}
         else:
-            found[name] = _typed(name, value)
-    return found | ({"host": host} if host else {})
+            spec[name] = _typed(name, value)
+    return spec | ({"host": host} if host else {})
 
 
 def _typed(name: str, value: str) -> Any:
@@ -171,15 +215,15 @@ def _list(value: Any) -> list[str]:
     return [word for part in parts if (word := str(part).strip())]
 
 
-def _asked(found: Mapping[str, Any], text: str, *, classic: bool = False) -> Asked:
-    """Judge a target dictionary.
+def _interpret(spec: Mapping[str, Any], text: str, *, classic: bool = False) -> ParsedTarget:
+    """What a target dictionary asks for.
 
     Args:
         classic: a string, in which ``-device=adreno`` alone means textures.
     """
-    kind = found["kind"]
+    kind = spec["kind"]
     if kind == "clml":
-        raise _offload(text)
+        raise _offload_error(text)
     if kind == "vulkan":
         raise ConfigError(
             f"the target {text!r} is for Vulkan, and the TVM wheel generates no code for it",
@@ -191,45 +235,45 @@ def _asked(found: Mapping[str, Any], text: str, *, classic: bool = False) -> Ask
             remedy=f"Choose one of: {', '.join(NAMES)}.",
         )
     known = (*_COMMON, *_FORMER, *(_LLVM if kind == "llvm" else _OPENCL))
-    for name in found:
+    for name in spec:
         if name not in known:
             raise ConfigError(
                 f"the target {text!r} has an unknown option {name!r}.{did_you_mean(name, known)}",
                 remedy=f"Those of {kind} are: {', '.join(name for name in known if name not in _IDLE)}.",
             )
     if kind == "llvm":
-        return _cpu(found, text, "cpu")
-    keys = _list(found.get("keys", ()))
-    device = str(found.get("device", ""))
+        return _cpu(spec, text, "cpu")
+    keys = _list(spec.get("keys", ()))
+    device = str(spec.get("device", ""))
     if "clml" in keys:
-        raise _offload(text)
+        raise _offload_error(text)
     if device == "adreno" or "adreno" in keys:
         textures = "texture" in keys or (classic and not keys)
         name = "adreno" if textures else "adreno-buffer"
     else:
         name = "mali" if device in ("mali", "bifrost") or "mali" in keys else "opencl"
-    gpu = {key: _whole(key, value, text) for key, value in found.items() if key in _OPENCL}
-    host = found.get("host", {"kind": "llvm"})
+    gpu = {key: _whole(key, value, text) for key, value in spec.items() if key in _OPENCL}
+    host = spec.get("host", {"kind": "llvm"})
     if isinstance(host, str):
-        host = _one(host, text)
+        host = _parse_kind(host, text)
     if not isinstance(host, Mapping) or host.get("kind", "llvm") != "llvm":
         raise ConfigError(
             f"the target {text!r} has a host that is not llvm",
             remedy="The host is the processor beside the GPU: --host=llvm",
         )
-    asked = _cpu(host, text, name)
-    left_out = (*asked.left_out, *_left_out(found))
+    cpu = _cpu(host, text, name)
+    ignored = (*cpu.ignored, *_ignored(spec))
     if name == "opencl" and device:
-        left_out = (*left_out, f"device={device}")
-    return Asked(name, asked.triple, asked.platform, asked.cpu, gpu, asked.llvm, left_out)
+        ignored = (*ignored, f"device={device}")
+    return ParsedTarget(name, cpu.triple, cpu.platform, cpu.cpu, gpu, cpu.llvm, ignored)
 
 
-def _cpu(found: Mapping[str, Any], text: str, name: str) -> Asked:
+def _cpu(spec: Mapping[str, Any], text: str, name: str) -> ParsedTarget:
     """The part that LLVM compiles."""
-    triple = str(found.get("mtriple", ""))
-    cpu = ",".join([*filter(None, [str(found.get("mcpu", ""))]), *_list(found.get("mattr", ()))])
+    triple = str(spec.get("mtriple", ""))
+    cpu = ",".join([*filter(None, [str(spec.get("mcpu", ""))]), *_list(spec.get("mattr", ()))])
     platform = platform_of(triple, text) if triple else ""
-    abi = found.get("mfloat-abi")
+    abi = spec.get("mfloat-abi")
     if platform and abi and abi != (PLATFORMS[platform].float_abi or abi):
         raise ConfigError(
             f"the target {text!r} passes floats {abi}, {platform} passes them "
@@ -238,14 +282,14 @@ def _cpu(found: Mapping[str, Any], text: str, name: str) -> Asked:
         )
     more = {
         key: value
-        for key, value in found.items()
+        for key, value in spec.items()
         if key in _LLVM and key not in ("mtriple", "mcpu", "mattr", "mfloat-abi", "mabi")
     }
-    return Asked(name, triple, platform, cpu, llvm=more, left_out=_left_out(found))
+    return ParsedTarget(name, triple, platform, cpu, llvm=more, ignored=_ignored(spec))
 
 
-def _left_out(found: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(f"{key}={value}" for key, value in found.items() if key in _IDLE and value not in ("", []))
+def _ignored(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(f"{key}={value}" for key, value in spec.items() if key in _IDLE and value not in ("", []))
 
 
 def _whole(name: str, value: object, text: str) -> int:
@@ -283,7 +327,7 @@ def platform_of(triple: str, text: str) -> str:
     )
 
 
-def _offload(text: str) -> ConfigError:
+def _offload_error(text: str) -> ConfigError:
     return ConfigError(
         f"the target {text!r} hands layers to CLML, which is not the target's business here",
         remedy=f"Write it as: {CLML}",

@@ -1,0 +1,130 @@
+"""A model and all that it is compiled with: as asked for (a job), and once it is imported (a compilation)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from adt.bundle.bundle import TargetBundle
+from adt.bundle.platforms import Platform
+from adt.host.ndk import Ndk
+from adt.model.importers.imported_model import ImportedModel
+from adt.model.importers.importer import import_model
+from adt.model.importers.shapes import parse_shapes
+from adt.model.link import Linker, linker_for
+from adt.model.package import model_store
+from adt.model.package.manifest import PackageLike
+from adt.model.passes.offload.partition import check_combination
+from adt.model.passes.precision.conversion import convert_precision
+from adt.model.passes.reports import Accuracy
+from adt.model.targets import ModelTarget, model_target
+from adt.model.tuning.tuning import Tuning
+from adt.options.sections import Settings
+
+log = logging.getLogger("adt.compile")
+
+
+@dataclass(frozen=True)
+class CompileJob:
+    """A model and all that it is compiled with."""
+
+    model: Path
+    platform: Platform
+    settings: Settings
+    ndk: Ndk | None = None
+    bundle: TargetBundle | None = None
+    """What the package will run with; needed for Android. Its alignment is what the generated code may
+    assume."""
+    like: PackageLike | None = None
+    """The device to compile for in particular; None: any one of the platform."""
+    accuracy_inputs: tuple[Path, ...] = ()
+    """.npz files, one sample each, on which reduced precision is measured; empty: random inputs."""
+    tuning: Tuning | None = None
+    """Records that kernels get their schedules from."""
+
+    def target(self) -> ModelTarget:
+        """What the settings stand for.
+
+        Raises:
+            ConfigError, MismatchError: the target, the platform and the offload do not go together.
+        """
+        settings = self.settings
+        target = package_target(self.platform, settings, self.like)
+        check_combination(settings.compile.offload, target.device, self.platform, settings.build.api_level)
+        return target
+
+    def linker(self) -> Linker:
+        """What links mod.so.
+
+        Raises:
+            ToolNotFound, NdkError, MismatchError: see :func:`adt.model.link.linker_for`.
+        """
+        api_level = self.settings.build.api_level
+        return linker_for(self.platform, ndk=self.ndk, api_level=api_level, bundle=self.bundle)
+
+    def load(self, *, accuracy: bool = True) -> Compilation:
+        """Import the model and bring it into its precision.
+
+        Args:
+            accuracy: measure that of reduced precision, as configured.
+
+        Raises:
+            ModelError, UnsupportedOp: the model cannot be imported.
+            ConfigError, MismatchError, InputError: see
+                :func:`adt.model.passes.precision.conversion.convert_precision`.
+            ToolNotFound, NdkError: the platform's compiler is not there.
+        """
+        settings, platform = self.settings, self.platform
+        linker, target = self.linker(), self.target()
+        bundled = self.bundle.manifest.options if self.bundle else settings.build
+        log.info("importing %s", self.model.name)
+        imported = import_model(self.model, parse_shapes(settings.compile.shapes))
+        model_store.keep(imported.file, imported.source.sha256)
+        log.info("compiling for %s on %s", target.name, platform.name)
+        options = settings.compile if accuracy else settings.compile.but(accuracy="off")
+        files = self.accuracy_inputs if accuracy else ()
+        imported, report = convert_precision(imported, options, target, self.like, files)
+        return Compilation(
+            imported,
+            target,
+            platform,
+            settings,
+            linker,
+            bundled.alignment or platform.alignment,
+            self.like,
+            report,
+            self.tuning,
+        )
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """An imported model in its precision, and what its package is made for."""
+
+    imported: ImportedModel
+    target: ModelTarget
+    platform: Platform
+    settings: Settings
+    linker: Linker
+    alignment: int
+    """Bytes to which the runtime aligns tensors."""
+    like: PackageLike | None = None
+    accuracy: Accuracy | None = None
+    """Of the reduced precision, against float32."""
+    tuning: Tuning | None = None
+    """Records that kernels get their schedules from; None: there are none."""
+
+
+def package_target(platform: Platform, settings: Settings, like: PackageLike | None) -> ModelTarget:
+    """What the settings stand for on *platform*, for the device *like*."""
+    features, limits, gpu = (like.cpu_features, like.opencl_limits, like.gpu) if like else ((), None, "")
+    return model_target(
+        settings.compile.target,
+        platform,
+        settings.build.api_level,
+        features,
+        limits,
+        cpu=settings.compile.cpu,
+        gpu=gpu,
+    )
