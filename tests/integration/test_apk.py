@@ -130,7 +130,8 @@ def test_the_apk_carries_the_bundle_and_the_package(made: dict[str, Any], parts:
     for text in parts.bundle.glob("licenses/*/*"):
         assert contents.pop(f"assets/adt/{text.relative_to(parts.bundle)}") == text.read_bytes()
     plan = json.loads(contents.pop(BENCH_PLAN))
-    assert plan["models"] == [{"stem": "small", "library": "libsmall_model.so", "entry": "main"}]
+    expected = {"stem": "small", "library": "libsmall_model.so", "entry": "main", "extents": []}
+    assert plan["models"] == [expected]
     assert plan["bundle_digests"] == {
         "arm64-v8a": hashlib.sha256((parts.bundle / "bundle.json").read_bytes()).hexdigest()
     }

@@ -9,11 +9,11 @@ import pytest
 
 from adt.device.survey import parse
 from adt.errors import ConfigError
-from adt.measure import sampling
-from adt.measure.bench import judge, speed_of
+from adt.measure import sensors
+from adt.measure.bench import flag_measurement, speed_of
 from adt.measure.conditions import Conditions, CoolDown, cool_down, parse_cool_down, read
 from adt.measure.record import Machine
-from adt.measure.sampling import courses, energy, fallen_clock
+from adt.measure.sensors import courses, energy, fallen_clock
 
 PHONE = Machine("device", "serial", "Phone", "SoC", "cpu", "cpu", "", False)
 HOST = Machine("host", "this machine", "CPU", "", "cpu", "cpu", "", False)
@@ -52,7 +52,7 @@ def flags(
 ) -> dict[str, str]:
     times, starts = runs(10, slower)
     speed = speed_of(times, starts, report(samples), None, energy(samples, starts, times, None))
-    return {flag.name: flag.text for flag in judge(machine, now, speed, samples)}
+    return {flag.name: flag.text for flag in flag_measurement(machine, now, speed, samples)}
 
 
 def test_each_sensors_course() -> None:
@@ -88,7 +88,7 @@ def test_noise_and_a_long_tail_are_flagged() -> None:
     tail[::50] = 40
     for times, said in ((rough, "robust standard deviation"), (tail, "4.0 times the median")):
         speed = speed_of(times, starts, report([]), None, energy([], starts, times, None))
-        found = {flag.name: flag.text for flag in judge(PHONE, STILL, speed, [])}
+        found = {flag.name: flag.text for flag in flag_measurement(PHONE, STILL, speed, [])}
         assert said in found["noisy"]
 
 
@@ -148,7 +148,7 @@ def test_why_energy_is_not_known(
 
 def test_no_runs_have_no_energy() -> None:
     none = np.array([])
-    assert sampling.energy([sample(1, energy_uj=1)], none, none, False).joules_per_run is None
+    assert sensors.energy([sample(1, energy_uj=1)], none, none, False).joules_per_run is None
 
 
 SURVEY = """==governors==

@@ -22,7 +22,7 @@ from adt.host.data import data_dir
 from adt.measure import bench, history, trend
 from adt.measure.protocol import PROTOCOLS
 from adt.measure.record import EMULATED, BenchRecord, Machine, Method, Speed, Start, Subject
-from adt.measure.sampling import Energy, Sensors
+from adt.measure.sensors import Energy, Sensors
 from adt.measure.statistics import Drift, quantiles, summarise
 from adt.measure.trend import page_data
 

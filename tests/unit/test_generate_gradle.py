@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from adt.errors import ConfigError, MismatchError
-from adt.integrate.android_versions import LIMITS, VERSIONS, conflicts
+from adt.integrate.android_versions import VERSIONS, AndroidVersions
 from adt.integrate.contents import OPENCL_LIBRARIES
 from adt.integrate.gradle import aar_files, android_app_files
 from adt.integrate.model_api import Project
@@ -33,6 +33,75 @@ TEXT = (
         [tensor("logits", (1, 4))],
     ),
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Limit:
+    """What one of the versions asks of another."""
+
+    of: str
+    """Field of :class:`AndroidVersions` that asks …"""
+    series: str
+    """… in versions that begin so …"""
+    needs: str
+    """… of this field …"""
+    lowest: str
+    """… at least this …"""
+    highest: str = ""
+    """… and at most this; empty: no maker has set an end."""
+
+    def __str__(self) -> str:
+        span = f"{self.lowest} or newer" if not self.highest else f"{self.lowest} to {self.highest}"
+        return f"{self.of} {self.series} needs {self.needs} {span}"
+
+
+LIMITS = (
+    # Android Gradle plugin 8.13, release notes: compatibility.
+    Limit("agp", "8.13", "gradle", "8.13"),
+    Limit("agp", "8.13", "build_tools", "35.0.0"),
+    Limit("agp", "8.13", "jdk", "17"),
+    Limit("agp", "8.13", "compile_sdk", "1", "36"),
+    # Kotlin 2.3, "Configure a Gradle project": fully supported versions.
+    Limit("kotlin", "2.3", "gradle", "7.6.3", "9.0.0"),
+    # Android Gradle plugin, "Kotlin support": the R8 that reads this Kotlin's metadata.
+    Limit("kotlin", "2.3", "agp", "8.13.2", "8.13.2"),
+    # NDK r28: the first whose libraries have 16 KB pages without being told.
+    Limit("target_sdk", "36", "ndk", "28"),
+    # A target above what the sources are compiled against is refused by lint.
+    Limit("target_sdk", "36", "compile_sdk", "36"),
+    # kotlinx.coroutines 1.10 is built with Kotlin 2.1, whose metadata 2.1 and newer read.
+    Limit("coroutines", "1.10", "kotlin", "2.1"),
+    # androidx.test 1.7 is built on JUnit 4.13.2.
+    Limit("test_runner", "1.7", "junit", "4.13.2"),
+)
+
+
+def conflicts(versions: AndroidVersions) -> tuple[str, ...]:
+    """What in *versions* does not go together, or has no row in :data:`LIMITS`; empty when all is well."""
+    values = {field.name: str(getattr(versions, field.name)) for field in dataclasses.fields(versions)}
+    problems = [
+        f"{limit}, and {values[limit.needs]} is pinned"
+        for limit in LIMITS
+        if _begins(values[limit.of], limit.series)
+        and not _between(values[limit.needs], limit.lowest, limit.highest)
+    ]
+    for asker in dict.fromkeys(limit.of for limit in LIMITS):
+        if not any(limit.of == asker and _begins(values[asker], limit.series) for limit in LIMITS):
+            problems.append(f"nothing is written down about {asker} {values[asker]}")
+    return tuple(problems)
+
+
+def _begins(version: str, series: str) -> bool:
+    beginning = _numbers(series)
+    return _numbers(version)[: len(beginning)] == beginning
+
+
+def _between(version: str, lowest: str, highest: str) -> bool:
+    return _numbers(lowest) <= _numbers(version) and (not highest or _numbers(version) <= _numbers(highest))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 def described(

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adt import __version__
-from adt.integrate import render as rendering
-from adt.integrate.render import (
+from adt.integrate import templates as rendering
+from adt.integrate.templates import (
     GENERATED,
     android_string,
     comment,

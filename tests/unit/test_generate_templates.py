@@ -16,12 +16,12 @@ from jinja2 import BaseLoader, Environment
 
 from adt.api.generate import KINDS, generator
 from adt.host.resources import resource
-from adt.integrate import render as rendering
+from adt.integrate import templates
 from adt.integrate.model_api import Project
 from adt.integrate.names import Name, class_names, words
 from adt.integrate.output import OutputFile, TextFile, plan
 from adt.integrate.project import project
-from adt.integrate.render import GENERATED
+from adt.integrate.templates import GENERATED
 from adt.model.package.package import ModelPackage
 from support.codegen.golden_projects import DETECTOR, PICTURES, PLATFORMS, expected, made_up_project, texts
 from support.codegen.skeleton import skeleton
@@ -51,7 +51,7 @@ class Recorded(BaseLoader):
 @pytest.fixture(scope="module")
 def snapshots(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], set[str]]:
     """The texts of the golden directory as they are made now, and names of the templates that make them."""
-    environment = rendering._environment()
+    environment = templates._environment()
     assert environment.loader is not None
     environment.cache.clear()
     environment.loader = recorded = Recorded(environment.loader)

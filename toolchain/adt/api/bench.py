@@ -21,7 +21,7 @@ from adt.measure.bench import (
     Measurement,
     Side,
     Turns,
-    judge,
+    flag_measurement,
     machine_of,
     measure,
     pilot,
@@ -32,7 +32,7 @@ from adt.measure.bench import (
 )
 from adt.measure.protocol import Protocol, protocol_named
 from adt.measure.record import EMULATED, WRONG, BenchRecord, Flag, Start
-from adt.measure.sampling import not_measured
+from adt.measure.sensors import not_measured
 from adt.measure.statistics import Interval
 from adt.measure.trend import TrendReport
 from adt.model.package import model_store
@@ -245,7 +245,7 @@ def _finished(
     interleaved: bool = False,
 ) -> BenchResult:
     machine = machine_of(opened.place, measured.report, now)
-    found = [*judge(machine, now, measured.speed, measured.report["samples"]), *flags]
+    found = [*flag_measurement(machine, now, measured.speed, measured.report["samples"]), *flags]
     made = record_of(
         opened,
         want.plan,

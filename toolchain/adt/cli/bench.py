@@ -16,7 +16,7 @@ from adt.options.option import MaybePath, Options, option
 if TYPE_CHECKING:
     from adt.api.bench import AbResult, BenchResult
     from adt.measure.record import BenchRecord, Speed
-    from adt.measure.sampling import Course
+    from adt.measure.sensors import Course
 
 ABOUT_THE_MACHINE = ("opencl-on-cpu", "host")
 """Flags that are shown before the figures."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
-from adt.errors import PackageError
+from adt.errors import AdtError, PackageError
 from adt.host.cache import fresh_file
 from adt.limits import read_json
 
@@ -76,14 +76,23 @@ def load(
             f"{path} has schema version {raw.get('schema_version')}; this adt reads {reads}",
             remedy="Make it again with this adt, or use the adt that wrote it.",
         )
+    return structure(raw, kind, path, error=PackageError, remedy=remedy)
+
+
+def structure(raw: Any, kind: type[T], path: Path, *, error: type[AdtError], remedy: str) -> T:
+    """The JSON *raw* of the file *path* as *kind*.
+
+    Raises:
+        AdtError: an *error* whose details name each field that is wrong.
+    """
     import cattrs
 
     try:
-        found: T = strict_converter().structure(raw, kind)
-    except Exception as why:  # cattrs raises an exception group; its text names each field
-        reasons = "\n".join(cattrs.transform_error(why, path=path.name))
-        raise PackageError(f"{path} does not fit its schema", remedy=remedy, details=reasons) from why
-    return found
+        value: T = strict_converter().structure(raw, kind)
+    except Exception as failure:  # cattrs raises an exception group; its text names each field
+        reasons = "\n".join(cattrs.transform_error(failure, path=path.name))
+        raise error(f"{path} does not fit its schema", remedy=remedy, details=reasons) from failure
+    return value
 
 
 def strict_converter() -> Any:

@@ -17,10 +17,7 @@ from adt.host.resources import resource
 from adt.integrate.contents import cmake_files
 from adt.integrate.model_api import EntryApi, ImageInput, ModelApi, Project, TensorApi
 from adt.integrate.output import CopiedFile, OutputFile, TextFile
-from adt.integrate.render import comment, cpp_string, render
-
-WIDTH = 100
-"""Characters of a line of C++."""
+from adt.integrate.templates import WIDTH, comment, cpp_string, filled, render
 
 
 @dataclass(frozen=True)
@@ -232,18 +229,8 @@ def _require(method: str, entry: EntryApi, tensor: TensorApi) -> str:
 
 
 def _call(function: str, arguments: Sequence[str], before: str = "    ") -> str:
-    """A statement behind the blanks *before*, its arguments filled into lines as clang-format does."""
-    indent = " " * len(f"{before}{function}(")
-    lines = [f"{before}{function}("]
-    for argument in arguments:
-        if lines[-1].endswith("("):
-            lines[-1] += argument
-        elif len(f"{lines[-1]}, {argument});") > WIDTH:
-            lines[-1] += ","
-            lines.append(indent + argument)
-        else:
-            lines[-1] += f", {argument}"
-    return "\n".join(lines).strip() + ");"
+    """A statement behind the blanks *before*, its arguments filled into lines."""
+    return f"{function}({filled(arguments, ');', before + ' ' * len(f'{function}('))}"
 
 
 def _describe(tensor: TensorApi) -> list[str]:

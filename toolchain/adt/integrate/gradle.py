@@ -22,7 +22,7 @@ from adt.integrate.bench_plan import BENCH_PLAN, BenchPlan, planned_models
 from adt.integrate.contents import LIBRARIES, apk_files, benchmark_files, opencl_libraries
 from adt.integrate.model_api import EntryApi, Project, TensorApi
 from adt.integrate.output import CopiedFile, OutputFile, TextFile
-from adt.integrate.render import render
+from adt.integrate.templates import render
 
 log = logging.getLogger("adt.generate")
 

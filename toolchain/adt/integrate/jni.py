@@ -16,7 +16,7 @@ from adt.integrate.contents import cmake_files
 from adt.integrate.model_api import EntryApi, ImageInput, ModelApi, Project, TensorApi
 from adt.integrate.native_methods import cpp_head, cpp_macro, java_declarations
 from adt.integrate.output import OutputFile, TextFile
-from adt.integrate.render import comment, java_string, render
+from adt.integrate.templates import comment, java_string, render
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,10 @@ class TensorClass:
     cls: str
     value: str
     """Element type of the Java arrays that it copies from and to."""
-    kotlin_array: str
-    size: int
-    """Bytes of one element."""
     buffer: str
     """Of ``java.nio``: the array where it lies."""
-    view: str
-    """Call on a ByteBuffer that gives it; empty for the ByteBuffer itself."""
+    size: int
+    """Bytes of one element."""
     summary: str
     buffer_note: str = ""
     encode: str = ""
@@ -40,20 +37,24 @@ class TensorClass:
     decode: str = ""
     """Java expression of a value from the ``buffer`` at its position."""
 
+    @property
+    def kotlin_array(self) -> str:
+        """``FloatArray`` for ``float``."""
+        return f"{self.value.capitalize()}Array"
 
-_FLOAT = TensorClass(
-    "FloatTensor", "float", "FloatArray", 4, "FloatBuffer", ".asFloatBuffer()", "An array of float32."
-)
-_DOUBLE = TensorClass(
-    "DoubleTensor", "double", "DoubleArray", 8, "DoubleBuffer", ".asDoubleBuffer()", "An array of float64."
-)
+    @property
+    def view(self) -> str:
+        """Call on a ByteBuffer that gives the buffer; empty for the ByteBuffer itself."""
+        return "" if self.buffer == "ByteBuffer" else f".as{self.buffer}()"
+
+
+_FLOAT = TensorClass("FloatTensor", "float", "FloatBuffer", 4, "An array of float32.")
+_DOUBLE = TensorClass("DoubleTensor", "double", "DoubleBuffer", 8, "An array of float64.")
 _HALF = TensorClass(
     "HalfTensor",
     "float",
-    "FloatArray",
-    2,
     "ShortBuffer",
-    ".asShortBuffer()",
+    2,
     "An array of float16; values are rounded to it and come from it as float.",
     ", as the bits of half-precision numbers",
     "toHalf(value)",
@@ -62,44 +63,20 @@ _HALF = TensorClass(
 _BOOLEAN = TensorClass(
     "BooleanTensor",
     "boolean",
-    "BooleanArray",
-    1,
     "ByteBuffer",
-    "",
+    1,
     "An array of bool.",
     ", one byte each, 0 or 1",
     "(byte) (value ? 1 : 0)",
     "buffer.get() != 0",
 )
-_BYTE = TensorClass(
-    "ByteTensor", "byte", "ByteArray", 1, "ByteBuffer", "", "An array of int8, or of uint8 as the same bits."
-)
+_BYTE = TensorClass("ByteTensor", "byte", "ByteBuffer", 1, "An array of int8, or of uint8 as the same bits.")
 _SHORT = TensorClass(
-    "ShortTensor",
-    "short",
-    "ShortArray",
-    2,
-    "ShortBuffer",
-    ".asShortBuffer()",
-    "An array of int16, or of uint16 as the same bits.",
+    "ShortTensor", "short", "ShortBuffer", 2, "An array of int16, or of uint16 as the same bits."
 )
-_INT = TensorClass(
-    "IntTensor",
-    "int",
-    "IntArray",
-    4,
-    "IntBuffer",
-    ".asIntBuffer()",
-    "An array of int32, or of uint32 as the same bits.",
-)
+_INT = TensorClass("IntTensor", "int", "IntBuffer", 4, "An array of int32, or of uint32 as the same bits.")
 _LONG = TensorClass(
-    "LongTensor",
-    "long",
-    "LongArray",
-    8,
-    "LongBuffer",
-    ".asLongBuffer()",
-    "An array of int64, or of uint64 as the same bits.",
+    "LongTensor", "long", "LongBuffer", 8, "An array of int64, or of uint64 as the same bits."
 )
 TENSOR_CLASSES = {
     "float16": _HALF,
@@ -279,9 +256,6 @@ def _single(entry: EntryApi) -> bool:
     return len(entry.inputs) == len(entry.outputs) == 1 and entry.inputs[0].static and entry.outputs[0].static
 
 
-# ---- text ---------------------------------------------------------------------------------------
-
-
 def tensor_doc(tensor: TensorApi) -> str:
     """One line for people: name, type, shape, layout, normalisation."""
     return f"{tensor.name}: {array_doc(tensor)}"
@@ -293,7 +267,7 @@ def array_doc(tensor: TensorApi) -> str:
     if tensor.image:
         text += f", {tensor.image.layout}, {_channels(tensor.image)}, {_normalisation(tensor.image)}"
     if tensor.element.dtype.startswith("uint"):
-        text += f"; {tensor.element.note}"
+        text += f"; unsigned: Java's {_class_of(tensor).value} holds the same bits"
     return text + "."
 
 

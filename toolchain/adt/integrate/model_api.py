@@ -3,7 +3,7 @@
 Everything that a template writes as code comes from here, as an identifier that
 :mod:`adt.integrate.names` has made; what a user wrote (names in mod.json, file names)
 reaches a template only as text, and a template writes it through a filter of
-:mod:`adt.integrate.render`.
+:mod:`adt.integrate.templates`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,6 @@ class ElementType:
     """Bytes of one element."""
     cpp: str
     """``float``, ``adt::Float16``, ``std::int64_t``, ``bool``, …"""
-    java: str
-    """Java's element type: ``float``; ``short`` for float16 and uint16, ``byte`` for bool."""
-    buffer: str
-    """``java.nio`` view of a direct ByteBuffer: ``FloatBuffer``, …; ``ByteBuffer`` for bytes."""
-    note: str
-    """What a Java or Kotlin user must know about it (unsigned, half precision as bits); else empty."""
 
 
 @dataclass(frozen=True)
@@ -182,28 +176,24 @@ class Project:
         return "Java_" + self.java_package.replace("_", "_1").replace(".", "_") + "_"
 
 
-_UNSIGNED = "unsigned: Java's {java} holds the same bits"
-
 ELEMENTS = {
     element.dtype: element
     for element in (
-        ElementType(
-            "float16", 2, "adt::Float16", "short", "ShortBuffer", "half precision: the bits of each number"
-        ),
-        ElementType("float32", 4, "float", "float", "FloatBuffer", ""),
-        ElementType("float64", 8, "double", "double", "DoubleBuffer", ""),
-        ElementType("int8", 1, "std::int8_t", "byte", "ByteBuffer", ""),
-        ElementType("int16", 2, "std::int16_t", "short", "ShortBuffer", ""),
-        ElementType("int32", 4, "std::int32_t", "int", "IntBuffer", ""),
-        ElementType("int64", 8, "std::int64_t", "long", "LongBuffer", ""),
-        ElementType("uint8", 1, "std::uint8_t", "byte", "ByteBuffer", _UNSIGNED.format(java="byte")),
-        ElementType("uint16", 2, "std::uint16_t", "short", "ShortBuffer", _UNSIGNED.format(java="short")),
-        ElementType("uint32", 4, "std::uint32_t", "int", "IntBuffer", _UNSIGNED.format(java="int")),
-        ElementType("uint64", 8, "std::uint64_t", "long", "LongBuffer", _UNSIGNED.format(java="long")),
-        ElementType("bool", 1, "bool", "byte", "ByteBuffer", "1 for true, 0 for false"),
+        ElementType("float16", 2, "adt::Float16"),
+        ElementType("float32", 4, "float"),
+        ElementType("float64", 8, "double"),
+        ElementType("int8", 1, "std::int8_t"),
+        ElementType("int16", 2, "std::int16_t"),
+        ElementType("int32", 4, "std::int32_t"),
+        ElementType("int64", 8, "std::int64_t"),
+        ElementType("uint8", 1, "std::uint8_t"),
+        ElementType("uint16", 2, "std::uint16_t"),
+        ElementType("uint32", 4, "std::uint32_t"),
+        ElementType("uint64", 8, "std::uint64_t"),
+        ElementType("bool", 1, "bool"),
     )
 }
-"""By dtype: all that adt_runner takes (adt_runner.h)."""
+"""By dtype: all that adt_runner takes (adt_runner.h); Java's classes are in :mod:`adt.integrate.jni`."""
 
 
 def element_type(dtype: str, of: str) -> ElementType:

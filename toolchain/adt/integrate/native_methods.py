@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from adt.integrate.templates import WIDTH, filled, wrap
+
 CLASS = "NativeRunner"
 
 CPP_TYPES = {
@@ -22,8 +24,6 @@ CPP_TYPES = {
     "ByteBuffer": "jobject",
 }
 """JNI's type of each Java type that the methods use."""
-
-WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -131,32 +131,18 @@ def java_declarations(indent: str = "    ") -> str:
 
 
 def _java_declaration(method: NativeMethod, indent: str) -> str:
-    from adt.integrate.render import wrap
-
     if len(indent) + len(f"/** {method.doc} */") <= WIDTH:
         comment = f"{indent}/** {method.doc} */"
     else:
         prefix = f"{indent} * "
         comment = f"{indent}/**\n{prefix}{wrap(method.doc, WIDTH, prefix)}\n{indent} */"
     front = f"{indent}private {'static ' if method.static else ''}native {method.returns} {method.name}("
-    inside = ", ".join(f"{parameter.type} {parameter.name}" for parameter in method.parameters)
-    line = f"{front}{inside});"
+    parameters = [f"{parameter.type} {parameter.name}" for parameter in method.parameters]
+    line = f"{front}{', '.join(parameters)});"
     if len(line) > WIDTH:
         prefix = indent + "        "
-        line = f"{front}\n{prefix}{_filled(inside + ');', prefix)}"
+        line = f"{front}\n{prefix}{filled(parameters, ');', prefix)}"
     return f"{comment}\n{line}"
-
-
-def _filled(parameters: str, prefix: str) -> str:
-    """Parameters in lines of WIDTH characters, broken behind commas, each but the first behind *prefix*."""
-    lines = [""]
-    for parameter in parameters.replace(", ", ",\0").split("\0"):
-        longer = f"{lines[-1]} {parameter}" if lines[-1] else parameter
-        if len(prefix) + len(longer) <= WIDTH:
-            lines[-1] = longer
-        else:
-            lines.append(parameter)
-    return ("\n" + prefix).join(lines)
 
 
 def cpp_head(name: str, *unused: str) -> str:
@@ -167,13 +153,11 @@ def cpp_head(name: str, *unused: str) -> str:
         unused: parameters that the body does not use; ``env`` may be one.
     """
     method = next(method for method in NATIVE_METHODS if method.name == name)
-    arguments = [("JNIEnv*", "env"), ("jclass" if method.static else "jobject", "")]
-    arguments += [(CPP_TYPES[parameter.type], parameter.cpp) for parameter in method.parameters]
-    inside = ", ".join(f"{kind} {'' if word in unused else word}".rstrip() for kind, word in arguments)
+    named = [("JNIEnv*", "env"), ("jclass" if method.static else "jobject", "")]
+    named += [(CPP_TYPES[parameter.type], parameter.cpp) for parameter in method.parameters]
+    parameters = [f"{kind} {'' if word in unused else word}".rstrip() for kind, word in named]
     front = f"NATIVE({CPP_TYPES[method.returns]}, {method.name})("
-    if len(f"{front}{inside}) {{") <= WIDTH:
-        return f"{front}{inside}) {{"
-    return front + _filled(f"{inside}) {{", " " * len(front))
+    return front + filled(parameters, ") {", " " * len(front))
 
 
 def cpp_macro(jni_prefix: str) -> str:

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from adt.errors import InputError, RunError
+from adt.host import manifest
 from adt.limits import read_json
-from adt.measure import sampling
-from adt.measure.bench import judge, speed_of
+from adt.measure import sensors
+from adt.measure.bench import flag_measurement, speed_of
 from adt.measure.conditions import Conditions
 from adt.measure.record import BenchRecord, Machine, Method, Subject
 
@@ -142,7 +143,7 @@ def read(path: Path) -> BenchRecord:
         raise InputError(f"{path} cannot be read: {error}", remedy=_REMEDY) from error
     if not isinstance(raw, dict) or not is_from_app(raw):
         raise InputError(f"{path} holds no benchmark of an application", remedy=_REMEDY)
-    return record_of(raw, path.name)
+    return record_of(raw, path)
 
 
 def is_from_app(raw: Mapping[str, Any]) -> bool:
@@ -150,8 +151,8 @@ def is_from_app(raw: Mapping[str, Any]) -> bool:
     return raw.get("schema") in (SCHEMA, ERROR_SCHEMA)
 
 
-def record_of(raw: Mapping[str, Any], name: str) -> BenchRecord:
-    """The benchmark that the document *raw* of the file *name* is.
+def record_of(raw: Mapping[str, Any], path: Path) -> BenchRecord:
+    """The benchmark that the document *raw* of the file *path* is.
 
     The same document gives the same record, with the same id.
 
@@ -166,18 +167,12 @@ def record_of(raw: Mapping[str, Any], name: str) -> BenchRecord:
         )
     if raw.get("schema_version") != SCHEMA_VERSION:
         raise InputError(
-            f"{name} has schema version {raw.get('schema_version')}; this adt reads {SCHEMA_VERSION}",
+            f"{path} has schema version {raw.get('schema_version')}; this adt reads {SCHEMA_VERSION}",
             remedy="Make the application again with this adt, and measure again.",
         )
-    import cattrs
-
-    try:
-        document = cattrs.Converter(forbid_extra_keys=True).structure(dict(raw), AppBench)
-    except Exception as error:  # cattrs raises an exception group; its text names each field
-        reasons = "\n".join(cattrs.transform_error(error, path=name))
-        raise InputError(f"{name} does not fit its schema", remedy=_REMEDY, details=reasons) from error
+    document = manifest.structure(raw, AppBench, path, error=InputError, remedy=_REMEDY)
     if problem := _problem(document):
-        raise InputError(f"{name} cannot be: {problem}", remedy=_REMEDY)
+        raise InputError(f"{path} cannot be: {problem}", remedy=_REMEDY)
     text = json.dumps(raw, sort_keys=True, ensure_ascii=False)
     return _record(document, hashlib.sha256(text.encode()).hexdigest()[:16])
 
@@ -222,7 +217,7 @@ def _record(document: AppBench, identity: str) -> BenchRecord:
         "program_cache": {"state": document.program_cache},
         "samples": samples,
     }
-    energy = sampling.energy(samples, starts, times, None)
+    energy = sensors.energy(samples, starts, times, None)
     speed = None if machine.emulated else speed_of(times, starts, report, None, energy)
     return BenchRecord(
         id=identity,
@@ -235,7 +230,7 @@ def _record(document: AppBench, identity: str) -> BenchRecord:
         correct=None,
         speed=speed,
         no_speed="" if speed else EMULATED,
-        flags=tuple(judge(machine, UNASKED, speed, samples)) if speed else (),
+        flags=tuple(flag_measurement(machine, UNASKED, speed, samples)) if speed else (),
     )
 
 

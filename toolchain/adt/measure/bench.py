@@ -1,4 +1,4 @@
-"""Measure how fast a package runs at a place, alone or in turns with another, and judge what was measured.
+"""Measure how fast a package runs at a place, alone or in turns with another, and what to read it with.
 
 Nothing here decides whether a time may be shown: :mod:`adt.api.bench` asks for
 times only where they are a real machine's.
@@ -20,7 +20,7 @@ from adt.device.place import DevicePlace, Opened, Place
 from adt.device.probe import soc
 from adt.device.rtvm import RtvmOptions, RtvmRun
 from adt.host.cache import file_sha256
-from adt.measure import sampling
+from adt.measure import sensors
 from adt.measure.conditions import Conditions
 from adt.measure.protocol import Protocol
 from adt.measure.record import (
@@ -39,7 +39,7 @@ from adt.model.package.files import MANIFEST
 if TYPE_CHECKING:
     import numpy as np
 
-    from adt.measure.sampling import Samples
+    from adt.measure.sensors import Samples
     from adt.measure.statistics import Times
 
 
@@ -132,7 +132,7 @@ def measure(
     timed = timed_run(opened, plan, plan.protocol, first, inputs)
     times, starts = timed.times["run_ms"], timed.times["start_ms"]
     report = timed.report
-    energy = sampling.energy(report["samples"], starts, times, external_power)
+    energy = sensors.energy(report["samples"], starts, times, external_power)
     return Measurement(speed_of(times, starts, report, cold, energy), report, times, starts)
 
 
@@ -170,7 +170,7 @@ def start_of(report: Mapping[str, Any]) -> Start:
 
 
 def speed_of(
-    times: Times, starts: Times, report: Mapping[str, Any], cold: Start | None, energy: sampling.Energy
+    times: Times, starts: Times, report: Mapping[str, Any], cold: Start | None, energy: sensors.Energy
 ) -> Speed:
     """What *times* amount to."""
     memory = report["memory"]
@@ -185,7 +185,7 @@ def speed_of(
         before_load_kb=memory["before_load_kb"],
         peak_kb=memory["peak_kb"],
         energy=energy,
-        sensors=sampling.courses(report["samples"]),
+        sensors=sensors.courses(report["samples"]),
     )
 
 
@@ -279,7 +279,7 @@ def record_of(
     )
 
 
-def judge(
+def flag_measurement(
     machine: Machine, now: Conditions, speed: Speed, samples: Sequence[Mapping[str, Any]]
 ) -> list[Flag]:
     """What the figures must be read with, the gravest first."""
@@ -327,7 +327,7 @@ def _course_flags(speed: Speed, samples: Samples) -> list[Flag]:
         text = f"the runs got {-change.percent:.1f} % faster from first to last tenth: warm up for longer"
         return [Flag("drift", text)]
     slower = f"the runs got {change.percent:.1f} % slower from first to last tenth"
-    if fell := sampling.fallen_clock(samples, CLOCK_FELL_PERCENT):
+    if fell := sensors.fallen_clock(samples, CLOCK_FELL_PERCENT):
         name, before, after = fell
         return [Flag("throttled", f"{slower}, while {name} fell from {before:.0f} to {after:.0f} MHz")]
     rises = {name: course.highest - course.before for name, course in speed.sensors.temperatures.items()}

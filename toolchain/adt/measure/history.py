@@ -171,20 +171,13 @@ def _in_file(path: Path) -> list[BenchRecord]:
     except (ValueError, OSError) as error:
         raise InputError(f"{path} cannot be read: {error}", remedy=remedy) from error
     if isinstance(raw, dict) and app_bench.is_from_app(raw):
-        return [app_bench.record_of(raw, path.name)]
+        return [app_bench.record_of(raw, path)]
     if not isinstance(raw, dict) or (raw.get("schema"), raw.get("schema_version")) != (
         EXPORT,
         EXPORT_VERSION,
     ):
         raise InputError(f"{path} holds no exported benchmarks", remedy=remedy)
-    import cattrs
-
-    converter = cattrs.Converter(forbid_extra_keys=True)
-    try:
-        records: list[BenchRecord] = converter.structure(raw.get("records"), list[BenchRecord])
-    except Exception as error:  # cattrs raises an exception group; its text names each field
-        reasons = "\n".join(cattrs.transform_error(error, path=path.name))
-        raise InputError(f"{path} does not fit its schema", remedy=remedy, details=reasons) from error
+    records = manifest.structure(raw.get("records"), list[BenchRecord], path, error=InputError, remedy=remedy)
     for record in records:
         if not re.fullmatch(r"[0-9a-f]{1,64}", record.id) or not _is_moment(record.when):
             raise InputError(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.measure.conditions import Conditions
-from adt.measure.sampling import Energy, Sensors
+from adt.measure.sensors import Energy, Sensors
 from adt.measure.statistics import Drift, TimeSummary
 
 SCHEMA = "adt.bench-record"

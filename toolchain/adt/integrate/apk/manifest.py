@@ -17,7 +17,7 @@ from adt.integrate.bench_plan import BENCH_PLAN
 from adt.integrate.contents import opencl_libraries
 from adt.integrate.model_api import Project
 from adt.integrate.names import NamePool
-from adt.integrate.render import render
+from adt.integrate.templates import render
 from adt.limits import parse_json
 
 TEMPLATE = "apk/AndroidManifest.xml.j2"

@@ -11,6 +11,7 @@ import json
 import re
 import textwrap
 import unicodedata
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adt import __version__
@@ -24,6 +25,9 @@ GENERATED = (
     "your own."
 )
 """First line of every file that is adt's."""
+
+WIDTH = 100
+"""Characters of a line of generated C++, Java and Kotlin."""
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 
@@ -166,7 +170,7 @@ def comment(text: str) -> str:
     return re.sub(r"-(?=-)", "- ", plain).replace("??/", "? ?/")  # XML's end, and a trigraph
 
 
-def wrap(text: str, width: int = 100, prefix: str = "") -> str:
+def wrap(text: str, width: int = WIDTH, prefix: str = "") -> str:
     """The text in lines of at most *width* characters, each but the first behind *prefix*.
 
     Args:
@@ -175,6 +179,22 @@ def wrap(text: str, width: int = 100, prefix: str = "") -> str:
     lines = textwrap.wrap(
         text, max(20, width - len(prefix)), break_long_words=False, break_on_hyphens=False
     ) or [""]
+    return ("\n" + prefix).join(lines)
+
+
+def filled(items: Sequence[str], end: str, prefix: str) -> str:
+    """*items* and commas, then *end*, in lines of :data:`WIDTH` characters, as clang-format fills them.
+
+    Args:
+        prefix: what each line but the first stands behind; the first is taken to stand behind as much.
+    """
+    words = [f"{item}," for item in items[:-1]] + [(items[-1] if items else "") + end]
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(f"{prefix}{lines[-1]} {word}") <= WIDTH:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
     return ("\n" + prefix).join(lines)
 
 
