@@ -29,8 +29,7 @@ from adt.host import manifest
 from adt.host.android_sdk import DEBIAN_FRAMEWORK
 from adt.host.cache import cache_dir
 from adt.integrate.apk.build import misplaced
-from adt.integrate.apk.manifest import ACTIVITY_CLASS
-from adt.integrate.bench_plan import BENCH_PLAN, ERROR, RESULTS
+from adt.integrate.bench_plan import ACTIVITY_CLASS, BENCH_PLAN, ERROR, RESULTS
 from adt.integrate.contents import OPENCL_LIBRARIES
 from support.devices.fixtures import Rack, entries, processes, rack, wait_for
 from support.devices.programs import ADT, adt, adt_json

@@ -17,7 +17,7 @@ from adt.host.cache import cache_dir
 from adt.host.elf import read_elf
 from adt.host.resources import resource
 from adt.integrate.android_versions import VERSIONS
-from adt.integrate.apk.manifest import ACTIVITY_CLASS
+from adt.integrate.bench_plan import ACTIVITY_CLASS
 from adt.integrate.contents import OPENCL_LIBRARIES
 from adt.integrate.gradle import android_app_files
 from adt.integrate.model_api import Project

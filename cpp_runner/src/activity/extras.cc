@@ -3,6 +3,7 @@
 #include <jni.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "error.h"
@@ -39,7 +40,7 @@ class Extras {
     if (!std::all_of(name.begin(), name.end(),
                      [](char c) { return static_cast<unsigned char>(c) < 0x80; }))
       return;
-    const jint absent = -1;
+    const jint absent = std::numeric_limits<jint>::min();
     const jstring key = env_->NewStringUTF(name.c_str());
     const jint number = env_->CallIntMethod(intent_, number_, key, absent);
     if (number == absent) return;

@@ -20,8 +20,8 @@ from adt.host.disk import scratch_directory
 from adt.integrate.apk.build import build_apk
 from adt.integrate.apk.entries import apk_entries, audit_libraries
 from adt.integrate.apk.keystore import Keystore, debug_keystore, users_keystore
-from adt.integrate.apk.manifest import ACTIVITY_CLASS, application_id, manifest_text, min_sdk, read_apk
-from adt.integrate.bench_plan import ERROR, RESULTS, BenchPlan, planned_models, result_file
+from adt.integrate.apk.manifest import application_id, manifest_text, min_sdk, read_apk
+from adt.integrate.bench_plan import ACTIVITY_CLASS, ERROR, RESULTS, BenchPlan, planned_models, result_file
 from adt.integrate.model_api import Project
 from adt.integrate.project import project
 from adt.model.package.package import load_package

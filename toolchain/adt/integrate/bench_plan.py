@@ -13,6 +13,8 @@ SCHEMA = "adt.app-bench-plan"
 SCHEMA_VERSION = 1
 BENCH_PLAN = "assets/adt/bench.json"
 """Its path in the APK."""
+ACTIVITY_CLASS = "android.app.NativeActivity"
+"""Android's own; it loads libadt_activity.so, which the manifest names."""
 RESULTS = "adt-bench"
 """Directory below the app's external files."""
 ERROR = "error.json"

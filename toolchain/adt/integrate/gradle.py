@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from adt import __version__
@@ -17,8 +17,7 @@ from adt.bundle.bundle import TargetBundle
 from adt.errors import ConfigError
 from adt.integrate import jni
 from adt.integrate.android_versions import VERSIONS
-from adt.integrate.apk.manifest import ACTIVITY_CLASS
-from adt.integrate.bench_plan import BENCH_PLAN, BenchPlan, planned_models
+from adt.integrate.bench_plan import ACTIVITY_CLASS, BENCH_PLAN, BenchPlan, planned_models
 from adt.integrate.contents import LIBRARIES, apk_files, benchmark_files, opencl_libraries
 from adt.integrate.model_api import EntryApi, Project, TensorApi
 from adt.integrate.output import CopiedFile, OutputFile, TextFile
@@ -69,7 +68,6 @@ def _gradle_project(project: Project, *, app: bool) -> tuple[OutputFile, ...]:
         "app": app,
         "modules": (*(("app",) if app else ()), project.name),
         "project": project,
-        "root_name": project.name,
         "versions": VERSIONS,
     }
     templates = {
@@ -94,10 +92,9 @@ def _library_module(project: Project) -> tuple[OutputFile, ...]:
     """
     min_sdk = _lowest_api_level(project)
     sources = jni.sources(project, android=True)
-    library = f"{project.name}_jni"
     values = {
         "abis": _abis(project),
-        "library": library,
+        "library": jni.library(project),
         "min_sdk": min_sdk,
         "opencl_libraries": opencl_libraries(project),
         "pictures": _pictures(project),
@@ -186,10 +183,7 @@ def _pictures(project: Project) -> tuple[_Picture, ...]:
 
 def _in_module(project: Project, file: OutputFile) -> OutputFile:
     """A file of :func:`adt.integrate.jni.sources`, where Gradle looks for it."""
-    path = f"{project.name}/src/main/{file.path}"
-    if isinstance(file, CopiedFile):
-        return CopiedFile(path, file.source)
-    return TextFile(path, file.text, users=file.users, executable=file.executable)
+    return replace(file, path=f"{project.name}/src/main/{file.path}")
 
 
 def _in_gradle(path: str) -> str:

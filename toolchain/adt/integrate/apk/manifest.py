@@ -13,7 +13,7 @@ from adt.errors import BuildError, InputError
 from adt.host import process
 from adt.host.android_sdk import ApkTools
 from adt.integrate.apk.entries import ApkEntry
-from adt.integrate.bench_plan import BENCH_PLAN
+from adt.integrate.bench_plan import ACTIVITY_CLASS, BENCH_PLAN
 from adt.integrate.contents import opencl_libraries
 from adt.integrate.model_api import Project
 from adt.integrate.names import NamePool
@@ -22,8 +22,6 @@ from adt.limits import parse_json
 
 TEMPLATE = "apk/AndroidManifest.xml.j2"
 NAME = "AndroidManifest.xml"
-ACTIVITY_CLASS = "android.app.NativeActivity"
-"""Android's own; it loads the library that the manifest names."""
 MAPS_LIBRARIES_SINCE = 23
 """The first API level that maps libraries straight from an APK."""
 TARGET_SDK = 30
