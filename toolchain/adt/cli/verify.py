@@ -131,7 +131,7 @@ def _show_output(output: OutputComparison) -> None:
     shape = ", ".join(map(str, output.shape))
     typer.echo(
         f"{mark} {output.name}: {output.dtype}[{shape}] max abs {output.max_abs:.2e} "
-        f"max rel {output.max_rel:.2e} cosine {output.cosine:.8f}"
+        f"max rel {output.max_rel:.2e} cosine {output.metrics.cosine:.8f}"
         + (f"  ({output.reason or output.note})" if output.reason or output.note else "")
     )
     found = output.metrics
