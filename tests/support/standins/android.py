@@ -148,6 +148,11 @@ CLASSES = {
             public int getFd() { throw new Error(); }
             public void close() throws java.io.IOException { throw new Error(); }
         }""",
+    "android.os.SystemClock": """
+        public final class SystemClock {
+            private SystemClock() {}
+            public static long elapsedRealtimeNanos() { throw new Error(); }
+        }""",
     "android.util.Size": """
         public final class Size {
             public int getWidth() { throw new Error(); }
