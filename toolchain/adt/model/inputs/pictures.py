@@ -90,8 +90,8 @@ def parse_size(text: str) -> tuple[int, ...]:
     Raises:
         InputError: it is neither, or too large.
     """
-    found = re.fullmatch(r"(\d{1,6})(?:[xX×](\d{1,6}))?", text.strip())
-    size = tuple(int(number) for number in found.groups() if number) if found else ()
+    match = re.fullmatch(r"(\d{1,6})(?:[xX×](\d{1,6}))?", text.strip())
+    size = tuple(int(number) for number in match.groups() if number) if match else ()
     if not size or min(size) < 1 or max(size) > MAX_SIDE or math.prod(size) > MAX_PIXELS:
         raise InputError(
             f"{text!r} is no size of a picture",
@@ -128,113 +128,98 @@ def pictures_as_input(files: Sequence[Path], spec: TensorSpec, options: PictureO
     import numpy as np
 
     load("PIL.Image", "image", "reading a picture")
-    _check_words(options)
-    shape = _Shape.of(spec, options)
-    channels = _channels(spec, shape, options)
-    color = _color(options.color, channels, spec)
-    _check_values(spec, options, channels)
-    rows, notes = [], []
-    for file in files:
-        pixels, note = _pixels(file, shape, color, options)
-        rows.append(pixels)
-        notes.append(note)
-    if len({row.shape for row in rows}) > 1:
+    _check_options(options)
+    form = _form(spec, options)
+    _check_values(spec, options, form.channels)
+    pixels, notes = zip(*(_pixels(file, form, options) for file in files), strict=True)
+    if len({array.shape for array in pixels}) > 1:
         raise InputError("the pictures have different sizes", remedy="Make them equal: --resize WIDTHxHEIGHT")
-    if isinstance(shape.batch, int) and shape.batch != len(rows):
+    if isinstance(form.batch, int) and form.batch != len(pixels):
         raise InputError(
-            f"input {spec.name} is {kind(spec)}, a batch of {shape.batch}; given: {len(rows)} pictures",
-            remedy=f"Give {shape.batch}: repeat --image; or compile it for another batch (--shape).",
+            f"input {spec.name} is {kind(spec)}, a batch of {form.batch}; given: {len(pixels)} pictures",
+            remedy=f"Give {form.batch}: repeat --image; or compile it for another batch (--shape).",
         )
-    if shape.batch is None and len(rows) > 1:
+    if form.batch is None and len(pixels) > 1:
         raise InputError(
-            f"input {spec.name} is {kind(spec)}, one picture; given: {len(rows)}", remedy="Give one --image."
+            f"input {spec.name} is {kind(spec)}, one picture; given: {len(pixels)}",
+            remedy="Give one --image.",
         )
-    values, said = _normalised(np.stack(rows), spec, options)
-    if shape.layout == "NCHW":
+    values, scaling = _normalised(np.stack(pixels), spec, options)
+    if form.layout == "NCHW":
         values = values.transpose(0, 3, 1, 2)
-    if shape.batch is None:
+    if form.batch is None:
         values = values[0]
-    if not shape.channel_axis:
+    if not form.layout:
         values = values[..., 0]
-    how = f"{'; '.join(notes)}, {color}, {said}, {shape.layout if shape.channel_axis else 'no channels'}"
+    how = f"{'; '.join(notes)}, {form.color}, {scaling}, {form.layout or 'no channels'}"
     return Prepared(np.ascontiguousarray(values), how)
 
 
 @dataclass(frozen=True)
-class _Shape:
-    """Where an input has what; an extent that is no number is open."""
+class _Form:
+    """What an input takes; an extent that is no number is open."""
 
     batch: int | str | None
     """None: it has no such dimension."""
     height: int | str
     width: int | str
-    channels: int | str
-    channel_axis: bool
+    channels: int
     layout: str
-
-    @classmethod
-    def of(cls, spec: TensorSpec, options: PictureOptions) -> _Shape:
-        """Read it from the shape of *spec*.
-
-        Raises:
-            InputError: it is no picture's, or more than one layout fits.
-        """
-        shape = spec.shape
-        if len(shape) == 2 and not options.layout:
-            return cls(None, shape[0], shape[1], 1, False, "NHWC")
-        if len(shape) not in (3, 4):
-            raise InputError(
-                f"input {spec.name} is {kind(spec)}, which is no picture's shape", remedy=PROBLEM
-            )
-        batch = shape[0] if len(shape) == 4 else None
-        first, second, third = shape[-3:]
-        if options.layout:
-            layout = options.layout
-        else:
-            fits = [one for one, extent in zip(LAYOUTS, (first, third), strict=True) if extent in (1, 3)]
-            if len(fits) != 1:
-                raise InputError(
-                    f"input {spec.name} is {kind(spec)}: {'both' if fits else 'neither'} of NCHW and NHWC "
-                    "can be its layout",
-                    remedy="Say which: --layout NCHW or --layout NHWC.",
-                )
-            layout = fits[0]
-        if layout == "NCHW":
-            return cls(batch, second, third, first, True, layout)
-        return cls(batch, first, second, third, True, layout)
+    """Empty: it has no axis of channels."""
+    color: str
 
 
-def _channels(spec: TensorSpec, shape: _Shape, options: PictureOptions) -> int:
-    if isinstance(shape.channels, str):
-        return 1 if options.color == "GRAY" else 3
-    if shape.channels not in (1, 3):
+def _form(spec: TensorSpec, options: PictureOptions) -> _Form:
+    """What *spec* takes, by its shape.
+
+    Raises:
+        InputError: it is no picture's, or more than one layout fits.
+    """
+    shape, what = spec.shape, f"input {spec.name} is {kind(spec)}"
+    if len(shape) == 2 and not options.layout:
+        return _Form(None, shape[0], shape[1], 1, "", _color(what, 1, options.color))
+    if len(shape) not in (3, 4):
+        raise InputError(f"{what}, which is no picture's shape", remedy=PROBLEM)
+    layouts = [options.layout] if options.layout else []
+    if not layouts:
+        layouts = [layout for layout, axis in zip(LAYOUTS, (-3, -1), strict=True) if shape[axis] in (1, 3)]
+    if len(layouts) != 1:
         raise InputError(
-            f"input {spec.name} is {kind(spec)}: {shape.channels} channels as {shape.layout}, where pictures "
-            "have 1 or 3",
-            remedy=f"Try --layout {LAYOUTS[shape.layout == 'NCHW']}. {PROBLEM}",
+            f"{what}: {'both' if layouts else 'neither'} of NCHW and NHWC can be its layout",
+            remedy="Say which: --layout NCHW or --layout NHWC.",
         )
-    return shape.channels
-
-
-def _color(asked: str, channels: int, spec: TensorSpec) -> str:
-    if not asked:
-        return "RGB" if channels == 3 else "GRAY"
-    if (asked == "GRAY") != (channels == 1) and channels == 1:
+    (layout,) = layouts
+    batch = shape[0] if len(shape) == 4 else None
+    channels, height, width = shape[-3:] if layout == "NCHW" else (shape[-1], *shape[-3:-1])
+    if isinstance(channels, str):
+        channels = 1 if options.color == "GRAY" else 3
+    elif channels not in (1, 3):
         raise InputError(
-            f"input {spec.name} is {kind(spec)}: one channel, which cannot be {asked}",
+            f"{what}: {channels} channels as {layout}, where pictures have 1 or 3",
+            remedy=f"Try --layout {LAYOUTS[layout == 'NCHW']}. {PROBLEM}",
+        )
+    return _Form(batch, height, width, channels, layout, _color(what, channels, options.color))
+
+
+def _color(what: str, channels: int, color: str) -> str:
+    if not color:
+        return "RGB" if channels == 3 else "GRAY"
+    if channels == 1 and color != "GRAY":
+        raise InputError(
+            f"{what}: one channel, which cannot be {color}",
             remedy="Leave --color away, or give --color GRAY.",
         )
-    return asked
+    return color
 
 
-def _check_words(options: PictureOptions) -> None:
-    for name, given, known in (
+def _check_options(options: PictureOptions) -> None:
+    for name, value, known in (
         ("--layout", options.layout, LAYOUTS),
         ("--color", options.color, COLORS),
         ("--resample", options.resample, RESAMPLING),
     ):
-        if given and given not in known:
-            raise InputError(f"{name} {given!r} is unknown", remedy=f"Use {', '.join(known)}.")
+        if value and value not in known:
+            raise InputError(f"{name} {value!r} is unknown", remedy=f"Use {', '.join(known)}.")
     if options.range is not None and len(options.range) != 2:
         raise InputError("--range takes two numbers", remedy="Say what 0 and 255 become: --range -1,1")
     if len(options.resize) == 1 and not options.crop:
@@ -242,17 +227,17 @@ def _check_words(options: PictureOptions) -> None:
             f"--resize {options.resize[0]} is the length of the shorter side, which goes with --crop center",
             remedy="Give width and height, --resize 224x224, or add --crop center.",
         )
-
-
-def _check_values(spec: TensorSpec, options: PictureOptions, channels: int) -> None:
     if options.scale is not None and options.range is not None:
         raise InputError("--scale and --range contradict each other", remedy="Give one of them.")
     if options.scale == 0 or 0 in options.std:
         raise InputError("a picture cannot be divided by 0", remedy="Check --scale and --std.")
-    for name, given in (("--mean", options.mean), ("--std", options.std)):
-        if len(given) not in (0, 1, channels):
+
+
+def _check_values(spec: TensorSpec, options: PictureOptions, channels: int) -> None:
+    for name, numbers in (("--mean", options.mean), ("--std", options.std)):
+        if len(numbers) not in (0, 1, channels):
             raise InputError(
-                f"{name} has {len(given)} numbers, the input {spec.name} has {channels} channels",
+                f"{name} has {len(numbers)} numbers, the input {spec.name} has {channels} channels",
                 remedy="Give one for each channel, or one for all.",
             )
     if spec.dtype == "uint8" and options.normalises:
@@ -265,23 +250,23 @@ def _check_values(spec: TensorSpec, options: PictureOptions, channels: int) -> N
             f"input {spec.name} is int8, which cannot hold pixels from 0 to 255",
             remedy="Say what 0 and 255 become: --range -128,127",
         )
-    if spec.dtype == "bool" or not re.fullmatch(r"(u?int|float)(8|16|32|64)", spec.dtype):
+    if not re.fullmatch(r"(u?int|float)(8|16|32|64)", spec.dtype):
         raise InputError(f"input {spec.name} is {kind(spec)}, which takes no pixels", remedy=PROBLEM)
 
 
-def _pixels(file: Path, shape: _Shape, color: str, options: PictureOptions) -> tuple[NDArray[np.uint8], str]:
+def _pixels(file: Path, form: _Form, options: PictureOptions) -> tuple[NDArray[np.uint8], str]:
     """The picture as uint8[height, width, channels], and what was done."""
     import numpy as np
 
-    picture = _upright(file, color)
+    picture = _upright(file, form.color)
     before = f"{picture.width}x{picture.height}"
-    picture, note = _sized(picture, _wanted(shape, options, picture), options)
+    picture, note = _sized(picture, _size(form, options, picture), options)
     array = np.asarray(picture, dtype=np.uint8)
     if array.ndim == 2:
-        array = array[..., np.newaxis]
-        if isinstance(shape.channels, int) and shape.channels == 3:  # grey was asked for, and is widened
-            array = np.repeat(array, 3, axis=2)
-    if color == "BGR":
+        array = np.repeat(
+            array[..., np.newaxis], form.channels, axis=2
+        )  # grey is widened where it was asked for
+    if form.color == "BGR":
         array = array[..., ::-1]
     return array, f"{file.name}: {before}{note}"
 
@@ -294,40 +279,38 @@ def _upright(file: Path, color: str) -> Image:
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
+    smaller = "Make it smaller in another program first, if you trust it."
     try:
         with file.open("rb") as data, _opened(data) as opened:
             if opened.width * opened.height > MAX_PIXELS:
-                raise InputError(
-                    f"{file} has {opened.width} x {opened.height} pixels, more than the {MAX_PIXELS:,} that "
-                    "are read",
-                    remedy="Make it smaller in another program first, if you trust it.",
-                )
+                size = f"{opened.width} x {opened.height} pixels, more than the {MAX_PIXELS:,} that are read"
+                raise InputError(f"{file} has {size}", remedy=smaller)
             opened.load()
             picture = ImageOps.exif_transpose(opened)
             return _eight_bits(picture).convert("L" if color == "GRAY" else "RGB")
-    except FileNotFoundError as why:
-        raise InputError(f"there is no picture {file}", remedy="Check --image.") from why
-    except UnidentifiedImageError as why:
-        raise InputError(
-            f"{file} is no picture in a format that is read",
-            remedy="Convert it to PNG or JPEG; arrays go in with --input.",
-        ) from why
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as why:
-        raise InputError(
-            f"{file} has far too many pixels: {why}",
-            remedy="Make it smaller in another program first, if you trust it.",
-        ) from why
     except InputError:
         raise
-    except IsADirectoryError as why:
-        raise InputError(f"{file} is a directory", remedy="Name a file: --image FILE") from why
-    except PermissionError as why:
-        raise InputError(f"{file} may not be read", remedy="Check its permissions.") from why
-    except Exception as why:  # a decoder's own: OSError, SyntaxError, ValueError, EOFError, struct.error, …
-        raise InputError(
-            f"the picture {file} cannot be read: {why}",
-            remedy="It may be damaged: get it again, or save it anew as PNG.",
-        ) from why
+    except (
+        Exception
+    ) as error:  # a decoder's own, too: OSError, SyntaxError, ValueError, EOFError, struct.error, …
+        what, remedy = {
+            FileNotFoundError: (f"there is no picture {file}", "Check --image."),
+            UnidentifiedImageError: (
+                f"{file} is no picture in a format that is read",
+                "Convert it to PNG or JPEG; arrays go in with --input.",
+            ),
+            Image.DecompressionBombError: (f"{file} has far too many pixels: {error}", smaller),
+            Image.DecompressionBombWarning: (f"{file} has far too many pixels: {error}", smaller),
+            IsADirectoryError: (f"{file} is a directory", "Name a file: --image FILE"),
+            PermissionError: (f"{file} may not be read", "Check its permissions."),
+        }.get(
+            type(error),
+            (
+                f"the picture {file} cannot be read: {error}",
+                "It may be damaged: get it again, or save it anew as PNG.",
+            ),
+        )
+        raise InputError(what, remedy=remedy) from error
 
 
 def _opened(data: IO[bytes]) -> Image:
@@ -354,11 +337,11 @@ def _eight_bits(picture: Image) -> Image:
     return Image.fromarray(np.clip((values + 128) // 257, 0, 255).astype(np.uint8))
 
 
-def _wanted(shape: _Shape, options: PictureOptions, picture: Image) -> tuple[int, int]:
-    """Width and height that the input has; where it is open what was asked for, else the picture's."""
-    asked = options.resize if len(options.resize) == 2 else (picture.width, picture.height)
-    width = shape.width if isinstance(shape.width, int) else asked[0]
-    height = shape.height if isinstance(shape.height, int) else asked[1]
+def _size(form: _Form, options: PictureOptions, picture: Image) -> tuple[int, int]:
+    """Width and height that the input has; where it is open those of --resize, else the picture's."""
+    default = options.resize if len(options.resize) == 2 else (picture.width, picture.height)
+    width = form.width if isinstance(form.width, int) else default[0]
+    height = form.height if isinstance(form.height, int) else default[1]
     if not options.crop and options.resize and options.resize != (width, height):
         size = "x".join(map(str, options.resize))
         larger = options.resize[0] >= width and options.resize[1] >= height
@@ -370,17 +353,17 @@ def _wanted(shape: _Shape, options: PictureOptions, picture: Image) -> tuple[int
     return width, height
 
 
-def _sized(picture: Image, wanted: tuple[int, int], options: PictureOptions) -> tuple[Image, str]:
-    """The picture in the size *wanted*, and what was done to it."""
-    width, height = wanted
+def _sized(picture: Image, size: tuple[int, int], options: PictureOptions) -> tuple[Image, str]:
+    """The picture in that size, and what was done to it."""
+    width, height = size
     if not options.crop:
-        if picture.size == wanted:
+        if picture.size == size:
             return picture, ""
-        return _resized(picture, wanted, options.resample), f" resized to {width}x{height}"
+        return _resized(picture, size, options.resample), f" resized to {width}x{height}"
     if len(options.resize) == 1:
         factor = options.resize[0] / min(picture.size)
     else:
-        over = options.resize or wanted
+        over = options.resize or size
         factor = max(over[0] / picture.width, over[1] / picture.height)
     # the side that decides comes out exact, the other one is cut off, as torchvision's Resize does
     larger = (int(picture.width * factor + 1e-6), int(picture.height * factor + 1e-6))
@@ -392,7 +375,7 @@ def _sized(picture: Image, wanted: tuple[int, int], options: PictureOptions) -> 
     if larger[0] < width or larger[1] < height:
         raise InputError(
             f"resized to {larger[0]}x{larger[1]}, the picture is smaller than the {width}x{height} to cut",
-            remedy=f"Resize to more: --resize {max(wanted)}",
+            remedy=f"Resize to more: --resize {max(size)}",
         )
     if larger != picture.size:
         picture = _resized(picture, larger, options.resample)
@@ -418,16 +401,16 @@ def _normalised(pixels: NDArray[Any], spec: TensorSpec, options: PictureOptions)
     if options.range is not None:
         low, high = options.range
         values = low + values * ((high - low) / 255)
-        said = f"0..255 to {low:g}..{high:g}"
+        scaling = f"0..255 to {low:g}..{high:g}"
     else:
         scale = options.scale if options.scale is not None else 255.0 if floating else 1.0
         values = values / scale
-        said = f"/ {scale:g}" if scale != 1 else "not scaled"
+        scaling = f"/ {scale:g}" if scale != 1 else "not scaled"
     for sign, numbers in (("-", options.mean), ("/", options.std)):
         if numbers:
             values = values - np.array(numbers) if sign == "-" else values / np.array(numbers)
-            said += f" {sign} ({', '.join(f'{number:g}' for number in numbers)})"
+            scaling += f" {sign} ({', '.join(f'{number:g}' for number in numbers)})"
     if floating:
-        return values.astype(spec.dtype), said
+        return values.astype(spec.dtype), scaling
     limits = np.iinfo(spec.dtype)
-    return np.clip(np.rint(values), limits.min, limits.max).astype(spec.dtype), said
+    return np.clip(np.rint(values), limits.min, limits.max).astype(spec.dtype), scaling
