@@ -227,3 +227,9 @@ class OutOfMemory(AdtError):
 def all_errors() -> Iterator[type[AdtError]]:
     """Yield every concrete error class, lowest exit code first."""
     yield from sorted(AdtError.__subclasses__(), key=lambda cls: cls.exit_code)
+
+
+def last_line(error: BaseException) -> str:
+    """The last line of an exception's message that says something; else the exception's type."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else type(error).__name__

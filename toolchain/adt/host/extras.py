@@ -38,9 +38,9 @@ def load(module: str, extra: str, what: str) -> Any:
     """
     try:
         return importlib.import_module(module)
-    except ImportError as why:
+    except ImportError as error:
         package = module.partition(".")[0].replace("_", "-")
         raise ToolNotFound(
-            f"{what} needs the Python package {package}, which is not usable here ({why})",
+            f"{what} needs the Python package {package}, which is not usable here ({error})",
             remedy=f'{sys.executable} -m pip install "adt[{extra}]"',
-        ) from why
+        ) from error

@@ -61,11 +61,11 @@ def read_labels(path: Path) -> tuple[str, ...]:
         if path.stat().st_size > MAX_LABELS_BYTES:
             raise InputError(f"{path} is too large for a list of labels", remedy="Check --labels.")
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as why:
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError(
-            f"the labels {path} cannot be read: {why}",
+            f"the labels {path} cannot be read: {error}",
             remedy="Give a UTF-8 text file with one label on each line, in the order of the classes.",
-        ) from why
+        ) from error
     if path.suffix.lower() == ".json":
         return _json_labels(path, text)
     lines = text.rstrip().splitlines()
@@ -88,8 +88,8 @@ def _json_labels(path: Path, text: str) -> tuple[str, ...]:
             labels = tuple(numbered[number] for number in range(len(numbered)))
         else:
             labels = tuple(_label(value) for value in document)
-    except (ValueError, TypeError, RecursionError) as why:
-        raise refused from why
+    except (ValueError, TypeError, RecursionError) as error:
+        raise refused from error
     if not labels:
         raise refused
     return labels
@@ -142,16 +142,18 @@ def rank(
 
 def _scores(outputs: Mapping[str, Array], labels: Sequence[str]) -> tuple[str, Array]:
     """The output with scores, as [batch, classes]."""
-    found = {name: rows for name, array in outputs.items() if (rows := _rows(array)) is not None}
-    if labels and len(found) > 1:
-        found = {name: rows for name, rows in found.items() if rows.shape[1] == len(labels)} or found
-    if len(found) != 1:
+    candidates = {name: rows for name, array in outputs.items() if (rows := _rows(array)) is not None}
+    if labels and len(candidates) > 1:
+        candidates = {
+            name: rows for name, rows in candidates.items() if rows.shape[1] == len(labels)
+        } or candidates
+    if len(candidates) != 1:
         has = ", ".join(f"{name}: {array.dtype}{list(array.shape)}" for name, array in outputs.items())
         raise InputError(
-            f"{len(found)} outputs look like scores of classes, not one: {has}",
+            f"{len(candidates)} outputs look like scores of classes, not one: {has}",
             remedy="Leave --labels, --top and --softmax away, and look at the outputs: --output FILE.npz",
         )
-    name, rows = next(iter(found.items()))
+    name, rows = next(iter(candidates.items()))
     if labels and rows.shape[1] != len(labels):
         raise InputError(
             f"there are {len(labels)} labels and {rows.shape[1]} classes in the output {name}",

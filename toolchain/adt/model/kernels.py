@@ -72,22 +72,24 @@ def compile_kernel(
     alignment = (bundle.manifest.options.alignment if bundle else settings.build.alignment) or (
         platform.alignment
     )
-    wanted = tvm.target.Target(target.spec)
+    tvm_target = tvm.target.Target(target.spec)
     log.info("compiling %s for %s on %s", ", ".join(_names(module)), target.name, platform.name)
     with scratch_directory("kernel", beside=out) as scratch:
-        made = scratch / out.name
+        library = scratch / out.name
         with (
             tvm_errors("the kernel"),
             tvm.transform.PassContext(opt_level=settings.compile.opt_level),
-            wanted,
+            tvm_target,
         ):
-            built = tvm.compile(_scheduled(module, target), wanted, tir_pipeline=tir_pipeline(alignment))
-            linker.export(built, made, scratch)
+            built = tvm.compile(_scheduled(module, target), tvm_target, tir_pipeline=tir_pipeline(alignment))
+            linker.export(built, library, scratch)
         if bundle is not None:
-            audit_made(made, platform, error=CompileError, api_level=api_level, ndk=ndk, bundle=bundle.path)
-        made.replace(out)
+            audit_made(
+                library, platform, error=CompileError, api_level=api_level, ndk=ndk, bundle=bundle.path
+            )
+        library.replace(out)
     exported = exported_functions(read_elf(out))
-    functions = tuple(one for one in _names(module) if one in exported)
+    functions = tuple(function for function in _names(module) if function in exported)
     return CompiledKernel(out, functions, target.name, target.device, platform.name, alignment)
 
 
@@ -98,7 +100,7 @@ def _module(kernel: Any, name: str) -> Any:
 
     if isinstance(kernel, te.Tensor):
         kernel = [kernel]
-    if isinstance(kernel, Sequence) and kernel and all(isinstance(one, te.Tensor) for one in kernel):
+    if isinstance(kernel, Sequence) and kernel and all(isinstance(tensor, te.Tensor) for tensor in kernel):
         with tvm_errors("the kernel"):
             kernel = te.create_prim_func(list(kernel))
         own = ""  # TE calls every function main
@@ -151,12 +153,12 @@ def _bound(function: Any) -> bool:
     """Whether the function already says what a thread of the GPU does."""
     import tvm
 
-    found: list[Any] = []
+    bindings: list[Any] = []
 
     def look(node: Any) -> None:
         loop = isinstance(node, tvm.tirx.For) and node.thread_binding is not None
         if loop or (isinstance(node, tvm.tirx.AttrStmt) and node.attr_key == "thread_extent"):
-            found.append(node)
+            bindings.append(node)
 
     tvm.tirx.stmt_functor.post_order_visit(function.body, look)
-    return bool(found)
+    return bool(bindings)

@@ -198,8 +198,10 @@ def load_plugin(library: Path) -> LoadedPlugin:
         remedy = f"Remove {library.parent} to build it again for the installed TVM."
         try:
             handle = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
-        except OSError as why:
-            raise SourceError(f"the plugin {library.name} cannot be loaded: {why}", remedy=remedy) from why
+        except OSError as error:
+            raise SourceError(
+                f"the plugin {library.name} cannot be loaded: {error}", remedy=remedy
+            ) from error
         compare = tvm.get_global_func(layout_function(library), allow_missing=True)
         foreign = foreign_types(library.name, [str(text) for text in compare()] if compare else [])
         _LOADED[path] = LoadedPlugin(handle, foreign)

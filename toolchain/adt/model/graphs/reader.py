@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from adt.errors import last_line
 from adt.host.child import Child, ChildFailed, Speech, serve
 from adt.model.graphs.rules import GraphError, check_graph
 
@@ -74,8 +75,7 @@ def refusal(text: str) -> str:
         tvm_ffi.structural_hash(graph)
         tvm.tirx.analysis.verify_well_formed(graph)
     except Exception as error:  # whatever TVM's reader raises
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        return lines[-1] if lines else type(error).__name__
+        return last_line(error)
     return ""
 
 

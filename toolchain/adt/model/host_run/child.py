@@ -64,8 +64,8 @@ def _on_device(param: Any, device: Any, *, image: bool) -> Any:
     """The parameter on *device*, in a buffer or an image."""
     import tvm
 
-    made = tvm.runtime.empty(param.shape, param.dtype, device, mem_scope=SCOPE if image else None)
-    return made.copyfrom(param.numpy())
+    tensor = tvm.runtime.empty(param.shape, param.dtype, device, mem_scope=SCOPE if image else None)
+    return tensor.copyfrom(param.numpy())
 
 
 def _device(kind: str, opencl: dict[str, str]) -> Any:
@@ -78,10 +78,10 @@ def _device(kind: str, opencl: dict[str, str]) -> Any:
         raise ValueError(f"this machine runs no package for {kind}")
     flat = [str(text) for text in tvm.get_global_func("adt.opencl_devices")()]
     devices = list(zip(flat[::2], flat[1::2], strict=True))
-    wanted = (opencl["platform"], opencl["name"])
-    if wanted not in devices:
-        raise ValueError(f"TVM's OpenCL runtime does not offer {wanted[1]} of {wanted[0]}; it has {devices}")
-    return tvm.opencl(devices.index(wanted))
+    device = (opencl["platform"], opencl["name"])
+    if device not in devices:
+        raise ValueError(f"TVM's OpenCL runtime does not offer {device[1]} of {device[0]}; it has {devices}")
+    return tvm.opencl(devices.index(device))
 
 
 if __name__ == "__main__":

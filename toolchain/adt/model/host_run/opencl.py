@@ -14,7 +14,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,8 +92,8 @@ def choose(devices: tuple[HostOpenCl, ...]) -> HostOpenCl | None:
 
 
 def _version(text: str) -> tuple[int, int]:
-    found = re.match(r"OpenCL (\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.match(r"OpenCL (\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 @functools.lru_cache(maxsize=4)
@@ -168,29 +168,27 @@ def _open(name: str) -> ctypes.CDLL | None:
 
 def _devices(cl: ctypes.CDLL) -> tuple[list[dict[str, Any]], str]:
     """Every device of every platform, and why there is none."""
-    handles = _handles(lambda room, to, count: cl.clGetPlatformIDs(room, to, count))
-    if isinstance(handles, int):
-        return [], f"clGetPlatformIDs answered {handles}"
-    found = []
-    for platform in handles:
-        handle = ctypes.c_void_p(platform)
+    platforms = _handles(lambda room, to, count: cl.clGetPlatformIDs(room, to, count))
+    if isinstance(platforms, int):
+        return [], f"clGetPlatformIDs answered {platforms}"
+    devices = [device for platform in platforms for device in _of_platform(cl, ctypes.c_void_p(platform))]
+    return devices, "" if devices else "no platform has a device"
 
-        def ask_platform(what: int, room: ctypes.c_size_t, to: Any, size: Any, of: Any = handle) -> int:
-            return int(cl.clGetPlatformInfo(of, ctypes.c_uint(what), room, to, size))
 
-        def list_devices(room: int, to: Any, count: Any, of: Any = handle) -> int:
-            return int(cl.clGetDeviceIDs(of, ctypes.c_uint64(ANY_KIND), ctypes.c_uint(room), to, count))
+def _of_platform(cl: ctypes.CDLL, platform: ctypes.c_void_p) -> Iterator[dict[str, Any]]:
+    def ask(what: int, room: ctypes.c_size_t, to: Any, size: Any) -> int:
+        return int(cl.clGetPlatformInfo(platform, ctypes.c_uint(what), room, to, size))
 
-        devices = _handles(list_devices)
-        for device in devices if isinstance(devices, list) else []:
-            found.append(
-                {
-                    "platform": _text(ask_platform, PLATFORM_NAME),
-                    "platform_version": _text(ask_platform, PLATFORM_VERSION),
-                    **_described(cl, ctypes.c_void_p(device)),
-                }
-            )
-    return found, "" if found else "no platform has a device"
+    def list_devices(room: int, to: Any, count: Any) -> int:
+        return int(cl.clGetDeviceIDs(platform, ctypes.c_uint64(ANY_KIND), ctypes.c_uint(room), to, count))
+
+    devices = _handles(list_devices)
+    for device in devices if isinstance(devices, list) else []:
+        yield {
+            "platform": _text(ask, PLATFORM_NAME),
+            "platform_version": _text(ask, PLATFORM_VERSION),
+            **_described(cl, ctypes.c_void_p(device)),
+        }
 
 
 def _described(cl: ctypes.CDLL, device: ctypes.c_void_p) -> dict[str, Any]:

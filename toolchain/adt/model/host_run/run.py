@@ -69,19 +69,19 @@ def run_packages(runs: Sequence[HostRun], *, timeout: float) -> list[dict[str, A
         RunError: the model failed, the driver refused a kernel (its build log is in the details),
             crashed, or did not end in time.
     """
-    packages = {wanted.package: load_package(wanted.package) for wanted in runs}
+    packages = {run.package: load_package(run.package) for run in runs}
     for package in packages.values():
         _check_machine(package.manifest)
-    for wanted in runs:
-        manifest = packages[wanted.package].manifest
-        check_inputs(manifest.name, manifest.entry(), wanted.inputs)
+    for run in runs:
+        manifest = packages[run.package].manifest
+        check_inputs(manifest.name, manifest.entry(), run.inputs)
     device, plugins = _opencl(packages.values())
     end = time.monotonic() + timeout
     outputs = []
     with Child("adt.model.host_run.child") as child:
-        for wanted in runs:
-            manifest = packages[wanted.package].manifest
-            request = _request(wanted, manifest.entry(), manifest, device, plugins)
+        for run in runs:
+            manifest = packages[run.package].manifest
+            request = _request(run, manifest.entry(), manifest, device, plugins)
             try:
                 answer = child.ask(request, max(end - time.monotonic(), 0))
             except ChildFailed as failure:
@@ -107,7 +107,7 @@ def _opencl(packages: Any) -> tuple[HostOpenCl | None, list[Path]]:
 
 
 def _request(
-    wanted: HostRun,
+    run: HostRun,
     entry: Entry,
     manifest: PackageManifest,
     device: HostOpenCl | None,
@@ -116,14 +116,14 @@ def _request(
     return {
         "plugins": [str(plugin) for plugin in plugins],
         "opencl": {"platform": device.platform, "name": device.name} if device else {},
-        "package": str(wanted.package.absolute()),
+        "package": str(run.package.absolute()),
         "library": LIBRARY,
         "params_file": PARAMS,
         "entry": entry.name,
         "params": list(entry.params),
         "images": list(entry.images),
         "vdevices": list(manifest.target.vdevices),
-        "inputs": [wanted.inputs[spec.name] for spec in entry.inputs],
+        "inputs": [run.inputs[spec.name] for spec in entry.inputs],
     }
 
 

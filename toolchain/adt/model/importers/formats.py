@@ -90,8 +90,8 @@ def _zip_format(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as why:
-        raise ModelError(f"{path} is truncated or damaged", remedy="Export or download it again.") from why
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise ModelError(f"{path} is truncated or damaged", remedy="Export or download it again.") from error
     if "config.json" in names and "metadata.json" in names:
         return KERAS
     if any(name.endswith(("models/model.json", "serialized_exported_program.json")) for name in names):

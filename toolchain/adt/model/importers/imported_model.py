@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,13 @@ def _extent(extent: Any) -> int | str:
         return str(extent)
 
 
-def last_line(why: BaseException) -> str:
-    """The last line of an exception's message that says something."""
-    lines = [line for line in str(why).splitlines() if line.strip()]
-    return lines[-1].strip() if lines else type(why).__name__
+def distinct_names(names: Iterable[str]) -> list[str]:
+    """*names*, where one that comes again gets a number: a value that is returned twice."""
+    result: list[str] = []
+    for name in names:
+        text, number = name, 1
+        while text in result:
+            number += 1
+            text = f"{name}_{number}"
+        result.append(text)
+    return result

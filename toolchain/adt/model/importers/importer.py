@@ -86,35 +86,39 @@ def explain_model(model: Path | str, shapes: Given) -> Explanation:
     source = opened.source
     try:
         imported = _import(opened, shapes)
-    except AdtError as why:
+    except AdtError as error:
         ops = _table(opened, shapes)
-        return Explanation(source.file, source.format, ops, why.what, why.remedy, why.options, why.exit_code)
+        return Explanation(
+            source.file, source.format, ops, error.what, error.remedy, error.options, error.exit_code
+        )
     try:
         check_functions(imported, packed_functions(imported.module), ())
-    except AdtError as why:
+    except AdtError as error:
         ops = after_trial(imported.ops, unrunnable(imported.module, imported.ops), ())
-        return Explanation(source.file, source.format, ops, why.what, why.remedy, why.options, why.exit_code)
+        return Explanation(
+            source.file, source.format, ops, error.what, error.remedy, error.options, error.exit_code
+        )
     return Explanation(source.file, source.format, imported.ops, "", "", (), 0)
 
 
 def _table(opened: _Opened, shapes: Given) -> tuple[OpRow, ...]:
     """The op table of a model that cannot be imported, as far as it can be read."""
-    path, found = opened.path, opened.source.format
+    path, format = opened.path, opened.source.format
     try:
-        if found == formats.ONNX:
+        if format == formats.ONNX:
             from adt.model.importers.onnx.importer import explain_onnx
 
             return explain_onnx(path, shapes)
-        if found == formats.TFLITE:
+        if format == formats.TFLITE:
             from adt.model.importers.tflite.importer import explain_tflite
 
             return explain_tflite(path)
-        if found == formats.TORCH:
+        if format == formats.TORCH:
             from adt.model.importers.torch import explain_torch
 
             return _untried(explain_torch(path))
-    except AdtError as why:
-        log.debug("there is no op table: %s", why)
+    except AdtError as error:
+        log.debug("there is no op table: %s", error)
     return ()
 
 
@@ -131,8 +135,8 @@ def _opened(model: Path | str) -> _Opened:
             source = SourceModel(exported.name, formats.TORCH, model_store.model_sha256(exported))
             return _Opened(model_store.keep(exported, source.sha256), source)
     path = Path(model)
-    found = formats.format_of(path)
-    return _Opened(path, SourceModel(path.name, found, model_store.model_sha256(path)))
+    format = formats.format_of(path)
+    return _Opened(path, SourceModel(path.name, format, model_store.model_sha256(path)))
 
 
 def declared_inputs(model: Path | str, shapes: Given) -> dict[str, Shape]:
@@ -142,12 +146,12 @@ def declared_inputs(model: Path | str, shapes: Given) -> dict[str, Shape]:
         ModelError: the file or a shape is wrong.
     """
     path = Path(model)
-    found = formats.TORCH if formats.is_callable(model) else formats.format_of(path)
-    if found == formats.ONNX:
+    format = formats.TORCH if formats.is_callable(model) else formats.format_of(path)
+    if format == formats.ONNX:
         from adt.model.importers.onnx import file as onnx_file
 
         return fixed_shapes(onnx_file.declared_inputs(onnx_file.read_onnx(path)), shapes)
-    if found == formats.TFLITE:
+    if format == formats.TFLITE:
         from adt.model.importers.tflite import file as tflite_file
 
         return tflite_file.fixed_inputs(tflite_file.read_tflite(path), path, shapes)

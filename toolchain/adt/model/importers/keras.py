@@ -11,14 +11,14 @@ import io
 import logging
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.errors import ModelError
+from adt.errors import ModelError, last_line
 from adt.host.disk import scratch_directory
 from adt.host.extras import load, need
-from adt.model.importers.imported_model import ImportedModel, last_line
+from adt.model.importers.imported_model import ImportedModel, distinct_names
 from adt.model.importers.shapes import Declared, Given, Shape, fixed_shapes
 from adt.model.package.manifest import SourceModel
 
@@ -74,11 +74,11 @@ def load_keras(path: Path) -> Any:
     try:
         with _quiet():
             model = keras.saving.load_model(str(path), compile=False, safe_mode=True)
-    except Exception as why:  # Keras raises what its layers and h5py meet
+    except Exception as error:  # Keras raises what its layers and h5py meet
         raise ModelError(
-            f"Keras cannot load {path}: {last_line(why)}",
+            f"Keras cannot load {path}: {last_line(error)}",
             remedy="Save it with model.save('model.keras') by Keras 3, without Lambda layers.",
-        ) from why
+        ) from error
     return model
 
 
@@ -98,23 +98,12 @@ def run_keras(model: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 def _input_names(model: Any) -> list[str]:
     """Names of the input layers; tensors' own names differ with every load."""
-    return _distinct(tensor._keras_history.operation.name for tensor in model.inputs)
+    return distinct_names(tensor._keras_history.operation.name for tensor in model.inputs)
 
 
 def _output_names(model: Any) -> list[str]:
     """Names of the layers that give the outputs."""
-    return _distinct(tensor._keras_history.operation.name for tensor in model.outputs)
-
-
-def _distinct(names: Iterable[str]) -> list[str]:
-    result: list[str] = []
-    for name in names:
-        text, number = name, 1
-        while text in result:
-            number += 1
-            text = f"{name}_{number}"
-        result.append(text)
-    return result
+    return distinct_names(tensor._keras_history.operation.name for tensor in model.outputs)
 
 
 def _export(model: Any, fixed: Mapping[str, Shape], out: Path, path: Path) -> None:
@@ -127,11 +116,11 @@ def _export(model: Any, fixed: Mapping[str, Shape], out: Path, path: Path) -> No
     try:
         with _quiet():
             model.export(str(out), format="onnx", verbose=False, input_signature=signature)
-    except Exception as why:  # Keras, torch and onnxscript raise what they meet
+    except Exception as error:  # Keras, torch and onnxscript raise what they meet
         raise ModelError(
-            f"Keras cannot write {path.name} as ONNX: {type(why).__name__}: {last_line(why)}",
+            f"Keras cannot write {path.name} as ONNX: {type(error).__name__}: {last_line(error)}",
             remedy="Convert it to ONNX or TFLite where it was trained.",
-        ) from why
+        ) from error
 
 
 @contextlib.contextmanager

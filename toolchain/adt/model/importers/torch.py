@@ -16,11 +16,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from adt.errors import AdtError, ModelError, UnsupportedOp
+from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.host.disk import scratch_directory
 from adt.host.extras import load
 from adt.model.importers.constants import lift_weights
-from adt.model.importers.imported_model import ImportedModel, imported_model, last_line
+from adt.model.importers.imported_model import ImportedModel, distinct_names, imported_model
 from adt.model.importers.op_table import OpRow, named_nodes, op_rows, refusal
 from adt.model.importers.shapes import Declared, Given, fixed_shapes, fixed_symbols
 from adt.model.package.manifest import SourceModel, TensorSpec
@@ -86,13 +86,13 @@ def load_program(path: Path) -> Any:
     try:
         with _quiet():
             return torch.export.load(str(path))
-    except Exception as why:  # zip, JSON and torch's own errors
+    except Exception as error:  # zip, JSON and torch's own errors
         raise ModelError(
             f"{path} cannot be read as an exported PyTorch program",
             remedy="Write it with torch.export.save(torch.export.export(model, inputs), 'model.pt2'),"
             f" with the torch that reads it here ({torch.__version__}).",
-            details=last_line(why),
-        ) from why
+            details=last_line(error),
+        ) from error
 
 
 def program_inputs(program: Any) -> tuple[TensorSpec, ...]:
@@ -101,10 +101,10 @@ def program_inputs(program: Any) -> tuple[TensorSpec, ...]:
     Raises:
         ModelError: an input is no tensor.
     """
-    wanted = set(program.graph_signature.user_inputs)
+    names = set(program.graph_signature.user_inputs)
     specs = []
     for node in program.graph.nodes:
-        if node.op != "placeholder" or node.name not in wanted:
+        if node.op != "placeholder" or node.name not in names:
             continue
         value = node.meta["val"]
         if not hasattr(value, "shape"):
@@ -119,14 +119,7 @@ def program_inputs(program: Any) -> tuple[TensorSpec, ...]:
 
 def program_outputs(program: Any) -> list[str]:
     """Names of what the program returns, in order, each of its own."""
-    names: list[str] = []
-    for name in program.graph_signature.user_outputs:
-        text, number = str(name), 1
-        while text in names:  # the same value returned twice
-            number += 1
-            text = f"{name}_{number}"
-        names.append(text)
-    return names
+    return distinct_names(map(str, program.graph_signature.user_outputs))
 
 
 @contextlib.contextmanager
@@ -138,25 +131,25 @@ def exported_by(text: str) -> Iterator[Path]:
         ToolNotFound: the extra is missing.
     """
     torch = load("torch", "torch", "importing a Python callable")
-    made = _call(text)
-    if not isinstance(made, torch.export.ExportedProgram):
-        if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module)):
-            raise ModelError(f"{text} returned {type(made).__name__}, not a model", remedy=CONTRACT)
-        model, example = made
+    program = _call(text)
+    if not isinstance(program, torch.export.ExportedProgram):
+        if not (isinstance(program, tuple) and len(program) == 2 and isinstance(program[0], torch.nn.Module)):
+            raise ModelError(f"{text} returned {type(program).__name__}, not a model", remedy=CONTRACT)
+        model, example = program
         inputs = tuple(example) if isinstance(example, (tuple, list)) else (example,)
         try:
             with _quiet():
-                made = torch.export.export(model.eval(), inputs)
-        except Exception as why:  # torch raises many kinds while it traces
+                program = torch.export.export(model.eval(), inputs)
+        except Exception as error:  # torch raises many kinds while it traces
             raise ModelError(
-                f"torch cannot export what {text} returns: {type(why).__name__}",
+                f"torch cannot export what {text} returns: {type(error).__name__}",
                 remedy="See torch.export's documents for what a program may contain.",
-                details="\n".join(str(why).splitlines()[:10]),
-            ) from why
+                details="\n".join(str(error).splitlines()[:10]),
+            ) from error
     with scratch_directory("export") as directory:
         path = directory / f"{text.rpartition(':')[2]}.pt2"
         with _quiet():
-            torch.export.save(made, str(path))
+            torch.export.save(program, str(path))
         yield path
 
 
@@ -169,18 +162,18 @@ def _call(text: str) -> Any:
         called = getattr(importlib.import_module(name), function, None)
         if callable(called):
             return called()
-    except ImportError as why:
+    except ImportError as error:
         raise ModelError(
-            f"{text} cannot be imported: {why}",
+            f"{text} cannot be imported: {error}",
             remedy=f"Run adt where {name}.py is, or set PYTHONPATH.",
-        ) from why
+        ) from error
     except AdtError:
         raise
-    except Exception as why:  # the user's own code
+    except Exception as error:  # the user's own code
         raise ModelError(
-            f"{text} failed: {type(why).__name__}: {last_line(why)}",
+            f"{text} failed: {type(error).__name__}: {last_line(error)}",
             remedy="Mend it; it can be called alone in Python.",
-        ) from why
+        ) from error
     finally:
         sys.path.remove(here)
     raise ModelError(f"the module {name} has no function {function!r}", remedy=CONTRACT)
@@ -213,11 +206,11 @@ def _to_relax(program: Any, name: str) -> Any:
                 unwrap_unit_return_tuple=True,
                 run_ep_decomposition=False,
             )
-    except Exception as why:  # the importer asserts and raises plain Python errors
+    except Exception as error:  # the importer asserts and raises plain Python errors
         raise ModelError(
-            f"TVM's PyTorch importer failed on {name}: {type(why).__name__}: {last_line(why)}",
+            f"TVM's PyTorch importer failed on {name}: {type(error).__name__}: {last_line(error)}",
             remedy="Rewrite the model without what it names, or import its ONNX form (torch.onnx.export).",
-        ) from why
+        ) from error
 
 
 def _specialised(module: Any, symbols: Mapping[str, int], name: str) -> Any:
@@ -228,11 +221,11 @@ def _specialised(module: Any, symbols: Mapping[str, int], name: str) -> Any:
 
     try:
         return relax.transform.BindSymbolicVars(dict(symbols), "main")(module)
-    except Exception as why:  # TVM's check of the names
+    except Exception as error:  # TVM's check of the names
         raise ModelError(
-            f"the open dimensions of {name} cannot be fixed: {last_line(why)}",
+            f"the open dimensions of {name} cannot be fixed: {last_line(error)}",
             remedy="Export the program without dynamic_shapes.",
-        ) from why
+        ) from error
 
 
 @contextlib.contextmanager

@@ -19,51 +19,26 @@ FLAGS = re.compile(r"mask|token_type|type_id|segment_id", re.IGNORECASE)
 LENGTHS = re.compile(r"(^|_)(length|len|lengths|lens|seqlens?|seq_?lens?)($|_)", re.IGNORECASE)
 """Names of integer inputs that count elements of another input."""
 MOVES = frozenset(
-    [
-        "relax.astype",
-        "relax.broadcast_to",
-        "relax.concat",
-        "relax.expand_dims",
-        "relax.flatten",
-        "relax.flip",
-        "relax.memory.copy",
-        "relax.permute_dims",
-        "relax.repeat",
-        "relax.reshape",
-        "relax.split",
-        "relax.squeeze",
-        "relax.stack",
-        "relax.strided_slice",
-        "relax.tile",
-    ]
-)
+    f"relax.{name}"
+    for name in (
+        "astype", "broadcast_to", "concat", "expand_dims", "flatten", "flip", "memory.copy", "permute_dims",
+        "repeat", "reshape", "split", "squeeze", "stack", "strided_slice", "tile",
+    )
+)  # fmt: skip
 """Operators that move elements and leave their values."""
-READS = {
-    "relax.take": 1,
-    "relax.gather_elements": 1,
-    "relax.gather_nd": 1,
-    "relax.scatter_elements": 1,
-    "relax.scatter_nd": 1,
-}
-"""Operators that pick elements of their first argument → which argument says which."""
+READS = frozenset(
+    f"relax.{name}" for name in ("take", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd")
+)
+"""Operators that pick elements of their first argument by their second."""
 WRAPS = frozenset({"relax.scatter_elements"})
 """Those whose kernels let negative indices count from the end."""
 CALCULATES = frozenset(
-    [
-        "relax.abs",
-        "relax.add",
-        "relax.cumsum",
-        "relax.divide",
-        "relax.floor_divide",
-        "relax.maximum",
-        "relax.minimum",
-        "relax.multiply",
-        "relax.negative",
-        "relax.subtract",
-        "relax.sum",
-        "relax.where",
-    ]
-)
+    f"relax.{name}"
+    for name in (
+        "abs", "add", "cumsum", "divide", "floor_divide", "maximum", "minimum", "multiply", "negative",
+        "subtract", "sum", "where",
+    )
+)  # fmt: skip
 """Operators through which a range cannot be followed."""
 
 
@@ -72,11 +47,11 @@ def with_ranges(specs: Sequence[TensorSpec], module: Any) -> tuple[TensorSpec, .
     import numpy as np
 
     graph = _Graph(module["main"])
-    found: list[TensorSpec] = []
+    ranged: list[TensorSpec] = []
     for spec, parameter in zip(specs, graph.function.params, strict=False):
         dtype = np.dtype(spec.dtype) if spec.dtype != "bfloat16" else None
         if dtype is None or dtype.kind not in "iu":
-            found.append(spec)
+            ranged.append(spec)
             continue
         values = _values(spec, parameter, graph, specs)
         if values is not None:
@@ -84,8 +59,8 @@ def with_ranges(specs: Sequence[TensorSpec], module: Any) -> tuple[TensorSpec, .
             values = replace(
                 values, least=max(values.least, int(limits.min)), most=min(values.most, int(limits.max))
             )
-        found.append(replace(spec, values=values))
-    return tuple(found)
+        ranged.append(replace(spec, values=values))
+    return tuple(ranged)
 
 
 @dataclass(frozen=True)
@@ -158,7 +133,7 @@ def _reads(graph: _Graph) -> Iterator[_Read]:
         checked = len(set(rows)) == 1 and str(getattr(call.attrs, "mode", "fast")) == "fast"
         if rows:
             start = _Read(None, min(rows), name in WRAPS, 0, checked)
-            yield from _inputs_behind(call.args[READS[name]], start, graph)
+            yield from _inputs_behind(call.args[1], start, graph)
 
 
 def _rows(name: str, call: Any) -> list[int]:
@@ -168,7 +143,7 @@ def _rows(name: str, call: Any) -> list[int]:
         return []
     if name.endswith("_nd"):
         first = int(getattr(call.attrs, "batch_dims", 0))
-        indices = _extents(call.args[READS[name]])
+        indices = _extents(call.args[1])
         return shape[first : first + indices[-1]] if indices else []
     axis = getattr(call.attrs, "axis", None)
     return [math.prod(shape)] if axis is None else [shape[int(axis)]]
@@ -269,24 +244,18 @@ def output_quanta(main: Any, names: Sequence[str]) -> dict[str, float]:
     """
     from tvm import relax
 
-    values = {binding.var: binding.value for block in main.body.blocks for binding in block.bindings}
-
-    def resolved(expr: Any) -> Any:
-        while isinstance(expr, relax.Var) and expr in values:
-            expr = values[expr]
-        return expr
+    graph = _Graph(main)
 
     def quantum(expr: Any) -> float:
-        expr = resolved(expr)
+        expr = graph.value(expr)
         if isinstance(expr, relax.TupleGetItem):
             return quantum(expr.tuple_value)
-        operator = getattr(getattr(expr, "op", None), "name", "")
-        if operator in NOT_STEEPER:
+        if operator(expr) in NOT_STEEPER:
             return quantum(expr.args[0])
-        scale = resolved(expr.args[1]) if operator == "relax.dequantize" else None
+        scale = graph.value(expr.args[1]) if operator(expr) == "relax.dequantize" else None
         return float(scale.data.numpy().max()) if isinstance(scale, relax.Constant) else 0.0
 
-    body = resolved(main.body.body)
+    body = graph.value(main.body.body)
     fields = list(body.fields) if isinstance(body, relax.Tuple) else [body]
     quanta = {name: quantum(field) for name, field in zip(names, fields, strict=True)}
     return {name: value for name, value in quanta.items() if value}

@@ -66,7 +66,7 @@ def read_inputs(
     for name, paths in batches.items():
         prepared = pictures_as_input(paths, _spec(entry, name), picture or PictureOptions())
         given.append(Given(name, prepared.array, prepared.how))
-    names = [one.name for one in given]
+    names = [each.name for each in given]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"input {', '.join(twice)} is given twice", remedy="Name each input once.")
     return tuple(given)
@@ -74,7 +74,7 @@ def read_inputs(
 
 def _split(text: str, entry: Entry) -> tuple[str, Path]:
     """Name of the input, empty for none, and the file; a file's name may hold a = sign, too."""
-    for spec in sorted(entry.inputs, key=lambda one: -len(one.name)):
+    for spec in sorted(entry.inputs, key=lambda spec: -len(spec.name)):
         if text.startswith(f"{spec.name}="):
             return spec.name, Path(text[len(spec.name) + 1 :])
     if "=" in text and not Path(text).exists():
@@ -119,22 +119,23 @@ def _only(entry: Entry, path: Path) -> str:
 
 def _for_pictures(entry: Entry) -> str:
     """The input that an --image without a name is for: the only one, or the only one of a picture's rank."""
-    found = [spec for spec in entry.inputs if len(spec.shape) in (3, 4)]
+    candidates = [spec for spec in entry.inputs if len(spec.shape) in (3, 4)]
     if len(entry.inputs) == 1:
-        found = list(entry.inputs)
-    if len(found) != 1:
+        candidates = list(entry.inputs)
+    if len(candidates) != 1:
         raise InputError(
-            f"{'several inputs' if found else 'no input'} may take a picture: the model has {_names(entry)}",
+            f"{'several inputs' if candidates else 'no input'} may take a picture: the model has "
+            f"{_names(entry)}",
             remedy="Say which: --image NAME=FILE",
         )
-    return found[0].name
+    return candidates[0].name
 
 
 def _npz(path: Path, name: str) -> list[Given]:
     try:
         arrays = read_npz(path)
-    except DamagedNpz as why:
-        raise not_plain(path, why) from why
+    except DamagedNpz as error:
+        raise not_plain(path, error) from error
     if not name:
         return [Given(key, array, str(path)) for key, array in arrays.items()]
     if name in arrays:
@@ -151,11 +152,11 @@ def _npy(path: Path) -> Array:
     try:
         with path.open("rb") as file:
             return read_npy(file, path.stat().st_size)
-    except (DamagedNpz, OSError) as why:
+    except (DamagedNpz, OSError) as error:
         raise InputError(
-            f"{path} is not an .npy file of a plain array: {why}",
+            f"{path} is not an .npy file of a plain array: {error}",
             remedy="Write it with numpy.save(path, array).",
-        ) from why
+        ) from error
 
 
 def _raw(path: Path, spec: TensorSpec) -> Array:
@@ -163,26 +164,26 @@ def _raw(path: Path, spec: TensorSpec) -> Array:
 
     try:
         dtype = np.dtype(spec.dtype).newbyteorder("<")
-    except TypeError as why:
+    except TypeError as error:
         raise InputError(
             f"input {spec.name} is {kind(spec)}, of which numpy knows no bytes", remedy="Give it as .npz."
-        ) from why
+        ) from error
     try:
         size = path.stat().st_size
         data = np.fromfile(path, dtype=np.uint8) if size <= MOST_ARRAY_BYTES else np.empty(0, np.uint8)
-    except OSError as why:
-        raise InputError(f"{path} cannot be read: {why.strerror}", remedy="Check --input.") from why
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}", remedy="Check --input.") from error
     fixed = math.prod(extent for extent in spec.shape if isinstance(extent, int)) * dtype.itemsize
-    open_ones = [extent for extent in spec.shape if isinstance(extent, str)]
-    if len(open_ones) > 1:
+    open_extents = [extent for extent in spec.shape if isinstance(extent, str)]
+    if len(open_extents) > 1:
         raise InputError(
             f"input {spec.name} is {kind(spec)}: plain bytes do not say how large its open dimensions are",
             remedy="Give it as .npy or .npz, or compile with --shape.",
         )
-    if size > MOST_ARRAY_BYTES or (size % max(1, fixed) if open_ones else size != fixed):
-        wanted = f"a multiple of {fixed:,}" if open_ones else f"{fixed:,}"
+    if size > MOST_ARRAY_BYTES or (size % max(1, fixed) if open_extents else size != fixed):
+        size_text = f"a multiple of {fixed:,}" if open_extents else f"{fixed:,}"
         raise InputError(
-            f"{path} has {size:,} bytes, the input {spec.name}, {kind(spec)}, takes {wanted}",
+            f"{path} has {size:,} bytes, the input {spec.name}, {kind(spec)}, takes {size_text}",
             remedy="Write the array's bytes alone, in the input's dtype: array.astype(dtype).tofile(path).",
         )
     shape = [size // max(1, fixed) if isinstance(extent, str) else extent for extent in spec.shape]

@@ -27,17 +27,17 @@ def count_flops() -> Any:
 
     @tvm.transform.module_pass(opt_level=0, name="adt.CountFlops")  # type: ignore[untyped-decorator]
     def count(module: Any, _context: Any) -> Any:
-        found = {
+        counted = {
             variable: function.with_attr(ATTRIBUTE, flops)
             for variable, function in module.functions_items()
             if isinstance(function, tirx.PrimFunc) and (flops := flops_of(function)) is not None
         }
-        if not found:
+        if not counted:
             return module
-        made = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
-        for variable, function in found.items():
-            made.update_func(variable, function)
-        return made
+        result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
+        for variable, function in counted.items():
+            result.update_func(variable, function)
+        return result
 
     return count
 

@@ -141,10 +141,10 @@ class Graph:
 
     def by_scope(self) -> dict[str, int]:
         """Bytes of the storages in each memory scope."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for storage in self.storages:
-            found[storage.scope] = found.get(storage.scope, 0) + (storage.bytes or 0)
-        return found
+            sizes[storage.scope] = sizes.get(storage.scope, 0) + (storage.bytes or 0)
+        return sizes
 
     def device_of(self, call: Call) -> str:
         """Where *call* runs: ``opencl``, ``cpu``, ``library`` (a vendor's), ``vm`` (the VM itself)."""

@@ -49,12 +49,12 @@ class Inspection:
             PackageError: ``inspect/`` was dropped, or is damaged.
         """
         self._file(GRAPH)
-        found = manifest.load(
+        graph = manifest.load(
             Graph, self._directory / GRAPH, schema=SCHEMA, version=SCHEMA_VERSION, remedy=self._remedy
         )
         entry = self.package.manifest.entry()  # the importer has cleaned the model's own names
-        tensors = _renamed(found.tensors, "input", [spec.name for spec in entry.inputs])
-        return replace(found, tensors=_renamed(tensors, "param", entry.params))
+        tensors = _renamed(graph.tensors, "input", [spec.name for spec in entry.inputs])
+        return replace(graph, tensors=_renamed(tensors, "param", entry.params))
 
     @property
     def textured(self) -> int:
@@ -81,28 +81,28 @@ class Inspection:
         Raises:
             PackageError: there are none.
         """
-        found = self.handed("clml")
-        if not found:
+        subgraphs = self.handed("clml")
+        if not subgraphs:
             raise PackageError(
                 f"{self.package.manifest.name} hands nothing to CLML",
                 remedy=self.package.manifest.source.compile_command(
                     "--target", "adreno", "--offload", "clml"
                 ),
             )
-        return found
+        return subgraphs
 
     def handed(self, kind: str) -> dict[str, Any]:
         """The subgraphs that the library *kind* (``clml``, ``nnapi``) computes, by their function's name."""
-        names = {one.sha256: one.name for one in self.graph.handed} if self.recorded else {}
-        found = {}
+        names = {subgraph.sha256: subgraph.name for subgraph in self.graph.handed} if self.recorded else {}
+        subgraphs = {}
         for path in sorted((self._directory / kind).glob("*.json")):
             text = self._text(f"{kind}/{path.name}")
             digest = hashlib.sha256(text.removesuffix("\n").encode()).hexdigest()
             try:
-                found[names.get(digest, path.stem)] = parse_json(text)
-            except ValueError as why:
-                raise PackageError(f"{path} is damaged: {why}", remedy=self._remedy) from why
-        return found
+                subgraphs[names.get(digest, path.stem)] = parse_json(text)
+            except ValueError as error:
+                raise PackageError(f"{path} is damaged: {error}", remedy=self._remedy) from error
+        return subgraphs
 
     def relax(self) -> str:
         """``main`` after the last Relax pass, as TVMScript."""
@@ -114,11 +114,11 @@ class Inspection:
 
     def tir_functions(self) -> dict[str, str]:
         """The text of each scheduled kernel, by its function's name."""
-        found = {}
+        functions = {}
         for text in _FUNCTION.findall(self.tir()):
             if name := re.search(r"^    def (\w+)\(", text, re.MULTILINE):
-                found[name[1]] = textwrap.dedent(text).rstrip() + "\n"
-        return found
+                functions[name[1]] = textwrap.dedent(text).rstrip() + "\n"
+        return functions
 
     def llvm(self) -> str:
         """LLVM IR of the host's code."""
@@ -126,8 +126,8 @@ class Inspection:
         try:
             with gzip.open(path) as file:
                 text = file.read(MOST_TEXT + 1)
-        except (OSError, EOFError, zlib.error) as why:
-            raise PackageError(f"{path} is damaged: {why}", remedy=self._remedy) from why
+        except (OSError, EOFError, zlib.error) as error:
+            raise PackageError(f"{path} is damaged: {error}", remedy=self._remedy) from error
         if len(text) > MOST_TEXT:
             raise PackageError(f"{path} unpacks to more than {MOST_TEXT >> 20} MiB", remedy=self._remedy)
         return text.decode(errors="replace")
@@ -142,12 +142,12 @@ class Inspection:
             file.write_text(text)
             try:
                 return str(tvm.runtime.load_module(str(file)).inspect_source("asm"))
-            except Exception as why:  # TVM's loader and LLVM raise InternalError, ValueError, …
+            except Exception as error:  # TVM's loader and LLVM raise InternalError, ValueError, …
                 raise PackageError(
-                    f"TVM {tvm.__version__} cannot generate code from {INSPECT}/host.ll.gz: {why}",
+                    f"TVM {tvm.__version__} cannot generate code from {INSPECT}/host.ll.gz: {error}",
                     remedy=f"The package was made by TVM {self.package.manifest.tvm.version}; "
                     "`adt inspect --llvm` shows what it is generated from.",
-                ) from why
+                ) from error
 
     def params(self) -> tuple[Param, ...]:
         """Name, shape, size and range of each parameter, in the order of ``main``."""
@@ -155,16 +155,16 @@ class Inspection:
 
     def sizes(self) -> dict[str, int]:
         """Bytes of each file of the package; of ``inspect/`` the sum."""
-        found = {path.name: path.stat().st_size for path in self.package.files}
+        sizes = {path.name: path.stat().st_size for path in self.package.files}
         inside = [path.stat().st_size for path in self._directory.rglob("*") if path.is_file()]
-        return found | ({INSPECT: sum(inside)} if inside else {})
+        return sizes | ({INSPECT: sum(inside)} if inside else {})
 
     def by_function(self) -> Mapping[str, tuple[str, ...]]:
         """The device kernels that each function launches."""
-        found: dict[str, tuple[str, ...]] = {}
+        kernels: dict[str, tuple[str, ...]] = {}
         for kernel in self.graph.kernels:
-            found[kernel.function] = (*found.get(kernel.function, ()), kernel.name)
-        return found
+            kernels[kernel.function] = (*kernels.get(kernel.function, ()), kernel.name)
+        return kernels
 
     @property
     def _directory(self) -> Path:
@@ -193,8 +193,8 @@ class Inspection:
         path = self._file(name)
         try:
             return read_text(path, MOST_TEXT)
-        except ValueError as why:
-            raise PackageError(f"{path} is damaged: {why}", remedy=self._remedy) from why
+        except ValueError as error:
+            raise PackageError(f"{path} is damaged: {error}", remedy=self._remedy) from error
 
 
 def _renamed(tensors: Sequence[Tensor], kind: str, names: Sequence[str]) -> tuple[Tensor, ...]:
@@ -251,16 +251,16 @@ def load_arrays(package: ModelPackage) -> Iterator[tuple[str, NDArray[np.generic
 
     path = package.path / PARAMS
     try:
-        found = tvm.runtime.load_param_dict_from_file(str(path))
-    except Exception as why:  # TVM's reader raises InternalError, ValueError, …
+        arrays = tvm.runtime.load_param_dict_from_file(str(path))
+    except Exception as error:  # TVM's reader raises InternalError, ValueError, …
         raise PackageError(
             f"{path} is not a parameter file of TVM, or is damaged",
             remedy=f"Compile the model again: {package.manifest.source.compile_command()}",
-            details=str(why)[-500:],
-        ) from why
+            details=str(error)[-500:],
+        ) from error
     order = {name: index for index, name in enumerate(package.manifest.entry().params)}
-    for name in sorted(found, key=lambda name: (order.get(name, len(order)), name)):
-        yield str(name), found[name].numpy()
+    for name in sorted(arrays, key=lambda name: (order.get(name, len(order)), name)):
+        yield str(name), arrays[name].numpy()
 
 
 def _row(name: str, array: Any, *, image: bool) -> Param:

@@ -131,19 +131,19 @@ def _columns(
     for sweep in range(SWEEPS):
         for row in rows if sweep % 2 == 0 else reversed(rows):
             near = above if sweep % 2 == 0 else below
-            wanted = [_mean([center[m] for m in near[n]], center[n]) for n in row]
-            for node, x in zip(row, _apart(row, wanted, count), strict=True):
+            targets = [_mean([center[m] for m in near[n]], center[n]) for n in row]
+            for node, x in zip(row, _apart(row, targets, count), strict=True):
                 center[node] = x
     return center
 
 
-def _apart(row: Sequence[int], wanted: Sequence[float], count: int) -> list[float]:
+def _apart(row: Sequence[int], targets: Sequence[float], count: int) -> list[float]:
     """The places nearest to *wanted* (least squares) at which the boxes of *row* do not overlap."""
     offsets = [0.0]
     for left, right in itertools.pairwise(row):
         offsets.append(offsets[-1] + (_width(left, count) + _width(right, count)) / 2 + GAP_X)
     blocks: list[tuple[float, int]] = []  # isotonic regression: pool what is out of order
-    for target, offset in zip(wanted, offsets, strict=True):
+    for target, offset in zip(targets, offsets, strict=True):
         total, size = target - offset, 1
         while blocks and blocks[-1][0] / blocks[-1][1] > total / size:
             before = blocks.pop()

@@ -79,11 +79,11 @@ def _tensor(tensor: Tensor) -> dict[str, Any]:
 def _nodes_and_edges(graph: Graph) -> tuple[list[dict[str, Any]], list[tuple[int, int, int]]]:
     """A node for the inputs, one for each call, one for the outputs; an edge for each tensor between two."""
     nodes: list[dict[str, Any]] = [{"name": INPUTS, "kind": INPUTS, "call": -1, "in": [], "out": []}]
-    made: dict[int, int] = {}
+    producers: dict[int, int] = {}
     nodes[0]["out"] = [i for i, tensor in enumerate(graph.tensors) if tensor.kind == "input"]
     edges: list[tuple[int, int, int]] = []
     for index in nodes[0]["out"]:
-        made[index] = 0
+        producers[index] = 0
     for index, call in enumerate(graph.calls):
         touched = [graph.tensors[i] for i in (*call.inputs, *call.outputs)]
         textured = any(t.texture for t in touched) or graph.textures_of(call.name) > 0
@@ -98,11 +98,11 @@ def _nodes_and_edges(graph: Graph) -> tuple[list[dict[str, Any]], list[tuple[int
                 "texture": textured,
             }
         )
-        edges += [(made[i], len(nodes) - 1, i) for i in call.inputs if i in made]
+        edges += [(producers[i], len(nodes) - 1, i) for i in call.inputs if i in producers]
         for output in call.outputs:
-            made[output] = len(nodes) - 1
+            producers[output] = len(nodes) - 1
     nodes.append({"name": OUTPUTS, "kind": OUTPUTS, "call": -1, "in": list(graph.outputs), "out": []})
-    edges += [(made[i], len(nodes) - 1, i) for i in graph.outputs if i in made]
+    edges += [(producers[i], len(nodes) - 1, i) for i in graph.outputs if i in producers]
     first: dict[tuple[int, int], tuple[int, int, int]] = {}
     for edge in edges:
         first.setdefault(edge[:2], edge)
@@ -117,20 +117,20 @@ def _textures(inspection: Inspection) -> dict[str, Any] | None:
 
 def _sources(inspection: Inspection) -> dict[str, dict[str, str]]:
     """Texts of each function: kernels' OpenCL by their names, and its TIR."""
-    found: dict[str, dict[str, str]] = {}
+    sources: dict[str, dict[str, str]] = {}
     try:
         for name, text in inspection.tir_functions().items():
-            found[name] = {"TIR": text[:MOST_SOURCE]}
+            sources[name] = {"TIR": text[:MOST_SOURCE]}
         for kernel in inspection.graph.kernels:
             text = (inspection.package.path / "inspect" / kernel.file).read_text(errors="replace")
-            own = found.setdefault(kernel.function, {})
-            found[kernel.function] = {kernel.name: text[:MOST_SOURCE]} | own
+            own = sources.setdefault(kernel.function, {})
+            sources[kernel.function] = {kernel.name: text[:MOST_SOURCE]} | own
     except (AdtError, OSError):  # left out: the page has fewer texts
         pass
     for kind in ("clml", "nnapi"):
         for name, graph in inspection.handed(kind).items():
-            found[name] = {kind.upper(): json.dumps(graph, indent=1)[:MOST_SOURCE]}
-    return found
+            sources[name] = {kind.upper(): json.dumps(graph, indent=1)[:MOST_SOURCE]}
+    return sources
 
 
 def _facts(inspection: Inspection) -> list[list[str]]:

@@ -175,12 +175,12 @@ def load_profile(path: Path, package: PackageManifest) -> Profile:
         PackageError: it is no profile.
         MismatchError: it is another package's.
     """
-    found = manifest.load(
+    profile = manifest.load(
         Profile, path, schema=SCHEMA, version=SCHEMA_VERSION, remedy="Profile the package again."
     )
-    if found.library_sha256 != package.files[LIBRARY].sha256:
+    if profile.library_sha256 != package.files[LIBRARY].sha256:
         raise MismatchError(
             f"{path} has the times of another compile than {package.name}",
             remedy="Profile this package, or name the package that was profiled.",
         )
-    return found
+    return profile

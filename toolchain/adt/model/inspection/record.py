@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from adt.errors import last_line
 from adt.host import manifest
 from adt.host.cache import file_sha256
 from adt.model.inspection.graph import GRAPH, DeviceKernel, Handed
@@ -86,8 +87,8 @@ def _part(what: str) -> Iterator[None]:
         yield
     except OSError:  # the disk: nothing else can be written, either
         raise
-    except Exception as why:  # TVM raises InternalError, TypeError, …; the model itself is compiled
-        log.warning("%s could not be recorded for `adt inspect`: %s", what, _last(why))
+    except Exception as error:  # TVM raises InternalError, TypeError, …; the model itself is compiled
+        log.warning("%s could not be recorded for `adt inspect`: %s", what, last_line(error))
         log.debug("why", exc_info=True)
 
 
@@ -95,13 +96,8 @@ def _without_addresses(text: str) -> str:
     """LLVM IR in which alias sets are numbered; TVM names them by addresses in the compiler's memory."""
     numbers: dict[str, str] = {}
     return re.sub(
-        r'(?<=!")0x[0-9a-f]+', lambda found: numbers.setdefault(found[0], f"buffer{len(numbers)}"), text
+        r'(?<=!")0x[0-9a-f]+', lambda match: numbers.setdefault(match[0], f"buffer{len(numbers)}"), text
     )
-
-
-def _last(why: Exception) -> str:
-    lines = [line for line in str(why).splitlines() if line.strip()]
-    return lines[-1].strip() if lines else type(why).__name__
 
 
 def _modules(executable: Any) -> Iterator[Any]:
@@ -187,20 +183,20 @@ def _nests(statement: Any) -> Iterable[Any]:
 def _extents(nest: Any) -> tuple[Extents, Extents]:
     from tvm.tirx import stmt_functor
 
-    found: dict[str, int | str] = {}
+    extents: dict[str, int | str] = {}
 
     def visit(node: Any) -> None:
         binding = getattr(node, "thread_binding", None)
         if binding is not None:
             extent = node.extent
-            found[str(binding.thread_tag)] = int(extent) if hasattr(extent, "value") else str(extent)
+            extents[str(binding.thread_tag)] = int(extent) if hasattr(extent, "value") else str(extent)
 
     stmt_functor.post_order_visit(nest, visit)
-    if not found:
+    if not extents:
         return (), ()
     return (
-        tuple(found.get(f"blockIdx.{axis}", 1) for axis in THREADS),
-        tuple(found.get(f"threadIdx.{axis}", 1) for axis in THREADS),
+        tuple(extents.get(f"blockIdx.{axis}", 1) for axis in THREADS),
+        tuple(extents.get(f"threadIdx.{axis}", 1) for axis in THREADS),
     )
 
 

@@ -70,19 +70,19 @@ def check(compilation: Compilation, package: ModelPackage, mode: str) -> KernelC
         )
     try:
         inputs = random_inputs(package.manifest.entry().inputs, SEED)
-    except InputError as why:
+    except InputError as error:
         if mode == "on":
             raise
-        log.warning("the kernels are not checked: %s", why.what)
-        return SkippedCheck(why.what)
+        log.warning("the kernels are not checked: %s", error.what)
+        return SkippedCheck(error.what)
     log.info("checking the kernels on %s (--no-check leaves it out)", device)
     with scratch_directory("check") as scratch:
         gpu = _for_host(compilation, package, compilation.target, scratch / "gpu")
         cpu = _for_host(compilation, package, None, scratch / "cpu")
         try:
             computed, expected = run_packages([HostRun(gpu, inputs), HostRun(cpu, inputs)], timeout=TIMEOUT)
-        except (RunError, SourceError, DownloadError, ToolNotFound) as why:
-            return _not_run(why, device, mode)
+        except (RunError, SourceError, DownloadError, ToolNotFound) as error:
+            return _not_run(error, device, mode)
     return _compared(computed, expected, package, str(device), mode)
 
 
@@ -146,17 +146,17 @@ def _for_host(
     return assemble(there, directory).path
 
 
-def _not_run(why: AdtError, device: HostOpenCl | None, mode: str) -> SkippedCheck:
-    if "BUILD_PROGRAM_FAILURE" in f"{why.what}{why.details}":
+def _not_run(error: AdtError, device: HostOpenCl | None, mode: str) -> SkippedCheck:
+    if "BUILD_PROGRAM_FAILURE" in f"{error.what}{error.details}":
         raise VerifyFailed(
             f"{device} refuses the source of the kernels",
             remedy="Use --target adreno-buffer or opencl, and report it; --no-check compiles all the same.",
-            details=why.details,
-        ) from why
+            details=error.details,
+        ) from error
     if mode == "on":
-        raise why
-    log.warning("the kernels could not be checked: %s", why.what)
-    return SkippedCheck(why.what)
+        raise error
+    log.warning("the kernels could not be checked: %s", error.what)
+    return SkippedCheck(error.what)
 
 
 def _compared(

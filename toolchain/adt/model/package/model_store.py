@@ -23,13 +23,13 @@ def keep(model: Path, sha256: str) -> Path:
     Raises:
         ModelError: it is of no format that adt reads.
     """
-    found = formats.format_of(model)
-    suffix = ".h5" if found == formats.KERAS and model.suffix != ".keras" else formats.EXTENSIONS[found]
+    format = formats.format_of(model)
+    suffix = ".h5" if format == formats.KERAS and model.suffix != ".keras" else formats.EXTENSIONS[format]
     name = f"model{suffix}"
 
     def copy(directory: Path) -> None:
         shutil.copyfile(model, directory / name)
-        for other in external_data(model) if found == formats.ONNX else ():
+        for other in external_data(model) if format == formats.ONNX else ():
             destination = directory / other
             destination.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(model.parent / other, destination)
@@ -53,8 +53,8 @@ def source_model(package: ModelPackage, explicit: Path | None = None) -> Path:
                 remedy="Name that model, or compile this one.",
             )
         return explicit
-    if kept := cache.lookup(_entry(source.sha256)):
-        return next(kept.glob("model.*"))
+    if copy := cache.lookup(_entry(source.sha256)):
+        return next(copy.glob("model.*"))
     raise ModelError(
         f"the model {source.file} that {package.path} was compiled from is not in this machine's cache",
         remedy="Name it with --model FILE, or compile it here once more.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from adt.numerics import REORDERED, gaps, steps_allowed
@@ -117,8 +118,7 @@ def run(model: onnx.ModelProto, inputs: dict[str, Array], observed: Sequence[str
     import onnxruntime
 
     if observed:
-        model, original = onnx.ModelProto(), model
-        model.CopyFrom(original)
+        model = deepcopy(model)
         names = {value.name for value in model.graph.output}
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in observed if name not in names)
     options = onnxruntime.SessionOptions()

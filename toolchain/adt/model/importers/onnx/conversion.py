@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from adt.errors import AdtError, ModelError, UnsupportedOp
-from adt.model.importers.imported_model import last_line
+from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.model.importers.onnx.converters import CONVERTERS
 from adt.model.importers.onnx.converters.node import REMEDY, Node, refusal
 from adt.model.importers.onnx.graph import Graph, all_nodes, node_name, op_name, opset, subgraphs
@@ -84,9 +83,11 @@ def try_conversion(model: onnx.ModelProto) -> Conversion:
         module = importer.from_onnx(model.graph, opset(model))
     names: dict[str, list[str]] = {}
     reasons: dict[str, str] = {}
-    for op, name, why in importer.refused:
+    for op, name, error in importer.refused:
         names.setdefault(op, []).append(name)
-        reason = why.what if isinstance(why, AdtError) else f"TVM's importer refuses it: {last_line(why)}"
+        reason = (
+            error.what if isinstance(error, AdtError) else f"TVM's importer refuses it: {last_line(error)}"
+        )
         reasons.setdefault(op, reason)
     untried = frozenset(op_name(node) for node in model.graph.node[importer.count :])
     return Conversion(
@@ -132,10 +133,10 @@ def _importer(model: onnx.ModelProto, *, goes_on: bool = False) -> Any:
                 self.at = (op_name(node), node.name)
                 try:
                     super()._construct_nodes(onnx.GraphProto(node=[node]))
-                except Exception as why:
+                except Exception as error:
                     if not goes_on:
                         raise
-                    self.refused.append((*self.at, why))
+                    self.refused.append((*self.at, error))
                     self._nodes |= {name: self._unknown(name) for name in node.output if name}
                 self.count += 1
 
@@ -220,9 +221,9 @@ def _quiet() -> Iterator[None]:
         try:
             yield
         finally:
-            for said in (*(str(warning.message) for warning in caught), printed.getvalue()):
-                if said.strip():
-                    log.debug("TVM's importer: %s", said.strip())
+            for text in (*(str(warning.message) for warning in caught), printed.getvalue()):
+                if text.strip():
+                    log.debug("TVM's importer: %s", text.strip())
 
 
 def _drop_unused(model: onnx.ModelProto) -> None:
@@ -231,9 +232,9 @@ def _drop_unused(model: onnx.ModelProto) -> None:
     used = {name for node in nodes for name in node.input}
     used |= {value.name for node in nodes for inner in subgraphs(node) for value in inner.output}
     used |= {value.name for value in model.graph.output}
-    kept = [tensor for tensor in model.graph.initializer if tensor.name in used]
+    initializers = [tensor for tensor in model.graph.initializer if tensor.name in used]
     del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
+    model.graph.initializer.extend(initializers)
 
 
 def _rename_initializers(model: onnx.ModelProto) -> None:
@@ -291,12 +292,12 @@ def _inline_arguments(model: onnx.ModelProto) -> None:
         for tensor in arguments
         if tensor.name not in returned
     ]
-    kept = [*weights, *(tensor for tensor in arguments if tensor.name in returned)]
+    initializers = [*weights, *(tensor for tensor in arguments if tensor.name in returned)]
     nodes = [*constants, *model.graph.node]
     del model.graph.initializer[:], model.graph.node[:]
-    model.graph.initializer.extend(kept)
+    model.graph.initializer.extend(initializers)
     model.graph.node.extend(nodes)
-    names = {tensor.name for tensor in (*arguments, *kept)}
+    names = {tensor.name for tensor in (*arguments, *initializers)}
     inputs = [value for value in model.graph.input if value.name not in names]
     del model.graph.input[:]
     model.graph.input.extend(inputs)

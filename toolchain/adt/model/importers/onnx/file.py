@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,26 +33,28 @@ def read_onnx(path: Path) -> onnx.ModelProto:
     try:
         model = onnx.load(str(path))
         _check_texts(model)
-    except (DecodeError, RuntimeError, ValueError, OverflowError, MemoryError, TypeError) as why:
-        raise ModelError(not_onnx, remedy=remedy, details=str(why)) from why
-    except OSError as why:  # external data beside the model
+    except (DecodeError, RuntimeError, ValueError, OverflowError, MemoryError, TypeError) as error:
+        raise ModelError(not_onnx, remedy=remedy, details=str(error)) from error
+    except OSError as error:  # external data beside the model
         raise ModelError(
-            f"a data file of {path.name} cannot be read: {why}",
+            f"a data file of {path.name} cannot be read: {error}",
             remedy="Keep the model's external data files beside it.",
-        ) from why
-    except onnx.checker.ValidationError as why:  # external data outside the model's directory, or missing
+        ) from error
+    except onnx.checker.ValidationError as error:  # external data outside the model's directory, or missing
         raise ModelError(
             f"a data file of {path.name} cannot be read",
             remedy="Keep the model's external data files beside it.",
-            details=str(why),
-        ) from why
+            details=str(error),
+        ) from error
     if not model.graph.node and not model.graph.output:
         raise ModelError(not_onnx, remedy=remedy)
     try:
         onnx.checker.check_model(str(path))
-    except onnx.checker.ValidationError as why:
+    except onnx.checker.ValidationError as error:
         if not _onnxruntime_takes(model):
-            raise ModelError(f"{path} is not a valid ONNX graph", remedy=remedy, details=str(why)) from why
+            raise ModelError(
+                f"{path} is not a valid ONNX graph", remedy=remedy, details=str(error)
+            ) from error
     return model
 
 
@@ -78,8 +81,7 @@ def _onnxruntime_takes(model: onnx.ModelProto) -> bool:
     """
     import onnx
 
-    lenient = onnx.ModelProto()
-    lenient.CopyFrom(model)
+    lenient = deepcopy(model)
     lenient.ir_version = max(model.ir_version, 4)
     for node in lenient.graph.node:
         if node.op_type in OF_ONNXRUNTIME and node.domain in ("", "ai.onnx"):
@@ -120,10 +122,8 @@ def declared_inputs(model: onnx.ModelProto) -> dict[str, Declared]:
 
 def with_fixed_shapes(model: onnx.ModelProto, fixed: dict[str, Shape]) -> onnx.ModelProto:
     """*model* with static input shapes, and without the stale shapes of everything else."""
-    import onnx
 
-    result = onnx.ModelProto()
-    result.CopyFrom(model)
+    result = deepcopy(model)
     for value in result.graph.input:
         if value.name in fixed:
             dims = value.type.tensor_type.shape.dim

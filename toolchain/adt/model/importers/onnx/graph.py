@@ -36,12 +36,12 @@ class Graph:
         constant = self.constant(name)
         if constant is not None:
             return tuple(constant.shape)
-        found = self._types.get(name)
-        if found is None:
+        tensor = self._types.get(name)
+        if tensor is None:
             return self.outer.shape(name) if self.outer else None
-        if not found.HasField("shape"):
+        if not tensor.HasField("shape"):
             return None
-        dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in found.shape.dim]
+        dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim]
         return None if any(dim < 0 for dim in dims) else tuple(dims)
 
     def dtype(self, name: str) -> str | None:
@@ -49,10 +49,10 @@ class Graph:
         constant = self.constant(name)
         if constant is not None:
             return str(constant.dtype)
-        found = self._types.get(name)
-        if found is None or not found.elem_type:
-            return self.outer.dtype(name) if found is None and self.outer else None
-        return type_name(found.elem_type)
+        tensor = self._types.get(name)
+        if tensor is None or not tensor.elem_type:
+            return self.outer.dtype(name) if tensor is None and self.outer else None
+        return type_name(tensor.elem_type)
 
     def constant(self, name: str) -> Array | None:
         """Value of *name* when it is an initializer or a Constant node's; None otherwise."""
@@ -215,9 +215,9 @@ def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
     """The value of a node's attribute, or *default*; byte strings as text."""
     from onnx import helper
 
-    for found in node.attribute:
-        if found.name == name:
-            value = helper.get_attribute_value(found)
+    for each in node.attribute:
+        if each.name == name:
+            value = helper.get_attribute_value(each)
             return value.decode() if isinstance(value, bytes) else value
     return default
 
@@ -259,10 +259,10 @@ def node_name(node: onnx.NodeProto) -> str:
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     """The graphs in a node's attributes (branches of an If, bodies of a Loop)."""
-    for found in node.attribute:
-        if found.HasField("g"):
-            yield found.g
-        yield from found.graphs
+    for each in node.attribute:
+        if each.HasField("g"):
+            yield each.g
+        yield from each.graphs
 
 
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -90,8 +91,8 @@ def _inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
 
     try:
         return inliner.inline_local_functions(model, convert_version=True)
-    except Exception as why:  # the inliner raises what its C++ side throws
-        log.warning("the functions in %s could not be inlined: %s", name, why)
+    except Exception as error:  # the inliner raises what its C++ side throws
+        log.warning("the functions in %s could not be inlined: %s", name, error)
         return model
 
 
@@ -104,8 +105,8 @@ def _upgraded(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelPr
     try:
         upgraded = version_converter.convert_version(model, UPGRADED)
         upgraded.ir_version = max(4, upgraded.ir_version)  # before, only inputs could be constants
-    except Exception as why:  # the converter raises what its C++ side throws
-        log.warning("%s of opset %d could not be upgraded: %s", name, opset(model), why)
+    except Exception as error:  # the converter raises what its C++ side throws
+        log.warning("%s of opset %d could not be upgraded: %s", name, opset(model), error)
         return model
     if reason := runner.difference(upgraded):
         log.warning("%s upgraded to opset %d is not used: %s", name, UPGRADED, reason)
@@ -116,15 +117,12 @@ def _upgraded(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelPr
 
 def _simplified(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelProto:
     """*model* after onnxslim; *model* itself when that fails or computes something else."""
-    import onnx
     import onnxslim
 
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
     try:
-        slim = onnxslim.slim(copy)
-    except Exception as why:  # onnxslim raises whatever its passes meet
-        log.warning("onnxslim could not simplify %s (%s); importing it as it is", name, why)
+        slim = onnxslim.slim(deepcopy(model))
+    except Exception as error:  # onnxslim raises whatever its passes meet
+        log.warning("onnxslim could not simplify %s (%s); importing it as it is", name, error)
         return model
     if reason := runner.difference(slim):
         log.warning("what onnxslim made of %s is not used: %s", name, reason)
@@ -138,10 +136,8 @@ def _with_inferred_shapes(slim: onnx.ModelProto) -> onnx.ModelProto:
     onnxslim's are of a Resize with axes, and ONNX's own of Attention's scores with past keys, until it is
     rewritten.
     """
-    import onnx
 
-    plain = onnx.ModelProto()
-    plain.CopyFrom(slim)
+    plain = deepcopy(slim)
     del plain.graph.value_info[:]
     for value in plain.graph.output:
         value.type.tensor_type.ClearField("shape")
@@ -177,8 +173,8 @@ def _function_bodies(
                     complete, [(domain, op)], inline_schema_functions=True
                 )
                 reason = runner.difference(inlined)
-            except Exception as why:  # see _inlined
-                reason = str(why)
+            except Exception as error:  # see _inlined
+                reason = str(error)
             if reason or (domain, op) in set(_functions(inlined)):
                 log.warning("%s in %s is not written out as ONNX defines it: %s", op, name, reason)
                 refused.add((domain, op))
@@ -203,10 +199,8 @@ def _all_typed(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _with_defaults(model: onnx.ModelProto, domain: str, op: str) -> onnx.ModelProto:
     """A copy of *model* with the default attributes of *op*, which the inliner leaves out."""
-    import onnx
 
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     for node in all_nodes(copy.graph):
         if (node.domain, node.op_type) == (domain, op) and (schema := _schema(copy, node)):
             present = {attribute.name for attribute in node.attribute}
@@ -257,7 +251,7 @@ def _rewritten(model: onnx.ModelProto, runner: Runner) -> tuple[onnx.ModelProto,
             log.warning("no rewriting is used: together they compute something else: %s", reason)
             return model, {}
     notes = {
-        op: f"to {REWRITES[op].into}: {REWRITES[op].why}; {named_nodes(node.name for node in nodes)}"
+        op: f"to {REWRITES[op].into}: {REWRITES[op].reason}; {named_nodes(node.name for node in nodes)}"
         for op, nodes in done.items()
     }
     return changed, notes
@@ -285,15 +279,14 @@ def _separate(
     model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto], runner: Runner
 ) -> tuple[onnx.ModelProto, dict[str, NDArray[np.generic]]]:
     """A model of *nodes* with nothing between them, and the inputs that they have in *model*."""
-    from onnx import ModelProto, helper
+    from onnx import helper
 
     inside = {name for node in model.graph.node for name in node.output}
     inside |= {value.name for value in model.graph.input} - {each.name for each in model.graph.initializer}
     names = {name for node in nodes for name in node.input if name in inside}
     values = {**runner.inputs, **runner.run(model, runner.inputs, sorted(names - set(runner.inputs)))}
     inputs = {f"{name} of the model": values[name] for name in sorted(names)}
-    separate = ModelProto()
-    separate.CopyFrom(model)
+    separate = deepcopy(model)
     for field in ("node", "input", "output", "value_info"):
         separate.graph.ClearField(field)
     for node in nodes:
@@ -342,20 +335,12 @@ def _apply_to(graph: Graph, allowed: Collection[str], done: dict[str, list[onnx.
         rewrite = REWRITES.get(op_name(node))
         replaced = rewrite.nodes(node, graph) if rewrite and rewrite.op in allowed else None
         if replaced is None:
-            nodes.append(_copy(node))
+            nodes.append(deepcopy(node))
         else:
-            done.setdefault(op_name(node), []).append(_copy(node))
+            done.setdefault(op_name(node), []).append(deepcopy(node))
             nodes.extend(replaced)
     del graph.graph.node[:]
     graph.graph.node.extend(nodes)
-
-
-def _copy(node: onnx.NodeProto) -> onnx.NodeProto:
-    import onnx
-
-    copy = onnx.NodeProto()
-    copy.CopyFrom(node)
-    return copy
 
 
 def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -364,8 +349,6 @@ def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
 
     try:
         return onnx.shape_inference.infer_shapes(model, data_prop=True)
-    except Exception as why:  # raised for what the checker lets pass, e.g. operators of other domains
-        log.debug("shapes could not be inferred: %s", why)
-        copy = onnx.ModelProto()
-        copy.CopyFrom(model)
-        return copy
+    except Exception as error:  # raised for what the checker lets pass, e.g. operators of other domains
+        log.debug("shapes could not be inferred: %s", error)
+        return deepcopy(model)

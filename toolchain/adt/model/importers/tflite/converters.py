@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.importers.imported_model import last_line
+from adt.errors import last_line
 from adt.model.importers.op_table import named_nodes
 from adt.model.importers.tflite.scales import STATEFUL, FloatTensor, Scale, scales_of
 

@@ -101,7 +101,7 @@ def tensors(data: bytes, path: Path, *, outputs: bool = False) -> tuple[TensorFa
     """
     from tvm.relax.frontend.tflite.tflite_frontend import _decode_type
 
-    found = []
+    facts = []
     try:
         subgraph = model_of(data).Subgraphs(0)
         count = subgraph.OutputsLength() if outputs else subgraph.InputsLength()
@@ -114,14 +114,14 @@ def tensors(data: bytes, path: Path, *, outputs: bool = False) -> tuple[TensorFa
             signature = [int(tensor.ShapeSignature(i)) for i in range(tensor.ShapeSignatureLength())]
             declared = tuple(extent if extent > 0 else "" for extent in signature) or shape
             name = tensor.Name().decode()
-            found.append(TensorFacts(name, index, shape, declared, _decode_type(tensor.Type())))
-    except DAMAGED as why:
+            facts.append(TensorFacts(name, index, shape, declared, _decode_type(tensor.Type())))
+    except DAMAGED as error:
         raise ModelError(
             f"{path} is truncated or damaged: no graph can be read from it",
             remedy="Export or download it again.",
-            details=f"{type(why).__name__}: {why}",
-        ) from why
-    return tuple(found)
+            details=f"{type(error).__name__}: {error}",
+        ) from error
+    return tuple(facts)
 
 
 def fixed_inputs(data: bytes, path: Path, shapes: Given) -> dict[str, Shape]:
@@ -159,11 +159,11 @@ def with_shapes(data: bytes, path: Path, fixed: Mapping[str, Shape]) -> bytes:
         for detail in interpreter.get_input_details():
             interpreter.set_tensor(detail["index"], np.zeros(detail["shape"], detail["dtype"]))
         interpreter.invoke()  # some shapes are known only then
-    except (RuntimeError, ValueError) as why:
+    except (RuntimeError, ValueError) as error:
         raise ModelError(
-            f"{path.name} does not take these input shapes: {str(why).splitlines()[0]}",
+            f"{path.name} does not take these input shapes: {str(error).splitlines()[0]}",
             remedy="Keep the extents that the file fixes.",
-        ) from why
+        ) from error
     shapes = {detail["index"]: detail["shape"].tolist() for detail in interpreter.get_tensor_details()}
     result = bytearray(data)
     subgraph = model_of(data).Subgraphs(0)
@@ -171,17 +171,17 @@ def with_shapes(data: bytes, path: Path, fixed: Mapping[str, Shape]) -> bytes:
     for index in range(subgraph.TensorsLength()):
         tensor = subgraph.Tensors(index)
         rank = tensor.ShapeLength()
-        wanted = shapes.get(index, [])
-        if not rank or len(wanted) != rank:
+        extents = shapes.get(index, [])
+        if not rank or len(extents) != rank:
             continue
         table = tensor._tab
         start = table.Vector(table.Offset(4))  # field 0 of Tensor: shape
-        if written.setdefault(start, wanted) != wanted:
+        if written.setdefault(start, extents) != extents:
             raise ModelError(
                 f"two tensors of {path.name} share a shape that these input shapes make different",
                 remedy="Convert the model again with these input shapes.",
             )
-        struct.pack_into(f"<{rank}i", result, start, *wanted)
+        struct.pack_into(f"<{rank}i", result, start, *extents)
     return bytes(result)
 
 

@@ -7,9 +7,9 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from adt.errors import AdtError, ModelError, UnsupportedOp
+from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.model.importers.constants import lift_weights
-from adt.model.importers.imported_model import ImportedModel, imported_model, last_line
+from adt.model.importers.imported_model import ImportedModel, imported_model
 from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
 from adt.model.importers.shapes import Given
 from adt.model.importers.tflite.converters import MENDED, Refused, converter_class, notes
@@ -100,14 +100,14 @@ def _op_table(data: bytes, path: Path) -> tuple[OpRow, ...]:
             operator = subgraph.Operators(index)
             try:
                 ops.append(converter.get_op_code_str(operator))
-            except Exception as why:  # NotImplementedError of several kinds: custom or too new
+            except Exception as error:  # NotImplementedError of several kinds: custom or too new
                 ops.append(f"operator {index}")
-                unsupported[ops[-1]] = last_line(why)
+                unsupported[ops[-1]] = last_line(error)
         if not unsupported:
             unsupported = converter.unsupported()
-    except Exception as why:  # damaged, or tensors of types that the importer does not know
+    except Exception as error:  # damaged, or tensors of types that the importer does not know
         raise ModelError(
-            f"{path.name} cannot be read: {type(why).__name__}: {last_line(why)}",
+            f"{path.name} cannot be read: {type(error).__name__}: {last_line(error)}",
             remedy="Export or download it again.",
-        ) from why
+        ) from error
     return op_rows(ops, {}, unsupported, MENDED)

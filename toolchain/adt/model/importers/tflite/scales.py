@@ -49,10 +49,10 @@ class Scale:
     @classmethod
     def of(cls, wrapper: Any) -> Scale | None:
         """That of a tensor, as TVM's importer wraps it; None: it is not quantized."""
-        found = wrapper.qnn_params
-        if not found:
+        params = wrapper.qnn_params
+        if not params:
             return None
-        return cls(found["scale"].data.numpy(), int(found["zero_point"].data.numpy()), found["axis"])
+        return cls(params["scale"].data.numpy(), int(params["zero_point"].data.numpy()), params["axis"])
 
     def floats(self, values: NDArray[np.generic]) -> Floats:
         """The numbers that *values* stand for."""

@@ -57,14 +57,14 @@ def _resized(node: Node, shape: Sequence[int], axes: Sequence[int]) -> tuple[lis
         for axis, scale in zip(axes, given.tolist(), strict=True):
             size[axis], scales[axis] = math.floor(shape[axis] * scale), scale
         return size, scales
-    wanted = dict(zip(axes, node.constant(3, "sizes").tolist(), strict=True))
+    extents = dict(zip(axes, node.constant(3, "sizes").tolist(), strict=True))
     policy = node.attribute("keep_aspect_ratio_policy", "stretch")
     if policy != "stretch":
         choose = min if policy == "not_larger" else max
-        scale = choose(extent / shape[axis] for axis, extent in wanted.items())
-        wanted = {axis: math.floor(shape[axis] * scale + 0.5) for axis in wanted}
-        scales = [scale if axis in wanted else 1.0 for axis in range(len(shape))]
-    for axis, extent in wanted.items():
+        scale = choose(extent / shape[axis] for axis, extent in extents.items())
+        extents = {axis: math.floor(shape[axis] * scale + 0.5) for axis in extents}
+        scales = [scale if axis in extents else 1.0 for axis in range(len(shape))]
+    for axis, extent in extents.items():
         size[axis] = extent
         if policy == "stretch":
             scales[axis] = extent / shape[axis]

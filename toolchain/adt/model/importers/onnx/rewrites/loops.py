@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from adt.model.importers.onnx.graph import Builder, attribute, subgraphs
@@ -107,15 +108,13 @@ def _unroll(
 
 def _step(build: Builder, body: onnx.GraphProto, inputs: Sequence[str]) -> list[str]:
     """Append the nodes of *body* for one step; the names of its outputs."""
-    import onnx
     from onnx import numpy_helper
 
     names = {value.name: name for value, name in zip(body.input, inputs, strict=True)}
     for tensor in body.initializer:
         names[tensor.name] = build.graph.add_constant(tensor.name, numpy_helper.to_array(tensor))
     for node in body.node:
-        copy = onnx.NodeProto()
-        copy.CopyFrom(node)
+        copy = deepcopy(node)
         copy.name = build.graph.fresh(node.name or f"{build.stem}_{node.op_type}")
         copy.input[:] = [names.get(name, name) for name in node.input]
         names |= {name: build.graph.fresh(name) if name else "" for name in node.output}

@@ -90,8 +90,8 @@ def _as_float(
         values = [_tensor(build, position) for position in positions]
         if last:
             values = [build.channels_first(value, rank) for value in values]
-        kept = build.attributes(without=("channels_last", *without))
-        result = build.add(plain, *(build.operand(position) for position in leading), *values, **kept)
+        options = build.attributes(without=("channels_last", *without))
+        result = build.add(plain, *(build.operand(position) for position in leading), *values, **options)
         return _quantize(build, out, build.channels_last(result, rank) if last else result)
 
     return apply

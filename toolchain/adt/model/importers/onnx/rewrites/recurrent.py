@@ -188,9 +188,9 @@ class _Unrolled:
         of_cell, of_output = others
         i, o, f, c = self._split(total, 1, [self.hidden] * 4)
         i, f = self._peephole(i, 0, state[1], index), self._peephole(f, 2, state[1], index)
-        kept = build.add("Mul", build.add(gate, f), state[1])
+        old = build.add("Mul", build.add(gate, f), state[1])
         new = build.add("Mul", build.add(gate, i), build.add(of_cell, c))
-        cell = build.add("Add", kept, new)
+        cell = build.add("Add", old, new)
         o = self._peephole(o, 1, cell, index)
         return [build.add("Mul", build.add(gate, o), build.add(of_output, cell)), cell]
 

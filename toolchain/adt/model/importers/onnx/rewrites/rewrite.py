@@ -27,7 +27,8 @@ class Rewrite:
     """As :func:`adt.model.importers.onnx.graph.op_name` spells it: ``Clip``, ``com.microsoft::FusedGemm``."""
     into: str
     """What it becomes, for the op table."""
-    why: str
+    reason: str
+    """Why it is rewritten, for the op table."""
     apply: Apply
 
     def nodes(self, node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
