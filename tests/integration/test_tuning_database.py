@@ -24,9 +24,8 @@ from adt.model.tuning.traces import apply_trace, trace_text
 from adt.model.tuning.workload import workload as normal
 from adt.tuning.database.merge import merge
 from adt.tuning.database.sqlite_file import FILE
-from adt.tuning.database.store import open_database
+from adt.tuning.database.store import describe_workload, open_database
 from adt.tuning.database.verification import verify
-from adt.tuning.database.workloads import described
 from adt.tuning.records import Context, Record
 from support.standins.tuning_records import applicable, baseline, name_of, record, workload
 
@@ -155,7 +154,7 @@ def test_equal_kernels_are_one_workload(tmp_path: Path) -> None:
         assert database.workload_id(dense(name="lv12")) == identity
         assert database.workload_id(dense(8)) != identity
         database.add([measured(identity, 4, 0.001)])
-    other = described(dense(name="lv12"))
+    other = describe_workload(dense(name="lv12"))
     assert other.id != identity, "its text is another"
     with open_database(tmp_path / "b", write=True) as database:
         database.add([measured(other.id, 8, 0.002)], [other])

@@ -41,7 +41,7 @@ from adt.options.resolve import _toml, load_settings
 from adt.tuning.database.interchange import HEADER, LINES, Damage, _checksum, line, row, scan
 from adt.tuning.database.publication import _unpack
 from adt.tuning.database.sqlite_file import FILE, create, entries
-from adt.tuning.database.workloads import modules_of
+from adt.tuning.database.store import modules_of
 from adt.tuning.records import Workload
 from support.models.onnx_graphs import f32, graph_of, node
 from support.models.quantized_tflite import operator_model
@@ -225,7 +225,7 @@ def test_more_operators_than_the_file_has_are_damage(tmp_path: Path) -> None:
 def test_a_deep_line_of_records_is_damage(tmp_path: Path) -> None:
     body = DEEP.encode()
     checksum = b'","crc":"%08x","data":' % _checksum(b"record", body)
-    sound = line("record", {})
+    sound = line(row("record", {}))
     (tmp_path / "j").write_bytes(
         HEADER + sound[: sound.index(b"record")] + b"record" + checksum + body + b"}\n"
     )
@@ -342,7 +342,7 @@ READERS: dict[str, tuple[Callable[[Path], bytes], Callable[[bytes, Path], None]]
     "tflite": (_tflite, at(".tflite", read_tflite_file)),
     "labels": (lambda _: b'{"0": "cat", "1": ["n1", "dog"]}', at(".json", read_labels)),
     "published": (lambda _: gzip.compress(tar_of(LINES), mtime=0), at(".tar.gz", read_published)),
-    "records": (lambda _: HEADER + line("record", {"a": 1}) * 2, at(".jsonl", lambda p: list(scan(p)))),
+    "records": (lambda _: HEADER + line(row("record", {"a": 1})) * 2, at(".jsonl", lambda p: list(scan(p)))),
     "database": (_database, at(".sqlite", lambda path: list(entries(path)))),
     "toml": (lambda _: b"[build]\nndk = 'x'\n[compile]\nshape = ['a=1']\n", at(".toml", _toml)),
     "app bench": (lambda _: b'{"schema": "adt.app-bench", "schema_version": 1}', at(".json", app_bench.read)),

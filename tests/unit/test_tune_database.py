@@ -20,11 +20,11 @@ import pytest
 from adt.errors import ConfigError, DownloadError, PackageError
 from adt.tuning.database import publication, sqlite_file, store
 from adt.tuning.database.counts import count
-from adt.tuning.database.interchange import HEADER, Row, line
+from adt.tuning.database.interchange import HEADER, Row, line, row
 from adt.tuning.database.merge import merge
 from adt.tuning.database.pruning import prune
 from adt.tuning.database.publication import fetch, publish
-from adt.tuning.database.selection import Selection, chosen, only
+from adt.tuning.database.selection import Selection, select, select_one
 from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.database.store import open_database
 from adt.tuning.database.verification import verify
@@ -98,17 +98,17 @@ def test_a_wrong_record_is_refused_with_its_batch(tmp_path: Path, wrong: Record)
 
 def test_contexts_are_chosen_by_their_words(tmp_path: Path) -> None:
     both = (CONTEXT, OTHER)
-    assert chosen(both, Selection()) == both
-    assert chosen(both, Selection(device="adreno")) == (CONTEXT,)
-    assert chosen(both, Selection(target="cortex", tvm="0.25")) == (OTHER,)
-    assert chosen(both, Selection(tvm="0.26")) == ()
-    assert chosen(both, Selection(target="adreno (textures)")) == (CONTEXT,)
-    assert only(both, Selection(driver="0502")) == CONTEXT
+    assert select(both, Selection()) == both
+    assert select(both, Selection(device="adreno")) == (CONTEXT,)
+    assert select(both, Selection(target="cortex", tvm="0.25")) == (OTHER,)
+    assert select(both, Selection(tvm="0.26")) == ()
+    assert select(both, Selection(target="adreno (textures)")) == (CONTEXT,)
+    assert select_one(both, Selection(driver="0502")) == CONTEXT
     with pytest.raises(ConfigError, match="2 devices") as several:
-        only(both, Selection())
+        select_one(both, Selection())
     assert "Adreno (TM) 650, driver V@0502.0" in several.value.details and "SM8250" in several.value.details
     with pytest.raises(ConfigError, match="no records of what was asked for"):
-        only(both, Selection(device="Mali"))
+        select_one(both, Selection(device="Mali"))
 
 
 def test_merging_adds_what_is_new_once(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def entry(name: str = "records.jsonl", kind: bytes = tarfile.REGTYPE) -> tarfile
     return member
 
 
-GOOD = HEADER + line("note", {})
+GOOD = HEADER + line(row("note", {}))
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_no_other_archive_is_used(tmp_path: Path, content: bytes) -> None:
 def test_an_archive_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.tar.gz").write_bytes(archive([(entry(), b"\0" * 100_000)]))
     monkeypatch.setattr(publication, "MOST_BYTES", 50_000)
-    monkeypatch.setattr(publication, "PIECE", 10_000)
+    monkeypatch.setattr(publication, "CHUNK_BYTES", 10_000)
     with pytest.raises(PackageError, match="would unpack to more"):
         fetch(str(tmp_path / "x.tar.gz"), tmp_path / "new")
 
@@ -393,7 +393,7 @@ def test_fetching_from_an_address(
         fetch(url, tmp_path / "new")
     with pytest.raises(ConfigError, match="no address"):
         fetch("file:///etc/passwd", tmp_path / "new", sha256="4" * 64)
-    monkeypatch.setattr(publication, "MOST_PACKED", 5)
+    monkeypatch.setattr(publication, "MAX_PACKED_BYTES", 5)
     with pytest.raises(DownloadError, match="more than"):
         fetch(url, tmp_path / "new", sha256="5" * 64)
     assert not (tmp_path / "new").exists()

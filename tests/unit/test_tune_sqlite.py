@@ -25,7 +25,6 @@ from adt.tuning.database.interchange import row
 from adt.tuning.database.sqlite_file import FILE, PAGE
 from adt.tuning.database.store import open_database
 from adt.tuning.database.verification import verify
-from adt.tuning.database.workloads import identity
 from adt.tuning.records import Record, Workload
 from support.standins.tuning_records import applicable, baseline, workload
 
@@ -140,7 +139,7 @@ def test_a_reader_sees_whole_batches_while_one_writes(tmp_path: Path) -> None:
 
 
 TEXT = json.dumps({"root_index": 0, "nodes": [{"type": "ffi.String", "data": "large"}] * 300})
-LARGE = Workload(identity(TEXT), "1", "0.25.0", TEXT)
+LARGE = Workload(Workload.id_of(TEXT), "1", "0.25.0", TEXT)
 """It needs several pages."""
 MANY = [applicable(f"{i}_" + "x" * 150, at=i) for i in range(60)]
 
@@ -383,8 +382,6 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, monkeypatch: py
 READER = """
 import os, sys
 from pathlib import Path
-from adt.tuning.database import interchange
-from adt.tuning.database import workloads
 from adt.tuning.database.store import open_database
 if os.getuid() == 0:
     os.setuid(65534)

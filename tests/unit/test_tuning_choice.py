@@ -118,7 +118,7 @@ def keep(directory: Path, records: Iterable[Record]) -> None:
 
 
 def taken(directory: Path, like: PackageLike | None = None, tuned_on: str = "") -> Tuning | None:
-    return tuned_schedules.tuning_for(directory, ADRENO, "0.25.0", tuned_on=tuned_on, like=like)
+    return tuned_schedules.tuning_for_target(directory, ADRENO, "0.25.0", tuned_on=tuned_on, like=like)
 
 
 def test_the_fastest_of_each_workload_is_taken_with_its_baseline(directory: Path) -> None:
@@ -207,7 +207,7 @@ def test_the_device_that_is_compiled_for_chooses_its_records(
 def test_for_a_cpu_its_system_on_chip_chooses(directory: Path) -> None:
     chip, other = (Context(target_key(ARM), "0.25.0", name, "") for name in ("SM8250", "SM8550"))
     keep(directory, [result("a", "x", 1.0, context) for context in (chip, other)])
-    found = tuned_schedules.tuning_for(directory, ARM, "0.25.0", like=LIKE)
+    found = tuned_schedules.tuning_for_target(directory, ARM, "0.25.0", like=LIKE)
     assert found is not None and (found.device, found.driver) == ("SM8250", "")
 
 
@@ -300,6 +300,6 @@ def test_times_of_an_emulator_choose_nothing(directory: Path) -> None:
 
 def test_without_textures_there_is_nothing_to_choose(directory: Path) -> None:
     keep(directory, [result("a", "x", 1.0), result("b", "y", 1.0, BUFFERS)])
-    found = tuned_schedules.tuning(directory, BUFFERS.target, "0.25.0")
+    found = tuned_schedules.find_tuning(directory, BUFFERS.target, "0.25.0")
     assert found is not None and found.times is None
     assert [kernel.trace for kernel in found.kernels] == ["y"]

@@ -10,10 +10,10 @@ from adt.tuning.database.selection import Selection
 
 if TYPE_CHECKING:
     from adt.tuning.database.counts import Counts
-    from adt.tuning.database.merge import Merged
-    from adt.tuning.database.metaschedule import Exported, Imported
-    from adt.tuning.database.pruning import Pruned
-    from adt.tuning.database.publication import Fetched, Published
+    from adt.tuning.database.merge import MergeResult
+    from adt.tuning.database.metaschedule import ExportResult, ImportResult
+    from adt.tuning.database.pruning import PruneResult
+    from adt.tuning.database.publication import FetchResult, PublishResult
     from adt.tuning.database.verification import Verification
 
 
@@ -45,7 +45,7 @@ def db_stats(db: Path) -> Counts:
     return count(db)
 
 
-def db_merge(dbs: Sequence[Path], *, into: Path) -> Merged:
+def db_merge(dbs: Sequence[Path], *, into: Path) -> MergeResult:
     """Add what the databases *dbs* hold to the one in *into*, in one step; nothing is in it twice.
 
     Raises:
@@ -69,7 +69,7 @@ def db_prune(
     target: str = "",
     tvm: str = "",
     dry_run: bool = False,
-) -> Pruned:
+) -> PruneResult:
     """Take out slow candidates, failures, or all records of some devices; the state before is kept.
 
     Args:
@@ -100,7 +100,7 @@ def db_export(
     target: str = "",
     tvm: str = "",
     failures: bool = False,
-) -> Exported:
+) -> ExportResult:
     """Write the records of one context as MetaSchedule's own two JSON files.
 
     Args:
@@ -130,7 +130,7 @@ def db_import(
     platform: str | None = None,
     target: str | None = None,
     cpu: str | None = None,
-) -> Imported:
+) -> ImportResult:
     """Add the records of MetaSchedule's two JSON files to a tuning database.
 
     Args:
@@ -148,12 +148,12 @@ def db_import(
         DiskError: there is no room or no access.
     """
     from adt.model.versions import require_tvm
-    from adt.tuning.database.metaschedule import take_in
+    from adt.tuning.database.metaschedule import import_records
 
     require_tvm()
-    chosen = any(value is not None for value in (platform, target, cpu))
-    key = _target_key(platform, target, cpu) if chosen else ""
-    return take_in(files, into, device=device, driver=driver, target=key)
+    named = any(value is not None for value in (platform, target, cpu))
+    key = _target_key(platform, target, cpu) if named else ""
+    return import_records(files, into, device=device, driver=driver, target=key)
 
 
 def _target_key(platform: str | None, target: str | None, cpu: str | None) -> str:
@@ -177,7 +177,7 @@ def db_publish(
     driver: str = "",
     target: str = "",
     tvm: str = "",
-) -> Published:
+) -> PublishResult:
     """Write a tuning database as one file for others: the same bytes for the same records.
 
     It names no serial number, no tuning, and nothing of what failed programs printed.
@@ -197,7 +197,7 @@ def db_publish(
     return publish(db, out, keep=keep, selection=Selection(device, driver, target, tvm))
 
 
-def db_fetch(source: str, *, out: Path, sha256: str = "") -> Fetched:
+def db_fetch(source: str, *, out: Path, sha256: str = "") -> FetchResult:
     """Add a published file to the database in *out*, which is made when it is not there.
 
     Args:

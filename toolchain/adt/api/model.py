@@ -100,10 +100,10 @@ def tuned_job(job: CompileJob) -> CompileJob:
             )
         return job
     from adt.model.tuning.key import tvm_key
-    from adt.tuning.database.tuned_schedules import tuning_for
+    from adt.tuning.database.tuned_schedules import tuning_for_target
 
     target = job.target()
-    found = tuning_for(Path(wanted.db), target, tvm_key(), tuned_on=wanted.tuned_on, like=job.like)
+    found = tuning_for_target(Path(wanted.db), target, tvm_key(), tuned_on=wanted.tuned_on, like=job.like)
     return replace(job, tuning=found)
 
 

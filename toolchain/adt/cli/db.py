@@ -1,4 +1,4 @@
-"""``adt db verify|stats|merge|prune``: what tunings found."""
+"""``adt db``: the records of tunings, for oneself and for others."""
 
 from __future__ import annotations
 
@@ -46,40 +46,40 @@ def verify(
     """Check every row: checksums, contents, and that each record's kernel is there."""
     import adt
 
-    found = adt.db_verify(database, repair=repair)
+    result = adt.db_verify(database, repair=repair)
     if as_json:
-        emit_json("db-verify", _verification_fields(found))
-        if not found.passed:
+        emit_json("db-verify", _verification_fields(result))
+        if not result.passed:
             raise typer.Exit(PackageError.exit_code)
         return
-    for finding in found.findings[:20]:
+    for finding in result.findings[:20]:
         typer.echo(f"✗ {finding.what}")
-    if len(found.findings) > 20:
-        typer.echo(f"✗ and {len(found.findings) - 20} more")
-    if found.taken_out:
-        typer.echo(f"taken out what was damaged; the file as it was is {found.taken_out}")
-    if found.written_now:
+    if len(result.findings) > 20:
+        typer.echo(f"✗ and {len(result.findings) - 20} more")
+    if result.taken_out:
+        typer.echo(f"taken out what was damaged; the file as it was is {result.taken_out}")
+    if result.written_now:
         typer.echo("a process is writing it")
-    if not found.passed:
+    if not result.passed:
         raise PackageError(
-            f"{database} is damaged in {len(found.findings)} places",
+            f"{database} is damaged in {len(result.findings)} places",
             remedy=f"adt db verify {quote(str(database))} --repair "
             "takes out what is damaged, and keeps the old file.",
         )
-    typer.echo(f"✓ {found.records:,} records of {found.workloads:,} kernels, {found.size:,} bytes: all whole")
+    typer.echo(f"✓ {size_text(result)}, {result.size:,} bytes: all whole")
 
 
-def _verification_fields(found: Verification) -> dict[str, Any]:
+def _verification_fields(result: Verification) -> dict[str, Any]:
     return {
-        "path": found.path,
-        "passed": found.passed,
-        "bytes": found.size,
-        "workloads": found.workloads,
-        "records": found.records,
-        "contexts": found.contexts,
-        "findings": [vars(finding) for finding in found.findings],
-        "written_now": found.written_now,
-        "taken_out": found.taken_out,
+        "path": result.path,
+        "passed": result.passed,
+        "bytes": result.size,
+        "workloads": result.workloads,
+        "records": result.records,
+        "contexts": result.contexts,
+        "findings": [vars(finding) for finding in result.findings],
+        "written_now": result.written_now,
+        "taken_out": result.taken_out,
     }
 
 
@@ -87,21 +87,21 @@ def _verification_fields(found: Verification) -> dict[str, Any]:
 def stats(database: Database, as_json: Json = False, verbose: Verbose = False) -> None:
     """Show what it holds for each device, driver, target and version of TVM."""
     import adt
-    from adt.tuning.database.selection import told
+    from adt.tuning.database.selection import describe
 
-    found = adt.db_stats(database)
+    counts = adt.db_stats(database)
     if as_json:
-        emit_json("db-stats", _stats_fields(found))
+        emit_json("db-stats", _stats_fields(counts))
         return
     typer.echo(
-        f"{found.records:,} records of {found.workloads:,} kernels, {found.size:,} bytes"
-        + (f"; {found.backups} files in backup/, {found.backup_size:,} bytes" if found.backups else "")
+        f"{size_text(counts)}, {counts.size:,} bytes"
+        + (f"; {counts.backups} files in backup/, {counts.backup_size:,} bytes" if counts.backups else "")
     )
-    if found.damaged:
-        typer.echo(f"{found.damaged:,} more rows cannot be used: adt db verify {quote(str(database))}")
-    for counts in found.contexts:
-        typer.echo(f"\n{told(counts.context)}")
-        typer.echo("\n".join(aligned(_stats_rows(counts))))
+    if counts.damaged:
+        typer.echo(f"{counts.damaged:,} more rows cannot be used: adt db verify {quote(str(database))}")
+    for context in counts.contexts:
+        typer.echo(f"\n{describe(context.context)}")
+        typer.echo("\n".join(aligned(_stats_rows(context))))
 
 
 def _stats_rows(counts: ContextCounts) -> list[tuple[str, ...]]:
@@ -117,7 +117,9 @@ def _stats_rows(counts: ContextCounts) -> list[tuple[str, ...]]:
         rows.append(("  speed", text))
     elif counts.emulated:
         rows.append(("  speed", "not known: an emulator's times are no device's"))
-    devices = ", ".join(f"{one.label or one.name} {one.name} ({one.records:,})" for one in counts.devices[:6])
+    devices = ", ".join(
+        f"{device.label or device.name} {device.name} ({device.records:,})" for device in counts.devices[:6]
+    )
     more = f" and {len(counts.devices) - 6} more" if len(counts.devices) > 6 else ""
     rows.append(("  devices", (devices or "not told") + more))
     if counts.first and counts.last:
@@ -129,20 +131,20 @@ def _when(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
-def _stats_fields(found: Counts) -> dict[str, Any]:
+def _stats_fields(counts: Counts) -> dict[str, Any]:
     return {
-        "path": found.path,
-        "bytes": found.size,
-        "workloads": found.workloads,
-        "records": found.records,
-        "damaged": found.damaged,
-        "backups": found.backups,
-        "backup_bytes": found.backup_size,
+        "path": counts.path,
+        "bytes": counts.size,
+        "workloads": counts.workloads,
+        "records": counts.records,
+        "damaged": counts.damaged,
+        "backups": counts.backups,
+        "backup_bytes": counts.backup_size,
         "contexts": [
-            vars(one)
-            | {"context": vars(one.context), "devices": [vars(device) for device in one.devices]}
-            | {"emulated": one.emulated}
-            for one in found.contexts
+            vars(each)
+            | {"context": vars(each.context), "devices": [vars(device) for device in each.devices]}
+            | {"emulated": each.emulated}
+            for each in counts.contexts
         ],
     }
 
@@ -157,16 +159,21 @@ def merge(
     """Add the records of other databases; what is there already is not added again."""
     import adt
 
-    done = adt.db_merge(databases, into=into)
+    result = adt.db_merge(databases, into=into)
     if as_json:
-        emit_json("db-merge", vars(done))
+        emit_json("db-merge", vars(result))
         return
-    typer.echo(added(done.records, done.duplicates, into))
-    if done.passed_over:
-        typer.echo(f"passed over {done.passed_over:,} damaged rows of the sources")
+    typer.echo(added_text(result.records, result.duplicates, into))
+    if result.passed_over:
+        typer.echo(f"passed over {result.passed_over:,} damaged rows of the sources")
 
 
-def added(records: int, duplicates: int, into: Path) -> str:
+def size_text(result: Any) -> str:
+    """How many records and kernels *result* counts."""
+    return f"{result.records:,} records of {result.workloads:,} kernels"
+
+
+def added_text(records: int, duplicates: int, into: Path) -> str:
     """What was added to a database, for people."""
     return f"added {records:,} records to {into}" + (
         f"; {duplicates:,} were there already" if duplicates else ""
@@ -197,7 +204,7 @@ def prune(
     """
     import adt
 
-    done = adt.db_prune(
+    result = adt.db_prune(
         database,
         keep=keep,
         failures=failures,
@@ -209,12 +216,14 @@ def prune(
         dry_run=dry_run,
     )
     if as_json:
-        emit_json("db-prune", vars(done) | {"contexts": contexts_fields(done.contexts)})
+        emit_json("db-prune", vars(result) | {"contexts": contexts_fields(result.contexts)})
         return
-    verb = "took out" if done.applied else "would take out"
-    typer.echo(f"{verb} {done.removed:,} records and {done.workloads_removed:,} kernels; {done.kept:,} stay")
-    if done.backup:
-        typer.echo(f"the state before is {done.backup}")
+    verb = "took out" if result.applied else "would take out"
+    typer.echo(
+        f"{verb} {result.removed:,} records and {result.workloads_removed:,} kernels; {result.kept:,} stay"
+    )
+    if result.backup:
+        typer.echo(f"the state before is {result.backup}")
 
 
 def contexts_fields(contexts: tuple[Context, ...]) -> list[dict[str, str]]:
@@ -239,7 +248,7 @@ def export(
     """Write the records of one device and target for other programs that use MetaSchedule."""
     import adt
 
-    done = adt.db_export(
+    result = adt.db_export(
         database,
         metaschedule=metaschedule,
         device=device,
@@ -249,9 +258,9 @@ def export(
         failures=failures,
     )
     if as_json:
-        emit_json("db-export", vars(done) | {"context": vars(done.context)})
+        emit_json("db-export", vars(result) | {"context": vars(result.context)})
         return
-    typer.echo(f"wrote {done.records:,} records of {done.workloads:,} kernels to {done.out}")
+    typer.echo(f"wrote {size_text(result)} to {result.out}")
 
 
 @db.command("import", epilog="Example: adt db import json --into tuning --device 'Adreno (TM) 650'")
@@ -273,19 +282,19 @@ def import_(
 ) -> None:
     """Add the records that other programs made with MetaSchedule."""
     import adt
-    from adt.tuning.database.selection import told
+    from adt.tuning.database.selection import describe
 
-    done = adt.db_import(
+    result = adt.db_import(
         files, into=into, device=device, driver=driver, platform=platform, target=target, cpu=cpu
     )
     if as_json:
-        emit_json("db-import", vars(done) | {"contexts": contexts_fields(done.contexts)})
+        emit_json("db-import", vars(result) | {"contexts": contexts_fields(result.contexts)})
         return
-    typer.echo(added(done.records, done.duplicates, into))
-    for context in done.contexts:
-        typer.echo(f"  {told(context)}")
-    if done.refused:
-        typer.echo(f"passed over {len(done.refused):,} lines; the first: {done.refused[0]}")
+    typer.echo(added_text(result.records, result.duplicates, into))
+    for context in result.contexts:
+        typer.echo(f"  {describe(context)}")
+    if result.refused:
+        typer.echo(f"passed over {len(result.refused):,} lines; the first: {result.refused[0]}")
 
 
 @db.command(epilog="Example: adt db publish tuning -o adreno650.tar.gz --keep 3")
@@ -303,12 +312,12 @@ def publish(
     """Write it as one file for others, without serial numbers; the same bytes for the same records."""
     import adt
 
-    done = adt.db_publish(database, out, keep=keep, device=device, driver=driver, target=target, tvm=tvm)
+    result = adt.db_publish(database, out, keep=keep, device=device, driver=driver, target=target, tvm=tvm)
     if as_json:
-        emit_json("db-publish", vars(done) | {"contexts": contexts_fields(done.contexts)})
+        emit_json("db-publish", vars(result) | {"contexts": contexts_fields(result.contexts)})
         return
-    typer.echo(f"wrote {done.records:,} records of {done.workloads:,} kernels to {out} ({done.size:,} bytes)")
-    typer.echo(f"sha256 {done.sha256}")
+    typer.echo(f"wrote {size_text(result)} to {out} ({result.size:,} bytes)")
+    typer.echo(f"sha256 {result.sha256}")
 
 
 @db.command(epilog="Example: adt db fetch adreno650.tar.gz -o tuning")
@@ -322,9 +331,9 @@ def fetch(
     """Add what others published; nothing of a file that is not what it should be is used."""
     import adt
 
-    done = adt.db_fetch(source, out=out, sha256=sha256)
+    result = adt.db_fetch(source, out=out, sha256=sha256)
     if as_json:
-        emit_json("db-fetch", {"sha256": done.sha256} | vars(done.merged))
+        emit_json("db-fetch", {"sha256": result.sha256} | vars(result.merged))
         return
-    typer.echo(added(done.merged.records, done.merged.duplicates, out))
-    typer.echo(f"sha256 {done.sha256}")
+    typer.echo(added_text(result.merged.records, result.merged.duplicates, out))
+    typer.echo(f"sha256 {result.sha256}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,11 @@ class Workload:
     tvm: str
     module: str
     """TVM's JSON of the IRModule ``{"main": PrimFunc}``, see :func:`adt.model.tuning.workload.workload`."""
+
+    @staticmethod
+    def id_of(module: str) -> str:
+        """:attr:`id` of the workload with this text."""
+        return hashlib.sha256(module.encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)

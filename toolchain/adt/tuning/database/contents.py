@@ -13,12 +13,20 @@ from adt.model.graphs.rules import GraphError, check_graph
 from adt.model.tuning.key import tvm_version
 from adt.model.tuning.traces import TraceError, check_trace
 from adt.tuning.database import sqlite_file
-from adt.tuning.database.interchange import HEADER, LINES, Damage, Entry, record_of, scan, workload_of
+from adt.tuning.database.interchange import (
+    HEADER,
+    LINES,
+    RECORD,
+    WORKLOAD,
+    Damage,
+    Entry,
+    record_of,
+    scan,
+    workload_of,
+)
 from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.records import BASELINE, Context, Record, Workload
 
-WORKLOAD, RECORD = "workload", "record"
-"""Kinds of entries; others are of a later adt, and stay as they are."""
 MOST_BYTES = 8 << 30
 """Bytes of a database, and of what a published file unpacks to."""
 
@@ -76,8 +84,8 @@ class Contents:
                 try:
                     check_graph(workload.module)
                 except GraphError as error:
-                    what = f"workload {workload.id} may not be read: it has {error}"
-                    refused.append((self.workload_numbers[workload.id], what))
+                    reason = f"workload {workload.id} may not be read: it has {error}"
+                    refused.append((self.workload_numbers[workload.id], reason))
         for number, record in zip(self.record_numbers, self.records, strict=True):
             if record.trace != BASELINE:
                 try:
@@ -104,7 +112,7 @@ def load(directory: Path) -> Contents:
             f"{path} has more than {MOST_BYTES >> 30} GiB",
             remedy="Take out what is not needed any more: `adt db prune`.",
         )
-    contents = _collected(path, size, sqlite_file.entries(path))
+    contents = _collect(path, size, sqlite_file.entries(path))
     if contents.is_empty and contents.torn:
         raise _no_database(path)
     return contents
@@ -118,7 +126,7 @@ def load_lines(path: Path) -> Contents:
         DiskError: it cannot be read.
     """
     with disk_errors(f"reading {path}", path, written=False):
-        contents = _collected(path, path.stat().st_size, scan(path))
+        contents = _collect(path, path.stat().st_size, scan(path))
         with path.open("rb") as file:
             start = file.read(len(HEADER)).rstrip(b"\0")
     if contents.is_empty and not HEADER.startswith(start):
@@ -148,7 +156,7 @@ def file_of(directory: Path) -> Path:
     )
 
 
-def _collected(path: Path, size: int, entries: Iterable[Entry | Damage]) -> Contents:
+def _collect(path: Path, size: int, entries: Iterable[Entry | Damage]) -> Contents:
     contents = Contents(path, size)
     records: list[tuple[int, Record]] = []
     for item in entries:

@@ -86,23 +86,23 @@ def count(directory: Path) -> Counts:
     by_context: dict[Context, list[Record]] = {}
     for record in contents.records:
         by_context.setdefault(record.context, []).append(record)
-    counts = [_counted(context, records) for context, records in by_context.items()]
+    contexts = [_count_context(context, records) for context, records in by_context.items()]
     backups = [path.stat().st_size for path in directory.glob("backup/*")]
     return Counts(
         directory,
         contents.size,
         len(contents.workloads),
         len(contents.records),
-        tuple(sorted(counts, key=lambda one: -(one.last or 0))),
+        tuple(sorted(contexts, key=lambda counts: -(counts.last or 0))),
         len(contents.damaged) + len(contents.orphans),
         len(backups),
         sum(backups),
     )
 
 
-def _counted(context: Context, records: Sequence[Record]) -> ContextCounts:
-    true = [record for record in records if not (record.on and record.on.emulated)]
-    best, untuned = best_records(true), baseline_records(true)
+def _count_context(context: Context, records: Sequence[Record]) -> ContextCounts:
+    genuine = [record for record in records if not (record.on and record.on.emulated)]
+    best, untuned = best_records(genuine), baseline_records(genuine)
     ratios = [
         untuned[name].time / best[name].time
         for name in best.keys() & untuned.keys()
@@ -127,7 +127,7 @@ def _counted(context: Context, records: Sequence[Record]) -> ContextCounts:
 
 
 def _devices(records: Sequence[Record]) -> tuple[Device, ...]:
-    found = Counter((r.on.name, r.on.label, r.on.emulated) for r in records if r.on)
+    devices = Counter((r.on.name, r.on.label, r.on.emulated) for r in records if r.on)
     return tuple(
-        Device(name, label, number, emulated) for (name, label, emulated), number in found.most_common()
+        Device(name, label, number, emulated) for (name, label, emulated), number in devices.most_common()
     )

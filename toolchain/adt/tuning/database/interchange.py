@@ -19,6 +19,8 @@ from typing import Any
 from adt.errors import PackageError
 from adt.tuning.records import Context, Failure, MeasuredOn, Record, Workload
 
+WORKLOAD, RECORD = "workload", "record"
+"""Kinds of entries; others are of a later adt, and stay as they are."""
 LINES = "records.jsonl"
 """Name of such a file, in an archive and where it was the database."""
 FORMAT, VERSION = "adt.tuning-records", 1
@@ -65,14 +67,10 @@ def row(kind: str, data: Mapping[str, Any]) -> Row:
     return kind, _checksum(kind.encode(), body.encode()), body
 
 
-def line(kind: str, data: Mapping[str, Any]) -> bytes:
-    """*data* as a line of a file.
-
-    Raises:
-        ValueError: see :func:`row`.
-    """
-    name, checksum, body = row(kind, data)
-    return f'{{"kind":"{name}","crc":"{checksum:08x}","data":{body}}}\n'.encode()
+def line(row: Row) -> bytes:
+    """*row* as a line of a file."""
+    kind, checksum, body = row
+    return f'{{"kind":"{kind}","crc":"{checksum:08x}","data":{body}}}\n'.encode()
 
 
 def _checksum(kind: bytes, body: bytes) -> int:
@@ -80,7 +78,7 @@ def _checksum(kind: bytes, body: bytes) -> int:
 
 
 def entry(number: int, kind: object, checksum: object, body: object) -> Entry | Damage:
-    """What a row, or the parts of a line, say."""
+    """The entry of a row, or of the parts of a line."""
     if isinstance(kind, bytes) and isinstance(body, bytes) and checksum == _checksum(kind, body):
         try:
             data = json.loads(body)
@@ -134,7 +132,7 @@ _KIND, _CRC, _DATA = b'{"kind":"', b'","crc":"', b'","data":'
 
 
 def _line_entry(text: bytes, number: int) -> Entry | Damage:
-    # Lines are as `line` wrote them: the checksum is taken of the bytes as they are, before they are parsed.
+    # Lines are as `line` writes them: the checksum is taken of the bytes as they are, before they are parsed.
     start = text.find(_CRC, len(_KIND), 40)
     digits = text[start + len(_CRC) :][:8]
     kind, body = text[len(_KIND) : start], text[start + len(_CRC) + 8 + len(_DATA) : -2]
@@ -150,32 +148,38 @@ def _is_hex(digits: bytes) -> bool:
 Number = (int, float)
 
 
-def workload_data(workload: Workload) -> dict[str, Any]:
-    """*workload* as JSON values."""
-    return dict(vars(workload))
+def workload_row(workload: Workload) -> Row:
+    """The row of *workload*."""
+    return row(WORKLOAD, vars(workload))
 
 
-def record_data(record: Record) -> dict[str, Any]:
-    """*record* as JSON values."""
-    return vars(record) | {
+def record_row(record: Record) -> Row:
+    """The row of *record*, which can be read again.
+
+    Raises:
+        ValueError: its times are no numbers, or it has neither times nor a failure.
+    """
+    data = vars(record) | {
         "context": dict(vars(record.context)),
         "seconds": list(record.seconds),
         "failure": dict(vars(record.failure)) if record.failure else None,
         "on": dict(vars(record.on)) if record.on else None,
     }
+    record_of(data, {})
+    return row(RECORD, data)
 
 
 def workload_of(data: Mapping[str, Any]) -> Workload:
-    """What :func:`workload_data` gave.
+    """The workload that :func:`workload_row` wrote.
 
     Raises:
         ValueError: a field is missing or of another kind.
     """
-    return Workload(*(_of(data, name, str) for name in ("id", "structural_hash", "tvm", "module")))
+    return Workload(*(_field(data, name, str) for name in ("id", "structural_hash", "tvm", "module")))
 
 
 def record_of(data: Mapping[str, Any], contexts: dict[Context, Context]) -> Record:
-    """What :func:`record_data` gave.
+    """The record that :func:`record_row` wrote.
 
     Args:
         contexts: those that were met before: equal ones become one object, as there are few of them.
@@ -183,9 +187,9 @@ def record_of(data: Mapping[str, Any], contexts: dict[Context, Context]) -> Reco
     Raises:
         ValueError: a field is missing or of another kind.
     """
-    inside = _of(data, "context", dict)
-    context = Context(*(_of(inside, name, str) for name in ("target", "tvm", "device", "driver")))
-    seconds = _of(data, "seconds", list)
+    values = _field(data, "context", dict)
+    context = Context(*(_field(values, name, str) for name in ("target", "tvm", "device", "driver")))
+    seconds = _field(data, "seconds", list)
     if not all(isinstance(value, Number) and isfinite(value) and value >= 0 for value in seconds):
         raise ValueError("`seconds` are no times")
     failure = data.get("failure")
@@ -193,29 +197,31 @@ def record_of(data: Mapping[str, Any], contexts: dict[Context, Context]) -> Reco
         raise ValueError("a record has either `seconds` or a `failure`")
     on = data.get("on")
     return Record(
-        workload=_of(data, "workload", str),
+        workload=_field(data, "workload", str),
         context=contexts.setdefault(context, context),
-        task=_of(data, "task", str),
-        trace=_of(data, "trace", str),
+        task=_field(data, "task", str),
+        trace=_field(data, "trace", str),
         seconds=tuple(float(value) for value in seconds),
         failure=None if failure is None else _failure(failure),
         on=None if on is None else _measured_on(on),
-        run=_of(data, "run", str),
-        at=float(_of(data, "at", Number)),
-        options=_of(data, "options", dict),
+        run=_field(data, "run", str),
+        at=float(_field(data, "at", Number)),
+        options=_field(data, "options", dict),
     )
 
 
 def _failure(data: Any) -> Failure:
-    return Failure(_of(data, "kind", str), _of(data, "message", str))
+    return Failure(_field(data, "kind", str), _field(data, "message", str))
 
 
 def _measured_on(data: Any) -> MeasuredOn:
-    celsius = None if data.get("celsius") is None else float(_of(data, "celsius", Number))
-    return MeasuredOn(_of(data, "name", str), _of(data, "label", str), celsius, _of(data, "emulated", bool))
+    celsius = None if data.get("celsius") is None else float(_field(data, "celsius", Number))
+    return MeasuredOn(
+        _field(data, "name", str), _field(data, "label", str), celsius, _field(data, "emulated", bool)
+    )
 
 
-def _of(data: Any, name: str, kind: Any) -> Any:
+def _field(data: Any, name: str, kind: Any) -> Any:
     value = data.get(name) if isinstance(data, dict) else None
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ValueError(f"`{name}` is missing or of another kind")

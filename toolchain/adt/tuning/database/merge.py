@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adt.errors import ConfigError, PackageError
-from adt.tuning.database.contents import RECORD, WORKLOAD, Contents, load
-from adt.tuning.database.interchange import Row, record_data, row, workload_data
+from adt.tuning.database.contents import Contents, load
+from adt.tuning.database.interchange import Row, record_row, workload_row
 from adt.tuning.database.sqlite_file import repair_remedy
 from adt.tuning.database.store import writing
 from adt.tuning.records import Record, Workload
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergeResult:
     """What was added."""
 
     into: Path
@@ -27,7 +27,7 @@ class Merged:
     """Rows of the sources that are damaged, and records whose workload is missing."""
 
 
-def merge(sources: Sequence[Path], into: Path) -> Merged:
+def merge(sources: Sequence[Path], into: Path) -> MergeResult:
     """Add what the databases *sources* hold to the one in *into*, which is made when it is not there.
 
     It happens in one step; an interruption leaves *into* as it was. The same kernel of two
@@ -52,8 +52,8 @@ def merge(sources: Sequence[Path], into: Path) -> Merged:
     return merge_contents(contents, into)
 
 
-def merge_contents(sources: Sequence[Contents], into: Path) -> Merged:
-    """:func:`merge` of what was read, and may be applied."""
+def merge_contents(sources: Sequence[Contents], into: Path) -> MergeResult:
+    """:func:`merge` of databases that were read and may be applied."""
     with writing(into) as (target, writer):
         addition = _Addition(target)
         for source in sources:
@@ -61,7 +61,7 @@ def merge_contents(sources: Sequence[Contents], into: Path) -> Merged:
         if rows := addition.rows():
             writer.add(rows)
     passed_over = sum(len(source.damaged) + len(source.orphans) for source in sources)
-    return Merged(into, len(addition.workloads), len(addition.records), addition.duplicates, passed_over)
+    return MergeResult(into, len(addition.workloads), len(addition.records), addition.duplicates, passed_over)
 
 
 def identity(record: Record) -> Hashable:
@@ -84,9 +84,9 @@ class _Addition:
 
     def take(self, source: Contents) -> None:
         """Add what is new of *source*."""
-        names = {workload.id: self._id(workload) for workload in source.workloads.values()}
+        ids = {workload.id: self._id(workload) for workload in source.workloads.values()}
         for record in source.records:
-            renamed = replace(record, workload=names[record.workload])
+            renamed = replace(record, workload=ids[record.workload])
             if (key := identity(renamed)) in self._seen:
                 self.duplicates += 1
             else:
@@ -99,7 +99,7 @@ class _Addition:
             return workload.id
         alike = self._alike.setdefault((workload.tvm, workload.structural_hash), [])
         for other in alike:
-            if _same(workload, other):
+            if _is_same(workload, other):
                 return other.id
         alike.append(workload)
         self._known[workload.id] = workload
@@ -108,14 +108,13 @@ class _Addition:
 
     def rows(self) -> list[Row]:
         """For the database."""
-        rows = [row(WORKLOAD, workload_data(workload)) for workload in self.workloads]
-        return rows + [row(RECORD, record_data(record)) for record in self.records]
+        return [*map(workload_row, self.workloads), *map(record_row, self.records)]
 
 
-def _same(one: Workload, other: Workload) -> bool:
-    """Whether two workloads of equal hash are; only then is TVM needed."""
+def _is_same(workload: Workload, other: Workload) -> bool:
+    """Whether two workloads of equal hash are the same; only this needs TVM."""
     from adt.model.tuning.workload import same
-    from adt.tuning.database.workloads import modules_of
+    from adt.tuning.database.store import modules_of
 
-    modules = modules_of((one, other))
+    modules = modules_of((workload, other))
     return None not in modules and same(*modules)

@@ -19,20 +19,19 @@ from adt.errors import PackageError
 from adt.host.cache import fresh_dir, leave_alone
 from adt.host.disk import disk_errors
 from adt.tuning.database.merge import identity
-from adt.tuning.database.selection import Selection, only
-from adt.tuning.database.store import open_database
-from adt.tuning.database.workloads import modules_of
+from adt.tuning.database.selection import Selection, select_one
+from adt.tuning.database.store import modules_of, open_database
 from adt.tuning.records import BASELINE, Context, Failure, Record, Workload, by_candidate, typical_record
 
 log = logging.getLogger("adt.tune")
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
-FAILED = 1e10
+FAILED_SECONDS = 1e10
 """Seconds that MetaSchedule writes for a candidate that failed."""
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportResult:
     """What was written."""
 
     out: Path
@@ -42,7 +41,7 @@ class Exported:
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportResult:
     """What was added."""
 
     into: Path
@@ -56,7 +55,7 @@ class Imported:
     """Why lines were passed over, each with its number."""
 
 
-def export(directory: Path, out: Path, selection: Selection, *, failures: bool = False) -> Exported:
+def export(directory: Path, out: Path, selection: Selection, *, failures: bool = False) -> ExportResult:
     """Write the candidates of one context as the two files of a ``ms.database.JSONDatabase``.
 
     One that was measured several times is written once. What must not run again has no time there, and
@@ -73,8 +72,8 @@ def export(directory: Path, out: Path, selection: Selection, *, failures: bool =
     """
     leave_alone(out, lambda place: (place / WORKLOADS).is_file(), "a database of MetaSchedule")
     with open_database(directory) as database:
-        context = only(database.contexts(), selection)
-        records = _rows_to_write(database.records(context), failures)
+        context = select_one(database.contexts(), selection)
+        records = _exported_records(database.records(context), failures)
         names = dict.fromkeys(record.workload for record in records)
         lines = list(_workload_lines(database.workloads[name] for name in names))
     numbers = {line.id: number for number, line in enumerate(lines)}
@@ -85,22 +84,22 @@ def export(directory: Path, out: Path, selection: Selection, *, failures: bool =
         with (place / RECORDS).open("w") as file:
             for record in records:
                 index = numbers[record.workload]
-                seconds = list(record.seconds) or [FAILED]
+                seconds = list(record.seconds) or [FAILED_SECONDS]
                 row = [index, [json.loads(record.trace), seconds, target, lines[index].arguments]]
                 file.write(json.dumps(row, separators=(",", ":")) + "\n")
-    return Exported(out, context, len(lines), len(records))
+    return ExportResult(out, context, len(lines), len(records))
 
 
-def _rows_to_write(records: Sequence[Record], failures: bool) -> list[Record]:
+def _exported_records(records: Sequence[Record], failures: bool) -> list[Record]:
     """One record for each candidate: its typical time, or that it failed or must not run."""
-    found = []
+    exported = []
     for (_, trace), measured in by_candidate(records).items():
         if trace == BASELINE:
             continue
         failed = next((record for record in measured if record.failure), None)
         if row := typical_record(measured) or (failed if failures else None):
-            found.append(row)
-    return found
+            exported.append(row)
+    return exported
 
 
 @dataclass(frozen=True)
@@ -139,8 +138,8 @@ def _tvm_target(key: str) -> dict[str, Any] | None:
         facts["keys"] = [facts.get("device", ""), "opencl", "gpu", "texture"]
     try:
         exported: dict[str, Any] = json.loads(str(Target({k: v for k, v in facts.items() if v != ""})))
-    except Exception as why:  # whatever TVM's parser raises
-        log.debug("no target of TVM for %s: %s", key, why)
+    except Exception as error:  # whatever TVM's parser raises
+        log.debug("no target of TVM for %s: %s", key, error)
         return None
     return exported
 
@@ -155,7 +154,9 @@ class Origin:
     driver: str
 
 
-def take_in(files: Path, into: Path, *, device: str, driver: str = "", target: str = "") -> Imported:
+def import_records(
+    files: Path, into: Path, *, device: str, driver: str = "", target: str = ""
+) -> ImportResult:
     """Add the records of a ``ms.database.JSONDatabase`` to the database in *into*.
 
     Args:
@@ -179,7 +180,7 @@ def take_in(files: Path, into: Path, *, device: str, driver: str = "", target: s
             details="\n".join(refused[:10]),
         )
     with open_database(into, write=True) as database:
-        names = [(database.workload_id(found[0]), found[1]) if found else None for found in modules]
+        names = [(database.workload_id(item[0]), item[1]) if item else None for item in modules]
         seen = {identity(record) for record in database.records()}
         records: list[Record] = []
         duplicates = 0
@@ -194,8 +195,8 @@ def take_in(files: Path, into: Path, *, device: str, driver: str = "", target: s
                 records.append(record)
         database.add(records)
     contexts = tuple(dict.fromkeys(record.context for record in records))
-    different = len({found[0] for found in names if found})
-    return Imported(into, contexts, different, len(records), duplicates, tuple(refused))
+    different = len({name[0] for name in names if name})
+    return ImportResult(into, contexts, different, len(records), duplicates, tuple(refused))
 
 
 def _rows(path: Path, refused: list[str]) -> Iterator[tuple[int, Any]]:
@@ -213,7 +214,7 @@ def _rows(path: Path, refused: list[str]) -> Iterator[tuple[int, Any]]:
 
 
 def _modules(rows: Sequence[tuple[int, Any]], refused: list[str]) -> list[tuple[Any, str] | None]:
-    """The workload of each line, and the version of TVM that wrote it; None, and said, for what is none."""
+    """Workload and TVM version of each line; None for a bad line, with the reason in *refused*."""
     from adt.model.graphs.reader import read_graphs
     from adt.model.tuning.key import tvm_key, tvm_version
     from adt.model.tuning.workload import workload
@@ -227,10 +228,10 @@ def _modules(rows: Sequence[tuple[int, Any]], refused: list[str]) -> list[tuple[
             (name,) = (variable.name_hint for variable in module.get_global_vars())
             version = json.loads(text).get("metadata", {}).get("tvm_version")
             modules.append((workload(module[name]), tvm_version(version) if version else tvm_key()))
-        except Exception as why:  # what is no module, has several functions, or has none
+        except Exception as error:  # what is no module, has several functions, or has none
             modules.append(None)
-            if row is not None:  # else it was said
-                refused.append(f"{WORKLOADS} line {number}: {_last_line(why)}")
+            if row is not None:  # else its reason is there already
+                refused.append(f"{WORKLOADS} line {number}: {_last_line(error)}")
     return modules
 
 
@@ -253,25 +254,25 @@ def _record(
     origin: Origin,
     refused: list[str],
 ) -> Record | None:
-    """The record of a line; None, and said, for what is none."""
+    """The record of a line; None, with a reason in *refused*, for a bad line."""
     from adt.model.tuning.traces import TraceError, canonical
 
     if row is None:
         return None
     try:
         index, (trace, seconds, its_target, _) = row
-        found = names[index] if index >= 0 else None
-        if found is None:
+        workload = names[index] if index >= 0 else None
+        if workload is None:
             raise ValueError(f"its workload, line {index + 1}, could not be read")
         if not trace[0]:
             raise ValueError("its trace has no step: it is the untuned schedule, or was never one")
         times = tuple(float(value) for value in seconds or ())
         if not times:
             raise ValueError("it has no times")
-        failed = any(not 0 < value < FAILED for value in times)
+        failed = any(not 0 < value < FAILED_SECONDS for value in times)
         return Record(
-            workload=found[0],
-            context=Context(origin.target or _key(its_target), found[1], origin.device, origin.driver),
+            workload=workload[0],
+            context=Context(origin.target or _key(its_target), workload[1], origin.device, origin.driver),
             task="main",
             trace=canonical(json.dumps(trace)),
             seconds=() if failed else times,
@@ -280,8 +281,8 @@ def _record(
             run="",
             at=0,  # unknown, and the same when they are imported again
         )
-    except (ValueError, TypeError, IndexError, KeyError, TraceError) as why:
-        refused.append(f"{RECORDS} line {number}: {_last_line(why)}")
+    except (ValueError, TypeError, IndexError, KeyError, TraceError) as error:
+        refused.append(f"{RECORDS} line {number}: {_last_line(error)}")
         return None
 
 
@@ -297,6 +298,6 @@ def _key(target: Mapping[str, Any] | None) -> str:
     return target_key(ModelTarget("", "cpu" if on_cpu else "opencl", dict(target), (), textures))
 
 
-def _last_line(why: Exception) -> str:
-    lines = [line.strip() for line in str(why).splitlines() if line.strip()]
-    return lines[-1] if lines else type(why).__name__
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

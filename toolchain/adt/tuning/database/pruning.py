@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adt.errors import ConfigError
 from adt.tuning.database.contents import Contents, file_of, load
-from adt.tuning.database.selection import Selection, chosen
+from adt.tuning.database.selection import Selection, select
 from adt.tuning.database.store import writing
 from adt.tuning.records import (
     BASELINE,
@@ -21,7 +21,7 @@ from adt.tuning.records import (
 
 
 @dataclass(frozen=True)
-class Pruned:
+class PruneResult:
     """What was taken out, or would be."""
 
     path: Path
@@ -45,7 +45,7 @@ def prune(
     drop: bool = False,
     selection: Selection | None = None,
     dry_run: bool = False,
-) -> Pruned:
+) -> PruneResult:
     """Take records out of the database in *directory*, in one step.
 
     The untuned schedule's times stay, and so does all of a candidate that must not run again.
@@ -74,41 +74,41 @@ def prune(
             remedy="Say of what: --device, --driver, --target, --tvm. To be rid of all, remove it.",
         )
     if dry_run:
-        return _pruned(directory, load(directory), keep, failures, drop, selection)[0]
+        return _choose(directory, load(directory), keep, failures, drop, selection)[0]
     file_of(directory)  # only what is there is pruned
     with writing(directory) as (contents, writer):
-        plan, numbers = _pruned(directory, contents, keep, failures, drop, selection)
+        result, numbers = _choose(directory, contents, keep, failures, drop, selection)
         backup = writer.remove(numbers) if numbers else None
-    return Pruned(directory, True, plan.removed, plan.kept, plan.workloads_removed, plan.contexts, backup)
+    return replace(result, applied=True, backup=backup)
 
 
-def _pruned(
+def _choose(
     directory: Path, contents: Contents, keep: int | None, failures: bool, drop: bool, selection: Selection
-) -> tuple[Pruned, set[int]]:
-    """What goes, and the numbers of its rows."""
-    contexts = chosen(contents.contexts, selection)
+) -> tuple[PruneResult, set[int]]:
+    """The records that go, and the numbers of their rows."""
+    contexts = select(contents.contexts, selection)
     by_context: dict[Context, list[tuple[int, Record]]] = {context: [] for context in contexts}
     for number, record in zip(contents.record_numbers, contents.records, strict=True):
         if record.context in by_context:
             by_context[record.context].append((number, record))
-    gone: set[int] = set()
+    removed: set[int] = set()
     for records in by_context.values():
-        going = set() if keep is None else _slow([record for _, record in records], keep)
+        slow = set() if keep is None else _slow_candidates([record for _, record in records], keep)
         for number, record in records:
-            if drop or (record.workload, record.trace) in going or (failures and _plain_failure(record)):
-                gone.add(number)
+            if drop or (record.workload, record.trace) in slow or (failures and _is_plain_failure(record)):
+                removed.add(number)
     left = zip(contents.record_numbers, contents.records, strict=True)
-    used = {record.workload for number, record in left if number not in gone}
+    used = {record.workload for number, record in left if number not in removed}
     unused = {number for name, number in contents.workload_numbers.items() if name not in used}
-    kept = len(contents.records) - len(gone)
-    return Pruned(directory, False, len(gone), kept, len(unused), contexts, None), gone | unused
+    kept = len(contents.records) - len(removed)
+    return PruneResult(directory, False, len(removed), kept, len(unused), contexts, None), removed | unused
 
 
-def _slow(records: Sequence[Record], keep: int) -> set[CandidateKey]:
+def _slow_candidates(records: Sequence[Record], keep: int) -> set[CandidateKey]:
     """Of one context the candidates that ran and may run, but are none of their workload's *keep* fastest."""
-    stay = fastest_candidates(records, keep) | quarantined_candidates(records)
-    return {(r.workload, r.trace) for r in records if r.seconds and r.trace != BASELINE} - stay
+    kept = fastest_candidates(records, keep) | quarantined_candidates(records)
+    return {(r.workload, r.trace) for r in records if r.seconds and r.trace != BASELINE} - kept
 
 
-def _plain_failure(record: Record) -> bool:
+def _is_plain_failure(record: Record) -> bool:
     return record.failure is not None and not record.failure.quarantined

@@ -19,22 +19,22 @@ from adt.host.cache import file_sha256, fresh_file
 from adt.host.disk import disk_errors, scratch_directory
 from adt.host.download import check_digest, download, is_address
 from adt.host.tar import DAMAGED, Bounded
-from adt.tuning.database.contents import MOST_BYTES, RECORD, WORKLOAD, Contents, load, load_lines
-from adt.tuning.database.interchange import HEADER, LINES, line, record_data, workload_data
-from adt.tuning.database.merge import Merged, merge_contents
-from adt.tuning.database.selection import Selection, chosen
+from adt.tuning.database.contents import MOST_BYTES, Contents, load, load_lines
+from adt.tuning.database.interchange import HEADER, LINES, line, record_row, workload_row
+from adt.tuning.database.merge import MergeResult, merge_contents
+from adt.tuning.database.selection import Selection, select
 from adt.tuning.database.sqlite_file import repair_remedy
 from adt.tuning.records import BASELINE, CandidateKey, Context, Record, fastest_candidates
 
-MOST_PACKED = 1 << 30
+MAX_PACKED_BYTES = 1 << 30
 """Bytes of a published file."""
-PIECE = 1 << 20
-LEVEL = 6
+CHUNK_BYTES = 1 << 20
+COMPRESSION_LEVEL = 6
 """Of the compression: with another one the same records would be other bytes."""
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishResult:
     """What was written."""
 
     path: Path
@@ -47,16 +47,16 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Fetched:
-    """What was taken over."""
+class FetchResult:
+    """What was added."""
 
     sha256: str
-    merged: Merged
+    merged: MergeResult
 
 
 def publish(
     directory: Path, out: Path, *, keep: int | None = None, selection: Selection | None = None
-) -> Published:
+) -> PublishResult:
     """Write what the database in *directory* holds to the archive *out*.
 
     Args:
@@ -78,8 +78,8 @@ def publish(
             f"{directory} is damaged, and is not published so",
             remedy=repair_remedy(directory),
         )
-    contexts = chosen(contents.contexts, selection or Selection())
-    records = sorted(_published(contents, contexts, keep), key=_order)
+    contexts = select(contents.contexts, selection or Selection())
+    records = sorted(_public_records(contents, contexts, keep), key=_order)
     if not records:
         raise ConfigError(
             f"{directory} has no records to publish" + (" of what was asked for" if contents.records else ""),
@@ -90,20 +90,20 @@ def publish(
         plain = scratch / LINES
         with plain.open("wb") as file:
             file.write(HEADER)
-            file.writelines(line(WORKLOAD, workload_data(contents.workloads[name])) for name in names)
-            file.writelines(line(RECORD, record_data(record)) for record in records)
+            file.writelines(line(workload_row(contents.workloads[name])) for name in names)
+            file.writelines(line(record_row(record)) for record in records)
         _pack(plain, out)
     used = tuple(context for context in contexts if any(r.context == context for r in records))
-    return Published(out, file_sha256(out), out.stat().st_size, len(names), len(records), used)
+    return PublishResult(out, file_sha256(out), out.stat().st_size, len(names), len(records), used)
 
 
-def _published(contents: Contents, contexts: Iterable[Context], keep: int | None) -> Iterator[Record]:
+def _public_records(contents: Contents, contexts: Iterable[Context], keep: int | None) -> Iterator[Record]:
     """Records as others get them."""
     for context in contexts:
         records = [record for record in contents.records if record.context == context]
         if keep is not None:
-            stay = fastest_candidates(records, keep)
-            records = [record for record in records if _is_kept(record, stay)]
+            fastest = fastest_candidates(records, keep)
+            records = [record for record in records if _is_public(record, fastest)]
         devices: dict[str, str] = {}
         for record in records:
             on = record.on
@@ -113,7 +113,7 @@ def _published(contents: Contents, contexts: Iterable[Context], keep: int | None
             yield replace(record, on=on, failure=failure, run="")
 
 
-def _is_kept(record: Record, fastest: Container[CandidateKey]) -> bool:
+def _is_public(record: Record, fastest: Container[CandidateKey]) -> bool:
     """Whether others get *record* when they get only the fastest; what must not run they get to know, too."""
     if record.failure:
         return record.failure.quarantined
@@ -130,7 +130,7 @@ def _pack(plain: Path, out: Path) -> None:
     with (
         fresh_file(out) as temporary,
         temporary.open("wb") as file,
-        gzip.GzipFile("", "wb", LEVEL, file, mtime=0) as packed,
+        gzip.GzipFile("", "wb", COMPRESSION_LEVEL, file, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
         member = tarfile.TarInfo(LINES)
@@ -139,7 +139,7 @@ def _pack(plain: Path, out: Path) -> None:
             tar.addfile(member, source)
 
 
-def fetch(source: str, into: Path, *, sha256: str = "") -> Fetched:
+def fetch(source: str, into: Path, *, sha256: str = "") -> FetchResult:
     """Add what was published to the database in *into*, which is made when it is not there.
 
     Args:
@@ -159,7 +159,7 @@ def fetch(source: str, into: Path, *, sha256: str = "") -> Fetched:
                 f"{source} could be anything: its sha256 is missing",
                 remedy="Give --sha256; `adt db publish` printed it.",
             )
-        archive = download(source, sha256, most_bytes=MOST_PACKED)
+        archive = download(source, sha256, most_bytes=MAX_PACKED_BYTES)
         digest = sha256.lower()
     else:
         archive, digest = _local(Path(source), sha256)
@@ -167,10 +167,10 @@ def fetch(source: str, into: Path, *, sha256: str = "") -> Fetched:
         _unpack(archive, scratch / LINES)
         contents = load_lines(scratch / LINES)
     if contents.damages or contents.orphans:
-        raise _refused(archive, "its records are damaged")
+        raise _refusal(archive, "its records are damaged")
     if refused := contents.refused():
-        raise _refused(archive, refused[0][1])
-    return Fetched(digest, merge_contents([contents], into))
+        raise _refusal(archive, refused[0][1])
+    return FetchResult(digest, merge_contents([contents], into))
 
 
 def _local(archive: Path, sha256: str) -> tuple[Path, str]:
@@ -183,13 +183,13 @@ def _local(archive: Path, sha256: str) -> tuple[Path, str]:
     if sha256:
         check_digest(sha256)
     with disk_errors(f"reading {archive}", archive, written=False):
-        found = file_sha256(archive)
-    if sha256 and found != sha256.lower():
+        digest = file_sha256(archive)
+    if sha256 and digest != sha256.lower():
         raise DownloadError(
-            f"{archive} has sha256 {found}, expected {sha256.lower()}",
+            f"{archive} has sha256 {digest}, expected {sha256.lower()}",
             remedy="It is not the file that was meant: do not use it; ask who published it.",
         )
-    return archive, found
+    return archive, digest
 
 
 def _unpack(archive: Path, to: Path) -> None:
@@ -204,21 +204,21 @@ def _unpack(archive: Path, to: Path) -> None:
         ):
             member = tar.next()
             if member is None or member.name != LINES or not member.isreg() or member.issparse():
-                raise _refused(archive, f"its first entry is not {LINES}")
-            inside = tar.extractfile(member)
-            while inside and (piece := inside.read(PIECE)):
-                size += len(piece)
+                raise _refusal(archive, f"its first entry is not {LINES}")
+            content = tar.extractfile(member)
+            while content and (chunk := content.read(CHUNK_BYTES)):
+                size += len(chunk)
                 if size > MOST_BYTES:
-                    raise _refused(archive, f"it would unpack to more than {MOST_BYTES >> 30} GiB")
-                file.write(piece)
+                    raise _refusal(archive, f"it would unpack to more than {MOST_BYTES >> 30} GiB")
+                file.write(chunk)
             if tar.next() is not None:
-                raise _refused(archive, "it has more than one entry")
-    except (*DAMAGED, gzip.BadGzipFile, zlib.error) as why:
-        raise _refused(archive, f"it is no .tar.gz, or is damaged: {why}") from why
+                raise _refusal(archive, "it has more than one entry")
+    except (*DAMAGED, gzip.BadGzipFile, zlib.error) as error:
+        raise _refusal(archive, f"it is no .tar.gz, or is damaged: {error}") from error
 
 
-def _refused(archive: Path, why: str) -> PackageError:
+def _refusal(archive: Path, reason: str) -> PackageError:
     return PackageError(
-        f"{archive} is no published tuning database: {why}; nothing of it was used",
+        f"{archive} is no published tuning database: {reason}; nothing of it was used",
         remedy="Get it again from who published it, with its sha256.",
     )

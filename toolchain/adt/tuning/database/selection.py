@@ -27,7 +27,7 @@ class Selection:
         return self == Selection()
 
 
-def chosen(contexts: Iterable[Context], selection: Selection) -> tuple[Context, ...]:
+def select(contexts: Iterable[Context], selection: Selection) -> tuple[Context, ...]:
     """Those of *contexts* that are meant."""
     from adt.model.tuning.key import key_words
 
@@ -41,32 +41,32 @@ def chosen(contexts: Iterable[Context], selection: Selection) -> tuple[Context, 
     )
 
 
-def only(contexts: Iterable[Context], selection: Selection) -> Context:
+def select_one(contexts: Iterable[Context], selection: Selection) -> Context:
     """The one that is meant.
 
     Raises:
         ConfigError: none is, or several are; it lists them.
     """
-    everything = tuple(contexts)
-    found = chosen(everything, selection)
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    available = tuple(contexts)
+    matches = select(available, selection)
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
         raise ConfigError(
             "the tuning database has no records of what was asked for"
-            if everything
+            if available
             else "the tuning database has no records",
             remedy="Look at what is there: adt db stats DB",
-            details="\n".join(map(told, everything)),
+            details="\n".join(map(describe, available)),
         )
     raise ConfigError(
-        f"the tuning database has records of {len(found)} devices, drivers, targets or versions of TVM",
+        f"the tuning database has records of {len(matches)} devices, drivers, targets or versions of TVM",
         remedy="Choose with --device, --driver, --target and --tvm (parts of them are enough).",
-        details="\n".join(map(told, found)),
+        details="\n".join(map(describe, matches)),
     )
 
 
-def told(context: Context) -> str:
+def describe(context: Context) -> str:
     """The context in one line, for people."""
     from adt.model.tuning.key import key_words
 

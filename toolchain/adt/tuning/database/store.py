@@ -20,16 +20,14 @@ from adt.errors import PackageError
 from adt.host.cache import leave_alone
 from adt.host.disk import disk_errors
 from adt.tuning.database import sqlite_file
-from adt.tuning.database.contents import RECORD, WORKLOAD, Contents, load, load_lines
+from adt.tuning.database.contents import Contents, load, load_lines
 from adt.tuning.database.interchange import (
     LINES,
     Entry,
     Row,
-    record_data,
-    record_of,
-    row,
+    record_row,
     scan,
-    workload_data,
+    workload_row,
 )
 from adt.tuning.database.lock import LOCK, write_lock
 from adt.tuning.database.sqlite_file import FILE
@@ -131,7 +129,7 @@ def locked(directory: Path) -> Iterator[Path]:
     """
     with ExitStack() as stack:
         with disk_errors(f"making {directory}", directory):
-            leave_alone(directory, _may_be_ours, "a tuning database")
+            leave_alone(directory, _is_database, "a tuning database")
             directory.mkdir(parents=True, exist_ok=True)
             stack.enter_context(write_lock(directory))
             for leftover in directory.glob(".records.*.tmp*"):  # of a process that was killed
@@ -141,7 +139,7 @@ def locked(directory: Path) -> Iterator[Path]:
         yield directory / FILE
 
 
-def _may_be_ours(directory: Path) -> bool:
+def _is_database(directory: Path) -> bool:
     names = {path.name for path in directory.iterdir()}
     return bool(names & {FILE, LINES}) or names <= {LOCK, LOGS, BACKUP}
 
@@ -151,16 +149,16 @@ def _convert(lines: Path, path: Path) -> None:
     if not path.exists():  # else this was interrupted
         _warn(load_lines(lines))
         sqlite_file.create(path, (item.row for item in scan(lines) if isinstance(item, Entry)))
-    kept = backup_path(lines.parent, "converted", ".jsonl")
-    kept.parent.mkdir(exist_ok=True)
-    lines.rename(kept)
-    log.info("%s is now %s; the old file is kept: %s", lines, path.name, kept)
+    backup = backup_path(lines.parent, "converted", ".jsonl")
+    backup.parent.mkdir(exist_ok=True)
+    lines.rename(backup)
+    log.info("%s is now %s; the old file is kept: %s", lines, path.name, backup)
 
 
-def backup_path(directory: Path, what: str, suffix: str) -> Path:
+def backup_path(directory: Path, reason: str, suffix: str) -> Path:
     """A new name in the backups of the database in *directory*."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    return directory / BACKUP / f"{stamp}-{what}-{secrets.token_hex(3)}{suffix}"
+    return directory / BACKUP / f"{stamp}-{reason}-{secrets.token_hex(3)}{suffix}"
 
 
 def _warn(contents: Contents) -> None:
@@ -188,7 +186,7 @@ class Database:
     def __init__(self, directory: Path, contents: Contents, writer: Writer | None) -> None:
         self.directory = directory
         self._open_writer = writer
-        self._guard = threading.RLock()
+        self._lock = threading.RLock()
         self._workloads = contents.workloads
         self._records = contents.records
         self._by_context: dict[Context, list[Record]] = {}
@@ -199,12 +197,12 @@ class Database:
     @property
     def workloads(self) -> Mapping[str, Workload]:
         """All of them, by id."""
-        with self._guard:
+        with self._lock:
             return dict(self._workloads)
 
     def contexts(self) -> tuple[Context, ...]:
         """What records hold for, that of the newest record first."""
-        with self._guard:
+        with self._lock:
             last = {context: max(r.at for r in records) for context, records in self._by_context.items()}
         return tuple(sorted(last, key=lambda context: -last[context]))
 
@@ -215,32 +213,31 @@ class Database:
             context: only of this one.
             workload: only of this workload's id.
         """
-        with self._guard:
-            found = self._records if context is None else self._by_context.get(context, [])
-            return tuple(r for r in found if workload is None or r.workload == workload)
+        with self._lock:
+            records = self._records if context is None else self._by_context.get(context, [])
+            return tuple(r for r in records if workload is None or r.workload == workload)
 
     def best(self, context: Context) -> dict[str, Record]:
         """By workload the fastest candidate that ran; one that ever killed or hung a server is none.
 
         A candidate that was measured several times counts with its (lower) median measurement.
         """
-        with self._guard:
+        with self._lock:
             return best_records(self._by_context.get(context, ()))
 
     def baselines(self, context: Context) -> dict[str, Record]:
         """By workload the untuned schedule's (lower) median measurement."""
-        with self._guard:
+        with self._lock:
             return baseline_records(self._by_context.get(context, ()))
 
     def find(self, module: Any) -> str | None:
         """The id of the workload whose module equals *module*, an IRModule; None when it is not there."""
         from adt.model.tuning.workload import same, structural_hash
 
-        with self._guard:
-            wanted = structural_hash(module)
-            for identity, other in self._hashes().get(wanted, ()):
+        with self._lock:
+            for workload, other in self._hashes().get(structural_hash(module), ()):
                 if same(other, module):
-                    return identity
+                    return workload
             return None
 
     def workload_id(self, module: Any) -> str:
@@ -251,14 +248,13 @@ class Database:
             DiskError: it could not be kept.
         """
         from adt.model.tuning.workload import structural_hash
-        from adt.tuning.database.workloads import described
 
-        with self._guard:
-            if found := self.find(module):
-                return found
-            workload = described(module)
+        with self._lock:
+            if known := self.find(module):
+                return known
+            workload = describe_workload(module)
             hashes = self._hashes()
-            self._writer().add([row(WORKLOAD, workload_data(workload))])
+            self._writer().add([workload_row(workload)])
             self._workloads[workload.id] = workload
             hashes.setdefault(structural_hash(module), []).append((workload.id, module))
             return workload.id
@@ -266,7 +262,6 @@ class Database:
     def _hashes(self) -> dict[str, list[tuple[str, Any]]]:
         """Id and module of each workload, by the hash that this TVM gives it."""
         from adt.model.tuning.workload import structural_hash
-        from adt.tuning.database.workloads import modules_of
 
         if self._by_hash is None:
             self._by_hash = {}
@@ -285,13 +280,12 @@ class Database:
             ValueError: the database is only read, a record names no workload, or its times are no numbers.
             DiskError: they could not be written.
         """
-        with self._guard:
+        with self._lock:
             new = {w.id: w for w in workloads if w.id not in self._workloads}
             added = tuple(records)
-            if strange := {r.workload for r in added} - self._workloads.keys() - new.keys():
-                raise ValueError(f"records name workloads that are not there: {sorted(strange)}")
-            rows = [row(WORKLOAD, workload_data(workload)) for workload in new.values()]
-            rows += [_record_row(record) for record in added]
+            if unknown := {r.workload for r in added} - self._workloads.keys() - new.keys():
+                raise ValueError(f"records name workloads that are not there: {sorted(unknown)}")
+            rows = [*map(workload_row, new.values()), *map(record_row, added)]
             if rows:
                 self._writer().add(rows)
             self._workloads.update(new)
@@ -307,8 +301,39 @@ class Database:
         return self._open_writer
 
 
-def _record_row(record: Record) -> Row:
-    """The row for *record*, which can be read again."""
-    data = record_data(record)
-    record_of(data, {})
-    return row(RECORD, data)
+def describe_workload(module: Any) -> Workload:
+    """*module*, an IRModule with one function ``main``, as a workload."""
+    from tvm import ir
+
+    from adt.model.tuning.key import tvm_key
+    from adt.model.tuning.workload import structural_hash
+
+    text = ir.save_json(module)
+    return Workload(Workload.id_of(text), structural_hash(module), tvm_key(), text)
+
+
+def modules_of(workloads: Sequence[Workload]) -> list[Any | None]:
+    """The IRModule of each of *workloads*; None, with a warning, for what may not or cannot be read."""
+    from adt.model.graphs.reader import read_graphs
+    from adt.model.graphs.rules import GraphError
+
+    modules: list[Any | None] = []
+    for workload, module in zip(workloads, read_graphs([each.module for each in workloads]), strict=True):
+        reason = str(module) if isinstance(module, GraphError) else _workload_fault(module)
+        if reason:
+            log.warning(
+                "workload %s, written by TVM %s, is not read: it has %s", workload.id, workload.tvm, reason
+            )
+        modules.append(None if reason else module)
+    return modules
+
+
+def _workload_fault(module: Any) -> str:
+    """What of *module*, which TVM could read, is not as in a workload; empty for nothing."""
+    import tvm
+
+    if not isinstance(module, tvm.IRModule):
+        return f"a {type(module).__name__}, which is no module"
+    if [(v.name_hint, type(f)) for v, f in module.functions.items()] != [("main", tvm.tirx.PrimFunc)]:
+        return "other functions than one PrimFunc main"
+    return ""

@@ -14,13 +14,14 @@ from adt.model.package.manifest import PackageLike
 from adt.model.targets import ModelTarget
 from adt.model.tuning.key import key_words, target_key, without_textures
 from adt.model.tuning.tuning import KernelTimes, TimedKernel, TunedKernel, Tuning
+from adt.tuning.database.selection import describe
 from adt.tuning.database.store import Database, open_database
 from adt.tuning.records import Context
 
 log = logging.getLogger("adt.compile")
 
 
-def tuning_for(
+def tuning_for_target(
     directory: Path, target: ModelTarget, tvm: str, *, tuned_on: str = "", like: PackageLike | None = None
 ) -> Tuning | None:
     """The records that a compile for *target* gets its schedules from; None, with a warning, without any.
@@ -38,10 +39,10 @@ def tuning_for(
     if like is not None and not tuned_on:
         gpu = target.device != "cpu"
         device, driver = (like.gpu, like.opencl_driver) if gpu else (like.soc, "")
-    return tuning(directory, target_key(target), tvm, device, driver, tuned_on=tuned_on)
+    return find_tuning(directory, target_key(target), tvm, device, driver, tuned_on=tuned_on)
 
 
-def tuning(
+def find_tuning(
     directory: Path,
     target: str,
     tvm: str,
@@ -55,44 +56,48 @@ def tuning(
     Args:
         target: the target's key, see :func:`adt.model.tuning.key.target_key`.
         device, driver: exactly as records have them; None: whichever the database has.
-        tuned_on: as for :func:`tuning_for`.
+        tuned_on: as for :func:`tuning_for_target`.
 
     Raises:
-        ConfigError, PackageError: see :func:`tuning_for`.
+        ConfigError, PackageError: see :func:`tuning_for_target`.
     """
     with open_database(directory) as database:
-        everything = database.contexts()
-        fitting = tuple(c for c in everything if (c.target, c.tvm) == (target, tvm))
-        if not fitting:
+        contexts = database.contexts()
+        matches = tuple(c for c in contexts if (c.target, c.tvm) == (target, tvm))
+        if not matches:
             log.warning(
                 "%s has no records for %s and TVM %s: no kernel is tuned%s",
                 directory,
                 key_words(target),
                 tvm,
-                f" (it has: {'; '.join(map(_told, everything))})" if everything else "",
+                f" (it has: {'; '.join(map(describe, contexts))})" if contexts else "",
             )
             return None
-        context = _asked(fitting, tuned_on) if tuned_on else _of(fitting, device, driver, directory)
-        return _gathered(database, context) if context else None
+        context = (
+            _named_context(matches, tuned_on)
+            if tuned_on
+            else _device_context(matches, device, driver, directory)
+        )
+        return _collect(database, context) if context else None
 
 
-def _asked(contexts: Sequence[Context], text: str) -> Context:
-    """The one of *contexts* whose device, or device and driver, *text* says."""
-    wanted = text.lower()
-    exact = [c for c in contexts if wanted in (c.device.lower(), _place(c).lower())]
-    found = exact or [c for c in contexts if wanted in _place(c).lower()]
-    if len(found) == 1:
-        return found[0]
+def _named_context(contexts: Sequence[Context], text: str) -> Context:
+    """The one of *contexts* whose device, or device and driver, *text* names."""
+    name = text.lower()
+    exact = [c for c in contexts if name in (c.device.lower(), c.place.lower())]
+    matches = exact or [c for c in contexts if name in c.place.lower()]
+    if len(matches) == 1:
+        return matches[0]
     raise ConfigError(
-        f"the tuning database has records of {len(found)} devices that {text!r} may mean"
-        if found
+        f"the tuning database has records of {len(matches)} devices that {text!r} may mean"
+        if matches
         else f"the tuning database has no records of {text!r} for this target and TVM",
-        remedy=f"Choose one: --tuned-on {_place((found or contexts)[0])!r}",
-        details="\n".join(map(_place, found or contexts)),
+        remedy=f"Choose one: --tuned-on {(matches or contexts)[0].place!r}",
+        details="\n".join(context.place for context in matches or contexts),
     )
 
 
-def _of(
+def _device_context(
     contexts: Sequence[Context], device: str | None, driver: str | None, directory: Path
 ) -> Context | None:
     """The one of *contexts* for a device; of several drivers of it, *driver* or else the one used last."""
@@ -101,9 +106,9 @@ def _of(
             raise ConfigError(
                 f"the tuning database {directory} has records of {len(contexts)} devices or drivers"
                 " for this target",
-                remedy=f"Choose one: --tuned-on {_place(contexts[0])!r}, or compile for a connected device "
+                remedy=f"Choose one: --tuned-on {contexts[0].place!r}, or compile for a connected device "
                 "with --like SERIAL.",
-                details="\n".join(map(_place, contexts)),
+                details="\n".join(context.place for context in contexts),
             )
         return contexts[0]
     of_device = [context for context in contexts if context.device == device]
@@ -112,7 +117,7 @@ def _of(
             "%s has no records of %s: no kernel is tuned (it has some of %s; --tuned-on takes those)",
             directory,
             device or "this device, which does not say what it is",
-            ", ".join(map(_place, contexts)),
+            ", ".join(context.place for context in contexts),
         )
         return None
     for context in of_device:
@@ -127,7 +132,7 @@ def _of(
     return of_device[0]
 
 
-def _gathered(database: Database, context: Context) -> Tuning:
+def _collect(database: Database, context: Context) -> Tuning:
     """The records of *context*; with textures, those of the same device without them, too.
 
     A convolution that is faster in buffers stays there, and then has the schedule that it has in a
@@ -137,29 +142,28 @@ def _gathered(database: Database, context: Context) -> Tuning:
     twin = without_textures(context.target)
     if twin is not None and (other := dataclasses.replace(context, target=twin)) in database.contexts():
         contexts.append(other)
-    found: dict[str, TunedKernel] = {}
+    kernels: dict[str, TunedKernel] = {}
     emulated = False
-    for one in contexts:
-        baselines = database.baselines(one)
-        for identity, best in sorted(database.best(one).items()):
+    for each in contexts:
+        baselines = database.baselines(each)
+        for identity, best in sorted(database.best(each).items()):
             workload = database.workloads[identity]
             untuned = baselines.get(identity)
             kernel = TunedKernel(workload.module, best.trace, best.time, untuned.time if untuned else None)
-            found.setdefault(identity, kernel)
+            kernels.setdefault(identity, kernel)
             emulated = emulated or bool(best.on and best.on.emulated)
-    kernels = tuple(found.values())
-    decisions = [[identity, kernel.trace, kernel.faster] for identity, kernel in found.items()]
-    times = KernelTimes(*(_times(database, one) for one in contexts)) if len(contexts) > 1 else None
+    decisions = [[identity, kernel.trace, kernel.faster] for identity, kernel in kernels.items()]
+    times = KernelTimes(*(_times(database, each) for each in contexts)) if len(contexts) > 1 else None
     if emulated:
         log.warning(
             "the records of %s were taken under emulation: what is fastest there is not what is on a device",
-            _place(context),
+            context.place,
         )
     facts = [context.target, context.tvm, context.device, context.driver, emulated, decisions]
     if times is not None:
         facts.append(dataclasses.asdict(times))
     digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-    return Tuning(kernels, digest, context.device, context.driver, emulated, times)
+    return Tuning(tuple(kernels.values()), digest, context.device, context.driver, emulated, times)
 
 
 def _times(database: Database, context: Context) -> tuple[TimedKernel, ...]:
@@ -180,11 +184,3 @@ def _times(database: Database, context: Context) -> tuple[TimedKernel, ...]:
         )
         for identity in sorted(best.keys() | untuned.keys())
     )
-
-
-def _place(context: Context) -> str:
-    return f"{context.device}, {context.driver}" if context.driver else context.device
-
-
-def _told(context: Context) -> str:
-    return f"{_place(context)} for {key_words(context.target)}, TVM {context.tvm}"

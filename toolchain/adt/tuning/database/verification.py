@@ -10,7 +10,7 @@ from adt.tuning.database.contents import Contents, load
 from adt.tuning.database.interchange import Entry
 from adt.tuning.database.lock import is_written
 from adt.tuning.database.store import backup_path, locked
-from adt.tuning.database.workloads import identity
+from adt.tuning.records import Workload
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verification:
-    """What :func:`verify` found."""
+    """The result of :func:`verify`."""
 
     path: Path
     """The file."""
@@ -57,11 +57,11 @@ def verify(directory: Path, *, repair: bool = False) -> Verification:
         DiskError: there is no room or no access.
     """
     written_now = is_written(directory)
-    result = _examined(load(directory), written_now)
+    result = _examine(load(directory), written_now)
     if result.passed or not repair:
         return result
     with locked(directory) as path:
-        before = _examined(load(directory), False)
+        before = _examine(load(directory), False)
         if before.passed:
             return before
         unusable = {finding.number for finding in before.findings}
@@ -71,10 +71,10 @@ def verify(directory: Path, *, repair: bool = False) -> Verification:
         sqlite_file.replace(
             path, (item.row for item in items if isinstance(item, Entry) and item.number not in unusable)
         )
-    return replace(_examined(load(directory), False), taken_out=backup)
+    return replace(_examine(load(directory), False), taken_out=backup)
 
 
-def _examined(contents: Contents, written_now: bool) -> Verification:
+def _examine(contents: Contents, written_now: bool) -> Verification:
     findings = []
     for damage in contents.damaged:
         where = f"{contents.unit} {damage.number}: " if damage.number else ""
@@ -83,7 +83,7 @@ def _examined(contents: Contents, written_now: bool) -> Verification:
         what = f"a record of {record.task}: its workload {record.workload} is missing"
         findings.append(Finding(number, what))
     for workload in contents.workloads.values():
-        if identity(workload.module) != workload.id:
+        if Workload.id_of(workload.module) != workload.id:
             number = contents.workload_numbers[workload.id]
             findings.append(Finding(number, f"workload {workload.id}: its text is another one's"))
     findings += [Finding(number, what) for number, what in contents.refused()]
