@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from adt.device.device import Device
-from adt.device.transport.deadline import Cancelled, Deadline
+from adt.device.transport.deadline import Cancelled, Deadline, cancelling
 from adt.device.transport.sync import BATCH, CHUNK, PushItem, Refused, SyncSession
 from adt.errors import DeviceError, DeviceFull, DeviceNotReady, DiskError, NoDevice
 from adt.host.transfers import observer
@@ -78,8 +78,8 @@ def test_several_files_share_one_connection(monkeypatch: pytest.MonkeyPatch) -> 
         peer.drain()
 
     with fake_server(monkeypatch, handler) as server, session() as sync:
-        sync.push_bytes(b"1", "/a", mtime=1)
-        sync.push_bytes(b"2", "/b", mtime=1)
+        sync.push(b"1", "/a", mtime=1)
+        sync.push(b"2", "/b", mtime=1)
     assert len(server.peers) == 1
 
 
@@ -92,7 +92,7 @@ def test_an_empty_file_is_sent_without_data(monkeypatch: pytest.MonkeyPatch) -> 
 
     with fake_server(monkeypatch, handler) as server:
         sync = session()
-        assert sync.push_bytes(b"", "/a", mtime=1) == 0
+        assert sync.push(b"", "/a", mtime=1) == 0
     assert b"DATA" not in server.peers[0].received
 
 
@@ -102,7 +102,7 @@ def test_the_daemons_own_words_reach_the_caller(monkeypatch: pytest.MonkeyPatch)
         pytest.raises(Refused, match="Is a directory"),
         session() as sync,
     ):
-        sync.push_bytes(b"x", "/d")
+        sync.push(b"x", "/d")
 
 
 def test_a_refusal_before_the_end_stops_the_sending(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_the_deadline_is_for_the_whole_push(monkeypatch: pytest.MonkeyPatch) -> 
         pytest.raises(DeviceError, match=r"longer than 0\.3 s"),
         session(0.3) as sync,
     ):
-        sync.push_bytes(b"x", "/d/f")
+        sync.push(b"x", "/d/f")
 
 
 def test_a_daemon_that_trickles_does_not_outlive_the_deadline(
@@ -338,8 +338,8 @@ def test_an_answer_that_nobody_waits_for_is_refused(monkeypatch: pytest.MonkeyPa
 def test_cancelling_ends_a_push_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     cancel = threading.Event()
     threading.Timer(0.2, cancel.set).start()
-    with fake_server(monkeypatch, sync_to(b"")), pytest.raises(Cancelled):
-        Device("S").push(b"x", "/d/f", cancel=cancel)
+    with fake_server(monkeypatch, sync_to(b"")), pytest.raises(Cancelled), cancelling(cancel):
+        Device("S").push(b"x", "/d/f")
 
 
 def test_a_missing_local_file_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -241,11 +241,11 @@ def rpc_session(
         RpcError: the server cannot be reached, ended during the session, or the time limit was over.
     """
     chosen = key or load_settings().settings.rpc.key or ("" if address else "android")
-    with session.session(
+    with session.connected(
         key=chosen,
         tracker_address=tracker or "",
         address=address or "",
         timeout=timeout,
         wait=wait,
-    ) as remote:
-        yield remote
+    ) as connection:
+        yield connection.remote

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +13,7 @@ from typing import Unpack
 
 from adt.device import survey
 from adt.device.scripts import script
-from adt.device.survey import TEMP, DeviceFacts, Survey
+from adt.device.survey import DeviceFacts, Survey
 from adt.device.transport import adb, shell, sync
 from adt.device.transport.deadline import SHORT as SHORT
 from adt.device.transport.deadline import STALL, Deadline, transfer_seconds
@@ -128,9 +127,7 @@ class Device:
         )
 
     @contextlib.contextmanager
-    def sync(
-        self, *, size: int = 0, timeout: float | None, doing: str, cancel: threading.Event | None = None
-    ) -> Iterator[SyncSession]:
+    def sync(self, *, size: int = 0, timeout: float | None, doing: str) -> Iterator[SyncSession]:
         """A connection for files; what the device refuses becomes an error with a remedy.
 
         Args:
@@ -145,9 +142,9 @@ class Device:
         try:
             if limit is None:
                 total = transfer_seconds(size) if size else None
-                deadline = Deadline(total, doing, stall=STALL, cancel=cancel)
+                deadline = Deadline(total, doing, stall=STALL)
             else:
-                deadline = Deadline(limit, doing, cancel=cancel)
+                deadline = Deadline(limit, doing)
             with SyncSession(self.serial, deadline=deadline) as session:
                 yield session
         except sync.Refused as error:
@@ -156,14 +153,7 @@ class Device:
             raise sync.explain(error, self.serial) from error
 
     def push(
-        self,
-        local: Path | bytes,
-        remote: str,
-        *,
-        mode: int | None = None,
-        timeout: float | None = None,
-        progress: Progress | None = None,
-        cancel: threading.Event | None = None,
+        self, local: Path | bytes, remote: str, *, mode: int | None = None, progress: Progress | None = None
     ) -> int:
         """Write one file on the device, in place; returns the bytes sent.
 
@@ -171,29 +161,19 @@ class Device:
         send to a temporary name to keep it.
         """
         size = len(local) if isinstance(local, bytes) else local.stat().st_size if local.is_file() else 0
-        doing = f"pushing {remote} to {self.serial}"
-        with self.sync(size=size, timeout=timeout, doing=doing, cancel=cancel) as session:
-            if isinstance(local, bytes):
-                return session.push_bytes(local, remote, mode=0o644 if mode is None else mode)
+        with self.sync(size=size, timeout=None, doing=f"pushing {remote} to {self.serial}") as session:
             return session.push(local, remote, mode=mode, progress=progress)
 
     def pull(
-        self,
-        remote: str,
-        local: Path,
-        *,
-        timeout: float | None = None,
-        progress: Progress | None = None,
-        cancel: threading.Event | None = None,
+        self, remote: str, local: Path, *, timeout: float | None = None, progress: Progress | None = None
     ) -> int:
         """Fetch one file; *local* appears complete or not at all. Returns the bytes received."""
-        doing = f"pulling {remote} from {self.serial}"
-        with self.sync(timeout=timeout, doing=doing, cancel=cancel) as session:
+        with self.sync(timeout=timeout, doing=f"pulling {remote} from {self.serial}") as session:
             return session.pull(remote, local, progress=progress)
 
-    def free_space(self, path: str = TEMP) -> int | None:
-        """Bytes left on the device's file system at *path*; None when it cannot be asked or does not say."""
+    def free_space(self) -> int | None:
+        """Bytes left in :data:`~adt.device.survey.TEMP`; None when it cannot be asked or does not say."""
         with contextlib.suppress(AdtError):
-            text = self.script(script("survey"), *survey.arguments(["space"], path), check=False).out
+            text = self.script(script("survey"), *survey.arguments(["space"]), check=False).out
             return survey.parse(text).free_space
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from adt.device import selection
 from adt.device.device import Device
@@ -22,33 +22,21 @@ AT_ONCE = 16
 
 
 @dataclass(frozen=True)
-class DeviceOverview:
-    """One device of the list."""
+class DeviceOverview(DeviceInfo):
+    """One device of the list, with what it says of itself."""
 
-    serial: str
-    state: str
-    """``device`` when it is usable, else ``offline``, ``unauthorized``, …"""
-    model: str
-    product: str
-    transport: str
-    """``usb``, ``tcp`` or ``emulator``."""
-    soc: str
+    soc: str = ""
     """System on chip; empty when unknown."""
-    gpu: str
+    gpu: str = ""
     """Empty when unknown: a device that was probed since it started is known best (`adt probe`)."""
-    api_level: int | None
+    api_level: int | None = None
     """Android's; None on a device that is not Android, or that could not be asked."""
-    abis: tuple[str, ...]
-    virtual: bool
-    problem: str
+    abis: tuple[str, ...] = ()
+    virtual: bool = False
+    problem: str = ""
     """Why it is not usable, or why it could not be asked; empty when all is well."""
-    remedy: str
+    remedy: str = ""
     """What to do about the problem."""
-
-    @property
-    def ready(self) -> bool:
-        """Commands and files go through."""
-        return self.state == adb.READY
 
 
 def overview(*, seconds: float = ASK_SECONDS) -> tuple[DeviceOverview, ...]:
@@ -68,54 +56,27 @@ def overview(*, seconds: float = ASK_SECONDS) -> tuple[DeviceOverview, ...]:
 
 
 def _look(info: DeviceInfo, seconds: float) -> DeviceOverview:
+    entry = DeviceOverview(**vars(info))
     if not info.ready:
-        return _described(info, problem=info.state, remedy=adb.state_remedy(info.state, info.serial))
+        return replace(entry, problem=info.state, remedy=adb.state_remedy(info.state, info.serial))
     try:
         survey = Device(info.serial).survey(
             "boot", timeout=seconds, check=False, doing=f"asking {info.serial} what it is"
         )
     except AdtError as error:
-        return _described(info, problem=error.what, remedy=error.remedy)
+        return replace(entry, problem=error.what, remedy=error.remedy)
     facts = survey.facts
     probe = last_probe(info.serial, survey.boot)
     properties = facts.properties
     gpu = (probe.gpu.name if probe and probe.gpu else "") or next(
         (properties[key] for key in ("ro.hardware.egl", "ro.hardware.vulkan") if properties.get(key)), ""
     )
-    return _described(
-        info,
-        model=properties.get("ro.product.model", ""),
+    return replace(
+        entry,
+        model=properties.get("ro.product.model", "") or info.model,
         soc=(probe.soc if probe else "") or soc(properties),
         gpu=gpu,
         api_level=facts.api_level,
         abis=facts.abis,
         virtual=facts.virtual,
-    )
-
-
-def _described(
-    info: DeviceInfo,
-    *,
-    model: str = "",
-    soc: str = "",
-    gpu: str = "",
-    api_level: int | None = None,
-    abis: tuple[str, ...] = (),
-    virtual: bool = False,
-    problem: str = "",
-    remedy: str = "",
-) -> DeviceOverview:
-    return DeviceOverview(
-        serial=info.serial,
-        state=info.state,
-        model=model or info.model,
-        product=info.product,
-        transport=info.transport,
-        soc=soc,
-        gpu=gpu,
-        api_level=api_level,
-        abis=abis,
-        virtual=virtual,
-        problem=problem,
-        remedy=remedy,
     )

@@ -61,33 +61,6 @@ class Target:
         return f"{self.host}:{self.port}"
 
 
-@contextlib.contextmanager
-def session(
-    *, key: str = "", tracker_address: str = "", address: str = "", timeout: float | None, wait: float = WAIT
-) -> Iterator[Any]:
-    """A TVM RPC session, for as long as the block runs.
-
-    Args:
-        key: what the server registered with; with *address* what it was started with.
-        tracker_address: of the tracker; empty for adt's own.
-        address: ``host:port`` of a server without a tracker, to connect to directly.
-        timeout: seconds after which the server ends the session, whatever runs in it; None for never.
-        wait: seconds to wait for a free device.
-
-    Yields:
-        ``tvm.rpc.RPCSession``.
-
-    Raises:
-        TrackerError: no tracker, or none of its devices has the key, or all are in use for *wait* seconds.
-        RpcError: the server cannot be reached, or it ended, or *timeout* was over, before the block did.
-        ConfigError: an address that is none, or neither key nor address.
-    """
-    with connected(
-        key=key, tracker_address=tracker_address, address=address, timeout=timeout, wait=wait
-    ) as connection:
-        yield connection.remote
-
-
 @dataclass(frozen=True)
 class Connected:
     """A session and where it went."""
@@ -107,7 +80,20 @@ class Connected:
 def connected(
     *, key: str = "", tracker_address: str = "", address: str = "", timeout: float | None, wait: float = WAIT
 ) -> Iterator[Connected]:
-    """A session as :func:`session` opens it, together with where it went."""
+    """A TVM RPC session, for as long as the block runs, and where it went.
+
+    Args:
+        key: what the server registered with; with *address* what it was started with.
+        tracker_address: of the tracker; empty for adt's own.
+        address: ``host:port`` of a server without a tracker, to connect to directly.
+        timeout: seconds after which the server ends the session, whatever runs in it; None for never.
+        wait: seconds to wait for a free device.
+
+    Raises:
+        TrackerError: no tracker, or none of its devices has the key, or all are in use for *wait* seconds.
+        RpcError: the server cannot be reached, or it ended, or *timeout* was over, before the block did.
+        ConfigError: an address that is none, or neither key nor address.
+    """
     limit = 0 if timeout is None else max(1, math.ceil(timeout))
     if address:
         target = _direct(address, key)

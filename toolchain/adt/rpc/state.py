@@ -231,9 +231,9 @@ def read_server(at: Home) -> ServerRecord | None:
     return _read(ServerRecord, at, SERVER)
 
 
-def tail(path: Path, lines: int = 20) -> str:
-    """The last lines of a log; empty when there is none."""
+def tail(path: Path) -> str:
+    """The last 20 lines of a log; empty when there is none."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - (1 << 16)))
-        return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+        return "\n".join(file.read().decode(errors="replace").splitlines()[-20:])
     return ""

@@ -98,8 +98,6 @@ class Deadline:
         seconds: in total; None for "as long as it takes".
         doing: what is being done, and on which device, for the error ("pushing mod.so to 0123456789AB").
         stall: without a byte; None for "however long".
-        cancel: an event that ends the operation within moments when it is set; None for the one of
-            :func:`cancelling`, if any.
     """
 
     def __init__(
@@ -108,14 +106,13 @@ class Deadline:
         doing: str,
         *,
         stall: float | None = None,
-        cancel: threading.Event | None = None,
     ) -> None:
         total = allowed(math.inf if seconds is None else seconds)
         self.seconds = total if total < math.inf else None
         self.doing = doing
         self.stall = stall
         around = _cancel.get()
-        self.cancel = cancel or (None if around is not None and around.is_set() else around)
+        self.cancel = None if around is not None and around.is_set() else around
         self._moved = time.monotonic()
         self._end = self._moved + total
         self._shown = False

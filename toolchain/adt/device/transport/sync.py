@@ -137,29 +137,17 @@ class SyncSession:
 
     # push --------------------------------------------------------------------------------------
 
-    def push_bytes(self, data: bytes, remote: str, *, mode: int = 0o644, mtime: int | None = None) -> int:
-        """Write *data* to the file *remote*; returns the number of bytes sent."""
-        return self.push_many([PushItem(data, remote, mode, mtime)])
-
     def push(
         self,
-        local: Path,
+        source: Path | bytes,
         remote: str,
         *,
         mode: int | None = None,
         mtime: int | None = None,
         progress: Progress | None = None,
     ) -> int:
-        """Copy the file *local* to *remote*, making parent directories.
-
-        Args:
-            mode: permission bits; None for the local file's.
-            mtime: seconds; None for the local file's.
-
-        Returns:
-            The number of payload bytes sent.
-        """
-        return self.push_many([PushItem(local, remote, mode, mtime)], progress=progress)
+        """Write one file, making parent directories; see :class:`PushItem`. Returns the bytes sent."""
+        return self.push_many([PushItem(source, remote, mode, mtime)], progress=progress)
 
     def push_many(self, items: Iterable[PushItem], *, progress: Progress | None = None) -> int:
         """Write every one of *items*, without waiting for an answer between them.
