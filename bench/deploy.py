@@ -27,7 +27,7 @@ from own_place import own_device, own_place
 
 from adt.device import selection
 from adt.device.deploy.payload import Payload, PayloadFile, user_directory
-from adt.device.deploy.store import apply, attending, inspect, plan
+from adt.device.deploy.store import apply, inspect, open_store, plan_deploy
 from adt.device.device import Device
 from adt.device.transport import adb
 
@@ -44,9 +44,9 @@ def payload_of(directory: Path, name: str) -> Payload:
 def deploy(device: Device, payload: Payload) -> int:
     """Deploy *payload*; returns how many files were sent."""
     base = user_directory("bench")
-    with attending(device, payload, base) as agent:
-        todo = plan(payload, inspect(agent, payload, base))
-        return len(apply(agent, todo, base).sent_files)
+    with open_store(device, payload, base) as agent:
+        plan = plan_deploy(payload, inspect(agent, payload, base))
+        return len(apply(agent, plan, base).sent_files)
 
 
 def seconds(call: Callable[[], Any]) -> float:

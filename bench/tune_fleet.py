@@ -77,7 +77,7 @@ def servers(bundle: TargetBundle, tracker: str, count: int) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for _ in range(count):
             words = board.arguments(key=KEY, port=free_port(), tracker=tracker, expose=False, work="")[:-1]
-            stack.enter_context(board.started_here(bundle, words, output=subprocess.DEVNULL))
+            stack.enter_context(board.run_server(bundle, words, output=subprocess.DEVNULL))
         wait_for(lambda: wire.summary(tracker).queue(KEY).free == count)
         yield
     wait_for(lambda: wire.summary(tracker).queue(KEY).total == 0)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from adt.device.deploy import store
-from adt.device.deploy.collect import clean
+from adt.device.deploy.removal import clean
 from adt.device.deploy.store import Deployment, DeployReport, deploy, payload_of
-from adt.device.deploy.workspace import serving, workspace
+from adt.device.deploy.workspace import open_agent, workspace
 from adt.device.device import Device
 from adt.device.scripts import script
 from support.devices.fixtures import Rack, child, entries, processes, rack, wait_for
@@ -112,7 +112,7 @@ def test_a_deploy_loses_nothing_to_a_clean(phone: Device, tmp_path: Path) -> Non
     put(phone, tmp_path, 1)
     package = make_package(tmp_path / "p", params=b"fresh")
     payload = payload_of(bundle, package)
-    with store.attending(phone, payload, BASE) as agent:
+    with store.open_store(phone, payload, BASE) as agent:
         todo = store.plan_deploy(payload, store.inspect(agent, payload, BASE))
         assert len(todo.reuse) == 3
         report = clean(phone, keep=0, user="tester")
@@ -124,7 +124,7 @@ def test_a_deploy_loses_nothing_to_a_clean(phone: Device, tmp_path: Path) -> Non
 def test_a_deploy_waits_for_a_clean(phone: Device, tmp_path: Path) -> None:
     put(phone, tmp_path, 1)
     reports: list[DeployReport] = []
-    with serving(phone, f"{BASE}/clean", f"{script('workspace')}serve() {{ :; }}\n{script('serve')}"):
+    with open_agent(phone, f"{BASE}/clean", f"{script('workspace')}serve() {{ :; }}\n{script('serve')}"):
         deploying_too = threading.Thread(target=lambda: reports.append(put(phone, tmp_path, 2)))
         deploying_too.start()
         wait_for(lambda: entries(phone, f"{BASE}/tmp") != [], "the deploy has set its mark")
@@ -137,7 +137,7 @@ def test_a_deploy_waits_for_a_clean(phone: Device, tmp_path: Path) -> None:
 CLEAN = """
 import sys
 from adt.device import selection
-from adt.device.deploy.collect import clean
+from adt.device.deploy.removal import clean
 while True:
     clean(selection.select(sys.argv[1]), keep=0, user="tester")
     print("clean", flush=True)

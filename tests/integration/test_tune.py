@@ -143,7 +143,7 @@ def test_a_tuning_that_was_ended_goes_on_and_its_records_make_a_right_package(
 def good_server(bundle: TargetBundle, address: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A server on this machine that registers with the tracker at *address*."""
     words = board.arguments(key="rack", port=port, tracker=address, expose=False, work="")[:-1]
-    with tempfile.TemporaryFile() as log, board.started_here(bundle, words, output=log.fileno()) as process:
+    with tempfile.TemporaryFile() as log, board.run_server(bundle, words, output=log.fileno()) as process:
         yield process
 
 

@@ -237,9 +237,7 @@ class Rack:
         words = board.arguments(key=key, port=port, tracker=self.tracker, expose=False, work="")[:-1]
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(ROLE, role)
-            child = self.stack.enter_context(
-                board.started_here(self.bundle, words, output=subprocess.DEVNULL)
-            )
+            child = self.stack.enter_context(board.run_server(self.bundle, words, output=subprocess.DEVNULL))
         address = f"127.0.0.1:{port}"
         wait_for(lambda: address in {one.address for one in wire.summary(self.tracker).servers})
         self.running[address] = child

@@ -20,7 +20,7 @@ from adt.device.transport.deadline import (
     Deadline,
     DeviceTimeout,
     allowed,
-    cancelling,
+    cancel_on,
     transfer_seconds,
 )
 from adt.device.transport.sync import SyncSession
@@ -127,7 +127,7 @@ def test_what_cleans_up_after_an_error(clock: Clock, error: Exception, seconds: 
 
 def test_what_a_cancelled_thread_begins_has_a_short_time(clock: Clock) -> None:
     event = threading.Event()
-    with cancelling(event):
+    with cancel_on(event):
         before = Deadline(SHORT, "working")
         event.set()
         with pytest.raises(Cancelled):

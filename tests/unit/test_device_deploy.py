@@ -176,8 +176,8 @@ def test_pickled_outputs_are_never_loaded(tmp_path: Path) -> None:
         rtvm.load_npz(tmp_path / "x.npz")
 
 
-def ended(code: int, err: str = "", out: str = "") -> rtvm.Ended:
-    return rtvm.Ended("S", code, out, err, "the crash log: logcat")
+def ended(code: int, err: str = "", out: str = "") -> rtvm.ProgramExit:
+    return rtvm.ProgramExit("S", code, out, err, "the crash log: logcat")
 
 
 @pytest.mark.parametrize(

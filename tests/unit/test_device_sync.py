@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from adt.device.device import Device
-from adt.device.transport.deadline import Cancelled, Deadline, cancelling
+from adt.device.transport.deadline import Cancelled, Deadline, cancel_on
 from adt.device.transport.sync import BATCH, CHUNK, PushItem, Refused, SyncSession
 from adt.errors import DeviceError, DeviceFull, DeviceNotReady, DiskError, NoDevice
 from adt.host.transfers import observer
@@ -338,7 +338,7 @@ def test_an_answer_that_nobody_waits_for_is_refused(monkeypatch: pytest.MonkeyPa
 def test_cancelling_ends_a_push_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     cancel = threading.Event()
     threading.Timer(0.2, cancel.set).start()
-    with fake_server(monkeypatch, sync_to(b"")), pytest.raises(Cancelled), cancelling(cancel):
+    with fake_server(monkeypatch, sync_to(b"")), pytest.raises(Cancelled), cancel_on(cancel):
         Device("S").push(b"x", "/d/f")
 
 

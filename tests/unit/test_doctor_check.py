@@ -9,10 +9,10 @@ import pytest
 
 import adt
 from adt.bundle.platforms import PLATFORMS
-from adt.checkup import diagnose as module
+from adt.checkup import diagnosis as module
 from adt.checkup.check import Action, Area, Check, Fix, Question, Status, answers
-from adt.checkup.diagnose import diagnose, examine
-from adt.checkup.repair import Repair, mend, planned
+from adt.checkup.diagnosis import diagnose, examine
+from adt.checkup.repair import Repair, mend, planned_repairs
 from adt.checkup.scope import Scope, make_scope
 from adt.errors import ConfigError, NdkError
 from adt.options.resolve import load_settings
@@ -115,9 +115,9 @@ def test_fixes_are_planned_once_and_packages_together() -> None:
     def install(*names: str) -> Check:
         return Check(Area.HOST, "x", Status.WARNING, "absent", fix=Fix(Action.INSTALL, names))
 
-    plan = planned([OK, install("git"), BROKEN, install("g++", "git"), BROKEN])
+    plan = planned_repairs([OK, install("git"), BROKEN, install("g++", "git"), BROKEN])
     assert plan == [Fix(Action.START_SERVER), Fix(Action.INSTALL, ("git", "g++"))]
-    assert planned([install("git")]) == [Fix(Action.INSTALL, ("git",))]
+    assert planned_repairs([install("git")]) == [Fix(Action.INSTALL, ("git",))]
 
 
 def test_a_failed_repair_is_said_and_does_not_raise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -634,10 +634,10 @@ def test_a_server_that_ended_before_its_tracker_noticed_is_asked_for_again(
     monkeypatch.setattr(session, "_connect", connect)
     monkeypatch.setattr(session, "_close", lambda _: None)
     monkeypatch.setattr(session, "STALE_PAUSE", 0.0)
-    with session.session(key="key", timeout=None, wait=60) as remote:
-        assert remote == "remote" and not answers
+    with session.open_session(key="key", timeout=None, wait=60) as connection:
+        assert connection.remote == "remote" and not answers
     answers[:] = [stale]
-    with pytest.raises(session.StaleRegistration), session.session(key="key", timeout=None, wait=0):
+    with pytest.raises(session.StaleRegistration), session.open_session(key="key", timeout=None, wait=0):
         pass
 
 

@@ -13,7 +13,7 @@ from adt.errors import InputError, MismatchError, RpcError, RunError
 from adt.model.package.files import LIBRARY
 from adt.model.package.package import ModelPackage
 from adt.rpc import temporary_server, wire
-from adt.rpc.remote_model import explained, remote_model
+from adt.rpc.remote_model import explain_errors, remote_model
 from adt.rpc.state import Process, ServerRecord
 from adt.rpc.temporary_server import Endpoint
 
@@ -127,12 +127,12 @@ def test_a_server_without_the_device(package: ModelPackage, exist: Any) -> None:
 def test_only_what_the_model_did_is_explained(package: ModelPackage) -> None:
     with (
         pytest.raises(RunError, match="net cannot run over RPC: out of memory") as caught,
-        explained(package, "run"),
+        explain_errors(package, "run"),
     ):
         raise ValueError("Traceback\n  out of memory  \n")
     assert "Traceback" in caught.value.details
     for passed in (RuntimeError("kShutdown"), InputError("wrong", remedy="Give another.")):
-        with pytest.raises(type(passed)) as same, explained(package, "run"):
+        with pytest.raises(type(passed)) as same, explain_errors(package, "run"):
             raise passed
         assert same.value is passed, "the session explains its end by itself"
 

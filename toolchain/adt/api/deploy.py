@@ -19,9 +19,9 @@ from adt.api.requests import (
 from adt.bundle.bundle import TargetBundle
 from adt.device import parallel
 from adt.device.app import PrivateCopy, check_app, copy_into_app
-from adt.device.deploy import collect, store
-from adt.device.deploy.collect import CleanReport
+from adt.device.deploy import removal, store
 from adt.device.deploy.payload import payload_of
+from adt.device.deploy.removal import CleanReport
 from adt.device.deploy.store import DeployProgress, DeployReport
 from adt.device.device import Device
 from adt.device.parallel import Outcomes, Say
@@ -189,7 +189,7 @@ def clean(request: CleanRequest) -> CleanReport:
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :mod:`adt.errors`.
     """
     _check_keep(request)
-    return collect.clean(device_of(request), keep=request.keep, dry_run=request.dry_run)
+    return removal.clean(device_of(request), keep=request.keep, dry_run=request.dry_run)
 
 
 @takes(CleanManyRequest)
@@ -203,7 +203,7 @@ def clean_many(request: CleanManyRequest) -> Outcomes[CleanReport]:
 
     def clean_one(device: Device, say: Say) -> CleanReport:
         say("cleaning")
-        return collect.clean(device, keep=request.keep, dry_run=request.dry_run)
+        return removal.clean(device, keep=request.keep, dry_run=request.dry_run)
 
     return parallel.for_each(
         request.serials,

@@ -18,7 +18,7 @@ from adt.options.resolve import did_you_mean
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
-    from adt.checkup.diagnose import Diagnosis
+    from adt.checkup.diagnosis import Diagnosis
     from adt.model.inspection.diff import PackageDiff
     from adt.model.inspection.inspection import Inspection
     from adt.options.option import AnyPath
@@ -32,7 +32,7 @@ def doctor(request: DoctorRequest) -> Diagnosis:
         ConfigError: an area that is none. A failed check does not raise: look at ``result.passed``.
     """
     from adt.checkup.check import Area
-    from adt.checkup.diagnose import diagnose
+    from adt.checkup.diagnosis import diagnose
     from adt.checkup.scope import make_scope
 
     for area in request.areas:

@@ -118,7 +118,7 @@ def _check(request: ProfileRequest) -> None:
 
 def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
     from adt.model.inputs.random import random_inputs
-    from adt.rpc.remote_model import explained
+    from adt.rpc.remote_model import explain_errors
 
     model, entry, runs, given = remote.model, request.entry, request.runs, request.inputs
     if given is None:
@@ -129,7 +129,7 @@ def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
         model.run(entry)
     opencl = model.package.manifest.target.device == "opencl"
     plain_us: list[float] = []
-    with explained(model.package, "be profiled"):
+    with explain_errors(model.package, "be profiled"):
         if not opencl:  # there TVM's evaluator counts the device's work alone
             evaluate = model.machine.time_evaluator("invoke_stateful", model.device, number=1, repeat=runs)
             plain_us = [1e6 * time for time in evaluate(entry).results]

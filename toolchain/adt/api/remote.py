@@ -88,7 +88,7 @@ def connect(package: ModelPackage, request: RemoteRequest) -> Iterator[Remote]:
             library = f"{deployment.directory}/model/{LIBRARY}"
             name, label, emulated = device.serial, device.facts.label, device.facts.emulated
         connected = stack.enter_context(
-            session.connected(
+            session.open_session(
                 key=way.key,
                 tracker_address=way.tracker,
                 address=way.address,
@@ -101,7 +101,7 @@ def connect(package: ModelPackage, request: RemoteRequest) -> Iterator[Remote]:
         yield Remote(model, name, label, emulated)
 
 
-def _given(connected: session.Connected, package: ModelPackage) -> tuple[str, str, bool | None]:
+def _given(connected: session.Session, package: ModelPackage) -> tuple[str, str, bool | None]:
     """Name, label and whether it is emulated, of the device that the tracker gave.
 
     Raises:

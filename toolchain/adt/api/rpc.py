@@ -241,7 +241,7 @@ def rpc_session(
         RpcError: the server cannot be reached, ended during the session, or the time limit was over.
     """
     chosen = key or load_settings().settings.rpc.key or ("" if address else "android")
-    with session.connected(
+    with session.open_session(
         key=chosen,
         tracker_address=tracker or "",
         address=address or "",

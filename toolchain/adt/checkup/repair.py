@@ -32,7 +32,7 @@ class Repair:
     """What was done, or why not and what to do instead."""
 
 
-def planned(checks: Iterable[Check]) -> list[Fix]:
+def planned_repairs(checks: Iterable[Check]) -> list[Fix]:
     """The fixes that *checks* offer, each once; packages are installed in one go."""
     fixes = list(dict.fromkeys(check.fix for check in checks if check.fix))
     packages = [fix for fix in fixes if fix.action is Action.INSTALL]

@@ -12,7 +12,7 @@ from adt.cli.command import Given, command
 from adt.cli.fleet import DeviceFlags, finish, live_table, several
 
 if TYPE_CHECKING:
-    from adt.device.deploy.collect import CleanReport
+    from adt.device.deploy.removal import CleanReport
 
 
 @command("adt clean --keep 1 --dry-run", CleanOptions, DeviceFlags)

@@ -1,7 +1,7 @@
 """The same work on several devices at once: one that fails does not stop the others.
 
 Each device has a thread. Ctrl-C sets an event that ends every operation under
-way on any of them (see :func:`adt.device.transport.deadline.cancelling`); each thread then
+way on any of them (see :func:`adt.device.transport.deadline.cancel_on`); each thread then
 cleans up as it would alone, and all of them are waited for.
 """
 
@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 
 from adt.device import selection
 from adt.device.device import Device
-from adt.device.transport.deadline import Cancelled, cancelling
+from adt.device.transport.deadline import Cancelled, cancel_on
 from adt.errors import AdtError, ConfigError
 from adt.host.transfers import silence
 
@@ -141,7 +141,7 @@ def for_each(
         started.wait()
         silence.set(quiet)
         try:
-            with cancelling(cancel):
+            with cancel_on(cancel):
                 say("connecting")
                 return outcome(work((opened or selection.select)(serial), say), None, "done")
         except AdtError as why:

@@ -12,7 +12,7 @@ from adt.bundle.bundle import TargetBundle
 from adt.device.deploy.store import Deployment
 from adt.device.deploy.workspace import workspace
 from adt.device.device import Device
-from adt.device.rtvm import INPUTS, Ended, RtvmOptions, RtvmRun, answered, read_run
+from adt.device.rtvm import INPUTS, ProgramExit, RtvmOptions, RtvmRun, read_report, read_run
 from adt.device.scripts import script
 from adt.errors import RunError
 from adt.host.cache import cache_dir
@@ -122,7 +122,7 @@ class DevicePlace:
                 doing=f"rtvm on {device.serial}",
             )
             crashes = f"the device's crash log: adt adb -s {device.serial} -- logcat -d -b crash"
-            report = answered(Ended(device.serial, done.exit_code, done.out, done.err, crashes))
+            report = read_report(ProgramExit(device.serial, done.exit_code, done.out, done.err, crashes))
             with scratch_directory("run") as local:
                 for name in options.files:
                     device.pull(f"{directory}/{name}", local / name)
@@ -179,7 +179,7 @@ class HostPlace:
                 )
             code = done.returncode if done.returncode >= 0 else 128 - done.returncode
             hint = "what it said, or run it in a debugger"
-            report = answered(Ended(THIS_MACHINE, code, done.stdout, done.stderr, hint))
+            report = read_report(ProgramExit(THIS_MACHINE, code, done.stdout, done.stderr, hint))
             return read_run(options, report, directory, emulated=False)
 
 

@@ -132,7 +132,7 @@ class RtvmRun:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProgramExit:
     """How the program ended."""
 
     where: str
@@ -150,7 +150,7 @@ class Ended:
         return "\n".join(both.splitlines()[-lines:])
 
 
-def answered(ended: Ended) -> dict[str, Any]:
+def read_report(ended: ProgramExit) -> dict[str, Any]:
     """The program's report.
 
     Raises:
@@ -188,7 +188,7 @@ def load_npz(path: Path) -> dict[str, np.ndarray]:
         ) from error
 
 
-def parse_report(done: Ended) -> dict[str, Any]:
+def parse_report(done: ProgramExit) -> dict[str, Any]:
     """The JSON object on rtvm's stdout.
 
     Raises:
@@ -213,7 +213,7 @@ _MEANINGS = {
 """What some signals mostly mean."""
 
 
-def explain(done: Ended) -> AdtError:
+def explain(done: ProgramExit) -> AdtError:
     """The error for a failed run: rtvm's own message and remedy, of the class its exit code means."""
     output, code = done.err or done.out, done.exit_code
     where = done.where

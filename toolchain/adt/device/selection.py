@@ -111,7 +111,7 @@ def reachable() -> tuple[DeviceInfo, ...]:
             connect(serial, seconds=RECONNECT_SECONDS)
         except (NoDevice, DeviceError) as error:
             log.debug("%s", error)
-    return handshaken(serials)
+    return list_after_handshake(serials)
 
 
 def table(devices: Sequence[DeviceInfo]) -> str:
@@ -201,7 +201,7 @@ def select(serial: str | None = None) -> Device:
                 connect(address, seconds=RECONNECT_SECONDS)
             except (NoDevice, DeviceError) as error:
                 log.debug("%s", error)
-        devices = handshaken(addresses)
+        devices = list_after_handshake(addresses)
     end = time.monotonic() + SETTLE_SECONDS
     while any(d.state in adb.SETTLING and wanted in ("", d.serial) for d in devices):
         if time.monotonic() > end:
@@ -212,7 +212,7 @@ def select(serial: str | None = None) -> Device:
     return Device(chosen.serial)
 
 
-def handshaken(addresses: Sequence[str]) -> tuple[DeviceInfo, ...]:
+def list_after_handshake(addresses: Sequence[str]) -> tuple[DeviceInfo, ...]:
     """The listing once *addresses* are no longer offline, as they are until they have shaken hands."""
     end = time.monotonic() + HANDSHAKE_SECONDS
     while True:

@@ -115,14 +115,14 @@ def serve(bundle: TargetBundle, words: Sequence[str]) -> int:
         Its exit code.
 
     Raises:
-        MismatchError, RpcError, ToolNotFound: see :func:`started_here`.
+        MismatchError, RpcError, ToolNotFound: see :func:`run_server`.
     """
-    with started_here(bundle, words, output=2) as child:
+    with run_server(bundle, words, output=2) as child:
         return child.wait()
 
 
 @contextlib.contextmanager
-def started_here(
+def run_server(
     bundle: TargetBundle, words: Sequence[str], *, output: int
 ) -> Iterator[subprocess.Popen[bytes]]:
     """tvm_rpc from *bundle* on this machine, for as long as the block runs; it ends with us however we end.

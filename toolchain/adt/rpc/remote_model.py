@@ -76,7 +76,7 @@ class RemoteModel:
 
         function = self.entry(entry)
         check_inputs(self.package.manifest.name, function, inputs)
-        with explained(self.package, "take its inputs"):
+        with explain_errors(self.package, "take its inputs"):
             given = [
                 tvm.runtime.tensor(np.asarray(inputs[spec.name], order="C"), self.device)
                 for spec in function.inputs
@@ -109,7 +109,7 @@ class RemoteModel:
         Raises:
             RunError: it failed.
         """
-        with explained(self.package, "run"):
+        with explain_errors(self.package, "run"):
             self.machine.invoke_stateful(entry)
             self.device.sync()
 
@@ -119,7 +119,7 @@ class RemoteModel:
         Raises:
             RunError: it has not run, or gave something else than the package says.
         """
-        with explained(self.package, "give its outputs"):
+        with explain_errors(self.package, "give its outputs"):
             given = self.machine.get_outputs(entry)
             tensors = [given] if hasattr(given, "numpy") else list(given)
             specs = self.entry(entry).outputs
@@ -146,14 +146,14 @@ def remote_model(session: Any, package: ModelPackage, *, library: str = "") -> I
 
     target = package.manifest.target
     with _on_server(session, package, library) as path:
-        with explained(package, "find its device"):
+        with explain_errors(package, "find its device"):
             devices = [session.device(kind, 0) for kind in target.vdevices]
         for kind, device in zip(target.vdevices, devices, strict=True):
             _require_device(package, kind, device)
         with _loading(package):
             loaded = session.load_module(path)
             machine = tvm.runtime.vm.VirtualMachine(loaded, list(devices))
-        with explained(package, "take its parameters"):
+        with explain_errors(package, "take its parameters"):
             read = tvm.runtime.load_param_dict_from_file(str(package.path / PARAMS))
             params = {name: tvm.runtime.tensor(value.numpy(), devices[0]) for name, value in read.items()}
         yield RemoteModel(session, package, devices[0], machine, params)
@@ -167,7 +167,7 @@ def _on_server(session: Any, package: ModelPackage, library: str) -> Iterator[st
         return
     name = f"{package.manifest.name}-{secrets.token_hex(4)}.so"  # dlopen knows a library by its name
     try:
-        with explained(package, "be uploaded"):
+        with explain_errors(package, "be uploaded"):
             session.upload(str(package.path / LIBRARY), target=name)
         log.debug("uploaded %s as %s", package.path / LIBRARY, name)
         yield name
@@ -214,7 +214,7 @@ def _loading(package: ModelPackage) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def explained(package: ModelPackage, doing: str) -> Iterator[None]:
+def explain_errors(package: ModelPackage, doing: str) -> Iterator[None]:
     """Turn what TVM raises in the block into a RunError; the end of the session passes as it is.
 
     Args:

@@ -62,7 +62,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Connected:
+class Session:
     """A session and where it went."""
 
     remote: Any
@@ -77,9 +77,9 @@ class Connected:
 
 
 @contextlib.contextmanager
-def connected(
+def open_session(
     *, key: str = "", tracker_address: str = "", address: str = "", timeout: float | None, wait: float = WAIT
-) -> Iterator[Connected]:
+) -> Iterator[Session]:
     """A TVM RPC session, for as long as the block runs, and where it went.
 
     Args:
@@ -107,7 +107,7 @@ def connected(
         overtime.daemon = True
         overtime.start()
     try:
-        yield Connected(remote, target)
+        yield Session(remote, target)
     except AdtError:
         raise
     except Exception as error:

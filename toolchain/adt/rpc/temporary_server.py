@@ -39,7 +39,7 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class Endpoint:
-    """How a session reaches a server; arguments of :func:`adt.rpc.session.connected`."""
+    """How a session reaches a server; arguments of :func:`adt.rpc.session.open_session`."""
 
     key: str
     tracker: str = ""
@@ -118,7 +118,7 @@ def local_server(bundle: TargetBundle) -> Iterator[Endpoint]:
         for _ in range(ATTEMPTS):
             port = _free_port()
             words = board.arguments(key=key, port=port, tracker="", expose=False, work="")[:-1]
-            child = stack.enter_context(board.started_here(bundle, words, output=output.fileno()))
+            child = stack.enter_context(board.run_server(bundle, words, output=output.fileno()))
             if _answers(child, port):
                 yield Endpoint(key, address=f"127.0.0.1:{port}")
                 return

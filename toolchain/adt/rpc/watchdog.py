@@ -25,7 +25,7 @@ from shlex import quote
 from adt.device import selection
 from adt.device.device import Device
 from adt.device.transport import adb, forwards
-from adt.device.transport.deadline import Cancelled, cancelling
+from adt.device.transport.deadline import Cancelled, cancel_on
 from adt.device.transport.forwards import Forward
 from adt.errors import AdtError, DeviceNotReady, NoDevice, RpcError
 from adt.rpc import cleanup, launch, state
@@ -198,7 +198,7 @@ def main() -> int:
     starter.watch()
     code = 0
     try:
-        with cancelling(watchdog.stopping):
+        with cancel_on(watchdog.stopping):
             watchdog.run(starter)
     except AdtError as error:
         log.error("%s", error.what)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from adt.virtual import control, faults, filesystem, forwarding, properties, shell, sync, wire
+from adt.virtual import control, faults, filesystem, forwards, properties, shell, sync, wire
 from adt.virtual.faults import Injector
 from adt.virtual.transport import FEATURES, Service, Stream, Transport
 
@@ -150,10 +150,10 @@ class Services:
             return lambda stream: shell.serve(stream, request, SHELL, self.environment)
         if name == "sync":
             return lambda stream: sync.Session(stream, self.injector).run()
-        if name in forwarding.KINDS and rest:
-            return lambda stream: forwarding.forward(stream, destination)
+        if name in forwards.KINDS and rest:
+            return lambda stream: forwards.forward(stream, destination)
         if name == "reverse":
-            return lambda stream: forwarding.Reverse(transport).serve(stream, rest)
+            return lambda stream: forwards.Reverse(transport).serve(stream, rest)
         if name == "root":
             return say("adbd is already running as root\n")
         if name == "unroot":

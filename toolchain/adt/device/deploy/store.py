@@ -35,7 +35,7 @@ from adt.bundle.bundle import TargetBundle
 from adt.device.deploy.fit import check_fit
 from adt.device.deploy.payload import Payload, PayloadFile, payload_of
 from adt.device.deploy.payload import user_directory as user_directory
-from adt.device.deploy.workspace import Agent, Answer, serving
+from adt.device.deploy.workspace import Agent, Answer, open_agent
 from adt.device.device import Device, no_room
 from adt.device.scripts import script
 from adt.device.survey import parse_free
@@ -188,13 +188,13 @@ def parse_sums(text: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def attending(device: Device, payload: Payload, base: str) -> Iterator[Agent]:
+def open_store(device: Device, payload: Payload, base: str) -> Iterator[Agent]:
     """A shell on *device* for :func:`inspect` and :func:`apply`; while it lives nothing is cleaned away.
 
     Raises:
         DeviceFull, DeviceError: see :func:`adt.device.deploy.workspace.workspace`.
     """
-    with serving(device, f"{base}/tmp", script("deploy"), uses=payload.digest) as agent:
+    with open_agent(device, f"{base}/tmp", script("deploy"), uses=payload.digest) as agent:
         yield agent
 
 
@@ -414,6 +414,6 @@ def deploy(
         bundle.manifest, package.manifest if package is not None else None, device.facts, serial=device.serial
     )
     payload, base = payload_of(bundle, package), user_directory(user)
-    with attending(device, payload, base) as agent:
+    with open_store(device, payload, base) as agent:
         plan = plan_deploy(payload, inspect(agent, payload, base, full_hash=full_hash, timeout=timeout))
         return apply(agent, plan, base, progress=progress, dry_run=dry_run, timeout=timeout)

@@ -47,7 +47,7 @@ class Answer:
 
 
 class Agent:
-    """A workspace whose holder also answers requests; see :func:`serving`."""
+    """A workspace whose holder also answers requests; see :func:`open_agent`."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ def workspace(device: Device, parent: str, *, uses: str = "") -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def serving(device: Device, parent: str, program: str, *, uses: str = "") -> Iterator[Agent]:
+def open_agent(device: Device, parent: str, program: str, *, uses: str = "") -> Iterator[Agent]:
     """The same, with a holder that answers requests: one connection for all that a task needs.
 
     Args:

@@ -41,7 +41,7 @@ _cancel: ContextVar[threading.Event | None] = ContextVar("adt_cancel", default=N
 
 
 @contextlib.contextmanager
-def cancelling(event: threading.Event) -> Iterator[None]:
+def cancel_on(event: threading.Event) -> Iterator[None]:
     """While the block runs, *event* ends every operation of this thread that had begun when it was set.
 
     What is begun afterwards runs on, for LEAVING seconds at most: it is what cleans up.
@@ -70,7 +70,7 @@ def allowed(seconds: float) -> float:
     """Seconds that something may take which otherwise may take *seconds*: fewer while we leave.
 
     We leave while KeyboardInterrupt, Cancelled or DeviceTimeout is being handled, and once the event of
-    :func:`cancelling` is set. The seconds for that count from the first question after it came.
+    :func:`cancel_on` is set. The seconds for that count from the first question after it came.
     """
     now = time.monotonic()
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Self
 
-from adt.device.transport.deadline import allowed, cancelling
+from adt.device.transport.deadline import allowed, cancel_on
 from adt.errors import AdtError
 from adt.tuning.candidates import MeasureJob, MeasureOutcome
 from adt.tuning.fleet.device_facts import Identity
@@ -202,7 +202,7 @@ class Fleet:
             self._done(outcome)
 
     def _watch(self) -> None:
-        with cancelling(self.leaving):
+        with cancel_on(self.leaving):
             while not self.ending.is_set():
                 try:
                     self._look()

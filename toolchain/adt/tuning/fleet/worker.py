@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Protocol
 
-from adt.device.transport.deadline import cancelling
+from adt.device.transport.deadline import cancel_on
 from adt.errors import AdtError
 from adt.host.child import Child, ChildDied, ChildHung
 from adt.rpc import handshake
@@ -129,7 +129,7 @@ class Worker(threading.Thread):
     def run(self) -> None:
         """Until the slot is gone, or the fleet ends."""
         try:
-            with cancelling(self._fleet.leaving):
+            with cancel_on(self._fleet.leaving):
                 while not self._over:
                     pause = PAUSES[min(self._failed_attempts, len(PAUSES) - 1)]
                     if pause and self._fleet.ending.wait(pause):

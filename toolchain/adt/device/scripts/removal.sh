@@ -1,4 +1,4 @@
-# What cleaning asks for, in a workspace: sh -c collect sh PARENT TAG.
+# What cleaning asks for, in a workspace: sh -c removal sh PARENT TAG.
 # First the marks of the living, then what they may use: what is marked later waits for us.
 . ./workspace.sh
 base=${parent%/*}

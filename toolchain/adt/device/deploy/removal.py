@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from adt.device.deploy.payload import SCHEMA, user_directory
-from adt.device.deploy.workspace import CLEANING, Agent, serving
+from adt.device.deploy.workspace import CLEANING, Agent, open_agent
 from adt.device.device import Device
 from adt.device.scripts import script
 from adt.errors import DeviceError
@@ -186,7 +186,7 @@ def clean(device: Device, *, keep: int, user: str | None = None, dry_run: bool =
         DeviceError: the connection broke, or something cannot be removed.
     """
     base = user_directory(user)
-    with serving(device, f"{base}/{CLEANING}", script("collect")) as agent:
+    with open_agent(device, f"{base}/{CLEANING}", script("removal")) as agent:
         answer = agent.ask("list", timeout=device.allow(SLOW), doing=f"looking what is on {device.serial}")
         contents = parse_contents(answer.text)
         removal = choose(contents, keep)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from adt.checkup import device, host, ndk, package, rpc
 from adt.checkup.check import Area, Check, Question, Status, answers
-from adt.checkup.repair import Repair, mend, planned
+from adt.checkup.repair import Repair, mend, planned_repairs
 from adt.checkup.scope import Scope
 
 MENDING_ROUNDS = 3
@@ -75,7 +75,7 @@ def diagnose(
     repairs: list[Repair] = []
     for _ in range(MENDING_ROUNDS if fix else 0):
         tried = {repair.fix for repair in repairs}
-        if not (fixes := [step for step in planned(checks) if step not in tried]):
+        if not (fixes := [step for step in planned_repairs(checks) if step not in tried]):
             break
         for step in fixes:
             repairs.append(mend(step))
