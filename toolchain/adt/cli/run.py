@@ -166,7 +166,7 @@ def _ranking_fields(ranking: Ranking | None) -> dict[str, Any] | None:
 
 def _show(result: RunResult) -> None:
     from adt.cli.outputs import table
-    from adt.model.inputs.validation import described_array
+    from adt.model.inputs.validation import array_kind
 
     how = " over RPC" if result.via == "rpc" else ""
     where = result.label if result.label.startswith(result.place) else f"{result.place}, {result.label}"
@@ -175,7 +175,7 @@ def _show(result: RunResult) -> None:
         typer.echo("emulated: right or wrong counts here, time does not")
     for one in result.inputs:
         source = f"  {one.source}" if one.source else ""
-        typer.echo(f"input   {one.name}: {described_array(one.array)}{source}")
+        typer.echo(f"input   {one.name}: {array_kind(one.array)}{source}")
     if not result.inputs:
         typer.echo("input   made up from the seed")
     for line in table(result.outputs):

@@ -88,7 +88,8 @@ def run_packages(runs: Sequence[HostRun], *, timeout: float) -> list[dict[str, A
                 raise _ended(failure, manifest, device, timeout) from failure
             if "error" in answer:
                 raise _failure(answer, manifest, device)
-            outputs.append(_named(manifest.entry(), answer["outputs"]))
+            names = (spec.name for spec in manifest.entry().outputs)
+            outputs.append(dict(zip(names, answer["outputs"], strict=True)))
     return outputs
 
 
@@ -125,11 +126,6 @@ def _request(
         "vdevices": list(manifest.target.vdevices),
         "inputs": [run.inputs[spec.name] for spec in entry.inputs],
     }
-
-
-def _named(entry: Entry, arrays: Sequence[Array]) -> dict[str, Array]:
-    """The outputs by name."""
-    return {spec.name: array for spec, array in zip(entry.outputs, arrays, strict=True)}
 
 
 def _check_machine(manifest: PackageManifest) -> None:
@@ -192,7 +188,7 @@ def _failure(answer: Mapping[str, Any], manifest: PackageManifest, device: HostO
             f"the OpenCL driver of {where} does not build a kernel of the package {manifest.name}",
             remedy="The driver's build log is below. Compile with --target adreno-buffer or opencl if the "
             "kernel uses textures, and report the kernel.",
-            details=_build_log(text),
+            details=text[max(text.find("OpenCL build error"), 0) :][:8000],
         )
     stage = {"load": "cannot be loaded", "device": "finds no device", "start": "cannot be run"}
     lines = [line for line in text.splitlines() if line.strip()]
@@ -202,9 +198,3 @@ def _failure(answer: Mapping[str, Any], manifest: PackageManifest, device: HostO
         remedy=_remedy(manifest, device),
         details="\n".join(lines[-30:]),
     )
-
-
-def _build_log(text: str) -> str:
-    """The part of TVM's message from the driver's log on."""
-    at = max(text.find("OpenCL build error"), 0)
-    return text[at : at + 8000]

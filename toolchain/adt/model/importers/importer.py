@@ -37,14 +37,6 @@ class Explanation:
     """What compiling would end with; 0 when the import succeeds."""
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """A model file and what it is."""
-
-    path: Path
-    source: SourceModel
-
-
 def import_model(model: Path | str, shapes: Given) -> ImportedModel:
     """Import a model file, or what the Python callable ``module:function`` returns.
 
@@ -53,11 +45,10 @@ def import_model(model: Path | str, shapes: Given) -> ImportedModel:
         UnsupportedOp: there is no converter for an operator.
         ToolNotFound: the format needs an extra that is not installed.
     """
-    return _import(_opened(model), shapes)
+    return _import(*_open(model), shapes)
 
 
-def _import(opened: _Opened, shapes: Given) -> ImportedModel:
-    path, source = opened.path, opened.source
+def _import(path: Path, source: SourceModel, shapes: Given) -> ImportedModel:
     if source.format == formats.TFLITE:
         from adt.model.importers.tflite.importer import import_tflite
 
@@ -82,28 +73,24 @@ def explain_model(model: Path | str, shapes: Given) -> Explanation:
         ModelError: the file is missing or of no format that adt reads.
         ToolNotFound: the format needs an extra that is not installed.
     """
-    opened = _opened(model)
-    source = opened.source
+    path, source = _open(model)
+    imported = None
     try:
-        imported = _import(opened, shapes)
-    except AdtError as error:
-        ops = _table(opened, shapes)
-        return Explanation(
-            source.file, source.format, ops, error.what, error.remedy, error.options, error.exit_code
-        )
-    try:
+        imported = _import(path, source, shapes)
         check_functions(imported, packed_functions(imported.module), ())
     except AdtError as error:
-        ops = after_trial(imported.ops, unrunnable(imported.module, imported.ops), ())
+        if imported is None:
+            ops = _table(path, source.format, shapes)
+        else:
+            ops = after_trial(imported.ops, unrunnable(imported.module, imported.ops), ())
         return Explanation(
             source.file, source.format, ops, error.what, error.remedy, error.options, error.exit_code
         )
     return Explanation(source.file, source.format, imported.ops, "", "", (), 0)
 
 
-def _table(opened: _Opened, shapes: Given) -> tuple[OpRow, ...]:
+def _table(path: Path, format: str, shapes: Given) -> tuple[OpRow, ...]:
     """The op table of a model that cannot be imported, as far as it can be read."""
-    path, format = opened.path, opened.source.format
     try:
         if format == formats.ONNX:
             from adt.model.importers.onnx.importer import explain_onnx
@@ -116,27 +103,24 @@ def _table(opened: _Opened, shapes: Given) -> tuple[OpRow, ...]:
         if format == formats.TORCH:
             from adt.model.importers.torch import explain_torch
 
-            return _untried(explain_torch(path))
+            rows = explain_torch(path)
+            return after_trial(rows, {}, {row.op for row in rows})  # which of them fail is not known
     except AdtError as error:
         log.debug("there is no op table: %s", error)
     return ()
 
 
-def _untried(rows: tuple[OpRow, ...]) -> tuple[OpRow, ...]:
-    """*rows* of a file whose import fails, where it is not known which of its nodes are the reason."""
-    return after_trial(rows, {}, {row.op for row in rows})
-
-
-def _opened(model: Path | str) -> _Opened:
+def _open(model: Path | str) -> tuple[Path, SourceModel]:
+    """The model's file and what it is."""
     if formats.is_callable(model):
         from adt.model.importers.torch import exported_by
 
         with exported_by(str(model)) as exported:
             source = SourceModel(exported.name, formats.TORCH, model_store.model_sha256(exported))
-            return _Opened(model_store.keep(exported, source.sha256), source)
+            return model_store.keep(exported, source.sha256), source
     path = Path(model)
     format = formats.format_of(path)
-    return _Opened(path, SourceModel(path.name, format, model_store.model_sha256(path)))
+    return path, SourceModel(path.name, format, model_store.model_sha256(path))
 
 
 def declared_inputs(model: Path | str, shapes: Given) -> dict[str, Shape]:

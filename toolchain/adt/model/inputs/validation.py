@@ -34,7 +34,7 @@ def check_inputs(model: str, entry: Entry, inputs: Mapping[str, Array]) -> None:
     for name, array in inputs.items():
         if not fits(specs[name], array):
             raise InputError(
-                f"input {name} of {model} is {kind(specs[name])}; given: {described_array(array)}",
+                f"input {name} of {model} is {kind(specs[name])}; given: {array_kind(array)}",
                 remedy="Convert the array to that shape and dtype.",
             )
         _check_values(specs[name], array)
@@ -75,6 +75,6 @@ def kind(spec: TensorSpec) -> str:
     return f"{spec.dtype}[{', '.join(map(str, spec.shape))}]"
 
 
-def described_array(array: Array) -> str:
+def array_kind(array: Array) -> str:
     """``float32[1, 3, 224, 224]``."""
     return f"{array.dtype}[{', '.join(map(str, array.shape))}]"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.host.manifest import fields_of
+from adt.model.inputs.validation import array_kind
 from adt.model.inspection.inspection import Inspection, load_arrays
 
 APART = ("kernels", "files", "inspection")
@@ -77,7 +78,7 @@ def compare(before: Inspection, after: Inspection) -> PackageDiff:
     Raises:
         PackageError: the parameters of one cannot be read.
     """
-    kernels = _kernels(before, after)
+    kernels = _names(_sources(before), _sources(after))
     params, changed = _params(before, after)
     hashes = [[facts.sha256 for facts in i.package.manifest.files.values()] for i in (before, after)]
     fields = [_fields(i) for i in (before, after)]
@@ -113,11 +114,6 @@ def _flat(value: Any, prefix: str = "") -> list[tuple[str, Any]]:
     if isinstance(value, list | tuple) and any(isinstance(part, dict) for part in value):
         return [row for index, part in enumerate(value) for row in _flat(part, f"{prefix}{index}.")]
     return [(prefix.removesuffix("."), list(value) if isinstance(value, tuple) else value)]
-
-
-def _kernels(before: Inspection, after: Inspection) -> Names:
-    own, other = (_sources(inspection) for inspection in (before, after))
-    return _names(own, other)
 
 
 def _names(before: Mapping[str, Any], after: Mapping[str, Any]) -> Names:
@@ -163,19 +159,11 @@ def _params(before: Inspection, after: Inspection) -> tuple[Names, tuple[ParamCh
             continue
         largest = None
         if same_kind and array.size:
-            largest = float(np.abs(_numbers(array) - _numbers(other)).max())
-        changes.append(ParamChange(name, _kind(array), _kind(other), largest))
+            largest = float(np.abs(array.astype("float64") - other.astype("float64")).max())
+        changes.append(ParamChange(name, array_kind(array), array_kind(other), largest))
     names = Names(
         tuple(name for name in arrays[1] if name not in arrays[0]),
         tuple(name for name in arrays[0] if name not in arrays[1]),
         tuple(change.name for change in changes),
     )
     return names, tuple(changes)
-
-
-def _numbers(array: Any) -> Any:
-    return array.astype("float64")
-
-
-def _kind(array: Any) -> str:
-    return f"{array.dtype}[{', '.join(map(str, array.shape))}]"

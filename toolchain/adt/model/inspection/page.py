@@ -9,7 +9,7 @@ from typing import Any
 
 from adt.errors import AdtError
 from adt.host.web_page import web_page
-from adt.model.inspection.graph import Graph, Tensor
+from adt.model.inspection.graph import Graph
 from adt.model.inspection.inspection import Inspection
 from adt.model.inspection.layout import HEIGHT, WIDTH, place
 from adt.model.inspection.profile import Profile
@@ -62,7 +62,7 @@ def page_data(inspection: Inspection, profile: Profile | None) -> dict[str, Any]
             [start, end, tensor, [[round(x, 1), round(y, 1)] for x, y in layout.paths[start, end]]]
             for start, end, tensor in edges
         ],
-        "tensors": [_tensor(tensor) for tensor in graph.tensors],
+        "tensors": [vars(tensor) | {"texture": tensor.texture} for tensor in graph.tensors],
         "storages": [vars(storage) for storage in graph.storages],
         "memory": {"total": graph.total, "peak": graph.peak, "unplanned": graph.unplanned},
         "kernels": [vars(kernel) for kernel in graph.kernels],
@@ -70,10 +70,6 @@ def page_data(inspection: Inspection, profile: Profile | None) -> dict[str, Any]
         "sources": _sources(inspection),
         "profile": _profile(profile),
     }
-
-
-def _tensor(tensor: Tensor) -> dict[str, Any]:
-    return vars(tensor) | {"texture": tensor.texture}
 
 
 def _nodes_and_edges(graph: Graph) -> tuple[list[dict[str, Any]], list[tuple[int, int, int]]]:
@@ -147,17 +143,13 @@ def _facts(inspection: Inspection) -> list[list[str]]:
         rows.append(["with textures", f"{inspection.textured} of {facts.total} kernels"])
     if facts.like:
         rows.append(["for the device", facts.like.device])
-    rows += [[name, _bytes(size)] for name, size in inspection.sizes().items()]
+    rows += [[name, f"{size:,} bytes"] for name, size in inspection.sizes().items()]
     rows += [
         ["TVM", f"{facts.tvm.version}, tvm-ffi {facts.tvm.ffi_version}"],
         ["adt", facts.adt_version],
         ["source sha256", facts.source.sha256],
     ]
     return rows
-
-
-def _bytes(size: int) -> str:
-    return f"{size:,} bytes"
 
 
 def _profile(profile: Profile | None) -> dict[str, Any] | None:

@@ -169,15 +169,20 @@ def converter_class() -> Any:
             (tensor,) = super().get_tensors([input_tensor_idx])
             return self.bb.normalize(self.dequantize(value, tensor))
 
+        def _options(self, op: Any, kind: str) -> Any:
+            """The operator's options, a table of the schema's *kind*."""
+            import tflite
+
+            options = getattr(tflite, kind)()
+            options.Init(op.BuiltinOptions().Bytes, op.BuiltinOptions().Pos)
+            return options
+
         def convert_batch_matmul(self, op: Any) -> Any:
             """Relax's matmul takes batches of any rank and broadcasts them."""
-            from tflite.BatchMatMulOptions import BatchMatMulOptions
-
             left, right = self.get_input_tensors(op)
             if left.qnn_params or right.qnn_params:
                 return super().convert_batch_matmul(op)
-            options = BatchMatMulOptions()
-            options.Init(op.BuiltinOptions().Bytes, op.BuiltinOptions().Pos)
+            options = self._options(op, "BatchMatMulOptions")
             operands = []
             for tensor, transposed in ((left, options.AdjX()), (right, options.AdjY())):
                 value = self.bb.normalize(self.get_expr(tensor.tensor_idx))
@@ -206,11 +211,8 @@ def converter_class() -> Any:
 
         def convert_resize_nearest_neighbor(self, op: Any) -> Any:
             """TFLite rounds where the corners are aligned, and takes the pixel before elsewhere."""
-            from tflite.ResizeNearestNeighborOptions import ResizeNearestNeighborOptions
-
             data, size = self.get_input_tensors(op)
-            options = ResizeNearestNeighborOptions()
-            options.Init(op.BuiltinOptions().Bytes, op.BuiltinOptions().Pos)
+            options = self._options(op, "ResizeNearestNeighborOptions")
             if not options.AlignCorners() or options.HalfPixelCenters():
                 return super().convert_resize_nearest_neighbor(op)
             extents = [int(extent) for extent in self.get_tensor_value(size)]
@@ -292,12 +294,9 @@ def converter_class() -> Any:
 
         def convert_transpose_conv(self, op: Any) -> Any:
             """In the layout that TVM compiles; the file's result tells what is padded."""
-            from tflite.TransposeConvOptions import TransposeConvOptions
-
             _, weights, data, *bias = self.get_input_tensors(op)
             (result,) = self.get_output_tensors(op)
-            options = TransposeConvOptions()
-            options.Init(op.BuiltinOptions().Bytes, op.BuiltinOptions().Pos)
+            options = self._options(op, "TransposeConvOptions")
             strides = [options.StrideH(), options.StrideW()]
             value, kernel = (self.bb.normalize(self.get_tensor_expr(tensor)) for tensor in (data, weights))
             extents, reach = ([int(e) for e in each.struct_info.shape][1:3] for each in (value, kernel))
@@ -320,11 +319,8 @@ def converter_class() -> Any:
             return self.convert_fused_activation_function(out, options.FusedActivationFunction())
 
         def convert_unpack(self, op: Any) -> Any:
-            from tflite.UnpackOptions import UnpackOptions
-
             (data,) = self.get_input_tensors(op)
-            options = UnpackOptions()
-            options.Init(op.BuiltinOptions().Bytes, op.BuiltinOptions().Pos)
+            options = self._options(op, "UnpackOptions")
             value, axis = self.get_tensor_expr(data), options.Axis()
             if options.Num() == 1:
                 return relax.op.squeeze(value, [axis])
