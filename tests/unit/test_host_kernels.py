@@ -15,7 +15,7 @@ from tvm import te
 
 from adt.errors import PackageError
 from adt.measure.host_kernels import HostKernels, KernelProcess, NotComputable
-from adt.model.inspection.reference_kernels import packed, plain_file
+from adt.model.inspection.reference_kernels import compress, reference_file
 from adt.model.package.manifest import PackageFile
 from adt.model.package.package import ModelPackage
 from support.standins.artefacts import package_manifest
@@ -87,8 +87,8 @@ def test_a_kernel_that_works_in_place_is_refused() -> None:
 
 
 def test_kept_kernels_come_back_and_damage_is_told(tmp_path: Path) -> None:
-    data = packed({"fused": relu_and_sum()})
-    assert data == packed({"fused": relu_and_sum()})
+    data = compress({"fused": relu_and_sum()})
+    assert data == compress({"fused": relu_and_sum()})
     package = with_plain(tmp_path, data)
     with KernelProcess(package) as kernels:
         assert kernels.plain("fused").outputs == (1, 2)
@@ -98,8 +98,8 @@ def test_kept_kernels_come_back_and_damage_is_told(tmp_path: Path) -> None:
             kernels.plain("clml_0")
     (tmp_path / "inspect/plain.json.gz").write_bytes(data[:-20] + b"x" * 20)
     with pytest.raises(PackageError, match="not the file"):
-        plain_file(package)
+        reference_file(package)
     with pytest.raises(PackageError, match="cannot be read"):
-        plain_file(with_plain(tmp_path, b"no gzip"))
+        reference_file(with_plain(tmp_path, b"no gzip"))
     with pytest.raises(PackageError, match="no inspect/plain"):
-        plain_file(with_plain(tmp_path, None))
+        reference_file(with_plain(tmp_path, None))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from adt.errors import RunError
 from adt.host.child import Child, ChildFailed, serve
-from adt.model.inspection.reference_kernels import plain_file, read_plain
+from adt.model.inspection.reference_kernels import read_kernels, reference_file
 from adt.model.package.package import ModelPackage
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class HostKernels:
     def __init__(self, functions: Mapping[str, Any]) -> None:
         """
         Args:
-            functions: each kernel before it was scheduled (``read_plain``).
+            functions: each kernel before it was scheduled (``read_kernels``).
         """
         self._functions = functions
         self._plain: dict[str, PlainKernel] = {}
@@ -199,10 +199,10 @@ class KernelProcess:
             writes: how many of its last arguments a kernel writes, where its own code does not tell.
 
         Raises:
-            PackageError: see :func:`adt.model.inspection.reference_kernels.plain_file`.
+            PackageError: see :func:`adt.model.inspection.reference_kernels.reference_file`.
         """
         self._package = package
-        self._child = Child("adt.measure.host_kernels", str(plain_file(package)))
+        self._child = Child("adt.measure.host_kernels", str(reference_file(package)))
         self._writes = writes or {}
         self._plain: dict[str, PlainKernel] = {}
 
@@ -256,7 +256,7 @@ class KernelProcess:
 
 def main() -> None:
     """Answer until there is no further request."""
-    kernels = HostKernels(read_plain(Path(sys.argv[1]).read_bytes()))
+    kernels = HostKernels(read_kernels(Path(sys.argv[1]).read_bytes()))
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         name, writes, arguments = request["name"], request["writes"], request["arguments"]

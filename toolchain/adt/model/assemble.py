@@ -18,7 +18,7 @@ from adt.host.elf import ElfFacts, read_elf
 from adt.model.compilation import Compilation
 from adt.model.functions import called_functions
 from adt.model.inspection.lowered import Capture
-from adt.model.inspection.record import Recorded, record, recorded_files
+from adt.model.inspection.record import record, recorded_files
 from adt.model.package.files import LIBRARY, MANIFEST, PARAMS
 from adt.model.package.manifest import (
     CompilationRecord,
@@ -113,7 +113,8 @@ class _Build:
     """What compiling made, besides files."""
 
     prepared: PreparedModule
-    recorded: Recorded
+    textures: Mapping[str, int]
+    """Function → how many image arguments its kernels have."""
     lowered: Any
     """The module after the last Relax pass."""
     functions: tuple[str, ...]
@@ -135,8 +136,8 @@ def _build(compilation: Compilation, library: Path) -> _Build:
         )
     with tvm_errors("the model"):
         compilation.linker.export(built, library)
-    recorded = record(library.parent, capture, built, prepared.plain)
-    return _Build(prepared, recorded, capture.lowered, called_functions(built, capture.lowered))
+    textures = record(library.parent, capture, built, prepared.plain)
+    return _Build(prepared, textures, capture.lowered, called_functions(built, capture.lowered))
 
 
 @contextlib.contextmanager
@@ -184,7 +185,6 @@ def _manifest(
 
     imported, settings = compilation.imported, compilation.settings
     target, platform = compilation.target, compilation.platform
-    recorded = build.recorded
     elf = read_elf(directory / LIBRARY)
     names = exported_functions(elf)
     textures = build.prepared.textures
@@ -217,7 +217,7 @@ def _manifest(
         precision=settings.compile.precision,
         offload=offloaded.kind if offloaded else "none",
         kernels=tuple(
-            Kernel(name, target.device, tuned=name in tuned, textures=recorded.textures.get(name, 0))
+            Kernel(name, target.device, tuned=name in tuned, textures=build.textures.get(name, 0))
             for name in names
         ),
         tuned=len(tuned),

@@ -8,7 +8,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from adt.host import manifest
 from adt.host.cache import file_sha256
 from adt.model.inspection.graph import GRAPH, DeviceKernel, Handed
 from adt.model.inspection.lowered import Capture, read_main
-from adt.model.inspection.reference_kernels import PLAIN, packed, primitive
+from adt.model.inspection.reference_kernels import PLAIN, compress, kernels_of
 from adt.model.package.files import INSPECT
 from adt.model.package.manifest import PackageFile
 
@@ -30,15 +30,7 @@ KERNELS = ("llvm", "opencl")
 THREADS = ("x", "y", "z")
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """What mod.json says about kernels, from the record."""
-
-    textures: Mapping[str, int] = field(default_factory=dict)
-    """Function → how many image arguments its kernels have."""
-
-
-def record(package: Path, capture: Capture, executable: Any, plain: Mapping[str, Any]) -> Recorded:
+def record(package: Path, capture: Capture, executable: Any, plain: Mapping[str, Any]) -> dict[str, int]:
     """Write ``inspect/`` into the directory *package*.
 
     A part that this TVM cannot show is left out with a warning; the package is none the worse.
@@ -47,11 +39,14 @@ def record(package: Path, capture: Capture, executable: Any, plain: Mapping[str,
         capture: ran in the compile's Relax pipeline.
         executable: what ``tvm.compile`` returned.
         plain: kernels before they were scheduled, by name.
+
+    Returns:
+        Function → how many image arguments its kernels have.
     """
     directory = package / INSPECT
     directory.mkdir(exist_ok=True)
     kernels: tuple[DeviceKernel, ...] = ()
-    functions = primitive(capture.lowered)
+    functions = kernels_of(capture.lowered)
     with _part("the OpenCL source"):
         kernels = tuple(_kernels(executable, functions, directory))
     with _part("the graph"):
@@ -60,7 +55,7 @@ def record(package: Path, capture: Capture, executable: Any, plain: Mapping[str,
     with _part("Relax and TIR"):
         _write_scripts(capture.lowered, functions, directory)
     with _part("the kernels before their schedules"):
-        (directory / PLAIN).write_bytes(packed(plain))
+        (directory / PLAIN).write_bytes(compress(plain))
     with _part("LLVM IR"):
         texts = [module.inspect_source("ll") for module in _modules(executable) if module.kind == "llvm"]
         # Its assembly is generated from it when somebody asks: that takes as long as the compile did.
@@ -69,7 +64,7 @@ def record(package: Path, capture: Capture, executable: Any, plain: Mapping[str,
     textures: dict[str, int] = {}
     for kernel in kernels:
         textures[kernel.function] = textures.get(kernel.function, 0) + len(kernel.textures)
-    return Recorded(textures)
+    return textures
 
 
 def recorded_files(package: Path) -> dict[str, PackageFile]:

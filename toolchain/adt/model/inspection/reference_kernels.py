@@ -22,19 +22,19 @@ from adt.model.package.package import ModelPackage
 PLAIN = "plain.json.gz"
 
 
-def kept(into: dict[str, Any]) -> Any:
+def collect_kernels(into: dict[str, Any]) -> Any:
     """A pass that leaves the kernels which a module has at that place in *into*, by name."""
     import tvm
 
     @tvm.transform.module_pass(opt_level=0, name="adt.KeepPlain")  # type: ignore[untyped-decorator]
     def keep(module: Any, _context: Any) -> Any:
-        into.update(primitive(module))
+        into.update(kernels_of(module))
         return module
 
     return keep
 
 
-def primitive(module: Any) -> dict[str, Any]:
+def kernels_of(module: Any) -> dict[str, Any]:
     """The kernels of *module*, by name."""
     import tvm
 
@@ -45,7 +45,7 @@ def primitive(module: Any) -> dict[str, Any]:
     }
 
 
-def packed(functions: Mapping[str, Any]) -> bytes:
+def compress(functions: Mapping[str, Any]) -> bytes:
     """The file's bytes: the same for the same kernels."""
     import tvm
 
@@ -53,7 +53,7 @@ def packed(functions: Mapping[str, Any]) -> bytes:
     return gzip.compress(text.encode(), 6, mtime=0)
 
 
-def plain_file(package: ModelPackage) -> Path:
+def reference_file(package: ModelPackage) -> Path:
     """The file of *package* with its kernels before they were scheduled, which holds nothing else.
 
     Raises:
@@ -71,14 +71,14 @@ def plain_file(package: ModelPackage) -> Path:
     if hashlib.sha256(data).hexdigest() != facts.sha256:
         raise PackageError(f"{path} is not the file that mod.json describes", remedy=remedy)
     try:
-        check_graph(unpacked(data))
+        check_graph(decompress(data))
     except GraphError as error:
         raise PackageError(f"{path} cannot be read: {error}", remedy=remedy) from error
     return path
 
 
-def unpacked(data: bytes) -> str:
-    """The JSON that :func:`packed` compressed to *data*.
+def decompress(data: bytes) -> str:
+    """The JSON that :func:`compress` compressed to *data*.
 
     Raises:
         GraphError: it is damaged, or too large.
@@ -89,8 +89,8 @@ def unpacked(data: bytes) -> str:
         raise GraphError(f"no compressed text: {error}") from error
 
 
-def read_plain(data: bytes) -> dict[str, Any]:
-    """The kernels that :func:`packed` made *data* of, by name; TVM trusts what it reads here."""
+def read_kernels(data: bytes) -> dict[str, Any]:
+    """The kernels that :func:`compress` made *data* of, by name; TVM trusts what it reads here."""
     import tvm
 
-    return {str(name): function for name, function in tvm.ir.load_json(unpacked(data)).items()}
+    return {str(name): function for name, function in tvm.ir.load_json(decompress(data)).items()}

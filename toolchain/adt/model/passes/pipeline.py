@@ -15,7 +15,7 @@ from typing import Any
 
 from adt.errors import UnsupportedOp
 from adt.model.inspection.flops import count_flops
-from adt.model.inspection.reference_kernels import kept
+from adt.model.inspection.reference_kernels import collect_kernels
 from adt.model.passes.layout.rewriter import StaticShapes, is_flat
 from adt.model.passes.lowering import tir_pipeline
 from adt.model.passes.reports import TextureReport
@@ -132,7 +132,7 @@ def _cpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules) -> Any:
             relax.get_pipeline("zero"),
             shorten_kernel_names(),
             count_flops(),
-            kept(plain),
+            collect_kernels(plain),
             *_views(),
             take_schedules(schedules),
             relax.get_pipeline("default_build"),
@@ -151,7 +151,7 @@ def _opencl_pipeline(plain: dict[str, Any], schedules: KernelSchedules) -> Any:
         target = tvm.target.Target.current()
         legalize = generic.legalize_passes(target)[:-1]  # all but its schedule rules
         dispatch = [scans_as_reductions(), *generic.library_dispatch_passes(target)]
-        before = [*dispatch, *legalize, shorten_kernel_names(), count_flops(), kept(plain)]
+        before = [*dispatch, *legalize, shorten_kernel_names(), count_flops(), collect_kernels(plain)]
         passes = [*before, *_views(), fused_pipeline(schedules)]
         return tvm.transform.Sequential(passes)(module)
 

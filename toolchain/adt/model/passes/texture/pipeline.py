@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.model.inspection.flops import count_flops
-from adt.model.inspection.reference_kernels import primitive
+from adt.model.inspection.reference_kernels import kernels_of
 from adt.model.passes.layout.channels import channels_first
 from adt.model.passes.layout.operators import block_channels
 from adt.model.passes.layout.rewriter import bind_params, is_flat, lift_constants, returned_views
@@ -76,11 +76,11 @@ def with_textures(
             blocked, convolutions = block_channels(first, chooser.without(missed))
             fused, weights = _fuse(blocked, params, target)
         if not is_flat(fused):
-            return TexturedModule(fused, weights, TextureReport(convolutions, ()), primitive(fused))
+            return TexturedModule(fused, weights, TextureReport(convolutions, ()), kernels_of(fused))
         placed = place(fused, target, limits, schedules, gpu=gpu)
         result = relax.transform.DeadCodeElimination(["main"])(placed.module)
         report = TextureReport(convolutions, placed.kernels, placed.weights)
-        return TexturedModule(result, weights, report, primitive(fused))
+        return TexturedModule(result, weights, report, kernels_of(fused))
 
 
 def _fuse(blocked: Any, params: Mapping[str, Any], target: Any) -> tuple[Any, dict[str, Any]]:
