@@ -12,7 +12,7 @@ from tvm import relax
 
 from adt.errors import ConfigError
 from adt.model.passes.precision.half import rewrite
-from adt.model.passes.precision.policy import KEPT, multiplications, operator_name, policy
+from adt.model.passes.precision.policy import KEPT, multiplications, operator_of, policy
 
 Build = Callable[[relax.BlockBuilder, Any, Mapping[str, Any]], Any]
 
@@ -34,10 +34,10 @@ def module(build: Build, shape: Sequence[int], **weights: np.ndarray) -> tuple[A
 def operators(reduced: Any) -> list[tuple[str, str]]:
     """Operator and type of its result, casts left out, in order of execution."""
     return [
-        (operator_name(binding.value), binding.var.struct_info.dtype)
+        (operator_of(binding.value), binding.var.struct_info.dtype)
         for block in reduced["main"].body.blocks
         for binding in block.bindings
-        if operator_name(binding.value) not in ("", "astype")
+        if operator_of(binding.value) not in ("", "astype")
         and isinstance(binding.var.struct_info, relax.TensorStructInfo)
     ]
 
@@ -79,7 +79,7 @@ def test_acc32_adds_up_in_float32_and_rounds_behind_the_fused_operators() -> Non
         ("nn.softmax", "float32"),
     ]
     assert types(params) == {"w": "float16", "b": "float32", "v": "float16"}
-    reads = [b.value for b in made["main"].body.blocks[0].bindings if operator_name(b.value) == "matmul"]
+    reads = [b.value for b in made["main"].body.blocks[0].bindings if operator_of(b.value) == "matmul"]
     assert {arg.struct_info.dtype for call in reads for arg in call.args} == {"float16"}
 
 
@@ -169,9 +169,9 @@ def test_delicate_operators_stay_float32(name: str, call: Callable[[Any], Any], 
 
     made, _ = rewrite(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16")
     reads = {
-        operator_name(b.value): b.value.args[0].struct_info.dtype
+        operator_of(b.value): b.value.args[0].struct_info.dtype
         for b in made["main"].body.blocks[0].bindings
-        if operator_name(b.value)
+        if operator_of(b.value)
     }
     assert reads[name] == ("float32" if kept else "float16")
 
@@ -184,7 +184,7 @@ def test_behind_the_last_product_nothing_is_rounded() -> None:
         return builder.emit(relax.op.concat(both, axis=1))
 
     made, _ = rewrite(*module(build, (2, 8), w=weight(8, 8)), "float16_acc32")
-    casts = [b for b in made["main"].body.blocks[0].bindings if operator_name(b.value) == "astype"]
+    casts = [b for b in made["main"].body.blocks[0].bindings if operator_of(b.value) == "astype"]
     assert [str(cast.value.attrs.dtype) for cast in casts] == ["float16"], "the input's, and no other"
 
 
@@ -224,7 +224,7 @@ def test_batch_norm_is_taken_apart_unless_it_is_kept() -> None:
     given = module(product_around(middle), (2, 8), w=weight(8, 8), g=np.abs(weight(8)) + 1)
     assert "nn.batch_norm" not in dict(operators(rewrite(*given, "float16")[0]))
     kept, _ = rewrite(*given, "float16", ["nn.batch_norm"])
-    norm = next(b for b in kept["main"].body.blocks[0].bindings if operator_name(b.value) == "nn.batch_norm")
+    norm = next(b for b in kept["main"].body.blocks[0].bindings if operator_of(b.value) == "nn.batch_norm")
     assert {arg.struct_info.dtype for arg in norm.value.args} == {"float32"}
 
 

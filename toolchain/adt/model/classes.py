@@ -178,7 +178,7 @@ def _rows(array: Array) -> Array | None:
 
 
 def _softmax_wanted(
-    scores: Array, numbers: NDArray[np.float64], asked: bool | None
+    scores: Array, numbers: NDArray[np.float64], setting: bool | None
 ) -> tuple[bool, bool, str]:
     """Whether to apply it, whether the scores are probabilities without it, and why."""
     import numpy as np
@@ -187,8 +187,8 @@ def _softmax_wanted(
     finite = bool(np.isfinite(numbers).all())
     sums_to_1 = (np.abs(numbers.sum(axis=1) - 1) <= SUM_TOLERANCE).all()
     already = bool(floating and finite and (numbers >= 0).all() and sums_to_1)
-    if asked is not None:
-        return asked, already, "as asked"
+    if setting is not None:
+        return setting, already, "as asked"
     if already:
         return False, True, "the scores are probabilities already: they sum to 1"
     if not floating:

@@ -16,6 +16,7 @@ from adt.errors import UnsupportedOp
 from adt.host.process import run
 from adt.model.importers.imported_model import ImportedModel
 from adt.model.importers.op_table import OpRow
+from adt.model.passes.nodes import relax_nodes, tir_nodes
 
 OWN = "__tvm"
 """Names of the code generator's own functions, which every runtime has, start so."""
@@ -77,31 +78,26 @@ def _kernels(module: Any) -> set[str]:
 def _called_by_kernels(module: Any) -> set[str]:
     from tvm import tirx
 
-    names: set[str] = set()
-
-    def look(node: Any) -> None:
-        if isinstance(node, tirx.Call) and getattr(node.op, "name", "") == "tirx.tvm_call_packed":
-            names.add(str(node.args[0].value))
-
-    for function in module.functions.values():
-        if isinstance(function, tirx.PrimFunc):
-            tirx.stmt_functor.post_order_visit(function.body, look)
-    return names
+    return {
+        str(call.args[0].value)
+        for function in module.functions.values()
+        if isinstance(function, tirx.PrimFunc)
+        for call in tir_nodes(function.body, tirx.Call)
+        if getattr(call.op, "name", "") == "tirx.tvm_call_packed"
+    }
 
 
 def packed_functions(module: Any) -> tuple[str, ...]:
     """Functions of the runtime that operators of an imported *module* stand for, sorted."""
     from tvm import ir, relax
 
-    names: set[str] = set()
-
-    def look(node: Any) -> None:
-        if isinstance(node, relax.Call) and isinstance(node.op, ir.Op):
-            names.add(str(node.op.get_attr("FCallPacked") or ""))
-
-    for function in module.functions.values():
-        if isinstance(function, relax.Function):
-            relax.analysis.post_order_visit(function, look)
+    names = {
+        str(call.op.get_attr("FCallPacked") or "")
+        for function in module.functions.values()
+        if isinstance(function, relax.Function)
+        for call in relax_nodes(function, relax.Call)
+        if isinstance(call.op, ir.Op)
+    }
     return tuple(sorted(names - {""}))
 
 

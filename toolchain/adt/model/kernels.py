@@ -18,6 +18,7 @@ from adt.host.ndk import Ndk
 from adt.model.assemble import exported_functions, tvm_errors
 from adt.model.link import linker_for
 from adt.model.passes.lowering import tir_pipeline
+from adt.model.passes.nodes import tir_nodes
 from adt.model.passes.workarounds import plain_unit_reductions
 from adt.model.targets import ModelTarget, model_target
 from adt.options.sections import Settings
@@ -89,7 +90,7 @@ def compile_kernel(
             )
         library.replace(out)
     exported = exported_functions(read_elf(out))
-    functions = tuple(function for function in _names(module) if function in exported)
+    functions = tuple(name for name in _names(module) if name in exported)
     return CompiledKernel(out, functions, target.name, target.device, platform.name, alignment)
 
 
@@ -142,23 +143,18 @@ def _scheduled(module: Any, target: ModelTarget) -> Any:
     from tvm.s_tir import dlight
 
     done = {
-        variable: function.with_attr("tirx.is_scheduled", True) if _bound(function) else function
+        variable: function.with_attr("tirx.is_scheduled", True) if _is_bound(function) else function
         for variable, function in module.functions.items()
     }
     plain = plain_unit_reductions()(tvm.IRModule(done))
     return dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())(plain)
 
 
-def _bound(function: Any) -> bool:
+def _is_bound(function: Any) -> bool:
     """Whether the function already says what a thread of the GPU does."""
-    import tvm
+    from tvm import tirx
 
-    bindings: list[Any] = []
-
-    def look(node: Any) -> None:
-        loop = isinstance(node, tvm.tirx.For) and node.thread_binding is not None
-        if loop or (isinstance(node, tvm.tirx.AttrStmt) and node.attr_key == "thread_extent"):
-            bindings.append(node)
-
-    tvm.tirx.stmt_functor.post_order_visit(function.body, look)
-    return bool(bindings)
+    loops = any(loop.thread_binding is not None for loop in tir_nodes(function.body, tirx.For))
+    return loops or any(
+        statement.attr_key == "thread_extent" for statement in tir_nodes(function.body, tirx.AttrStmt)
+    )

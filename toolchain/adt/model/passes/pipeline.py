@@ -18,6 +18,7 @@ from adt.model.inspection.flops import count_flops
 from adt.model.inspection.reference_kernels import collect_kernels
 from adt.model.passes.layout.rewriter import StaticShapes, is_flat
 from adt.model.passes.lowering import tir_pipeline
+from adt.model.passes.nodes import relax_nodes, tir_nodes
 from adt.model.passes.reports import TextureReport
 from adt.model.passes.texture.choice import BY_MODEL, TextureChooser
 from adt.model.passes.texture.pipeline import with_textures
@@ -98,11 +99,7 @@ def _refuse_branches(module: Any, target: ModelTarget) -> None:
     """A branch is decided on the host, and would read its condition from the GPU's memory."""
     from tvm import relax
 
-    branches = []
-    relax.analysis.post_order_visit(
-        module["main"], lambda node: branches.append(node) if isinstance(node, relax.If) else None
-    )
-    if branches:
+    if branches := relax_nodes(module["main"], relax.If):
         raise UnsupportedOp(
             f"the model branches at run time ({len(branches)} If), which no kernel for {target.name} can",
             remedy="Compile it with --target cpu, or export it with the branch decided.",
@@ -230,13 +227,5 @@ def _splits_what_it_sums(function: Any) -> bool:
     """
     from tvm import tirx
 
-    divisions = []
-
-    def look(node: Any) -> None:
-        if isinstance(node, tirx.SBlock) and node.init is not None:
-            tirx.stmt_functor.post_order_visit(
-                node.body, lambda inner: divisions.append(inner) if isinstance(inner, tirx.FloorDiv) else None
-            )
-
-    tirx.stmt_functor.post_order_visit(function.body, look)
-    return bool(divisions)
+    sums = (block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None)
+    return any(tir_nodes(block.body, tirx.FloorDiv) for block in sums)

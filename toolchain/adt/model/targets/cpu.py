@@ -63,9 +63,9 @@ def cpu_choice(text: str, platform: Platform, api_level: int) -> CpuChoice:
             remedy="One core or system on chip first, then features: --cpu cortex-a76,+dotprod,+fp16",
         )
     triple = platform.llvm_triple(api_level)
-    chosen = _named(names[0], platform, triple) if names else CpuChoice()
+    choice = _named(names[0], platform, triple) if names else CpuChoice()
     added = tuple(_feature(word, platform, triple) for word in words[len(names) :])
-    return CpuChoice(chosen.core, (*chosen.features, *added))
+    return CpuChoice(choice.core, (*choice.features, *added))
 
 
 def kernel_features(
@@ -154,8 +154,8 @@ def _speakable(features: Iterable[str]) -> list[str]:
 def warn_of_sve(text: str, platform: Platform, api_level: int) -> None:
     """Say that a core's vectors of variable length may be switched off where the code is to run."""
     choice = cpu_choice(text, platform, api_level)
-    asked = any(word.startswith("+sve") for word in choice.features)
-    if platform.machine != "AARCH64" or not choice.core or asked or text == NATIVE:
+    explicit = any(word.startswith("+sve") for word in choice.features)
+    if platform.machine != "AARCH64" or not choice.core or explicit or text == NATIVE:
         return
     if "sve" in llvm.core_features(platform.llvm_triple(api_level), choice.core, choice.features):
         log.warning(

@@ -145,12 +145,12 @@ def _chip(name: str) -> tuple[str, _Chip | None]:
     for words, number in _LAPTOPS.items():
         if words in name.lower():
             return _generation(number), _named(number)
-    found = _NUMBER.search(name)
-    if found is None:
+    match = _NUMBER.search(name)
+    if match is None:
         return "", None
-    generation = _generation(found[1])
-    known = any(found[1] in chip.models.split() for chip in _CHIPS[generation])
-    return generation, _named(found[1] if known else _TYPICAL[generation])
+    generation = _generation(match[1])
+    known = any(match[1] in chip.models.split() for chip in _CHIPS[generation])
+    return generation, _named(match[1] if known else _TYPICAL[generation])
 
 
 def _generation(number: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from adt.model.passes.layout.rewriter import ELEMENTWISE, Rewriter, is_flat, resized, static_shape
+from adt.model.passes.nodes import operator_name
 
 TO_FIRST = (0, 3, 1, 2)
 TO_LAST = (0, 2, 3, 1)
@@ -47,14 +48,14 @@ class _Walk(Rewriter):
         from tvm import relax
 
         value = binding.value
-        if isinstance(value, relax.Call) and not isinstance(binding, relax.MatchCast):
-            name = getattr(value.op, "name", "")
+        name = operator_name(value)
+        if name and not isinstance(binding, relax.MatchCast):
             rule = _elementwise if name in ELEMENTWISE else _RULES.get(name)
-            made = rule(self, binding.var, value) if rule else None
+            result = rule(self, binding.var, value) if rule else None
             if binding.var in self.values:  # the rule gave it the form of the model
                 return
-            if made is not None:
-                self.first[binding.var] = self.builder.emit(made)
+            if result is not None:
+                self.first[binding.var] = self.builder.emit(result)
                 return
         super().bind(binding)
 
@@ -70,8 +71,8 @@ def channels_first(module: Any) -> Any:
     if not is_flat(module):
         return module
     walk = _Walk(module)
-    made = walk.run()
-    return relax.transform.DeadCodeElimination(["main"])(made) if walk.first else module
+    result = walk.run()
+    return relax.transform.DeadCodeElimination(["main"])(result) if walk.first else module
 
 
 def _convolution(walk: _Walk, _variable: Any, call: Any) -> Any:
@@ -123,13 +124,13 @@ def _elementwise(walk: _Walk, variable: Any, call: Any) -> Any:
     output = static_shape(variable)
     if output is None or len(output) != 4 or not any(arg in walk.first for arg in call.args):
         return None
-    made = []
+    operands = []
     for arg in call.args:
         operand = arg if not isinstance(arg.struct_info, relax.TensorStructInfo) else _operand(walk, arg)
         if operand is None:
             return None
-        made.append(operand)
-    return relax.Call(call.op, made, call.attrs, call.sinfo_args)
+        operands.append(operand)
+    return relax.Call(call.op, operands, call.attrs, call.sinfo_args)
 
 
 def _operand(walk: _Walk, value: Any) -> Any:
@@ -174,11 +175,13 @@ def _mean(walk: _Walk, variable: Any, call: Any) -> Any:
     if data not in walk.first or call.attrs.axis is None:
         return None
     axes = sorted(int(axis) % 4 for axis in call.attrs.axis)
-    made = relax.op.mean(walk.first[data], [MOVED[axis] for axis in axes], keepdims=bool(call.attrs.keepdims))
+    result = relax.op.mean(
+        walk.first[data], [MOVED[axis] for axis in axes], keepdims=bool(call.attrs.keepdims)
+    )
     if call.attrs.keepdims:
-        return made
+        return result
     if axes == [1, 2]:  # what is left, (N, C), is in the order of both forms
-        walk.values[variable] = walk.builder.emit(made)
+        walk.values[variable] = walk.builder.emit(result)
     return None
 
 

@@ -51,8 +51,8 @@ def concat(walk: Walk, variable: Any, call: Any) -> bool:
     if any(part in walk.blocked for part in parts.fields) and all(
         walk.can_block(part, whole=axis == 1) for part in parts.fields
     ):
-        made = [walk.blocks_of(part) for part in parts.fields]
-        walk.blocked[variable] = walk.builder.emit(relax.op.concat(made, axis))
+        blocked = [walk.blocks_of(part) for part in parts.fields]
+        walk.blocked[variable] = walk.builder.emit(relax.op.concat(blocked, axis))
         return True
     if axis != len(shape) - 1 or not any(part in walk.rows for part in parts.fields):
         return False
@@ -74,15 +74,15 @@ def split(walk: Walk, variable: Any, call: Any) -> bool:
     fields = [tuple(int(extent) for extent in part.shape.values) for part in variable.struct_info.fields]
     if axis == 1 and any(part[1] % walk.lanes for part in fields):
         return False
-    made: list[Any] = []
+    parts: list[Any] = []
     start, source = 0, walk.blocked[data]
     for part in fields:
         extent = part[axis] // (walk.lanes if axis == 1 else 1)
         if axis == 1:
-            walk.fields[variable, len(made)] = _part(source, start, extent)
-        made.append(walk.builder.emit(relax.op.strided_slice(source, [axis], [start], [start + extent])))
+            walk.fields[variable, len(parts)] = _part(source, start, extent)
+        parts.append(walk.builder.emit(relax.op.strided_slice(source, [axis], [start], [start + extent])))
         start += extent
-    walk.tuples[variable] = made
+    walk.tuples[variable] = parts
     return True
 
 
@@ -163,8 +163,8 @@ def reshape(walk: Walk, variable: Any, call: Any) -> bool:
         return False
     if data in walk.blocked:
         if shape[:2] == output[:2] and walk.can_block(variable):
-            made = (shape[0], walk.blocking.count(shape[1]), *output[2:], walk.lanes)
-            walk.blocked[variable] = walk.reshaped(walk.blocks_of(data), made)
+            blocked = (shape[0], walk.blocking.count(shape[1]), *output[2:], walk.lanes)
+            walk.blocked[variable] = walk.reshaped(walk.blocks_of(data), blocked)
             return True
         if one_pixel(shape) and output[-1] == shape[1]:
             walk.rows[variable] = walk.reshaped(walk.blocks_of(data), walk.blocking.rows_shape(output))
@@ -174,8 +174,8 @@ def reshape(walk: Walk, variable: Any, call: Any) -> bool:
             walk.rows[variable] = walk.rows[data]
             return True
         if walk.can_block(variable) and one_pixel(output) and shape[-1] == output[1]:
-            made = (output[0], walk.blocking.count(output[1]), *output[2:], walk.lanes)
-            walk.blocked[variable] = walk.reshaped(walk.rows[data], made)
+            blocked = (output[0], walk.blocking.count(output[1]), *output[2:], walk.lanes)
+            walk.blocked[variable] = walk.reshaped(walk.rows[data], blocked)
             return True
     return False
 
@@ -192,18 +192,18 @@ def permute(walk: Walk, variable: Any, call: Any) -> bool:
     axes = tuple(int(axis) % rank for axis in call.attrs.axes)
     single = sum(extent > 1 for extent in output[1:]) <= 1  # the order is the same
     if data in walk.blocked and axes == (0, *range(2, rank), 1):
-        made = walk.blocks_of(data)
+        result = walk.blocks_of(data)
         if not single:
-            made = walk.builder.emit(relax.op.permute_dims(made, [*axes, rank]))
-        walk.rows[variable] = walk.reshaped(made, walk.blocking.rows_shape(output))
+            result = walk.builder.emit(relax.op.permute_dims(result, [*axes, rank]))
+        walk.rows[variable] = walk.reshaped(result, walk.blocking.rows_shape(output))
     elif data in walk.rows and axes == (0, rank - 1, *range(1, rank - 1)) and walk.can_block(variable):
         channels = walk.blocking.count(shape[-1])
         if single:
             blocked = (output[0], channels, *output[2:], walk.lanes)
             walk.blocked[variable] = walk.reshaped(walk.rows[data], blocked)
         else:
-            made = walk.reshaped(walk.rows[data], (*shape[:-1], channels, walk.lanes))
-            walk.blocked[variable] = walk.builder.emit(relax.op.permute_dims(made, [*axes, rank]))
+            result = walk.reshaped(walk.rows[data], (*shape[:-1], channels, walk.lanes))
+            walk.blocked[variable] = walk.builder.emit(relax.op.permute_dims(result, [*axes, rank]))
     else:
         return False
     return True
@@ -213,10 +213,10 @@ def _numbers(values: Any) -> list[int] | None:
     """The integers of a tuple in Relax; None if one is not known."""
     from tvm import relax, tirx
 
-    found = []
+    numbers = []
     for field in getattr(values, "fields", [values]):
         number = field.value if isinstance(field, relax.PrimValue) else None
         if not isinstance(number, tirx.IntImm):
             return None
-        found.append(int(number))
-    return found
+        numbers.append(int(number))
+    return numbers

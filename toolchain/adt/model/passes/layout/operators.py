@@ -26,15 +26,15 @@ def elementwise(walk: Walk, variable: Any, call: Any) -> bool:
     if static_shape(variable) is None:
         return False
     if walk.can_block(variable) and any(arg in walk.blocked for arg in call.args):
-        made = _computed(walk, variable, call, _blocked)
-        if made is not None:
-            walk.blocked[variable] = made
+        result = _computed(walk, variable, call, _blocked)
+        if result is not None:
+            walk.blocked[variable] = result
             _gate(walk, variable, call)
             return True
     if any(arg in walk.rows for arg in call.args):
-        made = _computed(walk, variable, call, _in_rows)
-        if made is not None:
-            walk.rows[variable] = made
+        result = _computed(walk, variable, call, _in_rows)
+        if result is not None:
+            walk.rows[variable] = result
             return True
     return False
 
@@ -84,14 +84,14 @@ def _computed(walk: Walk, variable: Any, call: Any, operand: Operand) -> Any | N
 
     shape = static_shape(variable)
     assert shape is not None  # elementwise looks
-    made = []
+    operands = []
     for arg in call.args:
         tensor = isinstance(arg.struct_info, relax.TensorStructInfo)
         form = operand(walk, arg, shape) if tensor else arg
         if form is None:
             return None
-        made.append(form)
-    return walk.builder.emit(relax.Call(call.op, made, call.attrs, call.sinfo_args))
+        operands.append(form)
+    return walk.builder.emit(relax.Call(call.op, operands, call.attrs, call.sinfo_args))
 
 
 def _blocked(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
@@ -168,8 +168,8 @@ def pool(kind: str) -> Rule:
             return False
         window = window_of(attrs.pool_size, attrs)
         missing = tuple(
-            (wanted - extent) * stride
-            for wanted, extent, stride in zip(
+            (length - extent) * stride
+            for length, extent, stride in zip(
                 output[2:], window.extents(shape[2:]), window.strides, strict=True
             )
         )
@@ -193,9 +193,9 @@ def adaptive_pool(walk: Walk, variable: Any, call: Any) -> bool:
     shape, output = static_shape(data), static_shape(variable)
     if data not in walk.blocked or shape is None or output is None or call.attrs.layout != "NCHW":
         return False
-    if any(extent % wanted for extent, wanted in zip(shape[2:], output[2:], strict=True)):
+    if any(extent % length for extent, length in zip(shape[2:], output[2:], strict=True)):
         return False
-    sizes = tuple(extent // wanted for extent, wanted in zip(shape[2:], output[2:], strict=True))
+    sizes = tuple(extent // length for extent, length in zip(shape[2:], output[2:], strict=True))
     walk.blocked[variable] = _pooled(walk, data, _tiles(sizes), "avg", False)
     return True
 
@@ -210,11 +210,11 @@ def global_pool(kind: str) -> Rule:
             return False
         if {int(axis) % len(shape) for axis in call.attrs.axis} != set(range(2, len(shape))):
             return False
-        made = _pooled(walk, data, _tiles(shape[2:]), kind, False)
+        result = _pooled(walk, data, _tiles(shape[2:]), kind, False)
         if len(output) == len(shape):
-            walk.blocked[variable] = made
+            walk.blocked[variable] = result
         else:
-            walk.rows[variable] = walk.reshaped(made, walk.blocking.rows_shape(shape[:2]))
+            walk.rows[variable] = walk.reshaped(result, walk.blocking.rows_shape(shape[:2]))
         return True
 
     return rule

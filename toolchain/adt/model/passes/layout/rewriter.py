@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
+from adt.model.passes.nodes import operator_name
+
 ELEMENTWISE = frozenset(
     "relax." + name
     for name in (
@@ -110,13 +112,13 @@ class Rewriter:
                         self.bind(binding)
                 result = self.builder.emit_output(self.copy(main.body.body))
             self.builder.emit_func_output(result, self.params())
-        made = self.builder.get()
+        rewritten = self.builder.get()
         for name, function in self.module.functions.items():
             if name.name_hint != "main":
-                made.update_func(name, function)
+                rewritten.update_func(name, function)
         for key, info in self.module.global_infos.items():
-            made.update_global_info(key, info)
-        return made.with_attrs(dict(self.module.attrs)) if self.module.attrs else made
+            rewritten.update_global_info(key, info)
+        return rewritten.with_attrs(dict(self.module.attrs)) if self.module.attrs else rewritten
 
 
 class StaticShapes(Rewriter):
@@ -132,7 +134,7 @@ class StaticShapes(Rewriter):
         from tvm import relax, tirx
 
         value = binding.value
-        name = getattr(value.op, "name", "") if isinstance(value, relax.Call) else ""
+        name = operator_name(value)
         shape = None
         if name == "relax.shape_of":
             shape = value.args[0].struct_info.shape
@@ -248,8 +250,8 @@ def lift_constants(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[st
         The module, whose ``main`` takes its inputs and then the parameters; and these by name.
     """
     lifter = ConstantLifter(module, {digest(tensor): name for name, tensor in params.items()})
-    made = lifter.run()
-    return made, {variable.name_hint: value for variable, value in lifter.lifted.values()}
+    rewritten = lifter.run()
+    return rewritten, {variable.name_hint: value for variable, value in lifter.lifted.values()}
 
 
 def digest(tensor: Any) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.model.passes.layout.blocks import LANES, ceil_blocks
+from adt.model.passes.nodes import tir_nodes
 
 SPATIAL, REDUCE = 0, 2
 """TVM's kinds of block iterators."""
@@ -58,7 +59,7 @@ def convolution(
         strides: one for each spatial axis.
     """
     axes = [(output[0], 1), *zip(output[2:], strides, strict=True)]
-    kept = [(extent, stride) for extent, stride in axes if extent > 1]
+    extents = [(extent, stride) for extent, stride in axes if extent > 1]
     window = list(zip(weight[2:], output[2:], strict=True))
     taps = tuple(size for size, extent in window if size > 1 and extent > 1)
     return Signature(
@@ -67,7 +68,7 @@ def convolution(
         channels=weight[1] * math.prod(size for size, extent in window if extent == 1),
         taps=taps,
         grouped=groups > 1,
-        **_over(kept, taps),
+        **_over(extents, taps),
     )
 
 
@@ -77,9 +78,9 @@ def product(dtype: str, rows: Sequence[int], inputs: int, outputs: int) -> Signa
     Args:
         rows: the extents of the result but the last one, which is *outputs*.
     """
-    kept = [(extent, 1) for extent in rows if extent > 1]
+    extents = [(extent, 1) for extent in rows if extent > 1]
     return Signature(
-        dtype, ceil_blocks(outputs) * LANES, channels=inputs, taps=(), grouped=False, **_over(kept, ())
+        dtype, ceil_blocks(outputs) * LANES, channels=inputs, taps=(), grouped=False, **_over(extents, ())
     )
 
 
@@ -113,13 +114,8 @@ def signature_of(function: Any) -> KernelSignature | None:
     """
     from tvm import tirx
 
-    products: list[KernelSignature] = []
-
-    def visit(node: Any) -> None:
-        if isinstance(node, tirx.SBlock) and (product := _product_of(node)) is not None:
-            products.append(product)
-
-    tirx.stmt_functor.post_order_visit(function.body, visit)
+    candidates = (_product_of(block) for block in tir_nodes(function.body, tirx.SBlock))
+    products = [product for product in candidates if product is not None]
     return products[0] if len(products) == 1 else None
 
 
@@ -170,28 +166,14 @@ def _load(expression: Any) -> Any | None:
     """The only element that *expression* reads: itself, cast, or zero in the padding."""
     from tvm import tirx
 
-    loads: list[Any] = []
-
-    def visit(node: Any) -> None:
-        if isinstance(node, tirx.BufferLoad):
-            loads.append(node)
-
-    tirx.stmt_functor.post_order_visit(expression, visit)
+    loads = tir_nodes(expression, tirx.BufferLoad)
     return loads[0] if len(loads) == 1 else None
 
 
 def _uses(indices: Sequence[Any]) -> set[Any]:
     from tvm import tirx
 
-    variables: set[Any] = set()
-
-    def visit(node: Any) -> None:
-        if isinstance(node, tirx.Var):
-            variables.add(node)
-
-    for index in indices:
-        tirx.stmt_functor.post_order_visit(index, visit)
-    return variables
+    return {variable for index in indices for variable in tir_nodes(index, tirx.Var)}
 
 
 def _stride(data: Any, place: Any) -> int:

@@ -188,9 +188,9 @@ class Walk(Rewriter):
     def _reshape(self, source: Any, shape: tuple[int, ...]) -> Any:
         from tvm import relax
 
-        made = self.builder.emit(relax.op.reshape(source, shape))
-        self._reshaped[made] = source
-        return made
+        result = self.builder.emit(relax.op.reshape(source, shape))
+        self._reshaped[result] = source
+        return result
 
     def _unpacked(self, plain: Any, blocked: Any) -> Any:
         """The plain form of *blocked*; *plain* is a variable or a field's type that has its shape."""
@@ -203,10 +203,10 @@ class Walk(Rewriter):
         """The plain form of what is in rows."""
         shape = static_shape(variable)
         assert shape is not None  # it is in rows
-        made = self.rows[variable]
+        result = self.rows[variable]
         if shape[-1] % self.lanes:
-            made = self.emit(lambda x: blocks.unpack(x, shape[-1]), made, name="unpack_texels")
-        return self.reshaped(made, shape)
+            result = self.emit(lambda x: blocks.unpack(x, shape[-1]), result, name="unpack_texels")
+        return self.reshaped(result, shape)
 
     def can_block(self, value: Any, *, whole: bool = False) -> bool:
         """Whether a tensor has channels to block, and with *whole* no lanes to spare."""

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.offload.rules import Check, Rules, first_objection, fixed, operator, repeated
+from adt.model.passes.nodes import operator_name, relax_nodes
+from adt.model.passes.offload.rules import Check, Rules, first_objection, fixed, repeated
 
 TYPES = ("float32", "float16")
 CONV2D = "relax.nn.conv2d"
@@ -70,14 +71,11 @@ def _other_layouts(function: Any) -> bool:
     """Whether a convolution of *function* is laid out in another way than CLML's."""
     from tvm import relax
 
-    layouts: set[tuple[str, str]] = set()
-
-    def visit(expression: Any) -> None:
-        if operator(expression) == CONV2D:
-            layouts.add((str(expression.attrs.data_layout), str(expression.attrs.kernel_layout)))
-
-    relax.analysis.post_order_visit(function, visit)
-    return bool(layouts - {LAYOUTS})
+    return any(
+        (str(call.attrs.data_layout), str(call.attrs.kernel_layout)) != LAYOUTS
+        for call in relax_nodes(function, relax.Call)
+        if operator_name(call) == CONV2D
+    )
 
 
 def _types(call: Any) -> str:

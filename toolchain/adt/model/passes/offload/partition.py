@@ -20,9 +20,10 @@ from adt.bundle.platforms import NNAPI_API_LEVEL, Platform
 from adt.errors import ConfigError, ModelError
 from adt.model import plugins
 from adt.model.package.files import INSPECT
+from adt.model.passes.nodes import operator_name, relax_nodes
 from adt.model.passes.offload.clml import Clml
 from adt.model.passes.offload.nnapi import Nnapi
-from adt.model.passes.offload.rules import Rules, fixed, operator
+from adt.model.passes.offload.rules import Rules, fixed
 from adt.model.passes.offload.weights import bind_weights, detach_weights
 from adt.model.passes.reports import OffloadReport
 from adt.model.plugins import load_plugin
@@ -147,7 +148,7 @@ def _partition(
         def is_taken(context: Any) -> bool:
             if has_leaking_intermediate_variables(context):
                 return False  # a subgraph's kernel gives its last value alone; a shorter pattern may fit
-            calls = [value for value in context.matched_bindings.values() if operator(value)]
+            calls = [value for value in context.matched_bindings.values() if operator_name(value)]
             if reason := _misread(calls, foreign) or rules.objection(name, calls):
                 log.debug("not handed over: %s: %s", name, reason)
                 objections.setdefault(_core(calls), {})[reason] = None
@@ -189,14 +190,7 @@ def _check_form(module: Any) -> None:
     """Subgraphs are built for one shape of every tensor, out of functions without branches."""
     from tvm import relax
 
-    branches: list[Any] = []
-
-    def visit(expression: Any) -> None:
-        if isinstance(expression, relax.If):
-            branches.append(expression)
-
-    relax.analysis.post_order_visit(module["main"], visit)
-    if branches:
+    if relax_nodes(module["main"], relax.If):
         raise ModelError(
             "the model has control flow (If), and TVM's offload cannot handle it",
             remedy="Compile without --offload, or export the model without branches.",
@@ -220,7 +214,7 @@ def _known_shapes(module: Any) -> Any:
     class Known(PyExprMutator):  # type: ignore[misc]
         def visit_call_(self, call: Any) -> Any:
             result = self.visit_expr_post_order(call)
-            if operator(result) == "relax.shape_to_tensor":
+            if operator_name(result) == "relax.shape_to_tensor":
                 extents = result.args[0].struct_info.values
                 if extents is not None and all(isinstance(extent, tirx.IntImm) for extent in extents):
                     return relax.const(np.array([int(extent) for extent in extents]), "int64")
@@ -235,7 +229,7 @@ def _known_shapes(module: Any) -> Any:
 
 def _core(calls: list[Any]) -> str:
     """The operator that a match is about: its convolution, if there is one."""
-    names = [operator(call) for call in calls]
+    names = [operator_name(call) for call in calls]
     return next((name for name in names if "conv" in name), names[-1] if names else "")
 
 
@@ -250,11 +244,5 @@ def _count(function: Any) -> Counter[str]:
     """How often each operator is called in *function*."""
     from tvm import relax
 
-    counts: Counter[str] = Counter()
-
-    def visit(expression: Any) -> None:
-        if (name := operator(expression)) and name not in SHAPES:
-            counts[name] += 1
-
-    relax.analysis.post_order_visit(function, visit)
-    return counts
+    names = map(operator_name, relax_nodes(function, relax.Call))
+    return Counter(name for name in names if name and name not in SHAPES)

@@ -41,16 +41,6 @@ def first_objection(calls: list[Any], check_types: Check, checks: Mapping[str, C
     return ""
 
 
-def operator(expression: Any) -> str:
-    """Name of the operator that is called; empty for anything else."""
-    import tvm
-    from tvm import relax
-
-    if isinstance(expression, relax.Call) and isinstance(expression.op, tvm.ir.Op):
-        return str(expression.op.name)
-    return ""
-
-
 def repeated(call: Any) -> bool:
     """Whether both operands of *call* are the same tensor, which TVM's subgraphs then have once."""
     return len(call.args) == 2 and call.args[0].same_as(call.args[1])

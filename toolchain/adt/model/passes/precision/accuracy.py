@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
 from adt.model.package.manifest import TensorSpec
-from adt.model.passes.precision.policy import LARGEST, dtype_of, operator_name
+from adt.model.passes.precision.policy import LARGEST, dtype_of, operator_of
 from adt.model.passes.reports import Accuracy, OutputAccuracy, Overflow, far_off
 from adt.model.targets.llvm import host_target
 from adt.numerics import cosine, gaps
@@ -166,9 +166,9 @@ def _run(
     rows = []
     for sample in samples.inputs:
         arrays = [tvm.runtime.tensor(sample[spec.name]) for spec in inputs]
-        made = machine["main"](*arrays, *params.values())
-        made = [made] if hasattr(made, "numpy") else list(made)
-        rows.append([tensor.numpy() for tensor in made])
+        results = machine["main"](*arrays, *params.values())
+        results = [results] if hasattr(results, "numpy") else list(results)
+        rows.append([tensor.numpy() for tensor in results])
     return rows
 
 
@@ -254,18 +254,18 @@ def operators_to_keep(reduced: Any, overflows: Sequence[Overflow]) -> list[str]:
     main = reduced["main"]
     bindings = [binding for block in main.body.blocks for binding in block.bindings]
     names = {item.name for item in overflows}
-    casts = {b.var: b.value.args[0] for b in bindings if operator_name(b.value) == "astype"}
-    kept = []
+    casts = {b.var: b.value.args[0] for b in bindings if operator_of(b.value) == "astype"}
+    names_to_keep = []
     for binding in bindings:
-        op, name = operator_name(binding.value), str(binding.var.name_hint)
+        op, name = operator_of(binding.value), str(binding.var.name_hint)
         if not op or binding.var in casts:
             continue
         read = {casts.get(var, var) for var in relax.analysis.free_vars(binding.value)}
         half = any(dtype_of(var) == "float16" for var in relax.analysis.free_vars(binding.value))
         half = half or dtype_of(binding.var) == "float16"
         if half and (name in names or any(str(var.name_hint) in names for var in read)):
-            kept.append(name)
-    return kept
+            names_to_keep.append(name)
+    return names_to_keep
 
 
 def _probed(module: Any) -> tuple[Any, dict[str, str]]:
@@ -280,7 +280,7 @@ def _probed(module: Any) -> tuple[Any, dict[str, str]]:
     count = int(main.attrs["num_input"]) if main.attrs and "num_input" in main.attrs else len(main.params)
     values = {str(var.name_hint): (var, "input") for var in list(main.params)[:count]}
     bindings = [binding for block in main.body.blocks for binding in block.bindings]
-    values |= {str(b.var.name_hint): (b.var, operator_name(b.value)) for b in bindings}
+    values |= {str(b.var.name_hint): (b.var, operator_of(b.value)) for b in bindings}
     others = {gv: func for gv, func in module.functions.items() if gv.name_hint != "main"}
     builder = relax.BlockBuilder(tvm.IRModule(others, module.attrs, global_infos=module.global_infos))
     builder.begin_scope(list(main.params))

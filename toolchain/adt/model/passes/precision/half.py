@@ -35,7 +35,7 @@ from adt.model.passes.precision.policy import (
     Policy,
     check_precision,
     dtype_of,
-    operator_name,
+    operator_of,
     policy,
 )
 
@@ -184,10 +184,10 @@ def rewrite(
         return module, params
     from tvm import relax
 
-    chosen = policy(module, precision, keep)
-    if "nn.batch_norm" not in chosen.kept:
+    rules = policy(module, precision, keep)
+    if "nn.batch_norm" not in rules.kept:
         module = relax.transform.DecomposeOpsForInference()(module)
-    rewriter = _Rewriter(module, params, chosen)
+    rewriter = _Rewriter(module, params, rules)
     rewritten = rewriter.run()
     kept = ", ".join(f"{name} {count}×" for name, count in sorted(rewriter.kept.items())) or "none"
     log.info("%s: %d operators compute in half precision; in float32: %s", precision, rewriter.half, kept)
@@ -349,7 +349,7 @@ class _Rewriter:
         return _Tensor(self._emit, var, kind, wide=wide)
 
     def _call(self, var: Any, call: Any) -> _Value:
-        op, name = operator_name(call), str(var.name_hint)
+        op, name = operator_of(call), str(var.name_hint)
         args = [self._value(arg) for arg in call.args]
         floats = [leaf for arg in args for leaf in _floats(arg)]
         firm = [leaf for leaf in floats if not leaf.flexible]
@@ -470,7 +470,7 @@ def _ahead_of_products(main: Any) -> set[Any]:
     ahead: set[Any] = set()
     for block in reversed(main.body.blocks):
         for binding in reversed(block.bindings):
-            if binding.var in ahead or operator_name(binding.value) in PRODUCTS:
+            if binding.var in ahead or operator_of(binding.value) in PRODUCTS:
                 ahead.update(relax.analysis.free_vars(binding.value))
     return ahead
 
@@ -485,7 +485,7 @@ def _ahead_of_spectra(main: Any) -> set[Any]:
     logged, spectra = set[Any](), set[Any]()
     for block in reversed(main.body.blocks):
         for binding in reversed(block.bindings):
-            op, reads = operator_name(binding.value), relax.analysis.free_vars(binding.value)
+            op, reads = operator_of(binding.value), relax.analysis.free_vars(binding.value)
             if op == "log" or (binding.var in logged and op not in PRODUCTS):
                 logged.update(reads)
             squares = op in ("square", "power") or (op and _is_square(op, binding.value))

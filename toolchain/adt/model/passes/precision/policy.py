@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.errors import ConfigError
+from adt.model.passes.nodes import operator_name
 from adt.options.resolve import did_you_mean
 
 log = logging.getLogger("adt.compile")
@@ -159,10 +160,10 @@ def _operators() -> list[str]:
 def _variables(module: Any) -> dict[str, str]:
     """Each variable of *module*'s entry that an operator gives, and the operator."""
     return {
-        str(binding.var.name_hint): operator_name(binding.value)
+        str(binding.var.name_hint): operator_of(binding.value)
         for block in module["main"].body.blocks
         for binding in block.bindings
-        if operator_name(getattr(binding, "value", None))
+        if operator_of(getattr(binding, "value", None))
     }
 
 
@@ -174,16 +175,16 @@ def multiplications(module: Any) -> int:
     for block in module["main"].body.blocks:
         for binding in block.bindings:
             call: Any = getattr(binding, "value", None)
-            if (op := operator_name(call)) not in PRODUCTS:
+            if (op := operator_of(call)) not in PRODUCTS:
                 continue
-            made, weight = _shape(binding.var), _shape(call.args[1])
-            if not made or len(weight) < 2:
+            output, weight = _shape(binding.var), _shape(call.args[1])
+            if not output or len(weight) < 2:
                 continue
             if op == "matmul":
                 each = weight[-2]
             else:
                 each = math.prod(weight) // weight[str(call.attrs.kernel_layout).index("O")]
-            total += math.prod(made) * each
+            total += math.prod(output) * each
     return total
 
 
@@ -200,11 +201,6 @@ def dtype_of(var: Any) -> str:
     return str(getattr(var.struct_info, "dtype", ""))
 
 
-def operator_name(value: Any) -> str:
+def operator_of(value: Any) -> str:
     """The operator that *value* calls, without ``relax.``; empty when it calls none."""
-    from tvm import relax
-    from tvm.ir import Op
-
-    if isinstance(value, relax.Call) and isinstance(value.op, Op):
-        return str(value.op.name).removeprefix("relax.")
-    return ""
+    return operator_name(value).removeprefix("relax.")

@@ -281,7 +281,7 @@ def _split_output(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions:
     y = axes.pop() if axes else schedule.add_unit_loop(x)
     sums = conv.sums
     deepest = 1 if sums.grouped or sums.lanes == 1 else DEPTHS[-1]
-    wanted = zip(
+    cuts = zip(
         (x, y, depth),
         (sums.width, sums.height, sums.depth),
         tile.group,
@@ -292,7 +292,7 @@ def _split_output(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions:
     beyond: list[Any] = []
     levels: tuple[list[Any], ...] = ([], [], [])
     extents: list[Any] = []
-    for loop, extent, size, register, most in wanted:
+    for loop, extent, size, register, most in cuts:
         if int(schedule.get(loop).extent) != extent:  # sums beyond the output's end are not stored
             outside, loop = schedule.split(loop, [None, extent])
             beyond.append(outside)
@@ -372,9 +372,9 @@ def _accumulate(
 
 def _depth(schedule: Any, block: Any, loop: Any) -> int:
     """How many loops of *block* there are down to *loop*."""
-    found = schedule.get(loop)
+    innermost = schedule.get(loop)
     return 1 + next(
-        place for place, own in enumerate(schedule.get_loops(block)) if schedule.get(own).same_as(found)
+        place for place, own in enumerate(schedule.get_loops(block)) if schedule.get(own).same_as(innermost)
     )
 
 

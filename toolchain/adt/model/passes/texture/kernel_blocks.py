@@ -23,8 +23,8 @@ def refusals() -> Iterator[None]:
 
     try:
         yield
-    except (s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError) as why:
-        raise NotSchedulable(f"TVM's scheduling refuses it: {first_line(why)}") from why
+    except (s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError) as error:
+        raise NotSchedulable(f"TVM's scheduling refuses it: {first_line(error)}") from error
 
 
 @dataclass(frozen=True)
@@ -105,17 +105,17 @@ def _reduces(schedule: Any, block: Any) -> bool:
     return any(int(iterator.iter_type) != SPATIAL for iterator in schedule.get(block).iter_vars)
 
 
-def _same(schedule: Any, one: Any, other: Any) -> bool:
-    return bool(schedule.get(one).same_as(schedule.get(other)))
+def _same(schedule: Any, block: Any, other: Any) -> bool:
+    return bool(schedule.get(block).same_as(schedule.get(other)))
 
 
-def first_line(why: BaseException) -> str:
-    return _lines(why)[0][:160]
+def first_line(error: BaseException) -> str:
+    return _lines(error)[0][:160]
 
 
-def last_line(why: BaseException) -> str:
-    return _lines(why)[-1][:160]
+def last_line(error: BaseException) -> str:
+    return _lines(error)[-1][:160]
 
 
-def _lines(why: BaseException) -> list[str]:
-    return [line.strip() for line in str(why).splitlines() if line.strip()] or [type(why).__name__]
+def _lines(error: BaseException) -> list[str]:
+    return [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]

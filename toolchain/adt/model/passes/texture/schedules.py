@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.model.passes.layout.blocks import LANES
+from adt.model.passes.layout.signature import SPATIAL
 from adt.model.passes.lowering import image_faults, texture_lowering
+from adt.model.passes.nodes import tir_nodes
 from adt.model.passes.texture.kernel_blocks import (
     KernelBlocks,
     NotSchedulable,
@@ -213,16 +215,13 @@ def _window(function: Any) -> int:
     from tvm import tirx
 
     windows: list[int] = []
-
-    def visit(node: Any) -> None:
-        if not isinstance(node, tirx.SBlock) or not node.name_hint.startswith(POOLED):
-            return
-        extents = [(int(axis.iter_type), int(axis.dom.extent)) for axis in node.iter_vars]
-        _, _, *places, _ = (extent for kind, extent in extents if kind == 0)
+    for block in tir_nodes(function.body, tirx.SBlock):
+        if not block.name_hint.startswith(POOLED):
+            continue
+        extents = [(int(axis.iter_type), int(axis.dom.extent)) for axis in block.iter_vars]
+        _, _, *places, _ = (extent for kind, extent in extents if kind == SPATIAL)
         if math.prod(places) == 1:
-            windows.append(math.prod(extent for kind, extent in extents if kind != 0))
-
-    tirx.stmt_functor.post_order_visit(function.body, visit)
+            windows.append(math.prod(extent for kind, extent in extents if kind != SPATIAL))
     return windows[0] if len(windows) == 1 else 0
 
 

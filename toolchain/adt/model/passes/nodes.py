@@ -1,0 +1,36 @@
+"""The nodes of Relax expressions and TIR statements, by kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def relax_nodes(expression: Any, kind: Any) -> list[Any]:
+    """The nodes of type *kind* in a Relax function or expression, arguments before calls."""
+    from tvm import relax
+
+    nodes: list[Any] = []
+    relax.analysis.post_order_visit(
+        expression, lambda node: nodes.append(node) if isinstance(node, kind) else None
+    )
+    return nodes
+
+
+def tir_nodes(statement: Any, kind: Any) -> list[Any]:
+    """The nodes of type *kind* in a TIR statement or expression, the innermost first."""
+    from tvm import tirx
+
+    nodes: list[Any] = []
+    tirx.stmt_functor.post_order_visit(
+        statement, lambda node: nodes.append(node) if isinstance(node, kind) else None
+    )
+    return nodes
+
+
+def operator_name(expression: Any) -> str:
+    """Relax's name of the operator that is called (``relax.nn.conv2d``); empty for anything else."""
+    from tvm import ir, relax
+
+    if isinstance(expression, relax.Call) and isinstance(expression.op, ir.Op):
+        return str(expression.op.name)
+    return ""
