@@ -24,7 +24,7 @@ DIRECTORY = "adt-rpc"
 PROGRAM = "bin/tvm_rpc"
 END_SECONDS = 2.0
 """In which processes that were killed are gone."""
-GUARD = """
+WRAPPER = """
 exec 3<&0
 "$@" </dev/null 3<&- &
 server=$!
@@ -32,8 +32,8 @@ server=$!
 exec 3<&-
 wait $server
 """
-"""Run as ``sh -c GUARD DIRECTORY PROGRAM ARGUMENT…``: runs a program to its end. When our end of its standard
-input is closed, be it that we were killed, the directory goes, and all of the process group."""
+"""Run as ``sh -c WRAPPER DIRECTORY PROGRAM ARGUMENT…``: runs a program to its end. When our end of its
+standard input is closed, be it that we were killed, the directory goes, and all of the process group."""
 MACHINES = {"x86_64": "X86_64", "aarch64": "AARCH64", "armv7l": "ARM"}
 """``uname -m`` and what ELF calls it."""
 
@@ -152,7 +152,7 @@ def run_server(
             [
                 "sh",
                 "-c",
-                GUARD,
+                WRAPPER,
                 work,
                 bundle.file(PROGRAM).absolute(),
                 "server",

@@ -15,6 +15,8 @@ import socket
 import struct
 import time
 
+from adt.rpc.wire import read_exactly
+
 MAGIC = 0xFF271
 ACCEPTED, MISMATCH = MAGIC, MAGIC + 2
 SHUTDOWN, INIT_SERVER, RETURN = 1, 2, 4
@@ -49,13 +51,13 @@ def try_server(host: str, port: int, *, key: str = "", seconds: float) -> Answer
     try:
         with socket.create_connection((host, port), timeout=seconds) as sock:
             sock.sendall(struct.pack("<ii", MAGIC, len(name)) + name)
-            (word,) = struct.unpack("<i", _exactly(sock, 4, end))
+            (word,) = struct.unpack("<i", read_exactly(sock, 4, end))
             if word == MISMATCH:
                 return Answer.MISMATCH
             if word != ACCEPTED:
                 return Answer.OTHER
-            (length,) = struct.unpack("<i", _exactly(sock, 4, end))
-            if not 0 <= length <= MAX_TEXT or not _exactly(sock, length, end).startswith(b"server:"):
+            (length,) = struct.unpack("<i", read_exactly(sock, 4, end))
+            if not 0 <= length <= MAX_TEXT or not read_exactly(sock, length, end).startswith(b"server:"):
                 return Answer.OTHER
             return Answer.SESSION if _open_session(sock, end) else Answer.OTHER
     except TimeoutError:
@@ -67,24 +69,10 @@ def try_server(host: str, port: int, *, key: str = "", seconds: float) -> Answer
 def _open_session(sock: socket.socket, end: float) -> bool:
     body = struct.pack("<iQ", INIT_SERVER, len(PROTOCOL_VERSION)) + PROTOCOL_VERSION + struct.pack("<i", 0)
     sock.sendall(struct.pack("<Q", len(body)) + body)
-    (length,) = struct.unpack("<Q", _exactly(sock, 8, end))
+    (length,) = struct.unpack("<Q", read_exactly(sock, 8, end))
     if not 4 <= length <= MAX_TEXT:
         return False
-    (code,) = struct.unpack_from("<i", _exactly(sock, length, end))
+    (code,) = struct.unpack_from("<i", read_exactly(sock, length, end))
     with contextlib.suppress(OSError):
         sock.sendall(struct.pack("<Qi", 4, SHUTDOWN))
     return bool(code == RETURN)
-
-
-def _exactly(sock: socket.socket, count: int, end: float) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        left = end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        sock.settimeout(left)
-        more = sock.recv(count - len(data))
-        if not more:
-            raise ConnectionResetError("it hung up")
-        data += more
-    return bytes(data)

@@ -119,46 +119,52 @@ def parse_summary(raw: Any) -> Summary:
     )
 
 
+def seconds_left(end: float) -> float:
+    """Seconds until *end*, of :func:`time.monotonic`; TimeoutError when it is over."""
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def read_exactly(sock: socket.socket, count: int, end: float) -> bytes:
+    """*count* bytes, before *end*; an OSError when they do not come."""
+    data = bytearray()
+    while len(data) < count:
+        sock.settimeout(seconds_left(end))
+        more = sock.recv(count - len(data))
+        if not more:
+            raise ConnectionResetError("it hung up")
+        data += more
+    return bytes(data)
+
+
 class Conversation:
     """An open connection to a tracker; every answer must come before *end* (of :func:`time.monotonic`)."""
 
     def __init__(self, sock: socket.socket, address: str, end: float) -> None:
         self._sock, self._address, self._end = sock, address, end
 
-    def _left(self) -> float:
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        return left
-
-    def _exactly(self, count: int) -> bytes:
-        data = bytearray()
-        while len(data) < count:
-            self._sock.settimeout(self._left())
-            more = self._sock.recv(count - len(data))
-            if not more:
-                raise ConnectionResetError("it hung up")
-            data += more
-        return bytes(data)
+    def _send(self, data: bytes) -> None:
+        self._sock.settimeout(seconds_left(self._end))
+        self._sock.sendall(data)
 
     def greet(self) -> None:
         """Exchange the magic words."""
-        self._sock.settimeout(self._left())
-        self._sock.sendall(struct.pack("<i", MAGIC))
-        word = self._exactly(4)
+        self._send(struct.pack("<i", MAGIC))
+        word = read_exactly(self._sock, 4, self._end)
         if struct.unpack("<i", word)[0] != MAGIC:
             raise not_a_tracker(self._address, f"its first word is {word!r}")
 
     def ask(self, question: object) -> Any:
         """Send *question*, and give the answer as JSON has it."""
         text = json.dumps(question).encode()
-        self._sock.settimeout(self._left())
-        self._sock.sendall(struct.pack("<i", len(text)) + text)
-        (length,) = struct.unpack("<i", self._exactly(4))
+        self._send(struct.pack("<i", len(text)) + text)
+        (length,) = struct.unpack("<i", read_exactly(self._sock, 4, self._end))
         if not 0 < length <= MAX_FRAME:
             raise not_a_tracker(self._address, f"it announced an answer of {length} bytes")
         try:
-            return json.loads(self._exactly(length))
+            return json.loads(read_exactly(self._sock, length, self._end))
         except (ValueError, RecursionError) as error:
             raise not_a_tracker(self._address, f"its answer is no JSON: {error}") from error
 

@@ -7,6 +7,8 @@
 | ``/tmp``, ``/dev``, ``/adt`` | tmpfs; ``/dev`` holds the usual nodes and its own terminals |
 | ``/proc`` | the device's own processes |
 | ``/sys/devices/system/cpu`` | the host's processors (how many there are), read-only |
+
+A mount that is not allowed is an OSError whose text names it.
 """
 
 from __future__ import annotations
@@ -61,9 +63,6 @@ def build(layout: Layout, name: str, interpreter: Path | None) -> None:
         name: the device's name, its host name and part of its properties.
         interpreter: the static qemu for this user namespace's own binfmt_misc; None
             when arm64 programs already run (a host-wide rule, or an arm64 host).
-
-    Raises:
-        OSError: a mount is not allowed; its text names it.
     """
     namespaces.keep_mounts_private()
     root = layout.mount_point
@@ -96,11 +95,7 @@ def build(layout: Layout, name: str, interpreter: Path | None) -> None:
 
 
 def show(source: Path, target: Path) -> None:
-    """Put one top-level entry of the userland into the new root.
-
-    Raises:
-        OSError: it cannot be bound.
-    """
+    """Put one top-level entry of the userland into the new root."""
     if source.is_symlink():
         target.symlink_to(source.readlink())
     elif source.is_dir():
@@ -112,11 +107,7 @@ def show(source: Path, target: Path) -> None:
 
 
 def make_dev(dev: Path, at_boot: dict[str, str]) -> None:
-    """Fill ``/dev``: the host's harmless nodes, own terminals, shared memory, the properties.
-
-    Raises:
-        OSError: a mount is not allowed.
-    """
+    """Fill ``/dev``: the host's harmless nodes, own terminals, shared memory, the properties."""
     namespaces.mount("dev", dev, "tmpfs", namespaces.MS_NOSUID, "mode=0755")
     for node in filter(lambda node: Path("/dev", node).exists(), NODES):
         (dev / node).touch()
@@ -133,11 +124,7 @@ def make_dev(dev: Path, at_boot: dict[str, str]) -> None:
 
 
 def show_boot_id(root: Path) -> None:
-    """Give the device a boot identifier of its own, where the kernel's is read.
-
-    Raises:
-        OSError: the mount is not allowed.
-    """
+    """Give the device a boot identifier of its own, where the kernel's is read."""
     file = root / BOOT_ID.lstrip("/")
     new_boot_id(file)
     file.chmod(0o444)

@@ -135,11 +135,7 @@ def launch() -> NoReturn:
 
 
 def run(boot: Boot, started: int) -> int:
-    """Be PID 1: build the root, start the daemon, collect orphans; return the exit code.
-
-    Raises:
-        OSError: the root cannot be built.
-    """
+    """Be PID 1: build the root, start the daemon, collect orphans; return the exit code."""
     os.setsid()
     log.info("virtual device %s: %s", boot.name, properties.notice(Path(boot.userland), abis.named(boot.abi)))
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)

@@ -1,7 +1,8 @@
 """Linux namespaces, mounts and binfmt_misc, straight from the C library.
 
 Nothing here needs privileges of its own: with a user namespace an ordinary user
-may do all of it, without one only root may.
+may do all of it, without one only root may. What the kernel does not allow is an
+OSError whose text says what was tried.
 """
 
 from __future__ import annotations
@@ -51,9 +52,6 @@ def enter(*, user: bool) -> None:
 
     Args:
         user: also take a user namespace, in which our user is root.
-
-    Raises:
-        OSError: the kernel does not allow it.
     """
     uid, gid = os.getuid(), os.getgid()
     flags = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET
@@ -81,20 +79,12 @@ def mount(source: str | Path, target: Path, kind: str = "", flags: int = 0, opti
 
 
 def keep_mounts_private() -> None:
-    """What is mounted from now on in this mount namespace is seen nowhere else.
-
-    Raises:
-        OSError: the kernel does not allow it.
-    """
+    """What is mounted from now on in this mount namespace is seen nowhere else."""
     mount("none", Path("/"), flags=MS_REC | MS_PRIVATE)
 
 
 def bind(source: Path, target: Path, *, read_only: bool = False) -> None:
-    """Show *source* at *target*, which exists and is of the same kind.
-
-    Raises:
-        OSError: the kernel does not allow it.
-    """
+    """Show *source* at *target*, which exists and is of the same kind."""
     mount(source, target, flags=MS_BIND | MS_REC)
     if read_only:
         # in a user namespace the flags of the mount we copied must be kept
@@ -113,20 +103,12 @@ def bind(source: Path, target: Path, *, read_only: bool = False) -> None:
 
 
 def unmount(target: Path) -> None:
-    """Take the topmost mount off *target*, also while it is in use.
-
-    Raises:
-        OSError: nothing is mounted there.
-    """
+    """Take the topmost mount off *target*, also while it is in use."""
     _check(_libc.umount2(os.fsencode(target), MNT_DETACH), f"umount {target}")
 
 
 def become_root_directory(new_root: Path) -> None:
-    """Make the mount point *new_root* this mount namespace's ``/`` and let go of the old one.
-
-    Raises:
-        OSError: the kernel does not allow it.
-    """
+    """Make the mount point *new_root* this mount namespace's ``/`` and let go of the old one."""
     os.chdir(new_root)
     # pivot_root(".", "."): the old root lands on top of the new one, and is taken off again
     _check(_libc.pivot_root(b".", b"."), "pivot_root")
@@ -149,20 +131,12 @@ def register_interpreter(binfmt: Path, interpreter: Path) -> None:
 
 
 def bring_loopback_up() -> None:
-    """Give a fresh network namespace its 127.0.0.1.
-
-    Raises:
-        OSError: the kernel does not allow it.
-    """
+    """Give a fresh network namespace its 127.0.0.1."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plug:
         fcntl.ioctl(plug, SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", IFF_UP | IFF_RUNNING))
 
 
 def set_hostname(name: str) -> None:
-    """Name this UTS namespace.
-
-    Raises:
-        OSError: the kernel does not allow it.
-    """
+    """Name this UTS namespace."""
     raw = name.encode()
     _check(_libc.sethostname(raw, len(raw)), "sethostname")

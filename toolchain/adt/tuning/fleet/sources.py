@@ -191,8 +191,8 @@ def phone(device: Device, computes: str, bundle: TargetBundle | None = None) -> 
     Raises:
         NoDevice, DeviceNotReady, DeviceError: it does not answer.
     """
-    facts = device.facts
-    return Phone(facts.label, facts.emulated, device_facts.of_device(device, computes, bundle))
+    identity = device_facts.of_device(device, computes, bundle)  # brings the facts, too
+    return Phone(device.facts.label, device.facts.emulated, identity)
 
 
 def _serials() -> dict[str, str]:
