@@ -87,7 +87,7 @@ def test_second_start_needs_no_network(monkeypatch: pytest.MonkeyPatch, phone: P
 def test_manifest_names_every_package(phone: Phone) -> None:
     manifest = json.loads((phone.info.root.parent / userland.MANIFEST).read_text())
     names = {package["name"]: package for package in manifest["packages"]}
-    assert names.keys() >= set(userland.WANTED)
+    assert names.keys() >= set(userland.PACKAGES)
     assert all(len(package["sha256"]) == 64 and package["version"] for package in names.values())
 
 

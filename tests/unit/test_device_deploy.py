@@ -12,7 +12,7 @@ from adt.device import rtvm
 from adt.device.deploy.payload import Payload, PayloadFile, payload_of, user_directory
 from adt.device.deploy.store import (
     Inventory,
-    parse_look,
+    parse_store_state,
     parse_sums,
     plan_deploy,
 )
@@ -90,7 +90,7 @@ def test_the_answer_of_the_device_is_read() -> None:
         f"==links==\n2\n0\n==stats==\n{A} {at_once}\n{B} {at_once}\n{C} {later}\nstat: noise\n"
         f"==sealed==\n{A} {at_once}\n{C} {at_once}\n==manifest==\n{{}}\n"
     )
-    found = parse_look(printed, PAYLOAD)
+    found = parse_store_state(printed, PAYLOAD)
     assert found.linked == {"bin/rtvm", "model/mod.so"}
     assert found.stats == {A: f"{A} {at_once}", B: f"{B} {at_once}", C: f"{C} {later}"}
     assert found.doubtful == (B, C), "never hashed, and changed since it was"
@@ -100,7 +100,7 @@ def test_the_answer_of_the_device_is_read() -> None:
 @pytest.mark.parametrize("facts", ["0 0 unknown", "3 77 2026-11-21 07:00:00 +0000"])
 def test_what_cannot_be_told_apart_by_its_times_is_always_hashed(facts: str) -> None:
     line = f"{A} {facts}\n"
-    found = parse_look(f"==links==\n==stats==\n{line}==sealed==\n{line}==manifest==\n", PAYLOAD)
+    found = parse_store_state(f"==links==\n==stats==\n{line}==sealed==\n{line}==manifest==\n", PAYLOAD)
     assert found.doubtful == (A,)
 
 

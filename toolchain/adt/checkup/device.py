@@ -35,26 +35,26 @@ TRIED = 7
 
 
 def check_states(
-    devices: Sequence[DeviceInfo], wanted: str, running: Sequence[EmulatorRecord], *, needed: bool
+    devices: Sequence[DeviceInfo], named: str, running: Sequence[EmulatorRecord], *, needed: bool
 ) -> Iterator[Check]:
     """One check per device that adb lists.
 
     Args:
-        wanted: the serial that was named; empty for none.
+        named: the serial that was named; empty for none.
         running: virtual devices of this machine.
         needed: somebody asked for the devices: none at all is then a fault.
     """
     ready = any(device.ready for device in devices)
-    if wanted and wanted not in [device.serial for device in devices]:
-        connect = is_address(wanted)
+    if named and named not in [device.serial for device in devices]:
+        connect = is_address(named)
         yield Check(
             Area.DEVICE,
-            f"device {wanted}",
+            f"device {named}",
             Status.FAILED,
             f"adb does not see it; it sees {', '.join(d.serial for d in devices) or 'no device'}",
             "--serial or ANDROID_SERIAL",
-            f"adt adb -- connect {wanted}" if connect else "Plug it in, or name another one (`adt devices`).",
-            Fix(Action.CONNECT, (wanted,)) if connect else None,
+            f"adt adb -- connect {named}" if connect else "Plug it in, or name another one (`adt devices`).",
+            Fix(Action.CONNECT, (named,)) if connect else None,
         )
     for device in devices:
         name = f"device {device.serial}"
@@ -62,7 +62,7 @@ def check_states(
         if device.ready:
             yield Check(Area.DEVICE, name, Status.OK, f"{model}ready", f"adb, {device.transport}")
             continue
-        passed_over = device.serial != wanted and (ready or bool(wanted))
+        passed_over = device.serial != named and (ready or bool(named))
         settling = device.state in program.SETTLING
         yield Check(
             Area.DEVICE,
@@ -75,7 +75,7 @@ def check_states(
         )
     for record in running:
         serial = f"127.0.0.1:{record.port}"
-        if serial not in [device.serial for device in devices] and serial != wanted:
+        if serial not in [device.serial for device in devices] and serial != named:
             yield Check(
                 Area.DEVICE,
                 f"virtual device {record.name}",
@@ -85,7 +85,7 @@ def check_states(
                 f"adb connect {serial}",
                 Fix(Action.CONNECT, (serial,)),
             )
-    if not devices and not running and not wanted:
+    if not devices and not running and not named:
         yield Check(
             Area.DEVICE,
             "devices",

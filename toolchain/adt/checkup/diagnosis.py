@@ -1,4 +1,4 @@
-"""Ask every question of the wanted areas, mend what can be mended, and ask again."""
+"""Ask every question of the areas that were named, mend what can be mended, and ask again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ AREAS: dict[Area, Callable[[Scope], Iterator[Question]]] = {
 
 
 def examine(scope: Scope) -> Iterator[Check]:
-    """Yield each check of the wanted areas as it comes; never raises for what it meets."""
+    """Yield each check of the areas that were named as it comes; never raises for what it meets."""
     for area, questions in AREAS.items():
         if scope.areas and area not in scope.areas:
             continue

@@ -20,7 +20,7 @@ from adt.host import cache
 from adt.host.disk import size_text
 
 NAME = "cache"
-WANTED = 2 << 30
+COMFORTABLE = 2 << 30
 """Bytes: TVM's source, one build and the virtual device's userland fit in this."""
 NEEDED = 200 << 20
 """Bytes: below this the next step fails."""
@@ -68,9 +68,9 @@ def check_place(directory: Path, writable: str, free: int) -> Check:
     found = f"{directory}, {size_text(free)} free"
     if free < NEEDED:
         return Check(Area.HOST, name, Status.FAILED, f"{found}: too little for anything", origin, elsewhere)
-    if free < WANTED:
-        wanted = f"{found}; a first build with all it needs takes up to {size_text(WANTED)}"
-        return Check(Area.HOST, name, Status.WARNING, wanted, origin, elsewhere)
+    if free < COMFORTABLE:
+        scarce = f"{found}; a first build with all it needs takes up to {size_text(COMFORTABLE)}"
+        return Check(Area.HOST, name, Status.WARNING, scarce, origin, elsewhere)
     return Check(Area.HOST, name, Status.OK, found, origin)
 
 

@@ -37,15 +37,15 @@ class RtvmOptions:
     seed: int = 0
     """Of the inputs that it makes up when none are given."""
     warmup_runs: int = 0
-    """Runs before the first timed one …"""
+    """Runs before the first timed one."""
     warmup_ms: float = 0.0
-    """… and for at least so long, milliseconds."""
+    """Milliseconds that the warm-up takes at least."""
     run_count: int = 1
-    """Timed runs …"""
+    """Timed runs, at least."""
     min_seconds: float = 0.0
-    """… and for at least so long …"""
+    """Seconds that the timed runs take at least."""
     max_seconds: float | None = None
-    """… but no run begins after so long."""
+    """Seconds after which no further run begins."""
     threads: int | None = None
     """CPU threads; None for what TVM takes."""
     affinity: str = ""

@@ -182,16 +182,16 @@ def select(serial: str | None = None) -> Device:
         NoDevice, AmbiguousDevice, DeviceNotReady: see :func:`choose`.
     """
     origin = "--serial" if serial else "ANDROID_SERIAL"
-    wanted = serial or os.environ.get("ANDROID_SERIAL") or ""
-    devices = listing() if wanted else reachable()
+    named = serial or os.environ.get("ANDROID_SERIAL") or ""
+    devices = listing() if named else reachable()
     for pause in RECONNECT_PAUSES:
         known = {device.serial for device in devices}
-        stale = {d.serial for d in devices if d.state == "offline" and wanted in ("", d.serial)}
+        stale = {d.serial for d in devices if d.state == "offline" and named in ("", d.serial)}
         if pause:  # once more only for what vanished: the server was still forgetting the old connection
             stale.clear()
-        if wanted and wanted not in known:
-            stale.add(wanted)
-        addresses = [] if not wanted and any(d.ready for d in devices) else list(filter(_is_local, stale))
+        if named and named not in known:
+            stale.add(named)
+        addresses = [] if not named and any(d.ready for d in devices) else list(filter(_is_local, stale))
         if not addresses:
             break
         time.sleep(pause)
@@ -203,12 +203,12 @@ def select(serial: str | None = None) -> Device:
                 log.debug("%s", error)
         devices = list_after_handshake(addresses)
     end = time.monotonic() + SETTLE_SECONDS
-    while any(d.state in adb.SETTLING and wanted in ("", d.serial) for d in devices):
+    while any(d.state in adb.SETTLING and named in ("", d.serial) for d in devices):
         if time.monotonic() > end:
             break
         time.sleep(0.1)
         devices = listing()
-    chosen = choose(devices, wanted, origin=origin)
+    chosen = choose(devices, named, origin=origin)
     return Device(chosen.serial)
 
 

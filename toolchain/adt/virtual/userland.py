@@ -33,7 +33,7 @@ TREE = "root"
 DOWNLOAD, OPENCL_DOWNLOAD = 20, 150
 """Megabytes that are fetched, roughly."""
 
-WANTED = ("libc6", "libgcc-s1", "libstdc++6", "libgomp1", "mksh", "toybox", "busybox-static")
+PACKAGES = ("libc6", "libgcc-s1", "libstdc++6", "libgomp1", "mksh", "toybox", "busybox-static")
 """What is asked for; apt adds what they depend on."""
 OPENCL = ("ocl-icd-libopencl1", "pocl-opencl-icd")
 """What is asked for besides to have OpenCL: the loader and PoCL, which computes on the processor."""
@@ -94,9 +94,9 @@ def known_versions(*, opencl: bool) -> dict[str, str]:
     return KNOWN.get(codename, {}) | (KNOWN_OPENCL.get(codename, {}) if opencl else {})
 
 
-def wanted(*, opencl: bool) -> tuple[str, ...]:
+def package_names(*, opencl: bool) -> tuple[str, ...]:
     """The packages to ask for."""
-    return (*WANTED, *(OPENCL if opencl else ()))
+    return (*PACKAGES, *(OPENCL if opencl else ()))
 
 
 def key(abi: Abi, *, opencl: bool) -> str:
@@ -104,7 +104,7 @@ def key(abi: Abi, *, opencl: bool) -> str:
     decided = [
         FORMAT,
         abi.debian,
-        wanted(opencl=opencl),
+        package_names(opencl=opencl),
         BUSYBOX_APPLETS,
         sorted(known_versions(opencl=opencl).items()),
         packages.release(),
@@ -150,7 +150,7 @@ def make(into: Path, interpreter: Path | None, abi: Abi, *, opencl: bool) -> Non
     with scratch_directory("apt", beside=into) as work:
         apt = packages.PrivateApt(work / "apt", packages.host_sources(abi), abi.debian)
         apt.update()
-        archives = apt.download(wanted(opencl=opencl), known)
+        archives = apt.download(package_names(opencl=opencl), known)
         unpacked = work / "unpacked"
         for archive in archives:
             packages.unpack(archive, unpacked)

@@ -148,7 +148,7 @@ def plan_deploy(payload: Payload, inventory: Inventory) -> DeployPlan:
 
 
 @dataclass(frozen=True)
-class Look:
+class StoreState:
     """What the device said at first sight, before anything is hashed."""
 
     linked: frozenset[str]
@@ -166,14 +166,14 @@ class Look:
         )
 
 
-def parse_look(text: str, payload: Payload) -> Look:
+def parse_store_state(text: str, payload: Payload) -> StoreState:
     """Read the answer to ``look`` about *payload*."""
     links, _, rest = text.partition("==links==\n")[2].partition("==stats==\n")
     stats, _, rest = rest.partition("==sealed==\n")
     sealed, _, manifest = rest.partition("==manifest==\n")
     count = len(payload.files)  # the shell counts down to 0
     matches = re.findall(r"^(([0-9a-f]{64}) \d+ \d+ .+?)\r?$", stats, re.MULTILINE)
-    return Look(
+    return StoreState(
         linked=frozenset(payload.files[count - 1 - int(left)].name for left in links.split()),
         stats={name: facts for facts, name in matches},
         sealed=frozenset(sealed.splitlines()),
@@ -215,9 +215,9 @@ def inspect(
     answer = agent.ask("look", base, payload.name, payload.digest, lines=rows, doing=doing)
     if answer.code != 0:
         raise _unexpected(serial, doing, answer)
-    look = parse_look(answer.text, payload)
-    doubtful = tuple(look.stats) if full_hash else look.doubtful
-    hashes = {name: name for name in look.stats if name not in doubtful}
+    state = parse_store_state(answer.text, payload)
+    doubtful = tuple(state.stats) if full_hash else state.doubtful
+    hashes = {name: name for name in state.stats if name not in doubtful}
     if doubtful:
         files = [file for file in payload.files if file.sha256 in doubtful]
         answer = agent.ask(
@@ -230,9 +230,9 @@ def inspect(
             raise _no_hasher(serial)
         sums = parse_sums(answer.text)
         hashes |= {name: sums.get(name, "") for name in doubtful}
-        right = [look.stats[name] for name in doubtful if sums.get(name) == name]
-        agent.ask("seal", lines=[facts for facts in right if facts not in look.sealed])
-    return Inventory(hashes, look.linked, look.manifest)
+        right = [state.stats[name] for name in doubtful if sums.get(name) == name]
+        agent.ask("seal", lines=[facts for facts in right if facts not in state.sealed])
+    return Inventory(hashes, state.linked, state.manifest)
 
 
 def _budget(files: Iterable[PayloadFile]) -> float:

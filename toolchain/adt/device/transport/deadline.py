@@ -32,9 +32,9 @@ each shell of ours there cleans up when its connection ends."""
 GIVING_UP = 5.0
 """The same, after a device that did not answer in time."""
 POLL = 1.0
-"""Seconds after which a wait looks how long it has been silent …"""
+"""Seconds after which a wait looks how long it has been silent."""
 CANCEL_POLL = 0.1
-"""… and one that may be cancelled, whether it was."""
+"""Seconds after which a wait that may be cancelled looks whether it was."""
 
 
 _cancel: ContextVar[threading.Event | None] = ContextVar("adt_cancel", default=None)
