@@ -182,8 +182,7 @@ def described(serial: str | None) -> DeviceFacts:
             driver=here.driver_version, version=here.version, gpu=here.gpu, emulated=False, fp16=here.fp16,
             clml=(),
         )  # fmt: skip
-    from adt.api.chosen import chosen_device
-    from adt.api.probe import probe_device
+    from adt.api.device import chosen_device, probe_device
 
     chosen = chosen_device(serial)
     found = probe_device(chosen)

@@ -69,10 +69,10 @@ COMPLETION = {"_ADT_COMPLETE": "complete_bash"}
         (["--version"], {}, set()),
         (["--help"], {}, set()),
         (["buld"], {}, set()),
-        (["clean", "--help"], {}, {"clean"}),
+        (["clean", "--help"], {}, {"deploy"}),
         (["db", "stats", "--help"], {}, {"db"}),
         ([], COMPLETION | {"COMP_WORDS": "adt em", "COMP_CWORD": "1"}, set()),
-        ([], COMPLETION | {"COMP_WORDS": "adt bundles --rem", "COMP_CWORD": "2"}, {"bundles"}),
+        ([], COMPLETION | {"COMP_WORDS": "adt bundles --rem", "COMP_CWORD": "2"}, {"build"}),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

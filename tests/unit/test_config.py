@@ -121,7 +121,7 @@ def test_environment_converts(tmp_path: Path) -> None:
 
 def test_every_setting_is_documented() -> None:
     for section in SECTIONS.values():
-        assert all(about.doc and about.help for about in options_of(section).values())
+        assert all(about.doc and about.short for about in options_of(section).values())
 
 
 def test_init_writes_what_load_reads(tmp_path: Path) -> None:

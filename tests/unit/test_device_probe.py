@@ -17,7 +17,7 @@ import pytest
 
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.bundle_cache import newest_with
-from adt.cli.probe import rows
+from adt.cli.device import rows
 from adt.device import opencl, survey
 from adt.device import probe as probing
 from adt.device.cores import core_name

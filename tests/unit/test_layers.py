@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adt.cli.verify_layers import next_steps
+from adt.cli.verify import next_steps
 from adt.errors import RunError
 from adt.measure.host_kernels import NotComputable, PlainKernel
 from adt.measure.layers import (

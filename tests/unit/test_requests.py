@@ -92,7 +92,7 @@ def test_every_option_of_a_command_is_a_field_of_its_request(verb: str, commands
             expected = {flag for one in about.flags or (about.flag,) for flag in one.split("/")}
             flags = {*shown[name].opts, *shown[name].secondary_opts}
             assert not about.kw_only or expected <= flags
-            assert shown[name].help == about.help
+            assert shown[name].help == about.short
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from adt.api.run import RunResult, run
-from adt.cli.outputs import check_outputs, described, save_outputs, table
+from adt.cli.arrays import check_outputs, described, save_outputs, table
 from adt.cli.run import _time
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, InputError

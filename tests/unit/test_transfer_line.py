@@ -9,12 +9,12 @@ import sys
 
 PROGRAM = """
 import sys
-from adt.cli import progress
+from adt.cli import terminal
 from adt.cli.app import app
 from adt.errors import AdtError
 from adt.host.transfers import observer
 
-progress.QUIET_SECONDS = float(sys.argv.pop(1))
+terminal.QUIET_SECONDS = float(sys.argv.pop(1))
 
 @app.command("send")
 def send():

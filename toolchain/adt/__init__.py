@@ -7,15 +7,14 @@ Nothing is imported until a verb is used, and then only what it needs.
 
 from __future__ import annotations
 
-import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 __version__ = "0.1.0"
 
-_STUB = Path(__file__).with_suffix(".pyi").read_text()
-VERBS = {name: module for module, name in re.findall(r"^from ([\w.]+) import (\w+) as", _STUB, re.MULTILINE)}
+_STUB = Path(__file__).with_suffix(".pyi").read_text().splitlines()
+VERBS = {words[3]: words[1] for words in map(str.split, _STUB) if words[:1] == ["from"]}
 """Each verb and the module that has it; the stub beside this file is where they are written."""
 __all__ = sorted(VERBS)
 

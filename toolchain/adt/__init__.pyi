@@ -18,7 +18,6 @@ from adt.api.build import settings as settings
 from adt.api.build import source as source
 from adt.api.bundles import bundles as bundles
 from adt.api.bundles import bundles_remove as bundles_remove
-from adt.api.chosen import chosen_device as chosen_device
 from adt.api.db import db_export as db_export
 from adt.api.db import db_fetch as db_fetch
 from adt.api.db import db_import as db_import
@@ -33,7 +32,9 @@ from adt.api.deploy import deploy as deploy
 from adt.api.deploy import deploy_many as deploy_many
 from adt.api.device import Device as Device
 from adt.api.device import adb_command as adb_command
+from adt.api.device import chosen_device as chosen_device
 from adt.api.device import devices as devices
+from adt.api.device import probe as probe
 from adt.api.emulator import emulator_fault as emulator_fault
 from adt.api.emulator import emulator_list as emulator_list
 from adt.api.emulator import emulator_start as emulator_start
@@ -44,13 +45,12 @@ from adt.api.inspect import elf as elf
 from adt.api.inspect import inspect as inspect
 from adt.api.inspect import inspect_diff as inspect_diff
 from adt.api.inspect import inspect_html as inspect_html
-from adt.api.kernel import compile_kernel as compile_kernel
 from adt.api.model import compile as compile
+from adt.api.model import compile_kernel as compile_kernel
 from adt.api.model import explain as explain
 from adt.api.package import package_merge as package_merge
 from adt.api.package import package_split_params as package_split_params
 from adt.api.package import package_verify as package_verify
-from adt.api.probe import probe as probe
 from adt.api.profile import profile as profile
 from adt.api.profile import profile_html as profile_html
 from adt.api.profile import profile_trace as profile_trace

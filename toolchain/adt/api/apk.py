@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.api.bench import protocol_of
-from adt.api.chosen import device_of
+from adt.api.device import device_of
 from adt.api.generate import bundles_of
 from adt.api.requests import ApkRequest, InstallRequest
 from adt.bundle.audit.request import audit_ndk

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adt.api.bundles import choose_bundle, package_bundle
-from adt.api.chosen import device_of, open_device
-from adt.api.probe import probe_device
+from adt.api.device import device_of, open_device, probe_device
 from adt.api.requests import (
     CleanManyRequest,
     CleanOptions,

@@ -1,18 +1,46 @@
-"""Devices: the list of them, one of them, and the adb program with one of them."""
+"""Devices: the list of them, one of them, what it is made of, and the adb program with it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from adt.api.requests import AdbRequest, DevicesRequest
+from adt.api.requests import AdbRequest, DeviceRequest, DevicesRequest, ProbeRequest
+from adt.bundle.bundle_cache import newest_with
+from adt.device import probe as device_probe
 from adt.device import selection
 from adt.device.device import Device as Device
+from adt.device.opencl import PROGRAM
 from adt.device.overview import ASK_SECONDS, DeviceOverview, overview
+from adt.device.probe import Probe
 from adt.device.transport import adb
 from adt.errors import DeviceNotReady
 from adt.options.request import takes
+from adt.options.sections import DeviceSettings
+
+
+def chosen_device(serial: str | None = None, timeout: float | None = None) -> Device:
+    """The device *serial*; None: device.serial of the settings, else ANDROID_SERIAL, else the only one.
+
+    Args:
+        timeout: seconds that each step on it may take; None: device.timeout of the settings.
+
+    Raises:
+        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :func:`adt.device.selection.select`.
+    """
+    return device_of(DeviceRequest(serial=serial, timeout=timeout))
+
+
+def device_of(settings: DeviceSettings) -> Device:
+    """The device of *settings*, else that of ANDROID_SERIAL, else the only one."""
+    return open_device(settings.serial, settings.limit)
+
+
+def open_device(serial: str, limit: float | None) -> Device:
+    """The device *serial*, with *limit* seconds for each step on it."""
+    return replace(selection.select(serial), timeout=limit)
+
 
 SERVER_COMMANDS = frozenset(
     (
@@ -76,3 +104,24 @@ def _serial(request: AdbRequest) -> str:
         if not named:
             raise
         return named
+
+
+@takes(ProbeRequest)
+def probe(request: ProbeRequest) -> Probe:
+    """Look at a device: CPU clusters, memory, temperatures, GPU, and what OpenCL offers.
+
+    The last part needs a bundle for the device that was built here, and is
+    remembered until the device restarts; nothing is left on the device.
+
+    Raises:
+        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :mod:`adt.errors`. A part that
+            cannot be read does not raise: it is None, and ``probe.missing`` says why.
+    """
+    return probe_device(device_of(request), fresh=request.fresh)
+
+
+def probe_device(device: Device, *, fresh: bool = False) -> Probe:
+    """As :func:`probe`, for a device that was chosen already."""
+    hardware = device_probe.survey_hardware(device)
+    bundle = newest_with(PROGRAM, device.facts.platforms)
+    return device_probe.probe(device, bundle, hardware=hardware, fresh=fresh)

@@ -1,4 +1,4 @@
-"""Models: compile them to ModelPackages."""
+"""Models and kernels: compile them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.api.bundles import choose_bundle
-from adt.api.requests import CompileRequest, ExplainRequest, JobRequest
+from adt.api.requests import CompileRequest, ExplainRequest, JobRequest, KernelRequest
 from adt.bundle.bundle import load_bundle
 from adt.bundle.platforms import platform_named
 from adt.errors import ConfigError, MismatchError
@@ -22,6 +22,7 @@ from adt.options.request import takes
 if TYPE_CHECKING:
     from adt.model.compilation import CompileJob
     from adt.model.importers.importer import Explanation
+    from adt.model.kernels import CompiledKernel
 
 
 @takes(CompileRequest)
@@ -124,8 +125,7 @@ def explain(request: ExplainRequest) -> Explanation:
 
 def _like(serial: str, request: JobRequest) -> tuple[str, PackageLike]:
     """The platform of the device *serial*, unless *request* names one, and what to compile for."""
-    from adt.api.chosen import open_device
-    from adt.api.probe import probe_device
+    from adt.api.device import open_device, probe_device
     from adt.device.probe import package_like
 
     device = probe_device(open_device(serial, request.settings.device.limit))
@@ -137,3 +137,34 @@ def _like(serial: str, request: JobRequest) -> tuple[str, PackageLike]:
         )
     chosen = platform or device.platforms[0]
     return chosen, package_like(device, platform_named(chosen).machine)
+
+
+@takes(KernelRequest)
+def compile_kernel(request: KernelRequest) -> CompiledKernel:
+    """Compile a kernel to a shared library, to be loaded on a device over RPC; tensors lie in buffers.
+
+    ``adt.compile_kernel([A, B], name="add_one", platform="linux-aarch64")``; then, in a session of
+    :func:`adt.rpc_session`, ``remote.upload(library.path)`` and
+    ``remote.load_module(library.path.name)["add_one"](a, b)``.
+
+    Raises:
+        ToolNotFound: TVM or the platform's compiler is not installed, or TVM is in versions that break.
+        ModelError: *kernel* is no kernel.
+        ConfigError, CompileError, MismatchError, NdkError: see :mod:`adt.errors`.
+    """
+    require_tvm()
+    from adt.model import kernels
+
+    settings, chosen = settings_and_platform(request.resolved)
+    linked = load_bundle(request.bundle) if request.bundle else None
+    if linked is None and chosen.android:
+        linked = choose_bundle((chosen.name,))
+    return kernels.compile_kernel(
+        request.kernel,
+        request.out or Path(f"{request.name or 'kernel'}-{chosen.name}.so"),
+        name=request.name,
+        platform=chosen,
+        settings=settings,
+        ndk=find_ndk(settings.build.ndk) if chosen.android else None,
+        bundle=linked,
+    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from adt.api.bundles import package_bundle
-from adt.api.chosen import device_of
 from adt.api.deploy import deploy_to
+from adt.api.device import device_of
 from adt.api.requests import PlaceOptions
 from adt.device.place import DevicePlace, HostPlace, Opened
 from adt.model.host_run.opencl import opencl_device

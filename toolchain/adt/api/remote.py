@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 
 from adt.api.bundles import package_bundle
-from adt.api.chosen import device_of
 from adt.api.deploy import deploy_to
+from adt.api.device import device_of
 from adt.api.place import runs_here
 from adt.api.requests import RemoteRequest
 from adt.api.rpc import server_ports

@@ -37,6 +37,7 @@ from adt.options.sections import (
     KernelTolerance,
     NdkRoot,
     PlatformName,
+    Processor,
     Records,
     Seed,
     Shapes,
@@ -771,3 +772,90 @@ class UpRequest(
         "Called once with the resolved plan, before anything is made.", default=quiet
     )
     on_step: Callable[[Step], None] = python("Called after each step.", default=quiet)
+
+
+# Tuning databases
+
+
+class DatabaseArgument(Options):
+    """A tuning database, first."""
+
+    db: PathTo = option("Directory of the database.", kw_only=False, metavar="DB")
+
+
+class IntoOption(Options):
+    """Where records go."""
+
+    into: PathTo = option("The database to add to; it may be new.", metavar="DB")
+
+
+class KeepOption(Options):
+    """How many records stay."""
+
+    keep: int | None = option("Only the K fastest of each kernel.", default=None, metavar="K", least=0)
+
+
+class RecordSelection(Options):
+    """Which records are meant: parts of their names."""
+
+    device: str = option("Only records of devices so named; a part is enough.", default="")
+    driver: str = option("Only of drivers so named; a part is enough.", default="")
+    target: str = option("Only of targets whose key has this in it.", default="")
+    tvm: str = option("Only of this version of TVM; its start is enough.", default="")
+
+
+class DbVerifyRequest(Request, DatabaseArgument):
+    """Of ``db_verify``."""
+
+    repair: bool = option("Take out what is damaged; the old file goes to backup/.", default=False)
+
+
+class DbStatsRequest(Request, DatabaseArgument):
+    """Of ``db_stats``."""
+
+
+class DbMergeRequest(Request, IntoOption):
+    """Of ``db_merge``."""
+
+    dbs: OneOrMorePaths = option("Databases to take from.", kw_only=False, metavar="DB…")
+
+
+class DbPruneRequest(Request, RecordSelection, KeepOption, DatabaseArgument):
+    """Of ``db_prune``."""
+
+    failures: bool = option("Take out what could not be built, or was refused.", default=False)
+    drop: bool = option("Take out everything of the devices, drivers … that are named.", default=False)
+    dry_run: bool = option("Only say what would go.", default=False)
+
+
+class DbExportRequest(Request, RecordSelection, DatabaseArgument):
+    """Of ``db_export``."""
+
+    metaschedule: PathTo = option(
+        "Where to write MetaSchedule's two JSON files; ``ms.database.JSONDatabase(work_dir=…)`` opens it.",
+        help="Where to write MetaSchedule's two JSON files.",
+        metavar="DIR",
+    )
+    failures: bool = option("Failed candidates, too.", default=False)
+
+
+class DbImportRequest(Request, Processor, PlatformName, IntoOption):
+    """Of ``db_import``."""
+
+    files: PathTo = option("Directory of MetaSchedule's two JSON files.", kw_only=False, metavar="DIR")
+    device: str = option("What they were measured on, which they do not say: the GPU, or the processor.")
+    driver: str = option("The GPU's driver.", default="")
+
+
+class DbPublishRequest(Request, RecordSelection, KeepOption, DatabaseArgument):
+    """Of ``db_publish``."""
+
+    out: PathTo = option("The file to write, NAME.tar.gz.", "--out", "-o", kw_only=False)
+
+
+class DbFetchRequest(Request):
+    """Of ``db_fetch``."""
+
+    source: str = option("A published file: its path, or its address.", kw_only=False)
+    out: PathTo = option("The database to add to.", "--out", "-o", metavar="DB")
+    sha256: str = option("Of the file; an address needs it.", default="")

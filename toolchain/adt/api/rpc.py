@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.api.bundles import choose_bundle
-from adt.api.chosen import device_of
+from adt.api.device import device_of
 from adt.api.requests import (
     RpcStartRequest,
     RpcStopRequest,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from adt.api.bundles import choose_bundle
-from adt.api.chosen import chosen_device
+from adt.api.device import chosen_device
 from adt.api.requests import TuneRequest
 from adt.api.rpc import server_ports, tracker_start
 from adt.bundle.bundle import TargetBundle

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from adt.api.chosen import device_of, open_device
 from adt.api.deploy import deploy_to
+from adt.api.device import device_of, open_device
 from adt.api.emulator import emulator_start
 from adt.api.requests import UpRequest
 from adt.api.up_plan import Step, UpPlan

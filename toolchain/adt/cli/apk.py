@@ -108,7 +108,7 @@ def _show(result: Apk) -> None:
 def install(given: Given, as_json: bool) -> None:
     """Install an APK on a phone; with --run, have it measure there."""
     import adt
-    from adt.cli.progress import status_line
+    from adt.cli.terminal import status_line
     from adt.host.disk import size_text
 
     with status_line("adt install") as say:

@@ -24,8 +24,7 @@ from typer.models import CommandInfo
 
 from adt import __version__
 from adt.cli.endings import command_with, document, error_document, interrupted
-from adt.cli.progress import erase, silence_line, transfer_line
-from adt.cli.wrapping import visible
+from adt.cli.terminal import erase, silence_line, transfer_line, visible
 from adt.errors import INTERNAL, AdtError, OutOfMemory
 from adt.host.transfers import observer, silence
 

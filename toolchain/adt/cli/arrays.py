@@ -1,8 +1,8 @@
-"""Read and write the arrays of ``--input`` and ``--output``, and show them in one line."""
+"""Read and write the arrays of ``--input`` and ``--output``, and show them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,3 +60,120 @@ def describe(arrays: Mapping[str, Array]) -> list[dict[str, Any]]:
 def load_inputs(given: dict[str, Any]) -> None:
     """Put the arrays of the file that was named as ``inputs`` into its place."""
     given["inputs"] = load_npz(given["inputs"]) if given["inputs"] else None
+
+
+RAW = (".raw", ".bin")
+SUFFIXES = (".npz", ".npy", *RAW)
+HEAD = 5
+"""Values that the table shows of each output."""
+
+
+def check_outputs(targets: Sequence[str]) -> None:
+    """Check what can be checked of ``[NAME=]FILE`` before the run.
+
+    Raises:
+        InputError: a file's name does not say in which format to write, or its directory is not there.
+    """
+    for text in targets:
+        path = Path(text.rpartition("=")[2])
+        if path.suffix.lower() not in SUFFIXES:
+            raise InputError(
+                f"{path} does not say in which format to write: it ends with none of {', '.join(SUFFIXES)}",
+                remedy="Name it .npz for all outputs, .npy or .raw for one.",
+            )
+        if not any(one.absolute().parent.is_dir() for one in (path, Path(text))):
+            raise InputError(f"there is no directory {path.parent}", remedy=f"mkdir -p {path.parent}")
+
+
+def save_outputs(targets: Sequence[str], outputs: Mapping[str, Array]) -> tuple[Path, ...]:
+    """Write *outputs* to ``[NAME=]FILE`` each: .npz all or that one, .npy and .raw the only one or that one.
+
+    Raises:
+        InputError: there is no such output, or there are several for a file of one.
+        DiskError: the disk is full or refuses access.
+    """
+    return tuple(_save(text, outputs) for text in targets)
+
+
+def _save(text: str, outputs: Mapping[str, Array]) -> Path:
+    import numpy as np
+
+    name, path = _split(text, outputs)
+    suffix = path.suffix.lower()
+    if suffix != ".npz" and not name:
+        if len(outputs) != 1:
+            raise InputError(
+                f"{path} is for one output, and the model gives {', '.join(outputs) or 'none'}",
+                remedy=f"Say which: --output NAME={path}; or write all: --output FILE.npz",
+            )
+        name = next(iter(outputs))
+    with disk_errors(f"writing {path}", path), path.open("wb") as file:
+        if suffix == ".npz":
+            file.write(npz_bytes({name: outputs[name]} if name else outputs))
+        elif suffix == ".npy":
+            np.lib.format.write_array(file, np.asarray(outputs[name], order="C"), allow_pickle=False)
+        else:
+            array = np.asarray(outputs[name])
+            file.write(array.astype(array.dtype.newbyteorder("<")).tobytes())
+    return path
+
+
+def _split(text: str, outputs: Mapping[str, Array]) -> tuple[str, Path]:
+    for name in sorted(outputs, key=len, reverse=True):
+        if text.startswith(f"{name}="):
+            return name, Path(text[len(name) + 1 :])
+    name, equals, _ = text.partition("=")
+    below = "/" in text and Path(text).parent.is_dir()
+    if equals and "/" not in name and not below:
+        raise InputError(
+            f"the model has no output {name!r}",
+            remedy=f"It gives {', '.join(outputs)}. A file with a = in its name: ./{text}",
+        )
+    return "", Path(text)
+
+
+def table(outputs: Mapping[str, Array]) -> list[str]:
+    """A row for each output: name, type and shape, smallest, largest, mean, and the first values."""
+    from adt.host.columns import aligned
+
+    rows = [("output", "", "min", "max", "mean", "first values")]
+    for row in described(outputs):
+        kind = f"{row['dtype']}[{', '.join(map(str, row['shape']))}]"
+        figures = [_figure(row[key]) for key in ("min", "max", "mean")]
+        odd = f"  ({row['not_finite']} not finite)" if row["not_finite"] else ""
+        more = " …" if row["size"] > len(row["head"]) else ""
+        head = " ".join(_figure(value) for value in row["head"]) + more + odd
+        rows.append((row["name"], kind, *figures, head))
+    return aligned(rows)
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "-" if value is None else str(value)
+
+
+def described(outputs: Mapping[str, Array]) -> list[dict[str, Any]]:
+    """Name, dtype, shape and figures of each output, for JSON; what is not finite is null, and counted."""
+    return [_described(name, array) for name, array in outputs.items()]
+
+
+def _described(name: str, array: Array) -> dict[str, Any]:
+    import numpy as np
+
+    floating = np.issubdtype(array.dtype, np.floating)
+    numbers: NDArray[Any] = array.astype(np.float64) if floating else np.asarray(array)
+    finite = numbers[np.isfinite(numbers)] if floating else numbers.reshape(-1)
+    some = bool(finite.size)
+    head = numbers.reshape(-1)[:HEAD]
+    return {
+        "name": name,
+        "dtype": array.dtype.name,
+        "shape": list(array.shape),
+        "size": int(array.size),
+        "min": finite.min().item() if some else None,
+        "max": finite.max().item() if some else None,
+        "mean": float(finite.mean()) if some else None,
+        "not_finite": int(array.size - finite.size),
+        "head": [value.item() if not floating or np.isfinite(value) else None for value in head],
+    }

@@ -110,7 +110,7 @@ def _parameter(name: str, about: Option, kind: Any) -> inspect.Parameter:
         flags, default = flags or (about.flag,), False
     if about.key or default == ():
         default = None
-    shown: dict[str, Any] = {"help": about.help, "metavar": about.metavar or None, "autocompletion": offers}
+    shown: dict[str, Any] = {"help": about.short, "metavar": about.metavar or None, "autocompletion": offers}
     if _is_argument(about):
         info = typer.Argument(**shown)
     else:

@@ -5,11 +5,22 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adt.cli.app import Commands, Json, Verbose, app, emit_json
+from adt.api.requests import (
+    DbExportRequest,
+    DbFetchRequest,
+    DbImportRequest,
+    DbMergeRequest,
+    DbPruneRequest,
+    DbPublishRequest,
+    DbStatsRequest,
+    DbVerifyRequest,
+)
+from adt.cli.app import Commands, app, emit_json
+from adt.cli.command import Given, command
 from adt.errors import PackageError
 from adt.host.columns import aligned
 
@@ -25,28 +36,13 @@ db = typer.Typer(
 )
 app.add_typer(db, name="db")
 
-Database = Annotated[Path, typer.Argument(metavar="DB", help="Directory of the database.")]
-Into = Annotated[Path, typer.Option("--into", metavar="DB", help="The database to add to; it may be new.")]
-Keep = Annotated[int | None, typer.Option(min=0, help="Only the K fastest of each kernel.", metavar="K")]
-Device = Annotated[str, typer.Option(help="Only records of devices so named; a part is enough.")]
-Driver = Annotated[str, typer.Option(help="Only of drivers so named; a part is enough.")]
-Target = Annotated[str, typer.Option(help="Only of targets whose key has this in it.")]
-Tvm = Annotated[str, typer.Option(help="Only of this version of TVM; its start is enough.")]
 
-
-@db.command(epilog="Example: adt db verify tuning")
-def verify(
-    database: Database,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Take out what is damaged; the old file goes to backup/.")
-    ] = False,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt db verify tuning", DbVerifyRequest, group=db)
+def verify(given: Given, as_json: bool) -> None:
     """Check every row: checksums, contents, and that each record's kernel is there."""
     import adt
 
-    result = adt.db_verify(database, repair=repair)
+    result = adt.db_verify(**given)
     if as_json:
         emit_json("db-verify", _verification_fields(result))
         if not result.passed:
@@ -62,8 +58,8 @@ def verify(
         typer.echo("a process is writing it")
     if not result.passed:
         raise PackageError(
-            f"{database} is damaged in {len(result.findings)} places",
-            remedy=f"adt db verify {quote(str(database))} --repair "
+            f"{given['db']} is damaged in {len(result.findings)} places",
+            remedy=f"adt db verify {quote(str(given['db']))} --repair "
             "takes out what is damaged, and keeps the old file.",
         )
     typer.echo(f"✓ {size_text(result)}, {result.size:,} bytes: all whole")
@@ -83,13 +79,13 @@ def _verification_fields(result: Verification) -> dict[str, Any]:
     }
 
 
-@db.command(epilog="Example: adt db stats tuning")
-def stats(database: Database, as_json: Json = False, verbose: Verbose = False) -> None:
+@command("adt db stats tuning", DbStatsRequest, group=db)
+def stats(given: Given, as_json: bool) -> None:
     """Show what it holds for each device, driver, target and version of TVM."""
     import adt
     from adt.tuning.database.selection import describe
 
-    counts = adt.db_stats(database)
+    counts = adt.db_stats(**given)
     if as_json:
         emit_json("db-stats", _stats_fields(counts))
         return
@@ -98,7 +94,7 @@ def stats(database: Database, as_json: Json = False, verbose: Verbose = False) -
         + (f"; {counts.backups} files in backup/, {counts.backup_size:,} bytes" if counts.backups else "")
     )
     if counts.damaged:
-        typer.echo(f"{counts.damaged:,} more rows cannot be used: adt db verify {quote(str(database))}")
+        typer.echo(f"{counts.damaged:,} more rows cannot be used: adt db verify {quote(str(given['db']))}")
     for context in counts.contexts:
         typer.echo(f"\n{describe(context.context)}")
         typer.echo("\n".join(aligned(_stats_rows(context))))
@@ -149,21 +145,16 @@ def _stats_fields(counts: Counts) -> dict[str, Any]:
     }
 
 
-@db.command(epilog="Example: adt db merge desk rack --into all")
-def merge(
-    databases: Annotated[list[Path], typer.Argument(metavar="DB…", help="Databases to take from.")],
-    into: Into,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt db merge desk rack --into all", DbMergeRequest, group=db)
+def merge(given: Given, as_json: bool) -> None:
     """Add the records of other databases; what is there already is not added again."""
     import adt
 
-    result = adt.db_merge(databases, into=into)
+    result = adt.db_merge(**given)
     if as_json:
         emit_json("db-merge", vars(result))
         return
-    typer.echo(added_text(result.records, result.duplicates, into))
+    typer.echo(added_text(result.records, result.duplicates, given["into"]))
     if result.passed_over:
         typer.echo(f"passed over {result.passed_over:,} damaged rows of the sources")
 
@@ -180,41 +171,15 @@ def added_text(records: int, duplicates: int, into: Path) -> str:
     )
 
 
-@db.command(epilog="Example: adt db prune tuning --keep 20 --failures")
-def prune(
-    database: Database,
-    keep: Keep = None,
-    failures: Annotated[
-        bool, typer.Option("--failures", help="Take out what could not be built, or was refused.")
-    ] = False,
-    drop: Annotated[
-        bool, typer.Option("--drop", help="Take out everything of the devices, drivers … that are named.")
-    ] = False,
-    device: Device = "",
-    driver: Driver = "",
-    target: Target = "",
-    tvm: Tvm = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt db prune tuning --keep 20 --failures", DbPruneRequest, group=db)
+def prune(given: Given, as_json: bool) -> None:
     """Take out slow candidates and failures; the state before stays in backup/.
 
     What hung or crashed a server, or computed wrong numbers, stays, so that it never runs again.
     """
     import adt
 
-    result = adt.db_prune(
-        database,
-        keep=keep,
-        failures=failures,
-        drop=drop,
-        device=device,
-        driver=driver,
-        target=target,
-        tvm=tvm,
-        dry_run=dry_run,
-    )
+    result = adt.db_prune(**given)
     if as_json:
         emit_json("db-prune", vars(result) | {"contexts": contexts_fields(result.contexts)})
         return
@@ -231,109 +196,58 @@ def contexts_fields(contexts: tuple[Context, ...]) -> list[dict[str, str]]:
     return [dict(vars(context)) for context in contexts]
 
 
-@db.command(epilog="Example: adt db export tuning --metaschedule json --device 'Adreno (TM) 650'")
-def export(
-    database: Database,
-    metaschedule: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where to write MetaSchedule's two JSON files.")
-    ],
-    device: Device = "",
-    driver: Driver = "",
-    target: Target = "",
-    tvm: Tvm = "",
-    failures: Annotated[bool, typer.Option("--failures", help="Failed candidates, too.")] = False,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt db export tuning --metaschedule json --device 'Adreno (TM) 650'", DbExportRequest, group=db)
+def export(given: Given, as_json: bool) -> None:
     """Write the records of one device and target for other programs that use MetaSchedule."""
     import adt
 
-    result = adt.db_export(
-        database,
-        metaschedule=metaschedule,
-        device=device,
-        driver=driver,
-        target=target,
-        tvm=tvm,
-        failures=failures,
-    )
+    result = adt.db_export(**given)
     if as_json:
         emit_json("db-export", vars(result) | {"context": vars(result.context)})
         return
     typer.echo(f"wrote {size_text(result)} to {result.out}")
 
 
-@db.command("import", epilog="Example: adt db import json --into tuning --device 'Adreno (TM) 650'")
-def import_(
-    files: Annotated[Path, typer.Argument(metavar="DIR", help="Directory of MetaSchedule's two JSON files.")],
-    into: Into,
-    device: Annotated[str, typer.Option(help="What they were measured on: the GPU, or the processor.")],
-    driver: Annotated[str, typer.Option(help="The GPU's driver.")] = "",
-    platform: Annotated[
-        str | None, typer.Option("--for", help="Platform, with --target or --cpu.", metavar="PLATFORM")
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(help="What they were generated for, as for adt compile; else the records tell."),
-    ] = None,
-    cpu: Annotated[str | None, typer.Option(help="The processor, as for adt compile.")] = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command(
+    "adt db import json --into tuning --device 'Adreno (TM) 650'", DbImportRequest, group=db, name="import"
+)
+def import_(given: Given, as_json: bool) -> None:
     """Add the records that other programs made with MetaSchedule."""
     import adt
     from adt.tuning.database.selection import describe
 
-    result = adt.db_import(
-        files, into=into, device=device, driver=driver, platform=platform, target=target, cpu=cpu
-    )
+    result = adt.db_import(**given)
     if as_json:
         emit_json("db-import", vars(result) | {"contexts": contexts_fields(result.contexts)})
         return
-    typer.echo(added_text(result.records, result.duplicates, into))
+    typer.echo(added_text(result.records, result.duplicates, given["into"]))
     for context in result.contexts:
         typer.echo(f"  {describe(context)}")
     if result.refused:
         typer.echo(f"passed over {len(result.refused):,} lines; the first: {result.refused[0]}")
 
 
-@db.command(epilog="Example: adt db publish tuning -o adreno650.tar.gz --keep 3")
-def publish(
-    database: Database,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write, NAME.tar.gz.")],
-    keep: Keep = None,
-    device: Device = "",
-    driver: Driver = "",
-    target: Target = "",
-    tvm: Tvm = "",
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt db publish tuning -o adreno650.tar.gz --keep 3", DbPublishRequest, group=db)
+def publish(given: Given, as_json: bool) -> None:
     """Write it as one file for others, without serial numbers; the same bytes for the same records."""
     import adt
 
-    result = adt.db_publish(database, out, keep=keep, device=device, driver=driver, target=target, tvm=tvm)
+    result = adt.db_publish(**given)
     if as_json:
         emit_json("db-publish", vars(result) | {"contexts": contexts_fields(result.contexts)})
         return
-    typer.echo(f"wrote {size_text(result)} to {out} ({result.size:,} bytes)")
+    typer.echo(f"wrote {size_text(result)} to {given['out']} ({result.size:,} bytes)")
     typer.echo(f"sha256 {result.sha256}")
 
 
-@db.command(epilog="Example: adt db fetch adreno650.tar.gz -o tuning")
-def fetch(
-    source: Annotated[str, typer.Argument(help="A published file: its path, or its address.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DB", help="The database to add to.")],
-    sha256: Annotated[str, typer.Option(help="Of the file; an address needs it.")] = "",
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+@command("adt db fetch adreno650.tar.gz -o tuning", DbFetchRequest, group=db)
+def fetch(given: Given, as_json: bool) -> None:
     """Add what others published; nothing of a file that is not what it should be is used."""
     import adt
 
-    result = adt.db_fetch(source, out=out, sha256=sha256)
+    result = adt.db_fetch(**given)
     if as_json:
         emit_json("db-fetch", {"sha256": result.sha256} | vars(result.merged))
         return
-    typer.echo(added_text(result.merged.records, result.merged.duplicates, out))
+    typer.echo(added_text(result.merged.records, result.merged.duplicates, given["out"]))
     typer.echo(f"sha256 {result.sha256}")

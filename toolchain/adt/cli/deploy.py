@@ -1,4 +1,4 @@
-"""``adt deploy``."""
+"""``adt deploy`` and ``adt clean``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adt.api.requests import DeployOptions
+from adt.api.requests import CleanOptions, DeployOptions
 from adt.cli.app import emit_json
 from adt.cli.command import Given, command
 from adt.cli.fleet import DeviceFlags, finish, live_table, several
-from adt.cli.progress import status_line
+from adt.cli.terminal import status_line
 
 if TYPE_CHECKING:
     from adt.api.deploy import Deployed
+    from adt.device.deploy.removal import CleanReport
 
 
 @command("adt deploy model-pkg --serial 127.0.0.1:5555", DeployOptions, DeviceFlags)
@@ -25,16 +26,16 @@ def deploy(given: Given, flags: DeviceFlags, as_json: bool) -> None:
         with status_line("adt deploy") as say:
             result = adt.deploy(**given, serial=flags.serial, say=say)
         if as_json:
-            emit_json("deploy", _fields(result))
+            emit_json("deploy", _deploy_fields(result))
         else:
-            _show(result)
+            _show_deploy(result)
         return
     with live_table(serials, quiet=as_json) as on_event:
         outcomes = adt.deploy_many(**given, serials=serials, on_event=on_event)
-    finish("deploy", outcomes, _fields, _summary, as_json)
+    finish("deploy", outcomes, _deploy_fields, _deploy_summary, as_json)
 
 
-def _fields(result: Deployed) -> dict[str, Any]:
+def _deploy_fields(result: Deployed) -> dict[str, Any]:
     reports = [one.report for one in result.results]
     server = result.rpc
     return {
@@ -64,7 +65,7 @@ def _fields(result: Deployed) -> dict[str, Any]:
     }
 
 
-def _show(result: Deployed) -> None:
+def _show_deploy(result: Deployed) -> None:
     typer.echo(f"device      {result.serial}")
     for one in result.results:
         report = one.report
@@ -84,9 +85,62 @@ def _show(result: Deployed) -> None:
         typer.echo(result.rpc.ready_line)
 
 
-def _summary(result: Deployed) -> str:
+def _deploy_summary(result: Deployed) -> str:
     """One line of a table of devices."""
     reports = [one.report for one in result.results]
     count, size = sum(len(r.sent_files) for r in reports), sum(r.sent_bytes for r in reports)
     said = f"{'sent' if reports[-1].applied else 'would send'} {count} files, {size:,} bytes"
     return f"{said}; {result.rpc.ready_line}" if result.rpc else said
+
+
+@command("adt clean --keep 1 --dry-run", CleanOptions, DeviceFlags)
+def clean(given: Given, flags: DeviceFlags, as_json: bool) -> None:
+    """Remove your old deployments from a device, never one in use."""
+    import adt
+
+    if not (serials := several(flags)):
+        report = adt.clean(**given, serial=flags.serial)
+        if as_json:
+            emit_json("clean", _clean_fields(report))
+        else:
+            _show_clean(report)
+        return
+    with live_table(serials, quiet=as_json) as on_event:
+        outcomes = adt.clean_many(**given, serials=serials, on_event=on_event)
+    finish("clean", outcomes, _clean_fields, _clean_summary, as_json)
+
+
+def _clean_fields(report: CleanReport) -> dict[str, Any]:
+    return {
+        "serial": report.serial,
+        "applied": report.applied,
+        "removed": report.removed,
+        "kept": report.kept,
+        "in_use": report.in_use,
+        "files": report.files,
+        "bytes": report.size,
+        "leftovers": report.leftovers,
+        "deploys_under_way": report.deploying,
+    }
+
+
+def _clean_summary(report: CleanReport) -> str:
+    verb = "removed" if report.applied else "would remove"
+    return (
+        f"{verb} {len(report.removed)} deployments, {report.files} files ({report.size:,} bytes); "
+        f"{len(report.kept)} kept"
+    )
+
+
+def _show_clean(report: CleanReport) -> None:
+    typer.echo(f"device   {report.serial}")
+    verb = "removed" if report.applied else "would go"
+    for name in report.removed:
+        typer.echo(f"{verb:<8} {name}")
+    for name in report.kept:
+        typer.echo(f"kept     {name}{' (in use)' * (name in report.in_use)}")
+    typer.echo(f"freed    {report.files} files, {report.size:,} bytes" + " (dry run)" * (not report.applied))
+    if report.leftovers:
+        typer.echo(f"left by a restart of the device: {report.leftovers} directories")
+    if report.deploying:
+        typer.echo(f"{report.deploying} deploys are under way: no file was removed; run this again later")

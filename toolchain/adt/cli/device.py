@@ -1,4 +1,4 @@
-"""``adt devices`` and ``adt adb``."""
+"""``adt devices``, ``adt adb`` and ``adt probe``."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import logging
 import os
 import shlex
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import typer
 
-from adt.api.requests import AdbRequest, DevicesRequest
+from adt.api.requests import AdbRequest, DevicesRequest, ProbeRequest
 from adt.cli.app import emit_json
 from adt.cli.command import Given, command
 from adt.host.columns import aligned
 
 if TYPE_CHECKING:
+    from adt.device.opencl import OpenclCandidate, OpenclReport
     from adt.device.overview import DeviceOverview
+    from adt.device.probe import Probe
+    from adt.device.survey import CpuCluster
+
 
 log = logging.getLogger("adt.adb")
 
@@ -69,3 +73,133 @@ def run_adb(given: Given) -> None:
         signal.signal(number, signal.SIG_DFL)
     # Not a child of ours: the terminal, ctrl-C and the way it ends are then adb's own.
     os.execve(command.argv[0], command.argv, os.environ | command.environment)
+
+
+HOTTEST = 3
+"""Thermal zones that are shown."""
+
+
+@command("adt probe --serial 127.0.0.1:5555", ProbeRequest)
+def probe(given: Given, as_json: bool) -> None:
+    """Show what a device is made of: CPU, memory, temperatures, GPU, OpenCL."""
+    import adt
+
+    found = adt.probe(**given)
+    if as_json:
+        from adt.host.manifest import fields_of
+
+        fields = fields_of(found)
+        del fields["schema"], fields["schema_version"]
+        emit_json("probe", fields)
+        return
+    for name, text in rows(found):
+        typer.echo(f"{name:<10} {text}".rstrip())
+
+
+def rows(found: Probe) -> Iterator[tuple[str, str]]:
+    """The page: a heading and a text for each line; an empty heading goes on with the last one."""
+    from adt.host.disk import size_text
+
+    yield "device", f"{found.serial}: {found.label}"
+    system = f"Linux {found.kernel}"
+    if found.android:
+        system = f"Android {found.android.release}, API {found.android.api_level}, {system}"
+    yield "system", f"{system}, {found.machine}"
+    if found.soc:
+        yield "SoC", found.soc
+    if found.cpu:
+        for index, cluster in enumerate(found.cpu.clusters):
+            yield "" if index else "CPU", _cluster(cluster)
+        if names := _notable(found.cpu.features):
+            yield "", names
+    if found.memory:
+        free = (
+            f", {size_text(found.memory.available)} available" if found.memory.available is not None else ""
+        )
+        yield "memory", size_text(found.memory.total) + free
+    if found.page_size:
+        yield "pages", f"{found.page_size} bytes"
+    if found.thermal:
+        zones = sorted(found.thermal.zones, key=lambda zone: -zone.celsius)
+        hot = ", ".join(f"{zone.kind} {zone.celsius:.1f} °C" for zone in zones[:HOTTEST]) or "none readable"
+        yield "thermal", f"hottest: {hot}; {len(zones)} zones read, {found.thermal.unreadable} not readable"
+    if found.selinux:
+        yield "SELinux", found.selinux
+    if found.gpu:
+        yield "GPU", f"{found.gpu.name} (from {found.gpu.source})"
+    if found.opencl:
+        yield from _opencl(found.opencl)
+    for part, why in found.missing.items():
+        yield "unknown", f"{part}: {why}"
+
+
+def _cluster(cluster: CpuCluster) -> str:
+    name = cluster.core or (f"part {cluster.part}" if cluster.part else "unknown core")
+    text = f"{len(cluster.cpus)} × {name}"
+    if cluster.max_khz:
+        low = f"{(cluster.min_khz or 0) // 1000} to " if cluster.min_khz else ""
+        text += f", {low}{cluster.max_khz // 1000} MHz"
+    if cluster.current_khz:
+        text += f", now {cluster.current_khz // 1000} MHz"
+    if cluster.governor:
+        text += f", governor {cluster.governor}"
+    return f"{text} (CPU {', '.join(map(str, cluster.cpus))})"
+
+
+def _notable(features: tuple[str, ...]) -> str:
+    """What matters to a model, of the CPU's features."""
+    meanings = {
+        "asimddp": "dot products",
+        "fphp": "fp16",
+        "i8mm": "int8 matrices",
+        "bf16": "bfloat16",
+        "sve": "SVE",
+        "sve2": "SVE2",
+        "sme": "SME",
+    }
+    return ", ".join(f"{text} ({name})" for name, text in meanings.items() if name in features)
+
+
+def _opencl(report: OpenclReport) -> Iterator[tuple[str, str]]:
+    chosen, device, platform = report.chosen, report.device, report.platform
+    if chosen is None:
+        yield "OpenCL", "TVM's runtime finds no library"
+    else:
+        yield (
+            "OpenCL",
+            chosen.library + (f" ({chosen.path})" if chosen.path not in (None, chosen.library) else ""),
+        )
+    if platform:
+        yield "", f"platform {platform.name}, {platform.version}"
+    if device:
+        units = f"{device.compute_units} compute units"
+        yield "", f"{device.kind} {device.name}, driver {device.driver_version}, {units}"
+        yield (
+            "",
+            f"images {device.image2d_max_width} × {device.image2d_max_height} texels, row pitch "
+            f"{device.image_pitch_alignment}, from buffers up to {device.image_max_buffer_size}"
+            if device.images
+            else "no images",
+        )
+        yield "", f"fp16 {'yes' if device.fp16 else 'no'}, work groups up to {device.max_work_group_size}"
+        if device.qualcomm:
+            yield "", " ".join(device.qualcomm)
+        if chosen and chosen.clml_versions:
+            yield "", f"CLML {', '.join(chosen.clml_versions)}"
+    elif chosen:
+        yield "", "TVM's runtime finds no device in it" + (f": {chosen.said}" if chosen.said else "")
+        for refused in (d for p in chosen.platforms for d in p.devices if d.refused_by_tvm):
+            yield "", f"{refused.name}: {refused.refused_by_tvm}"
+    others = [candidate for candidate in report.candidates if candidate is not chosen]
+    for candidate in others:
+        if not candidate.absent:
+            yield "", f"{candidate.library}: {_outcome(candidate)}"
+    if absent := [candidate.library for candidate in others if candidate.absent]:
+        yield "", f"not there: {', '.join(absent)}"
+
+
+def _outcome(candidate: OpenclCandidate) -> str:
+    if candidate.outcome == "answered":
+        names = [device.name or "?" for platform in candidate.platforms for device in platform.devices]
+        return f"answers, with {', '.join(names) or 'no device'}"
+    return f"{candidate.outcome}: {candidate.said}"

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from adt.cli.app import emit_json
-from adt.cli.progress import silence_line, silent_text
-from adt.cli.wrapping import terminal, visible
+from adt.cli.terminal import silence_line, silent_text, terminal, visible
 from adt.options.option import Options, option
 
 if TYPE_CHECKING:

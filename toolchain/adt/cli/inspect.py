@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,6 @@ import typer
 from adt.api.requests import InspectRequest
 from adt.cli.app import emit_json
 from adt.cli.command import Given, command
-from adt.cli.texture_report import choices, show_choices, summary
 from adt.errors import ConfigError
 from adt.options.option import MaybePath, Options, option, values_of
 
@@ -65,7 +65,7 @@ def inspect(given: Given, flags: InspectFlags, as_json: bool) -> None:
         fields = {"params": [vars(row) for row in rows]}
     elif what == "textures":
         report = _textures(found)
-        fields = {"textures": choices(report)}
+        fields = {"textures": {"share": report.share, **asdict(report)}}
     elif flags.diff:
         difference = adt.inspect_diff(given["package"], flags.diff)
         fields = {"diff": _diff_fields(difference)}
@@ -82,7 +82,7 @@ def inspect(given: Given, flags: InspectFlags, as_json: bool) -> None:
     elif what == "params":
         _show_params(rows)
     elif what == "textures":
-        show_choices(report)
+        _show_textures(report)
     elif what == "diff":
         _show_diff(difference)
     elif what == "html":
@@ -142,6 +142,41 @@ def _textures(found: Inspection) -> TextureReport:
     return report
 
 
+def _show_textures(found: TextureReport) -> None:
+    """Print a row for each convolution, matrix product, kernel and weight, with what decided about it."""
+    from adt.host.columns import aligned
+
+    typer.echo(found.summary)
+    operators = [
+        (
+            operator.name,
+            operator.kind,
+            "x".join(map(str, operator.weight)) + f", {operator.groups} groups" * (operator.groups > 1),
+            f"{operator.macs:,}",
+            "buffers" if operator.reason else "textures",
+            operator.reason or operator.grounds,
+        )
+        for operator in found.convolutions
+    ]
+    kernels = [
+        (kernel.kernel, f"reads {kernel.reads}", f"writes {kernel.writes}", kernel.reason)
+        for kernel in found.kernels
+    ]
+    weights = [
+        (one.name, "x".join(map(str, one.shape)), "buffer" if one.reason else "image", one.reason)
+        for one in found.weights
+    ]
+    for title, rows in (
+        ("operators: weight, multiplications, where, why", operators),
+        ("kernels: images, why the output is none", kernels),
+        ("weights: layers x height x width x lanes", weights),
+    ):
+        if rows:
+            typer.echo(f"\n{title}")
+            for line in aligned(rows):
+                typer.echo(f"  {line}")
+
+
 def _subgraphs(found: Inspection, out: Path | None) -> dict[str, Any]:
     import json
 
@@ -198,7 +233,7 @@ def _show_summary(found: Inspection) -> None:
     )
     if facts.made.textures:
         buffers = sum(bool(operator.reason) for operator in facts.made.textures.convolutions)
-        typer.echo(f"textures    {summary(facts.made.textures)}")
+        typer.echo(f"textures    {facts.made.textures.summary}")
         typer.echo(
             f"            {len(facts.made.textures.convolutions) - buffers} operators chosen for textures,"
             f" {buffers} for buffers (--textures says why)"
@@ -237,8 +272,6 @@ def _show_params(rows: tuple[Param, ...]) -> None:
 
 
 def _diff_fields(difference: PackageDiff) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return asdict(difference)
 
 

@@ -19,7 +19,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminated)
     try:
         from adt.cli.app import app
-        from adt.cli.wrapping import protect_output
+        from adt.cli.terminal import protect_output
 
         protect_output(wraps=not asks_for_json(sys.argv[1:]))
         app()

@@ -10,7 +10,6 @@ from adt.api.requests import CompileRequest
 from adt.cli.app import emit_json
 from adt.cli.command import Given, command
 from adt.cli.endings import command_with
-from adt.cli.texture_report import show_textures
 from adt.options.option import Options, option
 
 if TYPE_CHECKING:
@@ -96,6 +95,17 @@ def show_tuning(facts: PackageManifest) -> None:
         typer.echo(f"         {kernel} keeps the untuned schedule: it was the fastest")
     for kernel in found.refused:
         typer.echo(f"         {kernel} is untuned: its record does not apply any more")
+
+
+def show_textures(facts: PackageManifest) -> None:
+    """Print how much is in textures, and why convolutions are not."""
+    found = facts.made.textures
+    if found is None:
+        return
+    typer.echo(f"textures {found.summary}")
+    for operator in found.convolutions:
+        if operator.reason:
+            typer.echo(f"         {operator.name} stays in buffers: {operator.reason}")
 
 
 def show_offload(facts: PackageManifest) -> None:

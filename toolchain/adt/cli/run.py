@@ -82,7 +82,7 @@ class RunFlags(RunnerFlags, PictureFlags):
 def run(given: Given, flags: RunFlags, as_json: bool) -> None:
     """Run a package on a device and show or save its outputs; inputs are arrays, bytes or pictures."""
     import adt
-    from adt.cli.outputs import check_outputs, save_outputs
+    from adt.cli.arrays import check_outputs, save_outputs
     from adt.device.rtvm import RtvmOptions
     from adt.model.classes import TOP, rank, read_labels
 
@@ -134,8 +134,7 @@ def _picture(
 
 
 def _fields(result: RunResult, written: tuple[Path, ...], ranking: Ranking | None) -> dict[str, Any]:
-    from adt.cli.arrays import describe
-    from adt.cli.outputs import described
+    from adt.cli.arrays import describe, described
 
     by_name = {one.name: one.array for one in result.inputs}
     sources = [one.source for one in result.inputs]
@@ -165,7 +164,7 @@ def _ranking_fields(ranking: Ranking | None) -> dict[str, Any] | None:
 
 
 def _show(result: RunResult) -> None:
-    from adt.cli.outputs import table
+    from adt.cli.arrays import table
     from adt.model.inputs.validation import array_kind
 
     how = " over RPC" if result.via == "rpc" else ""

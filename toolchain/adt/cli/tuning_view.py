@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from adt.cli.wrapping import terminal, visible
+from adt.cli.terminal import terminal, visible
 from adt.host.columns import aligned
 from adt.tuning.results import DeviceStatus, Status, TaskStatus
 

@@ -9,7 +9,7 @@ import typer
 from adt.api.requests import UpRequest, quiet
 from adt.cli.app import emit_json
 from adt.cli.command import Given, command
-from adt.cli.progress import status_line
+from adt.cli.terminal import status_line
 from adt.cli.verify import raise_unless_passed, show_verification, verification_fields
 from adt.options.option import MaybePath, Options, option
 

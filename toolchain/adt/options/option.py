@@ -46,8 +46,8 @@ else:
     Flag, Number, Real = bool, int, float
 
 REQUIRED: Any = inspect.Parameter.empty
-FIRST_CLAUSE = re.compile(r"; |: | \(|\. ")
-"""Ends the part of a setting's documentation that is its help, unless it has one of its own."""
+FIRST_CLAUSE = r"; |: | \(|\. "
+"""Ends it."""
 OF_FIELD = object()
 """The command line takes the field's type."""
 
@@ -64,7 +64,7 @@ class Option:
     kw_only: bool = True
     """False for what is given by its place, an argument."""
     help: str = ""
-    """For ``--help``; empty: the documentation, of a setting its first clause."""
+    """For ``--help``, unless it is the documentation, of a setting its first clause."""
     key: str = ""
     """``section.key`` of the setting that it is; empty: it is none."""
     metavar: str = ""
@@ -82,6 +82,12 @@ class Option:
     """Of the field."""
 
     @property
+    def short(self) -> str:
+        """For ``--help``."""
+        first = re.split(FIRST_CLAUSE, self.doc)[0].replace("``", "").removesuffix(".") + "."
+        return self.help or (first if self.key else self.doc)
+
+    @property
     def flag(self) -> str:
         """The first of its flags."""
         return self.flags[0] if self.flags else f"--{self.name.replace('_', '-')}"
@@ -96,8 +102,6 @@ class Option:
         self.name = name
         if section:
             self.key = self.key or f"{section}.{name}"
-            self.help = self.help or FIRST_CLAUSE.split(self.doc)[0].replace("``", "").removesuffix(".") + "."
-        self.help = self.help or self.doc
 
 
 def option(doc: str, *flags: str, **about: Any) -> Any:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import logging
 import os
-import tomllib
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -154,6 +152,8 @@ def _warn_of_owner(path: Path, owner: int) -> None:
 
 
 def _toml(path: Path) -> dict[str, Any]:
+    import tomllib
+
     try:
         return tomllib.loads(read_text(path))
     except (ValueError, RecursionError) as error:
@@ -177,6 +177,8 @@ def _flatten(table: Mapping[str, Any], where: str) -> dict[str, object]:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`` Did you mean 'x'?`` or nothing."""
+    import difflib
+
     close = difflib.get_close_matches(word, list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 

@@ -76,6 +76,15 @@ class TextureReport:
         total = sum(kernel.operations for kernel in self.kernels)
         return sum(kernel.operations for kernel in self.kernels if kernel.textured) / total if total else 0.0
 
+    @property
+    def summary(self) -> str:
+        """``27 of 29 kernels use them, 100% of the arithmetic; 21 of 21 weights are images``."""
+        textured = sum(kernel.textured for kernel in self.kernels)
+        return (
+            f"{textured} of {len(self.kernels)} kernels use them, {self.share:.0%} of the arithmetic; "
+            f"{len(self.images)} of {len(self.weights)} weights are images"
+        )
+
 
 @dataclass(frozen=True)
 class OutputAccuracy:

@@ -1,0 +1,175 @@
+"""What adt writes becomes what a terminal shows: names do not move its cursor, words are not broken;
+and one line is overwritten while something takes time."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+COLOUR = r"\x1b\[(?:[012]|3[0-7]|9[0-7])m"
+"""Styles that adt itself writes; they change nothing but how a text looks."""
+_CONTROL = rf"({COLOUR})|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+"""What moves a cursor, sets a title, turns the direction of writing or cannot be encoded."""
+COMMAND = "adt "
+"""How a line begins that is to be pasted, and stays whole."""
+
+
+def visible(text: str) -> str:
+    """*text* with each control character as Python spells it; newlines, tabs and adt's own styles stay."""
+    if text.replace("\n", "").isprintable():  # most texts; the expression takes long to compile
+        return text
+    return re.sub(_CONTROL, lambda match: match[1] or match[0].encode("unicode_escape").decode(), text)
+
+
+class Output:
+    """A stream that shows control characters instead of sending them.
+
+    On a terminal, long lines are broken between words, where a terminal would break them anywhere, and
+    continued with an indent of two more.
+    """
+
+    def __init__(self, stream: TextIO, *, wraps: bool) -> None:
+        self.plain = stream
+        """For what draws by itself and escapes what it draws."""
+        self._wraps = wraps
+        self._column = self._indent = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.plain, name)
+
+    def write(self, text: str) -> int:
+        """Write *text*."""
+        shown = visible(text)
+        if self._wraps:
+            shown = "".join(self._wrapped(line) for line in re.findall(r"[^\n]*\n|[^\n]+", shown))
+        self.plain.write(shown)
+        return len(text)
+
+    def _wrapped(self, line: str) -> str:
+        width = shutil.get_terminal_size().columns
+        plain = re.sub(COLOUR, "", line).rstrip("\n")
+        if self._column == 0:
+            self._indent = min(len(plain) - len(plain.lstrip()) + 2, width // 2)
+        fits = self._column + len(plain) <= width or plain.lstrip().startswith(COMMAND)
+        self._column += len(plain)
+        if not fits:
+            line = self._broken(line, self._column - len(plain), width)
+        if line.endswith("\n"):
+            self._column = 0
+        return line
+
+    def _broken(self, line: str, column: int, width: int) -> str:
+        pieces: list[str] = []
+        for space, word in re.findall(r"( *)([^ ]+)", line):
+            length = len(re.sub(COLOUR, "", word).rstrip("\n"))
+            if column > self._indent and column + len(space) + length > width:
+                pieces.append("\n" + " " * self._indent + word)
+                column = self._indent + length
+            else:
+                pieces.append(space + word)
+                column += len(space) + length
+        self._column = column
+        return "".join(pieces)
+
+
+def terminal() -> TextIO:
+    """stderr for what moves the cursor: its texts must be :func:`visible` ones."""
+    stream: TextIO = getattr(sys.stderr, "plain", sys.stderr)
+    return stream
+
+
+def protect_output(*, wraps: bool) -> None:
+    """Put such streams in the place of stdout and stderr; *wraps*: break lines where they are terminals."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        setattr(sys, name, Output(stream, wraps=wraps and stream.isatty()))
+
+
+QUIET_SECONDS = 2.0
+"""What is done by then is not worth a line."""
+ERASE = "\r\x1b[K"
+
+
+@contextmanager
+def status_line(prefix: str) -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows its argument after *prefix*, in place; nothing when piped."""
+    if not sys.stderr.isatty():
+        yield lambda _text: None
+        return
+
+    try:
+        yield lambda text: _show(f"{prefix}: {text}")
+    finally:
+        erase()
+
+
+class _Line:
+    """The line that stands on the terminal, if one does."""
+
+    shown = False
+
+
+def _show(line: str) -> None:
+    width = shutil.get_terminal_size().columns - 1
+    _draw(ERASE + visible(line)[:width])
+    _Line.shown = True
+
+
+def _draw(text: str) -> None:
+    terminal().write(text)
+    terminal().flush()
+
+
+def erase() -> None:
+    """Take away the line, if one is shown."""
+    if _Line.shown:
+        _draw(ERASE)
+        _Line.shown = False
+
+
+def transfer_line() -> Callable[[str, int, int], None] | None:
+    """Shows how far a transfer is, once it takes long; None when stderr is no terminal."""
+    if not sys.stderr.isatty():
+        return None
+    began = 0.0
+
+    def show(name: str, done: int, total: int) -> None:
+        nonlocal began
+        began = began or time.monotonic()
+        if done >= total:
+            began = 0.0
+            erase()
+        elif time.monotonic() - began >= QUIET_SECONDS:
+            _show(f"{100 * done // total:3d} % of {total / 1e6:.1f} MB: {name}")
+
+    return show
+
+
+def silent_text(doing: str, seconds: float) -> str:
+    """*doing*, and for how long no byte came when it is not 0 seconds."""
+    return f"{doing}: no byte for {seconds:.0f} s" if seconds else doing
+
+
+def silence_line() -> Callable[[str, float], None]:
+    """Says for how long no byte came: in place on a terminal, else in a line of its own now and then."""
+    due = 5.0
+
+    def show(doing: str, seconds: float) -> None:
+        nonlocal due
+        if not seconds:
+            erase()
+            return
+        text = silent_text(doing, seconds)
+        if sys.stderr.isatty():
+            _show(text)
+        elif seconds >= due:  # after 5 s, 10 s, 20 s and so on
+            due *= 2
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+    return show
