@@ -11,10 +11,10 @@ import pytest
 import adt
 from adt.errors import ModelError, UnsupportedOp
 from adt.model.importers.importer import explain_model, import_model
-from adt.model.importers.shapes import Declared, fixed_shapes, parse_shapes
+from adt.model.importers.shapes import DeclaredShape, fixed_shapes, parse_shapes
 from support.models.onnx_graphs import graph_of, node, write
 
-CACHED: Mapping[str, Declared] = {
+CACHED: Mapping[str, DeclaredShape] = {
     "ids": ("batch", "sequence"),
     "mask": ("batch", "past + sequence"),
     "key": ("batch", 4, "past", 8),
@@ -23,7 +23,7 @@ CACHED: Mapping[str, Declared] = {
 """One step of a language model with a cache."""
 
 
-def fixed(declared: Mapping[str, Declared], *texts: str) -> dict[str, tuple[int, ...]]:
+def fixed(declared: Mapping[str, DeclaredShape], *texts: str) -> dict[str, tuple[int, ...]]:
     return fixed_shapes(declared, parse_shapes(texts))
 
 
@@ -64,7 +64,7 @@ def test_all_that_is_open_is_asked_for_at_once_and_the_answer_works() -> None:
     ],
     ids=lambda declared: str(declared["x"]),
 )
-def test_the_options_of_the_error_are_enough(declared: Mapping[str, Declared]) -> None:
+def test_the_options_of_the_error_are_enough(declared: Mapping[str, DeclaredShape]) -> None:
     with pytest.raises(ModelError) as caught:
         fixed({**declared, "open": (1, "length")})
     assert fixed({**declared, "open": (1, "length")}, *caught.value.options[1::2])
@@ -73,7 +73,7 @@ def test_the_options_of_the_error_are_enough(declared: Mapping[str, Declared]) -
 def test_the_order_of_the_inputs_does_not_matter() -> None:
     """A first dimension is a batch, but not a length that another input has later."""
     for names in (("ids", "positions"), ("positions", "ids")):
-        shapes: dict[str, Declared] = {"ids": ("batch", "length"), "positions": ("length",)}
+        shapes: dict[str, DeclaredShape] = {"ids": ("batch", "length"), "positions": ("length",)}
         with pytest.raises(ModelError, match="open dimensions"):
             fixed({name: shapes[name] for name in names})
 

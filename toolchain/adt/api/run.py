@@ -18,7 +18,7 @@ from adt.options.request import takes
 
 if TYPE_CHECKING:
     from adt.measure.reference import Array
-    from adt.model.inputs.files import Given
+    from adt.model.inputs.files import InputArray
 
 NATIVE, RPC = VIA = ("native", "rpc")
 
@@ -29,7 +29,7 @@ class RunResult:
 
     outputs: Mapping[str, Array]
     """Every output of the entry, by name."""
-    inputs: tuple[Given, ...]
+    inputs: tuple[InputArray, ...]
     """What was given, and what was done to it; empty: they were made up from the seed."""
     via: str
     """``native`` or ``rpc``."""
@@ -84,7 +84,7 @@ def _run_remotely(
     package: ModelPackage,
     request: RunRequest,
     entry: Entry,
-    given: tuple[Given, ...] | None,
+    given: tuple[InputArray, ...] | None,
     arrays: Mapping[str, Array] | None,
 ) -> RunResult:
     from adt.api.remote import connect
@@ -99,7 +99,7 @@ def _run_remotely(
         return RunResult(outputs, given or (), RPC, remote.name, remote.label, remote.emulated, None)
 
 
-def _given(model: str, entry: Entry, request: RunRequest) -> tuple[Given, ...] | None:
+def _given(model: str, entry: Entry, request: RunRequest) -> tuple[InputArray, ...] | None:
     """The inputs of *entry*, checked; None when none were given.
 
     Raises:
@@ -109,9 +109,9 @@ def _given(model: str, entry: Entry, request: RunRequest) -> tuple[Given, ...] |
         raise InputError("how pictures are prepared is said, but no picture", remedy="Add --image FILE.")
     if request.inputs is None and not request.files and not request.images:
         return None
-    from adt.model.inputs.files import Given, read_inputs
+    from adt.model.inputs.files import InputArray, read_inputs
 
-    found = tuple(Given(name, array, "") for name, array in (request.inputs or {}).items())
+    found = tuple(InputArray(name, array, "") for name, array in (request.inputs or {}).items())
     found += read_inputs(entry, request.files, request.images, request.picture)
     if twice := {one.name for one in found if [other.name for other in found].count(one.name) > 1}:
         raise InputError(f"input {', '.join(sorted(twice))} is given twice", remedy="Name each input once.")

@@ -11,7 +11,7 @@ from adt.model.functions import check_functions, packed_functions, unrunnable
 from adt.model.importers import formats
 from adt.model.importers.imported_model import ImportedModel
 from adt.model.importers.op_table import OpRow, after_trial
-from adt.model.importers.shapes import Given, Shape, fixed_shapes
+from adt.model.importers.shapes import RequestedShapes, Shape, fixed_shapes
 from adt.model.package import model_store
 from adt.model.package.manifest import SourceModel
 
@@ -37,7 +37,7 @@ class Explanation:
     """What compiling would end with; 0 when the import succeeds."""
 
 
-def import_model(model: Path | str, shapes: Given) -> ImportedModel:
+def import_model(model: Path | str, shapes: RequestedShapes) -> ImportedModel:
     """Import a model file, or what the Python callable ``module:function`` returns.
 
     Raises:
@@ -48,7 +48,7 @@ def import_model(model: Path | str, shapes: Given) -> ImportedModel:
     return _import(*_open(model), shapes)
 
 
-def _import(path: Path, source: SourceModel, shapes: Given) -> ImportedModel:
+def _import(path: Path, source: SourceModel, shapes: RequestedShapes) -> ImportedModel:
     if source.format == formats.TFLITE:
         from adt.model.importers.tflite.importer import import_tflite
 
@@ -66,7 +66,7 @@ def _import(path: Path, source: SourceModel, shapes: Given) -> ImportedModel:
     return import_onnx(path, shapes, source)
 
 
-def explain_model(model: Path | str, shapes: Given) -> Explanation:
+def explain_model(model: Path | str, shapes: RequestedShapes) -> Explanation:
     """The op table of a model, and whether and why its import fails.
 
     Raises:
@@ -89,7 +89,7 @@ def explain_model(model: Path | str, shapes: Given) -> Explanation:
     return Explanation(source.file, source.format, imported.ops, "", "", (), 0)
 
 
-def _table(path: Path, format: str, shapes: Given) -> tuple[OpRow, ...]:
+def _table(path: Path, format: str, shapes: RequestedShapes) -> tuple[OpRow, ...]:
     """The op table of a model that cannot be imported, as far as it can be read."""
     try:
         if format == formats.ONNX:
@@ -123,7 +123,7 @@ def _open(model: Path | str) -> tuple[Path, SourceModel]:
     return path, SourceModel(path.name, format, model_store.model_sha256(path))
 
 
-def declared_inputs(model: Path | str, shapes: Given) -> dict[str, Shape]:
+def declared_inputs(model: Path | str, shapes: RequestedShapes) -> dict[str, Shape]:
     """The inputs that a model will have, as far as its file tells without importing it; else empty.
 
     Raises:

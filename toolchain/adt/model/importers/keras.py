@@ -19,7 +19,7 @@ from adt.errors import ModelError, last_line
 from adt.host.disk import scratch_directory
 from adt.host.extras import load, need
 from adt.model.importers.imported_model import ImportedModel, distinct_names
-from adt.model.importers.shapes import Declared, Given, Shape, fixed_shapes
+from adt.model.importers.shapes import DeclaredShape, RequestedShapes, Shape, fixed_shapes
 from adt.model.package.manifest import SourceModel
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.generic]
 
 
-def import_keras(path: Path, shapes: Given, source: SourceModel) -> ImportedModel:
+def import_keras(path: Path, shapes: RequestedShapes, source: SourceModel) -> ImportedModel:
     """Import a Keras model through ONNX.
 
     Raises:
@@ -42,7 +42,7 @@ def import_keras(path: Path, shapes: Given, source: SourceModel) -> ImportedMode
     from adt.model.importers.onnx.importer import import_onnx
 
     model = load_keras(path)
-    declared: dict[str, Declared] = {
+    declared: dict[str, DeclaredShape] = {
         name: tuple("" if extent is None else int(extent) for extent in tensor.shape)
         for name, tensor in zip(_input_names(model), model.inputs, strict=True)
     }

@@ -14,9 +14,9 @@ from adt.limits import MOST_ELEMENTS
 from adt.options.resolve import did_you_mean
 
 Shape = tuple[int, ...]
-Declared = tuple[int | str, ...]
+DeclaredShape = tuple[int | str, ...]
 """A shape as a model declares it; a string is an open dimension: its symbol, or empty when it has none."""
-Given = Mapping[str, Shape | int]
+RequestedShapes = Mapping[str, Shape | int]
 """What was asked for: input to shape, and symbol to extent."""
 
 _INPUT = re.compile(r"(?P<name>.+):(?P<extents>\d+(,\d+)*)")
@@ -74,7 +74,7 @@ def option(name: str, value: Shape | int) -> str:
     return f"{name}={value}" if isinstance(value, int) else f"{name}:{_text(value)}"
 
 
-def fixed_shapes(declared: Mapping[str, Declared], given: Given) -> dict[str, Shape]:
+def fixed_shapes(declared: Mapping[str, DeclaredShape], given: RequestedShapes) -> dict[str, Shape]:
     """The static shape of every input.
 
     Args:
@@ -120,7 +120,7 @@ def small(shapes: dict[str, Shape]) -> dict[str, Shape]:
     return shapes
 
 
-def fixed_symbols(declared: Mapping[str, Declared], given: Given) -> dict[str, int]:
+def fixed_symbols(declared: Mapping[str, DeclaredShape], given: RequestedShapes) -> dict[str, int]:
     """The extent of every symbol that *given* fixes, by itself or by an input's shape.
 
     A symbol that is still open is taken for a batch of 1 where it comes first in an input; not
@@ -166,7 +166,7 @@ def fixed_symbols(declared: Mapping[str, Declared], given: Given) -> dict[str, i
     return symbols
 
 
-def _symbols(declared: Mapping[str, Declared]) -> list[str]:
+def _symbols(declared: Mapping[str, DeclaredShape]) -> list[str]:
     """The symbols of all inputs in their order: names, and texts that are no expression of names."""
     texts = list(dict.fromkeys(dim for dims in declared.values() for dim in dims if isinstance(dim, str)))
     plain = {text for text in texts if text.isidentifier()}
@@ -197,7 +197,7 @@ def _names(text: str) -> list[str]:
     return [node.id for node in nodes if isinstance(node, ast.Name)] if fits else []
 
 
-def _extents(dims: Declared, symbols: Mapping[str, int]) -> Shape:
+def _extents(dims: DeclaredShape, symbols: Mapping[str, int]) -> Shape:
     """*dims* with what is known; 0 for what is still open. A first dimension without a symbol is 1."""
     extents = []
     for index, dim in enumerate(dims):
@@ -223,7 +223,7 @@ def _evaluate(node: ast.AST, symbols: Mapping[str, int]) -> int:
     return symbols[node.id] if isinstance(node, ast.Name) else int(getattr(node, "value", 0))
 
 
-def _no_symbol(name: str, known: Sequence[str], declared: Mapping[str, Declared]) -> ModelError:
+def _no_symbol(name: str, known: Sequence[str], declared: Mapping[str, DeclaredShape]) -> ModelError:
     inputs = [f"{other}:{_shown(dims)}" for other, dims in declared.items()]
     return ModelError(
         f"no input of the model has an open dimension {name!r}.{did_you_mean(name, known)}",
@@ -233,7 +233,7 @@ def _no_symbol(name: str, known: Sequence[str], declared: Mapping[str, Declared]
     )
 
 
-def _examples(declared: Mapping[str, Declared], given: Given) -> dict[str, Shape | int]:
+def _examples(declared: Mapping[str, DeclaredShape], given: RequestedShapes) -> dict[str, Shape | int]:
     """A likely extent for each symbol, and for each dimension without one, that *given* leaves open."""
     known, symbols = _symbols(declared), fixed_symbols(declared, given)
     examples: dict[str, Shape | int] = {}
@@ -249,7 +249,7 @@ def _examples(declared: Mapping[str, Declared], given: Given) -> dict[str, Shape
     return examples
 
 
-def _example(index: int, dims: Declared) -> int:
+def _example(index: int, dims: DeclaredShape) -> int:
     """A likely extent of the dimension *index*: of a picture, or of a sequence."""
     if len(dims) != 4:
         return STEPS
@@ -257,7 +257,10 @@ def _example(index: int, dims: Declared) -> int:
 
 
 def _still_open(
-    declared: Mapping[str, Declared], given: Given, fixed: Mapping[str, Shape], symbols: Mapping[str, int]
+    declared: Mapping[str, DeclaredShape],
+    given: RequestedShapes,
+    fixed: Mapping[str, Shape],
+    symbols: Mapping[str, int],
 ) -> ModelError:
     shown = [f"{name}:{_shown(dims, symbols)}" for name, dims in declared.items() if 0 in fixed[name]]
     more = f" and {len(shown) - MOST_SHOWN} more inputs" if len(shown) > MOST_SHOWN else ""
@@ -272,7 +275,7 @@ def _still_open(
     )
 
 
-def _check_fit(name: str, declared: Declared, given: Shape) -> None:
+def _check_fit(name: str, declared: DeclaredShape, given: Shape) -> None:
     """Raise a ModelError unless *given* has the rank and fixed extents of *declared* (empty: anything)."""
     fits = len(given) == len(declared) and all(
         isinstance(want, str) or want == have for want, have in zip(declared, given, strict=True)
@@ -284,7 +287,7 @@ def _check_fit(name: str, declared: Declared, given: Shape) -> None:
         )
 
 
-def _shown(dims: Declared, symbols: Mapping[str, int] | None = None) -> str:
+def _shown(dims: DeclaredShape, symbols: Mapping[str, int] | None = None) -> str:
     extents = _extents(dims, symbols) if symbols is not None else (0,) * len(dims)
     return ",".join(str(extent or dim or "?") for extent, dim in zip(extents, dims, strict=True))
 

@@ -22,7 +22,7 @@ from adt.host.extras import load
 from adt.model.importers.constants import lift_weights
 from adt.model.importers.imported_model import ImportedModel, distinct_names, imported_model
 from adt.model.importers.op_table import OpRow, named_nodes, op_rows, refusal
-from adt.model.importers.shapes import Declared, Given, fixed_shapes, fixed_symbols
+from adt.model.importers.shapes import DeclaredShape, RequestedShapes, fixed_shapes, fixed_symbols
 from adt.model.package.manifest import SourceModel, TensorSpec
 
 CONTRACT = (
@@ -31,7 +31,7 @@ CONTRACT = (
 )
 
 
-def import_torch(path: Path, shapes: Given, source: SourceModel) -> ImportedModel:
+def import_torch(path: Path, shapes: RequestedShapes, source: SourceModel) -> ImportedModel:
     """Import a program that ``torch.export.save`` wrote.
 
     Raises:
@@ -50,7 +50,7 @@ def import_torch(path: Path, shapes: Given, source: SourceModel) -> ImportedMode
             f"{source.file} uses operators that cannot be imported: {reason}",
             remedy="Rewrite the model without them, or import its ONNX form (torch.onnx.export).",
         )
-    declared: dict[str, Declared] = {spec.name: spec.shape for spec in specs}
+    declared: dict[str, DeclaredShape] = {spec.name: spec.shape for spec in specs}
     fixed = fixed_shapes(declared, shapes)
     module = _to_relax(program, source.file)
     symbols = fixed_symbols(declared, shapes)

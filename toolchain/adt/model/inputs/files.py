@@ -26,7 +26,7 @@ SUFFIXES = (".npz", ".npy", *RAW)
 
 
 @dataclass(frozen=True)
-class Given:
+class InputArray:
     """One input as it was given."""
 
     name: str
@@ -40,7 +40,7 @@ def read_inputs(
     files: Sequence[str],
     images: Sequence[str] = (),
     picture: PictureOptions | None = None,
-) -> tuple[Given, ...]:
+) -> tuple[InputArray, ...]:
     """The inputs of *entry* that *files* and *images* hold, in this order.
 
     Args:
@@ -55,7 +55,7 @@ def read_inputs(
         InputError: a file is missing or damaged, does not fit, or an input is given twice.
         ToolNotFound: Pillow is not installed.
     """
-    given: list[Given] = []
+    given: list[InputArray] = []
     for text in files:
         name, path = _split(text, entry)
         given += _read(path, name, entry)
@@ -65,7 +65,7 @@ def read_inputs(
         batches.setdefault(name or _for_pictures(entry), []).append(path)
     for name, paths in batches.items():
         prepared = pictures_as_input(paths, _spec(entry, name), picture or PictureOptions())
-        given.append(Given(name, prepared.array, prepared.how))
+        given.append(InputArray(name, prepared.array, prepared.how))
     names = [each.name for each in given]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"input {', '.join(twice)} is given twice", remedy="Name each input once.")
@@ -93,7 +93,7 @@ def _spec(entry: Entry, name: str) -> TensorSpec:
     return next(spec for spec in entry.inputs if spec.name == name)
 
 
-def _read(path: Path, name: str, entry: Entry) -> list[Given]:
+def _read(path: Path, name: str, entry: Entry) -> list[InputArray]:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(
@@ -105,7 +105,7 @@ def _read(path: Path, name: str, entry: Entry) -> list[Given]:
     if suffix == ".npz":
         return _npz(path, name)
     spec = _spec(entry, name or _only(entry, path))
-    return [Given(spec.name, _npy(path) if suffix == ".npy" else _raw(path, spec), str(path))]
+    return [InputArray(spec.name, _npy(path) if suffix == ".npy" else _raw(path, spec), str(path))]
 
 
 def _only(entry: Entry, path: Path) -> str:
@@ -131,17 +131,17 @@ def _for_pictures(entry: Entry) -> str:
     return candidates[0].name
 
 
-def _npz(path: Path, name: str) -> list[Given]:
+def _npz(path: Path, name: str) -> list[InputArray]:
     try:
         arrays = read_npz(path)
     except DamagedNpz as error:
         raise not_plain(path, error) from error
     if not name:
-        return [Given(key, array, str(path)) for key, array in arrays.items()]
+        return [InputArray(key, array, str(path)) for key, array in arrays.items()]
     if name in arrays:
-        return [Given(name, arrays[name], str(path))]
+        return [InputArray(name, arrays[name], str(path))]
     if len(arrays) == 1:
-        return [Given(name, next(iter(arrays.values())), str(path))]
+        return [InputArray(name, next(iter(arrays.values())), str(path))]
     raise InputError(
         f"{path} has no array {name}, but {', '.join(arrays) or 'none'}",
         remedy=f"Name the array {name}, or give a file with one array.",

@@ -76,7 +76,7 @@ class PictureOptions:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PictureBatch:
     """A batch of pictures as an input."""
 
     array: Array
@@ -117,7 +117,7 @@ def parse_numbers(text: str, option: str) -> tuple[float, ...]:
     return numbers
 
 
-def pictures_as_input(files: Sequence[Path], spec: TensorSpec, options: PictureOptions) -> Prepared:
+def pictures_as_input(files: Sequence[Path], spec: TensorSpec, options: PictureOptions) -> PictureBatch:
     """The array for the input *spec* from one picture, or one for each of its batch.
 
     Raises:
@@ -152,7 +152,7 @@ def pictures_as_input(files: Sequence[Path], spec: TensorSpec, options: PictureO
     if not form.layout:
         values = values[..., 0]
     how = f"{'; '.join(notes)}, {form.color}, {scaling}, {form.layout or 'no channels'}"
-    return Prepared(np.ascontiguousarray(values), how)
+    return PictureBatch(np.ascontiguousarray(values), how)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ APART = ("kernels", "files", "inspection")
 
 
 @dataclass(frozen=True)
-class Changed:
+class Difference:
     """A value that differs; None: it is not there."""
 
     name: str
@@ -51,15 +51,15 @@ class ParamChange:
 class PackageDiff:
     """Everything that differs."""
 
-    fields: tuple[Changed, ...]
+    fields: tuple[Difference, ...]
     """Of mod.json, by dotted name."""
     kernels: Names
     """Functions; ``changed`` where the schedule or the device's source differs."""
     params: Names
     changed_params: tuple[ParamChange, ...]
-    sizes: tuple[Changed, ...]
+    sizes: tuple[Difference, ...]
     """Files whose size in bytes differs."""
-    memory: tuple[Changed, ...]
+    memory: tuple[Difference, ...]
     """Planned memory in bytes, where both have recorded it."""
     identical: bool
     """The three files are the same, byte by byte."""
@@ -94,10 +94,10 @@ def compare(before: Inspection, after: Inspection) -> PackageDiff:
     )
 
 
-def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Changed, ...]:
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Difference, ...]:
     names = dict.fromkeys([*before, *after])
     return tuple(
-        Changed(name, before.get(name), after.get(name))
+        Difference(name, before.get(name), after.get(name))
         for name in names
         if before.get(name) != after.get(name)
     )

@@ -94,7 +94,7 @@ class DeviceKernel:
 
 
 @dataclass(frozen=True)
-class Handed:
+class Subgraph:
     """A subgraph that a vendor's library computes."""
 
     name: str
@@ -114,7 +114,7 @@ class Graph:
     """Tensors that ``main`` returns."""
     kernels: tuple[DeviceKernel, ...] = ()
     """Kernels of the OpenCL program; none for the CPU."""
-    handed: tuple[Handed, ...] = ()
+    handed: tuple[Subgraph, ...] = ()
     """Subgraphs of CLML or NNAPI."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION

@@ -15,7 +15,7 @@ from typing import Any
 from adt.errors import last_line
 from adt.host import manifest
 from adt.host.cache import file_sha256
-from adt.model.inspection.graph import GRAPH, DeviceKernel, Handed
+from adt.model.inspection.graph import GRAPH, DeviceKernel, Subgraph
 from adt.model.inspection.lowered import Capture, read_main
 from adt.model.inspection.reference_kernels import PLAIN, compress, kernels_of
 from adt.model.package.files import INSPECT
@@ -107,7 +107,7 @@ def _modules(executable: Any) -> Iterator[Any]:
             yield module
 
 
-def _handed(executable: Any) -> Iterator[Handed]:
+def _handed(executable: Any) -> Iterator[Subgraph]:
     """The subgraphs of libraries that the executable carries."""
     for module in _modules(executable):
         if module.kind in KERNELS:  # asked for a function, an OpenCL module wants a runtime
@@ -115,7 +115,7 @@ def _handed(executable: Any) -> Iterator[Handed]:
         if module.implements_function("get_symbol", query_imports=False):
             text = str(module.inspect_source("json"))
             if text:
-                yield Handed(str(module["get_symbol"]()), hashlib.sha256(text.encode()).hexdigest())
+                yield Subgraph(str(module["get_symbol"]()), hashlib.sha256(text.encode()).hexdigest())
 
 
 def _kernels(executable: Any, functions: Mapping[str, Any], directory: Path) -> Iterator[DeviceKernel]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.errors import ModelError
-from adt.model.importers.shapes import Declared, Shape
+from adt.model.importers.shapes import DeclaredShape, Shape
 
 if TYPE_CHECKING:
     import onnx
@@ -107,7 +107,7 @@ def external_data(path: Path) -> tuple[str, ...]:
     return tuple(sorted({ExternalDataInfo(t).location for t in graph.initializer if uses_external_data(t)}))
 
 
-def declared_inputs(model: onnx.ModelProto) -> dict[str, Declared]:
+def declared_inputs(model: onnx.ModelProto) -> dict[str, DeclaredShape]:
     """Inputs of the graph that are no initializers, with their extents and symbols."""
     initializers = {tensor.name for tensor in model.graph.initializer}
     return {

@@ -14,14 +14,14 @@ from adt.model.importers.onnx.conversion import to_relax, try_conversion
 from adt.model.importers.onnx.converters import CONVERTERS
 from adt.model.importers.onnx.file import declared_inputs, input_dtypes, read_onnx, with_fixed_shapes
 from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, open_shape_origin
-from adt.model.importers.onnx.preparation import Prepared, prepare
+from adt.model.importers.onnx.preparation import PreparedModel, prepare
 from adt.model.importers.onnx.support import never_supported_ops, unsupported_ops
 from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
-from adt.model.importers.shapes import Given, fixed_shapes
+from adt.model.importers.shapes import RequestedShapes, fixed_shapes
 from adt.model.package.manifest import SourceModel, TensorSpec
 
 
-def import_onnx(path: Path, shapes: Given, source: SourceModel) -> ImportedModel:
+def import_onnx(path: Path, shapes: RequestedShapes, source: SourceModel) -> ImportedModel:
     """Import an ONNX model with static shapes.
 
     Raises:
@@ -33,7 +33,7 @@ def import_onnx(path: Path, shapes: Given, source: SourceModel) -> ImportedModel
         fixed = fixed_shapes(declared_inputs(model), shapes)
     except ModelError:
         if never := never_supported_ops(model):  # first what no --shape mends
-            raise _unsupported(path, op_table(Prepared(model, model, {}), never)) from None
+            raise _unsupported(path, op_table(PreparedModel(model, model, {}), never)) from None
         raise
     dtypes = input_dtypes(model)
     prepared = prepare(with_fixed_shapes(model, fixed), path.name)
@@ -62,7 +62,7 @@ def _unsupported(path: Path, table: tuple[OpRow, ...]) -> UnsupportedOp:
     )
 
 
-def explain_onnx(path: Path, shapes: Given) -> tuple[OpRow, ...]:
+def explain_onnx(path: Path, shapes: RequestedShapes) -> tuple[OpRow, ...]:
     """The op table of an ONNX file whose import fails: what failed is unsupported, what comes after untried.
 
     Without the shapes that it needs the file's own graph is described, and all that some shape may
@@ -75,7 +75,7 @@ def explain_onnx(path: Path, shapes: Given) -> tuple[OpRow, ...]:
     try:
         fixed = fixed_shapes(declared_inputs(model), shapes)
     except ModelError:
-        table = op_table(Prepared(model, model, {}), never_supported_ops(model))
+        table = op_table(PreparedModel(model, model, {}), never_supported_ops(model))
         return after_trial(table, {}, {row.op for row in table})
     prepared = prepare(with_fixed_shapes(model, fixed), path.name)
     table = op_table(prepared)
@@ -86,7 +86,7 @@ def explain_onnx(path: Path, shapes: Given) -> tuple[OpRow, ...]:
     return after_trial(table, unsupported, conversion.untried)
 
 
-def op_table(prepared: Prepared, missing: Mapping[str, str] | None = None) -> tuple[OpRow, ...]:
+def op_table(prepared: PreparedModel, missing: Mapping[str, str] | None = None) -> tuple[OpRow, ...]:
     """What became of each operator of the simplified model.
 
     Args:

@@ -36,7 +36,7 @@ MOST_OBSERVED = 64
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedModel:
     """A model as it goes to TVM's importer."""
 
     model: onnx.ModelProto
@@ -46,7 +46,7 @@ class Prepared:
     """Operator to what became of it, for those that were rewritten."""
 
 
-def prepare(model: onnx.ModelProto, name: str) -> Prepared:
+def prepare(model: onnx.ModelProto, name: str) -> PreparedModel:
     """Simplify *model* (with static input shapes) and rewrite what TVM's importer cannot take.
 
     Every step is trusted only if the model computes the same with it as without, on random
@@ -80,7 +80,7 @@ def prepare(model: onnx.ModelProto, name: str) -> Prepared:
         if not (expanded or rewritten):
             break
         runner = Runner(model)
-    return Prepared(_typed(model), simplified, notes)
+    return PreparedModel(_typed(model), simplified, notes)
 
 
 def _inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:

@@ -30,7 +30,7 @@ MENDED = {
 
 
 @dataclass(frozen=True)
-class Refused:
+class Refusal:
     """An operator of the graph that cannot be converted."""
 
     op: str
@@ -38,7 +38,7 @@ class Refused:
     reason: str
 
 
-def notes(refused: Iterable[Refused]) -> dict[str, str]:
+def notes(refused: Iterable[Refusal]) -> dict[str, str]:
     """Operator to the reason why its first one is refused, and the names of all."""
     result: dict[str, tuple[str, list[str]]] = {}
     for each in refused:
@@ -53,7 +53,7 @@ def converter_class() -> Any:
     from tvm.relax.frontend.tflite.tflite_frontend import OperatorConverter, TensorWrapper
 
     class Converter(OperatorConverter):  # type: ignore[misc]
-        def __init__(self, *arguments: Any, refused: list[Refused] | None = None, **options: Any) -> None:
+        def __init__(self, *arguments: Any, refused: list[Refusal] | None = None, **options: Any) -> None:
             """
             Args:
                 refused: gets the operators that are refused, and the others are converted, too; None: the
@@ -72,15 +72,15 @@ def converter_class() -> Any:
 
         def unsupported(self) -> dict[str, str]:
             """Operators of the graph that cannot be converted, and why."""
-            refused: list[Refused] = []
+            refused: list[Refusal] = []
             for index in range(self.subgraph.OperatorsLength()):
                 operator = self.subgraph.Operators(index)
                 code = self.get_op_code_str(operator)
                 if code not in self.convert_map:
-                    refused.append(Refused(code, self._name(operator), "no converter in this TVM"))
+                    refused.append(Refusal(code, self._name(operator), "no converter in this TVM"))
                 elif code in STATEFUL and any(t.qnn_params for t in self.get_input_tensors(operator)):
                     reason = "quantized, and TVM converts it in floating point only"
-                    refused.append(Refused(code, self._name(operator), reason))
+                    refused.append(Refusal(code, self._name(operator), reason))
             return notes(refused)
 
         def _name(self, operator: Any) -> str:
@@ -99,7 +99,7 @@ def converter_class() -> Any:
                 if self.refused is None:
                     raise
                 reason = f"TVM's importer refuses it: {last_line(error)}"
-                self.refused.append(Refused(code, self._name(op), reason))
+                self.refused.append(Refusal(code, self._name(op), reason))
             unknown = [
                 relax.Var(
                     tensor.tensor.Name().decode(),

@@ -11,7 +11,7 @@ from typing import Any
 
 from adt.errors import ModelError
 from adt.host.extras import load, need
-from adt.model.importers.shapes import Declared, Given, Shape, fixed_shapes, small
+from adt.model.importers.shapes import DeclaredShape, RequestedShapes, Shape, fixed_shapes, small
 
 DAMAGED = (
     AssertionError, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, struct.error,
@@ -26,7 +26,7 @@ class TensorFacts:
     name: str
     index: int
     shape: Shape
-    declared: Declared
+    declared: DeclaredShape
     """With open dimensions where the file allows resizing."""
     dtype: str
 
@@ -124,7 +124,7 @@ def tensors(data: bytes, path: Path, *, outputs: bool = False) -> tuple[TensorFa
     return tuple(facts)
 
 
-def fixed_inputs(data: bytes, path: Path, shapes: Given) -> dict[str, Shape]:
+def fixed_inputs(data: bytes, path: Path, shapes: RequestedShapes) -> dict[str, Shape]:
     """Shapes of the inputs: the file's own when *shapes* is empty, else as given and what follows from that.
 
     Raises:

@@ -11,13 +11,13 @@ from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.model.importers.constants import lift_weights
 from adt.model.importers.imported_model import ImportedModel, imported_model
 from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
-from adt.model.importers.shapes import Given
-from adt.model.importers.tflite.converters import MENDED, Refused, converter_class, notes
+from adt.model.importers.shapes import RequestedShapes
+from adt.model.importers.tflite.converters import MENDED, Refusal, converter_class, notes
 from adt.model.importers.tflite.file import fixed_inputs, model_of, read_tflite, tensors, with_shapes
 from adt.model.package.manifest import SourceModel, TensorSpec
 
 
-def import_tflite(path: Path, shapes: Given, source: SourceModel) -> ImportedModel:
+def import_tflite(path: Path, shapes: RequestedShapes, source: SourceModel) -> ImportedModel:
     """Import a .tflite file; its NHWC layout stays.
 
     Raises:
@@ -50,7 +50,7 @@ def explain_tflite(path: Path) -> tuple[OpRow, ...]:
     """
     data = read_tflite(path)
     rows = _op_table(data, path)
-    refused: list[Refused] = []
+    refused: list[Refusal] = []
     if not refusal(rows):
         with contextlib.suppress(Exception):  # ends with what the last operator raised
             _from_tflite(data, refused)
@@ -64,14 +64,14 @@ def _unsupported(path: Path, rows: tuple[OpRow, ...]) -> UnsupportedOp:
     )
 
 
-def _from_tflite(data: bytes, refused: list[Refused]) -> Any:
+def _from_tflite(data: bytes, refused: list[Refusal]) -> Any:
     from tvm.relax.frontend.tflite import from_tflite
 
     return from_tflite(model_of(data), op_converter=functools.partial(converter_class(), refused=refused))
 
 
 def _to_relax(data: bytes, path: Path, rows: tuple[OpRow, ...]) -> Any:
-    refused: list[Refused] = []
+    refused: list[Refusal] = []
     try:
         module = _from_tflite(data, refused)
     except AdtError:
