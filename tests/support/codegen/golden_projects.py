@@ -141,7 +141,7 @@ def _generated(kind: str, described: Project) -> Iterator[tuple[str, str | Path,
     """Path, text or source, and a note of each file of a project."""
     for file in generator(kind)(described):
         if isinstance(file, TextFile):
-            yield file.path, file.text, " (the user's)" * file.users + " (executable)" * file.executable
+            yield file.path, file.text, " (the user's)" * file.users
         else:
             yield file.path, file.source, ""
 

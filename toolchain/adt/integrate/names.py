@@ -192,10 +192,10 @@ class NamePool:
         elif parts[0][0].isdigit():
             parts = [noun, *parts]
         name = Name(tuple(parts))
-        if not self._free(name) and parts[-1] != noun:
+        if self.has(name) and parts[-1] != noun:
             name = Name((*parts, noun))
         count = 2
-        while not self._free(name):
+        while self.has(name):
             name = Name((*parts, noun, str(count)) if parts[-1].isdigit() else (*parts, str(count)))
             count += 1
         self.take(name)
@@ -207,10 +207,7 @@ class NamePool:
 
     def has(self, name: Name) -> bool:
         """Whether *name* is reserved or given already."""
-        return not self._free(name)
-
-    def _free(self, name: Name) -> bool:
-        return name.key not in self._taken and name.words[-1] not in self._endings
+        return name.key in self._taken or name.words[-1] in self._endings
 
 
 def words(text: str) -> list[str]:

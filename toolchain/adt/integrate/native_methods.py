@@ -125,12 +125,13 @@ reads, stays reachable while they are at work.
 """
 
 
-def java_declarations(indent: str = "    ") -> str:
+def java_declarations() -> str:
     """All of them as members of a Java class."""
-    return "\n\n".join(_java_declaration(method, indent) for method in NATIVE_METHODS)
+    return "\n\n".join(map(_java_declaration, NATIVE_METHODS))
 
 
-def _java_declaration(method: NativeMethod, indent: str) -> str:
+def _java_declaration(method: NativeMethod) -> str:
+    indent = "    "
     if len(indent) + len(f"/** {method.doc} */") <= WIDTH:
         comment = f"{indent}/** {method.doc} */"
     else:

@@ -32,7 +32,6 @@ class TextFile:
     text: str
     users: bool = False
     """It is the user's from then on: written once, and never touched again."""
-    executable: bool = False
 
 
 @dataclass(frozen=True)
@@ -292,8 +291,6 @@ def _place(file: OutputFile, place: Path) -> None:
     with cache.fresh_file(place) as temporary:
         if isinstance(file, TextFile):
             temporary.write_bytes(file.text.encode())
-            if file.executable:
-                temporary.chmod(temporary.stat().st_mode | 0o111)
         else:
             shutil.copyfile(file.source, temporary)
 

@@ -13,7 +13,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from adt.limits import read_json
 from adt.measure import sensors
 from adt.measure.bench import flag_measurement, speed_of
 from adt.measure.conditions import Conditions
-from adt.measure.record import BenchRecord, Machine, Method, Subject
+from adt.measure.record import BenchRecord, Machine, Method, Subject, is_moment
 
 SCHEMA, SCHEMA_VERSION = "adt.app-bench", 1
 ERROR_SCHEMA, ERROR_SCHEMA_VERSION = "adt.app-bench-error", 1
@@ -185,7 +184,7 @@ def _problem(document: AppBench) -> str:
         return f"its writer is {document.writer!r}"
     if document.device.kind not in ("cpu", "opencl"):
         return f"its device is {document.device.kind!r}"
-    if not _is_time(document.when):
+    if not is_moment(document.when):
         return f"its time is {document.when!r}"
     if not document.run_ms or len(document.run_ms) != len(document.start_ms):
         return f"it has {len(document.run_ms)} runs and {len(document.start_ms)} starts"
@@ -195,13 +194,6 @@ def _problem(document: AppBench) -> str:
         if not re.fullmatch("[0-9a-f]{64}" + "|" * may_lack, digest):
             return f"it has the digest {digest!r}"
     return ""
-
-
-def _is_time(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False
 
 
 def _record(document: AppBench, identity: str) -> BenchRecord:

@@ -23,7 +23,7 @@ from adt.host.cache import fresh_file
 from adt.host.data import data_dir
 from adt.limits import read_json
 from adt.measure import app_bench
-from adt.measure.record import SCHEMA, SCHEMA_VERSION, BenchRecord
+from adt.measure.record import SCHEMA, SCHEMA_VERSION, BenchRecord, is_moment
 
 log = logging.getLogger("adt.bench")
 
@@ -110,12 +110,6 @@ def select(
     )
 
 
-def _is_moment(text: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return datetime.fromisoformat(text).tzinfo is not None
-    return False
-
-
 def moment(text: str) -> datetime:
     """A date, a date with a time, or an age in days (``7d``) or hours (``12h``); UTC where none is said.
 
@@ -179,7 +173,7 @@ def _in_file(path: Path) -> list[BenchRecord]:
         raise InputError(f"{path} holds no exported benchmarks", remedy=remedy)
     records = manifest.structure(raw.get("records"), list[BenchRecord], path, error=InputError, remedy=remedy)
     for record in records:
-        if not re.fullmatch(r"[0-9a-f]{1,64}", record.id) or not _is_moment(record.when):
+        if not re.fullmatch(r"[0-9a-f]{1,64}", record.id) or not is_moment(record.when):
             raise InputError(
                 f"{path} has a record with the id {record.id!r} of {record.when!r}", remedy=remedy
             )

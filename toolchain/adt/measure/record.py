@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from adt.measure.conditions import Conditions
@@ -187,6 +188,14 @@ class BenchRecord:
         if self.speed is None:
             return None
         return self.speed.times.p90_ms if self.method.headline == "p90" else self.speed.times.p50_ms
+
+
+def is_moment(text: str) -> bool:
+    """Whether *text* is a time in ISO 8601 with its zone, as :attr:`BenchRecord.when`."""
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def document(record: BenchRecord) -> dict[str, Any]:

@@ -29,6 +29,8 @@ DRIFT_PERCENT = 3.0
 """A smaller change from the first tenth to the last is no drift …"""
 DRIFT_NOISE = 4.0
 """… nor is one below so many times the blocks' own noise."""
+POINTS = 100
+"""Of a time line."""
 RESAMPLES = 10_000
 FEWEST_ROUNDS = 6
 """Below, not even the smallest and the largest of the rounds are 95 % apart."""
@@ -147,11 +149,11 @@ def drift(times: Times, starts: Times) -> Drift | None:
     return Drift(percent, noise, abs(percent) >= DRIFT_PERCENT and abs(percent) > DRIFT_NOISE * noise)
 
 
-def time_line(times: Times, starts: Times, most: int = 100) -> tuple[tuple[float, float], ...]:
-    """At most *most* points (seconds from the first run, median milliseconds of the runs about then)."""
+def time_line(times: Times, starts: Times) -> tuple[tuple[float, float], ...]:
+    """At most :data:`POINTS` points: seconds from the first run, median (ms) of the runs about then."""
     import numpy as np
 
-    blocks = min(most, times.size)
+    blocks = min(POINTS, times.size)
     return tuple(
         (round(float(np.median(at) - starts[0]) / 1000, 4), round(float(np.median(block)), 6))
         for at, block in zip(np.array_split(starts, blocks), np.array_split(times, blocks), strict=True)
