@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     Array = NDArray[np.generic]
 
 
+TIMEOUT = 600.0
+"""Seconds for one kernel: TVM compiles it first, and plain loops are slow."""
 TEXTURED = re.compile(r"_texture(_\d+)?$")
 """What the name of a kernel ends with made for images (:mod:`adt.model.passes.texture.placement`)."""
 
@@ -184,10 +186,6 @@ def _shape(buffer: Any) -> tuple[int, ...] | None:
 def _last(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[-1] if lines else type(error).__name__)[:160]
-
-
-TIMEOUT = 600.0
-"""Seconds for one kernel: TVM compiles it first, and plain loops are slow."""
 
 
 class KernelProcess:
