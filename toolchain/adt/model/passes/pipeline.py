@@ -20,7 +20,7 @@ from adt.model.passes.layout.rewriter import StaticShapes, is_flat
 from adt.model.passes.lowering import tir_pipeline
 from adt.model.passes.nodes import relax_nodes, tir_nodes
 from adt.model.passes.reports import TextureReport
-from adt.model.passes.texture.choice import BY_MODEL, TextureChooser
+from adt.model.passes.texture.choice import TextureChooser
 from adt.model.passes.texture.pipeline import with_textures
 from adt.model.passes.texture.placement import ImageLimits
 from adt.model.passes.workarounds import (
@@ -30,7 +30,7 @@ from adt.model.passes.workarounds import (
     shorten_kernel_names,
 )
 from adt.model.targets import ModelTarget
-from adt.model.tuning.schedules import KernelSchedules, Untuned, take_schedules
+from adt.model.tuning.schedules import KernelSchedules, take_schedules
 
 log = logging.getLogger("adt.compile")
 
@@ -55,8 +55,8 @@ def prepare_module(
     params: Mapping[str, Any],
     target: ModelTarget,
     alignment: int,
-    schedules: KernelSchedules | None = None,
-    chooser: TextureChooser = BY_MODEL,
+    schedules: KernelSchedules,
+    chooser: TextureChooser,
 ) -> PreparedModule:
     """Ready the imported Relax *module* for *target*.
 
@@ -69,7 +69,6 @@ def prepare_module(
     Raises:
         UnsupportedOp: the model branches at run time, and the target is a GPU.
     """
-    schedules = schedules or Untuned()
     if target.device != "cpu":
         _refuse_branches(module, target)
         module = StaticShapes(module).run() if is_flat(module) else module
