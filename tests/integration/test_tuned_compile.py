@@ -165,7 +165,7 @@ def test_a_baseline_is_what_compiling_gives_without_records(model: Path, target:
     """Bound to threads on a GPU; as it was on a CPU."""
     import tvm
 
-    _, _, found = read(job(model, target))
+    _, found = read(job(model, target))
     for task in found.tasks:
         baseline = tvm.ir.load_json(task.baseline)
         assert ("blockIdx.x" in str(baseline.script())) == (target != "cpu")
@@ -185,7 +185,7 @@ def test_what_cannot_be_tuned_is_named_with_the_reason(tmp_path: Path, target: s
     )
     path = tmp_path / "top.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    _, _, found = read(job(path, target))
+    _, found = read(job(path, target))
     assert [task.name for task in found.tasks] == ["relu"]
     [other] = found.untunable
     assert other.name == "topk" and other.reason.startswith(reason)
@@ -258,7 +258,7 @@ def test_another_machine_s_package_is_checked_with_its_records(
 
 @pytest.mark.nightly
 def test_what_a_library_computes_is_named(model: Path) -> None:
-    _, _, found = read(job(model, "adreno", platform="linux-aarch64", offload="clml"))
+    _, found = read(job(model, "adreno", platform="linux-aarch64", offload="clml"))
     assert "CLML computes it" in {other.reason for other in found.untunable}
 
 
@@ -348,8 +348,8 @@ def test_the_database_can_be_a_setting(model: Path, tmp_path: Path, monkeypatch:
 
 
 def test_records_of_a_texture_kernel_are_not_those_of_a_buffer_kernel(model: Path, tmp_path: Path) -> None:
-    _, textures, found = read(job(model, "adreno"))
-    _, buffers, _ = read(job(model, "adreno-buffer"))
+    textures, found = read(job(model, "adreno"))
+    buffers, _ = read(job(model, "adreno-buffer"))
     records = tuned_by_hand(tmp_path / "db", textures, found.tasks)
     package = compiled(model, tmp_path / "package", "adreno-buffer", db=records)
     assert package.manifest.tuned == 0 and package.manifest.made.tuning is None
