@@ -20,7 +20,7 @@ from adt.model.passes.texture.placement import with_images
 from adt.model.passes.texture.schedules import prove
 from adt.model.passes.texture.tiles import MOST_WIDE
 from adt.model.plugins import load_plugin, opencl_runtime
-from adt.model.tuning.intrinsics import need_intrinsics
+from adt.model.tuning.schedules import load_intrinsics
 from adt.model.tuning.traces import apply_trace, trace_text
 from adt.tuning.search.strategies import STEPS
 from adt.tuning.search.task_search import Searches, SearchOptions
@@ -80,7 +80,7 @@ def unpacking() -> Any:
 
 def sampled(function: Any, count: int, seed: int = 3) -> list[list[Any]]:
     """For each of the design spaces of *function*, *count* schedules drawn from it."""
-    need_intrinsics()
+    load_intrinsics()
     module = tvm.IRModule({"main": function})
     drawn = []
     generator = texture_space(function, TARGET)
@@ -100,7 +100,7 @@ def sampled(function: Any, count: int, seed: int = 3) -> list[list[Any]]:
 
 
 def spaces_of(function: Any, generator: Any) -> list[Any]:
-    need_intrinsics()
+    load_intrinsics()
     context = meta_schedule.TuneContext(
         tvm.IRModule({"main": function}), target=TARGET, space_generator=generator, num_threads=1
     )

@@ -20,9 +20,8 @@ from adt.model.host_run.run import run_package, run_packages
 from adt.model.inputs.random import random_inputs
 from adt.model.package import kernel_check as check_module
 from adt.model.package.package import KernelCheck, ModelPackage, load_package
-from adt.model.tuning.intrinsics import need_intrinsics
 from adt.model.tuning.key import target_key, tvm_key
-from adt.model.tuning.schedules import Recording
+from adt.model.tuning.schedules import Recording, load_intrinsics
 from adt.model.tuning.workload import same, workload
 from adt.tuning.database.store import open_database
 from adt.tuning.records import BASELINE, Context, MeasuredOn, Record
@@ -129,7 +128,7 @@ def test_kernels_that_are_the_same_code_are_one_task() -> None:
 
 def test_another_program_s_records_of_the_same_model_are_found(model: Path, tmp_path: Path) -> None:
     """Tasks that TVM itself takes out of the model, and what MetaSchedule writes down of them."""
-    need_intrinsics()
+    load_intrinsics()
     import tvm
     from tvm import relax
     from tvm.s_tir import meta_schedule as ms

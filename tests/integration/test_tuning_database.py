@@ -19,7 +19,7 @@ from tvm import relax, te
 
 import adt
 from adt.errors import ConfigError, DiskError, PackageError
-from adt.model.tuning.intrinsics import need_intrinsics
+from adt.model.tuning.schedules import load_intrinsics
 from adt.model.tuning.traces import apply_trace, trace_text
 from adt.model.tuning.workload import workload as normal
 from adt.tuning.database.merge import merge
@@ -187,7 +187,7 @@ def exported(tmp_path: Path) -> Path:
 
 
 def test_tvm_reads_what_was_exported(exported: Path) -> None:
-    need_intrinsics()
+    load_intrinsics()
     from tvm.s_tir import meta_schedule as ms
 
     database = ms.database.JSONDatabase(work_dir=str(exported))
@@ -198,7 +198,7 @@ def test_tvm_reads_what_was_exported(exported: Path) -> None:
 
 
 def test_tvm_applies_what_was_exported(exported: Path) -> None:
-    need_intrinsics()
+    load_intrinsics()
     builder = relax.BlockBuilder()
     function = dense()["main"].without_attr("global_symbol")  # as what TVM makes of an operator
     x, w = (relax.Var(name, relax.TensorStructInfo((16, 16), "float32")) for name in "xw")
@@ -230,7 +230,7 @@ def test_records_of_tvm_come_in_once(exported: Path, tmp_path: Path) -> None:
 
 
 def test_what_tvm_itself_wrote_comes_in(tmp_path: Path) -> None:
-    need_intrinsics()
+    load_intrinsics()
     from tvm.s_tir import meta_schedule as ms
 
     (tmp_path / "ms").mkdir()

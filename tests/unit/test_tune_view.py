@@ -43,7 +43,7 @@ def test_the_speed_of_an_emulated_device_is_not_shown() -> None:
     emulated = dataclasses.replace(PHONE, emulated=True)
     shown = "\n".join(screen(status([CONV], [emulated]), Clocks(), 30))
     assert "GFLOPS" not in shown and "no device's speed" in shown
-    assert "GFLOPS" not in "\n".join(Lines().see(status([CONV], [emulated], 11.0)))
+    assert "GFLOPS" not in "\n".join(Lines().update(status([CONV], [emulated], 11.0)))
 
 
 def test_a_screen_is_no_higher_than_the_terminal_and_shows_what_is_at_work() -> None:
@@ -75,25 +75,27 @@ def test_clocks_run_from_the_first_work_to_the_end() -> None:
         ("done", 30.0),
         ("done", 99.0),
     ):
-        clocks.see(status([dataclasses.replace(CONV, state=state)], [], now))
+        clocks.update(status([dataclasses.replace(CONV, state=state)], [], now))
     assert clocks.seconds("conv", 99.0) == 20.0
     assert clocks.seconds("other", 99.0) == 0.0
 
 
 def test_without_a_terminal_what_happens_is_said_at_once_and_the_rest_every_ten_seconds() -> None:
     lines = Lines()
-    assert lines.see(status([CONV], [PHONE], 0.1)) == ["device R5CT (Pixel 7) ready"]
+    assert lines.update(status([CONV], [PHONE], 0.1)) == ["device R5CT (Pixel 7) ready"]
     more = dataclasses.replace(CONV, trials=70)
     idle = dataclasses.replace(PHONE, state="idle")
-    assert lines.see(status([more], [idle], 5.0)) == []
+    assert lines.update(status([more], [idle], 5.0)) == []
     away = dataclasses.replace(PHONE, state="away", note="the cable was pulled")
-    assert lines.see(status([more], [away], 6.0)) == ["device R5CT (Pixel 7) away: the cable was pulled"]
-    told = lines.see(status([more], [idle], 11.0))
+    assert lines.update(status([more], [away], 6.0)) == ["device R5CT (Pixel 7) away: the cable was pulled"]
+    told = lines.update(status([more], [idle], 11.0))
     assert (
         told[0] == "device R5CT (Pixel 7) ready" and "(70/128)" in told[1] and told[2].startswith("trials 70")
     )
-    assert lines.see(status([dataclasses.replace(more, state="done")], [idle], 12.0))[0].count("Done.") == 1
-    assert lines.see(status([dataclasses.replace(more, state="done")], [idle], 13.0)) == []
+    assert (
+        lines.update(status([dataclasses.replace(more, state="done")], [idle], 12.0))[0].count("Done.") == 1
+    )
+    assert lines.update(status([dataclasses.replace(more, state="done")], [idle], 13.0)) == []
 
 
 def record(trace: str, seconds: tuple[float, ...], failure: Failure | None = None) -> Record:

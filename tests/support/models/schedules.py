@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adt.model.tuning.intrinsics import need_intrinsics
+from adt.model.tuning.schedules import load_intrinsics
 from adt.model.tuning.traces import trace_text
 from adt.tuning.space.texture_space import texture_space, uses_texels
 from adt.tuning.tasks import Task
@@ -18,7 +18,7 @@ def hand_trace(task: Task, target: dict[str, Any]) -> str:
     """
     import tvm
 
-    need_intrinsics()
+    load_intrinsics()
     if uses_texels(task.module["main"]):
         from tvm.s_tir import meta_schedule as ms
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("adt.tune")
 
 EMULATED_TIMEOUT = 120.0
-"""Seconds for a candidate on an emulated device, unless somebody said."""
+"""Seconds for a candidate on an emulated device, unless the timeout is set."""
 
 
 @takes(TuneRequest)

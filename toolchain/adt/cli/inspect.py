@@ -239,7 +239,7 @@ def _show_summary(found: Inspection) -> None:
             f" {buffers} for buffers (--textures says why)"
         )
     if facts.made.tuning:
-        typer.echo(f"tuning      {facts.made.tuning.told}")
+        typer.echo(f"tuning      {facts.made.tuning.origin}")
     if found.recorded:
         graph = found.graph
         scopes = ", ".join(f"{scope} {size:,}" for scope, size in graph.by_scope().items())

@@ -90,7 +90,7 @@ def show_tuning(facts: PackageManifest) -> None:
     found = facts.made.tuning
     if found is None:
         return
-    typer.echo(f"tuning   {found.told}")
+    typer.echo(f"tuning   {found.origin}")
     for kernel in found.kept:
         typer.echo(f"         {kernel} keeps the untuned schedule: it was the fastest")
     for kernel in found.refused:

@@ -1,4 +1,4 @@
-"""What came of a tuning, for people and as JSON."""
+"""The result of a tuning, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def fields(result: TuneResult) -> dict[str, Any]:
         "baseline_ms": None if result.emulated else result.baseline_ms,
         "tuned_ms": None if result.emulated else result.tuned_ms,
         "tasks": tasks,
-        "untunable": [asdict(one) for one in plan.untunable],
-        "devices": [asdict(one) for one in result.devices],
-        "quarantined": [asdict(one) for one in result.quarantined],
+        "untunable": [asdict(kernel) for kernel in plan.untunable],
+        "devices": [asdict(device) for device in result.devices],
+        "quarantined": [asdict(candidate) for candidate in result.quarantined],
         "failures": dict(result.failures),
         "next": result.plan.compile_command,
         "comparison": asdict(result.comparison) if result.comparison else None,
@@ -73,8 +73,9 @@ def show(result: TuneResult) -> None:
             typer.echo(line)
     if failed := failures_text(result.failures):
         typer.echo(f"failed    {failed}")
-    for bad in result.quarantined:
-        typer.echo(f"  never again: a candidate of {bad.task} ({bad.kind} on {bad.device}: {bad.message})")
+    for candidate in result.quarantined:
+        cause = f"{candidate.kind} on {candidate.device}: {candidate.message}"
+        typer.echo(f"  never again: a candidate of {candidate.task} ({cause})")
     if result.finished_before:
         typer.echo(f"trials    {result.done} of {result.total}: finished before; more with --trials")
     else:
@@ -126,20 +127,20 @@ def _ms(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def comparison_lines(found: Comparison) -> list[str]:
+def comparison_lines(comparison: Comparison) -> list[str]:
     """The model's times with records and without, as tables of AutoTVM's guides had them."""
     from adt.host.columns import aligned
     from adt.measure.bench import sentence
     from adt.measure.statistics import Interval
 
-    kernels = f"{found.tuned_kernels} of {found.total_kernels} kernels are tuned"
-    if found.optimised is None or found.unoptimised is None or found.ratio is None:
-        right = {None: "", True: "; both are right", False: "; not both are right"}[found.correct]
-        return [f"compared  {kernels}{right}; no times: {found.reason}"]
+    kernels = f"{comparison.tuned_kernels} of {comparison.total_kernels} kernels are tuned"
+    if comparison.optimised is None or comparison.unoptimised is None or comparison.ratio is None:
+        correct = {None: "", True: "; both are right", False: "; not both are right"}[comparison.correct]
+        return [f"compared  {kernels}{correct}; no times: {comparison.reason}"]
     rows: list[tuple[str, ...]] = [("", "mean ms", "median ms", "std ms", "runs")]
-    for name, side in (("optimised", found.optimised), ("unoptimised", found.unoptimised)):
+    for name, side in (("optimised", comparison.optimised), ("unoptimised", comparison.unoptimised)):
         figures = (f"{value:.4g}" for value in (side.mean_ms, side.median_ms, side.std_ms))
         rows.append((name, *figures, str(side.runs)))
-    said = sentence(Interval(*found.ratio), ("unoptimised", "optimised"))
-    where = f"compared  on {found.place}; {kernels}"
-    return [where, *(f"  {line}" for line in aligned(rows)), f"  {said} (95 % confidence)"]
+    verdict = sentence(Interval(*comparison.ratio), ("unoptimised", "optimised"))
+    heading = f"compared  on {comparison.place}; {kernels}"
+    return [heading, *(f"  {line}" for line in aligned(rows)), f"  {verdict} (95 % confidence)"]

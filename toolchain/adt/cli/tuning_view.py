@@ -29,11 +29,11 @@ def tuning_view(*, quiet: bool) -> Iterator[Callable[[Status], None]]:
     else:
         lines = Lines()
 
-        def tell(status: Status) -> None:
-            for line in lines.see(status):
+        def show_lines(status: Status) -> None:
+            for line in lines.update(status):
                 typer.echo(line, err=True)
 
-        yield tell
+        yield show_lines
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def _on_terminal() -> Iterator[Callable[[Status], None]]:
     with Live(console=console, refresh_per_second=4, transient=True) as live, _messages_above():
 
         def show(status: Status) -> None:
-            clocks.see(status)
+            clocks.update(status)
             text = "\n".join(screen(status, clocks, console.height - 1))
             live.update(Text(visible(text), no_wrap=True, overflow="ellipsis"))
 
@@ -57,7 +57,9 @@ def _on_terminal() -> Iterator[Callable[[Status], None]]:
 @contextmanager
 def _messages_above() -> Iterator[None]:
     """What is logged meanwhile goes above the lines: rich has put itself in the place of stderr."""
-    handlers = [one for one in logging.getLogger("adt").handlers if isinstance(one, logging.StreamHandler)]
+    handlers = [
+        handler for handler in logging.getLogger("adt").handlers if isinstance(handler, logging.StreamHandler)
+    ]
     before = [handler.setStream(sys.stderr) for handler in handlers]
     try:
         yield
@@ -71,7 +73,7 @@ ACTIVE = ("searching", "building", "measuring")
 ENDED = ("done", "stopped", "exhausted")
 AT_WORK = ("idle", "measuring")
 """States between which a device changes all the time; every other change is told at once."""
-EVERY = 10.0
+LINE_SECONDS = 10.0
 """Seconds between two accounts of the same where there is no terminal."""
 
 
@@ -82,7 +84,7 @@ class Clocks:
         self._began: dict[str, float] = {}
         self._ended: dict[str, float] = {}
 
-    def see(self, status: Status) -> None:
+    def update(self, status: Status) -> None:
         """Take note of what is worked on at this moment."""
         for task in status.tasks:
             if task.state != "waiting":
@@ -170,7 +172,7 @@ def screen(status: Status, clocks: Clocks, height: int) -> list[str]:
     room = max(3, height - len(lines) - 1)
     rows = list(enumerate(status.tasks, start=1))
     if len(rows) > room:
-        rows = sorted(_by_interest(rows)[: room - 1])
+        rows = sorted(_active_first(rows)[: room - 1])
     total = len(status.tasks)
     for number, task in rows:
         lines.append(
@@ -181,12 +183,12 @@ def screen(status: Status, clocks: Clocks, height: int) -> list[str]:
     if hidden := total - len(rows):
         shown = {number for number, _ in rows}
         states = [task.state for number, task in enumerate(status.tasks, start=1) if number not in shown]
-        told = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
-        lines.append(f"… and {hidden} more tasks: {told}")
+        counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
+        lines.append(f"… and {hidden} more tasks: {counts}")
     return lines
 
 
-def _by_interest(rows: Sequence[tuple[int, TaskStatus]]) -> list[tuple[int, TaskStatus]]:
+def _active_first(rows: Sequence[tuple[int, TaskStatus]]) -> list[tuple[int, TaskStatus]]:
     """Those at work first, then those that wait, then those that ended; in order otherwise."""
 
     def rank(row: tuple[int, TaskStatus]) -> tuple[int, int]:
@@ -205,10 +207,10 @@ class Lines:
         self._devices: dict[str, DeviceStatus] = {}
         self._last = 0.0
 
-    def see(self, status: Status) -> list[str]:
+    def update(self, status: Status) -> list[str]:
         """The lines to print now that things stand so."""
-        self._clocks.see(status)
-        due = status.elapsed - self._last >= EVERY
+        self._clocks.update(status)
+        due = status.elapsed - self._last >= LINE_SECONDS
         lines = [*self._device_lines(status.devices), *self._task_lines(status, due)]
         if due:
             self._last = status.elapsed
@@ -219,23 +221,23 @@ class Lines:
         for device in devices:
             before = self._devices.get(device.name)
             self._devices[device.name] = device
-            if before is None or _told(before) != _told(device):
+            if before is None or _coarse_state(before) != _coarse_state(device):
                 label = f" ({device.label})" if device.label not in ("", device.name) else ""
                 note = f": {device.note}" if device.note else ""
-                yield f"device {device.name}{label} {_told(device)}{note}"
+                yield f"device {device.name}{label} {_coarse_state(device)}{note}"
 
     def _task_lines(self, status: Status, due: bool) -> Iterator[str]:
         for number, task in enumerate(status.tasks, start=1):
             before = self._tasks.get(task.name)
             ended = task.state in ENDED and (before is None or before.state not in ENDED)
-            news = task.trials != (before.trials if before else 0)
-            if ended or (due and news):
+            changed = task.trials != (before.trials if before else 0)
+            if ended or (due and changed):
                 self._tasks[task.name] = task
                 seconds = self._clocks.seconds(task.name, status.elapsed)
                 yield task_line(number, len(status.tasks), task, seconds, emulated=_emulated(status))
 
 
-def _told(device: DeviceStatus) -> str:
+def _coarse_state(device: DeviceStatus) -> str:
     return "ready" if device.state in AT_WORK else device.state
 
 

@@ -118,7 +118,7 @@ def _log_tuned(manifest: PackageManifest) -> None:
     report = manifest.made.tuning
     if report is None:
         return
-    log.info("tuned %d of %d kernels (%s)", manifest.tuned, manifest.total, report.told)
+    log.info("tuned %d of %d kernels (%s)", manifest.tuned, manifest.total, report.origin)
     for kernel in report.refused:
         log.warning("the record of %s does not apply to it any more: it is untuned", kernel)
 

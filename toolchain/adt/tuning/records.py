@@ -115,10 +115,10 @@ CandidateKey = tuple[str, str]
 
 def by_candidate(records: Iterable[Record]) -> dict[CandidateKey, list[Record]]:
     """The records of one context by what they are of, the untuned schedule under an empty trace."""
-    found: dict[CandidateKey, list[Record]] = {}
+    groups: dict[CandidateKey, list[Record]] = {}
     for record in records:
-        found.setdefault((record.workload, record.trace), []).append(record)
-    return found
+        groups.setdefault((record.workload, record.trace), []).append(record)
+    return groups
 
 
 CONFIRMED = "confirmed"
@@ -151,9 +151,9 @@ def best_records(records: Iterable[Record]) -> dict[str, Record]:
     """Of one context by workload the fastest candidate, the untuned schedule left out."""
     fastest: dict[str, Record] = {}
     for (workload, trace), measured in by_candidate(records).items():
-        found = typical_record(measured) if trace != BASELINE else None
-        if found and (workload not in fastest or found.time < fastest[workload].time):
-            fastest[workload] = found
+        record = typical_record(measured) if trace != BASELINE else None
+        if record and (workload not in fastest or record.time < fastest[workload].time):
+            fastest[workload] = record
     return fastest
 
 
@@ -161,7 +161,9 @@ def baseline_records(records: Iterable[Record]) -> dict[str, Record]:
     """Of one context by workload the untuned schedule."""
     untuned = by_candidate(record for record in records if record.trace == BASELINE)
     return {
-        workload: found for (workload, _), measured in untuned.items() if (found := typical_record(measured))
+        workload: record
+        for (workload, _), measured in untuned.items()
+        if (record := typical_record(measured))
     }
 
 
@@ -169,9 +171,9 @@ def fastest_candidates(records: Iterable[Record], keep: int) -> set[CandidateKey
     """Of one context the *keep* fastest candidates of each workload."""
     ran: dict[str, list[tuple[float, CandidateKey]]] = {}
     for key, measured in by_candidate(records).items():
-        found = typical_record(measured) if key[1] != BASELINE else None
-        if found:
-            ran.setdefault(key[0], []).append((found.time, key))
+        record = typical_record(measured) if key[1] != BASELINE else None
+        if record:
+            ran.setdefault(key[0], []).append((record.time, key))
     return {key for times in ran.values() for _, key in sorted(times)[:keep]}
 
 

@@ -53,9 +53,9 @@ class TaskLogs:
             return
         try:
             self._file(record.task).write(self._line(record) + "\n")
-        except OSError as why:
+        except OSError as error:
             self._broken = True
-            log.warning("the tasks' logs cannot be written (%s); the records are kept all the same", why)
+            log.warning("the tasks' logs cannot be written (%s); the records are kept all the same", error)
 
     def path(self, task: str) -> Path:
         """Where the log of *task* is."""

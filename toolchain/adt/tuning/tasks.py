@@ -89,9 +89,9 @@ def extraction_of(lowered: Any, recording: Recording, library: str) -> Extractio
     """
     import tvm
 
-    calls = _calls(lowered)
+    calls = _count_calls(lowered)
     tunable: list[Task] = []
-    untunable = [UntunableKernel(name, reason) for name, reason in _untuned(lowered, calls, library)]
+    untunable = [UntunableKernel(name, reason) for name, reason in _unmarked(lowered, calls, library)]
     of_hash: dict[str, list[int]] = {}
     marked = {name: (function, mark) for name, function, mark in marks(lowered)}
     for name in calls:
@@ -106,7 +106,7 @@ def extraction_of(lowered: Any, recording: Recording, library: str) -> Extractio
         digest = structural_hash(module)
         twin = next((at for at in of_hash.get(digest, ()) if same(tunable[at].module, module)), None)
         if twin is not None:
-            tunable[twin] = _joined(tunable[twin], name, calls[name])
+            tunable[twin] = _join(tunable[twin], name, calls[name])
             continue
         of_hash.setdefault(digest, []).append(len(tunable))
         baseline = tvm.IRModule({"main": named_main(scheduled)})
@@ -121,10 +121,10 @@ def extraction_of(lowered: Any, recording: Recording, library: str) -> Extractio
                 (name,),
             )
         )
-    return Extraction(tuple(tunable), tuple(sorted(untunable, key=lambda one: one.name)))
+    return Extraction(tuple(tunable), tuple(sorted(untunable, key=lambda kernel: kernel.name)))
 
 
-def _joined(task: Task, name: str, weight: int) -> Task:
+def _join(task: Task, name: str, weight: int) -> Task:
     """*task* of one more kernel."""
     return Task(
         task.name,
@@ -137,11 +137,11 @@ def _joined(task: Task, name: str, weight: int) -> Task:
     )
 
 
-def _calls(lowered: Any) -> Counter[str]:
+def _count_calls(lowered: Any) -> Counter[str]:
     """How often the Relax functions of *lowered* call each function, in the order of the first calls."""
     from tvm import ir, relax
 
-    found: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
 
     def visit(node: Any) -> None:
         if not isinstance(node, relax.Call):
@@ -150,16 +150,16 @@ def _calls(lowered: Any) -> Counter[str]:
         if isinstance(callee, ir.Op) and callee.name == "relax.call_tir_dyn":
             callee = node.args[0]
         if isinstance(callee, ir.GlobalVar | relax.ExternFunc):
-            found[str(callee.name_hint if isinstance(callee, ir.GlobalVar) else callee.global_symbol)] += 1
+            calls[str(callee.name_hint if isinstance(callee, ir.GlobalVar) else callee.global_symbol)] += 1
 
     functions = {str(variable.name_hint): function for variable, function in lowered.functions_items()}
     for _, function in sorted(functions.items(), key=lambda item: (item[0] != "main", item[0])):
         if isinstance(function, relax.Function):
             relax.analysis.post_order_visit(function, visit)
-    return found
+    return calls
 
 
-def _untuned(lowered: Any, calls: Counter[str], library: str) -> Iterator[tuple[str, str]]:
+def _unmarked(lowered: Any, calls: Counter[str], library: str) -> Iterator[tuple[str, str]]:
     """What *calls* names that has no mark, and why: TVM scheduled it, or it is no kernel of TVM's.
 
     Args:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
+import sys
 from collections import defaultdict
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, module_from_spec
 from typing import Any, Protocol
 
 from adt.model.inspection.flops import SCHEDULED
-from adt.model.tuning.intrinsics import need_intrinsics
 from adt.model.tuning.traces import TraceError, apply_trace
 from adt.model.tuning.tuning import TunedKernel, Tuning
 from adt.model.tuning.workload import KEPT, REFUSED, TUNED, marked, same, structural_hash, workload
 
 log = logging.getLogger("adt.compile")
+
+INTRINSICS = "tvm.s_tir.tensor_intrin"
+INTRINSICS_OF = {"x86_64": "x86", "aarch64": "arm_cpu"}
+"""Module of the intrinsics by architecture, the first word of LLVM's triple."""
 
 
 class KernelSchedules(Protocol):
@@ -41,7 +48,7 @@ class Tuned:
         from adt.model.graphs.reader import read_graphs
         from adt.model.graphs.rules import GraphError
 
-        need_intrinsics(triple)
+        load_intrinsics(triple)
         self._by_hash: defaultdict[str, list[tuple[Any, TunedKernel]]] = defaultdict(list)
         modules = read_graphs([kernel.workload for kernel in tuning.kernels])
         for kernel, module in zip(tuning.kernels, modules, strict=True):
@@ -55,14 +62,14 @@ class Tuned:
         module = workload(function)
         for known, kernel in self._by_hash.get(structural_hash(module), ()):
             if same(known, module):
-                return self._taken(function, module, kernel) if kernel.faster else marked(function, KEPT)
+                return self._apply(function, module, kernel) if kernel.faster else marked(function, KEPT)
         return function
 
-    def _taken(self, function: Any, module: Any, kernel: TunedKernel) -> Any:
+    def _apply(self, function: Any, module: Any, kernel: TunedKernel) -> Any:
         try:
             scheduled = apply_trace(module, kernel.trace)
-        except TraceError as why:
-            log.warning("a record does not apply: %s", why)
+        except TraceError as error:
+            log.warning("a record does not apply: %s", error)
             return marked(function, REFUSED)
         return marked(_with_body_of(function, scheduled["main"]), TUNED)
 
@@ -71,10 +78,10 @@ def _with_body_of(function: Any, scheduled: Any) -> Any:
     """*scheduled* with the attributes of *function*, which it is a schedule of."""
     from tvm import tirx
 
-    made = tirx.PrimFunc(
+    result = tirx.PrimFunc(
         scheduled.params, scheduled.body, scheduled.ret_type, scheduled.buffer_map, function.attrs
     )
-    return made.with_attr(SCHEDULED, True)
+    return result.with_attr(SCHEDULED, True)
 
 
 class Recording:
@@ -96,11 +103,11 @@ def take_schedules(schedules: KernelSchedules) -> Any:
 
     @tvm.transform.module_pass(opt_level=0, name="adt.TakeSchedules")  # type: ignore[untyped-decorator]
     def take(module: Any, _context: Any) -> Any:
-        made = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
+        result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
         for variable, function in module.functions_items():
             if isinstance(function, tirx.PrimFunc) and not is_scheduled(function):
-                made.update_func(variable, schedules.take(function))
-        return made
+                result.update_func(variable, schedules.take(function))
+        return result
 
     return take
 
@@ -108,3 +115,22 @@ def take_schedules(schedules: KernelSchedules) -> Any:
 def is_scheduled(function: Any) -> bool:
     """Whether TVM's schedule rules leave the PrimFunc *function* alone."""
     return function.attrs is not None and bool(function.attrs.get(SCHEDULED, False))
+
+
+def load_intrinsics(triple: str = "") -> None:
+    """Make TVM know the intrinsics for *triple*; for a GPU, without one, none.
+
+    MetaSchedule imports all that TVM has, which takes ten seconds for the tensor cores of CUDA GPUs alone;
+    no device that adt serves has any.
+
+    TVM's package is put in place without running what it runs on import; a module of it that
+    somebody else wants can still be imported.
+    """
+    import tvm.s_tir  # noqa: F401
+
+    if INTRINSICS not in sys.modules and (spec := find_spec(INTRINSICS)) and spec.submodule_search_locations:
+        bare = ModuleSpec(INTRINSICS, None, is_package=True)
+        bare.submodule_search_locations = list(spec.submodule_search_locations)
+        sys.modules[INTRINSICS] = module_from_spec(bare)
+    if module := INTRINSICS_OF.get(triple.partition("-")[0]):
+        importlib.import_module(f"{INTRINSICS}.{module}")

@@ -58,9 +58,9 @@ def scheduled(module: Any, text: str) -> Any:
     schedule = s_tir.Schedule(module, debug_mask="none", error_render_level="fast")
     try:
         s_tir.schedule.Trace.apply_json_to_schedule(steps, schedule)
-    except Exception as why:  # ScheduleError, InternalError, ValueError, TypeError, KeyError, …
-        lines = [line.strip() for line in str(why).splitlines() if line.strip()]
-        raise TraceError(lines[-1] if lines else type(why).__name__) from why
+    except Exception as error:  # ScheduleError, InternalError, ValueError, TypeError, KeyError, …
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise TraceError(lines[-1] if lines else type(error).__name__) from error
     return schedule
 
 
@@ -69,8 +69,8 @@ def _parsed(text: str) -> Any:
         raise TraceError(f"it has {len(text)} characters, over {MOST_BYTES}")
     try:
         steps = json.loads(text)
-    except (ValueError, RecursionError) as why:
-        raise TraceError(f"it is no JSON: {why}") from why
+    except (ValueError, RecursionError) as error:
+        raise TraceError(f"it is no JSON: {error}") from error
     if not (isinstance(steps, list) and len(steps) == 2 and all(isinstance(part, list) for part in steps)):
         raise TraceError("it is no list of instructions and decisions")
     if reason := refusal(steps):

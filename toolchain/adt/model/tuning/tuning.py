@@ -82,7 +82,7 @@ class TuningReport:
     """Kernels to which their record does not apply; they have the untuned schedule."""
 
     @property
-    def told(self) -> str:
+    def origin(self) -> str:
         """Whose records they are, in a few words."""
         driver = f", driver {self.driver}" if self.driver else ""
         return f"records of {self.device}{driver}" + ", taken under emulation" * self.emulated

@@ -76,12 +76,7 @@ class Counts:
 
 
 def count(directory: Path) -> Counts:
-    """Count what is in the database in *directory*.
-
-    Raises:
-        PackageError: there is none, or a later adt wrote it.
-        DiskError: it may not be read.
-    """
+    """See :func:`adt.api.db.db_stats`."""
     contents = load(directory)
     by_context: dict[Context, list[Record]] = {}
     for record in contents.records:

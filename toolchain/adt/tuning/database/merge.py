@@ -28,16 +28,9 @@ class MergeResult:
 
 
 def merge(sources: Sequence[Path], into: Path) -> MergeResult:
-    """Add what the databases *sources* hold to the one in *into*, which is made when it is not there.
+    """See :func:`adt.api.db.db_merge`; an interruption leaves *into* as it was.
 
-    It happens in one step; an interruption leaves *into* as it was. The same kernel of two
-    models is one workload, whatever its variables are called.
-
-    Raises:
-        PackageError: a source is no tuning database, or has what may not be applied.
-        ConfigError: *into* is one of the sources.
-        Busy: another process writes *into*.
-        DiskError: there is no room or no access.
+    The same kernel of two models is one workload, whatever its variables are called.
     """
     contents = []
     for source in sources:

@@ -56,19 +56,10 @@ class ImportResult:
 
 
 def export(directory: Path, out: Path, selection: Selection, *, failures: bool = False) -> ExportResult:
-    """Write the candidates of one context as the two files of a ``ms.database.JSONDatabase``.
+    """See :func:`adt.api.db.db_export`; *out* appears complete or not at all.
 
-    One that was measured several times is written once. What must not run again has no time there, and
-    neither have the untuned schedules, which have no place in these files.
-
-    Args:
-        out: a directory, which appears complete or not at all.
-        failures: failed candidates, too, with the time that MetaSchedule gives these.
-
-    Raises:
-        PackageError: there is no database, or *out* holds something else.
-        ConfigError: *selection* means no context, or several.
-        DiskError: there is no room or no access.
+    A candidate that was measured several times is written once. What must not run again has no time there,
+    and neither have the untuned schedules, which have no place in these files.
     """
     leave_alone(out, lambda place: (place / WORKLOADS).is_file(), "a database of MetaSchedule")
     with open_database(directory) as database:
@@ -157,17 +148,10 @@ class Origin:
 def import_records(
     files: Path, into: Path, *, device: str, driver: str = "", target: str = ""
 ) -> ImportResult:
-    """Add the records of a ``ms.database.JSONDatabase`` to the database in *into*.
+    """See :func:`adt.api.db.db_import`.
 
     Args:
-        files: the directory of the two files.
-        device: what they were measured on, as :attr:`Context.device`.
-        target: the key of what they were generated for; empty: each record's own target tells.
-
-    Raises:
-        PackageError: *files* has no such files, or they are damaged from the first line on.
-        Busy: another process writes *into*.
-        DiskError: there is no room or no access.
+        target: the key of what the records were generated for; empty: each record's own target tells.
     """
     refused: list[str] = []
     with disk_errors(f"reading {files}", files, written=False):

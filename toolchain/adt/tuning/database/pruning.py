@@ -46,22 +46,9 @@ def prune(
     selection: Selection | None = None,
     dry_run: bool = False,
 ) -> PruneResult:
-    """Take records out of the database in *directory*, in one step.
+    """See :func:`adt.api.db.db_prune`; it happens in one step.
 
     The untuned schedule's times stay, and so does all of a candidate that must not run again.
-
-    Args:
-        keep: of each workload in each context only the so many fastest candidates, with all their records.
-        failures: no records of candidates that could not be built or that the device refused.
-        drop: nothing of the contexts that *selection* means.
-        selection: the contexts to look at; all.
-        dry_run: only say what would go.
-
-    Raises:
-        ConfigError: the arguments ask for nothing, or for everything.
-        PackageError: there is no tuning database.
-        Busy: another process writes it.
-        DiskError: there is no room or no access.
     """
     selection = selection or Selection()
     if not drop and keep is None and not failures:
@@ -106,8 +93,8 @@ def _choose(
 
 def _slow_candidates(records: Sequence[Record], keep: int) -> set[CandidateKey]:
     """Of one context the candidates that ran and may run, but are none of their workload's *keep* fastest."""
-    kept = fastest_candidates(records, keep) | quarantined_candidates(records)
-    return {(r.workload, r.trace) for r in records if r.seconds and r.trace != BASELINE} - kept
+    spared = fastest_candidates(records, keep) | quarantined_candidates(records)
+    return {(r.workload, r.trace) for r in records if r.seconds and r.trace != BASELINE} - spared
 
 
 def _is_plain_failure(record: Record) -> bool:

@@ -57,18 +57,10 @@ class FetchResult:
 def publish(
     directory: Path, out: Path, *, keep: int | None = None, selection: Selection | None = None
 ) -> PublishResult:
-    """Write what the database in *directory* holds to the archive *out*.
+    """See :func:`adt.api.db.db_publish`; *out* appears complete or not at all.
 
     Args:
-        out: its name ends in ``.tar.gz``; it appears complete or not at all.
-        keep: of each workload in each context only the so many fastest candidates, the untuned schedule,
-            and that a candidate must not run; None: everything.
-        selection: only of these contexts.
-
-    Raises:
-        ConfigError: *out* is named otherwise, or nothing is left to publish.
-        PackageError: there is no database, or it is damaged.
-        DiskError: there is no room or no access.
+        keep: the untuned schedule stays, too, and that a candidate must not run.
     """
     if not out.name.endswith(".tar.gz"):
         raise ConfigError(f"{out} is not named as an archive", remedy="Give -o NAME.tar.gz")
@@ -140,19 +132,7 @@ def _pack(plain: Path, out: Path) -> None:
 
 
 def fetch(source: str, into: Path, *, sha256: str = "") -> FetchResult:
-    """Add what was published to the database in *into*, which is made when it is not there.
-
-    Args:
-        source: a path, or an https or http address.
-        sha256: of the file; an address needs one.
-
-    Raises:
-        ConfigError: an address without a sha256.
-        DownloadError: it cannot be had, or is another file.
-        PackageError: it is no published database, or a damaged one; nothing of it was used.
-        Busy: another process writes *into*.
-        DiskError: there is no room or no access.
-    """
+    """See :func:`adt.api.db.db_fetch`."""
     if is_address(source):
         if not sha256:
             raise ConfigError(

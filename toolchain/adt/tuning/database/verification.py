@@ -46,16 +46,7 @@ class Verification:
 
 
 def verify(directory: Path, *, repair: bool = False) -> Verification:
-    """Look at every row of the database in *directory*.
-
-    Args:
-        repair: leave only what can be used; the file as it was is kept in ``backup/``.
-
-    Raises:
-        PackageError: there is none, nothing of it is left, or a later adt wrote it.
-        Busy: it is to be repaired, and another process writes it.
-        DiskError: there is no room or no access.
-    """
+    """See :func:`adt.api.db.db_verify`."""
     written_now = is_written(directory)
     result = _examine(load(directory), written_now)
     if result.passed or not repair:

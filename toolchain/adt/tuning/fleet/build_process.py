@@ -44,9 +44,9 @@ def _compile(module: str, toolchain: Toolchain) -> bytes:
 
     from adt.model.link import Linker
     from adt.model.passes.lowering import tir_pipeline
-    from adt.model.tuning.intrinsics import need_intrinsics
+    from adt.model.tuning.schedules import load_intrinsics
 
-    need_intrinsics(str(toolchain.target.get("mtriple", "")))
+    load_intrinsics(str(toolchain.target.get("mtriple", "")))
     linker = Linker(Path(toolchain.compiler), toolchain.link_options)
     with (
         tvm.transform.PassContext(opt_level=toolchain.opt_level),

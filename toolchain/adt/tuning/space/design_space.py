@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.model.passes.texture.kernel_blocks import NotSchedulable
-from adt.model.tuning.intrinsics import need_intrinsics
+from adt.model.tuning.schedules import load_intrinsics
 from adt.tuning.candidates import NoSpace
 from adt.tuning.space.texture_space import texture_space, uses_texels
 
@@ -68,7 +68,7 @@ def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> DesignS
     import tvm
     from tvm.s_tir import meta_schedule as ms
 
-    need_intrinsics(str(target.attrs.get("mtriple", "")))
+    load_intrinsics(str(target.attrs.get("mtriple", "")))
     generators = _generators(module, target)
     schedules: dict[str, Any] = {}
     try:

@@ -56,13 +56,13 @@ def texture_space(function: Any, target: Any) -> Any:
     """
     from tvm.s_tir import meta_schedule as ms
 
-    spaces = _usable(function, target)
+    spaces = _usable_spaces(function, target)
 
     def generate(schedule: Any) -> list[Any]:
-        made = [schedule.copy() for _ in spaces]
-        for space, copy in zip(spaces, made, strict=True):
+        copies = [schedule.copy() for _ in spaces]
+        for space, copy in zip(spaces, copies, strict=True):
             space(copy)
-        return made
+        return copies
 
     return ms.space_generator.ScheduleFn(
         generate,
@@ -77,29 +77,29 @@ def texture_space(function: Any, target: Any) -> Any:
     )
 
 
-def _usable(function: Any, target: Any) -> tuple[Callable[[Any], None], ...]:
-    refused: list[NotSchedulable] = []
+def _usable_spaces(function: Any, target: Any) -> tuple[Callable[[Any], None], ...]:
+    errors: list[NotSchedulable] = []
 
-    def proven_of(spaces: Iterable[Callable[[Any], None]]) -> list[Callable[[Any], None]]:
-        return [space for space in spaces if _proves(function, target, space, refused)]
+    def usable_of(spaces: Iterable[Callable[[Any], None]]) -> list[Callable[[Any], None]]:
+        return [space for space in spaces if _is_usable(function, target, space, errors)]
 
     usable: list[Callable[[Any], None]] = []
     for by_lane in (False, True):
         if is_convolution(function):
             gpu = gpu_of("", limits_of(target))
-            usable = proven_of(
+            usable = usable_of(
                 partial(_convolution_space, gpu=gpu, shared=shared, by_lane=by_lane)
                 for shared in (False, True)
             )
-        usable = usable or proven_of(
+        usable = usable or usable_of(
             partial(_texel_space, by_lane=by_lane, rounded=rounded) for rounded in (False, True)
         )
         if usable:
             break
     if list(function.buffer_map.values())[-1].scope() != SCOPE and not is_convolution(function):
-        usable += proven_of((_element_space,))
+        usable += usable_of((_element_space,))
     if not usable:
-        raise refused[0]
+        raise errors[0]
     return tuple(usable)
 
 
@@ -108,8 +108,10 @@ def limits_of(target: Any) -> dict[str, int]:
     return {str(name): int(value) for name, value in target.attrs.items() if isinstance(value, int)}
 
 
-def _proves(function: Any, target: Any, space: Callable[[Any], None], refused: list[NotSchedulable]) -> bool:
-    """Whether the first member of *space* uses images rightly; if not, why is added to *refused*."""
+def _is_usable(
+    function: Any, target: Any, space: Callable[[Any], None], errors: list[NotSchedulable]
+) -> bool:
+    """Whether the first member of *space* uses images rightly; if not, the reason is added to *errors*."""
     from tvm import s_tir
 
     schedule = s_tir.Schedule(function)
@@ -117,8 +119,8 @@ def _proves(function: Any, target: Any, space: Callable[[Any], None], refused: l
         with refusals():
             space(schedule)
         prove(schedule.mod["main"], target)
-    except NotSchedulable as why:
-        refused.append(why)
+    except NotSchedulable as error:
+        errors.append(error)
         return False
     return True
 
@@ -211,13 +213,13 @@ def sample_unrolling(schedule: Any, wanted: int) -> None:
     schedule.annotate(schedule.get_sblock("root"), "meta_schedule.unroll_explicit", steps)
 
 
-MOST = 2 * STATEMENTS
+MAX_STATEMENTS = 2 * STATEMENTS
 """Statements of a kernel, with those of unrolled loops as often as they are there."""
 
 
 @cache
 def statement_limit() -> Any:
-    """The class of a postprocessor of TVM's that refuses schedules of over :data:`MOST` statements."""
+    """The class of a TVM postprocessor that refuses schedules of over :data:`MAX_STATEMENTS` statements."""
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule.postproc import PyPostproc
 
@@ -227,7 +229,7 @@ def statement_limit() -> Any:
             pass
 
         def apply(self, schedule: Any) -> bool:
-            return all(statements(function) <= MOST for function in schedule.mod.functions.values())
+            return all(statements(function) <= MAX_STATEMENTS for function in schedule.mod.functions.values())
 
         def clone(self) -> Any:
             return StatementLimit()
