@@ -31,7 +31,7 @@ from typing import Any
 import adt
 from adt.api.model import job_of
 from adt.api.requests import JobRequest
-from adt.api.tune_result import compared
+from adt.api.tune_result import compare_packages
 from adt.tuning.results import Status, TuneResult
 
 HERE = Path(__file__).resolve().parent
@@ -96,7 +96,7 @@ def _tuned(model: Path, target: str, given: argparse.Namespace, db: Path) -> Tun
     timer.cancel()
     if found.comparison is None:  # it was stopped
         job = job_of(JobRequest(model, platform="host", target=target, bundle=given.bundle))
-        found = dataclasses.replace(found, comparison=compared(job, db, found, ()))
+        found = dataclasses.replace(found, comparison=compare_packages(job, db, found, ()))
     return found
 
 
@@ -118,8 +118,8 @@ def _lines(target: str) -> Callable[[Status], None]:
 
 
 def _row(target: str, found: TuneResult) -> dict[str, Any]:
-    compared = found.comparison
-    assert compared is not None
+    comparison = found.comparison
+    assert comparison is not None
     return {
         "target": target,
         "context": dataclasses.asdict(found.context) if found.context else None,
@@ -128,12 +128,12 @@ def _row(target: str, found: TuneResult) -> dict[str, Any]:
         "trials": found.done,
         "failures": dict(found.failures),
         "seconds": found.seconds,
-        "tuned_kernels": compared.tuned_kernels,
-        "total_kernels": compared.total_kernels,
-        "untuned": compared.unoptimised and dataclasses.asdict(compared.unoptimised),
-        "tuned": compared.optimised and dataclasses.asdict(compared.optimised),
-        "ratio": compared.ratio,
-        "right": compared.correct,
+        "tuned_kernels": comparison.tuned_kernels,
+        "total_kernels": comparison.total_kernels,
+        "untuned": comparison.unoptimised and dataclasses.asdict(comparison.unoptimised),
+        "tuned": comparison.optimised and dataclasses.asdict(comparison.optimised),
+        "ratio": comparison.ratio,
+        "right": comparison.correct,
     }
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import adt
 from adt.api import requests
-from adt.api.requests import CompileRequest, TuneRequest, UpRequest
+from adt.api.requests import CompileRequest, TrackerRequest, TuneRequest, UpRequest
 from adt.cli.app import app
 from adt.cli.command import Given, command
 from adt.cli.generate import GenerateFlags
@@ -176,6 +176,11 @@ def test_paths_sequences_and_switches_are_taken_as_people_write_them() -> None:
     assert requests.RunRequest("pkg", files=[Path("x.npy"), "y=z.raw"]).files == ("x.npy", "y=z.raw")
     with pytest.raises(AttributeError):
         request.target = "mali"
+
+
+def test_a_request_without_options_that_are_settings_has_the_settings() -> None:
+    request = TrackerRequest()
+    assert request.settings.rpc == request.resolved.settings.rpc
 
 
 def test_mistakes_in_keywords() -> None:

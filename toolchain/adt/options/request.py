@@ -39,6 +39,8 @@ class Request(Options):
     @property
     def resolved(self) -> Resolved:
         """Every setting and where it came from."""
+        if "_resolved" not in self.__dict__:  # none of its options is a setting
+            self.__dict__["_resolved"] = load_settings({})
         resolved: Resolved = self.__dict__["_resolved"]
         return resolved
 
