@@ -21,7 +21,6 @@ from adt.bundle.platforms import platform_named
 from adt.host.cache import STAMP
 from adt.model.compilation import CompileJob
 from adt.model.compile import identity
-from adt.model.package import manifest as package_module
 from adt.model.package.manifest import PackageLike
 from adt.model.package.package import load_package
 from adt.model.tuning.tuning import Tuning
@@ -148,7 +147,7 @@ def test_a_damaged_entry_is_made_again(model: Path, own_cache: Path, tmp_path: P
 
 
 def test_mod_json_fits_its_schema(package: Path) -> None:
-    schemas = Path(package_module.__file__).parent / "schemas"
+    schemas = Path(api.__file__).parent / "model" / "schemas"
     for file, schema in (("mod.json", "mod"), ("inspect/graph.json", "inspection-graph")):
         content = json.loads((schemas / f"{schema}.schema.json").read_text())
         jsonschema.Draft202012Validator(content).validate(json.loads((package / file).read_text()))
