@@ -197,14 +197,14 @@ def _records(came: Sequence[Path], keep: bool) -> tuple[tuple[BenchRecord, ...],
     for path in came:
         try:
             records.append(app_bench.read(path))
-        except (RunError, InputError) as why:
-            failures.append(why)
+        except (RunError, InputError) as error:
+            failures.append(error)
             continue
         if keep:
             try:
                 files.append(history.save(records[-1]))
-            except DiskError as why:  # what was measured is worth more than where it is kept
-                log.warning("the result is not kept: %s", why.what)
+            except DiskError as error:  # what was measured is worth more than where it is kept
+                log.warning("the result is not kept: %s", error.what)
     for failure in failures[1:]:
         log.warning("%s", failure.what)
     if failures:

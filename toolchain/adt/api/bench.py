@@ -85,7 +85,7 @@ class AbResult:
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _BenchTask:
     """What is asked of every measurement, whatever the package."""
 
     request: BenchOptions
@@ -106,8 +106,8 @@ def bench(request: BenchRequest) -> BenchResult:
         ConfigError: the protocol or a number cannot be; or nothing is left to do on an emulated device.
         RunError, ModelError, …: see :mod:`adt.errors`.
     """
-    want = _wanted(request, cold_start=request.cold_start, model=request.model)
-    return _bench_one(open_place(load_package(request.package), request), want)
+    task = _task_of(request, cold_start=request.cold_start, model=request.model)
+    return _bench_one(open_place(load_package(request.package), request), task)
 
 
 @takes(AbRequest)
@@ -120,28 +120,28 @@ def bench_ab(request: AbRequest) -> AbResult:
         ConfigError: as :func:`bench`; or the two do not run on the same machine.
         RunError, ModelError, …: see :mod:`adt.errors`.
     """
-    want, (a, b) = _wanted(request, rounds=request.rounds), (request.a, request.b)
+    task, (a, b) = _task_of(request, rounds=request.rounds), (request.a, request.b)
     opened = tuple(open_place(load_package(path), request) for path in (a, b))
     if opened[0].place.name != opened[1].place.name:
         raise ConfigError(
             f"{a} runs on {opened[0].place.name}, and {b} on {opened[1].place.name}",
             remedy="Compare packages that were compiled for the same machine.",
         )
-    checked = tuple(_checked(one, want) for one in opened)
-    untimed = tuple(_untimed(one, want, found) for one, found in zip(opened, checked, strict=True))
+    checked = tuple(_checked(one, task) for one in opened)
+    untimed = tuple(_untimed(one, task, found) for one, found in zip(opened, checked, strict=True))
     if any(result is not None for result in untimed):
         reasons = [result.record.no_speed for result in untimed if result]
         results = [
-            result or _without_speed(one, want, found, f"it was not compared: {reasons[0]}")
+            result or _without_speed(one, task, found, f"it was not compared: {reasons[0]}")
             for one, found, result in zip(opened, checked, untimed, strict=True)
         ]
         return AbResult(results[0], results[1], None, ())
-    return _take_turns(opened, want, checked)
+    return _take_turns(opened, task, checked)
 
 
-def _wanted(
+def _task_of(
     request: BenchOptions, *, rounds: int | None = None, cold_start: bool = True, model: Path | None = None
-) -> _Wanted:
+) -> _BenchTask:
     """What is asked, with its protocol and time limit in the plan."""
     plan = BenchSetup(
         protocol_of(request, rounds=rounds),
@@ -153,7 +153,7 @@ def _wanted(
         timeout=request.run_seconds,
     )
     cooling = looking.parse_cool_down(request.cool_down) if request.cool_down else None
-    return _Wanted(request, plan, model, cooling)
+    return _BenchTask(request, plan, model, cooling)
 
 
 def protocol_of(request: ProtocolOptions, *, rounds: int | None = None) -> Protocol:
@@ -168,9 +168,9 @@ def protocol_of(request: ProtocolOptions, *, rounds: int | None = None) -> Proto
     )
 
 
-def _checked(opened: Opened, want: _Wanted) -> VerifyResult | None:
+def _checked(opened: Opened, task: _BenchTask) -> VerifyResult | None:
     """The outputs against the reference's; None when that is not wanted."""
-    if not want.request.verify:
+    if not task.request.verify:
         if opened.place.emulated:
             raise ConfigError(
                 f"{opened.place.name} is emulated: only whether outputs are right can be told there",
@@ -178,65 +178,67 @@ def _checked(opened: Opened, want: _Wanted) -> VerifyResult | None:
             )
         return None
     log.info("comparing the outputs with the reference")
-    inputs = None if want.request.inputs is None else (want.request.inputs,)
+    inputs = None if task.request.inputs is None else (task.request.inputs,)
     return verify_at(
-        opened, want.request.settings, lambda: model_store.source_model(opened.package, want.model), inputs
+        opened, task.request.settings, lambda: model_store.source_model(opened.package, task.model), inputs
     )
 
 
-def _untimed(opened: Opened, want: _Wanted, checked: VerifyResult | None) -> BenchResult | None:
+def _untimed(opened: Opened, task: _BenchTask, checked: VerifyResult | None) -> BenchResult | None:
     """The result where nothing may be timed; None where it may."""
     if checked is not None and not checked.verification.passed:
-        return _without_speed(opened, want, checked, WRONG)
-    return _without_speed(opened, want, checked, EMULATED) if opened.place.emulated else None
+        return _without_speed(opened, task, checked, WRONG)
+    return _without_speed(opened, task, checked, EMULATED) if opened.place.emulated else None
 
 
-def _without_speed(opened: Opened, want: _Wanted, checked: VerifyResult | None, reason: str) -> BenchResult:
+def _without_speed(
+    opened: Opened, task: _BenchTask, checked: VerifyResult | None, reason: str
+) -> BenchResult:
     made = record_of(
         opened,
-        want.plan,
+        task.plan,
         machine_of(opened.place, None, None),
-        label=want.request.label,
+        label=task.request.label,
         correct=_correct(checked),
         no_speed=reason,
     )
-    return BenchResult(made, checked, _kept(made, want))
+    return BenchResult(made, checked, _kept(made, task))
 
 
 def _correct(checked: VerifyResult | None) -> bool | None:
     return checked.verification.passed if checked else None
 
 
-def _kept(record: BenchRecord, want: _Wanted) -> Path | None:
-    if not want.request.record:
+def _kept(record: BenchRecord, task: _BenchTask) -> Path | None:
+    if not task.request.record:
         return None
     try:
         return history.save(record)
-    except DiskError as why:  # what was measured is worth more than where it is kept
-        log.warning("the result is not kept: %s", why.what)
+    except DiskError as error:  # what was measured is worth more than where it is kept
+        log.warning("the result is not kept: %s", error.what)
         return None
 
 
-def _cooled(opened: Opened, want: _Wanted) -> list[Flag]:
-    if want.cool_down is None or looking.cool_down(opened.place, want.cool_down):
+def _cooled(opened: Opened, task: _BenchTask) -> list[Flag]:
+    if task.cool_down is None or looking.cool_down(opened.place, task.cool_down):
         return []
-    return [Flag("warm", f"it did not cool down to {want.cool_down.text} before the runs")]
+    return [Flag("warm", f"it did not cool down to {task.cool_down.text} before the runs")]
 
 
-def _bench_one(opened: Opened, want: _Wanted) -> BenchResult:
-    checked = _checked(opened, want)
-    if (untimed := _untimed(opened, want, checked)) is not None:
+def _bench_one(opened: Opened, task: _BenchTask) -> BenchResult:
+    checked = _checked(opened, task)
+    if (untimed := _untimed(opened, task, checked)) is not None:
         return untimed
-    first = pilot(opened, want.plan, want.request.inputs)
-    flags = _cooled(opened, want)
+    first = pilot(opened, task.plan, task.request.inputs)
+    flags = _cooled(opened, task)
     now = looking.conditions(opened.place)
-    measured = measure(opened, want.plan, first, want.request.inputs, now.external_power)
-    return _finished(opened, want, checked, now, measured, flags)
+    measured = measure(opened, task.plan, first, task.request.inputs, now.external_power)
+    return _finished(opened, task, checked, now, measured, flags)
 
 
 def _finished(
     opened: Opened,
-    want: _Wanted,
+    task: _BenchTask,
     checked: VerifyResult | None,
     now: looking.Conditions,
     measured: Measurement,
@@ -248,9 +250,9 @@ def _finished(
     found = [*flag_measurement(machine, now, measured.speed, measured.report["samples"]), *flags]
     made = record_of(
         opened,
-        want.plan,
+        task.plan,
         machine,
-        label=want.request.label,
+        label=task.request.label,
         correct=_correct(checked),
         now=now,
         speed=measured.speed,
@@ -258,19 +260,19 @@ def _finished(
         interleaved=interleaved,
     )
     times = {"run_ms": measured.times, "start_ms": measured.starts}
-    return BenchResult(made, checked, _kept(made, want), measured.report, times)
+    return BenchResult(made, checked, _kept(made, task), measured.report, times)
 
 
 def _take_turns(
-    opened: tuple[Opened, ...], want: _Wanted, checked: tuple[VerifyResult | None, ...]
+    opened: tuple[Opened, ...], task: _BenchTask, checked: tuple[VerifyResult | None, ...]
 ) -> AbResult:
-    sides = [Side(one, pilot(one, want.plan, want.request.inputs), want.request.inputs) for one in opened]
-    flags = _cooled(opened[0], want)
+    sides = [Side(one, pilot(one, task.plan, task.request.inputs), task.request.inputs) for one in opened]
+    flags = _cooled(opened[0], task)
     now = looking.conditions(opened[0].place)
-    turns = take_turns(sides[0], sides[1], want.plan)
+    turns = take_turns(sides[0], sides[1], task.plan)
     ratio = times_as_fast(*turns)
     results = [
-        _finished(one, want, found, now, _pooled(side), flags, interleaved=True)
+        _finished(one, task, found, now, _pooled(side), flags, interleaved=True)
         for one, found, side in zip(opened, checked, turns, strict=True)
     ]
     medians = zip(turns[0].round_medians, turns[1].round_medians, strict=True)
@@ -310,7 +312,7 @@ def report(request: ReportRequest) -> TrendReport:
     return trend.report(records, threshold=request.threshold, against=request.against)
 
 
-def report_html(found: TrendReport, out: AnyPath) -> None:
+def report_html(report: TrendReport, out: AnyPath) -> None:
     """Write one self-contained page with a time line of each series.
 
     Raises:
@@ -318,16 +320,16 @@ def report_html(found: TrendReport, out: AnyPath) -> None:
     """
     from adt.measure.trend import render
 
-    write_text(Path(out), render(found))
+    write_text(Path(out), render(report))
 
 
-def report_export(found: TrendReport, out: AnyPath) -> int:
-    """Write the records of *found* to one file, for :func:`report_import`; returns how many.
+def report_export(report: TrendReport, out: AnyPath) -> int:
+    """Write the records of *report* to one file, for :func:`report_import`; returns how many.
 
     Raises:
         DiskError: it cannot be written.
     """
-    records = [point.record for series in found.series for point in series.points]
+    records = [point.record for series in report.series for point in series.points]
     write_text(Path(out), history.export_text(records))
     return len(records)
 

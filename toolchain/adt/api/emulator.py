@@ -35,10 +35,10 @@ def emulator_start(request: EmulatorRequest) -> EmulatorInfo:
         selection.connect(
             info.serial, seconds=SHORT if any(one.startswith(SILENT) for one in fault) else None
         )
-    except (NoDevice, DeviceError) as why:
+    except (NoDevice, DeviceError) as error:
         if not fault:
             raise
-        log.warning("not connected, as was to be expected of these faults: %s", why.what)
+        log.warning("not connected, as was to be expected of these faults: %s", error.what)
     return info
 
 

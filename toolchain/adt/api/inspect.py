@@ -105,22 +105,22 @@ def inspect_html(package: AnyPath, out: AnyPath, *, profile: AnyPath | None = No
     from adt.model.inspection.page import render
     from adt.model.inspection.profile import load_profile
 
-    found = inspect(package)
-    times = load_profile(Path(profile), found.package.manifest) if profile else None
-    write_text(Path(out), render(found, times))
+    inspection = inspect(package)
+    times = load_profile(Path(profile), inspection.package.manifest) if profile else None
+    write_text(Path(out), render(inspection, times))
 
 
-def named_kernels(found: Inspection, name: str | None) -> dict[str, str]:
+def named_kernels(inspection: Inspection, name: str | None) -> dict[str, str]:
     """The OpenCL source of the kernel *name*, or of those that the function *name* launches; None: of all.
 
     Raises:
         PackageError: there are no OpenCL kernels.
         ConfigError: there is none of that name.
     """
-    texts = found.opencl()
+    texts = inspection.opencl()
     if name is None:
         return texts
-    chosen = (name,) if name in texts else found.by_function().get(name, ())
+    chosen = (name,) if name in texts else inspection.by_function().get(name, ())
     if not chosen:
         raise ConfigError(
             f"there is no kernel {name!r}.{did_you_mean(name, texts)}",

@@ -71,22 +71,22 @@ def profile(request: ProfileRequest) -> Profile:
     )
 
 
-def profile_trace(found: Profile, out: AnyPath) -> None:
-    """Write *found* as a trace for chrome://tracing and Perfetto.
+def profile_trace(profile: Profile, out: AnyPath) -> None:
+    """Write *profile* as a trace for chrome://tracing and Perfetto.
 
     Raises:
         ConfigError: its times are an emulator's.
     """
     from adt.measure.profile.trace import trace
 
-    write_text(Path(out), json.dumps(trace(found), ensure_ascii=False, separators=(",", ":")))
+    write_text(Path(out), json.dumps(trace(profile), ensure_ascii=False, separators=(",", ":")))
 
 
-def profile_html(found: Profile, out: AnyPath) -> None:
-    """Write *found* as one self-contained page with plots."""
+def profile_html(profile: Profile, out: AnyPath) -> None:
+    """Write *profile* as one self-contained page with plots."""
     from adt.measure.profile.page import render
 
-    write_text(Path(out), render(found))
+    write_text(Path(out), render(profile))
 
 
 def _check(request: ProfileRequest) -> None:
@@ -137,11 +137,11 @@ def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
         name = str(model.device.device_name) if opencl else ""
     try:
         raw = parse_json(text)
-    except ValueError as why:
+    except ValueError as error:
         raise RunError(
-            f"what the RPC server answers as a profile is no JSON: {why}",
+            f"what the RPC server answers as a profile is no JSON: {error}",
             remedy="Serve from a bundle that this adt built: adt build-target.",
-        ) from why
+        ) from error
     where = ProfilePlace(
         remote.label, remote.emulated, RPC, name, "cpu" if opencl and _POCL.match(name) else ""
     )
@@ -153,12 +153,12 @@ def _function(remote: Remote) -> Any:
 
     try:
         return remote.model.session.get_function(REMOTE_FUNCTION)
-    except Exception as why:  # TVM raises AttributeError, RPCError, …
-        if lost(why):
+    except Exception as error:  # TVM raises AttributeError, RPCError, …
+        if lost(error):
             raise
         raise RpcError(
             f"the RPC server on {remote.name} cannot profile: it has no function {REMOTE_FUNCTION}",
             remedy="Serve from a bundle that this adt built (adt build-target, then adt rpc start), or "
             "profile without RPC: --via native.",
-            details=str(why),
-        ) from why
+            details=str(error),
+        ) from error

@@ -123,9 +123,9 @@ def _up_plan(
     model: Path, fixed: Mapping[str, tuple[int, ...]], settings: Settings, device: Device | None
 ) -> UpPlan:
     if device:
-        why = f"{device.serial} is connected and is {device.platform}"
+        reason = f"{device.serial} is connected and is {device.platform}"
     else:
-        why = "no device is connected: a virtual device will be started and left running"
+        reason = "no device is connected: a virtual device will be started and left running"
     limits = limits_for(settings.compile.precision, settings.verify)
     return UpPlan(
         model,
@@ -133,7 +133,7 @@ def _up_plan(
         settings.build.platform,
         settings.compile.target,
         device.serial if device else "",
-        why,
+        reason,
         settings.tvm.tvm_source or settings.tvm.provider,
         limits.max_abs,
         limits.max_rel,

@@ -156,5 +156,5 @@ def verify_layers(request: LayersRequest) -> LayersResult:
         timeout=request.run_seconds,
         **({"chunk_bytes": request.chunk_bytes} if request.chunk_bytes else {}),
     )
-    found = compare_layers(opened.place, package, given, scan)
-    return LayersResult(opened.place.name, opened.place.emulated, found)
+    layers = compare_layers(opened.place, package, given, scan)
+    return LayersResult(opened.place.name, opened.place.emulated, layers)

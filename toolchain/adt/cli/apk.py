@@ -59,10 +59,10 @@ def _password(keystore: Path, file: Path | None) -> str:
     if file is not None:
         try:
             return file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
-        except (OSError, UnicodeDecodeError) as why:
+        except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(
-                f"{file} cannot be read: {why}", remedy="Name a text file with --keystore-password-file."
-            ) from why
+                f"{file} cannot be read: {error}", remedy="Name a text file with --keystore-password-file."
+            ) from error
     if (known := os.environ.get(STORE_PASSWORD)) is not None or not sys.stdin.isatty():
         return known or ""
     return str(typer.prompt(f"Password of {keystore}", hide_input=True, err=True))

@@ -25,10 +25,10 @@ def load_npz(path: Path) -> dict[str, Array]:
     """
     try:
         return read_npz(path)
-    except FileNotFoundError as why:
-        raise InputError(f"there is no input file {path}", remedy="Check --input.") from why
-    except DamagedNpz as why:
-        raise not_plain(path, why) from why
+    except FileNotFoundError as error:
+        raise InputError(f"there is no input file {path}", remedy="Check --input.") from error
+    except DamagedNpz as error:
+        raise not_plain(path, error) from error
 
 
 def save_npz(path: Path, arrays: Mapping[str, Array]) -> None:

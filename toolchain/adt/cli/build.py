@@ -84,14 +84,14 @@ def source(given: Given, as_json: bool) -> None:
     """Show the TVM source tree that a build takes, obtaining it if need be."""
     import adt
 
-    found = adt.source(**given)
+    tree = adt.source(**given)
     if as_json:
-        emit_json("source", vars(found))
+        emit_json("source", vars(tree))
         return
-    typer.echo(f"path      {found.path}")
-    typer.echo(f"provider  {found.provider}: {found.why}")
-    typer.echo(f"version   TVM {found.version}, tvm-ffi {found.ffi_version}")
-    typer.echo(f"digest    {found.digest}")
+    typer.echo(f"path      {tree.path}")
+    typer.echo(f"provider  {tree.provider}: {tree.why}")
+    typer.echo(f"version   TVM {tree.version}, tvm-ffi {tree.ffi_version}")
+    typer.echo(f"digest    {tree.digest}")
 
 
 class BundlesFlags(Options):
@@ -155,13 +155,13 @@ def presets(given: Given, as_json: bool) -> None:
     """List the presets: what each of them switches on, and whether this machine can build it."""
     import adt
 
-    found = adt.presets(**given)
+    rows = adt.presets(**given)
     if as_json:
-        emit_json("presets", {"presets": [vars(preset) for preset in found]})
+        emit_json("presets", {"presets": [vars(preset) for preset in rows]})
         return
     missing: dict[str, str] = {}
     typer.echo(f"{'preset':<28} {'OpenCL':<7} {'CLML':<5} {'RPC':<4} {'align':>5}  buildable here")
-    for preset in found:
+    for preset in rows:
         opencl, with_clml, rpc = ("yes" if on else "-" for on in (preset.opencl, preset.clml, preset.rpc))
         verdict = f"yes: {preset.reason}" if preset.buildable else "no"
         typer.echo(f"{preset.name:<28} {opencl:<7} {with_clml:<5} {rpc:<4} {preset.alignment:>5}  {verdict}")
@@ -180,7 +180,7 @@ def ndk_list(given: Given, as_json: bool) -> None:
     """List every place that could hold an NDK, what is there, and which one is taken."""
     import adt
 
-    found = adt.ndk_list(**given)
+    ndks = adt.ndk_list(**given)
     if as_json:
         rows = [
             {
@@ -193,13 +193,13 @@ def ndk_list(given: Given, as_json: bool) -> None:
                 "reason": row.ndk.known.reason if row.ndk else None,
                 "api_levels": row.ndk.api_levels() if row.ndk else None,
             }
-            for row in found
+            for row in ndks
         ]
         emit_json("ndk-list", {"ndks": rows})
         return
-    if not found:
+    if not ndks:
         typer.echo("no NDK: install one and pass --ndk DIR, or set ANDROID_NDK_HOME")
-    for row in found:
+    for row in ndks:
         typer.echo(f"{'→' if row.chosen else ' '} {row.path}  (from {row.origin})")
         if row.ndk:
             levels = row.ndk.api_levels()

@@ -31,24 +31,24 @@ def devices(given: Given, as_json: bool) -> None:
     """List the devices that adb sees: state, model, SoC, GPU, API level, ABIs; what to do about bad ones."""
     import adt
 
-    found = adt.devices(**given)
+    listed = adt.devices(**given)
     if as_json:
-        emit_json("devices", {"devices": [vars(device) for device in found]})
+        emit_json("devices", {"devices": [vars(device) for device in listed]})
         return
-    if not found:
+    if not listed:
         typer.echo("no device: connect a phone with USB debugging on, or run `adt emulator start`")
         return
-    for line in table(found):
+    for line in table(listed):
         typer.echo(line)
-    for device in found:
+    for device in listed:
         if device.problem:
             typer.echo(f"\n{device.serial}: {device.problem}\n  remedy: {device.remedy}")
 
 
-def table(found: Sequence[DeviceOverview]) -> list[str]:
+def table(devices: Sequence[DeviceOverview]) -> list[str]:
     """The devices, one aligned line each; ``-`` for what is not known."""
     rows: list[tuple[str, ...]] = [("SERIAL", "STATE", "VIA", "MODEL", "SOC", "GPU", "API", "ABIS")]
-    for device in found:
+    for device in devices:
         level = "" if device.api_level is None else str(device.api_level)
         texts = (device.serial, device.state, device.transport, device.model, device.soc, device.gpu)
         rows.append((*(text or "-" for text in texts), level or "-", ",".join(device.abis) or "-"))
@@ -84,53 +84,58 @@ def probe(given: Given, as_json: bool) -> None:
     """Show what a device is made of: CPU, memory, temperatures, GPU, OpenCL."""
     import adt
 
-    found = adt.probe(**given)
+    hardware = adt.probe(**given)
     if as_json:
         from adt.host.manifest import fields_of
 
-        fields = fields_of(found)
+        fields = fields_of(hardware)
         del fields["schema"], fields["schema_version"]
         emit_json("probe", fields)
         return
-    for name, text in rows(found):
+    for name, text in rows(hardware):
         typer.echo(f"{name:<10} {text}".rstrip())
 
 
-def rows(found: Probe) -> Iterator[tuple[str, str]]:
+def rows(hardware: Probe) -> Iterator[tuple[str, str]]:
     """The page: a heading and a text for each line; an empty heading goes on with the last one."""
     from adt.host.disk import size_text
 
-    yield "device", f"{found.serial}: {found.label}"
-    system = f"Linux {found.kernel}"
-    if found.android:
-        system = f"Android {found.android.release}, API {found.android.api_level}, {system}"
-    yield "system", f"{system}, {found.machine}"
-    if found.soc:
-        yield "SoC", found.soc
-    if found.cpu:
-        for index, cluster in enumerate(found.cpu.clusters):
+    yield "device", f"{hardware.serial}: {hardware.label}"
+    system = f"Linux {hardware.kernel}"
+    if hardware.android:
+        system = f"Android {hardware.android.release}, API {hardware.android.api_level}, {system}"
+    yield "system", f"{system}, {hardware.machine}"
+    if hardware.soc:
+        yield "SoC", hardware.soc
+    if hardware.cpu:
+        for index, cluster in enumerate(hardware.cpu.clusters):
             yield "" if index else "CPU", _cluster(cluster)
-        if names := _notable(found.cpu.features):
+        if names := _notable(hardware.cpu.features):
             yield "", names
-    if found.memory:
+    if hardware.memory:
         free = (
-            f", {size_text(found.memory.available)} available" if found.memory.available is not None else ""
+            f", {size_text(hardware.memory.available)} available"
+            if hardware.memory.available is not None
+            else ""
         )
-        yield "memory", size_text(found.memory.total) + free
-    if found.page_size:
-        yield "pages", f"{found.page_size} bytes"
-    if found.thermal:
-        zones = sorted(found.thermal.zones, key=lambda zone: -zone.celsius)
+        yield "memory", size_text(hardware.memory.total) + free
+    if hardware.page_size:
+        yield "pages", f"{hardware.page_size} bytes"
+    if hardware.thermal:
+        zones = sorted(hardware.thermal.zones, key=lambda zone: -zone.celsius)
         hot = ", ".join(f"{zone.kind} {zone.celsius:.1f} °C" for zone in zones[:HOTTEST]) or "none readable"
-        yield "thermal", f"hottest: {hot}; {len(zones)} zones read, {found.thermal.unreadable} not readable"
-    if found.selinux:
-        yield "SELinux", found.selinux
-    if found.gpu:
-        yield "GPU", f"{found.gpu.name} (from {found.gpu.source})"
-    if found.opencl:
-        yield from _opencl(found.opencl)
-    for part, why in found.missing.items():
-        yield "unknown", f"{part}: {why}"
+        yield (
+            "thermal",
+            f"hottest: {hot}; {len(zones)} zones read, {hardware.thermal.unreadable} not readable",
+        )
+    if hardware.selinux:
+        yield "SELinux", hardware.selinux
+    if hardware.gpu:
+        yield "GPU", f"{hardware.gpu.name} (from {hardware.gpu.source})"
+    if hardware.opencl:
+        yield from _opencl(hardware.opencl)
+    for part, reason in hardware.missing.items():
+        yield "unknown", f"{part}: {reason}"
 
 
 def _cluster(cluster: CpuCluster) -> str:

@@ -76,12 +76,12 @@ def emulator_list(as_json: bool) -> None:
     _show_emulators("emulator-list", adt.emulator_list(), as_json)
 
 
-def _show_emulators(verb: str, found: tuple[EmulatorInfo, ...], as_json: bool) -> None:
+def _show_emulators(verb: str, devices: tuple[EmulatorInfo, ...], as_json: bool) -> None:
     if as_json:
-        emit_json(verb, {"emulators": [vars(info) for info in found]})
+        emit_json(verb, {"emulators": [vars(info) for info in devices]})
         return
-    if not found:
+    if not devices:
         typer.echo("no virtual device: adt emulator start")
-    for info in found:
+    for info in devices:
         state = f"running, pid {info.pid}" if info.running else "stopped"
         typer.echo(f"{info.name:<12} {info.serial:<18} {state:<22} {info.abi}, virtual: no speed to quote")

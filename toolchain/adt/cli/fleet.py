@@ -128,8 +128,8 @@ def _document(outcome: Any, fields: Callable[[T], dict[str, Any]]) -> dict[str, 
     error = outcome.error
     if error is None:
         return {"error": None, "seconds": outcome.seconds} | fields(outcome.value)
-    told = {"error": type(error).__name__, "exit_code": error.exit_code, "what": error.what}
-    return {"serial": outcome.serial, "seconds": outcome.seconds, "remedy": error.remedy} | told
+    fields_of_error = {"error": type(error).__name__, "exit_code": error.exit_code, "what": error.what}
+    return {"serial": outcome.serial, "seconds": outcome.seconds, "remedy": error.remedy} | fields_of_error
 
 
 def _value(value: T | None) -> T:

@@ -65,16 +65,16 @@ def _by_package(given: Sequence[str], flag: str) -> dict[str, str]:
     """``NAME=VALUE`` by the package's name; empty where there is only a value."""
     from adt.errors import ConfigError
 
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in given:
         name, _, value = text.rpartition("=")
-        if name in found:
+        if name in values:
             raise ConfigError(
                 f"{flag} is given twice{f' for {name}' * bool(name)}",
                 remedy=f"Give it once for each package: {flag} NAME=VALUE.",
             )
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def _images(flags: GenerateFlags) -> dict[str, PictureOptions]:

@@ -50,21 +50,26 @@ def inspect(given: Given, flags: InspectFlags, as_json: bool) -> None:
 
     shown = [name for name, value in list(values_of(flags).items())[:10] if value]
     _check_flags(shown, flags)
-    found = adt.inspect(**given)
+    inspection = adt.inspect(**given)
     what = shown[0] if shown else ""
     fields: dict[str, Any] = {}
     if what in TEXTS:
-        text = {"relax": found.relax, "tir": found.tir, "llvm": found.llvm, "asm": found.assembly}[what]()
+        text = {
+            "relax": inspection.relax,
+            "tir": inspection.tir,
+            "llvm": inspection.llvm,
+            "asm": inspection.assembly,
+        }[what]()
         fields = {what: text}
     elif what == "opencl":
-        fields = {"opencl": _sources(found, flags.kernel, flags.out)}
+        fields = {"opencl": _sources(inspection, flags.kernel, flags.out)}
     elif what == "clml":
-        fields = {"clml": _subgraphs(found, flags.out)}
+        fields = {"clml": _subgraphs(inspection, flags.out)}
     elif what == "params":
-        rows = found.params()
+        rows = inspection.params()
         fields = {"params": [vars(row) for row in rows]}
     elif what == "textures":
-        report = _textures(found)
+        report = _textures(inspection)
         fields = {"textures": {"share": report.share, **asdict(report)}}
     elif flags.diff:
         difference = adt.inspect_diff(given["package"], flags.diff)
@@ -73,10 +78,12 @@ def inspect(given: Given, flags: InspectFlags, as_json: bool) -> None:
         adt.inspect_html(given["package"], flags.html, profile=flags.profile)
         fields = {"html": flags.html}
     if as_json:
-        summary = {} if what else {"package": fields_of(found.package.manifest), **_summary_fields(found)}
-        emit_json("inspect", {"path": found.package.place, **summary, **fields})
+        summary = (
+            {} if what else {"package": fields_of(inspection.package.manifest), **_summary_fields(inspection)}
+        )
+        emit_json("inspect", {"path": inspection.package.place, **summary, **fields})
     elif not what:
-        _show_summary(found)
+        _show_summary(inspection)
     elif what in TEXTS:
         typer.echo(fields[what], nl=False)
     elif what == "params":
@@ -110,11 +117,11 @@ def _check_flags(shown: list[str], flags: InspectFlags) -> None:
             )
 
 
-def _sources(found: Inspection, kernel: str | None, out: Path | None) -> list[dict[str, Any]]:
+def _sources(inspection: Inspection, kernel: str | None, out: Path | None) -> list[dict[str, Any]]:
     from adt.api.inspect import named_kernels, write_texts
 
-    facts = {one.name: one for one in found.graph.kernels}
-    texts = named_kernels(found, kernel)
+    facts = {one.name: one for one in inspection.graph.kernels}
+    texts = named_kernels(inspection, kernel)
     if out is not None:
         write_texts({f"{Path(facts[name].file).stem}.cl": text for name, text in texts.items()}, out)
     return [
@@ -131,10 +138,10 @@ def _sources(found: Inspection, kernel: str | None, out: Path | None) -> list[di
     ]
 
 
-def _textures(found: Inspection) -> TextureReport:
-    report = found.package.manifest.made.textures
+def _textures(inspection: Inspection) -> TextureReport:
+    report = inspection.package.manifest.made.textures
     if report is None:
-        target = found.package.manifest.target.name
+        target = inspection.package.manifest.target.name
         raise ConfigError(
             f"the package has no textures: its target is {target}",
             remedy="Compile the model with --target adreno.",
@@ -142,11 +149,11 @@ def _textures(found: Inspection) -> TextureReport:
     return report
 
 
-def _show_textures(found: TextureReport) -> None:
+def _show_textures(report: TextureReport) -> None:
     """Print a row for each convolution, matrix product, kernel and weight, with what decided about it."""
     from adt.host.columns import aligned
 
-    typer.echo(found.summary)
+    typer.echo(report.summary)
     operators = [
         (
             operator.name,
@@ -156,15 +163,15 @@ def _show_textures(found: TextureReport) -> None:
             "buffers" if operator.reason else "textures",
             operator.reason or operator.grounds,
         )
-        for operator in found.convolutions
+        for operator in report.convolutions
     ]
     kernels = [
         (kernel.kernel, f"reads {kernel.reads}", f"writes {kernel.writes}", kernel.reason)
-        for kernel in found.kernels
+        for kernel in report.kernels
     ]
     weights = [
         (one.name, "x".join(map(str, one.shape)), "buffer" if one.reason else "image", one.reason)
-        for one in found.weights
+        for one in report.weights
     ]
     for title, rows in (
         ("operators: weight, multiplications, where, why", operators),
@@ -177,12 +184,12 @@ def _show_textures(found: TextureReport) -> None:
                 typer.echo(f"  {line}")
 
 
-def _subgraphs(found: Inspection, out: Path | None) -> dict[str, Any]:
+def _subgraphs(inspection: Inspection, out: Path | None) -> dict[str, Any]:
     import json
 
     from adt.api.inspect import write_texts
 
-    graphs = found.clml()
+    graphs = inspection.clml()
     if out is not None:
         write_texts(
             {f"{name}.json": json.dumps(graph, indent=2) + "\n" for name, graph in graphs.items()}, out
@@ -190,16 +197,16 @@ def _subgraphs(found: Inspection, out: Path | None) -> dict[str, Any]:
     return graphs
 
 
-def _summary_fields(found: Inspection) -> dict[str, Any]:
+def _summary_fields(inspection: Inspection) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "recorded": found.recorded,
-        "kernels": found.package.manifest.total,
-        "textured": found.textured,
-        "tuned": found.package.manifest.tuned,
-        "sizes": found.sizes(),
+        "recorded": inspection.recorded,
+        "kernels": inspection.package.manifest.total,
+        "textured": inspection.textured,
+        "tuned": inspection.package.manifest.tuned,
+        "sizes": inspection.sizes(),
     }
-    if found.recorded:
-        graph = found.graph
+    if inspection.recorded:
+        graph = inspection.graph
         fields["calls"] = len(graph.calls)
         fields["memory"] = {
             "storages": len(graph.storages),
@@ -215,8 +222,8 @@ def _summary_fields(found: Inspection) -> dict[str, Any]:
     return fields
 
 
-def _show_summary(found: Inspection) -> None:
-    facts = found.package.manifest
+def _show_summary(inspection: Inspection) -> None:
+    facts = inspection.package.manifest
     target = facts.target
     typer.echo(f"model       {facts.name}, from {facts.source.file}")
     typer.echo(f"target      {target.name} on {target.platform} ({target.triple})")
@@ -227,7 +234,7 @@ def _show_summary(found: Inspection) -> None:
     typer.echo(
         f"precision   {facts.precision}, offload {facts.offload}, tensors aligned to {facts.alignment} bytes"
     )
-    textures = f", {found.textured} of them with textures" if target.device == "opencl" else ""
+    textures = f", {inspection.textured} of them with textures" if target.device == "opencl" else ""
     typer.echo(
         f"kernels     {facts.total} on {target.device}{textures}; {facts.tuned} of {facts.total} tuned"
     )
@@ -240,8 +247,8 @@ def _show_summary(found: Inspection) -> None:
         )
     if facts.made.tuning:
         typer.echo(f"tuning      {facts.made.tuning.origin}")
-    if found.recorded:
-        graph = found.graph
+    if inspection.recorded:
+        graph = inspection.graph
         scopes = ", ".join(f"{scope} {size:,}" for scope, size in graph.by_scope().items())
         typer.echo(f"calls       {len(graph.calls)}")
         typer.echo(
@@ -252,7 +259,7 @@ def _show_summary(found: Inspection) -> None:
             typer.echo(f"            {scopes}")
     else:
         typer.echo("memory      not recorded: inspect/ was left out; adt compile records it")
-    sizes = ", ".join(f"{name} {size:,}" for name, size in found.sizes().items())
+    sizes = ", ".join(f"{name} {size:,}" for name, size in inspection.sizes().items())
     typer.echo(f"bytes       {sizes}")
     typer.echo(
         f"made by     adt {facts.adt_version}, TVM {facts.tvm.version}, tvm-ffi {facts.tvm.ffi_version}"

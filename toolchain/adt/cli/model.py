@@ -65,58 +65,59 @@ def compile_(given: Given, flags: CompileFlags, as_json: bool) -> None:
     typer.echo(f"package  {package.place}{' (from the cache)' * package.cached}")
 
 
-def show_explanation(found: Explanation, *, as_json: bool) -> None:
+def show_explanation(explanation: Explanation, *, as_json: bool) -> None:
     """Print what becomes of each operator; exit as compiling would where the import fails."""
     if as_json:
         from dataclasses import asdict
 
-        emit_json("compile-explain", asdict(found))
+        emit_json("compile-explain", asdict(explanation))
     else:
         from adt.host.columns import aligned
 
-        for line in aligned([(row.status, str(row.count), row.op, row.note) for row in found.ops]):
+        for line in aligned([(row.status, str(row.count), row.op, row.note) for row in explanation.ops]):
             typer.echo(line)
-        typer.echo(f"{found.file} ({found.format}) " + (found.problem or "can be imported"))
-        if found.remedy:
-            typer.echo(f"remedy: {found.remedy}")
-        if found.options:
-            typer.echo(f"  {command_with(found.options)}")
-    if found.exit_code:
-        raise typer.Exit(found.exit_code)
+        typer.echo(f"{explanation.file} ({explanation.format}) " + (explanation.problem or "can be imported"))
+        if explanation.remedy:
+            typer.echo(f"remedy: {explanation.remedy}")
+        if explanation.options:
+            typer.echo(f"  {command_with(explanation.options)}")
+    if explanation.exit_code:
+        raise typer.Exit(explanation.exit_code)
 
 
 def show_tuning(facts: PackageManifest) -> None:
     """Print whose records the kernels are from, and which kernels have none of theirs applied."""
-    found = facts.made.tuning
-    if found is None:
+    tuning = facts.made.tuning
+    if tuning is None:
         return
-    typer.echo(f"tuning   {found.origin}")
-    for kernel in found.kept:
+    typer.echo(f"tuning   {tuning.origin}")
+    for kernel in tuning.kept:
         typer.echo(f"         {kernel} keeps the untuned schedule: it was the fastest")
-    for kernel in found.refused:
+    for kernel in tuning.refused:
         typer.echo(f"         {kernel} is untuned: its record does not apply any more")
 
 
 def show_textures(facts: PackageManifest) -> None:
     """Print how much is in textures, and why convolutions are not."""
-    found = facts.made.textures
-    if found is None:
+    textures = facts.made.textures
+    if textures is None:
         return
-    typer.echo(f"textures {found.summary}")
-    for operator in found.convolutions:
+    typer.echo(f"textures {textures.summary}")
+    for operator in textures.convolutions:
         if operator.reason:
             typer.echo(f"         {operator.name} stays in buffers: {operator.reason}")
 
 
 def show_offload(facts: PackageManifest) -> None:
     """Print what a vendor's library computes, and what was left."""
-    found = facts.made.offload
-    if found is None:
+    offload = facts.made.offload
+    if offload is None:
         return
     typer.echo(
-        f"offload  {found.ops} of {found.total} operators to {found.wanted} in {found.subgraphs} subgraphs"
+        f"offload  {offload.ops} of {offload.total} operators to {offload.wanted} "
+        f"in {offload.subgraphs} subgraphs"
     )
-    for line in found.left:
+    for line in offload.left:
         typer.echo(f"         stays in TVM's kernels: {line}")
 
 
@@ -134,11 +135,11 @@ def show_check(package: ModelPackage) -> None:
         typer.echo(f"checked  no: {checked.reason}")
 
 
-def show_accuracy(found: Accuracy) -> None:
+def show_accuracy(accuracy: Accuracy) -> None:
     """Print one line per output."""
-    for output in found.outputs:
+    for output in accuracy.outputs:
         typer.echo(
-            f"accuracy {output.name}: {found.precision} against float32 on {found.inputs}: max abs "
+            f"accuracy {output.name}: {accuracy.precision} against float32 on {accuracy.inputs}: max abs "
             f"{output.max_abs:.3g} of {output.magnitude:.3g} (rel {output.max_rel:.3g}), mean abs "
             f"{output.mean_abs:.3g}, cosine {output.cosine:.8g}"
             + ("" if output.top1 is None else f", same top class {output.top1:.0%}")

@@ -24,29 +24,29 @@ def verify(given: Given, as_json: bool) -> None:
     from adt.bundle.audit.table import table
     from adt.cli.elf import report_fields
 
-    found = adt.package_verify(**given)
-    findings = found.integrity.findings
+    result = adt.package_verify(**given)
+    findings = result.integrity.findings
     if as_json:
         fields: dict[str, Any] = {
-            "path": found.integrity.place,
-            "passed": found.passed,
+            "path": result.integrity.place,
+            "passed": result.passed,
             "findings": [vars(finding) for finding in findings],
-            "elf": report_fields(found.elf) if found.elf else None,
+            "elf": report_fields(result.elf) if result.elf else None,
         }
         emit_json("package-verify", fields)
     else:
         for finding in findings:
             typer.echo(f"{'✓' if finding.passed else '✗'} {finding.name:<12} {finding.found}")
-        if found.elf:
-            typer.echo(table(found.elf))
-    if found.passed:
+        if result.elf:
+            typer.echo(table(result.elf))
+    if result.passed:
         return
     if as_json:
         raise typer.Exit(PackageError.exit_code)
     wrong = [f"{f.name}: {f.found}" for f in findings if not f.passed]
     wrong += (
-        [f"{LOAD}: {reason.what}" for file in found.elf.refused for reason in file.reasons]
-        if found.elf
+        [f"{LOAD}: {reason.what}" for file in result.elf.refused for reason in file.reasons]
+        if result.elf
         else []
     )
     raise PackageError(

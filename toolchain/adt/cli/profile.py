@@ -33,14 +33,14 @@ def profile(given: Given, flags: ProfileFlags, as_json: bool) -> None:
 
     check_sort(flags.sort)
     load_inputs(given)
-    found = adt.profile(**given)
-    lines = table(found, sort=flags.sort, everything=flags.everything)
+    result = adt.profile(**given)
+    lines = table(result, sort=flags.sort, everything=flags.everything)
     if flags.trace:
-        adt.profile_trace(found, flags.trace)
+        adt.profile_trace(result, flags.trace)
     if flags.html:
-        adt.profile_html(found, flags.html)
+        adt.profile_html(result, flags.html)
     if as_json:
-        emit_json("profile", fields_of(found))
+        emit_json("profile", fields_of(result))
         return
     for line in lines:
         typer.echo(line)

@@ -42,55 +42,55 @@ def report(given: Given, flags: ReportFlags, as_json: bool) -> None:
     import adt
 
     taken = adt.report_import(flags.imported) if flags.imported else None
-    found = adt.report(**given)
+    trend = adt.report(**given)
     if flags.html:
-        adt.report_html(found, flags.html)
-    exported = adt.report_export(found, flags.export) if flags.export else None
+        adt.report_html(trend, flags.html)
+    exported = adt.report_export(trend, flags.export) if flags.export else None
     if as_json:
         files = {"html": flags.html, "export": flags.export, "exported": exported, "imported": taken}
-        emit_json("report", _fields(found) | files)
+        emit_json("report", _fields(trend) | files)
     else:
         if taken is not None:
             typer.echo(f"took {taken} records from {flags.imported}")
-        _show(found)
+        _show(trend)
         if flags.html:
             typer.echo(f"wrote {flags.html}")
         if flags.export:
             typer.echo(f"wrote {exported} records to {flags.export}")
     if flags.fail_on_regression:
-        _fail(found, as_json)
+        _fail(trend, as_json)
 
 
-def _fields(found: TrendReport) -> dict[str, Any]:
+def _fields(trend: TrendReport) -> dict[str, Any]:
     from adt.measure.record import document
 
     return {
-        "threshold_percent": found.threshold_percent,
-        "against": found.against,
-        "regressions": len(found.regressed),
+        "threshold_percent": trend.threshold_percent,
+        "against": trend.against,
+        "regressions": len(trend.regressed),
         "series": [
             {
                 **vars(series.key),
                 "regressed": series.regressed,
                 "points": [vars(point) | {"record": document(point.record)} for point in series.points],
             }
-            for series in found.series
+            for series in trend.series
         ],
     }
 
 
-def _show(found: TrendReport) -> None:
-    if not found.series:
+def _show(trend: TrendReport) -> None:
+    if not trend.series:
         typer.echo("nothing was measured yet, or nothing that fits: adt bench PACKAGE")
         return
-    for series in found.series:
+    for series in trend.series:
         typer.echo(_title(series))
         for point in series.points:
             typer.echo(f"  {_row(point)}")
-    which = "the fastest earlier one" if found.against == "best" else "the one before"
-    count = len(found.regressed)
-    newest = f"{count} of {len(found.series)} newest results {'is' if count == 1 else 'are'} worse"
-    typer.echo(f"each compared with {which}, threshold {found.threshold_percent:g} %: {newest}")
+    which = "the fastest earlier one" if trend.against == "best" else "the one before"
+    count = len(trend.regressed)
+    newest = f"{count} of {len(trend.series)} newest results {'is' if count == 1 else 'are'} worse"
+    typer.echo(f"each compared with {which}, threshold {trend.threshold_percent:g} %: {newest}")
 
 
 def _title(series: Series) -> str:
@@ -123,15 +123,15 @@ def _row(point: Point) -> str:
     return text + (f"  [{record.label}]" if record.label else "")
 
 
-def _fail(found: TrendReport, as_json: bool) -> None:
+def _fail(trend: TrendReport, as_json: bool) -> None:
     from adt.errors import RegressionFound
 
-    if not found.regressed:
+    if not trend.regressed:
         return
     if as_json:
         raise typer.Exit(RegressionFound.exit_code)
-    names = ", ".join(f"{series.key.package} ({series.key.target})" for series in found.regressed)
+    names = ", ".join(f"{series.key.package} ({series.key.target})" for series in trend.regressed)
     raise RegressionFound(
-        f"{len(found.regressed)} of {len(found.series)} newest results are worse than before: {names}",
+        f"{len(trend.regressed)} of {len(trend.series)} newest results are worse than before: {names}",
         remedy="Measure again on a cool device; if it stays so, `changed:` names what is new since then.",
     )

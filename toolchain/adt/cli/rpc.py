@@ -114,19 +114,19 @@ def rpc_status(given: Given, as_json: bool) -> None:
     """Show the tracker's queues, and every server with its state."""
     import adt
 
-    found = adt.rpc_status(**given)
+    status = adt.rpc_status(**given)
     if as_json:
-        servers = [asdict(server) for server in found.servers]
-        emit_json("rpc-status", {"tracker": _tracker_fields(found.tracker), "servers": servers})
+        servers = [asdict(server) for server in status.servers]
+        emit_json("rpc-status", {"tracker": _tracker_fields(status.tracker), "servers": servers})
         return
-    _show_tracker(found.tracker)
-    if not found.servers:
+    _show_tracker(status.tracker)
+    if not status.servers:
         typer.echo("no server: adt rpc start --serial S --key K")
         return
     typer.echo("")
     head = ("serial", "key", "state", "server", "pid", "uptime", "restarts")
-    typer.echo("\n".join(aligned([head, *map(_server_row, found.servers)])))
-    for server in found.servers:
+    typer.echo("\n".join(aligned([head, *map(_server_row, status.servers)])))
+    for server in status.servers:
         if server.last_error:
             typer.echo(f"{server.serial}: {server.last_error} (log {server.log})")
 

@@ -38,14 +38,14 @@ def verify(given: Given, flags: LayerFlags, as_json: bool) -> None:
     if flags.layers:
         _refuse(as_whole(given))
         both = options_of(VerifyRequest).keys() & options_of(LayersRequest).keys()
-        found = adt.verify_layers(
+        layers = adt.verify_layers(
             **{name: given[name] for name in both} | {"inputs": sets[0] if sets else None},
             calls=_span(flags.calls),
             everything=flags.everything,
             chunk_bytes=flags.chunk_bytes << 20 if flags.chunk_bytes else None,
             trust=flags.trust,
         )
-        finish_layers(given["package"], found, as_json, everything=flags.everything)
+        finish_layers(given["package"], layers, as_json, everything=flags.everything)
         return
     _refuse(
         [options_of(LayerFlags)[name].flag for name, value in values_of(flags).items() if value], "without"
@@ -98,16 +98,16 @@ def verification_fields(result: VerifyResult) -> dict[str, Any]:
     """A verification as JSON fields."""
     from adt.measure.verify import output_fields
 
-    found = result.verification
+    verification = result.verification
     return {
         "serial": result.serial,
         "virtual_device": result.emulated,
         "reference": result.reference,
         "inputs": [name for name, _ in result.runs],
-        "passed": found.passed,
-        "max_abs_allowed": found.max_abs_allowed,
-        "max_rel_allowed": found.max_rel_allowed,
-        "outputs": [output_fields(output) for output in found.outputs],
+        "passed": verification.passed,
+        "max_abs_allowed": verification.max_abs_allowed,
+        "max_rel_allowed": verification.max_rel_allowed,
+        "outputs": [output_fields(output) for output in verification.outputs],
         "runs": [
             {
                 "inputs": name,
@@ -136,21 +136,21 @@ def _show_output(output: OutputComparison) -> None:
         f"max rel {output.max_rel:.2e} cosine {output.metrics.cosine:.8f}"
         + (f"  ({output.reason or output.note})" if output.reason or output.note else "")
     )
-    found = output.metrics
-    if not found.elements:
+    metrics = output.metrics
+    if not metrics.elements:
         return
-    words = [f"mean abs {found.mean_abs:.2e}", f"RMS {found.rmse:.2e}"]
-    if math.isfinite(found.snr_db):
-        words += [f"SNR {found.snr_db:.1f} dB", f"PSNR {found.psnr_db:.1f} dB"]
-    words += [f"top-1 {found.top1:.1%}"] if found.top1 is not None else []
-    odd = (found.nan, found.infinite, found.reference_nan, found.reference_infinite)
+    words = [f"mean abs {metrics.mean_abs:.2e}", f"RMS {metrics.rmse:.2e}"]
+    if math.isfinite(metrics.snr_db):
+        words += [f"SNR {metrics.snr_db:.1f} dB", f"PSNR {metrics.psnr_db:.1f} dB"]
+    words += [f"top-1 {metrics.top1:.1%}"] if metrics.top1 is not None else []
+    odd = (metrics.nan, metrics.infinite, metrics.reference_nan, metrics.reference_infinite)
     words += [f"NaN {odd[0]} (reference {odd[2]})", f"Inf {odd[1]} (reference {odd[3]})"] if any(odd) else []
     typer.echo(f"    {' '.join(words)}" + (f"  [{output.inputs}]" if output.inputs else ""))
-    if found.worst is not None:
-        place = ", ".join(map(str, found.worst.index))
+    if metrics.worst is not None:
+        place = ", ".join(map(str, metrics.worst.index))
         typer.echo(
-            f"    {found.differing} of {found.elements} differ, most at [{place}]: "
-            f"{found.worst.got:.9g} for {found.worst.reference:.9g}"
+            f"    {metrics.differing} of {metrics.elements} differ, most at [{place}]: "
+            f"{metrics.worst.got:.9g} for {metrics.worst.reference:.9g}"
         )
 
 
@@ -204,40 +204,40 @@ def finish_layers(package: Path, result: LayersResult, as_json: bool, *, everyth
         emit_json("verify-layers", layers_fields(package, result))
     else:
         _show_layers(result, everything)
-    found = result.layers
-    if found.passed:
+    layers = result.layers
+    if layers.passed:
         return
     if as_json:
         raise typer.Exit(VerifyFailed.exit_code)
-    if not found.wrong and found.first_nan is not None:
-        call = found.first_nan
+    if not layers.wrong and layers.first_nan is not None:
+        call = layers.first_nan
         raise VerifyFailed(
             f"the kernel {call.name} (call {call.index}) gives nothing finite, on this machine, too: that is "
             "not compared, nor is what follows from it",
             remedy="Give inputs for which the model gives numbers: --input FILE.npz.",
         )
-    if not found.wrong:
+    if not layers.wrong:
         raise VerifyFailed(
-            f"none of the {len(found.calls)} calls could be compared",
+            f"none of the {len(layers.calls)} calls could be compared",
             remedy="Compile without --offload, and with fixed shapes (--shape NAME:1,3,224,224).",
         )
-    first = found.wrong[0]
-    names = list(dict.fromkeys(call.name for call in found.wrong))
+    first = layers.wrong[0]
+    names = list(dict.fromkeys(call.name for call in layers.wrong))
     raise VerifyFailed(
         f"the kernel {first.name} computes wrong numbers (call {first.index})"
         + (f", and so do {', '.join(names[1:4])}" if len(names) > 1 else ""),
-        remedy=" ".join(next_steps(package, found, first)),
+        remedy=" ".join(next_steps(package, layers, first)),
     )
 
 
-def next_steps(package: Path, found: LayerScan, call: CallComparison) -> list[str]:
+def next_steps(package: Path, layers: LayerScan, call: CallComparison) -> list[str]:
     """What to do about a wrong kernel, each step a sentence."""
     steps = []
     if any(argument.scope != "global" for argument in call.arguments):
         steps.append("Keep tensors in buffers: adt compile MODEL --target adreno-buffer.")
     if call.half:
         steps.append("Keep its operators in float32: adt compile MODEL --keep-float32 NAME.")
-    source = f"--opencl --kernel {call.name}_kernel" if found.device == "opencl" else "--tir"
+    source = f"--opencl --kernel {call.name}_kernel" if layers.device == "opencl" else "--tir"
     steps.append(f"Look at it: adt inspect {quote(str(package))} {source}.")
     steps.append("Report it with the package; --reference host and --opt-level 0 narrow it down.")
     return steps
@@ -247,26 +247,26 @@ def layers_fields(package: Path, result: LayersResult) -> dict[str, Any]:
     """The result as JSON fields."""
     from adt.measure.verify import json_number
 
-    found = result.layers
-    first, diverging = (found.wrong or (None,))[0], found.first_diverging
+    layers = result.layers
+    first, diverging = (layers.wrong or (None,))[0], layers.first_diverging
     return {
         "serial": result.serial,
         "virtual_device": result.emulated,
-        "passed": found.passed,
-        "calls_total": found.total,
-        "calls_compared": found.compared,
+        "passed": layers.passed,
+        "calls_total": layers.total,
+        "calls_compared": layers.compared,
         "first_wrong": first.index if first else None,
         "first_diverging": diverging.index if diverging else None,
-        "next_steps": next_steps(package, found, first) if first else [],
-        "calls": [json_number(asdict(call)) for call in found.calls],
+        "next_steps": next_steps(package, layers, first) if first else [],
+        "calls": [json_number(asdict(call)) for call in layers.calls],
     }
 
 
 def _show_layers(result: LayersResult, everything: bool) -> None:
-    found = result.layers
-    wrong = found.wrong
-    odd = [call for call in found.calls if call.verdict != "right"]
-    shown = list(found.calls) if everything else odd[:MOST_SHOWN]
+    layers = result.layers
+    wrong = layers.wrong
+    odd = [call for call in layers.calls if call.verdict != "right"]
+    shown = list(layers.calls) if everything else odd[:MOST_SHOWN]
     if shown:
         typer.echo("  call   alone     along the run  kernel")
     for call in shown:
@@ -275,11 +275,11 @@ def _show_layers(result: LayersResult, everything: bool) -> None:
         typer.echo(f"  … and {len(odd) - MOST_SHOWN} more (--all shows every call)")
     if wrong:
         _explain(wrong[0])
-    elif found.compared:
-        left = len(found.calls) - found.compared
-        last = next(call for call in reversed(found.calls) if call.verdict != "not compared")
+    elif layers.compared:
+        left = len(layers.calls) - layers.compared
+        last = next(call for call in reversed(layers.calls) if call.verdict != "not compared")
         typer.echo(
-            f"no kernel diverges: {found.compared} of {found.total} calls computed what they should"
+            f"no kernel diverges: {layers.compared} of {layers.total} calls computed what they should"
             + (f", {left} could not be compared" if left else "")
             + f"; at the last one the run is off by {last.along:.1e} of its magnitude"
         )
@@ -307,13 +307,14 @@ def _explain(call: CallComparison) -> None:
         role = "writes" if argument.written else "reads"
         where = "texture" if "texture" in argument.scope else "buffer"
         typer.echo(f"    {role:<6} {number:<2} {argument.dtype}[{shape}], {where} ({argument.scope})")
-    found = call.metrics
-    if found is None:
+    metrics = call.metrics
+    if metrics is None:
         return
     typer.echo(
-        f"    alone     max abs {found.max_abs:.3g}, {call.alone:.3g} of the largest, limit {call.limit:g}, "
-        f"cosine {found.cosine:.6f}, {found.differing} of {found.elements} elements differ"
+        f"    alone     max abs {metrics.max_abs:.3g}, {call.alone:.3g} of the largest, "
+        f"limit {call.limit:g}, cosine {metrics.cosine:.6f}, "
+        f"{metrics.differing} of {metrics.elements} elements differ"
     )
-    if found.worst is not None:
-        place = ", ".join(map(str, found.worst.index))
-        typer.echo(f"    worst     [{place}]: {found.worst.got:.9g} for {found.worst.reference:.9g}")
+    if metrics.worst is not None:
+        place = ", ".join(map(str, metrics.worst.index))
+        typer.echo(f"    worst     [{place}]: {metrics.worst.got:.9g} for {metrics.worst.reference:.9g}")
