@@ -90,10 +90,10 @@ def test_kernels_that_compute_wrong_numbers_make_no_package(
     """The fault is injected: each blocked convolution is off by 1 %."""
     right = blocks.convolution
 
-    def wrong(*args: Any) -> Any:
+    def wrong(*args: Any, **options: Any) -> Any:
         from tvm import te
 
-        made = right(*args)
+        made = right(*args, **options)
         return te.compute(made.shape, lambda *at: made(*at) * 1.01, name="off")
 
     monkeypatch.setattr(blocks, "convolution", wrong)

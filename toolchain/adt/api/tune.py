@@ -65,7 +65,7 @@ def tune(request: TuneRequest) -> TuneResult:
     target = job.target()
     with open_rack(choice, job, target.device) as rack, open_database(directory, write=True) as database:
         if rack.emulated and request.resolved.origins["tune.timeout"] == "default":
-            settings = dataclasses.replace(settings, timeout=EMULATED_TIMEOUT)
+            settings = settings.but(timeout=EMULATED_TIMEOUT)
         plan, result = _run(request, settings, job, target, rack, directory, database)
         contexts = database.contexts()
     check_ended(result, rack, settings.wait)
