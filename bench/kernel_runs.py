@@ -40,7 +40,7 @@ COMPILE_SECONDS, RUN_SECONDS = 900.0, 900.0
 """How long a batch may take."""
 LIMITS = {"float32": 1e-4, "float16_acc32": 1e-2}
 """Largest difference that is right, as a share of the output's greatest magnitude."""
-_MOVED = r"(?:(?:un)?pack_texels|reshape|transpose)\d*"
+_MOVED = r"(?:(?:un)?pack_blocks|reshape|transpose)\d*"
 PACKING = re.compile(rf"(?:fused_)?{_MOVED}(?:_{_MOVED})*(?:_texture(?:_\d+)?)?")
 """Names of kernels that only change the layout."""
 

@@ -72,7 +72,7 @@ def test_operators_are_right_and_timed_by_the_device(
         assert row["ratio"] > 0
     convolution, pool = rows[1]["ways"]["texture"], rows[2]["ways"]["texture"]
     assert convolution["in_images"] and pool["in_images"]
-    assert [kernel["name"].startswith("pack_texels") for kernel in convolution["packing"]] == [True, False]
+    assert [kernel["name"].startswith("pack_blocks") for kernel in convolution["packing"]] == [True, False]
     assert "conv" in convolution["kernels"][0]["name"] and len(convolution["kernels"]) == 1
     assert all("pool" in kernel["name"] for kernel in pool["kernels"]), "the convolution before it counts"
     assert rows[1]["choice"]["form"] == "texture"

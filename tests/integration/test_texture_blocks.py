@@ -119,8 +119,8 @@ def test_what_follows_a_convolution_is_blocked_too(name: str) -> None:
 
     made = calls(blocked)
     # Of a single pixel the blocked tensor and the plain one are the same.
-    assert made[-1] == ("relax.reshape" if name in ("mean", "max", "adaptive") else "unpack_texels")
-    assert made.count("unpack_texels") == (made[-1] == "unpack_texels")
+    assert made[-1] == ("relax.reshape" if name in ("mean", "max", "adaptive") else "unpack_blocks")
+    assert made.count("unpack_blocks") == (made[-1] == "unpack_blocks")
 
 
 @pytest.mark.parametrize("sections", [2, [4], [3]], ids=["halves", "at-4", "at-3"])

@@ -97,13 +97,13 @@ def test_products_by_constants(name: str) -> None:
     assert set(reasons) == {""}
     made = calls(blocked)
     assert "relax.matmul" not in made
-    assert made.count("pack_texels") <= 1  # the input of a convolution
+    assert made.count("pack_blocks") <= 1  # the input of a convolution
 
 
 def test_a_classifier_unpacks_nothing() -> None:
     blocked, _ = block_channels(model((2, 8, 6, 6), classifier), BY_MODEL)
 
-    assert not {"unpack_texels", "unpack_rows"} & set(calls(blocked))
+    assert not {"unpack_blocks", "unpack_rows"} & set(calls(blocked))
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_reshape_of_a_reshape_is_one() -> None:
 
     blocked, _ = blocked_like_plain(module, (2, 3, 8))
 
-    assert calls(blocked)[:3] == ["relax.nn.softmax", "relax.reshape", "product_texels"]
+    assert calls(blocked)[:3] == ["relax.nn.softmax", "relax.reshape", "product_blocks"]
 
 
 def test_zeros_around_the_models_input_are_read_in_place() -> None:
@@ -237,7 +237,7 @@ def test_products_after_channels_last(name: str) -> None:
     blocked, operators = block_channels(channels_first(module), ALWAYS)
 
     assert [row.reason for row in operators] == ["", ""]
-    assert not {"unpack_texels", "unpack_rows"} & set(calls(blocked))
+    assert not {"unpack_blocks", "unpack_rows"} & set(calls(blocked))
     x = RANDOM.normal(size=shape).astype(np.float32)
     for have, want in zip(computed(blocked, x), computed(module, x), strict=True):
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)

@@ -122,7 +122,7 @@ def spaces_of(function: Any, generator: Any) -> list[Any]:
 )
 def test_every_schedule_of_a_space_uses_its_images_rightly(make: Callable[[], Any], spaces: int) -> None:
     function = make()
-    assert uses_texels(function)
+    assert uses_texels(function, TARGET)
 
     drawn = sampled(function, 8)
 

@@ -21,7 +21,7 @@ from support.models.broken_kernels import broken_source, broken_tir
 KERNEL = {
     "cpu": "fused_conv2d2_add2_relu",
     "adreno-buffer": "fused_conv2d2_add2_relu",
-    "adreno": "fused_conv_texels2_add2_relu_texture",
+    "adreno": "fused_conv_blocks2_add2_relu_texture",
 }
 """The kernel that is broken, in the middle of the model, by target."""
 
@@ -238,7 +238,7 @@ def test_in_a_real_network(tmp_path: Path) -> None:
     model = networks.mobilenet_v2(tmp_path / "model.onnx")
     sound = api.compile(model, out=tmp_path / "sound", platform="host", target="adreno", check=False).path
     assert api.verify_layers(sound).layers.passed
-    name = "fused_conv_texels7_add5_maximum3_minimum3_texture"
+    name = "fused_conv_blocks7_add5_maximum3_minimum3_texture"
 
     bad = broken_source(sound, tmp_path / "bad", name, b"max(", b"min(")
 

@@ -104,13 +104,13 @@ def graph(calls: Sequence[Call], outputs: tuple[int, ...]) -> Graph:
 
 def test_calls_belong_to_the_operator_whose_output_depends_on_them() -> None:
     calls = (
-        Call("pack_texels_texture", "kernel", (0,), (1,), 0),
-        Call("pack_texels_texture", "kernel", (2,), (3,), 0),
-        Call("fused_conv_texels_add_relu_texture", "kernel", (1,), (4,), 900),
-        Call("fused_conv_texels1_texture", "kernel", (3,), (5,), 90),
-        Call("max_pool_texels_texture", "kernel", (5,), (6,), 80),
-        Call("unpack_texels_texture", "kernel", (4,), (7,), 0),
-        Call("unpack_texels1_texture", "kernel", (6,), (8,), 0),
+        Call("pack_blocks_texture", "kernel", (0,), (1,), 0),
+        Call("pack_blocks_texture", "kernel", (2,), (3,), 0),
+        Call("fused_conv_blocks_add_relu_texture", "kernel", (1,), (4,), 900),
+        Call("fused_conv_blocks1_texture", "kernel", (3,), (5,), 90),
+        Call("max_pool_blocks_texture", "kernel", (5,), (6,), 80),
+        Call("unpack_blocks_texture", "kernel", (4,), (7,), 0),
+        Call("unpack_blocks1_texture", "kernel", (6,), (8,), 0),
         Call("vm.builtin.reshape", "builtin", (8,), (9,)),
     )  # fmt: skip
     whole = graph(calls, (7, 9))
@@ -126,10 +126,10 @@ def test_calls_belong_to_the_operator_whose_output_depends_on_them() -> None:
 @pytest.mark.parametrize(
     ("name", "packs"),
     [
-        ("pack_texels3_texture_2", True),
-        ("fused_unpack_texels1_reshape2", True),
-        ("fused_conv_texels_add_unpack_texels", False),
-        ("fused_resize2d_unpack_texels_texture", False),
+        ("pack_blocks3_texture_2", True),
+        ("fused_unpack_blocks1_reshape2", True),
+        ("fused_conv_blocks_add_unpack_blocks", False),
+        ("fused_resize2d_unpack_blocks_texture", False),
     ],
 )
 def test_a_kernel_that_packs_and_computes_is_the_operators(name: str, packs: bool) -> None:

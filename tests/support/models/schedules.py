@@ -19,10 +19,10 @@ def hand_trace(task: Task, target: dict[str, Any]) -> str:
     import tvm
 
     load_intrinsics()
-    if uses_texels(task.module["main"]):
+    wanted = tvm.target.Target(target)
+    if uses_texels(task.module["main"], wanted):
         from tvm.s_tir import meta_schedule as ms
 
-        wanted = tvm.target.Target(target)
         space = texture_space(task.module["main"], wanted)
         context = ms.TuneContext(
             task.module, target=wanted, space_generator=space, rand_state=1, num_threads=1

@@ -104,7 +104,15 @@ def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterato
             module, params = imported.module, imported.params
             yield (
                 tvm_target,
-                prepare_module(module, params, target, compilation.alignment, schedules, chooser),
+                prepare_module(
+                    module,
+                    params,
+                    target,
+                    compilation.alignment,
+                    schedules,
+                    chooser,
+                    settings.cpu_layout == "blocked",
+                ),
             )
 
 

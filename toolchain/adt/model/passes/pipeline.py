@@ -15,7 +15,10 @@ from typing import Any
 
 from adt.errors import UnsupportedOp
 from adt.model.inspection.flops import count_flops
-from adt.model.inspection.reference_kernels import collect_kernels
+from adt.model.inspection.reference_kernels import collect_kernels, kernels_of
+from adt.model.passes.cpu.pipeline import can_block, with_blocks
+from adt.model.passes.cpu.schedules import schedule_kernels
+from adt.model.passes.cpu.vectors import Vectors, vectors_of
 from adt.model.passes.layout.rewriter import StaticShapes, is_flat
 from adt.model.passes.lowering import tir_pipeline
 from adt.model.passes.nodes import relax_nodes, tir_nodes
@@ -57,6 +60,7 @@ def prepare_module(
     alignment: int,
     schedules: KernelSchedules,
     chooser: TextureChooser,
+    blocked: bool = False,
 ) -> PreparedModule:
     """Ready the imported Relax *module* for *target*.
 
@@ -65,6 +69,7 @@ def prepare_module(
         alignment: bytes to which the device aligns tensors.
         schedules: what kernels are scheduled by, before the usual schedules take the rest.
         chooser: says what of that which can be in textures is; of no account where the target has none.
+        blocked: on a CPU, block channels by a vector's lanes where that can be.
 
     Raises:
         UnsupportedOp: the model branches at run time, and the target is a GPU.
@@ -72,13 +77,18 @@ def prepare_module(
     if target.device != "cpu":
         _refuse_branches(module, target)
         module = StaticShapes(module).run() if is_flat(module) else module
+    import tvm
+
+    tvm_target = tvm.target.Target(target.spec)
+    if target.device == "cpu" and blocked and can_block(module):
+        vectors = vectors_of(tvm_target)
+        fused, weights = with_blocks(StaticShapes(module).run(), params, tvm_target, vectors)
+        lower = kernel_pipeline(schedules, vectors)
+        return PreparedModule(fused, weights, lower, tir_pipeline(alignment), None, kernels_of(fused))
     if target.gpu is None:
         plain: dict[str, Any] = {}
         passes = relax_pipeline(target.device, plain, schedules)
         return PreparedModule(module, params, passes, tir_pipeline(alignment), None, plain)
-    import tvm
-
-    tvm_target = tvm.target.Target(target.spec)
     limits = ImageLimits(
         side=int(tvm_target.attrs["texture_spatial_limit"]),
         layers=int(tvm_target.attrs["texture_depth_limit"]),
@@ -133,6 +143,23 @@ def _cpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules) -> Any:
             take_schedules(schedules),
             relax.get_pipeline("default_build"),
         ]
+        return tvm.transform.Sequential(passes)(module)
+
+    return pipeline
+
+
+def kernel_pipeline(schedules: KernelSchedules, vectors: Vectors) -> Any:
+    """The rest of a CPU's pipeline, for a module that is fused and whose reshapes are views.
+
+    Kernels that have no schedule of *schedules* get one by rules, and what is left of Relax is lowered
+    for the VM.
+    """
+    import tvm
+    from tvm import relax
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.CpuKernels")  # type: ignore[untyped-decorator]
+    def pipeline(module: Any, _context: Any) -> Any:
+        passes = [take_schedules(schedules), schedule_kernels(vectors), relax.get_pipeline("default_build")]
         return tvm.transform.Sequential(passes)(module)
 
     return pipeline

@@ -88,14 +88,14 @@ def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> DesignS
         raise NoSpace(f"TVM's schedule rules fail on it: {lines[-1][:160] if lines else error!r}") from error
     if not any(schedule.trace.decisions for schedule in schedules.values()):
         raise NoSpace("TVM's schedule rules leave nothing to choose")
-    return DesignSpace(generators[0], list(schedules.values()), guided=uses_texels(module["main"]))
+    return DesignSpace(generators[0], list(schedules.values()), guided=uses_texels(module["main"], target))
 
 
 def _generators(module: Any, target: Any) -> list[Any]:
     """TVM's generators of design spaces; they differ in their rules only."""
     from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
-    if uses_texels(module["main"]):
+    if uses_texels(module["main"], target):
         try:
             return [texture_space(module["main"], target)]
         except NotSchedulable as error:

@@ -35,9 +35,11 @@ ITEMS = (32, 64, 128, 256)
 """Work-items in a work-group of a kernel that writes a buffer."""
 
 
-def uses_texels(function: Any) -> bool:
-    """Whether :func:`texture_space` is the space of the TIR *function*: an argument is an image, or it is a
-    convolution on blocked tensors."""
+def uses_texels(function: Any, target: Any) -> bool:
+    """Whether :func:`texture_space` is the space of the TIR *function* for TVM's *target*: an argument is an
+    image, or it is a convolution on blocked tensors for a GPU."""
+    if target.kind.name == "llvm":
+        return False
     return is_convolution(function) or any(buffer.scope() == SCOPE for buffer in function.buffer_map.values())
 
 

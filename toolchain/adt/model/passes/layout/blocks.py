@@ -21,7 +21,7 @@ from typing import Any
 LANES = 4
 """Channels in a texel of an image."""
 
-STAGE = "window_texels"
+STAGE = "window_blocks"
 """The block of a convolution that reads its input, and zeros for the border."""
 FLOATS = ("float32", "float16")
 """What an image can hold: four channels of either are one texel."""
@@ -98,7 +98,7 @@ def pack(x: Any, lanes: int = LANES) -> Any:
         # A condition on the lane could not be computed as a vector; reading the last one again can.
         return x(n, channel if (last + 1) % lanes == 0 else tirx.min(channel, last), *at[:-1])
 
-    return te.compute((batch, ceil_blocks(last + 1, lanes), *spatial, lanes), value, name="pack_texels")
+    return te.compute((batch, ceil_blocks(last + 1, lanes), *spatial, lanes), value, name="pack_blocks")
 
 
 def unpack(x: Any, channels: int) -> Any:
@@ -109,7 +109,7 @@ def unpack(x: Any, channels: int) -> Any:
     return te.compute(
         (batch, channels, *spatial),
         lambda n, c, *at: x(n, c // lanes, *at, c % lanes),
-        name="unpack_texels",
+        name="unpack_blocks",
     )
 
 
@@ -129,7 +129,7 @@ def part(x: Any, first: int, count: int) -> Any:
     from tvm import te
 
     return te.compute(
-        (x.shape[0], count, *x.shape[2:]), lambda n, c, *at: x(n, c + first, *at), name="part_texels"
+        (x.shape[0], count, *x.shape[2:]), lambda n, c, *at: x(n, c + first, *at), name="part_blocks"
     )
 
 
@@ -139,7 +139,7 @@ def scaled(x: Any, gate: Any) -> Any:
 
     ones = (0,) * (len(x.shape) - 3)
     return te.compute(
-        x.shape, lambda n, c, *at: x(n, c, *at) * gate(n, c, *ones, at[-1]), name="scaled_texels"
+        x.shape, lambda n, c, *at: x(n, c, *at) * gate(n, c, *ones, at[-1]), name="scaled_blocks"
     )
 
 
@@ -153,7 +153,7 @@ def enlarged(x: Any, scales: Sequence[int]) -> Any:
         lambda n, c, *at: x(
             n, c, *(place // scale for place, scale in zip(at[:-1], scales, strict=True)), at[-1]
         ),
-        name="enlarged_texels",
+        name="enlarged_blocks",
     )
 
 
@@ -213,12 +213,12 @@ def convolution(
             value(n, block, at[:-1], at[-1]).astype(out_dtype) * factor(block, at[-1]).astype(out_dtype),
             axis=[channel, *taps],
         ),
-        name="conv_texels",
+        name="conv_blocks",
     )
     if computed == extents:
         return sums
     # The cut is computed where it is read.
-    return te.compute((x.shape[0], out_blocks, *extents, lanes), lambda *at: sums(*at), name="cut_texels")
+    return te.compute((x.shape[0], out_blocks, *extents, lanes), lambda *at: sums(*at), name="cut_blocks")
 
 
 def divisible(extents: Sequence[int]) -> tuple[int, ...]:
@@ -276,13 +276,13 @@ def pool(x: Any, window: Window, kind: str, count_padding: bool) -> Any:
         return te.compute(
             shape,
             lambda n, c, *at: te.max(value(n, c, at, lowest), axis=taps),
-            name="max_texels",
+            name="max_blocks",
         )
     accumulated = "float32"
     total = te.compute(
         shape,
         lambda n, c, *at: te.sum(value(n, c, at).astype(accumulated), axis=taps),
-        name="sum_texels",
+        name="sum_blocks",
     )
 
     def mean(n: Any, c: Any, *at: Any) -> Any:
@@ -296,7 +296,7 @@ def pool(x: Any, window: Window, kind: str, count_padding: bool) -> Any:
                 count = count * tirx.max(last - tirx.max(first, 0), 1)
         return (total(n, c, *at) / tirx.Cast(accumulated, count)).astype(x.dtype)
 
-    return te.compute(shape, mean, name="mean_texels")
+    return te.compute(shape, mean, name="mean_blocks")
 
 
 def padded(

@@ -61,7 +61,7 @@ def convolution(walk: Walk, variable: Any, call: Any) -> bool:
         ),
         *source.tensors,
         _convolution_weight(weight, groups, walk.lanes),
-        name="conv_texels",
+        name="conv_blocks",
     )
     return True
 
@@ -132,7 +132,7 @@ def _convolution_weight(weight: Any, groups: int, lanes: int) -> Any:
     array = weight.data.numpy()
     outputs, inputs = array.shape[:2]
     packed = blocks.packed(array.reshape(outputs, inputs, -1), 0, lanes)  # (ceil(O/L), I/groups, taps, L)
-    if groups == outputs:  # depthwise: the only groups of one output channel
+    if groups == outputs > 1:  # depthwise: the only groups of one output channel
         packed = packed.reshape(1, packed.shape[0], *packed.shape[2:])
     else:
         packed = packed.swapaxes(1, 2)
@@ -165,7 +165,7 @@ def product(walk: Walk, variable: Any, call: Any) -> bool:
         lambda x, w: _product_of_rows(x, w, out_dtype, rounds=walk.blocking.rounds),
         rows,
         _product_weight(weight, walk.lanes),
-        name="product_texels",
+        name="product_blocks",
     )
     return True
 
@@ -180,10 +180,10 @@ def _product_of_rows(x: Any, weight: Any, out_dtype: str, *, rounds: bool) -> An
     if count == rows:
         return blocks.convolution(x, weight, ONE_PIXEL, 1, out_dtype, rounds=rounds)
     more = te.compute(
-        (count, *x.shape[1:]), lambda row, *at: x(tirx.min(row, rows - 1), *at), name="rows_texels"
+        (count, *x.shape[1:]), lambda row, *at: x(tirx.min(row, rows - 1), *at), name="rows_blocks"
     )
     sums = blocks.convolution(more, weight, ONE_PIXEL, 1, out_dtype)
-    return te.compute((rows, *sums.shape[1:]), lambda *at: sums(*at), name="cut_texels")
+    return te.compute((rows, *sums.shape[1:]), lambda *at: sums(*at), name="cut_blocks")
 
 
 def _product_obstacle(walk: Walk, data: Any, weight: Any) -> str:

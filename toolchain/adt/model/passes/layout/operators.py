@@ -231,7 +231,7 @@ def _pooled(walk: Walk, data: Any, window: Window, kind: str, count_padding: boo
     return walk.emit(
         lambda x: blocks.pool(x, window, kind, count_padding),
         walk.blocks_of(data),
-        name=f"global_{kind}_pool_texels" if whole else f"{kind}_pool_texels",
+        name=f"global_{kind}_pool_blocks" if whole else f"{kind}_pool_blocks",
     )
 
 

@@ -152,7 +152,7 @@ class Walk(Rewriter):
         """The blocked form of the tensor *value*, made if need be."""
         if value not in self.blocked:
             self.blocked[value] = self.emit(
-                lambda x: blocks.pack(x, self.lanes), self.copy(value), name="pack_texels"
+                lambda x: blocks.pack(x, self.lanes), self.copy(value), name="pack_blocks"
             )
         return self.blocked[value]
 
@@ -197,7 +197,7 @@ class Walk(Rewriter):
         shape = tuple(int(extent) for extent in getattr(plain, "struct_info", plain).shape.values)
         if shape[1] % self.lanes == 0 and math.prod(shape[2:]) == 1:
             return self.reshaped(blocked, shape)
-        return self.emit(lambda x: blocks.unpack(x, shape[1]), blocked, name="unpack_texels")
+        return self.emit(lambda x: blocks.unpack(x, shape[1]), blocked, name="unpack_blocks")
 
     def _flat(self, variable: Any) -> Any:
         """The plain form of what is in rows."""
@@ -205,7 +205,7 @@ class Walk(Rewriter):
         assert shape is not None  # it is in rows
         result = self.rows[variable]
         if shape[-1] % self.lanes:
-            result = self.emit(lambda x: blocks.unpack(x, shape[-1]), result, name="unpack_texels")
+            result = self.emit(lambda x: blocks.unpack(x, shape[-1]), result, name="unpack_blocks")
         return self.reshaped(result, shape)
 
     def can_block(self, value: Any, *, whole: bool = False) -> bool:

@@ -12,15 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.inspection.flops import count_flops
 from adt.model.inspection.reference_kernels import kernels_of
+from adt.model.passes.fusion import bound_operators, fuse, gpu_dispatch
 from adt.model.passes.layout.channels import channels_first
 from adt.model.passes.layout.operators import block_channels
-from adt.model.passes.layout.rewriter import bind_params, is_flat, lift_constants, returned_views
+from adt.model.passes.layout.rewriter import is_flat
 from adt.model.passes.reports import TextureReport
 from adt.model.passes.texture.choice import BY_MODEL, TextureChooser, missed_records
 from adt.model.passes.texture.placement import ImageLimits, place
-from adt.model.passes.workarounds import scans_as_reductions, shorten_kernel_names
 from adt.model.targets.gpu import ANY_ADRENO, Gpu
 from adt.model.tuning.schedules import KernelSchedules
 
@@ -59,56 +58,18 @@ def with_textures(
 
     A model with control flow comes back fused, in buffers.
     """
-    import tvm
     from tvm import relax
 
     with target:
-        bound = tvm.transform.Sequential(
-            [
-                relax.transform.DecomposeOpsForInference(),
-                relax.transform.FoldConstant(),
-            ]
-        )(bind_params(module, params))
-        first = channels_first(bound)
+        first = channels_first(bound_operators(module, params))
         blocked, convolutions = block_channels(first, chooser)
-        fused, weights = _fuse(blocked, params, target)
+        fused, weights = fuse(blocked, params, gpu_dispatch(target))
         if chooser.times and (missed := missed_records(fused, chooser.times, schedules)):
             blocked, convolutions = block_channels(first, chooser.without(missed))
-            fused, weights = _fuse(blocked, params, target)
+            fused, weights = fuse(blocked, params, gpu_dispatch(target))
         if not is_flat(fused):
             return TexturedModule(fused, weights, TextureReport(convolutions, ()), kernels_of(fused))
         placed = place(fused, target, limits, schedules, gpu=gpu)
         result = relax.transform.DeadCodeElimination(["main"])(placed.module)
         report = TextureReport(convolutions, placed.kernels, placed.weights)
         return TexturedModule(result, weights, report, kernels_of(fused))
-
-
-def _fuse(blocked: Any, params: Mapping[str, Any], target: Any) -> tuple[Any, dict[str, Any]]:
-    """The kernels of a model of operators, and their parameters, with those that were packed."""
-    import tvm
-    from tvm import relax
-    from tvm.relax.backend.gpu_generic import pipeline as generic
-
-    legal = tvm.transform.Sequential(
-        [
-            relax.transform.FoldConstant(),
-            scans_as_reductions(),
-            *generic.library_dispatch_passes(target),
-            relax.transform.LegalizeOps(),
-            relax.transform.FoldConstant(),
-            relax.transform.DeadCodeElimination(["main"]),
-        ]
-    )(blocked)
-    lifted, weights = lift_constants(legal, params) if is_flat(legal) else (legal, {})
-    fused = tvm.transform.Sequential(
-        [
-            relax.transform.AnnotateTIROpPattern(),
-            relax.transform.FuseOps(),
-            relax.transform.FuseTIR(),
-            relax.transform.DeadCodeElimination(["main"]),
-            shorten_kernel_names(),
-            count_flops(),
-        ]
-    )(lifted)
-    # Before tensors are placed: it takes a kernel that reads an image for a view, too.
-    return relax.transform.RewriteDataflowReshape()(returned_views(fused)), weights

@@ -37,7 +37,7 @@ from adt.model.targets.gpu import Gpu
 
 WORK_GROUP = 64
 """Work-items in a work-group; every OpenCL device of a phone takes as many."""
-POOLED = ("sum_texels", "max_texels")
+POOLED = ("sum_blocks", "max_blocks")
 """Names of the blocks that accumulate: see :func:`adt.model.passes.layout.blocks.pool`."""
 MOST_ALONE = 32
 """Places of a window that one work-item takes by itself."""

@@ -1,0 +1,153 @@
+"""Time networks on this machine's processor, untuned, against onnxruntime.
+
+    python bench/cpu.py [--models resnet18,mobilenet_v2,…] [--threads 1,2] [--cpu NAME]
+                        [--layout plain] [--rounds 3] [-o FILE.json]
+
+Each network is compiled for this machine, checked against onnxruntime by ``adt verify``, and timed
+by ``rtvm`` (the median and the minimum of its runs) in turns with onnxruntime on random inputs and
+as many threads. What counts is the ratio: both share the machine's noise. Exits with 1 where a
+network is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+SECONDS = 2.0
+"""About so long onnxruntime runs in each turn, and rtvm as many runs."""
+LEAST_RUNS = 5
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--models", default="resnet18,mobilenet_v2,mixed_blocks")
+    parser.add_argument("--threads", default="1")
+    parser.add_argument("--cpu", default="native")
+    parser.add_argument("--layout", default="blocked")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("-o", "--out", type=Path)
+    given = parser.parse_args(argv)
+    rows = []
+    with tempfile.TemporaryDirectory() as place:
+        for name in given.models.split(","):
+            for threads in map(int, given.threads.split(",")):
+                rows.append(measure(Path(place), name, threads, given))
+                _print(rows[-1])
+    mean = geometric_mean([row["ratio"] for row in rows])
+    sys.stdout.write(f"geometric mean of the ratios: {mean:.2f}\n")
+    if given.out:
+        given.out.write_text(json.dumps(rows, indent=1))
+    return int(not all(row["right"] for row in rows))
+
+
+def measure(place: Path, name: str, threads: int, given: argparse.Namespace) -> dict[str, Any]:
+    """One network with so many threads."""
+    import adt
+
+    model, package = model_file(place, name), place / f"{name}-package"
+    began, seconds = time.process_time(), 0.0
+    if not package.exists():
+        adt.compile(model, out=package, platform="host", cpu=given.cpu, cpu_layout=given.layout)
+        seconds = time.process_time() - began
+    verified = adt.verify(package)
+    session, feeds = onnxruntime_session(model, threads)
+    ours: list[float] = []
+    theirs: list[float] = []
+    for _ in range(given.rounds):
+        theirs += timed(session, feeds)
+        runs = max(LEAST_RUNS, round(SECONDS * 1000 / min(theirs)))
+        ours += run(package, min(runs, 2000), threads)
+    return {
+        "model": name,
+        "threads": threads,
+        "right": verified.verification.passed,
+        "adt_ms": [min(ours), median(ours)],
+        "onnxruntime_ms": [min(theirs), median(theirs)],
+        "ratio": min(ours) / min(theirs),
+        "ratio_of_medians": median(ours) / median(theirs),
+        "compile_cpu_s": seconds,
+    }
+
+
+def run(package: Path, runs: int, threads: int) -> list[float]:
+    """Milliseconds of each run by rtvm."""
+    import adt
+    from adt.device.rtvm import RtvmOptions
+
+    report = adt.run(package, run_count=runs, warmup_runs=3, options=RtvmOptions(threads=threads)).report
+    return list(report["run_ms"])
+
+
+def model_file(place: Path, name: str) -> Path:
+    """A network that the tests generate, a published one of theirs, or a file."""
+    sys.path.insert(0, str(HERE.parent / "tests"))
+    from support.models import networks, published
+
+    if Path(name).is_file():
+        return Path(name)
+    if name in {model.name for model in published.REAL_MODELS}:
+        return published.named(name).path()
+    file = place / f"{name}.onnx"
+    return file if file.exists() else Path(getattr(networks, name)(file, 224))
+
+
+def onnxruntime_session(model: Path, threads: int) -> tuple[Any, dict[str, Any]]:
+    """onnxruntime's session, and random inputs."""
+    import numpy as np
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    random = np.random.default_rng(0)
+    feeds = {}
+    for one in session.get_inputs():
+        shape = [extent if isinstance(extent, int) else 1 for extent in one.shape]
+        whole = "int" in one.type
+        feeds[one.name] = (
+            random.integers(0, 2, shape) if whole else random.normal(size=shape).astype(np.float32)
+        )
+    return session, feeds
+
+
+def timed(session: Any, feeds: dict[str, Any]) -> list[float]:
+    """Milliseconds of each run of a turn."""
+    times = []
+    session.run(None, feeds)
+    end = time.perf_counter() + SECONDS
+    while time.perf_counter() < end or len(times) < LEAST_RUNS:
+        began = time.perf_counter()
+        session.run(None, feeds)
+        times.append((time.perf_counter() - began) * 1000)
+    return times
+
+
+def median(times: Sequence[float]) -> float:
+    return sorted(times)[len(times) // 2]
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
+def _print(row: dict[str, Any]) -> None:
+    ours, theirs = row["adt_ms"], row["onnxruntime_ms"]
+    sys.stdout.write(
+        f"{row['model']:24} {row['threads']} thread(s)  adt {ours[0]:8.2f} ms (median {ours[1]:.2f})  "
+        f"onnxruntime {theirs[0]:8.2f} ms ({theirs[1]:.2f})  "
+        f"ratio {row['ratio']:.2f} ({row['ratio_of_medians']:.2f})  {'right' if row['right'] else 'WRONG'}\n"
+    )
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,201 @@
+"""Kernels for CPUs compute what TVM's plain loops do, with vectors of each width that this machine has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax, te, tirx
+
+from adt.bundle.platforms import platform_named
+from adt.model.inspection.flops import SCHEDULED
+from adt.model.passes.cpu.schedules import scheduled
+from adt.model.passes.cpu.vectors import Vectors, vectors_of
+from adt.model.passes.pipeline import prepare_module
+from adt.model.passes.texture.choice import BY_MODEL
+from adt.model.targets.target import model_target
+from adt.model.tuning.schedules import Untuned
+from support.models.blocked import RANDOM, conv, model, weight
+
+HERE = frozenset(Path("/proc/cpuinfo").read_text().split())
+PROCESSORS = {"nehalem": (4, "sse4_2"), "haswell": (8, "avx2"), "skylake-avx512": (16, "avx512f")}
+"""Core to the lanes of its vectors, and the feature that a machine runs its code with."""
+
+
+@pytest.fixture(params=PROCESSORS)
+def cpu(request: pytest.FixtureRequest) -> str:
+    lanes, feature = PROCESSORS[request.param]
+    assert "sse4_2" in HERE, "these tests run on x86-64"
+    if feature not in HERE:
+        pytest.skip(f"this machine has no {feature}")
+    assert vectors_of(_target(request.param)).lanes == lanes
+    return str(request.param)
+
+
+def _target(cpu: str) -> Any:
+    return tvm.target.Target(model_target("cpu", platform_named("host"), 28, cpu=cpu).spec)
+
+
+def like_plain_loops(module: tvm.IRModule, shape: tuple[int, ...], cpu: str) -> list[str]:
+    """Check the outputs of the scheduled *module*; the names of its kernels that have no schedule."""
+    target = model_target("cpu", platform_named("host"), 28, cpu=cpu)
+    prepared = prepare_module(module, {}, target, 64, Untuned(), BY_MODEL, True)
+    x = RANDOM.normal(size=shape).astype(np.float32)
+    loops: list[str] = []
+
+    @tvm.transform.module_pass(opt_level=0)
+    def look(module: Any, _context: Any) -> Any:
+        loops.extend(
+            name.name_hint
+            for name, function in module.functions.items()
+            if isinstance(function, tirx.PrimFunc) and SCHEDULED not in (function.attrs or {})
+        )
+        return module
+
+    def run(module: Any, pipeline: Any, *weights: Any) -> list[np.ndarray]:
+        built = tvm.compile(module, _target(cpu), relax_pipeline=pipeline)
+        result = relax.VirtualMachine(built, tvm.cpu())["main"](tvm.runtime.tensor(x), *weights)
+        return [result.numpy()] if hasattr(result, "numpy") else [part.numpy() for part in result]
+
+    with _target(cpu):
+        look(prepared.relax_pipeline(prepared.module))
+    have = run(prepared.module, prepared.relax_pipeline, *prepared.params.values())
+    want = run(module, relax.get_pipeline("default_build"))
+    for one, other in zip(have, want, strict=True):
+        assert one.shape == other.shape and np.abs(other).max() > 0
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-6 * np.abs(other).max())
+    return loops
+
+
+Body = Callable[[relax.BlockBuilder, Any], Any]
+
+
+def _chain(*calls: Callable[[Any], Any]) -> Body:
+    def body(builder: relax.BlockBuilder, x: Any) -> Any:
+        for call in calls:
+            x = builder.emit(call(x))
+        return x
+
+    return body
+
+
+def _bias(channels: int) -> Callable[[Any], Any]:
+    return lambda x: relax.op.nn.relu(relax.op.add(x, weight(1, channels, 1, 1)))
+
+
+def _residual(builder: relax.BlockBuilder, x: Any) -> Any:
+    first = builder.emit(conv(x, 32, 16))
+    second = builder.emit(conv(first, 32, 32))
+    return builder.emit(relax.op.nn.relu(builder.emit(relax.op.add(first, second))))
+
+
+MODELS: dict[str, tuple[tuple[int, ...], Body]] = {
+    "3x3": ((1, 32, 14, 14), _chain(lambda x: conv(x, 64, 32))),
+    "no tile divides": ((1, 16, 17, 13), _chain(lambda x: conv(x, 40, 16))),
+    "stride": ((2, 16, 15, 15), _chain(lambda x: conv(x, 32, 16, strides=2))),
+    "dilation": ((1, 16, 15, 15), _chain(lambda x: conv(x, 32, 16, dilation=2, padding=2))),
+    "first layer": ((1, 3, 32, 32), _chain(lambda x: conv(x, 24, 3, 7, strides=2))),
+    "points": ((1, 40, 14, 14), _chain(lambda x: conv(x, 24, 40, 1))),
+    "points, stride": ((1, 32, 14, 14), _chain(lambda x: conv(x, 64, 32, 1, strides=2))),
+    "groups": ((1, 64, 9, 9), _chain(lambda x: conv(x, 64, 32, groups=2))),
+    "groups that share blocks": ((1, 16, 9, 9), _chain(lambda x: conv(x, 24, 8, groups=2))),
+    "depthwise": ((1, 40, 14, 14), _chain(lambda x: conv(x, 40, 1, groups=40))),
+    "depthwise, stride": ((1, 32, 15, 15), _chain(lambda x: conv(x, 32, 1, 5, groups=32, strides=2))),
+    "few channels": ((1, 2, 16, 16), _chain(lambda x: conv(x, 5, 2), lambda x: conv(x, 2, 5))),
+    "one axis": (
+        (1, 16, 50),
+        _chain(lambda x: relax.op.nn.conv1d(x, weight(32, 16, 5), padding=2, strides=2)),
+    ),
+    "residual": ((1, 16, 14, 14), _residual),
+    "pools": (
+        (1, 16, 16, 16),
+        _chain(
+            lambda x: conv(x, 32, 16),
+            lambda x: relax.op.nn.max_pool2d(x, (3, 3), (2, 2), (1, 1)),
+            lambda x: relax.op.nn.avg_pool2d(x, (2, 2), (2, 2)),
+            lambda x: relax.op.mean(x, [2, 3]),
+        ),
+    ),
+    "product": ((50, 64), _chain(lambda x: relax.op.matmul(x, weight(64, 96)))),
+    "product of a vector": ((1, 512), _chain(lambda x: relax.op.matmul(x, weight(512, 1000)))),
+    "attention": (
+        (4, 20, 32),
+        _chain(
+            lambda x: relax.op.matmul(
+                relax.op.nn.softmax(relax.op.matmul(x, relax.op.permute_dims(x, [0, 2, 1]))), x
+            )
+        ),
+    ),
+    "softmax": ((6, 40), _chain(lambda x: relax.op.nn.softmax(x, -1))),
+    "long softmax": ((3, 1024), _chain(lambda x: relax.op.nn.softmax(x, -1))),
+    "layer norm": ((5, 12, 64), _chain(lambda x: relax.op.nn.layer_norm(x, weight(64), weight(64), [-1]))),
+    "gelu": ((7, 96), _chain(lambda x: relax.op.nn.gelu(x))),
+    "sum of all": ((8, 4096), _chain(lambda x: relax.op.sum(x, [1]))),
+    "sum of an odd number": ((8, 33), _chain(lambda x: relax.op.sum(x, [1]))),
+    "maximum across": ((64, 48), _chain(lambda x: relax.op.max(x, [0]))),
+    "transposition": ((3, 20, 24), _chain(lambda x: relax.op.permute_dims(x, [2, 0, 1]))),
+    "scalar": ((4,), _chain(lambda x: relax.op.sum(x))),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_kernels_compute_what_plain_loops_do(name: str, cpu: str) -> None:
+    shape, body = MODELS[name]
+
+    loops = like_plain_loops(model(shape, _emitting(body)), shape, cpu)
+
+    loops = [kernel for kernel in loops if not kernel.startswith("reshape")]  # views
+    assert not loops or name == "scalar", f"{loops} have no schedule"
+
+
+def _emitting(body: Body) -> Body:
+    """*body*, whose nested calls are bound to variables."""
+    return lambda builder, x: body(_Flattening(builder), x)
+
+
+class _Flattening:
+    def __init__(self, builder: relax.BlockBuilder) -> None:
+        self._builder = builder
+
+    def emit(self, call: Any) -> Any:
+        args = [self.emit(arg) if isinstance(arg, relax.Call) else arg for arg in call.args]
+        return self._builder.emit(relax.Call(call.op, args, call.attrs, call.sinfo_args))
+
+
+@pytest.mark.parametrize(
+    ("name", "exact", "units"),
+    [
+        ("exp", np.exp, 2),
+        ("sigmoid", lambda x: 1 / (1 + np.exp(-x)), 3),
+        ("tanh", np.tanh, 7),
+        ("erf", None, 8),
+    ],
+)
+def test_polynomials_are_off_by_some_units_in_the_last_place(name: str, exact: Any, units: int) -> None:
+    import math
+
+    exact = exact or np.vectorize(math.erf)
+    small = 10.0 ** RANDOM.uniform(-8, 1, 1 << 14)
+    values = [RANDOM.uniform(-86, 88.7, 1 << 14), RANDOM.normal(size=1 << 14) * 3, small, -small]
+    x = np.concatenate(values).astype(np.float32)
+    x[:4] = [np.nan, np.inf, -np.inf, 0]
+    data = te.placeholder(x.shape, "float32", name="x")
+    function = te.create_prim_func(
+        [data, te.compute(x.shape, lambda i: getattr(tirx, name)(data(i)), name="y")]
+    )
+    kernel = scheduled(function, Vectors(4, 16)).with_attr("global_symbol", "main")
+    y = tvm.runtime.empty(x.shape, "float32")
+
+    tvm.compile(tvm.IRModule({"main": kernel}), _target("nehalem"))["main"](tvm.runtime.tensor(x), y)
+
+    have = y.numpy()
+    with np.errstate(over="ignore"):
+        want = exact(x.astype(np.float64))
+    assert (np.isnan(have[0]) and have[2] == (-1 if name in ("tanh", "erf") else 0)) or name == "tanh"
+    finite = slice(3, None)
+    off = np.abs(have[finite] - want[finite]) / np.spacing(np.abs(want[finite]).astype(np.float32))
+    assert off.max() <= units, f"{off.max()} at {x[finite][off.argmax()]}"

@@ -1,0 +1,51 @@
+"""The passes of a model for a CPU, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from adt.model.passes.cpu.vectors import Vectors, best_lanes
+from adt.model.passes.fusion import bound_operators, cpu_dispatch, fuse
+from adt.model.passes.layout.blocks import Blocking
+from adt.model.passes.layout.channels import channels_first
+from adt.model.passes.layout.operators import block_channels
+from adt.model.passes.layout.rewriter import is_flat, static_shape
+from adt.model.passes.layout.signature import Signature
+from adt.model.passes.layout.walk import Choice, Moves
+
+
+class FloatBlocks:
+    """Blocks all convolutions and products of float32; half precision computes as it did."""
+
+    def choose(self, computes: Signature, _channels: int, _moves: Moves) -> Choice:
+        """Whether *computes* is blocked."""
+        blocked = computes.dtype == "float32"
+        return Choice(
+            blocked, "a lane for each output channel" if blocked else f"it computes in {computes.dtype}"
+        )
+
+
+def can_block(module: Any) -> bool:
+    """Whether the layout walk takes the model: one straight line of tensors whose extents are known."""
+    return is_flat(module) and all(static_shape(param) is not None for param in module["main"].params)
+
+
+def with_blocks(
+    module: Any, params: Mapping[str, Any], target: Any, vectors: Vectors
+) -> tuple[Any, dict[str, Any]]:
+    """The imported *module* as fused kernels on blocked tensors, and its parameters.
+
+    Args:
+        module: one that :func:`can_block`.
+        target: TVM's target, which constants are folded for.
+    """
+    from tvm import relax
+
+    with target:
+        first = channels_first(bound_operators(module, params))
+        lanes = best_lanes(first, vectors)
+        blocking = Blocking(lanes, least=max(1, lanes // 4), rounds=False)
+        blocked, _ = block_channels(first, FloatBlocks(), blocking)
+        fused, weights = fuse(blocked, params, cpu_dispatch())
+        return relax.transform.DeadCodeElimination(["main"])(fused), weights

@@ -1,0 +1,105 @@
+"""exp, sigmoid, tanh and erf of float32 as polynomials, which LLVM computes by vectors.
+
+For a vector of calls to libm it would call libm once a lane. The errors below were found by trying every
+32nd float32 (tests/integration/test_cpu_kernels.py tries a part of them).
+
+Sources: exp by Cephes' expf (reduction by ln 2 in two parts, a polynomial of degree 6), tanh and erf by the
+rational minimax approximations of Eigen (unsupported/SpecialFunctions and Core/MathFunctionsImpl.h).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+EXP_LOW, EXP_HIGH = -86.9, 88.72283
+"""Where exp leaves the normal float32, nearly: below it is 0 here (not 2e-38), above infinite."""
+_EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+_LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
+_TANH = (
+    (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
+     1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03),
+    (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03),
+    7.90531110763549805,
+)  # fmt: skip
+_ERF = (
+    (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
+     -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02),
+    (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03,
+     -1.42647390514189e-02),
+    4.0,
+)  # fmt: skip
+"""Numerator of the odd powers, denominator of the even ones (highest first), and where it becomes ±1."""
+
+
+def vectorized_math(statement: Any) -> Any:
+    """The TIR *statement* with its calls of these functions replaced."""
+    from tvm import tirx
+
+    def replaced(node: Any) -> Any:
+        made = _BY_NAME.get(node.op.name) if hasattr(node.op, "name") else None
+        if made is None or node.dtype != "float32":
+            return None
+        return made(*node.args)
+
+    return tirx.stmt_functor.ir_transform(statement, None, replaced, ["tirx.Call"])
+
+
+def _constant(value: float) -> Any:
+    from tvm import tirx
+
+    return tirx.const(value, "float32")
+
+
+def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
+    """By Horner's rule, the highest power first."""
+    value = _constant(coefficients[0])
+    for coefficient in coefficients[1:]:
+        value = value * x + _constant(coefficient)
+    return value
+
+
+def _exp(x: Any) -> Any:
+    """At most 2 units in the last place off; NaN stays NaN."""
+    from tvm import tirx
+
+    near = tirx.max(tirx.min(x, _constant(EXP_HIGH)), _constant(EXP_LOW))
+    power = tirx.floor(near * _constant(1.44269504088896341) + _constant(0.5))
+    rest = near - power * _constant(_LN2_HIGH) - power * _constant(_LN2_LOW)
+    half = tirx.reinterpret("float32", (power.astype("int32") + 126) << 23)  # 2 to the 128th is infinite
+    value = (_polynomial(rest, _EXP) * rest * rest + rest + _constant(1)) * half * _constant(2)
+    value = tirx.Select(x > _constant(EXP_HIGH), _constant(float("inf")), value)
+    value = tirx.Select(x < _constant(EXP_LOW), _constant(0), value)
+    return tirx.Select(tirx.isnan(x), x, value)
+
+
+def _sigmoid(x: Any) -> Any:
+    return _constant(1) / (_constant(1) + _exp(_constant(0) - x))
+
+
+def _rational(x: Any, form: tuple[Sequence[float], Sequence[float], float]) -> Any:
+    from tvm import tirx
+
+    numerator, denominator, limit = form
+    near = tirx.max(tirx.min(x, _constant(limit)), _constant(-limit))
+    square = near * near
+    value = near * _polynomial(square, numerator) / _polynomial(square, denominator)
+    return tirx.Select(tirx.isnan(x), x, value)
+
+
+def _tanh(x: Any) -> Any:
+    """At most 7 units in the last place off."""
+    return _rational(x, _TANH)
+
+
+def _erf(x: Any) -> Any:
+    """At most 4e-7 off."""
+    return _rational(x, _ERF)
+
+
+_BY_NAME: dict[str, Callable[[Any], Any]] = {
+    "tirx.exp": _exp,
+    "tirx.sigmoid": _sigmoid,
+    "tirx.tanh": _tanh,
+    "tirx.erf": _erf,
+}

@@ -1,0 +1,80 @@
+"""The vector registers of a CPU, and how many of their lanes a model's channels are blocked by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from adt.model.passes.layout.rewriter import static_shape
+
+WORTH_IDLE_LANES = 1.05
+"""How much longer a model may take with narrower blocks, which leave fewer lanes idle."""
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """The registers that a kernel's sums are kept in."""
+
+    lanes: int
+    """float32 in one register."""
+    registers: int
+
+
+def vectors_of(target: Any) -> Vectors:
+    """The vector registers that code for the llvm target of TVM may use."""
+    from tvm.target import codegen
+
+    arch = str(target.attrs["mtriple"]).partition("-")[0] if "mtriple" in target.attrs else "x86_64"
+    if arch.startswith(("aarch64", "arm64")):
+        return Vectors(4, 32)
+    if arch.startswith("arm"):
+        return Vectors(4, 16)
+    features = {str(name) for name in codegen.llvm_get_cpu_features(target)}
+    if "avx512f" in features:
+        return Vectors(16, 32)
+    return Vectors(8 if "avx" in features else 4, 16)
+
+
+def best_lanes(module: Any, vectors: Vectors) -> int:
+    """The size of a block with which the convolutions and products of ``main`` take least.
+
+    Lanes of wide blocks idle where channels are few, or where groups are narrower than a block.
+
+    Args:
+        module: flat Relax, whose weights are constants.
+    """
+    from tvm import relax
+
+    layers: list[tuple[int, int, int]] = []
+    for block in module["main"].body.blocks:
+        for binding in block.bindings:
+            call = binding.value
+            name = getattr(getattr(call, "op", None), "name", "") if isinstance(call, relax.Call) else ""
+            weight = static_shape(call.args[1]) if name in _LAYERS else None
+            output = static_shape(binding.var) if weight else None
+            if weight and output:
+                layers.append(_layer(name, call, weight, output))
+    costs = {
+        lanes: sum(_cost(*layer, lanes) for layer in layers) for lanes in (4, 8, 16) if lanes <= vectors.lanes
+    }
+    return next(lanes for lanes, cost in costs.items() if cost <= WORTH_IDLE_LANES * min(costs.values()))
+
+
+_LAYERS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.matmul")
+
+
+def _layer(name: str, call: Any, weight: tuple[int, ...], output: tuple[int, ...]) -> tuple[int, int, int]:
+    """Multiply-adds, output channels, and groups of a layer."""
+    if name == "relax.matmul":
+        return math.prod(output) * weight[-2 if len(weight) > 1 else -1], weight[-1], 1
+    groups = int(call.attrs.groups)
+    depthwise = groups == weight[0]
+    return math.prod(output) * math.prod(weight[1:]), weight[0], 1 if depthwise else groups
+
+
+def _cost(macs: int, channels: int, groups: int, lanes: int) -> float:
+    """Multiply-adds of vectors, those of idle lanes too; a group that is no whole block is not blocked."""
+    if groups > 1 and channels // groups % lanes:
+        return float(macs)
+    return macs * -(-channels // lanes) / channels

@@ -1,0 +1,68 @@
+"""From a model's operators to fused kernels whose weights are parameters, for what blocks channels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adt.model.inspection.flops import count_flops
+from adt.model.passes.layout.rewriter import bind_params, is_flat, lift_constants, returned_views
+from adt.model.passes.workarounds import scans_as_reductions, shorten_kernel_names
+
+
+def bound_operators(module: Any, params: Mapping[str, Any]) -> Any:
+    """The imported *module* with its parameters as constants, so that the layout walk can pack them."""
+    import tvm
+    from tvm import relax
+
+    passes = [relax.transform.DecomposeOpsForInference(), relax.transform.FoldConstant()]
+    return tvm.transform.Sequential(passes)(bind_params(module, params))
+
+
+def gpu_dispatch(target: Any) -> tuple[Any, ...]:
+    """What a GPU of the *target* computes otherwise than by TVM's tensor expressions."""
+    from tvm.relax.backend.gpu_generic import pipeline as generic
+
+    return (scans_as_reductions(), *generic.library_dispatch_passes(target))
+
+
+def cpu_dispatch() -> tuple[Any, ...]:
+    """What a CPU computes otherwise than by TVM's tensor expressions."""
+    from tvm import relax
+
+    return (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
+
+
+def fuse(operators: Any, params: Mapping[str, Any], dispatch: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
+    """The kernels of a model of *operators*, and their parameters, with those that were packed.
+
+    Args:
+        params: the imported model's, for their names.
+        dispatch: passes that take operators which TVM's tensor expressions are not to compute.
+    """
+    import tvm
+    from tvm import relax
+
+    legal = tvm.transform.Sequential(
+        [
+            relax.transform.FoldConstant(),
+            *dispatch,
+            relax.transform.LegalizeOps(),
+            relax.transform.FoldConstant(),
+            relax.transform.DeadCodeElimination(["main"]),
+        ]
+    )(operators)
+    lifted, weights = lift_constants(legal, params) if is_flat(legal) else (legal, {})
+    fused = tvm.transform.Sequential(
+        [
+            relax.transform.AnnotateTIROpPattern(),
+            relax.transform.FuseOps(),
+            relax.transform.FuseTIR(),
+            relax.transform.DeadCodeElimination(["main"]),
+            shorten_kernel_names(),
+            count_flops(),
+        ]
+    )(lifted)
+    # Before tensors are placed and kernels scheduled: a kernel that reads an image is taken for a view, too,
+    # and of a scheduled one TVM cannot tell that it is one.
+    return relax.transform.RewriteDataflowReshape()(returned_views(fused)), weights
