@@ -132,6 +132,7 @@ MODELS: dict[str, tuple[tuple[int, ...], Body]] = {
     ),
     "softmax": ((6, 40), _chain(lambda x: relax.op.nn.softmax(x, -1))),
     "long softmax": ((3, 1024), _chain(lambda x: relax.op.nn.softmax(x, -1))),
+    "softmax on all threads": ((64, 1024), _chain(lambda x: relax.op.nn.softmax(x, -1))),
     "layer norm": ((5, 12, 64), _chain(lambda x: relax.op.nn.layer_norm(x, weight(64), weight(64), [-1]))),
     "gelu": ((7, 96), _chain(lambda x: relax.op.nn.gelu(x))),
     "sum of all": ((8, 4096), _chain(lambda x: relax.op.sum(x, [1]))),

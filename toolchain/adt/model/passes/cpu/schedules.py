@@ -24,11 +24,11 @@ from adt.model.passes.cpu.tiles import best_tile
 from adt.model.passes.cpu.vector_math import vectorized_math
 from adt.model.passes.cpu.vectors import Vectors
 from adt.model.passes.layout.blocks import STAGE
+from adt.model.passes.layout.signature import REDUCE, SPATIAL, reduces, variables_of
+from adt.model.passes.nodes import tir_nodes
 
 log = logging.getLogger("adt.compile")
 
-SPATIAL, REDUCE = 0, 2
-"""TVM's kinds of block iterators."""
 WORTH_A_THREAD = 1 << 15
 """Multiply-adds, or elements, of a kernel from which on it is given to all threads: to start them takes
 about as long as so many take one."""
@@ -200,9 +200,8 @@ def reduction(schedule: Any, vectors: Vectors) -> None:
     tiled = _row_to_share(schedule, sums) if outer else None
     part, vector = schedule.split(last, [None, width])
     if tiled is not None and tiled < len(outer):
-        size = max(
-            _divisors(_extent(schedule, outer[tiled]), max(1, 8 * vectors.lanes // max(width, vectors.lanes)))
-        )
+        shared = max(1, MOST_SHARED * vectors.lanes // max(width, vectors.lanes))
+        size = max(_divisors(_extent(schedule, outer[tiled]), shared))
         tiles, within = schedule.split(outer[tiled], [None, size])
         outer = [*outer[:tiled], tiles, *outer[tiled + 1 :], part]
         schedule.reorder(*outer, within, vector)
@@ -226,24 +225,23 @@ def reduction(schedule: Any, vectors: Vectors) -> None:
 
 def _sum_along_lanes(schedule: Any, store: Any, sums: Any, vectors: Vectors, work: int) -> None:
     """Few outputs, long sums: each lane takes every so-many-th term."""
-    reduce = _reduce_loops(schedule, sums)
-    length = _extent(schedule, reduce[-1])
     outer = schedule.get_loops(store)
-    if length % vectors.lanes == 0 and length >= 2 * vectors.lanes:
-        _, lane = schedule.split(reduce[-1], [None, vectors.lanes])
-        partial = schedule.rfactor(lane, len(outer))
-        schedule.compute_at(sums, outer[-1], preserve_unit_loops=True)
-        schedule.compute_at(partial, outer[-1], preserve_unit_loops=True)
-        own = _spatial_loops(schedule, partial)[-1]
-        terms = _reduce_loops(schedule, partial)
-        schedule.reorder(*terms, own)
-        schedule.vectorize(own)
-        _parallel(schedule, outer, work)
-        schedule.decompose_reduction(partial, _reduce_loops(schedule, partial)[0])
-        schedule.decompose_reduction(sums, _reduce_loops(schedule, sums)[0])
-        return
     schedule.compute_at(sums, outer[-1], preserve_unit_loops=True)
-    _parallel(schedule, outer, work)
+    at = _parallel(schedule, outer, work)
+    _partial_sums(schedule, sums, at, vectors)
+
+
+def _partial_sums(schedule: Any, sums: Any, at: Any, vectors: Vectors) -> None:
+    """Sum the terms of *sums*, inside of the loop *at*, in lanes first, where they are many and divide."""
+    length = _extent(schedule, _reduce_loops(schedule, sums)[-1])
+    if length % vectors.lanes == 0 and length >= 2 * vectors.lanes:
+        _, lane = schedule.split(_reduce_loops(schedule, sums)[-1], [None, vectors.lanes])
+        partial = schedule.rfactor(lane, len(schedule.get(sums).writes[0].buffer.shape))
+        schedule.compute_at(partial, at, preserve_unit_loops=True)
+        places, terms = _loops(schedule, partial)
+        schedule.reorder(*terms, places[-1])
+        schedule.vectorize(places[-1])
+        schedule.decompose_reduction(partial, _reduce_loops(schedule, partial)[0])
     schedule.decompose_reduction(sums, _reduce_loops(schedule, sums)[0])
 
 
@@ -256,18 +254,8 @@ def _row_to_share(schedule: Any, sums: Any) -> int | None:
     axes = [iterator.var for iterator in block.iter_vars if int(iterator.iter_type) == SPATIAL]
     if len(axes) < 2:
         return None
-    along: list[set[Any]] = []
-
-    def visit(node: Any) -> None:
-        if isinstance(node, tirx.BufferLoad) and not node.buffer.same_as(block.writes[0].buffer):
-            used: set[Any] = set()
-            for index in node.indices:
-                tirx.stmt_functor.post_order_visit(
-                    index, lambda part: used.add(part) if isinstance(part, tirx.Var) else None
-                )
-            along.append(used)
-
-    tirx.stmt_functor.post_order_visit(block.body, visit)
+    loads = tir_nodes(block.body, tirx.BufferLoad)
+    along = [variables_of(load.indices) for load in loads if not load.buffer.same_as(block.writes[0].buffer)]
     vectors = [used for used in along if axes[-1] in used]
     for place in reversed(range(len(axes) - 1)):
         if vectors and not any(axes[place] in used for used in vectors) and len(along) > len(vectors):
@@ -298,36 +286,25 @@ def rows(schedule: Any, vectors: Vectors) -> None:
             schedule.compute_inline(block)
         else:
             schedule.compute_at(block, outer[-1], preserve_unit_loops=True)
+    at = _parallel(schedule, outer, work)  # before sums are divided, after which it is refused
     for name in (*kernel.sums, kernel.output):
-        block = schedule.get_sblock(name)
-        _vectorize_row(schedule, block, len(outer), vectors)
-    _parallel(schedule, outer, work)
+        _vectorize_row(schedule, schedule.get_sblock(name), at, vectors)
 
 
 def _reads_sums(schedule: Any, block: Any) -> bool:
     return any(_reduce_loops(schedule, producer) for producer in schedule.get_producers(block))
 
 
-def _vectorize_row(schedule: Any, block: Any, depth: int, vectors: Vectors) -> None:
-    """The loops of *block* inside of *depth* others by vectors: its places, or the terms of its sums."""
-    reduce = _reduce_loops(schedule, block)
-    if not reduce:
-        inner = schedule.get_loops(block)[depth:]
-        extent = _extent(schedule, inner[-1])
-        if extent % vectors.lanes == 0:
-            schedule.vectorize(schedule.split(inner[-1], [None, vectors.lanes])[1])
-        return
-    length = _extent(schedule, reduce[-1])
-    places = _spatial_loops(schedule, block)
-    if length % vectors.lanes == 0 and length >= 2 * vectors.lanes and len(places) == depth:
-        _, lane = schedule.split(reduce[-1], [None, vectors.lanes])
-        partial = schedule.rfactor(lane, depth)
-        schedule.compute_at(partial, schedule.get_loops(block)[depth - 1], preserve_unit_loops=True)
-        own = _spatial_loops(schedule, partial)[-1]
-        schedule.reorder(*_reduce_loops(schedule, partial), own)
-        schedule.vectorize(own)
-        schedule.decompose_reduction(partial, _reduce_loops(schedule, partial)[0])
-    schedule.decompose_reduction(block, _reduce_loops(schedule, block)[0])
+def _vectorize_row(schedule: Any, block: Any, at: Any, vectors: Vectors) -> None:
+    """The loops of *block* inside of *at* by vectors: its places, or the terms of its sums."""
+    places, reduce = _loops(schedule, block)
+    row = schedule.get(at)
+    if reduce and schedule.get(places[-1]).same_as(row):
+        _partial_sums(schedule, block, at, vectors)
+    elif reduce:
+        schedule.decompose_reduction(block, reduce[0])
+    elif _extent(schedule, places[-1]) % vectors.lanes == 0 and not schedule.get(places[-1]).same_as(row):
+        schedule.vectorize(schedule.split(places[-1], [None, vectors.lanes])[1])
 
 
 def elements(schedule: Any, vectors: Vectors) -> None:
@@ -378,7 +355,7 @@ class _Kernel:
         self.names = [schedule.get(block).name_hint for block in blocks]
         self.output = schedule.get(outputs[0]).name_hint
         self.sums = tuple(
-            name for name, block in zip(self.names, blocks, strict=True) if _reduces(schedule, block)
+            name for name, block in zip(self.names, blocks, strict=True) if reduces(schedule.get(block))
         )
 
     def store_apart(self, keep: Sequence[str]) -> tuple[Any, list[Any]]:
@@ -400,50 +377,29 @@ def _extent(schedule: Any, loop: Any) -> int:
     return int(schedule.get(loop).extent)
 
 
-def _kinds(schedule: Any, block: Any) -> list[int]:
-    return [int(iterator.iter_type) for iterator in schedule.get(block).iter_vars]
+def _loops(schedule: Any, block: Any) -> tuple[list[Any], list[Any]]:
+    """The loops of *block* over places, and those that it accumulates over, outermost first."""
+    from tvm import tirx
 
-
-def _reduces(schedule: Any, block: Any) -> bool:
-    return any(kind != SPATIAL for kind in _kinds(schedule, block))
+    loops, own = schedule.get_loops(block), schedule.get(block)
+    if not loops:
+        return [], []
+    realizations = tir_nodes(schedule.get(loops[0]), tirx.SBlockRealize)
+    (values,) = (node.iter_values for node in realizations if node.block.same_as(own))
+    bound = zip(own.iter_vars, values, strict=True)
+    reduced = variables_of([value for axis, value in bound if int(axis.iter_type) == REDUCE])
+    reduce = [loop for loop in loops if schedule.get(loop).loop_var in reduced]
+    return [loop for loop in loops if schedule.get(loop).loop_var not in reduced], reduce
 
 
 def _reduce_loops(schedule: Any, block: Any) -> list[Any]:
     """The loops that *block* accumulates over, outermost first."""
-    return [loop for loop in schedule.get_loops(block) if _kind_of(schedule, block, loop) == REDUCE]
+    return _loops(schedule, block)[1]
 
 
 def _spatial_loops(schedule: Any, block: Any) -> list[Any]:
-    return [loop for loop in schedule.get_loops(block) if _kind_of(schedule, block, loop) != REDUCE]
-
-
-def _kind_of(schedule: Any, block: Any, loop: Any) -> int:
-    """The kind of the iterators that *loop* is bound to."""
-    from tvm import tirx
-
-    realize = _realize(schedule, block)
-    variable = schedule.get(loop).loop_var
-    for iterator, value in zip(schedule.get(block).iter_vars, realize.iter_values, strict=True):
-        uses: list[Any] = []
-        tirx.stmt_functor.post_order_visit(value, uses.append)
-        if any(isinstance(node, tirx.Var) and node.same_as(variable) for node in uses):
-            return int(iterator.iter_type)
-    return SPATIAL
-
-
-def _realize(schedule: Any, block: Any) -> Any:
-    from tvm import tirx
-
-    own = schedule.get(block)
-    found: list[Any] = []
-    top = schedule.get(schedule.get_loops(block)[0])
-
-    def visit(node: Any) -> None:
-        if isinstance(node, tirx.SBlockRealize) and node.block.same_as(own):
-            found.append(node)
-
-    tirx.stmt_functor.post_order_visit(top, visit)
-    return found[0]
+    """The loops of *block* over places."""
+    return _loops(schedule, block)[0]
 
 
 def _work(schedule: Any, block: Any) -> int:
@@ -467,10 +423,13 @@ def _copy_with_border(schedule: Any, stage: Any) -> None:
     _parallel(schedule, outer[:-1], work)
 
 
-def _parallel(schedule: Any, loops: Sequence[Any], work: int) -> None:
-    """One loop of *loops*, given to all threads if it is worth it."""
-    if work >= WORTH_A_THREAD:
-        schedule.parallel(schedule.fuse(*loops))
+def _parallel(schedule: Any, loops: Sequence[Any], work: int) -> Any:
+    """Give *loops* to all threads, as one, if it is worth it; the innermost of what they are then."""
+    if work < WORTH_A_THREAD:
+        return loops[-1]
+    spread = schedule.fuse(*loops)
+    schedule.parallel(spread)
+    return spread
 
 
 def _vector_width(extent: int, lanes: int) -> int:

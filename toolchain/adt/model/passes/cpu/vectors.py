@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from adt.model.passes.layout.blocks import ceil_blocks
 from adt.model.passes.layout.rewriter import static_shape
+from adt.model.passes.nodes import operator_name
 
 WORTH_IDLE_LANES = 1.05
 """How much longer a model may take with narrower blocks, which leave fewer lanes idle."""
@@ -44,13 +46,11 @@ def best_lanes(module: Any, vectors: Vectors) -> int:
     Args:
         module: flat Relax, whose weights are constants.
     """
-    from tvm import relax
-
     layers: list[tuple[int, int, int]] = []
     for block in module["main"].body.blocks:
         for binding in block.bindings:
             call = binding.value
-            name = getattr(getattr(call, "op", None), "name", "") if isinstance(call, relax.Call) else ""
+            name = operator_name(call)
             weight = static_shape(call.args[1]) if name in _LAYERS else None
             output = static_shape(binding.var) if weight else None
             if weight and output:
@@ -77,4 +77,4 @@ def _cost(macs: int, channels: int, groups: int, lanes: int) -> float:
     """Multiply-adds of vectors, those of idle lanes too; a group that is no whole block is not blocked."""
     if groups > 1 and channels // groups % lanes:
         return float(macs)
-    return macs * -(-channels // lanes) / channels
+    return macs * ceil_blocks(channels, lanes) / channels

@@ -139,14 +139,14 @@ def _product_of(block: Any) -> KernelSignature | None:
 def _kernel_signature(block: Any, sums: Sequence[Any], data: Any, weight: Any) -> KernelSignature | None:
     extent = {axis.var: int(axis.dom.extent) for axis in block.iter_vars}
     places = [axis.var for axis in block.iter_vars if int(axis.iter_type) != REDUCE]
-    of_data, of_weight = _uses(data.indices), _uses(weight.indices)
+    of_data, of_weight = variables_of(data.indices), variables_of(weight.indices)
     channel_places = [place for place in places if place in of_weight]
     blocked = len(channel_places) == 2  # blocks, and lanes
     if blocked and len(weight.indices) != WEIGHT_AXES:
         return None
     positions = [place for place in places if place not in of_weight and extent[place] > 1]
     # A tap is summed over at the index that a position is at, too: the window slides.
-    sliding = [uses for uses in map(_uses, ([index] for index in data.indices)) if uses & set(positions)]
+    sliding = [uses for index in data.indices if (uses := variables_of([index])) & set(positions)]
     at = set().union(*sliding)
     taps = [axis.var for axis in sums if axis.var in at and extent[axis.var] > 1]
     channels = [axis.var for axis in sums if axis.var not in at]
@@ -170,7 +170,12 @@ def _load(expression: Any) -> Any | None:
     return loads[0] if len(loads) == 1 else None
 
 
-def _uses(indices: Sequence[Any]) -> set[Any]:
+def reduces(block: Any) -> bool:
+    """Whether a TIR block accumulates."""
+    return any(int(axis.iter_type) != SPATIAL for axis in block.iter_vars)
+
+
+def variables_of(indices: Sequence[Any]) -> set[Any]:
     from tvm import tirx
 
     return {variable for index in indices for variable in tir_nodes(index, tirx.Var)}
@@ -181,7 +186,7 @@ def _stride(data: Any, place: Any) -> int:
     from tvm import arith
 
     for index in data.indices:
-        if place in _uses([index]):
+        if place in variables_of([index]):
             linear = arith.detect_linear_equation(index, [place])
             return int(linear[0]) if linear else 1
     return 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.model.passes.layout.blocks import LANES
-from adt.model.passes.layout.signature import REDUCE, SPATIAL
+from adt.model.passes.layout.signature import REDUCE, SPATIAL, reduces
 
 
 class NotSchedulable(Exception):
@@ -51,7 +51,7 @@ def kernel_blocks(schedule: Any, *, by_lane: bool = False, kept: Sequence[Any] =
     """
     root = schedule.get_sblock("root")
     blocks = schedule.get_child_blocks(root)
-    reductions = [block for block in blocks if _reduces(schedule, block)]
+    reductions = [block for block in blocks if reduces(schedule.get(block))]
     if len(reductions) > 1:
         raise NotSchedulable(f"it has {len(reductions)} reductions")
     if any(schedule.get_child_blocks(block) for block in blocks):
@@ -99,10 +99,6 @@ def reduction_loops(schedule: Any, reduction: Any, depth: int) -> tuple[list[Any
     if int(schedule.get(spatial[-1]).extent) != LANES or len(spatial) + len(reduce) != len(loops):
         raise NotSchedulable("its reduction does not run over texels")
     return spatial, reduce
-
-
-def _reduces(schedule: Any, block: Any) -> bool:
-    return any(int(iterator.iter_type) != SPATIAL for iterator in schedule.get(block).iter_vars)
 
 
 def _same(schedule: Any, block: Any, other: Any) -> bool:
