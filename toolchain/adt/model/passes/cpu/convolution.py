@@ -1,0 +1,147 @@
+"""Convolutions and products on blocked tensors: a tile of sums in registers, a lane for each output channel.
+
+    parallel for tile:
+        for block of 16 channels:  for tap:  for four in block:          # the sums of a tile
+            for channel in 4:  for position in tile:  for deep:  sum[deep][position] += x * w[deep]
+        store the tile, with all that is fused behind it
+
+The tile is chosen by :mod:`adt.model.passes.cpu.tiles`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from adt.model.passes.cpu.kernel import (
+    LONGEST_VECTOR,
+    UNROLLED_TAPS,
+    WORTH_A_THREAD,
+    Kernel,
+    NoSchedule,
+    divisors,
+    extent_of,
+    parallel,
+    reduce_loops,
+    spatial_loops,
+    work_of,
+)
+from adt.model.passes.cpu.tiles import best_tile
+from adt.model.passes.cpu.vectors import Vectors
+from adt.model.passes.layout.blocks import STAGE
+
+DEPTHWISE_WIDE = 8
+"""Positions along a row whose sums a depthwise convolution keeps at once, at most."""
+
+
+def convolution(schedule: Any, vectors: Vectors) -> None:
+    """A convolution or product on blocked tensors.
+
+    Raises:
+        NoSchedule: it is none.
+    """
+    kernel = Kernel(schedule)
+    stages = [name for name in kernel.names if name.startswith(STAGE)]
+    if len(stages) != 1 or len(kernel.sums) != 1:
+        raise NoSchedule("it is no convolution")
+    store, (sums,) = kernel.store_apart(keep=(*stages, *kernel.sums))
+    stage = schedule.get_sblock(stages[0])
+    loops = schedule.get_loops(store)
+    lanes = extent_of(schedule, loops[-1])
+    if lanes > vectors.lanes or len(loops) < 4:
+        raise NoSchedule("its last axis is no block")
+    images, depth, *axes, lane = loops
+    channels, *taps = (extent_of(schedule, loop) for loop in reduce_loops(schedule, sums))
+    if _depthwise(schedule, sums):
+        _depthwise_loops(schedule, store, sums, stage)
+        return
+    *rows, row = axes
+    if extent_of(schedule, images) > 1 and math.prod(extent_of(schedule, axis) for axis in axes) == 1:
+        images, row, rows = row, images, rows  # a product: each row of it is an image of one pixel
+    column = rows[-1] if rows else schedule.add_unit_loop(row)
+    width, height, blocks = (extent_of(schedule, axis) for axis in (row, column, depth))
+    tile = best_tile(width, height, blocks, vectors)
+    if _has_border(schedule, stage):
+        _copy_with_border(schedule, stage)
+    else:
+        schedule.compute_inline(stage)
+    panel, deep = schedule.split(depth, [None, tile.deep])
+    column_tile, high = schedule.split(column, [None, tile.high])
+    row_tile, wide = schedule.split(row, [None, tile.wide])
+    outer = [images, panel, *rows[:-1], column_tile, row_tile]
+    schedule.reorder(*outer, high, wide, deep, lane)
+    for loop in (high, wide, deep):
+        schedule.unroll(loop)
+    schedule.vectorize(lane)
+    work = work_of(schedule, sums)
+    schedule.compute_at(sums, row_tile, preserve_unit_loops=True)
+    _accumulate(schedule, sums, len(outer), channels, taps, lanes)
+    parallel(schedule, outer, work)
+    schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
+
+
+def _accumulate(schedule: Any, sums: Any, depth: int, channels: int, taps: Sequence[int], lanes: int) -> None:
+    """The loops of *sums* inside of *depth* others: channels in blocks, taps, four channels, the tile."""
+    *tile, lane = spatial_loops(schedule, sums)[depth:]
+    channel, *windows = reduce_loops(schedule, sums)
+    block, within = schedule.split(channel, [None, lanes if channels % lanes == 0 else channels])
+    extent = extent_of(schedule, within)
+    again, once = schedule.split(within, [None, 4 if extent % 4 == 0 else extent if extent < 4 else 1])
+    schedule.reorder(block, *windows, again, once, *tile, lane)
+    for loop in (once, *tile):
+        schedule.unroll(loop)
+    schedule.vectorize(lane)
+
+
+def _depthwise(schedule: Any, sums: Any) -> bool:
+    """Whether each lane reads a channel of its own: the weight, read second, has the blocks second."""
+    result = schedule.get(sums).writes[0].buffer.shape
+    weight = schedule.get(sums).reads[1].buffer.shape
+    channels = extent_of(schedule, reduce_loops(schedule, sums)[0])
+    return channels == 1 == int(weight[0]) and int(weight[1]) == int(result[1])
+
+
+def _depthwise_loops(schedule: Any, store: Any, sums: Any, stage: Any) -> None:
+    """A depthwise convolution: the taps of a few positions, one vector each."""
+    *outer, row, lane = schedule.get_loops(store)
+    size = max(divisors(extent_of(schedule, row), DEPTHWISE_WIDE))
+    row_tile, wide = schedule.split(row, [None, size])
+    schedule.unroll(wide)
+    schedule.vectorize(lane)
+    work = work_of(schedule, sums)
+    schedule.compute_at(sums, row_tile, preserve_unit_loops=True)
+    at = len(outer) + 1
+    reduce = reduce_loops(schedule, sums)
+    spatial = spatial_loops(schedule, sums)[at:]
+    schedule.reorder(*reduce, *spatial)
+    taps = math.prod(extent_of(schedule, loop) for loop in reduce)
+    for loop in (*(reduce if taps <= UNROLLED_TAPS else ()), *spatial[:-1]):
+        schedule.unroll(loop)
+    schedule.vectorize(spatial[-1])
+    if _has_border(schedule, stage):
+        channel = schedule.fuse(*outer[:2])
+        if work >= WORTH_A_THREAD:
+            schedule.parallel(channel)
+        schedule.compute_at(stage, channel, preserve_unit_loops=True)
+        schedule.vectorize(schedule.get_loops(stage)[-1])
+    else:
+        schedule.compute_inline(stage)
+        parallel(schedule, outer, work)
+    schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
+
+
+def _has_border(schedule: Any, stage: Any) -> bool:
+    """Whether what the window reads is not the input itself: there are zeros around it."""
+    from tvm import tirx
+
+    return not isinstance(schedule.get(stage).body.value, tirx.BufferLoad)
+
+
+def _copy_with_border(schedule: Any, stage: Any) -> None:
+    """The input with its border, by rows."""
+    work = work_of(schedule, stage)
+    *outer, last = schedule.get_loops(stage)
+    if extent_of(schedule, last) <= LONGEST_VECTOR:
+        schedule.vectorize(last)
+    parallel(schedule, outer[:-1], work)

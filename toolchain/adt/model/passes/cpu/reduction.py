@@ -1,0 +1,155 @@
+"""Reductions: pools, products of computed tensors, softmax and normalizations; their sums in registers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from adt.model.passes.cpu.kernel import (
+    UNROLLED_TAPS,
+    Kernel,
+    NoSchedule,
+    divisors,
+    extent_of,
+    loops_of,
+    parallel,
+    reduce_loops,
+    spatial_loops,
+    vector_width,
+    work_of,
+)
+from adt.model.passes.cpu.vectors import Vectors
+from adt.model.passes.layout.signature import SPATIAL, variables_of
+from adt.model.passes.nodes import tir_nodes
+
+MOST_SHARED = 8
+"""Vectors of sums that share what is read along the last axis."""
+
+
+def reduction(schedule: Any, vectors: Vectors) -> None:
+    """One reduction: its sums in registers, lanes along the last axis of the output or along the sum.
+
+    Raises:
+        NoSchedule: there is none, or there are several.
+    """
+    kernel = Kernel(schedule)
+    if len(kernel.sums) != 1:
+        raise NoSchedule(f"it has {len(kernel.sums)} reductions")
+    store, (sums,) = kernel.store_apart(keep=kernel.sums)
+    loops = schedule.get_loops(store)
+    if not loops:
+        raise NoSchedule("it is a scalar")
+    work = work_of(schedule, sums)
+    *outer, last = loops
+    width = vector_width(extent_of(schedule, last), vectors.lanes)
+    if width == 1:
+        _sum_along_lanes(schedule, store, sums, vectors, work)
+        return
+    tiled = _row_to_share(schedule, sums) if outer else None
+    part, vector = schedule.split(last, [None, width])
+    if tiled is not None and tiled < len(outer):
+        shared = max(1, MOST_SHARED * vectors.lanes // max(width, vectors.lanes))
+        size = max(divisors(extent_of(schedule, outer[tiled]), shared))
+        tiles, within = schedule.split(outer[tiled], [None, size])
+        outer = [*outer[:tiled], tiles, *outer[tiled + 1 :], part]
+        schedule.reorder(*outer, within, vector)
+        schedule.unroll(within)
+    else:
+        outer = [*outer, part]
+    schedule.vectorize(vector)
+    schedule.compute_at(sums, outer[-1], preserve_unit_loops=True)
+    reduce = reduce_loops(schedule, sums)
+    inner = spatial_loops(schedule, sums)[len(outer) :]
+    schedule.reorder(*reduce, *inner)
+    if math.prod(extent_of(schedule, loop) for loop in reduce) <= UNROLLED_TAPS:
+        for loop in reduce:
+            schedule.unroll(loop)
+    for loop in inner[:-1]:
+        schedule.unroll(loop)
+    schedule.vectorize(inner[-1])
+    parallel(schedule, outer, work)
+    schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
+
+
+def _sum_along_lanes(schedule: Any, store: Any, sums: Any, vectors: Vectors, work: int) -> None:
+    """Few outputs, long sums: each lane takes every so-many-th term."""
+    outer = schedule.get_loops(store)
+    schedule.compute_at(sums, outer[-1], preserve_unit_loops=True)
+    at = parallel(schedule, outer, work)
+    _partial_sums(schedule, sums, at, vectors)
+
+
+def _partial_sums(schedule: Any, sums: Any, at: Any, vectors: Vectors) -> None:
+    """Sum the terms of *sums*, inside of the loop *at*, in lanes first, where they are many and divide."""
+    length = extent_of(schedule, reduce_loops(schedule, sums)[-1])
+    if length % vectors.lanes == 0 and length >= 2 * vectors.lanes:
+        _, lane = schedule.split(reduce_loops(schedule, sums)[-1], [None, vectors.lanes])
+        partial = schedule.rfactor(lane, len(schedule.get(sums).writes[0].buffer.shape))
+        schedule.compute_at(partial, at, preserve_unit_loops=True)
+        places, terms = loops_of(schedule, partial)
+        schedule.reorder(*terms, places[-1])
+        schedule.vectorize(places[-1])
+        schedule.decompose_reduction(partial, reduce_loops(schedule, partial)[0])
+    schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
+
+
+def _row_to_share(schedule: Any, sums: Any) -> int | None:
+    """The output axis of which several places can share the vectors that are read: what is read along the
+    last axis does not depend on it (rows of a matrix product, output channels of a convolution)."""
+    from tvm import tirx
+
+    block = schedule.get(sums)
+    axes = [iterator.var for iterator in block.iter_vars if int(iterator.iter_type) == SPATIAL]
+    if len(axes) < 2:
+        return None
+    loads = tir_nodes(block.body, tirx.BufferLoad)
+    along = [variables_of(load.indices) for load in loads if not load.buffer.same_as(block.writes[0].buffer)]
+    vectors = [used for used in along if axes[-1] in used]
+    for place in reversed(range(len(axes) - 1)):
+        if vectors and not any(axes[place] in used for used in vectors) and len(along) > len(vectors):
+            return place
+    return None
+
+
+def rows(schedule: Any, vectors: Vectors) -> None:
+    """Several reductions of each row, as softmax and normalizations have: a row at a time.
+
+    Raises:
+        NoSchedule: there are none, or they are not of rows.
+    """
+    kernel = Kernel(schedule)
+    if not kernel.sums:
+        raise NoSchedule("it has no reductions")
+    names = [name for name in kernel.names if name != kernel.output]
+    store = schedule.get_sblock(kernel.output)
+    loops = schedule.get_loops(store)
+    axes = min((len(spatial_loops(schedule, schedule.get_sblock(name))) for name in kernel.sums), default=0)
+    if len(loops) < 2 or axes < 1:
+        raise NoSchedule("it has no rows")
+    outer = loops[: min(axes, len(loops) - 1)]
+    work = sum(work_of(schedule, schedule.get_sblock(name)) for name in kernel.sums)
+    for name in reversed(names):
+        block = schedule.get_sblock(name)
+        if name not in kernel.sums and not _reads_sums(schedule, block):
+            schedule.compute_inline(block)
+        else:
+            schedule.compute_at(block, outer[-1], preserve_unit_loops=True)
+    at = parallel(schedule, outer, work)  # before sums are divided, after which it is refused
+    for name in (*kernel.sums, kernel.output):
+        _vectorize_row(schedule, schedule.get_sblock(name), at, vectors)
+
+
+def _reads_sums(schedule: Any, block: Any) -> bool:
+    return any(reduce_loops(schedule, producer) for producer in schedule.get_producers(block))
+
+
+def _vectorize_row(schedule: Any, block: Any, at: Any, vectors: Vectors) -> None:
+    """The loops of *block* inside of *at* by vectors: its places, or the terms of its sums."""
+    places, reduce = loops_of(schedule, block)
+    row = schedule.get(at)
+    if reduce and schedule.get(places[-1]).same_as(row):
+        _partial_sums(schedule, block, at, vectors)
+    elif reduce:
+        schedule.decompose_reduction(block, reduce[0])
+    elif extent_of(schedule, places[-1]) % vectors.lanes == 0 and not schedule.get(places[-1]).same_as(row):
+        schedule.vectorize(schedule.split(places[-1], [None, vectors.lanes])[1])
