@@ -33,3 +33,36 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name, reason in report.user_properties:
             if name == SECOND_TRY:
                 terminalreporter.write_line(f"tried once more, since {reason}")
+
+
+class Lost:
+    """Fails a run in which tests were collected and never reported, as when a process of xdist is lost."""
+
+    def __init__(self) -> None:
+        self.collected: set[str] = set()
+        self.reported: set[str] = set()
+        self.lost: list[str] = []
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        self.collected.update(ids)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "teardown":
+            self.reported.add(report.nodeid)
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if exitstatus == pytest.ExitCode.OK and self.collected - self.reported:
+            self.lost = sorted(self.collected - self.reported)
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.lost:
+            terminalreporter.section(f"{len(self.lost)} tests were collected and not run")
+            terminalreporter.write_line("\n".join(self.lost[:20]))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch the processes of xdist, in the one that they report to."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Lost())
