@@ -16,7 +16,7 @@ import adt
 from adt.api import requests
 from adt.api.requests import CompileRequest, TrackerRequest, TuneRequest, UpRequest
 from adt.cli.app import app
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.cli.generate import GenerateFlags
 from adt.cli.inspect import InspectFlags
 from adt.cli.run import RunFlags
@@ -232,7 +232,7 @@ def test_flags_become_keywords(words: list[str], given: dict[str, Any]) -> None:
         loud: bool = option("Tell.", default=False)
 
     @command("compile", CompileRequest, Loud, group=program, json=False)
-    def compile_(options: Given, flags: Loud) -> None:
+    def compile_(options: Keywords, flags: Loud) -> None:
         """Keep what came."""
         seen.update(options, loud=flags.loud)
 

@@ -58,8 +58,8 @@ def run(request: RunRequest) -> RunResult:
         raise ConfigError(f"cannot run via {request.via!r}", remedy=f"Use {' or '.join(VIA)}.")
     package = load_package(request.package)
     entry = package.manifest.entry(request.entry)
-    given = _given(package.manifest.name, entry, request)
-    arrays = {one.name: one.array for one in given} if given is not None else None
+    inputs = _inputs(package.manifest.name, entry, request)
+    arrays = {each.name: each.array for each in inputs} if inputs is not None else None
     options = replace(
         request.options or RtvmOptions(),
         entry=entry.name,
@@ -70,21 +70,21 @@ def run(request: RunRequest) -> RunResult:
     )
     if request.via == RPC:
         _check_rpc_options(options)
-        return _run_remotely(package, request, entry, given, arrays)
+        return _run_remotely(package, request, entry, inputs, arrays)
     if request.key or request.tracker:
         raise ConfigError("a key and a tracker are for RPC", remedy="Add --via rpc.")
     place = open_place(package, request).place
     if place.host and options.pre_compiled:  # the runner works in a directory of its own
         options = replace(options, pre_compiled=str(Path(options.pre_compiled).absolute()))
-    done = place.run(options, arrays, timeout=request.run_seconds)
-    return RunResult(done.outputs, given or (), NATIVE, place.name, place.label, done.emulated, done.report)
+    ran = place.run(options, arrays, timeout=request.run_seconds)
+    return RunResult(ran.outputs, inputs or (), NATIVE, place.name, place.label, ran.emulated, ran.report)
 
 
 def _run_remotely(
     package: ModelPackage,
     request: RunRequest,
     entry: Entry,
-    given: tuple[InputArray, ...] | None,
+    inputs: tuple[InputArray, ...] | None,
     arrays: Mapping[str, Array] | None,
 ) -> RunResult:
     from adt.api.remote import connect
@@ -96,40 +96,33 @@ def _run_remotely(
         remote.model.set_inputs(arrays, entry.name)
         remote.model.run(entry.name)
         outputs = remote.model.outputs(entry.name)
-        return RunResult(outputs, given or (), RPC, remote.name, remote.label, remote.emulated, None)
+        return RunResult(outputs, inputs or (), RPC, remote.name, remote.label, remote.emulated, None)
 
 
-def _given(model: str, entry: Entry, request: RunRequest) -> tuple[InputArray, ...] | None:
-    """The inputs of *entry*, checked; None when none were given.
-
-    Raises:
-        InputError: see :func:`run`.
-    """
+def _inputs(model: str, entry: Entry, request: RunRequest) -> tuple[InputArray, ...] | None:
+    """The inputs of *entry*, checked; None: they are made up."""
     if request.picture is not None and not request.images:
-        raise InputError("how pictures are prepared is said, but no picture", remedy="Add --image FILE.")
+        raise InputError("options for pictures, and no picture", remedy="Add --image FILE.")
     if request.inputs is None and not request.files and not request.images:
         return None
     from adt.model.inputs.files import InputArray, read_inputs
 
-    found = tuple(InputArray(name, array, "") for name, array in (request.inputs or {}).items())
-    found += read_inputs(entry, request.files, request.images, request.picture)
-    if twice := {one.name for one in found if [other.name for other in found].count(one.name) > 1}:
+    arrays = tuple(InputArray(name, array, "") for name, array in (request.inputs or {}).items())
+    arrays += read_inputs(entry, request.files, request.images, request.picture)
+    names = [each.name for each in arrays]
+    if twice := {name for name in names if names.count(name) > 1}:
         raise InputError(f"input {', '.join(sorted(twice))} is given twice", remedy="Name each input once.")
-    check_inputs(model, entry, {one.name: one.array for one in found})
-    return found
+    check_inputs(model, entry, {each.name: each.array for each in arrays})
+    return arrays
 
 
 def _check_rpc_options(options: RtvmOptions) -> None:
-    """Over RPC the model runs once, by TVM's server, which knows none of rtvm's options.
-
-    Raises:
-        ConfigError: there are some.
-    """
+    """Refuse rtvm's options over RPC: there TVM's server runs the model once."""
     plain = RtvmOptions(entry=options.entry, device=options.device, seed=options.seed)
     names = [name for name in vars(plain) if getattr(options, name) != getattr(plain, name)]
     if names:
-        said = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in names)
         raise ConfigError(
-            f"{said}: the runner's, which does not run over RPC",
+            f"{flags}: the runner's, which does not run over RPC",
             remedy="Leave that away, or run with --via native.",
         )

@@ -11,7 +11,7 @@ import typer
 
 from adt.api.requests import ApkRequest, InstallRequest
 from adt.cli.app import emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.options.option import MaybePath, Options, option
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ class ApkFlags(Options):
 
 
 @command("adt apk detector-pkg --bundle bundle-arm64 --package com.example.vision", ApkRequest, ApkFlags)
-def apk(given: Given, flags: ApkFlags, as_json: bool) -> None:
+def apk(keywords: Keywords, flags: ApkFlags, as_json: bool) -> None:
     """Make a signed APK that measures packages on a phone: no Gradle, no Java code."""
     import adt
 
-    keystore = given["keystore"]
+    keystore = keywords["keystore"]
     result = adt.apk(
-        **given,
+        **keywords,
         keystore_password=_password(keystore, flags.password_file) if keystore else "",
         key_password=os.environ.get(KEY_PASSWORD, ""),
     )
@@ -105,7 +105,7 @@ def _show(result: Apk) -> None:
 
 
 @command("adt install app.apk --serial 0123456789ABCDEF --run", InstallRequest)
-def install(given: Given, as_json: bool) -> None:
+def install(keywords: Keywords, as_json: bool) -> None:
     """Install an APK on a phone; with --run, have it measure there."""
     import adt
     from adt.cli.terminal import status_line
@@ -116,7 +116,7 @@ def install(given: Given, as_json: bool) -> None:
         def progress(_name: str, sent: int, total: int) -> None:
             say(f"sent {size_text(sent)} of {size_text(total)}" if sent < total else "installing")
 
-        result = adt.install(**given, progress=progress)
+        result = adt.install(**keywords, progress=progress)
     if as_json:
         emit_json("install", _installed(result))
     else:

@@ -225,16 +225,16 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(show: bool) -> None:
+    if show:
         typer.echo(f"adt {__version__}")
         raise typer.Exit
 
 
-def _set_verbose(wanted: bool) -> bool:
-    if wanted:
+def _set_verbose(verbose: bool) -> bool:
+    if verbose:
         logging.getLogger("adt").setLevel(logging.DEBUG)
-    return wanted
+    return verbose
 
 
 Verbose = Annotated[

@@ -57,9 +57,9 @@ def describe(arrays: Mapping[str, Array]) -> list[dict[str, Any]]:
     return [{"name": n, "dtype": a.dtype.name, "shape": list(a.shape)} for n, a in arrays.items()]
 
 
-def load_inputs(given: dict[str, Any]) -> None:
+def load_inputs(keywords: dict[str, Any]) -> None:
     """Put the arrays of the file that was named as ``inputs`` into its place."""
-    given["inputs"] = load_npz(given["inputs"]) if given["inputs"] else None
+    keywords["inputs"] = load_npz(keywords["inputs"]) if keywords["inputs"] else None
 
 
 RAW = (".raw", ".bin")
@@ -81,7 +81,7 @@ def check_outputs(targets: Sequence[str]) -> None:
                 f"{path} does not say in which format to write: it ends with none of {', '.join(SUFFIXES)}",
                 remedy="Name it .npz for all outputs, .npy or .raw for one.",
             )
-        if not any(one.absolute().parent.is_dir() for one in (path, Path(text))):
+        if not any(file.absolute().parent.is_dir() for file in (path, Path(text))):
             raise InputError(f"there is no directory {path.parent}", remedy=f"mkdir -p {path.parent}")
 
 

@@ -10,7 +10,7 @@ import typer
 
 from adt.api.requests import BenchRequest
 from adt.cli.app import emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.options.option import MaybePath, Options, option
 
 if TYPE_CHECKING:
@@ -34,31 +34,31 @@ class BenchFlags(Options):
 
 
 @command("adt bench model-pkg --serial 127.0.0.1:5555", BenchRequest, BenchFlags)
-def bench(given: Given, flags: BenchFlags, as_json: bool) -> None:
+def bench(keywords: Keywords, flags: BenchFlags, as_json: bool) -> None:
     """Measure how fast a package runs; on anything emulated, whether it is right."""
     import adt
     from adt.cli.arrays import load_inputs, save_npz
     from adt.errors import ConfigError
 
-    load_inputs(given)
+    load_inputs(keywords)
     if (flags.package is None) == (flags.ab is None):
         raise ConfigError(
             "one package is measured, or two are compared",
             remedy="Write `adt bench PACKAGE`, or `adt bench --ab PACKAGE PACKAGE`.",
         )
     if flags.ab is not None:
-        model, _ = given.pop("model"), given.pop("cold_start")
+        model, _ = keywords.pop("model"), keywords.pop("cold_start")
         if model or flags.times:
             raise ConfigError(
                 "--ab compares two packages, and takes neither --model nor --times",
                 remedy="Measure one package alone: adt bench PACKAGE.",
             )
-        _finish_ab(adt.bench_ab(*flags.ab, rounds=flags.rounds, **given), as_json)
+        _finish_ab(adt.bench_ab(*flags.ab, rounds=flags.rounds, **keywords), as_json)
         return
     if flags.rounds is not None:
         raise ConfigError("--rounds is about --ab", remedy="Leave --rounds away.")
     assert flags.package is not None
-    result = adt.bench(flags.package, **given)
+    result = adt.bench(flags.package, **keywords)
     if flags.times and result.times:
         save_npz(flags.times, result.times)
     if as_json:
@@ -86,7 +86,7 @@ def fields(result: BenchResult) -> dict[str, Any]:
 def _finish_ab(result: AbResult, as_json: bool) -> None:
     from adt.measure.bench import sentence
 
-    said = sentence(result.ratio) if result.ratio else ""
+    verdict = sentence(result.ratio) if result.ratio else ""
     if as_json:
         ratio = vars(result.ratio) if result.ratio else None
         emit_json(
@@ -97,11 +97,11 @@ def _finish_ab(result: AbResult, as_json: bool) -> None:
                 "emulated": result.a.record.machine.emulated,
                 "b_times_as_fast": ratio,
                 "round_ms": result.round_ms,
-                "sentence": said or None,
+                "sentence": verdict or None,
             },
         )
     else:
-        _show_ab(result, said)
+        _show_ab(result, verdict)
     _raise_unless_right(result.a, as_json)
     _raise_unless_right(result.b, as_json)
 
@@ -226,7 +226,7 @@ def _course(course: Course, form: str) -> str:
     )
 
 
-def _show_ab(result: AbResult, said: str) -> None:
+def _show_ab(result: AbResult, verdict: str) -> None:
     for name, side in (("A", result.a), ("B", result.b)):
         typer.echo(f"{name}")
         for heading, text in _head(side):
@@ -243,7 +243,7 @@ def _show_ab(result: AbResult, said: str) -> None:
                 typer.echo(f"  {'!':<9} {flag.name}: {flag.text}")
     if result.ratio:
         rounds = len(result.round_ms)
-        typer.echo(f"{said} (95 % confidence, {rounds} rounds A B B A)")
+        typer.echo(f"{verdict} (95 % confidence, {rounds} rounds A B B A)")
 
 
 def ms(value: float) -> str:

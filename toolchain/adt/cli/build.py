@@ -10,7 +10,7 @@ import typer
 
 from adt.api.requests import BuildRequest, Layout, NdkEnvRequest, NdkRequest, PresetsRequest, SourceRequest
 from adt.cli.app import Commands, app, emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.cli.terminal import status_line
 from adt.options.option import Options, Texts, option
 
@@ -27,12 +27,12 @@ class BuildFlags(Layout):
 
 
 @command("adt build-target --for android-arm64-v8a --ndk $NDK", BuildRequest, BuildFlags)
-def build_target(given: Given, flags: BuildFlags, as_json: bool) -> None:
+def build_target(keywords: Keywords, flags: BuildFlags, as_json: bool) -> None:
     """Build TVM's runtime, tvm_rpc and the runner for a device: a TargetBundle."""
     import adt
 
     if flags.explain:
-        steps = adt.explain_build(**given)
+        steps = adt.explain_build(**keywords)
         if as_json:
             emit_json("build-target-explain", {"steps": steps})
         else:
@@ -40,12 +40,12 @@ def build_target(given: Given, flags: BuildFlags, as_json: bool) -> None:
         return
     with status_line("build-target") as progress:
         if flags.abi is None and flags.layout == "bundle":
-            results: tuple[BuildResult, ...] = (adt.build_target(**given, progress=progress),)
+            results: tuple[BuildResult, ...] = (adt.build_target(**keywords, progress=progress),)
         else:
-            platform = given["platform"] or "android-arm64-v8a"
+            platform = keywords["platform"] or "android-arm64-v8a"
             abis = flags.abi.split(",") if flags.abi else [platform.removeprefix("android-")]
-            results = adt.build_abis(abis, layout=flags.layout, progress=progress, **given)
-    out = given["out"]
+            results = adt.build_abis(abis, layout=flags.layout, progress=progress, **keywords)
+    out = keywords["out"]
     if as_json:
         documents = [_build_fields(result, out) for result in results]
         emit_json("build-target", documents[0] if len(documents) == 1 else {"bundles": documents})
@@ -71,20 +71,20 @@ def _build_fields(result: BuildResult, out: Path | None) -> dict[str, Any]:
 def _show_build(result: BuildResult) -> None:
     source, bundle = result.source, result.bundle.manifest
     ndk = f", NDK {bundle.ndk_revision}" if bundle.ndk_revision else ""
-    made = "up to date" if result.reused else f"{result.compiled} translation units compiled"
+    outcome = "up to date" if result.reused else f"{result.compiled} translation units compiled"
     typer.echo(f"TVM source  {source.version} ({source.provider}: {source.why})")
     typer.echo(f"compiler    {bundle.compiler}{ndk}")
-    typer.echo(f"built       {bundle.preset}: {made} in {result.seconds:.1f} s")
+    typer.echo(f"built       {bundle.preset}: {outcome} in {result.seconds:.1f} s")
     for name, facts in bundle.all_files.items():
         typer.echo(f"  {name:<24} {facts.size:>10,} bytes")
 
 
 @command("adt source --provider registry", SourceRequest)
-def source(given: Given, as_json: bool) -> None:
+def source(keywords: Keywords, as_json: bool) -> None:
     """Show the TVM source tree that a build takes, obtaining it if need be."""
     import adt
 
-    tree = adt.source(**given)
+    tree = adt.source(**keywords)
     if as_json:
         emit_json("source", vars(tree))
         return
@@ -151,11 +151,11 @@ def _bundle_fields(bundle: TargetBundle) -> dict[str, Any]:
 
 
 @command("adt presets --ndk $NDK", PresetsRequest)
-def presets(given: Given, as_json: bool) -> None:
+def presets(keywords: Keywords, as_json: bool) -> None:
     """List the presets: what each of them switches on, and whether this machine can build it."""
     import adt
 
-    rows = adt.presets(**given)
+    rows = adt.presets(**keywords)
     if as_json:
         emit_json("presets", {"presets": [vars(preset) for preset in rows]})
         return
@@ -176,11 +176,11 @@ app.add_typer(ndk, name="ndk", no_args_is_help=True)
 
 
 @command("adt ndk list", NdkRequest, group=ndk, name="list")
-def ndk_list(given: Given, as_json: bool) -> None:
+def ndk_list(keywords: Keywords, as_json: bool) -> None:
     """List every place that could hold an NDK, what is there, and which one is taken."""
     import adt
 
-    ndks = adt.ndk_list(**given)
+    ndks = adt.ndk_list(**keywords)
     if as_json:
         rows = [
             {
@@ -210,13 +210,13 @@ def ndk_list(given: Given, as_json: bool) -> None:
 
 
 @command("adt ndk env --api-level 30", NdkEnvRequest, group=ndk, name="env")
-def ndk_env(given: Given, as_json: bool) -> None:
+def ndk_env(keywords: Keywords, as_json: bool) -> None:
     """Print the variables with which other build tools use the same NDK."""
     import shlex
 
     import adt
 
-    variables = adt.ndk_env(**given)
+    variables = adt.ndk_env(**keywords)
     if as_json:
         emit_json("ndk-env", {"variables": variables})
         return

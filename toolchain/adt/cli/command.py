@@ -15,7 +15,7 @@ from adt.cli import completions
 from adt.cli.app import Json, Verbose, app
 from adt.options.option import OF_FIELD, Option, Options, options_of, types_of
 
-Given = dict[str, Any]
+Keywords = dict[str, Any]
 """The keywords of a verb, as the command line gave them; None is "not given"."""
 
 
@@ -66,7 +66,7 @@ def _on_command_line(kind: type[Options] | None) -> dict[str, Option]:
     return {name: about for name, about in every.items() if about.cli is not None}
 
 
-def _given(values: Mapping[str, Any], options: Mapping[str, Option]) -> Given:
+def _given(values: Mapping[str, Any], options: Mapping[str, Option]) -> Keywords:
     return {name: _value(values[name], about) for name, about in options.items()}
 
 

@@ -20,7 +20,7 @@ from adt.api.requests import (
     DbVerifyRequest,
 )
 from adt.cli.app import Commands, app, emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.errors import PackageError
 from adt.host.columns import aligned
 
@@ -38,11 +38,11 @@ app.add_typer(db, name="db")
 
 
 @command("adt db verify tuning", DbVerifyRequest, group=db)
-def verify(given: Given, as_json: bool) -> None:
+def verify(keywords: Keywords, as_json: bool) -> None:
     """Check every row: checksums, contents, and that each record's kernel is there."""
     import adt
 
-    result = adt.db_verify(**given)
+    result = adt.db_verify(**keywords)
     if as_json:
         emit_json("db-verify", _verification_fields(result))
         if not result.passed:
@@ -58,8 +58,8 @@ def verify(given: Given, as_json: bool) -> None:
         typer.echo("a process is writing it")
     if not result.passed:
         raise PackageError(
-            f"{given['db']} is damaged in {len(result.findings)} places",
-            remedy=f"adt db verify {quote(str(given['db']))} --repair "
+            f"{keywords['db']} is damaged in {len(result.findings)} places",
+            remedy=f"adt db verify {quote(str(keywords['db']))} --repair "
             "takes out what is damaged, and keeps the old file.",
         )
     typer.echo(f"✓ {size_text(result)}, {result.size:,} bytes: all whole")
@@ -80,12 +80,12 @@ def _verification_fields(result: Verification) -> dict[str, Any]:
 
 
 @command("adt db stats tuning", DbStatsRequest, group=db)
-def stats(given: Given, as_json: bool) -> None:
+def stats(keywords: Keywords, as_json: bool) -> None:
     """Show what it holds for each device, driver, target and version of TVM."""
     import adt
     from adt.tuning.database.selection import describe
 
-    counts = adt.db_stats(**given)
+    counts = adt.db_stats(**keywords)
     if as_json:
         emit_json("db-stats", _stats_fields(counts))
         return
@@ -94,7 +94,7 @@ def stats(given: Given, as_json: bool) -> None:
         + (f"; {counts.backups} files in backup/, {counts.backup_size:,} bytes" if counts.backups else "")
     )
     if counts.damaged:
-        typer.echo(f"{counts.damaged:,} more rows cannot be used: adt db verify {quote(str(given['db']))}")
+        typer.echo(f"{counts.damaged:,} more rows cannot be used: adt db verify {quote(str(keywords['db']))}")
     for context in counts.contexts:
         typer.echo(f"\n{describe(context.context)}")
         typer.echo("\n".join(aligned(_stats_rows(context))))
@@ -146,15 +146,15 @@ def _stats_fields(counts: Counts) -> dict[str, Any]:
 
 
 @command("adt db merge desk rack --into all", DbMergeRequest, group=db)
-def merge(given: Given, as_json: bool) -> None:
+def merge(keywords: Keywords, as_json: bool) -> None:
     """Add the records of other databases; what is there already is not added again."""
     import adt
 
-    result = adt.db_merge(**given)
+    result = adt.db_merge(**keywords)
     if as_json:
         emit_json("db-merge", vars(result))
         return
-    typer.echo(added_text(result.records, result.duplicates, given["into"]))
+    typer.echo(added_text(result.records, result.duplicates, keywords["into"]))
     if result.passed_over:
         typer.echo(f"passed over {result.passed_over:,} damaged rows of the sources")
 
@@ -172,14 +172,14 @@ def added_text(records: int, duplicates: int, into: Path) -> str:
 
 
 @command("adt db prune tuning --keep 20 --failures", DbPruneRequest, group=db)
-def prune(given: Given, as_json: bool) -> None:
+def prune(keywords: Keywords, as_json: bool) -> None:
     """Take out slow candidates and failures; the state before stays in backup/.
 
     What hung or crashed a server, or computed wrong numbers, stays, so that it never runs again.
     """
     import adt
 
-    result = adt.db_prune(**given)
+    result = adt.db_prune(**keywords)
     if as_json:
         emit_json("db-prune", vars(result) | {"contexts": contexts_fields(result.contexts)})
         return
@@ -197,11 +197,11 @@ def contexts_fields(contexts: tuple[Context, ...]) -> list[dict[str, str]]:
 
 
 @command("adt db export tuning --metaschedule json --device 'Adreno (TM) 650'", DbExportRequest, group=db)
-def export(given: Given, as_json: bool) -> None:
+def export(keywords: Keywords, as_json: bool) -> None:
     """Write the records of one device and target for other programs that use MetaSchedule."""
     import adt
 
-    result = adt.db_export(**given)
+    result = adt.db_export(**keywords)
     if as_json:
         emit_json("db-export", vars(result) | {"context": vars(result.context)})
         return
@@ -211,16 +211,16 @@ def export(given: Given, as_json: bool) -> None:
 @command(
     "adt db import json --into tuning --device 'Adreno (TM) 650'", DbImportRequest, group=db, name="import"
 )
-def import_(given: Given, as_json: bool) -> None:
+def import_(keywords: Keywords, as_json: bool) -> None:
     """Add the records that other programs made with MetaSchedule."""
     import adt
     from adt.tuning.database.selection import describe
 
-    result = adt.db_import(**given)
+    result = adt.db_import(**keywords)
     if as_json:
         emit_json("db-import", vars(result) | {"contexts": contexts_fields(result.contexts)})
         return
-    typer.echo(added_text(result.records, result.duplicates, given["into"]))
+    typer.echo(added_text(result.records, result.duplicates, keywords["into"]))
     for context in result.contexts:
         typer.echo(f"  {describe(context)}")
     if result.refused:
@@ -228,26 +228,26 @@ def import_(given: Given, as_json: bool) -> None:
 
 
 @command("adt db publish tuning -o adreno650.tar.gz --keep 3", DbPublishRequest, group=db)
-def publish(given: Given, as_json: bool) -> None:
+def publish(keywords: Keywords, as_json: bool) -> None:
     """Write it as one file for others, without serial numbers; the same bytes for the same records."""
     import adt
 
-    result = adt.db_publish(**given)
+    result = adt.db_publish(**keywords)
     if as_json:
         emit_json("db-publish", vars(result) | {"contexts": contexts_fields(result.contexts)})
         return
-    typer.echo(f"wrote {size_text(result)} to {given['out']} ({result.size:,} bytes)")
+    typer.echo(f"wrote {size_text(result)} to {keywords['out']} ({result.size:,} bytes)")
     typer.echo(f"sha256 {result.sha256}")
 
 
 @command("adt db fetch adreno650.tar.gz -o tuning", DbFetchRequest, group=db)
-def fetch(given: Given, as_json: bool) -> None:
+def fetch(keywords: Keywords, as_json: bool) -> None:
     """Add what others published; nothing of a file that is not what it should be is used."""
     import adt
 
-    result = adt.db_fetch(**given)
+    result = adt.db_fetch(**keywords)
     if as_json:
         emit_json("db-fetch", {"sha256": result.sha256} | vars(result.merged))
         return
-    typer.echo(added_text(result.merged.records, result.merged.duplicates, given["out"]))
+    typer.echo(added_text(result.merged.records, result.merged.duplicates, keywords["out"]))
     typer.echo(f"sha256 {result.sha256}")

@@ -8,7 +8,7 @@ import typer
 
 from adt.api.requests import CleanOptions, DeployOptions
 from adt.cli.app import emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.cli.fleet import DeviceFlags, finish, live_table, several
 from adt.cli.terminal import status_line
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 
 @command("adt deploy model-pkg --serial 127.0.0.1:5555", DeployOptions, DeviceFlags)
-def deploy(given: Given, flags: DeviceFlags, as_json: bool) -> None:
+def deploy(keywords: Keywords, flags: DeviceFlags, as_json: bool) -> None:
     """Send packages with their bundle, or a bundle alone and serve RPC; what is there is not sent again."""
     import adt
 
     if not (serials := several(flags)):
         with status_line("adt deploy") as say:
-            result = adt.deploy(**given, serial=flags.serial, say=say)
+            result = adt.deploy(**keywords, serial=flags.serial, say=say)
         if as_json:
             emit_json("deploy", _deploy_fields(result))
         else:
             _show_deploy(result)
         return
     with live_table(serials, quiet=as_json) as on_event:
-        outcomes = adt.deploy_many(**given, serials=serials, on_event=on_event)
+        outcomes = adt.deploy_many(**keywords, serials=serials, on_event=on_event)
     finish("deploy", outcomes, _deploy_fields, _deploy_summary, as_json)
 
 
 def _deploy_fields(result: Deployed) -> dict[str, Any]:
-    reports = [one.report for one in result.results]
+    reports = [each.report for each in result.results]
     server = result.rpc
     return {
         "serial": result.serial,
@@ -49,15 +49,15 @@ def _deploy_fields(result: Deployed) -> dict[str, Any]:
         "deployment": reports[-1].deployment.directory,
         "deployments": [
             {
-                "name": one.report.deployment.name,
-                "package": one.package.path if one.package else None,
-                "bundle": one.bundle.path,
-                "directory": one.report.deployment.directory,
-                "private_directory": one.private.directory if one.private else None,
-                "sent_bytes": one.report.sent_bytes,
-                "sent_files": one.report.sent_files,
+                "name": each.report.deployment.name,
+                "package": each.package.path if each.package else None,
+                "bundle": each.bundle.path,
+                "directory": each.report.deployment.directory,
+                "private_directory": each.private.directory if each.private else None,
+                "sent_bytes": each.report.sent_bytes,
+                "sent_files": each.report.sent_files,
             }
-            for one in result.results
+            for each in result.results
         ],
         "rpc": None
         if server is None
@@ -67,8 +67,8 @@ def _deploy_fields(result: Deployed) -> dict[str, Any]:
 
 def _show_deploy(result: Deployed) -> None:
     typer.echo(f"device      {result.serial}")
-    for one in result.results:
-        report = one.report
+    for deployed in result.results:
+        report = deployed.report
         sent, reused = ("sent", "reused") if report.applied else ("would send", "would reuse")
         typer.echo(f"{sent:<11} {len(report.sent_files)} files, {report.sent_bytes:,} bytes")
         if not report.applied:
@@ -78,35 +78,34 @@ def _show_deploy(result: Deployed) -> None:
         if not report.applied and report.free is not None:
             typer.echo(f"free        {report.free:,} bytes")
         typer.echo(f"deployment  {report.deployment.directory}")
-        if one.private:
-            note = "copied" if one.private.copied else "was there"
-            typer.echo(f"in the app  {one.private.directory} ({note})")
+        if copy := deployed.private:
+            typer.echo(f"in the app  {copy.directory} ({'copied' if copy.copied else 'was there'})")
     if result.rpc:
         typer.echo(result.rpc.ready_line)
 
 
 def _deploy_summary(result: Deployed) -> str:
     """One line of a table of devices."""
-    reports = [one.report for one in result.results]
+    reports = [deployed.report for deployed in result.results]
     count, size = sum(len(r.sent_files) for r in reports), sum(r.sent_bytes for r in reports)
-    said = f"{'sent' if reports[-1].applied else 'would send'} {count} files, {size:,} bytes"
-    return f"{said}; {result.rpc.ready_line}" if result.rpc else said
+    summary = f"{'sent' if reports[-1].applied else 'would send'} {count} files, {size:,} bytes"
+    return f"{summary}; {result.rpc.ready_line}" if result.rpc else summary
 
 
 @command("adt clean --keep 1 --dry-run", CleanOptions, DeviceFlags)
-def clean(given: Given, flags: DeviceFlags, as_json: bool) -> None:
+def clean(keywords: Keywords, flags: DeviceFlags, as_json: bool) -> None:
     """Remove your old deployments from a device, never one in use."""
     import adt
 
     if not (serials := several(flags)):
-        report = adt.clean(**given, serial=flags.serial)
+        report = adt.clean(**keywords, serial=flags.serial)
         if as_json:
             emit_json("clean", _clean_fields(report))
         else:
             _show_clean(report)
         return
     with live_table(serials, quiet=as_json) as on_event:
-        outcomes = adt.clean_many(**given, serials=serials, on_event=on_event)
+        outcomes = adt.clean_many(**keywords, serials=serials, on_event=on_event)
     finish("clean", outcomes, _clean_fields, _clean_summary, as_json)
 
 

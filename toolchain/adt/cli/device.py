@@ -13,7 +13,7 @@ import typer
 
 from adt.api.requests import AdbRequest, DevicesRequest, ProbeRequest
 from adt.cli.app import emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.host.columns import aligned
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ log = logging.getLogger("adt.adb")
 
 
 @command("adt devices --json", DevicesRequest)
-def devices(given: Given, as_json: bool) -> None:
+def devices(keywords: Keywords, as_json: bool) -> None:
     """List the devices that adb sees: state, model, SoC, GPU, API level, ABIs; what to do about bad ones."""
     import adt
 
-    listed = adt.devices(**given)
+    listed = adt.devices(**keywords)
     if as_json:
         emit_json("devices", {"devices": [vars(device) for device in listed]})
         return
@@ -63,11 +63,11 @@ def table(devices: Sequence[DeviceOverview]) -> list[str]:
     context_settings={"allow_interspersed_args": False},
     no_args_is_help=True,
 )
-def run_adb(given: Given) -> None:
+def run_adb(keywords: Keywords) -> None:
     """Run the adb that adt uses, with the chosen device; input, output and exit code are adb's."""
     import adt
 
-    command = adt.adb_command(**given)
+    command = adt.adb_command(**keywords)
     log.debug("$ %s", shlex.join(command.argv))
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what we become would, too
         signal.signal(number, signal.SIG_DFL)
@@ -80,11 +80,11 @@ HOTTEST = 3
 
 
 @command("adt probe --serial 127.0.0.1:5555", ProbeRequest)
-def probe(given: Given, as_json: bool) -> None:
+def probe(keywords: Keywords, as_json: bool) -> None:
     """Show what a device is made of: CPU, memory, temperatures, GPU, OpenCL."""
     import adt
 
-    hardware = adt.probe(**given)
+    hardware = adt.probe(**keywords)
     if as_json:
         from adt.host.manifest import fields_of
 

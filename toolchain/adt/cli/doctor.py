@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from adt.api.requests import DoctorRequest, quiet
 from adt.checkup.check import Area, Status
 from adt.cli.app import emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 
 if TYPE_CHECKING:
     from adt.checkup.check import Check
@@ -20,14 +20,14 @@ MARKS = {Status.OK: ("✓", "green"), Status.WARNING: ("!", "yellow"), Status.FA
 
 
 @command("adt doctor ndk --ndk $NDK", DoctorRequest)
-def doctor(given: Given, as_json: bool) -> None:
+def doctor(keywords: Keywords, as_json: bool) -> None:
     """Check this machine, the NDK, the devices and a package: what was found, and what mends it."""
     import adt
     from adt.errors import DoctorFailed
 
     lines = _Lines()
     result = adt.doctor(
-        **given,
+        **keywords,
         on_check=quiet if as_json else lines.check,
         on_repair=quiet if as_json else lines.repair,
     )
@@ -38,9 +38,9 @@ def doctor(given: Given, as_json: bool) -> None:
             {
                 "passed": result.passed,
                 "counts": counts,
-                "checks": [_check_fields(check) for check in result.checks],
+                "checks": [vars(check) | {"fix": check.fix and vars(check.fix)} for check in result.checks],
                 "repairs": [
-                    {**_fix_fields(one.fix), "done": one.done, "said": one.said} for one in result.repairs
+                    vars(repair.fix) | {"done": repair.done, "said": repair.said} for repair in result.repairs
                 ],
             },
         )
@@ -49,7 +49,7 @@ def doctor(given: Given, as_json: bool) -> None:
         return
     typer.echo("\n" + _summary(result.checks))
     if not result.passed:
-        mendable = not given["fix"] and any(check.fix for check in result.failed)
+        mendable = not keywords["fix"] and any(check.fix for check in result.failed)
         names = ", ".join(f"{check.area}: {check.name}" for check in result.failed)
         raise DoctorFailed(
             f"{len(result.failed)} of {len(result.checks)} checks failed ({names})",
@@ -93,11 +93,3 @@ class _Lines:
 def _summary(checks: tuple[Check, ...]) -> str:
     counted = [(MARKS[status][0], sum(check.status is status for check in checks)) for status in Status]
     return f"{len(checks)} checks: " + ", ".join(f"{count} {mark}" for mark, count in counted)
-
-
-def _check_fields(check: Check) -> dict[str, Any]:
-    return vars(check) | {"fix": _fix_fields(check.fix) if check.fix else None}
-
-
-def _fix_fields(fix: Any) -> dict[str, Any]:
-    return {"action": fix.action, "arguments": fix.arguments}

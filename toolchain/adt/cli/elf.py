@@ -8,19 +8,19 @@ import typer
 
 from adt.api.requests import ElfRequest
 from adt.cli.app import emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport, FileAudit
 
 
 @command("adt elf libfoo.so app.aar --for android-arm64-v8a", ElfRequest)
-def elf(given: Given, as_json: bool) -> None:
+def elf(keywords: Keywords, as_json: bool) -> None:
     """Say which libraries and programs would load on the device, why not, and what to send with them."""
     import adt
     from adt.bundle.audit.table import table
 
-    report = adt.elf(**given)
+    report = adt.elf(**keywords)
     if as_json:
         emit_json("elf", report_fields(report))
     else:

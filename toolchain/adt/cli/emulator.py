@@ -8,7 +8,7 @@ import typer
 
 from adt.api.requests import EmulatorName, EmulatorRequest, FaultRequest
 from adt.cli.app import Commands, app, emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.options.option import Options, option
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ app.add_typer(emulator, name="emulator", no_args_is_help=True)
 
 
 @command("adt emulator start", EmulatorRequest, group=emulator, name="start")
-def emulator_start(given: Given, as_json: bool) -> None:
+def emulator_start(keywords: Keywords, as_json: bool) -> None:
     """Start a virtual device and connect adb to it."""
     import adt
 
-    _show_emulators("emulator-start", (adt.emulator_start(**given),), as_json)
+    _show_emulators("emulator-start", (adt.emulator_start(**keywords),), as_json)
 
 
 class FaultFlags(Options):
@@ -41,27 +41,27 @@ class FaultFlags(Options):
     group=emulator,
     name="fault",
 )
-def emulator_fault(given: Given, flags: FaultFlags, as_json: bool) -> None:
+def emulator_fault(keywords: Keywords, flags: FaultFlags, as_json: bool) -> None:
     """For tests: show or change what goes wrong on purpose in a running virtual device."""
     import adt
 
     if flags.clear:
-        if given["specifications"]:
+        if keywords["specifications"]:
             raise typer.BadParameter("--clear takes no SPEC")
-        given["specifications"] = []
-    armed = adt.emulator_fault(**given)
+        keywords["specifications"] = []
+    armed = adt.emulator_fault(**keywords)
     if as_json:
-        emit_json("emulator-fault", {"name": given["name"], "faults": armed})
+        emit_json("emulator-fault", {"name": keywords["name"], "faults": armed})
         return
     typer.echo("\n".join(armed) or "no faults")
 
 
 @command("adt emulator stop", EmulatorName, group=emulator, name="stop")
-def emulator_stop(given: Given, as_json: bool) -> None:
+def emulator_stop(keywords: Keywords, as_json: bool) -> None:
     """Stop a virtual device."""
     import adt
 
-    info = adt.emulator_stop(**given)
+    info = adt.emulator_stop(**keywords)
     if as_json:
         _show_emulators("emulator-stop", (info,), as_json)
     else:

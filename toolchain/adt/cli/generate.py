@@ -9,7 +9,7 @@ import typer
 
 from adt.api.requests import GenerateRequest
 from adt.cli.app import emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.options.option import MaybePath, Options, Texts, option
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ class GenerateFlags(Options):
 
 
 @command(EXAMPLE, GenerateRequest, GenerateFlags)
-def generate(given: Given, flags: GenerateFlags, as_json: bool) -> None:
+def generate(keywords: Keywords, flags: GenerateFlags, as_json: bool) -> None:
     """Write code and a project that put packages into an app; again, to bring them up to date."""
     import adt
     from adt.model.classes import read_labels
 
     result = adt.generate(
-        **given,
+        **keywords,
         classes=_by_package(flags.classes, "--class"),
         images=_images(flags),
         labels=read_labels(flags.labels) if flags.labels else (),
@@ -61,12 +61,12 @@ def generate(given: Given, flags: GenerateFlags, as_json: bool) -> None:
         _show(result)
 
 
-def _by_package(given: Sequence[str], flag: str) -> dict[str, str]:
+def _by_package(texts: Sequence[str], flag: str) -> dict[str, str]:
     """``NAME=VALUE`` by the package's name; empty where there is only a value."""
     from adt.errors import ConfigError
 
     values: dict[str, str] = {}
-    for text in given:
+    for text in texts:
         name, _, value = text.rpartition("=")
         if name in values:
             raise ConfigError(
@@ -78,20 +78,24 @@ def _by_package(given: Sequence[str], flag: str) -> dict[str, str]:
 
 
 def _images(flags: GenerateFlags) -> dict[str, PictureOptions]:
-    """How pictures are prepared, by package; what is said without a name holds for those with a name, too."""
+    """How pictures are prepared, by package; an option without a name holds for those with a name, too."""
     from adt.errors import InputError
     from adt.model.inputs.pictures import PictureOptions, parse_numbers
 
-    said: dict[str, dict[str, Any]] = {}
+    options_of: dict[str, dict[str, Any]] = {}
     for name in ("scale", "mean", "std", "layout", "color"):
         for package, text in _by_package(getattr(flags, name), f"--{name}").items():
             words = name in ("layout", "color")
-            said.setdefault(package, {})[name] = text.upper() if words else parse_numbers(text, f"--{name}")
-    for options in said.values():
+            options_of.setdefault(package, {})[name] = (
+                text.upper() if words else parse_numbers(text, f"--{name}")
+            )
+    for options in options_of.values():
         if len(options.get("scale", (1,))) != 1:
             raise InputError("--scale takes one number", remedy="Give it for all channels: --scale 255")
         options |= {"scale": options["scale"][0]} if "scale" in options else {}
-    return {name: PictureOptions(**(said.get("", {}) | options)) for name, options in said.items()}
+    return {
+        name: PictureOptions(**(options_of.get("", {}) | options)) for name, options in options_of.items()
+    }
 
 
 def _fields(result: Generated) -> dict[str, Any]:
@@ -119,13 +123,13 @@ def _summary(result: Generated) -> None:
     """Say on stderr what a diff does not: which files are in the way."""
     from adt.integrate.output import FileStep
 
-    for step, said in (
+    for step, note in (
         (FileStep.EDITED, "was edited, and is replaced only with --force"),
         (FileStep.FOREIGN, "was not written by adt, and is replaced only with --force"),
         (FileStep.LEAVE, "is no longer generated and was edited: it stays"),
     ):
         for path in result.plan.paths(step):
-            typer.echo(f"{path} {said}", err=True)
+            typer.echo(f"{path} {note}", err=True)
     if not result.plan.changes:
         typer.echo("nothing would change", err=True)
 
@@ -137,7 +141,7 @@ def _show(result: Generated) -> None:
         abis = ", ".join(variant.abi for variant in model.variants)
         name = f"{result.project.java_package}.{model.api.cls}"
         typer.echo(f"{'class':<11} {name}, of {model.api.name!r} for {abis}")
-    for said, steps in (
+    for outcome, steps in (
         ("wrote", (FileStep.CREATE, FileStep.UPDATE, FileStep.EDITED, FileStep.FOREIGN)),
         ("unchanged", (FileStep.SAME,)),
         ("yours", (FileStep.KEEP,)),
@@ -146,6 +150,6 @@ def _show(result: Generated) -> None:
     ):
         paths = result.plan.paths(*steps)
         if paths:
-            names = f": {', '.join(paths)}" if said in ("yours", "removed", "left") else ""
-            typer.echo(f"{said:<11} {len(paths)} file{'s' * (len(paths) > 1)}{names}")
+            names = f": {', '.join(paths)}" if outcome in ("yours", "removed", "left") else ""
+            typer.echo(f"{outcome:<11} {len(paths)} file{'s' * (len(paths) > 1)}{names}")
     typer.echo(f"{'in':<11} {result.out}")

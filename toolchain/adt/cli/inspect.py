@@ -10,7 +10,7 @@ import typer
 
 from adt.api.requests import InspectRequest
 from adt.cli.app import emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.errors import ConfigError
 from adt.options.option import MaybePath, Options, option, values_of
 
@@ -43,14 +43,14 @@ class InspectFlags(Options):
 
 
 @command("adt inspect model-pkg --html model.html", InspectRequest, InspectFlags)
-def inspect(given: Given, flags: InspectFlags, as_json: bool) -> None:
+def inspect(keywords: Keywords, flags: InspectFlags, as_json: bool) -> None:
     """Show what is in a package: kernels, textures, memory, code, parameters; or a page with the graph."""
     import adt
     from adt.host.manifest import fields_of
 
     shown = [name for name, value in list(values_of(flags).items())[:10] if value]
     _check_flags(shown, flags)
-    inspection = adt.inspect(**given)
+    inspection = adt.inspect(**keywords)
     what = shown[0] if shown else ""
     fields: dict[str, Any] = {}
     if what in TEXTS:
@@ -72,10 +72,10 @@ def inspect(given: Given, flags: InspectFlags, as_json: bool) -> None:
         report = _textures(inspection)
         fields = {"textures": {"share": report.share, **asdict(report)}}
     elif flags.diff:
-        difference = adt.inspect_diff(given["package"], flags.diff)
+        difference = adt.inspect_diff(keywords["package"], flags.diff)
         fields = {"diff": _diff_fields(difference)}
     elif flags.html:
-        adt.inspect_html(given["package"], flags.html, profile=flags.profile)
+        adt.inspect_html(keywords["package"], flags.html, profile=flags.profile)
         fields = {"html": flags.html}
     if as_json:
         summary = (
@@ -112,7 +112,7 @@ def _check_flags(shown: list[str], flags: InspectFlags) -> None:
     for name, where in (("kernel", ["opencl"]), ("profile", ["html"]), ("out", ["opencl", "clml"])):
         if getattr(flags, name) is not None and not set(shown) & set(where):
             raise ConfigError(
-                f"--{name} goes with {' or '.join(f'--{one}' for one in where)}",
+                f"--{name} goes with {' or '.join(f'--{view}' for view in where)}",
                 remedy="Add it, or leave this out.",
             )
 
@@ -120,7 +120,7 @@ def _check_flags(shown: list[str], flags: InspectFlags) -> None:
 def _sources(inspection: Inspection, kernel: str | None, out: Path | None) -> list[dict[str, Any]]:
     from adt.api.inspect import named_kernels, write_texts
 
-    facts = {one.name: one for one in inspection.graph.kernels}
+    facts = {row.name: row for row in inspection.graph.kernels}
     texts = named_kernels(inspection, kernel)
     if out is not None:
         write_texts({f"{Path(facts[name].file).stem}.cl": text for name, text in texts.items()}, out)
@@ -170,8 +170,8 @@ def _show_textures(report: TextureReport) -> None:
         for kernel in report.kernels
     ]
     weights = [
-        (one.name, "x".join(map(str, one.shape)), "buffer" if one.reason else "image", one.reason)
-        for one in report.weights
+        (weight.name, "x".join(map(str, weight.shape)), "buffer" if weight.reason else "image", weight.reason)
+        for weight in report.weights
     ]
     for title, rows in (
         ("operators: weight, multiplications, where, why", operators),

@@ -8,7 +8,7 @@ import typer
 
 from adt.api.requests import CompileRequest
 from adt.cli.app import emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.cli.endings import command_with
 from adt.options.option import Options, option
 
@@ -28,14 +28,14 @@ class CompileFlags(Options):
 @command(
     "adt compile model.onnx --for linux-aarch64 -o model-pkg", CompileRequest, CompileFlags, name="compile"
 )
-def compile_(given: Given, flags: CompileFlags, as_json: bool) -> None:
+def compile_(keywords: Keywords, flags: CompileFlags, as_json: bool) -> None:
     """Compile a model to a ModelPackage: mod.so, mod.json and mod.params."""
     import adt
 
     if flags.explain:
-        show_explanation(adt.explain(given["model"], shapes=given["shapes"]), as_json=as_json)
+        show_explanation(adt.explain(keywords["model"], shapes=keywords["shapes"]), as_json=as_json)
         return
-    package = adt.compile(**given)
+    package = adt.compile(**keywords)
     facts = package.manifest
     if as_json:
         from dataclasses import asdict

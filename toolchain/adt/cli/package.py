@@ -8,7 +8,7 @@ import typer
 
 from adt.api.requests import MergeRequest, PackageVerifyRequest, SplitRequest
 from adt.cli.app import app, emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.errors import PackageError
 
 package = typer.Typer(
@@ -18,13 +18,13 @@ app.add_typer(package, name="package")
 
 
 @command("adt package verify model-pkg", PackageVerifyRequest, group=package)
-def verify(given: Given, as_json: bool) -> None:
+def verify(keywords: Keywords, as_json: bool) -> None:
     """Check hashes, description, code and parameters of a package, and whether its code would load."""
     import adt
     from adt.bundle.audit.table import table
     from adt.cli.elf import report_fields
 
-    result = adt.package_verify(**given)
+    result = adt.package_verify(**keywords)
     findings = result.integrity.findings
     if as_json:
         fields: dict[str, Any] = {
@@ -50,7 +50,7 @@ def verify(given: Given, as_json: bool) -> None:
         else []
     )
     raise PackageError(
-        f"{given['package']} is not sound: {wrong[0]}",
+        f"{keywords['package']} is not sound: {wrong[0]}",
         remedy="Get it again, or compile the model again: adt compile MODEL",
     )
 
@@ -59,11 +59,11 @@ LOAD = "mod.so would not load"
 
 
 @command("adt package split-params model-pkg -o parts", SplitRequest, group=package, name="split-params")
-def split_params(given: Given, as_json: bool) -> None:
+def split_params(keywords: Keywords, as_json: bool) -> None:
     """Write the code and the parameters of a package apart, for an app's asset pack."""
     import adt
 
-    parts = adt.package_split_params(**given)
+    parts = adt.package_split_params(**keywords)
     sizes = {name: facts.size for name, facts in parts.manifest.files.items()}
     if as_json:
         emit_json("package-split-params", {"code": parts.code, "params": parts.params, "sizes": sizes})
@@ -73,12 +73,12 @@ def split_params(given: Given, as_json: bool) -> None:
 
 
 @command("adt package merge parts/code parts/params -o model-pkg", MergeRequest, group=package)
-def merge(given: Given, as_json: bool) -> None:
+def merge(keywords: Keywords, as_json: bool) -> None:
     """Put the parts of one package together again: the same bytes as before."""
     import adt
     from adt.host.manifest import fields_of
 
-    merged = adt.package_merge(**given)
+    merged = adt.package_merge(**keywords)
     if as_json:
         emit_json("package-merge", {"path": merged.place, "package": fields_of(merged.manifest)})
         return

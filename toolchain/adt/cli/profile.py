@@ -6,7 +6,7 @@ import typer
 
 from adt.api.requests import ProfileRequest
 from adt.cli.app import emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.options.option import MaybePath, Options, option
 
 
@@ -24,7 +24,7 @@ class ProfileFlags(Options):
 
 
 @command("adt profile model-pkg --html profile.html --trace trace.json", ProfileRequest, ProfileFlags)
-def profile(given: Given, flags: ProfileFlags, as_json: bool) -> None:
+def profile(keywords: Keywords, flags: ProfileFlags, as_json: bool) -> None:
     """Show where the time of a package goes: kernel by kernel, with FLOPs, bytes and speeds."""
     import adt
     from adt.cli.arrays import load_inputs
@@ -32,8 +32,8 @@ def profile(given: Given, flags: ProfileFlags, as_json: bool) -> None:
     from adt.measure.profile.table import check_sort, table
 
     check_sort(flags.sort)
-    load_inputs(given)
-    result = adt.profile(**given)
+    load_inputs(keywords)
+    result = adt.profile(**keywords)
     lines = table(result, sort=flags.sort, everything=flags.everything)
     if flags.trace:
         adt.profile_trace(result, flags.trace)

@@ -8,7 +8,7 @@ import typer
 
 from adt.api.requests import ReportRequest
 from adt.cli.app import emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.options.option import MaybePath, Options, option
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ class ReportFlags(Options):
 
 
 @command("adt report --since 30d --fail-on-regression", ReportRequest, ReportFlags)
-def report(given: Given, flags: ReportFlags, as_json: bool) -> None:
+def report(keywords: Keywords, flags: ReportFlags, as_json: bool) -> None:
     """Show what was measured over time, and mark what got slower."""
     import adt
 
     taken = adt.report_import(flags.imported) if flags.imported else None
-    trend = adt.report(**given)
+    trend = adt.report(**keywords)
     if flags.html:
         adt.report_html(trend, flags.html)
     exported = adt.report_export(trend, flags.export) if flags.export else None

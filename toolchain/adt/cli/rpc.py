@@ -16,7 +16,7 @@ from adt.api.requests import (
     TrackerRequest,
 )
 from adt.cli.app import Commands, app, emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.host.columns import aligned
 from adt.options.option import Options, option, options_of
 
@@ -32,11 +32,11 @@ app.add_typer(rpc, name="rpc", no_args_is_help=True)
 
 
 @command("adt tracker start --port 9190", TrackerRequest, group=tracker, name="start")
-def tracker_start(given: Given, as_json: bool) -> None:
+def tracker_start(keywords: Keywords, as_json: bool) -> None:
     """Start the tracker; one that runs already stays."""
     import adt
 
-    info = adt.tracker_start(**given)
+    info = adt.tracker_start(**keywords)
     if as_json:
         emit_json("tracker-start", _tracker_fields(info))
         return
@@ -59,11 +59,11 @@ def tracker_stop(as_json: bool) -> None:
 
 
 @command("adt tracker status", TrackerAddress, group=tracker, name="status")
-def tracker_status(given: Given, as_json: bool) -> None:
+def tracker_status(keywords: Keywords, as_json: bool) -> None:
     """Show the tracker, its queues and its servers."""
     import adt
 
-    info = adt.tracker_status(**given)
+    info = adt.tracker_status(**keywords)
     if as_json:
         emit_json("tracker-status", _tracker_fields(info))
         return
@@ -74,11 +74,11 @@ def tracker_status(given: Given, as_json: bool) -> None:
 
 
 @command("adt rpc start --serial 127.0.0.1:5555 --key android", RpcStartRequest, group=rpc, name="start")
-def rpc_start(given: Given, as_json: bool) -> None:
+def rpc_start(keywords: Keywords, as_json: bool) -> None:
     """Deploy and start an RPC server on a device; returns when clients can use it."""
     import adt
 
-    started = adt.rpc_start(**given)
+    started = adt.rpc_start(**keywords)
     if as_json:
         fields: dict[str, Any] = {
             "serial": started.serial,
@@ -95,26 +95,26 @@ def rpc_start(given: Given, as_json: bool) -> None:
 
 
 @command("adt rpc stop --all", RpcStopRequest, group=rpc, name="stop")
-def rpc_stop(given: Given, as_json: bool) -> None:
+def rpc_stop(keywords: Keywords, as_json: bool) -> None:
     """End servers and remove every trace of them, here and on the devices."""
     import adt
 
-    stopped = adt.rpc_stop(**given)
+    stopped = adt.rpc_stop(**keywords)
     if as_json:
         emit_json("rpc-stop", {"stopped": stopped})
         return
-    for one in stopped:
-        typer.echo(f"stopped the server on {one}")
+    for serial in stopped:
+        typer.echo(f"stopped the server on {serial}")
     if not stopped:
-        typer.echo("no server ran" + (f" on {given['serial']}" if given["serial"] else ""))
+        typer.echo("no server ran" + (f" on {keywords['serial']}" if keywords["serial"] else ""))
 
 
 @command("adt rpc status --json", TrackerAddress, group=rpc, name="status")
-def rpc_status(given: Given, as_json: bool) -> None:
+def rpc_status(keywords: Keywords, as_json: bool) -> None:
     """Show the tracker's queues, and every server with its state."""
     import adt
 
-    status = adt.rpc_status(**given)
+    status = adt.rpc_status(**keywords)
     if as_json:
         servers = [asdict(server) for server in status.servers]
         emit_json("rpc-status", {"tracker": _tracker_fields(status.tracker), "servers": servers})
@@ -138,14 +138,14 @@ class ServeFlags(Options):
 
 
 @command("adt rpc serve --board pi@board --key rpi", ServeRequest, ServeFlags, group=rpc, name="serve")
-def rpc_serve(given: Given, flags: ServeFlags, as_json: bool) -> None:
+def rpc_serve(keywords: Keywords, flags: ServeFlags, as_json: bool) -> None:
     """Print what to run for a server on a board without ADB, or run it (--run)."""
     import adt
 
     if flags.run:
-        here = {name: given[name] for name in options_of(ServeHereRequest)}
+        here = {name: keywords[name] for name in options_of(ServeHereRequest)}
         raise typer.Exit(adt.rpc_serve_here(**here))
-    plan = adt.rpc_serve(**given)
+    plan = adt.rpc_serve(**keywords)
     if as_json:
         fields: dict[str, Any] = {"commands": plan.commands, "bundle": plan.bundle}
         emit_json("rpc-serve", fields | {"address": plan.address, "exposed": plan.exposed})

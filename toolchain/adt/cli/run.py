@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,8 @@ import typer
 
 from adt.api.requests import RunRequest, Threads
 from adt.cli.app import emit_json
-from adt.cli.command import Given, command
-from adt.options.option import MaybePath, Options, Texts, option, options_of, values_of
+from adt.cli.command import Keywords, command
+from adt.options.option import MaybePath, Options, Texts, option, options_of
 
 if TYPE_CHECKING:
     from adt.api.run import RunResult
@@ -79,7 +80,7 @@ class RunFlags(RunnerFlags, PictureFlags):
 
 
 @command(EXAMPLE, RunRequest, RunFlags)
-def run(given: Given, flags: RunFlags, as_json: bool) -> None:
+def run(keywords: Keywords, flags: RunFlags, as_json: bool) -> None:
     """Run a package on a device and show or save its outputs; inputs are arrays, bytes or pictures."""
     import adt
     from adt.cli.arrays import check_outputs, save_outputs
@@ -88,8 +89,9 @@ def run(given: Given, flags: RunFlags, as_json: bool) -> None:
 
     names = read_labels(flags.labels) if flags.labels else ()
     check_outputs(flags.outputs)
-    picture, runner = _picture(**_part(flags, PictureFlags)), RtvmOptions(**_part(flags, RunnerFlags))
-    result = adt.run(**given, picture=picture, options=runner)
+    runner = {name: getattr(flags, name) for name in options_of(RunnerFlags)}
+    picture, options = _picture(flags), RtvmOptions(**runner)
+    result = adt.run(**keywords, picture=picture, options=options)
     written = save_outputs(flags.outputs, result.outputs)
     if not as_json:  # what there is, even if no classes are in it
         _show(result)
@@ -104,45 +106,40 @@ def run(given: Given, flags: RunFlags, as_json: bool) -> None:
         _show_classes(ranking)
 
 
-def _part(flags: RunFlags, part: type[Options]) -> dict[str, Any]:
-    """Those of *flags* that are options of *part*."""
-    return {name: value for name, value in values_of(flags).items() if name in options_of(part)}
-
-
-def _picture(
-    *, resize: str | None, crop: str | None, value_range: str | None, mean: str | None, std: str | None,
-    layout: str | None, color: str | None, **numbers: Any,
-) -> PictureOptions | None:  # fmt: skip
-    """How pictures are prepared; None when nothing was said of it."""
+def _picture(flags: PictureFlags) -> PictureOptions | None:
+    """How pictures are prepared; None without such an option."""
     from adt.errors import InputError
     from adt.model.inputs.pictures import PictureOptions, parse_numbers, parse_size
 
-    said = {
-        "resize": parse_size(resize) if resize is not None else None,
-        "crop": crop is not None or None,
-        **numbers,
-        "range": parse_numbers(value_range, "--range") if value_range is not None else None,
-        "mean": parse_numbers(mean, "--mean") if mean is not None else None,
-        "std": parse_numbers(std, "--std") if std is not None else None,
-        "layout": layout.upper() if layout is not None else None,
-        "color": color.upper() if color is not None else None,
+    if flags.crop not in (None, CENTER):
+        raise InputError(f"a picture is not cut {flags.crop!r}", remedy=f"Use --crop {CENTER}.")
+
+    def read(text: str | None, reader: Callable[..., Any], *arguments: str) -> Any:
+        return None if text is None else reader(text, *arguments)
+
+    options = {
+        "resize": read(flags.resize, parse_size),
+        "crop": flags.crop is not None or None,
+        "resample": flags.resample,
+        "scale": flags.scale,
+        "range": read(flags.value_range, parse_numbers, "--range"),
+        "mean": read(flags.mean, parse_numbers, "--mean"),
+        "std": read(flags.std, parse_numbers, "--std"),
+        "layout": read(flags.layout, str.upper),
+        "color": read(flags.color, str.upper),
     }
-    if crop not in (None, CENTER):
-        raise InputError(f"a picture is not cut {crop!r}", remedy=f"Use --crop {CENTER}.")
-    given: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
-    return PictureOptions(**given) if given else None
+    chosen = {name: value for name, value in options.items() if value is not None}
+    return PictureOptions(**chosen) if chosen else None
 
 
 def _fields(result: RunResult, written: tuple[Path, ...], ranking: Ranking | None) -> dict[str, Any]:
     from adt.cli.arrays import describe, described
 
-    by_name = {one.name: one.array for one in result.inputs}
-    sources = [one.source for one in result.inputs]
     return {
         "via": result.via,
         "place": result.place,
         "label": result.label,
-        "inputs": [row | {"source": source} for row, source in zip(describe(by_name), sources, strict=True)],
+        "inputs": [describe({each.name: each.array})[0] | {"source": each.source} for each in result.inputs],
         "outputs": described(result.outputs),
         "output": written[0] if written else None,
         "written": written,
@@ -159,7 +156,7 @@ def _ranking_fields(ranking: Ranking | None) -> dict[str, Any] | None:
         "output": ranking.output,
         "softmax": ranking.softmax,
         "why": ranking.why,
-        "rows": [[vars(one) for one in row] for row in ranking.rows],
+        "rows": [[vars(rank) for rank in row] for row in ranking.rows],
     }
 
 
@@ -172,9 +169,9 @@ def _show(result: RunResult) -> None:
     typer.echo(f"ran on {where}{how}")
     if result.emulated:
         typer.echo("emulated: right or wrong counts here, time does not")
-    for one in result.inputs:
-        source = f"  {one.source}" if one.source else ""
-        typer.echo(f"input   {one.name}: {array_kind(one.array)}{source}")
+    for each in result.inputs:
+        source = f"  {each.source}" if each.source else ""
+        typer.echo(f"input   {each.name}: {array_kind(each.array)}{source}")
     if not result.inputs:
         typer.echo("input   made up from the seed")
     for line in table(result.outputs):
@@ -194,11 +191,11 @@ def _show_classes(ranking: Ranking) -> None:
         cells = [
             (
                 f"{place:>3}.",
-                f"{one.probability:.6f}" if one.probability is not None else f"{one.score:g}",
-                f"{one.index:>4}",
-                one.label,
+                f"{rank.probability:.6f}" if rank.probability is not None else f"{rank.score:g}",
+                f"{rank.index:>4}",
+                rank.label,
             )
-            for place, one in enumerate(row, start=1)
+            for place, rank in enumerate(row, start=1)
         ]
         for line in aligned(cells):
             typer.echo(line)

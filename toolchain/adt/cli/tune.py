@@ -8,7 +8,7 @@ import typer
 
 from adt.api.requests import TuneRequest
 from adt.cli.app import emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.errors import INTERRUPTED, VerifyFailed
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ EXAMPLE = "adt tune model.onnx --target adreno --serial R5CT,R5CV --trials 2000 
 
 
 @command(EXAMPLE, TuneRequest)
-def tune(given: Given, as_json: bool) -> None:
+def tune(keywords: Keywords, as_json: bool) -> None:
     """Find faster schedules for a model's kernels, measured on devices; the same command goes on."""
     import adt
     from adt.cli.tune_report import fields, show
@@ -26,7 +26,7 @@ def tune(given: Given, as_json: bool) -> None:
 
     with tuning_view(quiet=as_json) as on_status:
         on_plan = _ignore if as_json else _show_plan
-        result: TuneResult = adt.tune(**given, on_plan=on_plan, on_status=on_status, gentle=True)
+        result: TuneResult = adt.tune(**keywords, on_plan=on_plan, on_status=on_status, gentle=True)
     if as_json:
         emit_json("tune", fields(result))
     else:

@@ -8,7 +8,7 @@ import typer
 
 from adt.api.requests import UpRequest, quiet
 from adt.cli.app import emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.cli.terminal import status_line
 from adt.cli.verify import raise_unless_passed, show_verification, verification_fields
 from adt.options.option import MaybePath, Options, option
@@ -24,15 +24,15 @@ class UpFlags(Options):
 
 
 @command("adt up model.onnx --shape input:1,3,224,224", UpRequest, UpFlags)
-def up(given: Given, flags: UpFlags, as_json: bool) -> None:
+def up(keywords: Keywords, flags: UpFlags, as_json: bool) -> None:
     """Build, compile, deploy, run and verify a model; without a phone, on a virtual device."""
     import adt
     from adt.cli.arrays import describe, load_inputs, save_npz, summary
 
-    load_inputs(given)
+    load_inputs(keywords)
     on_plan, on_step = (quiet, quiet) if as_json else (_show_plan, _show_step)
     with status_line("adt up") as progress:
-        result = adt.up(**given, on_plan=on_plan, on_step=on_step, progress=progress)
+        result = adt.up(**keywords, on_plan=on_plan, on_step=on_step, progress=progress)
     if flags.output:
         save_npz(flags.output, result.verified.outputs)
     if as_json:

@@ -13,7 +13,7 @@ import typer
 
 from adt.api.requests import LayerOptions, LayersRequest, VerifyRequest
 from adt.cli.app import emit_json
-from adt.cli.command import Given, command
+from adt.cli.command import Keywords, command
 from adt.options.option import option, options_of, values_of
 
 if TYPE_CHECKING:
@@ -29,28 +29,28 @@ class LayerFlags(LayerOptions):
 
 
 @command("adt verify model-pkg --layers", VerifyRequest, LayerFlags)
-def verify(given: Given, flags: LayerFlags, as_json: bool) -> None:
+def verify(keywords: Keywords, flags: LayerFlags, as_json: bool) -> None:
     """Compare the device's outputs, or with --layers each kernel's, with a reference on the same inputs."""
     import adt
     from adt.cli.arrays import load_npz
 
-    sets = given["inputs"] = [load_npz(path) for path in given["inputs"] or ()] or None
+    sets = keywords["inputs"] = [load_npz(path) for path in keywords["inputs"] or ()] or None
     if flags.layers:
-        _refuse(as_whole(given))
+        _refuse(as_whole(keywords))
         both = options_of(VerifyRequest).keys() & options_of(LayersRequest).keys()
         layers = adt.verify_layers(
-            **{name: given[name] for name in both} | {"inputs": sets[0] if sets else None},
+            **{name: keywords[name] for name in both} | {"inputs": sets[0] if sets else None},
             calls=_span(flags.calls),
             everything=flags.everything,
             chunk_bytes=flags.chunk_bytes << 20 if flags.chunk_bytes else None,
             trust=flags.trust,
         )
-        finish_layers(given["package"], layers, as_json, everything=flags.everything)
+        finish_layers(keywords["package"], layers, as_json, everything=flags.everything)
         return
     _refuse(
         [options_of(LayerFlags)[name].flag for name, value in values_of(flags).items() if value], "without"
     )
-    result = adt.verify(**given)
+    result = adt.verify(**keywords)
     if as_json:
         emit_json("verify", verification_fields(result))
     else:
@@ -58,15 +58,15 @@ def verify(given: Given, flags: LayerFlags, as_json: bool) -> None:
     raise_unless_passed(result, as_json)
 
 
-def as_whole(given: Given) -> list[str]:
+def as_whole(keywords: Keywords) -> list[str]:
     """The options that were given and say nothing about single kernels."""
     kernels = options_of(LayersRequest)
     asked = {
-        about.flag: given[name] not in (None, about.default)
+        about.flag: keywords[name] not in (None, about.default)
         for name, about in options_of(VerifyRequest).items()
         if name not in kernels
     }
-    asked["several --input"] = len(given["inputs"] or ()) > 1
+    asked["several --input"] = len(keywords["inputs"] or ()) > 1
     return [name for name, there in asked.items() if there]
 
 
@@ -111,10 +111,10 @@ def verification_fields(result: VerifyResult) -> dict[str, Any]:
         "runs": [
             {
                 "inputs": name,
-                "passed": one.passed,
-                "outputs": [output_fields(output) for output in one.outputs],
+                "passed": run.passed,
+                "outputs": [output_fields(output) for output in run.outputs],
             }
-            for name, one in (result.runs if len(result.runs) > 1 else ())
+            for name, run in (result.runs if len(result.runs) > 1 else ())
         ],
     }
 
