@@ -44,7 +44,7 @@ class Chosen:
 
     form: str
     """``texture`` or ``buffer``."""
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)

@@ -282,7 +282,7 @@ def test_where_adt_chooses_buffers_without_measurements() -> None:
     made = kernels.choices([SMALL, odd, POOL], job, "float32")
 
     assert {op: choice.form for op, choice in made.items()} == {SMALL: "texture", odd: "buffer"}
-    assert "idle" in made[odd].why
+    assert "idle" in made[odd].reason
 
 
 def test_an_interrupted_bench_tells_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ LABELS = ("n01 tench", "n02 goldfish, carp", "n03 shark", "n04 ray")
 def test_the_best_classes_with_softmax() -> None:
     found = rank({"y": SCORES}, labels=LABELS, top=3)
     powers = np.exp(SCORES[0] - 3)
-    assert found.softmax and "do not sum to 1" in found.why
+    assert found.softmax and "do not sum to 1" in found.reason
     assert [(one.index, one.label, one.score) for one in found.rows[0]] == [
         (1, LABELS[1], 3.0),  # of equals the first one first
         (3, LABELS[3], 3.0),
@@ -39,7 +39,7 @@ def test_the_best_classes_with_softmax() -> None:
 def test_softmax_is_not_applied_twice() -> None:
     already = np.array([[0.25, 0.75], [0.5, 0.5]], np.float16)
     found = rank({"y": already}, top=1)
-    assert not found.softmax and "sum to 1" in found.why
+    assert not found.softmax and "sum to 1" in found.reason
     assert [[(one.index, one.probability) for one in row] for row in found.rows] == [[(1, 0.75)], [(0, 0.5)]]
     assert rank({"y": already}, softmax=True).rows[0][0].probability != 0.75
     assert rank({"y": np.array([[2.0, -1.0]])}).softmax, "they sum to 1, but one is negative"

@@ -66,10 +66,10 @@ def test_a_named_tree_wins_and_says_why(tmp_path: Path) -> None:
     found = tvm_source.find_source(
         TvmSettings(tvm_source=str(flag), provider="auto"), environ={"TVM_HOME": str(home)}
     )
-    assert (found.path, found.provider) == (flag, "path") and "--tvm-source" in found.why
+    assert (found.path, found.provider) == (flag, "path") and "--tvm-source" in found.reason
     assert (found.version, found.ffi_version) == ("0.25.0", "0.1.2")
     found = tvm_source.find_source(AUTO, environ={"TVM_HOME": str(home)})
-    assert (found.path, found.provider) == (home, "path") and "TVM_HOME" in found.why
+    assert (found.path, found.provider) == (home, "path") and "TVM_HOME" in found.reason
 
 
 def test_the_digest_of_a_named_tree_follows_its_files(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_an_incomplete_tree_names_what_is_missing(tmp_path: Path) -> None:
 
 def test_registry_then_cache(sdist: Path) -> None:
     first = tvm_source.find_source(AUTO, environ={})
-    assert first.provider == "registry" and "git does not reach" in first.why
+    assert first.provider == "registry" and "git does not reach" in first.reason
     assert (first.path / "src/a.cc").is_file()
     assert not (first.path / "python").exists() and not (first.path / "docs").exists()
     sdist.unlink()

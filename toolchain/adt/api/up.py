@@ -82,7 +82,7 @@ def up(request: UpRequest) -> UpResult:
 
     build_plan = plan_build(settings)
     tree = build_plan.source
-    finish("source", f"TVM {tree.version} from {tree.provider}: {tree.why}")
+    finish("source", f"TVM {tree.version} from {tree.provider}: {tree.reason}")
     if not (build_plan.bundle_dir / MANIFEST).is_file():
         imported = import_model(model, shapes)
         inputs, outputs = len(imported.inputs), len(imported.outputs)

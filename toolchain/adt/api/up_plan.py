@@ -28,7 +28,7 @@ class UpPlan:
     target: str
     device: str
     """Serial of the device; empty: a virtual device will be started."""
-    why: str
+    reason: str
     """Why this device and this platform."""
     tvm_source: str
     """The TVM source tree that was asked for, or the providers that will be tried."""

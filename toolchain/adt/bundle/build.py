@@ -60,7 +60,7 @@ def build_bundle(plan: BuildPlan, *, progress: Callable[[str], None] = lambda _:
         BuildError: CMake or Ninja failed, or a result would not load on the device.
     """
     began = time.monotonic()
-    log.debug("TVM source: %s (%s: %s)", plan.source.path, plan.source.provider, plan.source.why)
+    log.debug("TVM source: %s (%s: %s)", plan.source.path, plan.source.provider, plan.source.reason)
     if plan.clml:
         log.info("CLML SDK %s, version %s (from %s)", plan.clml.path, plan.clml.version, plan.clml.origin)
     with cache.lock(plan.build_dir), disk_errors(f"building in {plan.build_dir}", plan.build_dir):
@@ -154,7 +154,7 @@ def _configuration(plan: BuildPlan) -> tuple[list[str | Path], dict[str, object]
     }
 
 
-def _stale(plan: BuildPlan, wanted: dict[str, object]) -> str:
+def _stale(plan: BuildPlan, settings: dict[str, object]) -> str:
     """Why CMake must configure (again); empty when it need not."""
     stamp = plan.build_dir / CONFIGURED
     if not all((plan.build_dir / name).is_file() for name in (CONFIGURED, "build.ninja", "CMakeCache.txt")):
@@ -163,15 +163,15 @@ def _stale(plan: BuildPlan, wanted: dict[str, object]) -> str:
         recorded = json.loads(stamp.read_text())
     except ValueError:
         return f"{stamp} is damaged"
-    changed = [key for key in wanted if recorded.get(key) != wanted[key]]
+    changed = [key for key in settings if recorded.get(key) != settings[key]]
     return f"changed: {', '.join(changed)}" if changed else _lost_compiler_cache(plan)
 
 
 def _lost_compiler_cache(plan: BuildPlan) -> str:
     """Says that the ccache or sccache that CMake found is gone since; empty when all is well."""
     settings = (plan.build_dir / "CMakeCache.txt").read_text()
-    found = re.search(r"^ADT_COMPILER_CACHE_PROGRAM:\w+=(/.*)$", settings, re.MULTILINE)
-    return f"{found[1]} is gone" if found and not Path(found[1]).exists() else ""
+    compiler_cache = re.search(r"^ADT_COMPILER_CACHE_PROGRAM:\w+=(/.*)$", settings, re.MULTILINE)
+    return f"{compiler_cache[1]} is gone" if compiler_cache and not Path(compiler_cache[1]).exists() else ""
 
 
 def _difference_to_last(plan: BuildPlan) -> str:
@@ -243,8 +243,8 @@ def _newer_cmake_files(plan: BuildPlan) -> tuple[str, ...]:
 
 def _configure(plan: BuildPlan, progress: Callable[[str], None]) -> None:
     """Run CMake's configure step unless the same command on the same preset files ran here before."""
-    command, wanted = _configuration(plan)
-    reason = _stale(plan, wanted)
+    command, settings = _configuration(plan)
+    reason = _stale(plan, settings)
     if not reason:
         return
     log.debug("configuring: %s", reason)
@@ -262,7 +262,7 @@ def _configure(plan: BuildPlan, progress: Callable[[str], None]) -> None:
         remedy=f"CMake's message is above; the whole log is {plan.build_dir / 'configure.log'}",
         log_file=plan.build_dir / "configure.log",
     )
-    stamp.write_text(json.dumps(wanted, indent=1))
+    stamp.write_text(json.dumps(settings, indent=1))
 
 
 def _compile(plan: BuildPlan, progress: Callable[[str], None]) -> int:
@@ -287,8 +287,8 @@ def _present(plan: BuildPlan) -> TargetBundle | None:
     try:
         bundle = load_bundle(plan.bundle_dir)
         return bundle if bundle.manifest.functions else None
-    except AdtError as why:
-        log.warning("%s; packing it again", why.what)
+    except AdtError as error:
+        log.warning("%s; packing it again", error.what)
         return None
 
 

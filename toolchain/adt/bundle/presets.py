@@ -119,8 +119,8 @@ def _described(name: str, settings: Settings) -> Preset:
 
             sdk = find_clml(settings.build.clml, platform.machine)
             reason += f"; CLML SDK {sdk.version} from {sdk.origin}"
-    except AdtError as why:
-        buildable, reason, remedy = False, why.what, why.remedy
+    except AdtError as error:
+        buildable, reason, remedy = False, error.what, error.remedy
     return Preset(
         name=name,
         platform=platform.name,

@@ -165,7 +165,7 @@ class Required:
 
     name: str
     minimum: Version
-    why: str
+    reason: str
     """What the minimum is for."""
     find: Callable[[], Tool]
 
@@ -205,7 +205,9 @@ def check_required(required: Required, tool: Tool, said: str) -> Check:
         found = f"it says no version but {said!r}"
         return Check(Area.HOST, required.name, Status.WARNING, found, origin, mend)
     if version < required.minimum:
-        found = f"{shown(version)} is too old: {shown(required.minimum)} or newer is needed ({required.why})"
+        found = (
+            f"{shown(version)} is too old: {shown(required.minimum)} or newer is needed ({required.reason})"
+        )
         return Check(Area.HOST, required.name, Status.FAILED, found, origin, mend)
     return Check(Area.HOST, required.name, Status.OK, shown(version), origin)
 

@@ -72,7 +72,7 @@ def _show_build(result: BuildResult) -> None:
     source, bundle = result.source, result.bundle.manifest
     ndk = f", NDK {bundle.ndk_revision}" if bundle.ndk_revision else ""
     outcome = "up to date" if result.reused else f"{result.compiled} translation units compiled"
-    typer.echo(f"TVM source  {source.version} ({source.provider}: {source.why})")
+    typer.echo(f"TVM source  {source.version} ({source.provider}: {source.reason})")
     typer.echo(f"compiler    {bundle.compiler}{ndk}")
     typer.echo(f"built       {bundle.preset}: {outcome} in {result.seconds:.1f} s")
     for name, facts in bundle.all_files.items():
@@ -89,7 +89,7 @@ def source(keywords: Keywords, as_json: bool) -> None:
         emit_json("source", vars(tree))
         return
     typer.echo(f"path      {tree.path}")
-    typer.echo(f"provider  {tree.provider}: {tree.why}")
+    typer.echo(f"provider  {tree.provider}: {tree.reason}")
     typer.echo(f"version   TVM {tree.version}, tvm-ffi {tree.ffi_version}")
     typer.echo(f"digest    {tree.digest}")
 

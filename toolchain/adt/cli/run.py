@@ -155,7 +155,7 @@ def _ranking_fields(ranking: Ranking | None) -> dict[str, Any] | None:
     return {
         "output": ranking.output,
         "softmax": ranking.softmax,
-        "why": ranking.why,
+        "why": ranking.reason,
         "rows": [[vars(rank) for rank in row] for row in ranking.rows],
     }
 
@@ -184,7 +184,7 @@ def _show_classes(ranking: Ranking) -> None:
     from adt.host.columns import aligned
 
     applied = "applied" if ranking.softmax else "not applied"
-    typer.echo(f"classes of {ranking.output}, softmax {applied}: {ranking.why}")
+    typer.echo(f"classes of {ranking.output}, softmax {applied}: {ranking.reason}")
     for number, row in enumerate(ranking.rows):
         if len(ranking.rows) > 1:
             typer.echo(f"row {number} of the batch")

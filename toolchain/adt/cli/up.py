@@ -59,7 +59,7 @@ def _show_plan(plan: UpPlan) -> None:
     for name, shape in plan.inputs.items():
         typer.echo(f"input       {name}: {', '.join(map(str, shape))}")
     typer.echo(f"target      {plan.target} on {plan.platform}")
-    typer.echo(f"device      {plan.why}")
+    typer.echo(f"device      {plan.reason}")
     typer.echo(f"TVM source  {plan.tvm_source}")
     typer.echo(f"tolerance   {plan.max_abs:g} absolute, or {plan.max_rel:g} relative, to onnxruntime")
     typer.echo("steps       source → build-target → compile → device → deploy → verify")

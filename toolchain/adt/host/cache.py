@@ -49,11 +49,11 @@ def lock(path: Path, *, timeout: float = 3600.0) -> Iterator[None]:
         log.info("waiting for another adt process that holds %s.lock", path)
         try:
             guard.acquire(timeout=timeout)
-        except Timeout as why:
+        except Timeout as error:
             raise Busy(
                 f"another process has held {path}.lock for {timeout:g} s",
                 remedy="Wait for it to end, or end it; the lock goes with the process.",
-            ) from why
+            ) from error
     try:
         yield
     finally:
@@ -104,8 +104,8 @@ def downloaded(
                 partial.replace(target)
             except AdtError:
                 raise
-            except Exception as why:  # requests, urllib3 and digest errors: all mean "not downloaded"
-                raise not_had(why) from why
+            except Exception as error:  # requests, urllib3 and digest errors: all mean "not downloaded"
+                raise not_had(error) from error
             finally:
                 partial.unlink(missing_ok=True)
     return target

@@ -109,28 +109,30 @@ def disk_errors(
     token = _places.set((*_places.get(), place))
     try:
         yield
-    except Exception as why:
-        if (error := explain(why)) is not None:
-            raise error from why
+    except Exception as error:
+        if (disk_error := explain(error)) is not None:
+            raise disk_error from error
         raise
     finally:
         _places.reset(token)
 
 
-def explain(why: Exception) -> DiskError | None:
-    """*why* as an error of one of the places that are being written; None where no disk is the cause."""
-    if isinstance(why, DiskError) or (isinstance(why, AdtError) and not isinstance(why, PROGRAM_ERRORS)):
+def explain(error: Exception) -> DiskError | None:
+    """*error* as an error of one of the places that are being written; None where no disk is the cause."""
+    if isinstance(error, DiskError) or (
+        isinstance(error, AdtError) and not isinstance(error, PROGRAM_ERRORS)
+    ):
         return None
     places = _places.get()[::-1]
     number, details = 0, ""
-    if isinstance(why, AdtError):
-        details = f"{why.what}\n{why.details}"
+    if isinstance(error, AdtError):
+        details = f"{error.what}\n{error.details}"
         number = next((number for number, words in _WORDS.items() if words.search(details)), 0)
-    elif isinstance(why, OSError):
-        number = why.errno or 0
+    elif isinstance(error, OSError):
+        number = error.errno or 0
         if number not in (*FULL, *CLOSED):
             return None
-        name = (why.filename2 if number in FULL else None) or why.filename  # the second one is the copy
+        name = (error.filename2 if number in FULL else None) or error.filename  # the second one is the copy
         if isinstance(name, str):
             file = Path(name)
             place = next((p for p in places if _inside(file, p)), None)
@@ -146,9 +148,9 @@ def explain(why: Exception) -> DiskError | None:
     return None
 
 
-def output_error(why: OSError) -> DiskError | None:
-    """*why* as an error of standard output, which then goes nowhere; None where that is not the cause."""
-    if why.errno not in FULL or why.filename is not None:
+def output_error(error: OSError) -> DiskError | None:
+    """*error* as an error of standard output, which then goes nowhere; None where that is not the cause."""
+    if error.errno not in FULL or error.filename is not None:
         return None
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)  # else Python fails with what it still holds when it ends
@@ -179,8 +181,8 @@ def _refusal(directory: Path) -> int:
             left = PROBE
             while left:
                 left -= file.write(bytes(left)) or 0
-    except OSError as why:
-        return why.errno if why.errno in (*FULL, *CLOSED) else 0
+    except OSError as error:
+        return error.errno if error.errno in (*FULL, *CLOSED) else 0
     return 0
 
 
@@ -202,11 +204,11 @@ def temporary_directory() -> Path:
         return Path(named).absolute()
     try:
         return Path(tempfile.gettempdir())
-    except FileNotFoundError as why:
+    except FileNotFoundError as error:
         raise DiskError(
-            f"there is no directory for temporary files: {why.strerror}",
+            f"there is no directory for temporary files: {error.strerror}",
             remedy="Set TMPDIR to a directory that you may write to and that has room.",
-        ) from why
+        ) from error
 
 
 @contextlib.contextmanager

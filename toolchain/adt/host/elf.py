@@ -164,10 +164,10 @@ def read_elf(path: Path) -> ElfFacts:
                 raise Damaged("it is empty")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
                 return parse_elf(contents)
-    except (Damaged, OSError) as why:
+    except (Damaged, OSError) as error:
         raise PackageError(
-            f"{path} is not a whole ELF file: {why}", remedy="Build or copy it again."
-        ) from why
+            f"{path} is not a whole ELF file: {error}", remedy="Build or copy it again."
+        ) from error
 
 
 def parse_elf(data: bytes | mmap.mmap) -> ElfFacts:

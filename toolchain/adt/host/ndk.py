@@ -186,8 +186,8 @@ def list_ndks(explicit: str = "", *, environ: Mapping[str, str] | None = None) -
             continue
         try:
             listed.append(Listed(path, origin, _validated(path, origin), "", not listed))
-        except NdkError as why:
-            listed.append(Listed(path, origin, None, why.what, not listed))
+        except NdkError as error:
+            listed.append(Listed(path, origin, None, error.what, not listed))
     return tuple(listed)
 
 

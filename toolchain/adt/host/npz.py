@@ -41,8 +41,8 @@ def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
                     found[member.filename.removesuffix(".npy")] = read_npy(file, member.file_size)
     except (FileNotFoundError, DamagedNpz):
         raise
-    except Exception as why:  # zipfile's and zlib's: BadZipFile, OSError, RuntimeError, …
-        raise DamagedNpz(str(why)) from why
+    except Exception as error:  # zipfile's and zlib's: BadZipFile, OSError, RuntimeError, …
+        raise DamagedNpz(str(error)) from error
     return found
 
 
@@ -66,8 +66,10 @@ def read_npy(file: IO[bytes], size: int) -> NDArray[np.generic]:
             shape, by_columns, dtype = read_header(file)
     except DamagedNpz:
         raise
-    except Exception as why:  # numpy's parser: ValueError, SyntaxError, TypeError, TokenError, MemoryError, …
-        raise DamagedNpz("it is no .npy, or its header is damaged") from why
+    except (
+        Exception
+    ) as error:  # numpy's parser: ValueError, SyntaxError, TypeError, TokenError, MemoryError, …
+        raise DamagedNpz("it is no .npy, or its header is damaged") from error
     if dtype.hasobject or dtype.names:
         raise DamagedNpz("it has Python objects or records, no numbers")
     expected = math.prod(shape) * dtype.itemsize
@@ -81,10 +83,10 @@ def read_npy(file: IO[bytes], size: int) -> NDArray[np.generic]:
     return data.view(dtype).reshape(shape, order="F" if by_columns else "C")
 
 
-def not_plain(path: Path, why: Exception) -> InputError:
+def not_plain(path: Path, error: Exception) -> InputError:
     """The error for a file of inputs that :func:`read_npz` refuses."""
     return InputError(
-        f"{path} is not an .npz file of plain arrays: {why}",
+        f"{path} is not an .npz file of plain arrays: {error}",
         remedy="Write it with numpy.savez(path, input_name=array).",
     )
 
@@ -105,10 +107,10 @@ def npz_bytes(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
             one = io.BytesIO()
             try:
                 np.lib.format.write_array(one, np.asarray(array, order="C"), allow_pickle=False)
-            except ValueError as why:
+            except ValueError as error:
                 raise InputError(
-                    f"the input {name} is of type {np.asarray(array).dtype}: {why}",
+                    f"the input {name} is of type {np.asarray(array).dtype}: {error}",
                     remedy="Give arrays of numbers or booleans.",
-                ) from why
+                ) from error
             archive.writestr(f"{name}.npy", one.getvalue())
     return buffer.getvalue()

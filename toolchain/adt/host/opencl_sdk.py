@@ -61,20 +61,20 @@ def find_header(path: Path, name: str, problems: list[str]) -> Path | None:
 
 def find_library(path: Path, machine: str, problems: list[str]) -> Path | None:
     """The SDK's libOpenCL.so for *machine*; it may hold several. *problems* gets why there is none."""
-    found: list[str] = []
+    obstacles: list[str] = []
     for directory in LIBRARY_DIRECTORIES:
         library = path / directory / LIBRARY
         if not library.is_file():
             continue
         try:
             is_for = read_elf(library).machine
-        except PackageError as why:
-            found.append(why.what)
+        except PackageError as error:
+            obstacles.append(error.what)
             continue
         if is_for == machine:
             return library
-        found.append(f"{directory}/{LIBRARY} is for {is_for}, not for {machine}")
-    problems += found or [
+        obstacles.append(f"{directory}/{LIBRARY} is for {is_for}, not for {machine}")
+    problems += obstacles or [
         f"{LIBRARY} is missing (looked in {' and '.join(f'{d}/' for d in LIBRARY_DIRECTORIES)})"
     ]
     return None

@@ -162,11 +162,11 @@ def start(
             )
             if reaped:
                 reap_group(child.pid)
-    except OSError as why:  # absent, not executable, or a program for another machine
+    except OSError as failure:  # absent, not executable, or a program for another machine
         raise ToolNotFound(
-            f"cannot start `{words[0]}`: {why.strerror}",
+            f"cannot start `{words[0]}`: {failure.strerror}",
             remedy=f"Install {Path(words[0]).name} or put it on PATH; `adt doctor` lists what is needed.",
-        ) from why
+        ) from failure
     except BaseException:  # what was put off
         if child is not None:
             kill_group(child)

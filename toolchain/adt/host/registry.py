@@ -70,8 +70,8 @@ def fetch(file: RegistryFile) -> Path:
         file.filename,
         file.sha256,
         download,
-        not_had=lambda why: DownloadError(
-            f"could not download {file.filename}: {why}",
+        not_had=lambda reason: DownloadError(
+            f"could not download {file.filename}: {reason}",
             remedy="Check the network and pip's index (`pip config list`), then run this again.",
         ),
         differs=lambda found: DownloadError(

@@ -61,7 +61,7 @@ class TvmSource:
     path: Path
     provider: str
     """``path``, ``cache``, ``git`` or ``registry``."""
-    why: str
+    reason: str
     """One sentence for people: why this provider."""
     version: str
     """Version the tree states, e.g. ``0.25.dev0``."""
@@ -110,10 +110,10 @@ def find_source(settings: TvmSettings, *, environ: dict[str, str] | None = None)
         path, reused = cache.entry(_git_entry(tag), lambda directory: _clone(tag, directory))
         return _described(path, "cache" if reused else "git", f"upstream's tag {tag}, as the installed wheel")
     path, reused = cache.entry(_sdist_entry(), _unpack_sdist)
-    why = f"{SDIST.filename} of the package index carries a tree for {tag}"
+    reason = f"{SDIST.filename} of the package index carries a tree for {tag}"
     if settings.provider == "auto" and not reused:
-        why += "; git does not reach upstream's tag from here"
-    return _described(path, "cache" if reused else "registry", why)
+        reason += "; git does not reach upstream's tag from here"
+    return _described(path, "cache" if reused else "registry", reason)
 
 
 def git_reaches(tag: str, timeout: float = 10.0) -> bool:
@@ -134,8 +134,8 @@ def _git_entry(tag: str) -> str:
 
 
 def _sdist_entry() -> str:
-    kept = hashlib.sha256("\n".join(SDIST_KEEP).encode()).hexdigest()[:8]
-    return f"tvm-source/registry-{SDIST.sha256[:12]}-{kept}"
+    selection = hashlib.sha256("\n".join(SDIST_KEEP).encode()).hexdigest()[:8]
+    return f"tvm-source/registry-{SDIST.sha256[:12]}-{selection}"
 
 
 def _cached(tag: str) -> TvmSource | None:
@@ -145,16 +145,16 @@ def _cached(tag: str) -> TvmSource | None:
     return None
 
 
-def _own_tree(path: Path, why: str) -> TvmSource:
+def _own_tree(path: Path, reason: str) -> TvmSource:
     path = path.expanduser().absolute()
     if not path.is_dir():
         raise SourceError(
-            f"TVM source {path} is not a directory ({why})", remedy="Name TVM's root directory."
+            f"TVM source {path} is not a directory ({reason})", remedy="Name TVM's root directory."
         )
-    return _described(path, "path", why)
+    return _described(path, "path", reason)
 
 
-def _described(path: Path, provider: str, why: str) -> TvmSource:
+def _described(path: Path, provider: str, reason: str) -> TvmSource:
     for name, meaning in NEEDED.items():
         if not (path / name).is_file():
             raise SourceError(
@@ -162,7 +162,7 @@ def _described(path: Path, provider: str, why: str) -> TvmSource:
                 remedy="Name a complete tree, or leave --tvm-source and TVM_HOME out to let adt obtain one.",
             )
     digest = _own_digest(path) if provider == "path" else cache.contents_digest(path)
-    return TvmSource(path, provider, why, _tree_version(path), _ffi_version(path), digest)
+    return TvmSource(path, provider, reason, _tree_version(path), _ffi_version(path), digest)
 
 
 def _own_digest(path: Path) -> str:
@@ -240,7 +240,8 @@ def _unpack_sdist(directory: Path) -> None:
                 write_file(tar, member, directory, name)
     except AdtError:
         raise
-    except (tarfile.TarError, EOFError) as why:
+    except (tarfile.TarError, EOFError) as error:
         raise SourceError(
-            f"{archive} cannot be unpacked: {why}", remedy=f"Delete {archive} and run the same command again."
-        ) from why
+            f"{archive} cannot be unpacked: {error}",
+            remedy=f"Delete {archive} and run the same command again.",
+        ) from error

@@ -42,7 +42,7 @@ class Ranking:
     output: str
     softmax: bool
     """Softmax was applied."""
-    why: str
+    reason: str
     """Why, or why not, for people."""
     rows: tuple[tuple[Class, ...], ...]
     """One for each of the batch, best first."""
@@ -120,7 +120,7 @@ def rank(
 
     name, scores = _scores(outputs, labels)
     numbers = scores.astype(np.float64)
-    applied, already, why = _softmax_wanted(scores, numbers, softmax)
+    applied, already, reason = _softmax_wanted(scores, numbers, softmax)
     probabilities = _softmax(numbers) if applied else numbers
     rows = []
     for values, shares in zip(numbers, probabilities, strict=True):
@@ -137,7 +137,7 @@ def rank(
                 for index in order
             )
         )
-    return Ranking(name, applied, why, tuple(rows))
+    return Ranking(name, applied, reason, tuple(rows))
 
 
 def _scores(outputs: Mapping[str, Array], labels: Sequence[str]) -> tuple[str, Array]:

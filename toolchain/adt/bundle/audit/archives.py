@@ -57,8 +57,8 @@ def archive_members(path: Path) -> Iterator[Member]:
                 yield Member(name, contents, _begin(path, member) if stored else None)
     except PackageError:
         raise
-    except Exception as why:  # zipfile and the decompressors raise a dozen kinds for damaged archives
-        raise _refused(path, f"{type(why).__name__}: {why}") from why
+    except Exception as error:  # zipfile and the decompressors raise a dozen kinds for damaged archives
+        raise _refused(path, f"{type(error).__name__}: {error}") from error
 
 
 def _begin(path: Path, member: zipfile.ZipInfo) -> int:
@@ -69,7 +69,7 @@ def _begin(path: Path, member: zipfile.ZipInfo) -> int:
     return member.header_offset + 30 + int(name) + int(extra)
 
 
-def _refused(path: Path, why: str) -> PackageError:
+def _refused(path: Path, reason: str) -> PackageError:
     return PackageError(
-        f"{path} cannot be read as a zip archive: {why}", remedy="Download or build it again."
+        f"{path} cannot be read as a zip archive: {reason}", remedy="Download or build it again."
     )

@@ -46,14 +46,14 @@ def _likely_system(files: tuple[Binary | Unreadable, ...], destination: Destinat
     """The system of a file that does not tell: that of the others, else Android, the stricter one."""
     if destination.system:
         return destination.system
-    told = [system_of(file.facts) for file in files if isinstance(file, Binary)]
-    known = [system for system in told if system not in ("", KERNEL)]
+    systems = [system_of(file.facts) for file in files if isinstance(file, Binary)]
+    known = [system for system in systems if system not in ("", KERNEL)]
     return max(sorted(set(known)), key=known.count, default=ANDROID)
 
 
 def _audit_one(file: Binary | Unreadable, providers: Providers, likely: str) -> FileAudit:
     if isinstance(file, Unreadable):
-        damaged = Finding(REFUSED, "not-elf", file.why, "Build or copy it again.")
+        damaged = Finding(REFUSED, "not-elf", file.reason, "Build or copy it again.")
         return FileAudit(file.name, None, "", None, (), (), NO_SYMBOLS, (damaged,))
     facts, destination = file.facts, providers.destination
     own = system_of(facts)
@@ -80,17 +80,17 @@ def _in_apk(binary: Binary) -> Iterator[Finding]:
 
 def _deploy(loadable: list[tuple[Binary, str]], providers: Providers) -> Iterator[Deploy]:
     """What must be sent beside the files, each once for each machine."""
-    found: dict[tuple[str, str], tuple[str, list[str]]] = {}
+    askers: dict[tuple[str, str], tuple[str, list[str]]] = {}
     for binary, system in loadable:
         for asker in providers.closure(binary, system).files:
             for name in asker.facts.needed:
                 need, file = providers.need(name, asker, system)
                 if need.provider in ("bundle", "ndk", "missing"):
                     source = file.place if file else ""
-                    _, by = found.setdefault((name, asker.facts.machine), (source, []))
+                    _, by = askers.setdefault((name, asker.facts.machine), (source, []))
                     if asker.name not in by:
                         by.append(asker.name)
-    for (name, machine), (source, by) in found.items():
+    for (name, machine), (source, by) in askers.items():
         yield Deploy(name, machine, source, tuple(by))
 
 

@@ -47,7 +47,7 @@ class Unreadable:
     """A file that should be an ELF file and is none, or a damaged one."""
 
     name: str
-    why: str
+    reason: str
 
 
 def collect(path: Path, *, kind: str = "file", prefix: str = "") -> tuple[Binary | Unreadable, ...]:
@@ -65,14 +65,14 @@ def collect(path: Path, *, kind: str = "file", prefix: str = "") -> tuple[Binary
     if not path.exists():
         raise PackageError(f"{path} does not exist", remedy="Name a file, a directory or an archive.")
     if path.is_dir():
-        found = tuple(_in_directory(path, kind, prefix))
+        binaries = tuple(_in_directory(path, kind, prefix))
     elif path.suffix in ARCHIVES:
-        found = tuple(_in_archive(path, kind, prefix))
+        binaries = tuple(_in_archive(path, kind, prefix))
     else:
         return (_read(path, path.name, kind),)
-    if not found:
+    if not binaries:
         raise PackageError(f"there is no ELF file in {path}", remedy="Name a file, or another directory.")
-    return found
+    return binaries
 
 
 def _in_directory(directory: Path, kind: str, prefix: str) -> Iterator[Binary | Unreadable]:
@@ -80,9 +80,9 @@ def _in_directory(directory: Path, kind: str, prefix: str) -> Iterator[Binary | 
         below.sort()
         for file in (Path(top) / name for name in sorted(files)):
             if file.suffix not in DEBUG_FILES and _begins_as_elf(file):
-                found = _read(file, prefix + file.relative_to(directory).as_posix(), kind)
-                if _linked(found):
-                    yield found
+                binary = _read(file, prefix + file.relative_to(directory).as_posix(), kind)
+                if _linked(binary):
+                    yield binary
 
 
 def _begins_as_elf(file: Path) -> bool:
@@ -95,27 +95,27 @@ def _begins_as_elf(file: Path) -> bool:
         return False
 
 
-def _linked(found: Binary | Unreadable) -> bool:
-    return isinstance(found, Unreadable) or found.facts.type not in ("REL", "CORE")
+def _linked(binary: Binary | Unreadable) -> bool:
+    return isinstance(binary, Unreadable) or binary.facts.type not in ("REL", "CORE")
 
 
 def _read(file: Path, name: str, kind: str) -> Binary | Unreadable:
     try:
         return Binary(name, str(file.absolute()), read_elf(file), kind=kind)
-    except PackageError as why:
-        return Unreadable(name, why.what)
+    except PackageError as error:
+        return Unreadable(name, error.what)
 
 
 def _in_archive(archive: Path, kind: str, prefix: str) -> Iterator[Binary | Unreadable]:
     for member in archive_members(archive):
-        found = _parse(archive, member, kind, prefix)
-        if _linked(found):
-            yield found
+        binary = _parse(archive, member, kind, prefix)
+        if _linked(binary):
+            yield binary
 
 
 def _parse(archive: Path, member: Member, kind: str, prefix: str) -> Binary | Unreadable:
     name, place = prefix + member.name, f"{archive.absolute()}/{member.name}"
     try:
         return Binary(name, place, parse_elf(member.contents), member.stored_at, kind)
-    except Damaged as why:
-        return Unreadable(name, f"{name} is not a whole ELF file: {why}")
+    except Damaged as error:
+        return Unreadable(name, f"{name} is not a whole ELF file: {error}")

@@ -55,12 +55,14 @@ def may_have_large_pages(machine: str, system: str) -> bool:
 
 def _pages(facts: ElfFacts, system: str) -> Iterator[Finding]:
     bionic = system == ANDROID
-    if why := obstacle(facts, PAGE_SIZES[0], bionic=bionic):
-        yield Finding(REFUSED, "segments", why, "Link it again; a tool that patched it may have damaged it.")
+    if reason := obstacle(facts, PAGE_SIZES[0], bionic=bionic):
+        yield Finding(
+            REFUSED, "segments", reason, "Link it again; a tool that patched it may have damaged it."
+        )
     elif facts.machine in LARGE_PAGE_MACHINES[system] and (
-        why := obstacle(facts, LARGE_PAGES, bionic=bionic)
+        reason := obstacle(facts, LARGE_PAGES, bionic=bionic)
     ):
-        what = f"it does not load on devices with 16 KB pages: {why}"
+        what = f"it does not load on devices with 16 KB pages: {reason}"
         yield Finding(WARNING, "16-kb-pages", what, LARGE_PAGES_REMEDY)
 
 
@@ -75,9 +77,9 @@ def _bionic(facts: ElfFacts, level: int, *, stand_in: bool) -> Iterator[Finding]
         yield refused(
             "not-pie", "it is a program at a fixed address; Android starts only PIE", "Link with -pie."
         )
-    wanted = "/system/bin/linker64" if facts.bits == 64 else "/system/bin/linker"
-    if facts.interpreter not in ("", wanted) and facts.program and not stand_in:
-        what = f"it asks for the dynamic linker {facts.interpreter}; Android's is {wanted}"
+    linker = "/system/bin/linker64" if facts.bits == 64 else "/system/bin/linker"
+    if facts.interpreter not in ("", linker) and facts.program and not stand_in:
+        what = f"it asks for the dynamic linker {facts.interpreter}; Android's is {linker}"
         yield refused("interpreter", what, "Build it with the NDK.")
     if facts.text_relocations:
         verdict = REFUSED if facts.bits == 64 or level >= NO_TEXT_RELOCATIONS_SINCE else WARNING

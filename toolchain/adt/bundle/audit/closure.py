@@ -48,18 +48,18 @@ class Providers:
 
     def find(self, name: str, asker: Binary) -> Binary | None:
         """The file that *asker* means by *name*: one beside it, else the nearest one."""
-        found = self._by_name.get(_key(asker.facts, name), [])
-        return max(found, key=lambda file: _nearness(file.directory, asker.directory), default=None)
+        libraries = self._by_name.get(_key(asker.facts, name), [])
+        return max(libraries, key=lambda file: _nearness(file.directory, asker.directory), default=None)
 
     def named_otherwise(self, name: str, asker: Binary) -> Binary | None:
         """A file whose SONAME is *name*, though it is called otherwise."""
-        wanted = _key(asker.facts, name)
-        return next((file for file in self.files if _key(file.facts, file.facts.soname) == wanted), None)
+        key = _key(asker.facts, name)
+        return next((file for file in self.files if _key(file.facts, file.facts.soname) == key), None)
 
     def need(self, name: str, asker: Binary, system: str) -> tuple[Need, Binary | None]:
         """Who provides *name* to *asker*, and the file where there is one."""
-        if found := self.find(name, asker):
-            return Need(name, found.kind, found.name), found
+        if library := self.find(name, asker):
+            return Need(name, library.kind, library.name), library
         facts = asker.facts
         level = self.destination.level_for(facts)
         if system == ANDROID and self.stubs.facts(name, facts.machine, level):
@@ -83,9 +83,9 @@ class Providers:
         """The system's own library *name*, when the destination is this machine."""
         for directory in self.destination.directories:
             if (directory / name).is_file():
-                found = self._library(directory / name, "glibc")
-                if _key(found.facts, name) == _key(facts, name):
-                    return found
+                library = self._library(directory / name, "glibc")
+                if _key(library.facts, name) == _key(facts, name):
+                    return library
         return None
 
     def _lent_by_ndk(self, name: str, facts: ElfFacts) -> Binary | None:
@@ -112,20 +112,20 @@ class Providers:
                 if name in seen:
                     continue
                 seen.add(name)
-                need, found = self.need(name, asker, system)
-                if found:
-                    files.append(found)
-                    queue.append(found)
+                need, library = self.need(name, asker, system)
+                if library:
+                    files.append(library)
+                    queue.append(library)
                 elif stub := self.stubs.facts(name, asker.facts.machine, level):
                     stubs.append((name, stub))
                 else:
                     (blind if need.provider in ("android", "glibc") else absent).append(name)
         return Closure(tuple(files), tuple(stubs), tuple(blind), tuple(absent))
 
-    def owners(self, wanted: Import, asker: ElfFacts) -> list[Binary]:
+    def owners(self, symbol: Import, asker: ElfFacts) -> list[Binary]:
         """The files, of the asker's kind, that have the symbol."""
-        owners = self._owners.get(_key(asker, wanted.name), [])
-        return [file for file in owners if file.facts.supplies(wanted)]
+        owners = self._owners.get(_key(asker, symbol.name), [])
+        return [file for file in owners if file.facts.supplies(symbol)]
 
 
 def _key(facts: ElfFacts, name: str) -> tuple[str, int, str]:
@@ -138,7 +138,7 @@ def _nearness(one: str, other: str) -> int:
 
 
 def may_be_in_system(
-    wanted: Import, closure: Closure, destination: Destination, system: str, *, elsewhere: bool
+    symbol: Import, closure: Closure, destination: Destination, system: str, *, elsewhere: bool
 ) -> bool:
     """Whether a library whose symbols are not known here can have the symbol.
 
@@ -148,8 +148,8 @@ def may_be_in_system(
     """
     if closure.absent:
         return True
-    if wanted.library:
-        return wanted.library in closure.blind
+    if symbol.library:
+        return symbol.library in closure.blind
     facts = closure.files[0].facts
     libraries = {symbol.library for symbol in facts.imports if symbol.library}
     if not closure.blind:
@@ -158,6 +158,6 @@ def may_be_in_system(
         return not libraries and not elsewhere
     versions_in_use = elsewhere or bool(libraries & {"libc.so", "libm.so", "libdl.so"})
     return any(
-        may_supply(name, wanted.name, versions_in_use=versions_in_use, machine=facts.machine)
+        may_supply(name, symbol.name, versions_in_use=versions_in_use, machine=facts.machine)
         for name in closure.blind
     )

@@ -30,14 +30,14 @@ class Sysroot:
         """API levels that it has stubs for, lowest first."""
         return tuple(sorted(int(d.name) for d in self.libraries.glob("[0-9]*") if d.name.isdigit()))
 
-    def level(self, wanted: int) -> int:
-        """The level whose stubs answer for *wanted*: the nearest one not above, else the lowest."""
-        return max((have for have in self.levels if have <= wanted), default=min(self.levels))
+    def level(self, api_level: int) -> int:
+        """The level whose stubs answer for *api_level*: the nearest one not above, else the lowest."""
+        return max((have for have in self.levels if have <= api_level), default=min(self.levels))
 
     def stub(self, name: str, api_level: int) -> Path | None:
         """The stub of the public library *name* at *api_level*."""
-        found = self.libraries / str(self.level(api_level)) / name
-        return found if found.is_file() else None
+        stub = self.libraries / str(self.level(api_level)) / name
+        return stub if stub.is_file() else None
 
     def first_level_with(self, name: str, symbol: str) -> int | None:
         """The lowest API level whose library *name* has *symbol*."""
@@ -49,16 +49,16 @@ class Sysroot:
 
     def lent(self, name: str) -> Path | None:
         """A library that the NDK has for apps to bring along, such as libc++_shared.so."""
-        found = self.libraries / name
-        return found if found.is_file() else None
+        library = self.libraries / name
+        return library if library.is_file() else None
 
 
 def sysroot(ndk: Ndk | None, machine: str) -> Sysroot | None:
     """The sysroot of *ndk* for *machine*, None when there is none."""
     if ndk is None or machine not in TRIPLES:
         return None
-    found = Sysroot(ndk.bin.parent / "sysroot/usr/lib" / TRIPLES[machine])
-    return found if found.libraries.is_dir() and found.levels else None
+    tree = Sysroot(ndk.bin.parent / "sysroot/usr/lib" / TRIPLES[machine])
+    return tree if tree.libraries.is_dir() and tree.levels else None
 
 
 class Stubs:

@@ -96,12 +96,12 @@ def check_reach(binary: Binary, providers: Providers) -> Iterator[Finding]:
             if part
         }
         for name in asker.facts.needed:
-            found = providers.find(name, asker)
-            if found is None or name in loaded:
+            library = providers.find(name, asker)
+            if library is None or name in loaded:
                 continue
             loaded.add(name)
-            queue.append(found)
-            if posixpath.normpath(found.directory) not in paths | searched:
-                what = f"{asker.filename} needs {name}, and no RUNPATH of it leads to {found.name}"
+            queue.append(library)
+            if posixpath.normpath(library.directory) not in paths | searched:
+                what = f"{asker.filename} needs {name}, and no RUNPATH of it leads to {library.name}"
                 remedy = "Start the program with LD_LIBRARY_PATH, or link with -Wl,-rpath,'$ORIGIN/…'."
                 yield Finding(WARNING, "unreachable", what, remedy)

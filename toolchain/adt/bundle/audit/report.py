@@ -72,8 +72,8 @@ class FileAudit:
     @property
     def verdict(self) -> str:
         """The worst of its findings."""
-        found = {finding.verdict for finding in self.findings}
-        return next((verdict for verdict in (REFUSED, WARNING) if verdict in found), OK)
+        verdicts = {finding.verdict for finding in self.findings}
+        return next((verdict for verdict in (REFUSED, WARNING) if verdict in verdicts), OK)
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ class ElfReport:
     @property
     def verdict(self) -> str:
         """The worst of its files."""
-        found = {file.verdict for file in self.files}
-        return next((verdict for verdict in (REFUSED, WARNING) if verdict in found), OK)
+        verdicts = {file.verdict for file in self.files}
+        return next((verdict for verdict in (REFUSED, WARNING) if verdict in verdicts), OK)
 
     @property
     def refused(self) -> tuple[FileAudit, ...]:

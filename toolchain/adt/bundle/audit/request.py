@@ -91,6 +91,6 @@ def audit_ndk(explicit: str) -> Ndk | None:
         return find_ndk(explicit)
     try:
         return find_ndk()
-    except NdkError as why:
-        log.debug("no NDK: %s", why.what)
+    except NdkError as error:
+        log.debug("no NDK: %s", error.what)
         return None

@@ -26,35 +26,35 @@ def check_symbols(binary: Binary, providers: Providers, system: str) -> tuple[Sy
     missing: dict[str, list[Import]] = {}
     weak: list[str] = []
     unchecked = 0
-    for wanted in binary.facts.imports:
-        owners = providers.owners(wanted, binary.facts)
-        if _in_scope(wanted, closure, owners):
+    for symbol in binary.facts.imports:
+        owners = providers.owners(symbol, binary.facts)
+        if _in_scope(symbol, closure, owners):
             continue
-        elsewhere = may_be_in_system(wanted, closure, providers.destination, system, elsewhere=bool(owners))
-        if elsewhere or (not owners and _is_from_any_bundle(wanted, binary, providers, system)):
+        elsewhere = may_be_in_system(symbol, closure, providers.destination, system, elsewhere=bool(owners))
+        if elsewhere or (not owners and _is_from_any_bundle(symbol, binary, providers, system)):
             unchecked += 1
-        elif wanted.weak:
-            weak.append(wanted.name)
+        elif symbol.weak:
+            weak.append(symbol.name)
         else:
-            missing.setdefault(owners[0].name if owners else "", []).append(wanted)
-    names = tuple(wanted.name for symbols in missing.values() for wanted in symbols)
+            missing.setdefault(owners[0].name if owners else "", []).append(symbol)
+    names = tuple(symbol.name for symbols in missing.values() for symbol in symbols)
     findings = list(_findings(missing, binary, closure, providers, system))
     return Symbols(len(binary.facts.imports), names, unchecked, tuple(weak)), findings
 
 
-def _in_scope(wanted: Import, closure: Closure, owners: list[Binary]) -> bool:
+def _in_scope(symbol: Import, closure: Closure, owners: list[Binary]) -> bool:
     """Whether the file's own closure has the symbol, or a program that could load the file."""
     return (
         any(file.facts.program for file in owners)
-        or any(file.facts.supplies(wanted) for file in closure.files)
-        or any(stub.supplies(wanted) for _, stub in closure.stubs)
+        or any(file.facts.supplies(symbol) for file in closure.files)
+        or any(stub.supplies(symbol) for _, stub in closure.stubs)
     )
 
 
-def _is_from_any_bundle(wanted: Import, binary: Binary, providers: Providers, system: str) -> bool:
+def _is_from_any_bundle(symbol: Import, binary: Binary, providers: Providers, system: str) -> bool:
     """Whether a library on glibc gets *wanted* from whichever bundle loads it; none is looked at here."""
     loaded_into_bundle = system == GLIBC and not binary.facts.program and not providers.find(FFI, binary)
-    return loaded_into_bundle and wanted.name.startswith(FFI_SYMBOLS)
+    return loaded_into_bundle and symbol.name.startswith(FFI_SYMBOLS)
 
 
 def _findings(
