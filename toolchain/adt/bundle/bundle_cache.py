@@ -44,7 +44,7 @@ def cached_bundles(platforms: Sequence[str] | None = None) -> tuple[TargetBundle
 
 def newest_with(program: str, platforms: Sequence[str]) -> TargetBundle | None:
     """The newest bundle with the file *program*, of the first of *platforms* that has one."""
-    return next((one for one in cached_bundles(platforms) if program in one.manifest.files), None)
+    return next((bundle for bundle in cached_bundles(platforms) if program in bundle.manifest.files), None)
 
 
 def newest_fitting(platforms: Sequence[str], check: Check) -> TargetBundle:

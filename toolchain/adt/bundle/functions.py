@@ -24,13 +24,13 @@ def registered_functions(build_dir: Path) -> tuple[str, ...]:
     Raises:
         BuildError: Ninja cannot tell what was compiled.
     """
-    asked = run(
+    listing = run(
         [ninja().path, "-C", build_dir, "-t", "compdb"],
         error=BuildError,
         what=f"asking Ninja what was compiled in {build_dir} failed",
     )
     names: set[str] = set()
-    for command in json.loads(asked.stdout):
+    for command in json.loads(listing.stdout):
         directory = Path(command["directory"])
         file = directory / command["file"]
         program = "apps" in file.parts  # tvm_rpc, whose own functions no library has

@@ -78,8 +78,8 @@ class Device:
             libraries: files that the part ``libraries`` looks for.
         """
         known = "facts" in vars(self)
-        asked = parts if known else (*survey.FACTS, *parts)
-        done = self.script(script("survey"), *survey.arguments(asked, libraries=libraries), **options)
+        questions = parts if known else (*survey.FACTS, *parts)
+        done = self.script(script("survey"), *survey.arguments(questions, libraries=libraries), **options)
         answer = survey.parse(done.out)
         if not known:
             vars(self)["facts"] = answer.facts

@@ -123,7 +123,7 @@ def for_each(
     # A thread whose start is interrupted is not waited for: so none does anything before all are started.
     started = threading.Event()
 
-    def one(serial: str) -> Outcome[T]:
+    def work_on(serial: str) -> Outcome[T]:
         began = time.monotonic()
 
         def outcome(value: T | None, error: AdtError | None, text: str) -> Outcome[T]:
@@ -144,8 +144,8 @@ def for_each(
             with cancel_on(cancel):
                 say("connecting")
                 return outcome(work((opened or selection.select)(serial), say), None, "done")
-        except AdtError as why:
-            return outcome(None, why, why.what)
+        except AdtError as error:
+            return outcome(None, error, error.what)
         except BaseException as bug:
             events.put(Event(serial, f"{type(bug).__name__}: {bug}", done=True, failed=True))
             raise
@@ -154,7 +154,7 @@ def for_each(
     futures: list[Future[Outcome[T]]] = []
     try:
         for serial in serials:
-            futures.append(pool.submit(one, serial))
+            futures.append(pool.submit(work_on, serial))
         started.set()
         left = len(futures)
         while left:

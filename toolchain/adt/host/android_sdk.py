@@ -50,8 +50,8 @@ def find_apk_tools(explicit: str = "", *, environ: Mapping[str, str] | None = No
     for origin, path in _places(environ):
         try:
             return _of_sdk(path, origin)
-        except SdkError as why:
-            log.debug("%s", why.what)
+        except SdkError as error:
+            log.debug("%s", error.what)
     return _of_debian()
 
 

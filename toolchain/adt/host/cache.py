@@ -98,9 +98,9 @@ def downloaded(
             try:
                 with disk_errors(f"downloading {name}", target):
                     fetch(partial)
-                found = file_sha256(partial)
-                if found != sha256:
-                    raise differs(found)
+                digest = file_sha256(partial)
+                if digest != sha256:
+                    raise differs(digest)
                 partial.replace(target)
             except AdtError:
                 raise

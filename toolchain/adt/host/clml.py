@@ -88,5 +88,5 @@ def _validated(path: Path, origin: str, machine: str) -> ClmlSdk:
 def _version(header: Path) -> str:
     """The version that *header* defines; empty when it does not."""
     text = header.read_text(errors="replace")
-    found = re.search(rf"^\s*#\s*define\s+{VERSION}\s+(\d+)", text, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(rf"^\s*#\s*define\s+{VERSION}\s+(\d+)", text, re.MULTILINE)
+    return match[1] if match else ""

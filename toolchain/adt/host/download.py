@@ -42,8 +42,8 @@ def download(url: str, sha256: str, *, most_bytes: int) -> Path:
         Path(parts.path).name or "file",
         digest,
         lambda partial: _fetch(url, partial, most_bytes),
-        not_had=lambda why: DownloadError(
-            f"could not download {url}: {why}",
+        not_had=lambda reason: DownloadError(
+            f"could not download {url}: {reason}",
             remedy="Check the address and the network, then run this again.",
         ),
         differs=lambda found: DownloadError(

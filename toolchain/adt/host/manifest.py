@@ -64,10 +64,10 @@ def load(
     """
     try:
         raw: Any = read_json(path)
-    except FileNotFoundError as why:
-        raise PackageError(f"{path} does not exist", remedy=remedy) from why
-    except (ValueError, OSError) as why:
-        raise PackageError(f"{path} cannot be read: {why}", remedy=remedy) from why
+    except FileNotFoundError as error:
+        raise PackageError(f"{path} does not exist", remedy=remedy) from error
+    except (ValueError, OSError) as error:
+        raise PackageError(f"{path} cannot be read: {error}", remedy=remedy) from error
     if not isinstance(raw, dict) or raw.get("schema") != schema:
         raise PackageError(f"{path} is not a {schema} file", remedy=remedy)
     if raw.get("schema_version") not in (version, *older):

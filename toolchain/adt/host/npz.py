@@ -104,13 +104,13 @@ def npz_bytes(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
-            one = io.BytesIO()
+            member = io.BytesIO()
             try:
-                np.lib.format.write_array(one, np.asarray(array, order="C"), allow_pickle=False)
+                np.lib.format.write_array(member, np.asarray(array, order="C"), allow_pickle=False)
             except ValueError as error:
                 raise InputError(
                     f"the input {name} is of type {np.asarray(array).dtype}: {error}",
                     remedy="Give arrays of numbers or booleans.",
                 ) from error
-            archive.writestr(f"{name}.npy", one.getvalue())
+            archive.writestr(f"{name}.npy", member.getvalue())
     return buffer.getvalue()

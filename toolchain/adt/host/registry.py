@@ -32,8 +32,8 @@ def pip_setting(name: str) -> str | None:
     """What pip is set up with: its ``PIP_<NAME>`` variable, then its configuration files, else None."""
     if value := os.environ.get("PIP_" + name.upper().replace("-", "_")):
         return value
-    asked = run([sys.executable, "-m", "pip", "config", "get", f"global.{name}"], check=False)
-    return asked.stdout.strip() or None
+    answer = run([sys.executable, "-m", "pip", "config", "get", f"global.{name}"], check=False)
+    return answer.stdout.strip() or None
 
 
 def open_index() -> PyPISimple:

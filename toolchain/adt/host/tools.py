@@ -36,8 +36,8 @@ def find_tool(name: str, *, remedy: str, own_first: bool = False) -> Tool:
     own = Path(sys.executable).parent / name
     if own_first and own.is_file():
         return Tool(name, own, "adt's own environment")
-    if found := shutil.which(name):
-        return Tool(name, Path(found), "PATH")
+    if path := shutil.which(name):
+        return Tool(name, Path(path), "PATH")
     if own.is_file():
         return Tool(name, own, "adt's own environment")
     raise ToolNotFound(f"`{name}` is not on PATH", remedy=remedy)

@@ -120,13 +120,13 @@ def git_reaches(tag: str, timeout: float = 10.0) -> bool:
     """Whether git is installed and upstream answers for *tag* within *timeout* seconds."""
     if shutil.which("git") is None:
         return False
-    asked = run(
+    answer = run(
         ["git", "ls-remote", "--exit-code", GIT_URL, f"refs/tags/{tag}"],
         env={"GIT_TERMINAL_PROMPT": "0"},
         timeout=timeout,
         check=False,
     )
-    return asked.returncode == 0
+    return answer.returncode == 0
 
 
 def _git_entry(tag: str) -> str:
@@ -206,8 +206,8 @@ def _clone(tag: str, directory: Path) -> None:
     run(clone, env=quiet, error=SourceError, what=f"cannot clone TVM at {tag}", remedy=remedy)
     tree = directory / "tree"
     listed = run([*git, "config", "-f", ".gitmodules", "--get-regexp", "path"], cwd=tree).stdout.split()
-    wanted = [name for name in SUBMODULES if name in listed]
-    update = [*git, "submodule", "update", "--init", "--recursive", "--depth", "1", *wanted]
+    submodules = [name for name in SUBMODULES if name in listed]
+    update = [*git, "submodule", "update", "--init", "--recursive", "--depth", "1", *submodules]
     run(update, cwd=tree, env=quiet, error=SourceError, what="cannot get TVM's submodules", remedy=remedy)
     shutil.rmtree(tree / ".git")
     for item in tree.iterdir():

@@ -14,5 +14,5 @@ def parse_version(text: str, *, after: str = "") -> Version:
         after: only at the start of a line, behind this word.
     """
     start = rf"^{re.escape(after)} " if after else ""
-    found = re.search(rf"{start}(\d+(?:\.\d+)+)", text, re.MULTILINE)
-    return tuple(map(int, found[1].split("."))) if found else ()
+    match = re.search(rf"{start}(\d+(?:\.\d+)+)", text, re.MULTILINE)
+    return tuple(map(int, match[1].split("."))) if match else ()

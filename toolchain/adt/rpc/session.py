@@ -72,7 +72,7 @@ class Session:
     @property
     def serial(self) -> str:
         """The device, when adt started its server; else empty."""
-        found = (one.serial for one in server.statuses() if one.address == self.target.address)
+        found = (status.serial for status in server.statuses() if status.address == self.target.address)
         return next(found, "")
 
 
@@ -169,7 +169,9 @@ def _from_tracker(address: str, key: str, wait: float) -> Target:
         if queue.total:
             break
         coming = [
-            one for one in server.statuses() if one.key == key and one.state in ("restarting", "starting")
+            status
+            for status in server.statuses()
+            if status.key == key and status.state in ("restarting", "starting")
         ]
         if not coming or time.monotonic() > end:
             raise _no_such_key(where, key, summary)
@@ -187,10 +189,10 @@ def _from_tracker(address: str, key: str, wait: float) -> Target:
 
 
 def _no_such_key(where: str, key: str, summary: wire.Summary) -> TrackerError:
-    keys = sorted({one.key for one in summary.servers})
+    keys = sorted({status.key for status in summary.servers})
     there = f"it has {', '.join(keys)}" if keys else "no device has registered"
-    stuck = [one for one in server.statuses() if one.key == key]
-    details = "\n".join(f"{one.serial}: {one.state}: {one.last_error}" for one in stuck)
+    stuck = [status for status in server.statuses() if status.key == key]
+    details = "\n".join(f"{status.serial}: {status.state}: {status.last_error}" for status in stuck)
     return TrackerError(
         f"the tracker at {where} has no device with the key {key}; {there}",
         remedy=f"Start a server for it: adt rpc start --serial S --key {quote(key)}; `adt rpc status` shows "
@@ -247,7 +249,7 @@ def _unreached(target: Target, error: Exception) -> RpcError:
             f"what listens at {target.address} is not a TVM RPC server",
             remedy="Check the port: `adt rpc status` shows where servers listen.",
         )
-    whose = [one for one in server.statuses() if one.address == target.address]
+    whose = [status for status in server.statuses() if status.address == target.address]
     start_again = join(
         ["adt", "rpc", "start", "--serial", whose[0].serial if whose else "S", "--key", target.key]
     )
@@ -285,7 +287,7 @@ def _reason(target: Target) -> str:
     """What the watchdog says about the end of the server, once it knows."""
     end = time.monotonic() + NOTICE_SECONDS
     while True:
-        mine = [one for one in server.statuses() if one.address == target.address]
+        mine = [status for status in server.statuses() if status.address == target.address]
         if not mine:
             return ""
         if mine[0].last_error and mine[0].uptime < 2 * NOTICE_SECONDS:

@@ -55,14 +55,14 @@ def audit_paths(
     ndk = audit_ndk(settings.ndk)
     if name is None:
         system = ANDROID if all(path.suffix in ANDROID_ARCHIVES for path in paths) else ""
-        judged = Destination(system=system, api_level=api_level, ndk=ndk, directories=own_directories())
+        audited = Destination(system=system, api_level=api_level, ndk=ndk, directories=own_directories())
     else:
         chosen = platform_named(name)
-        judged = destination(chosen, api_level=api_level or platforms.get(name), ndk=ndk)
+        audited = destination(chosen, api_level=api_level or platforms.get(name), ndk=ndk)
     files = [file for path in paths for file in collect(path, prefix=_prefix(path) if paths[1:] else "")]
     return audit(
         files,
-        dataclasses.replace(judged, default_api_level=settings.api_level),
+        dataclasses.replace(audited, default_api_level=settings.api_level),
         with_bundle=collect(bundle, kind="bundle") if bundle else (),
     )
 
