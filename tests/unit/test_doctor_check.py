@@ -17,9 +17,9 @@ from adt.checkup.scope import Scope, make_scope
 from adt.errors import ConfigError, NdkError
 from adt.options.resolve import load_settings
 
-OK = Check(Area.HOST, "fine", Status.OK, "here")
-BROKEN = Check(Area.HOST, "server", Status.FAILED, "not running", fix=Fix(Action.START_SERVER))
-AWAY = Check(Area.DEVICE, "phone", Status.FAILED, "offline", fix=Fix(Action.RECONNECT_OFFLINE))
+OK = Check("fine", Status.OK, "here", area=Area.HOST)
+BROKEN = Check("server", Status.FAILED, "not running", fix=Fix(Action.START_SERVER), area=Area.HOST)
+AWAY = Check("phone", Status.FAILED, "offline", fix=Fix(Action.RECONNECT_OFFLINE), area=Area.HOST)
 SCOPE = make_scope({}, {})
 
 
@@ -28,14 +28,14 @@ def test_an_error_with_a_remedy_becomes_a_failed_check() -> None:
         yield OK
         raise NdkError("no NDK", remedy="install one")
 
-    first, second = answers(Question(Area.NDK, "NDK", ask))
-    assert first is OK
+    first, second = answers(Area.NDK, Question("NDK", ask))
+    assert (first.area, first.name, first.status) == (Area.NDK, "fine", Status.OK)
     assert (second.area, second.name, second.status) == (Area.NDK, "NDK", Status.FAILED)
     assert (second.found, second.remedy) == ("no NDK", "install one")
 
 
 def test_a_crashed_check_becomes_a_failed_check_that_asks_for_a_report() -> None:
-    (check,) = answers(Question(Area.RPC, "ports", lambda: 1 / 0))  # type: ignore[arg-type,return-value]
+    (check,) = answers(Area.RPC, Question("ports", lambda: 1 / 0))  # type: ignore[arg-type,return-value]
     assert check.status is Status.FAILED
     assert "ZeroDivisionError" in check.found
     assert "report" in check.remedy
@@ -46,13 +46,13 @@ def test_a_crash_before_the_first_question_costs_that_area_only(monkeypatch: pyt
         raise RuntimeError("boom")
 
     def fine(_: Scope) -> Iterator[Question]:
-        yield Question(Area.RPC, "fine", lambda: [OK])
+        yield Question("fine", lambda: [OK])
 
     monkeypatch.setattr(module, "AREAS", {Area.HOST: crash, Area.RPC: fine})
     found = list(examine(SCOPE))
     assert [(check.area, check.status) for check in found] == [
         (Area.HOST, Status.FAILED),
-        (Area.HOST, Status.OK),
+        (Area.RPC, Status.OK),
     ]
     assert "boom" in found[0].found
 
@@ -78,7 +78,7 @@ class Bench:
         monkeypatch.setattr(module, "mend", self.mend)
 
     def questions(self, _: Scope) -> Iterator[Question]:
-        yield Question(Area.HOST, "state", self.checks)
+        yield Question("state", self.checks)
 
     def checks(self) -> Iterator[Check]:
         if not self.server:
@@ -113,7 +113,7 @@ def test_a_repair_is_followed_by_a_look_that_may_uncover_another(monkeypatch: py
 
 def test_fixes_are_planned_once_and_packages_together() -> None:
     def install(*names: str) -> Check:
-        return Check(Area.HOST, "x", Status.WARNING, "absent", fix=Fix(Action.INSTALL, names))
+        return Check("x", Status.WARNING, "absent", fix=Fix(Action.INSTALL, names))
 
     plan = planned_repairs([OK, install("git"), BROKEN, install("g++", "git"), BROKEN])
     assert plan == [Fix(Action.START_SERVER), Fix(Action.INSTALL, ("git", "g++"))]
@@ -188,10 +188,8 @@ def test_the_serial_of_a_flag_comes_before_the_environment() -> None:
 def test_the_verb_checks_the_names_of_areas_and_is_not_hidden_by_a_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        module, "AREAS", {Area.RPC: lambda _: iter([Question(Area.RPC, "fine", lambda: [OK])])}
-    )
-    assert adt.doctor("rpc").checks == (OK,)
+    monkeypatch.setattr(module, "AREAS", {Area.RPC: lambda _: iter([Question("fine", lambda: [OK])])})
+    assert [(check.area, check.name) for check in adt.doctor("rpc").checks] == [(Area.RPC, "fine")]
     with pytest.raises(ConfigError, match="'hots'") as caught:
         adt.doctor("hots")
     assert "host" in caught.value.remedy

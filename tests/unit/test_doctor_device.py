@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from adt.checkup import adb, device, package, rpc, sockets
-from adt.checkup.adb import Client, Server
+from adt.checkup.adb import Server
 from adt.checkup.check import Action, Area, Check, Fix, Status, answers
 from adt.checkup.rpc import Port
 from adt.checkup.scope import make_scope
@@ -75,14 +75,14 @@ def test_a_server_with_a_problem_fails() -> None:
 
 def test_clients_of_another_version_are_told_that_one_kills_the_other() -> None:
     server = Server(5037, True, 40)
-    clients = [Client(Path("/same"), 40), Client(Path("/mute"), None), Client(Path("/new"), 41)]
+    clients = {Path("/same"): 40, Path("/mute"): None, Path("/new"): 41}
     ok, clash = adb.check_server(server, clients, "default")
     assert ok.status is Status.OK
     assert clash.status is Status.WARNING and "/new speaks 41" in clash.found and "ends" in clash.found
 
 
 def test_a_server_that_other_machines_reach_is_told() -> None:
-    checks = list(adb.check_server(Server(5037, True, 41, exposed="0.0.0.0"), [], "default"))
+    checks = list(adb.check_server(Server(5037, True, 41, exposed="0.0.0.0"), {}, "default"))
     assert [check.status for check in checks] == [Status.OK, Status.WARNING]
     assert "0.0.0.0" in checks[1].found
 
@@ -143,7 +143,9 @@ def test_a_server_that_is_none_fails_in_bounded_time(
 def test_an_address_that_cannot_be_used_is_a_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADB_SERVER_SOCKET", "tcp:192.0.2.1:5037")
     environ = {"ADB_SERVER_SOCKET": "tcp:192.0.2.1:5037"}
-    checks = [check for one in device.questions(make_scope({}, environ)) for check in answers(one)]
+    checks = [
+        check for one in device.questions(make_scope({}, environ)) for check in answers(Area.DEVICE, one)
+    ]
     server = next(check for check in checks if check.name == "adb server")
     assert server.status is Status.FAILED and "192.0.2.1" in server.found
 
@@ -501,7 +503,7 @@ def examined(
 ) -> list[Check]:
     areas = (Area.PACKAGE,) if named else ()
     scope = make_scope({}, {}, areas=areas, package=package_dir, bundle=bundle)
-    return [check for question in package.questions(scope) for check in answers(question)]
+    return [check for question in package.questions(scope) for check in answers(Area.DEVICE, question)]
 
 
 def test_nothing_is_said_of_packages_unless_asked(no_adb: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from adt.bundle.platforms import PLATFORMS
 from adt.checkup import host, storage
-from adt.checkup.check import Action, Check, Fix, Question, Status, answers
+from adt.checkup.check import Action, Area, Check, Fix, Question, Status, answers
 from adt.checkup.host import REQUIRED, check_compiler, check_git, check_required, parse_version
 from adt.checkup.repair import mend
 from adt.checkup.scope import make_scope
@@ -163,7 +163,7 @@ def test_a_program_that_hangs_or_fails_is_a_failed_check_and_is_gone(
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(host, "VERSION_SECONDS", 1.5)
     asked = [one for one in host.questions(make_scope({}, {})) if one.name in ("git", "compiler for host")]
-    compiler, git = (next(iter(answers(one))) for one in asked)
+    compiler, git = (next(iter(answers(Area.HOST, one))) for one in asked)
     assert git.status is Status.FAILED and "does not say its version" in git.found
     assert compiler.status is Status.WARNING and compiler.remedy == "apt-get install g++"
     assert state.start_time(int((tmp_path / "pid").read_text())) is None
@@ -284,7 +284,7 @@ def test_adding_up_sizes_ends_in_time(root: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_no_cache_yet_is_fine(root: Path) -> None:
     root.rmdir()
-    asked = [check for question in storage.questions() for check in answers(question)]
+    asked = [check for question in storage.questions() for check in answers(Area.HOST, question)]
     assert [check.name for check in asked] == ["cache directory"]
     assert not root.exists()
 
@@ -346,7 +346,7 @@ def test_each_host_question_has_a_name_of_its_own() -> None:
 def test_broken_settings_are_a_failed_check(variable: str) -> None:
     scope = make_scope({}, {variable: "nonsense"})
     question = next(one for one in host.questions(scope) if one.name == "settings")
-    (check,) = answers(question)
+    (check,) = answers(Area.HOST, question)
     assert check.status is Status.FAILED
     assert (variable if variable == "ADT_NO_SUCH" else "nonsense") in check.found
 
@@ -356,5 +356,5 @@ def test_no_import_is_tried_with_a_pair_that_breaks(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(host, "installed_version", found.get)
     monkeypatch.setattr(host.process, "run", lambda *_, **__: pytest.fail("must not run"))
     question = next(one for one in host.questions(make_scope({}, {})) if one.name == "TVM")
-    checks: list[Check] = list(answers(question))
+    checks: list[Check] = list(answers(Area.HOST, question))
     assert [check.status for check in checks] == [Status.FAILED]

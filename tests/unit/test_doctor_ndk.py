@@ -38,7 +38,7 @@ def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def examined(environ: dict[str, str], *, ndk: str = "", areas: tuple[Area, ...] = ()) -> dict[str, Check]:
     scope = make_scope({"build.ndk": ndk or None}, environ, areas=areas)
-    return {check.name: check for question in questions(scope) for check in answers(question)}
+    return {check.name: check for question in questions(scope) for check in answers(Area.NDK, question)}
 
 
 def test_no_ndk_is_a_warning_until_it_is_needed() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from adt.checkup import sockets
-from adt.checkup.check import Action, Area, Check, Fix, Status
+from adt.checkup.check import Action, Check, Fix, failed, ok, warning
 from adt.checkup.scope import Scope
 from adt.device.selection import DeviceInfo, parse_listing
 from adt.device.transport import adb
@@ -24,15 +24,6 @@ SERVER_SECONDS = 5.0
 PROGRAM_SECONDS = 10.0
 VARIABLES = ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_PORT", "ANDROID_ADB_SERVER_ADDRESS")
 """What decides where the server is, strongest first."""
-
-
-@dataclass(frozen=True)
-class Client:
-    """An adb program that a person or adt may run."""
-
-    path: Path
-    protocol: int | None
-    """The number that has to be the server's too; None when it does not say."""
 
 
 @dataclass(frozen=True)
@@ -64,18 +55,13 @@ def parse_protocol(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def client(path: Path) -> Client:
-    """Ask an adb program for its number."""
-    done = process.run([path, "version"], timeout=PROGRAM_SECONDS, check=False)
-    return Client(path, parse_protocol(done.stdout))
-
-
-def clients(program: Adb) -> tuple[Client, ...]:
-    """The adb that adt takes, and the one that a person gets who types ``adb``."""
+def clients(program: Adb) -> dict[Path, int | None]:
+    """The adb that adt takes, and the one that a person gets who types ``adb``, with their protocols."""
     paths = [program.path]
     if (typed := shutil.which("adb")) and Path(typed).resolve() != program.path.resolve():
         paths.append(Path(typed))
-    return tuple(map(client, paths))
+    runs = {path: process.run([path, "version"], timeout=PROGRAM_SECONDS, check=False) for path in paths}
+    return {path: parse_protocol(run.stdout) for path, run in runs.items()}
 
 
 def ask(port: int, service: str, doing: str) -> str:
@@ -104,7 +90,7 @@ def look() -> Server:
     port = adb.server_port()
     listening = sockets.listeners((port,))
     holder = sockets.holder(listening[0]) if listening else ""
-    exposed = next((one.address for one in listening if not one.loopback), "")
+    exposed = next((listener.address for listener in listening if not listener.loopback), "")
     try:
         protocol = int(ask(port, "host:version", f"asking the adb server on port {port} for its version"), 16)
         devices = parse_listing(ask(port, "host:devices-l", "listing devices"))
@@ -128,32 +114,29 @@ def check_program(program: Adb) -> Check:
     version = ".".join(map(str, program.version))
     origin = f"{program.path}, from {program.origin}"
     if not version:
-        found, mend = "it does not say its version", "pip install -U adbutils (it carries a new adb)"
-        return Check(Area.DEVICE, "adb", Status.WARNING, found, origin, mend)
+        remedy = "pip install -U adbutils (it carries a new adb)"
+        return warning("adb", "it does not say its version", origin, remedy)
     if program.old:
-        return Check(
-            Area.DEVICE,
+        return warning(
             "adb",
-            Status.WARNING,
             f"{version} is too old for `adb pair` (wireless debugging with a code); adt works with it",
             origin,
             "pip install -U adbutils (it carries a new adb), or install Google's platform tools",
         )
-    return Check(Area.DEVICE, "adb", Status.OK, version, origin)
+    return ok("adb", version, origin)
 
 
-def check_server(server: Server, clients: Sequence[Client], origin: str) -> Iterator[Check]:
+def check_server(server: Server, clients: Mapping[Path, int | None], origin: str) -> Iterator[Check]:
     """Judge the adb server.
 
     Args:
+        clients: programs that may be run, and the protocol of each; None when it does not say.
         origin: what named its address.
     """
     where = f"127.0.0.1:{server.port}, {origin}" + (f"; {server.holder}" if server.holder else "")
     if not server.running:
-        yield Check(
-            Area.DEVICE,
+        yield warning(
             "adb server",
-            Status.WARNING,
             "not running, so devices cannot be listed; adt starts it when it is needed",
             where,
             "adt doctor --fix, or adb start-server",
@@ -161,25 +144,21 @@ def check_server(server: Server, clients: Sequence[Client], origin: str) -> Iter
         )
         return
     if server.problem:
-        yield Check(Area.DEVICE, "adb server", Status.FAILED, server.problem, where, server.remedy)
+        yield failed("adb server", server.problem, where, server.remedy)
         return
-    yield Check(Area.DEVICE, "adb server", Status.OK, f"runs, protocol {server.protocol}", where)
-    for other in clients:
-        if other.protocol not in (None, server.protocol):
-            yield Check(
-                Area.DEVICE,
+    yield ok("adb server", f"runs, protocol {server.protocol}", where)
+    for path, protocol in clients.items():
+        if protocol not in (None, server.protocol):
+            yield warning(
                 "adb versions",
-                Status.WARNING,
-                f"the server speaks protocol {server.protocol}, {other.path} speaks {other.protocol}: "
+                f"the server speaks protocol {server.protocol}, {path} speaks {protocol}: "
                 "whichever adb is run next ends the other's server, and all its connections and forwards",
                 remedy="Use one adb (ADBUTILS_ADB_PATH, PATH and Android Studio may name three), then "
                 "`adt adb -- kill-server`.",
             )
     if server.exposed:
-        yield Check(
-            Area.DEVICE,
+        yield warning(
             "adb server's address",
-            Status.WARNING,
             f"it listens on {server.exposed}: every machine that reaches this one can use your devices",
             where,
             "adt adb -- kill-server, then start it without -a",

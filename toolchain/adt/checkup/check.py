@@ -6,7 +6,7 @@ import enum
 import logging
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from adt.errors import AdtError
 
@@ -59,7 +59,8 @@ class Fix:
 class Check:
     """One thing that was looked at."""
 
-    area: Area
+    area: str = field(default="", kw_only=True)
+    """Put in by :func:`answers`."""
     name: str
     status: Status
     found: str
@@ -72,27 +73,38 @@ class Check:
     """What ``--fix`` would do about it."""
 
 
+def ok(name: str, found: str, origin: str = "") -> Check:
+    """A check that came out well."""
+    return Check(name, Status.OK, found, origin)
+
+
+def warning(name: str, found: str, origin: str = "", remedy: str = "", fix: Fix | None = None) -> Check:
+    """A check that came out with a warning."""
+    return Check(name, Status.WARNING, found, origin, remedy, fix)
+
+
+def failed(name: str, found: str, origin: str = "", remedy: str = "", fix: Fix | None = None) -> Check:
+    """A check that failed."""
+    return Check(name, Status.FAILED, found, origin, remedy, fix)
+
+
 @dataclass(frozen=True)
 class Question:
     """Something to be looked at; asking takes bounded time."""
 
-    area: Area
     name: str
     ask: Callable[[], Iterable[Check]]
 
 
-def answers(question: Question) -> Iterator[Check]:
+def answers(area: Area, question: Question) -> Iterator[Check]:
     """Ask, and yield each check as it comes; whatever asking raises becomes a failed check."""
     try:
-        yield from question.ask()
+        for check in question.ask():
+            yield replace(check, area=area)
     except AdtError as error:
-        yield Check(question.area, question.name, Status.FAILED, error.what, remedy=error.remedy)
+        yield replace(failed(question.name, error.what, remedy=error.remedy), area=area)
     except Exception as bug:
         log.debug("%s", traceback.format_exc())
-        yield Check(
-            question.area,
-            question.name,
-            Status.FAILED,
-            f"this check itself failed: {type(bug).__name__}: {bug}",
-            remedy="This is a bug in adt: please report it with the output of `adt doctor -v`.",
-        )
+        remedy = "This is a bug in adt: please report it with the output of `adt doctor -v`."
+        what = f"this check itself failed: {type(bug).__name__}: {bug}"
+        yield replace(failed(question.name, what, remedy=remedy), area=area)

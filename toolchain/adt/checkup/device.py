@@ -11,7 +11,7 @@ from adt.bundle.bundle_cache import newest_with
 from adt.bundle.platforms import PLATFORMS
 from adt.checkup import adb
 from adt.checkup.adb import Server
-from adt.checkup.check import Action, Area, Check, Fix, Question, Status
+from adt.checkup.check import Action, Area, Check, Fix, Question, Status, failed, ok, warning
 from adt.checkup.host import running_emulators
 from adt.checkup.scope import Scope
 from adt.device.device import Device
@@ -47,10 +47,8 @@ def check_states(
     ready = any(device.ready for device in devices)
     if named and named not in [device.serial for device in devices]:
         connect = is_address(named)
-        yield Check(
-            Area.DEVICE,
+        yield failed(
             f"device {named}",
-            Status.FAILED,
             f"adb does not see it; it sees {', '.join(d.serial for d in devices) or 'no device'}",
             "--serial or ANDROID_SERIAL",
             f"adt adb -- connect {named}" if connect else "Plug it in, or name another one (`adt devices`).",
@@ -60,12 +58,11 @@ def check_states(
         name = f"device {device.serial}"
         model = f"{device.model}, " if device.model else ""
         if device.ready:
-            yield Check(Area.DEVICE, name, Status.OK, f"{model}ready", f"adb, {device.transport}")
+            yield ok(name, f"{model}ready", f"adb, {device.transport}")
             continue
         passed_over = device.serial != named and (ready or bool(named))
         settling = device.state in program.SETTLING
         yield Check(
-            Area.DEVICE,
             name,
             Status.WARNING if passed_over or settling else Status.FAILED,
             f"{model}{device.state}",
@@ -76,10 +73,8 @@ def check_states(
     for record in running:
         serial = f"127.0.0.1:{record.port}"
         if serial not in [device.serial for device in devices] and serial != named:
-            yield Check(
-                Area.DEVICE,
+            yield warning(
                 f"virtual device {record.name}",
-                Status.WARNING,
                 f"it runs as {serial}, but adb is not connected to it",
                 str(emulators_directory()),
                 f"adb connect {serial}",
@@ -87,7 +82,6 @@ def check_states(
             )
     if not devices and not running and not named:
         yield Check(
-            Area.DEVICE,
             "devices",
             Status.FAILED if needed else Status.WARNING,
             "adb sees none",
@@ -102,27 +96,26 @@ def check_facts(serial: str, facts: DeviceFacts, api_level: int) -> Iterator[Che
     Args:
         api_level: Android API level that bundles are built for.
     """
-
-    def check(name: str, status: Status, found: str, origin: str, remedy: str = "") -> Check:
-        return Check(Area.DEVICE, f"{serial}: {name}", status, found, origin, remedy)
-
+    name = f"{serial}: platform"
     if any(platform in PLATFORMS for platform in facts.platforms):
-        yield check("platform", Status.OK, facts.label, "getprop")
+        yield ok(name, facts.label, "getprop")
     else:
-        found = f"{facts.label}: adt builds for {', '.join(PLATFORMS)}"
-        yield check("platform", Status.FAILED, found, "getprop", "Use another device with --serial.")
+        unknown = f"{facts.label}: adt builds for {', '.join(PLATFORMS)}"
+        yield failed(name, unknown, "getprop", "Use another device with --serial.")
     if (level := facts.api_level) is not None:
+        name = f"{serial}: API level"
         if level >= api_level:
-            yield check("API level", Status.OK, str(level), "getprop")
+            yield ok(name, str(level), "getprop")
         else:
-            found = f"{level}, but bundles are built for {api_level} and newer"
-            mend = f"adt build-target --for {facts.platforms[0]} --api-level {level}"
-            yield check("API level", Status.WARNING, found, "getprop; the setting build.api_level", mend)
+            low = f"{level}, but bundles are built for {api_level} and newer"
+            remedy = f"adt build-target --for {facts.platforms[0]} --api-level {level}"
+            yield warning(name, low, "getprop; the setting build.api_level", remedy)
+    name = f"{serial}: page size"
     if facts.page_size is None:
-        yield check("page size", Status.WARNING, "the device does not say", "getconf PAGESIZE")
+        yield warning(name, "the device does not say", "getconf PAGESIZE")
     else:
         note = "; what runs here must be aligned to it" if facts.page_size > 4096 else ""
-        yield check("page size", Status.OK, f"{facts.page_size} bytes{note}", "getconf PAGESIZE")
+        yield ok(name, f"{facts.page_size} bytes{note}", "getconf PAGESIZE")
 
 
 def _opencl(device: Device, hardware: Survey) -> tuple[OpenclReport | None, str]:
@@ -139,49 +132,43 @@ def check_survey(
     facts: DeviceFacts,
     survey: Survey,
     report: OpenclReport | None = None,
-    why_not: str = "",
+    reason: str = "",
 ) -> Iterator[Check]:
     """Judge what the survey found.
 
     Args:
-        report, why_not: what OpenCL libraries answered, or why none was asked.
+        report, reason: what OpenCL libraries answered, or why none was asked.
     """
-
-    def check(name: str, status: Status, found: str, origin: str, remedy: str = "") -> Check:
-        return Check(Area.DEVICE, f"{serial}: {name}", status, found, origin, remedy)
-
-    free = survey.free_space
+    name, free = f"{serial}: free space", survey.free_space
     if free is None:
-        said = survey["space"][-200:] or "df says nothing"
-        yield check("free space", Status.WARNING, f"unknown: {said}", "df")
+        yield warning(name, f"unknown: {survey['space'][-200:] or 'df says nothing'}", "df")
     else:
         clear = f"adt clean --serial {quote(serial)} --keep 0   (what is needed again is sent again)"
         status = Status.FAILED if free < TOO_LITTLE else Status.WARNING if free < LITTLE else Status.OK
-        found = f"{size_text(free)} in {TEMP}"
-        yield check("free space", status, found, "df", clear if free < LITTLE else "")
+        yield Check(name, status, f"{size_text(free)} in {TEMP}", "df", clear if free < LITTLE else "")
     yield _executable(serial, survey["programs"])
-    yield check("SELinux", Status.OK, survey.selinux or "not there", "getenforce")
-    yield from check_opencl(serial, facts, survey["libraries"], survey["public"], report, why_not)
+    yield ok(f"{serial}: SELinux", survey.selinux or "not there", "getenforce")
+    yield from check_opencl(serial, facts, survey["libraries"], survey["public"], report, reason)
     names = [line.rpartition("/")[2].removesuffix(".json") for line in survey["deployments"].splitlines()]
     size = survey["store"].split()
     used = f", {size_text(int(size[0]) * 1024)}" if size and size[0].isdigit() else ""
     listed = f"{len(names)}: {', '.join(names)}" if names else "none"
-    yield check("deployments", Status.OK, listed + used, f"{TEMP}/adt")
+    yield ok(f"{serial}: deployments", listed + used, f"{TEMP}/adt")
 
 
 def _executable(serial: str, output: str) -> Check:
     name = f"{serial}: programs"
-    said, _, code = output.rpartition("code ")
+    text, _, code = output.rpartition("code ")
     if code == str(TRIED):
-        return Check(Area.DEVICE, name, Status.OK, f"run from {TEMP}", "tried there")
-    reason = said.strip() or output or "no answer"
-    found = (
+        return ok(name, f"run from {TEMP}", "tried there")
+    reason = text.strip() or output or "no answer"
+    problem = (
         f"{TEMP} does not let programs run (mounted noexec, or forbidden by its security policy): {reason}"
         if code == str(NOEXEC)
         else f"nothing can be made and run in {TEMP}: {reason}"
     )
     remedy = f"Look at `adt adb -s {serial} -- shell 'ls -ldZ {TEMP}; mount'`: a policy may forbid it."
-    return Check(Area.DEVICE, name, Status.FAILED, found, "tried there", remedy)
+    return failed(name, problem, "tried there", remedy)
 
 
 OPENCL_FILES = "files on the device"
@@ -202,7 +189,7 @@ def libraries(listed: str) -> dict[str, list[str]]:
 
 
 def check_opencl(
-    serial: str, facts: DeviceFacts, listed: str, public: str, report: OpenclReport | None, why_not: str
+    serial: str, facts: DeviceFacts, listed: str, public: str, report: OpenclReport | None, reason: str
 ) -> Iterator[Check]:
     """Say which OpenCL libraries the device has, and which of them works with TVM's runtime.
 
@@ -210,23 +197,22 @@ def check_opencl(
         listed: what :func:`libraries` reads.
         public: the device's lists of libraries that apps may open.
         report: what each library answered; None when none was tried.
-        why_not: why none was tried.
+        reason: why none was tried.
     """
-    found = libraries(listed)
+    paths_of = libraries(listed)
     answered = report is not None and any(candidate.platforms for candidate in report.candidates)
-    if not found and not answered:
+    if not paths_of and not answered:
         yield _no_opencl(serial, facts, report)
         return
     if report is None:
-        yield _opencl_by_name(serial, found, why_not)
+        yield _opencl_by_name(serial, paths_of, reason)
     else:
         yield from _opencl_tried(serial, facts, report)
-    names = {path.rpartition("/")[2] for paths in found.values() for path in paths}
+    names = {path.rpartition("/")[2] for paths in paths_of.values() for path in paths}
     allowed = sorted(names & {line.split()[0] for line in public.splitlines() if line.strip()})
     if facts.abis and not facts.virtual:
         app = f"apps may open {', '.join(allowed)}" if allowed else "apps may open none of them"
         yield Check(
-            Area.DEVICE,
             f"{serial}: OpenCL in apps",
             Status.OK if allowed else Status.WARNING,
             app,
@@ -241,25 +227,22 @@ def _no_opencl(serial: str, facts: DeviceFacts, report: OpenclReport | None) -> 
     name, origin = f"{serial}: OpenCL", OPENCL_PROGRAM if report else OPENCL_FILES
     places = f"none in {len(PLACES)} known places"
     if facts.virtual:
-        usual = f"{places}, as on every virtual device that was not given one"
-        return Check(Area.DEVICE, name, Status.OK, usual, origin)
-    return Check(
-        Area.DEVICE,
+        return ok(name, f"{places}, as on every virtual device that was not given one", origin)
+    return warning(
         name,
-        Status.WARNING,
         f"{places}: models compiled for OpenCL will not run here",
         origin,
         "Compile for the CPU: adt compile MODEL --target cpu",
     )
 
 
-def _opencl_by_name(serial: str, paths_of: dict[str, list[str]], why_not: str) -> Check:
+def _opencl_by_name(serial: str, paths_of: dict[str, list[str]], reason: str) -> Check:
     shown = "; ".join(
         real + (f" (also {', '.join(also)})" if (also := [p for p in paths if p != real]) else "")
         for real, paths in paths_of.items()
     )
-    what = f"{shown}; loading was not tried: {why_not}"
-    return Check(Area.DEVICE, f"{serial}: OpenCL", Status.OK, what, OPENCL_FILES)
+    what = f"{shown}; loading was not tried: {reason}"
+    return ok(f"{serial}: OpenCL", what, OPENCL_FILES)
 
 
 def _opencl_tried(serial: str, facts: DeviceFacts, report: OpenclReport) -> Iterator[Check]:
@@ -268,10 +251,8 @@ def _opencl_tried(serial: str, facts: DeviceFacts, report: OpenclReport) -> Iter
     if chosen and device and platform:
         width, height = device.image2d_max_width, device.image2d_max_height
         size = f"images up to {width} × {height}" if device.images else "no images"
-        yield Check(
-            Area.DEVICE,
+        yield ok(
             f"{serial}: OpenCL",
-            Status.OK,
             f"{chosen.library}: {platform.name}, {device.kind} {device.name}, "
             f"driver {device.driver_version}, {size}, fp16 {'yes' if device.fp16 else 'no'}",
             OPENCL_PROGRAM,
@@ -281,7 +262,7 @@ def _opencl_tried(serial: str, facts: DeviceFacts, report: OpenclReport) -> Iter
     for candidate in report.candidates:
         if candidate is not chosen and not candidate.platforms and not candidate.absent:
             what = f"{candidate.library} {candidate.outcome}: {candidate.said}"
-            yield Check(Area.DEVICE, f"{serial}: OpenCL library", Status.OK, what, OPENCL_PROGRAM)
+            yield ok(f"{serial}: OpenCL library", what, OPENCL_PROGRAM)
 
 
 def _opencl_unusable(serial: str, facts: DeviceFacts, report: OpenclReport) -> Check:
@@ -304,7 +285,7 @@ def _opencl_unusable(serial: str, facts: DeviceFacts, report: OpenclReport) -> C
         what += f"; {', '.join(elsewhere)} would answer, but TVM's runtime does not open it"
         if facts.platforms[0].startswith("linux-"):
             remedy = f"On the device, as root: ln -s {elsewhere[0]} /usr/local/lib/libOpenCL.so"
-    return Check(Area.DEVICE, name, Status.WARNING, what, OPENCL_PROGRAM, remedy)
+    return warning(name, what, OPENCL_PROGRAM, remedy)
 
 
 def ready(look: Callable[[], Server], serial: str) -> list[str]:
@@ -318,12 +299,9 @@ def questions(scope: Scope) -> Iterator[Question]:
     """adb, its server, the devices, then each ready device (or the one that was named)."""
     look = cache(adb.look)
 
-    def program_() -> Iterator[Check]:
-        yield adb.check_program(program.find_adb())
-
     def server() -> Iterator[Check]:
         state = look()
-        clients = adb.clients(program.find_adb()) if state.usable else ()
+        clients = adb.clients(program.find_adb()) if state.usable else {}
         yield from adb.check_server(state, clients, adb.address_origin(scope))
 
     def listed() -> Iterator[Check]:
@@ -332,8 +310,8 @@ def questions(scope: Scope) -> Iterator[Question]:
             needed = scope.named(Area.DEVICE)
             yield from check_states(state.devices, scope.serial, running_emulators(), needed=needed)
         elif scope.serial:
-            name, why = f"device {scope.serial}", "cannot be looked for without an adb server"
-            yield Check(Area.DEVICE, name, Status.FAILED, why, remedy="adt doctor --fix, or adb start-server")
+            problem = "cannot be looked for without an adb server"
+            yield failed(f"device {scope.serial}", problem, remedy="adt doctor --fix, or adb start-server")
 
     def offers(serial: str) -> Iterator[Check]:
         device = Device(serial, scope.settings.device.limit)
@@ -341,8 +319,8 @@ def questions(scope: Scope) -> Iterator[Question]:
         yield from check_facts(serial, device.facts, scope.settings.build.api_level)
         yield from check_survey(serial, device.facts, survey, *_opencl(device, survey))
 
-    yield Question(Area.DEVICE, "adb", program_)
-    yield Question(Area.DEVICE, "adb server", server)
-    yield Question(Area.DEVICE, "devices", listed)
+    yield Question("adb", lambda: [adb.check_program(program.find_adb())])
+    yield Question("adb server", server)
+    yield Question("devices", listed)
     for serial in ready(look, scope.serial):
-        yield Question(Area.DEVICE, serial, partial(offers, serial))
+        yield Question(serial, partial(offers, serial))

@@ -50,12 +50,12 @@ def examine(scope: Scope) -> Iterator[Check]:
             continue
 
         def all_of(
-            questions: Callable[[Scope], Iterator[Question]] = questions,
+            area: Area = area, questions: Callable[[Scope], Iterator[Question]] = questions
         ) -> Iterator[Check]:
             for question in questions(scope):
-                yield from answers(question)
+                yield from answers(area, question)
 
-        yield from answers(Question(area, area.value, all_of))
+        yield from answers(area, Question(area.value, all_of))
 
 
 def diagnose(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import adt
 from adt.bundle.platforms import PLATFORMS, Platform, platform_named
 from adt.checkup import storage
-from adt.checkup.check import Action, Area, Check, Fix, Question, Status
+from adt.checkup.check import Action, Check, Fix, Question, Status, failed, ok, warning
 from adt.checkup.scope import Scope
 from adt.errors import AdtError, SdkError, ToolNotFound
 from adt.host import manifest, process, tools
@@ -34,25 +35,22 @@ IMPORT = "import json, tvm; print(json.dumps([tvm.__version__, tvm.__file__]))"
 
 def check_python(version: tuple[int, ...], executable: str) -> Check:
     """Judge the interpreter."""
-    said = ".".join(map(str, version[:3]))
     if version[:2] < MINIMUM:
-        return Check(
-            Area.HOST,
+        return failed(
             "Python",
-            Status.FAILED,
-            f"{said} is too old: adt needs {MINIMUM[0]}.{MINIMUM[1]} or newer",
+            f"{shown(version)} is too old: adt needs {shown(MINIMUM)} or newer",
             executable,
             "apt-get install python3.11 python3.11-venv, then install adt in a new virtual environment",
         )
-    return Check(Area.HOST, "Python", Status.OK, said, executable)
+    return ok("Python", shown(version), executable)
 
 
 def check_adt(missing: tuple[str, ...], package: Path) -> Check:
     """Judge adt's own installation; *missing* are directories that should travel with it."""
     if missing:
-        found = f"{adt.__version__}, but its own {', '.join(missing)} is missing"
-        return Check(Area.HOST, "adt", Status.FAILED, found, str(package), "Install adt again.")
-    return Check(Area.HOST, "adt", Status.OK, adt.__version__, str(package))
+        lack = f"{adt.__version__}, but its own {', '.join(missing)} is missing"
+        return failed("adt", lack, str(package), "Install adt again.")
+    return ok("adt", adt.__version__, str(package))
 
 
 def check_import(done: Finished, installed: str) -> Check:
@@ -65,32 +63,25 @@ def check_import(done: Finished, installed: str) -> Check:
     if done.returncode != 0:
         last = done.tail(1) or "it says nothing"
         ended = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
-        return Check(
-            Area.HOST,
+        return failed(
             name,
-            Status.FAILED,
             f"fails ({ended}): {last}",
             sys.executable,
             f"{install(*OURS)}   (`{sys.executable} -c 'import tvm'` shows all of the message)",
         )
     version, path = json.loads(done.stdout.splitlines()[-1])
     if version != installed:
-        return Check(
-            Area.HOST,
+        return warning(
             name,
-            Status.WARNING,
             f"gives TVM {version}, not the installed {installed}",
             path,
             "Another TVM lies before the installed one: look at PYTHONPATH.",
         )
-    return Check(Area.HOST, name, Status.OK, f"works: TVM {version}", str(Path(path).parent))
+    return ok(name, f"works: TVM {version}", str(Path(path).parent))
 
 
 def _python_questions(scope: Scope) -> Iterator[Question]:
     """Python, adt, the TVM pair, the import, the settings."""
-
-    def python() -> Iterator[Check]:
-        yield check_python(sys.version_info[:3], sys.executable)
 
     def own() -> Iterator[Check]:
         missing = []
@@ -105,7 +96,7 @@ def _python_questions(scope: Scope) -> Iterator[Question]:
         if scope.settings_error:
             raise scope.settings_error
         platform_named(scope.settings.build.platform)
-        yield Check(Area.HOST, "settings", Status.OK, "can be read", "`adt config` shows each one")
+        yield ok("settings", "can be read", "`adt config` shows each one")
 
     def tvm() -> Iterator[Check]:
         installed = installed_version(TVM)
@@ -115,41 +106,32 @@ def _python_questions(scope: Scope) -> Iterator[Question]:
         done = process.run([sys.executable, "-P", "-c", IMPORT], timeout=IMPORT_SECONDS, check=False)
         yield check_import(done, installed)
 
-    yield Question(Area.HOST, "Python", python)
-    yield Question(Area.HOST, "adt", own)
-    yield Question(Area.HOST, "settings", settings)
-    yield Question(Area.HOST, "TVM", tvm)
+    yield Question("Python", lambda: [check_python(sys.version_info[:3], sys.executable)])
+    yield Question("adt", own)
+    yield Question("settings", settings)
+    yield Question("TVM", tvm)
 
 
 def check_pair(tvm: str | None, ffi: str | None) -> Check:
     """Judge the installed versions (None: not installed) by the table."""
 
-    def verdict(status: Status, found: str, remedy: str = "") -> Check:
-        return Check(Area.HOST, "TVM", status, found, "installed packages", remedy)
-
-    ours = install(*OURS)
+    name, origin, ours = "TVM", "installed packages", install(*OURS)
     if tvm is None or ffi is None:
         missing = " and ".join(name for name, version in ((TVM, tvm), (FFI, ffi)) if version is None)
-        return verdict(Status.FAILED, f"{missing} not installed", ours)
+        return failed(name, f"{missing} not installed", origin, ours)
     pair = f"{TVM} {tvm} with {FFI} {ffi}"
     known = PAIRINGS.get(tvm)
     if known is None:
-        return verdict(
-            Status.WARNING,
-            f"{pair}: adt has not been tried with {TVM} {tvm}",
-            f"The pair that is known: {ours}",
-        )
+        untried = f"{pair}: adt has not been tried with {TVM} {tvm}"
+        return warning(name, untried, origin, f"The pair that is known: {ours}")
     if ffi in known.breaks:
-        return verdict(Status.FAILED, f"{pair} is a pair that breaks: {known.breaks[ffi]}", mend(tvm))
+        return failed(name, f"{pair} is a pair that breaks: {known.breaks[ffi]}", origin, mend(tvm))
     if ffi not in known.works:
-        return verdict(
-            Status.WARNING,
-            f"{pair} has not been tried; {' and '.join(known.works)} is known to work",
-            mend(tvm),
-        )
+        untried = f"{pair} has not been tried; {' and '.join(known.works)} is known to work"
+        return warning(name, untried, origin, mend(tvm))
     if known.limits:
-        return verdict(Status.WARNING, f"{pair} works, but {known.limits}", ours)
-    return verdict(Status.OK, pair)
+        return warning(name, f"{pair} works, but {known.limits}", origin, ours)
+    return ok(name, pair, origin)
 
 
 VERSION_SECONDS = 20.0
@@ -176,12 +158,12 @@ REQUIRED = (
 )
 
 
-def shown(version: Version) -> str:
+def shown(version: Sequence[int]) -> str:
     """A version for people."""
     return ".".join(map(str, version))
 
 
-def said_version(path: Path) -> str:
+def version_line(path: Path) -> str:
     """The first line of ``PROGRAM --version``.
 
     Raises:
@@ -196,88 +178,79 @@ def said_version(path: Path) -> str:
     return (done.stdout.strip() or done.stderr.strip()).partition("\n")[0]
 
 
-def check_required(required: Required, tool: Tool, said: str) -> Check:
-    """Judge the version that *tool* says."""
-    version = parse_version(said)
-    origin = f"{tool.path}, {tool.origin}"
-    mend = f"pip install -U {required.name}"
+def check_required(required: Required, tool: Tool, line: str) -> Check:
+    """Judge the version in the first *line* of what *tool* prints."""
+    version = parse_version(line)
+    origin, remedy = f"{tool.path}, {tool.origin}", f"pip install -U {required.name}"
     if not version:
-        found = f"it says no version but {said!r}"
-        return Check(Area.HOST, required.name, Status.WARNING, found, origin, mend)
+        return warning(required.name, f"it says no version but {line!r}", origin, remedy)
     if version < required.minimum:
-        found = (
-            f"{shown(version)} is too old: {shown(required.minimum)} or newer is needed ({required.reason})"
-        )
-        return Check(Area.HOST, required.name, Status.FAILED, found, origin, mend)
-    return Check(Area.HOST, required.name, Status.OK, shown(version), origin)
+        old = f"{shown(version)} is too old: {shown(required.minimum)} or newer is needed ({required.reason})"
+        return failed(required.name, old, origin, remedy)
+    return ok(required.name, shown(version), origin)
 
 
-def check_compiler(platform: Platform, path: Path | None, said: str, *, needed: bool) -> Check:
+def check_compiler(platform: Platform, path: Path | None, version: str, *, needed: bool) -> Check:
     """Judge the compiler of one platform.
 
     Args:
         path: None when it is not on PATH.
-        said: the first line of its ``--version``.
+        version: the first line of its ``--version``.
         needed: *platform* is what the settings build for.
     """
     name = f"compiler for {platform.name}"
     offered = needed or platform.name == DEMO_PLATFORM
     if path is None:
         return Check(
-            Area.HOST,
             name,
             Status.FAILED if needed else Status.WARNING,
             f"{platform.compiler} is not on PATH; only `--for {platform.name}` needs it",
             remedy=f"apt-get install {platform.packages}",
             fix=Fix(Action.INSTALL, tuple(platform.packages.split())) if offered else None,
         )
-    return Check(Area.HOST, name, Status.OK, said, str(path))
+    return ok(name, version, str(path))
 
 
-def check_git(path: Path | None, said: str) -> Check:
+def check_git(path: Path | None, version: str) -> Check:
     """Judge git, which only fetches TVM's source."""
     if path is None:
-        return Check(
-            Area.HOST,
+        return warning(
             "git",
-            Status.WARNING,
             "not on PATH; TVM's source then comes from the package index or a directory of yours",
             remedy="apt-get install git",
             fix=Fix(Action.INSTALL, ("git",)),
         )
-    return Check(Area.HOST, "git", Status.OK, said.removeprefix("git version "), str(path))
+    return ok("git", version.removeprefix("git version "), str(path))
 
 
 def _program_questions(scope: Scope) -> Iterator[Question]:
     """One question per program."""
 
-    def required(one: Required) -> Iterator[Check]:
-        tool = one.find()
-        yield check_required(one, tool, said_version(tool.path))
+    def required(program: Required) -> Iterator[Check]:
+        tool = program.find()
+        yield check_required(program, tool, version_line(tool.path))
 
     def compiler(platform: Platform) -> Iterator[Check]:
         needed = scope.builds_for(platform)
-        found = shutil.which(platform.compiler)
         try:
-            said = said_version(Path(found)) if found else ""
+            yield check_compiler(platform, *_program(platform.compiler), needed=needed)
         except AdtError as error:
             status = Status.FAILED if needed else Status.WARNING
             name = f"compiler for {platform.name}"
-            yield Check(Area.HOST, name, status, error.what, remedy=f"apt-get install {platform.packages}")
-            return
-        yield check_compiler(platform, Path(found) if found else None, said, needed=needed)
+            yield Check(name, status, error.what, remedy=f"apt-get install {platform.packages}")
 
-    def git() -> Iterator[Check]:
-        found = shutil.which("git")
-        yield check_git(Path(found) if found else None, said_version(Path(found)) if found else "")
-
-    for one in REQUIRED:
-        yield Question(Area.HOST, one.name, partial(required, one))
+    for program in REQUIRED:
+        yield Question(program.name, partial(required, program))
     for platform in PLATFORMS.values():
         if platform.compiler:
-            name = f"compiler for {platform.name}"
-            yield Question(Area.HOST, name, partial(compiler, platform))
-    yield Question(Area.HOST, "git", git)
+            yield Question(f"compiler for {platform.name}", partial(compiler, platform))
+    yield Question("git", lambda: [check_git(*_program("git"))])
+
+
+def _program(name: str) -> tuple[Path | None, str]:
+    """Where a program is on PATH, and the first line of its ``--version``; None: nowhere."""
+    path = shutil.which(name)
+    return (Path(path), version_line(Path(path))) if path else (None, "")
 
 
 APK = "APK tools"
@@ -292,22 +265,11 @@ def check_tools(environ: Mapping[str, str], keytool: str | None) -> Check:
     try:
         tools = find_apk_tools(environ=environ)
     except (ToolNotFound, SdkError) as error:
-        found = f"{error.what}; only `adt apk` needs them"
-        return Check(Area.HOST, APK, Status.WARNING, found, remedy=error.remedy)
+        return warning(APK, f"{error.what}; only `adt apk` needs them", remedy=error.remedy)
     if keytool is None:
-        found = "there is no keytool, and so no Java for apksigner; only `adt apk` needs it"
-        remedy = "apt-get install default-jre-headless"
-        return Check(Area.HOST, APK, Status.WARNING, found, tools.origin, remedy)
-    return Check(Area.HOST, APK, Status.OK, f"{tools.aapt2}, {tools.apksigner}", tools.origin)
-
-
-def _apk_questions(environ: Mapping[str, str]) -> Iterator[Question]:
-    """One."""
-
-    def tools() -> Iterator[Check]:
-        yield check_tools(environ, shutil.which("keytool"))
-
-    yield Question(Area.HOST, APK, tools)
+        lack = "there is no keytool, and so no Java for apksigner; only `adt apk` needs it"
+        return warning(APK, lack, tools.origin, "apt-get install default-jre-headless")
+    return ok(APK, f"{tools.aapt2}, {tools.apksigner}", tools.origin)
 
 
 EMULATOR = "virtual device"
@@ -320,7 +282,6 @@ def check_prerequisites(items: Iterable[prerequisites.Prerequisite]) -> Iterator
     for item in items:
         packages = QEMU_PACKAGES.get(item.remedy, ())
         yield Check(
-            Area.HOST,
             f"{EMULATOR}: {item.name}",
             Status.OK if item.ok else Status.WARNING,
             item.found,
@@ -344,22 +305,17 @@ def _records() -> Iterator[tuple[str, state.EmulatorRecord | None]]:
     for at in state.homes():
         if not at.record.is_file():
             continue
-        try:
-            yield (
-                at.name,
-                manifest.load(state.EmulatorRecord, at.record, schema=state.SCHEMA, version=1, remedy=""),
-            )
-        except AdtError:
-            yield at.name, None
+        record: state.EmulatorRecord | None = None
+        with contextlib.suppress(AdtError):
+            record = manifest.load(state.EmulatorRecord, at.record, schema=state.SCHEMA, version=1, remedy="")
+        yield at.name, record
 
 
 def check_stale(names: Sequence[str]) -> Iterator[Check]:
     """One check for records that nothing stands behind."""
     if names:
-        yield Check(
-            Area.HOST,
+        yield warning(
             f"{EMULATOR}: records",
-            Status.WARNING,
             f"{', '.join(names)} is recorded as running but does not run",
             str(state.emulators_directory()),
             "adt doctor host --fix, or adt emulator list (both remove the record; /data and the log stay)",
@@ -372,20 +328,18 @@ def _emulator_questions() -> Iterator[Question]:
 
     def tried() -> Iterator[Check]:
         try:
-            found = prerequisites.probe()
+            yield from check_prerequisites(prerequisites.probe())
         except AdtError as error:
-            yield Check(Area.HOST, EMULATOR, Status.WARNING, error.what, remedy=error.remedy)
-            return
-        yield from check_prerequisites(found)
+            yield warning(EMULATOR, error.what, remedy=error.remedy)
 
-    yield Question(Area.HOST, EMULATOR, tried)
-    yield Question(Area.HOST, f"{EMULATOR}: records", lambda: check_stale(stale_emulators()))
+    yield Question(EMULATOR, tried)
+    yield Question(f"{EMULATOR}: records", lambda: check_stale(stale_emulators()))
 
 
 def questions(scope: Scope) -> Iterator[Question]:
     """Python, adt and TVM, programs, what an APK needs, the cache, the virtual device."""
     yield from _python_questions(scope)
     yield from _program_questions(scope)
-    yield from _apk_questions(scope.environ)
+    yield Question(APK, lambda: [check_tools(scope.environ, shutil.which("keytool"))])
     yield from storage.questions()
     yield from _emulator_questions()

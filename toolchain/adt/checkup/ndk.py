@@ -7,8 +7,8 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from adt.bundle.platforms import PLATFORMS, Platform
-from adt.checkup.check import Area, Check, Question, Status
-from adt.checkup.host import said_version
+from adt.checkup.check import Area, Check, Question, Status, ok, warning
+from adt.checkup.host import version_line
 from adt.checkup.scope import Scope
 from adt.errors import NdkError
 from adt.host import clml
@@ -26,19 +26,17 @@ def check_found(listed: Sequence[Listed]) -> Iterator[Check]:
     ndk = chosen.ndk
     assert ndk is not None
     known = ndk.known
-    found, status, remedy = f"{ndk.revision}, {known.verdict}: {known.reason}", Status.OK, ""
+    verdict, status, remedy = f"{ndk.revision}, {known.verdict}: {known.reason}", Status.OK, ""
     if known.verdict == "too new":
         status, remedy = Status.WARNING, f"If a build fails, use r{NEWEST_KNOWN} or older, or a newer adt."
     if ndk.description and ndk.description != "Android NDK":
         status, remedy = Status.WARNING, "Use Google's NDK for what goes to a phone."
-        found += f'; it calls itself "{ndk.description}"'
-    yield Check(Area.NDK, "NDK", status, found, f"{ndk.path}, from {ndk.origin}", remedy)
+        verdict += f'; it calls itself "{ndk.description}"'
+    yield Check("NDK", status, verdict, f"{ndk.path}, from {ndk.origin}", remedy)
     for other in others:
         if other.origin in VARIABLES:
-            yield Check(
-                Area.NDK,
+            yield warning(
                 f"NDK of {other.origin}",
-                Status.WARNING,
                 other.problem or f"{other.path} is not used: {ndk.origin} comes first",
                 other.origin,
                 f"Unset {other.origin} or let it name the same directory; other tools may take it.",
@@ -46,7 +44,7 @@ def check_found(listed: Sequence[Listed]) -> Iterator[Check]:
     if installed := [other for other in others if other.origin not in VARIABLES]:
         rows = [f"{other.path.name}{' (not usable)' if other.problem else ''}" for other in installed]
         origin = f"{installed[0].path.parent}; `adt ndk list` says more"
-        yield Check(Area.NDK, "other NDKs", Status.OK, ", ".join(rows), origin)
+        yield ok("other NDKs", ", ".join(rows), origin)
 
 
 def check_parts(
@@ -59,7 +57,7 @@ def check_parts(
         version: first line of its clang's ``--version``.
         page: p_align in bytes of its arm64 libc++_shared.so; None when it has none.
     """
-    yield Check(Area.NDK, "NDK compiler", Status.OK, version, str(ndk.bin))
+    yield ok("NDK compiler", version, str(ndk.bin))
     able = []
     for platform in PLATFORMS.values():
         if not platform.android:
@@ -70,14 +68,12 @@ def check_parts(
         except NdkError as error:
             status = Status.FAILED if platform is target else Status.WARNING
             name = f"API level for {platform.name}"
-            yield Check(Area.NDK, name, status, error.what, "build.api_level", error.remedy)
+            yield Check(name, status, error.what, "build.api_level", error.remedy)
     if able:
-        found = f"{api_level} for {', '.join(able)}"
-        yield Check(Area.NDK, "API level", Status.OK, found, "build.api_level")
+        yield ok("API level", f"{api_level} for {', '.join(able)}", "build.api_level")
     if page is not None:
         small = page < PAGE
         yield Check(
-            Area.NDK,
             "16 KB pages",
             Status.WARNING if small else Status.OK,
             f"its libc++_shared.so is aligned to {page} bytes"
@@ -92,13 +88,6 @@ def libcxx_alignment(ndk: Ndk) -> int | None:
     """p_align in bytes of the NDK's arm64 libc++_shared.so; None when it has none."""
     library = ndk.bin.parent / "sysroot/usr/lib/aarch64-linux-android/libc++_shared.so"
     return read_elf(library).page_alignment if library.is_file() else None
-
-
-def check_absent(error: NdkError, *, needed: bool) -> Check:
-    """No NDK at all: a fault only where Android was chosen or the NDK was asked for."""
-    return Check(
-        Area.NDK, "NDK", Status.FAILED if needed else Status.WARNING, error.what, remedy=error.remedy
-    )
 
 
 @contextlib.contextmanager
@@ -127,18 +116,18 @@ def check_clml(scope: Scope) -> Iterator[Check]:
     machine = scope.platform.machine if scope.platform else "AARCH64"
     with warnings_of(clml.log) as disagreements:
         sdk = clml.find_clml(explicit, machine, environ=scope.environ)
-    found = f"version {sdk.version}, {sdk.library.relative_to(sdk.path)} for {machine}"
-    yield Check(Area.NDK, "CLML SDK", Status.OK, found, f"{sdk.path}, from {sdk.origin}")
+    version = f"version {sdk.version}, {sdk.library.relative_to(sdk.path)} for {machine}"
+    yield ok("CLML SDK", version, f"{sdk.path}, from {sdk.origin}")
     for text in disagreements:
-        yield Check(Area.NDK, "CLML SDK choice", Status.WARNING, text, remedy="Name one with build.clml.")
+        yield warning("CLML SDK choice", text, remedy="Name one with build.clml.")
 
 
 def check_opencl_sdk(scope: Scope) -> Iterator[Check]:
     """The OpenCL SDK to link with, where the settings name one."""
     machine = scope.platform.machine if scope.platform else "AARCH64"
     if sdk := find_opencl_sdk(scope.settings.build.opencl_sdk, machine):
-        found = f"{sdk.library.relative_to(sdk.path)} for {machine}"
-        yield Check(Area.NDK, "OpenCL SDK", Status.OK, found, f"{sdk.path}, from build.opencl_sdk")
+        library = f"{sdk.library.relative_to(sdk.path)} for {machine}"
+        yield ok("OpenCL SDK", library, f"{sdk.path}, from build.opencl_sdk")
 
 
 def questions(scope: Scope) -> Iterator[Question]:
@@ -155,14 +144,15 @@ def questions(scope: Scope) -> Iterator[Question]:
             except NdkError as error:
                 if listed:
                     raise
-                yield check_absent(error, needed=needed)
+                status = Status.FAILED if needed else Status.WARNING
+                yield Check("NDK", status, error.what, remedy=error.remedy)
             return
         yield from check_found(listed)
         first = listed[0].ndk
-        version = said_version(first.bin / "clang++")
+        version = version_line(first.bin / "clang++")
         level = scope.settings.build.api_level
         yield from check_parts(first, level, scope.platform, version, libcxx_alignment(first))
 
-    yield Question(Area.NDK, "NDK", ndk)
-    yield Question(Area.NDK, "CLML SDK", lambda: check_clml(scope))
-    yield Question(Area.NDK, "OpenCL SDK", lambda: check_opencl_sdk(scope))
+    yield Question("NDK", ndk)
+    yield Question("CLML SDK", lambda: check_clml(scope))
+    yield Question("OpenCL SDK", lambda: check_opencl_sdk(scope))

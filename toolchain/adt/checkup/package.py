@@ -8,7 +8,7 @@ from pathlib import Path
 from adt.bundle.bundle import TargetBundle, load_bundle
 from adt.bundle.bundle_cache import cached_bundles
 from adt.checkup import adb
-from adt.checkup.check import Area, Check, Question, Status
+from adt.checkup.check import Area, Check, Question, Status, failed, ok, warning
 from adt.checkup.device import ready
 from adt.checkup.scope import Scope
 from adt.device.deploy.fit import check_device
@@ -26,11 +26,11 @@ def check_package(path: Path) -> tuple[ModelPackage | None, Check]:
     try:
         package = load_package(path)
     except AdtError as error:
-        return None, Check(Area.PACKAGE, "package", Status.FAILED, error.what, str(path), error.remedy)
+        return None, failed("package", error.what, str(path), error.remedy)
     manifest = package.manifest
     target = f"{manifest.target.platform} ({manifest.target.name})"
-    found = f"{manifest.name} for {target}, TVM {manifest.tvm.version}; {WHOLE} mod.json describes"
-    return package, Check(Area.PACKAGE, "package", Status.OK, found, str(path))
+    summary = f"{manifest.name} for {target}, TVM {manifest.tvm.version}; {WHOLE} mod.json describes"
+    return package, ok("package", summary, str(path))
 
 
 def check_bundle(path: Path, origin: str) -> tuple[TargetBundle | None, Check]:
@@ -38,12 +38,10 @@ def check_bundle(path: Path, origin: str) -> tuple[TargetBundle | None, Check]:
     try:
         bundle = load_bundle(path)
     except AdtError as error:
-        return None, Check(
-            Area.PACKAGE, "bundle", Status.FAILED, error.what, f"{path}, {origin}", error.remedy
-        )
+        return None, failed("bundle", error.what, f"{path}, {origin}", error.remedy)
     manifest = bundle.manifest
-    found = f"for {manifest.platform}, TVM {manifest.tvm.version}; {WHOLE} bundle.json describes"
-    return bundle, Check(Area.PACKAGE, "bundle", Status.OK, found, f"{path}, {origin}")
+    summary = f"for {manifest.platform}, TVM {manifest.tvm.version}; {WHOLE} bundle.json describes"
+    return bundle, ok("bundle", summary, f"{path}, {origin}")
 
 
 def newest_bundle(package: ModelPackage) -> Path | None:
@@ -59,10 +57,10 @@ def check_fit(package: ModelPackage, bundle: TargetBundle) -> Check:
     try:
         check_pair(bundle.manifest, package.manifest)
     except MismatchError as error:
-        return Check(Area.PACKAGE, "package and bundle", Status.FAILED, error.what, remedy=error.remedy)
+        return failed("package and bundle", error.what, remedy=error.remedy)
     known = package.manifest.made.functions and bundle.manifest.functions
-    found = f"fit: platform, module ABI, {'functions, ' if known else ''}tensor alignment, device"
-    return Check(Area.PACKAGE, "package and bundle", Status.OK, found, bundle.path.name)
+    parts = f"platform, module ABI, {'functions, ' if known else ''}tensor alignment, device"
+    return ok("package and bundle", f"fit: {parts}", bundle.path.name)
 
 
 def check_on(serial: str, bundle: TargetBundle, *, needed: bool) -> Check:
@@ -73,25 +71,21 @@ def check_on(serial: str, bundle: TargetBundle, *, needed: bool) -> Check:
         check_device(bundle.manifest, facts, serial)
     except MismatchError as error:
         status = Status.FAILED if needed else Status.WARNING
-        return Check(Area.PACKAGE, name, status, error.what, remedy=error.remedy)
-    return Check(Area.PACKAGE, name, Status.OK, f"fits {facts.label}", "the device")
+        return Check(name, status, error.what, remedy=error.remedy)
+    return ok(name, f"fits {facts.label}", "the device")
 
 
 def questions(scope: Scope) -> Iterator[Question]:
     """One question: each part needs the one before."""
     if scope.package or scope.bundle or scope.named(Area.PACKAGE):
-        yield Question(Area.PACKAGE, "package", lambda: examine(scope))
+        yield Question("package", lambda: examine(scope))
 
 
 def examine(scope: Scope) -> Iterator[Check]:
     """Check what was named with --package and --bundle."""
     if not (scope.package or scope.bundle):
-        yield Check(
-            Area.PACKAGE,
-            "package",
-            Status.FAILED,
-            "nothing to look at",
-            remedy="Name it: adt doctor package --package DIR [--bundle DIR]",
+        yield failed(
+            "package", "nothing to look at", remedy="Name it: adt doctor package --package DIR [--bundle DIR]"
         )
         return
     package = bundle = None
@@ -103,10 +97,8 @@ def examine(scope: Scope) -> Iterator[Check]:
         platform = package.manifest.target.platform
         path, origin = newest_bundle(package), "the newest one built here"
         if path is None:
-            yield Check(
-                Area.PACKAGE,
+            yield warning(
                 "bundle",
-                Status.WARNING,
                 f"none for {platform} was built here",
                 str(cache.cache_dir() / "bundles"),
                 f"adt build-target --for {platform}, or name one with --bundle DIR",

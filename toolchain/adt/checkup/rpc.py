@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from shlex import quote
 
 from adt.checkup import sockets
-from adt.checkup.check import Area, Check, Question, Status
+from adt.checkup.check import Check, Question, Status, ok, warning
 from adt.checkup.sockets import Listener
 from adt.errors import AdtError
 from adt.rpc import server, tracker, wire
@@ -72,13 +72,13 @@ def look() -> list[Port]:
         summaries = list(askers.map(ask, numbers))
     listeners = sockets.listeners(numbers)
     return [
-        _described(number, summary, [one for one in listeners if one.port == number])
+        _described(number, summary, [listener for listener in listeners if listener.port == number])
         for number, summary in zip(numbers, summaries, strict=True)
     ]
 
 
 def _described(number: int, summary: Summary | None, listeners: Sequence[Listener]) -> Port:
-    exposed = [one for one in listeners if not one.loopback]
+    exposed = [listener for listener in listeners if not listener.loopback]
     shown = next(iter([*exposed, *listeners]), None)
     if shown is None:
         return Port(number, "", "", False, summary)
@@ -93,7 +93,6 @@ def check_ports(ports: Sequence[Port]) -> Iterator[Check]:
     if others:
         held = ", ".join(f"{port.number} ({port.holder or 'another user'})" for port in others)
         yield Check(
-            Area.RPC,
             "ports",
             Status.WARNING if free else Status.FAILED,
             f"{free} of {len(PORTS)} free; no tracker, but something listens on {held}",
@@ -102,22 +101,20 @@ def check_ports(ports: Sequence[Port]) -> Iterator[Check]:
             + ("." if free else ", or give tracker and servers other ports (--port, --port-end)."),
         )
     else:
-        yield Check(Area.RPC, "ports", Status.OK, f"{free} of {len(PORTS)} free", f"{span} on 127.0.0.1")
+        yield ok("ports", f"{free} of {len(PORTS)} free", f"{span} on 127.0.0.1")
     for port in ports:
         if port.exposed and port.tracker is not None:
             yield _exposed(port)
     trackers = [port for port in ports if port.tracker is not None]
     if not trackers:
-        yield Check(Area.RPC, "tracker", Status.OK, f"none runs on {span}; only tuning on a device needs one")
+        yield ok("tracker", f"none runs on {span}; only tuning on a device needs one")
     for port in trackers:
         yield check_tracker(port)
 
 
 def _exposed(port: Port) -> Check:
-    return Check(
-        Area.RPC,
+    return warning(
         f"tracker on {port.number}",
-        Status.WARNING,
         f"listens on {port.address}: whoever reaches this machine can run code through TVM's RPC",
         port.holder,
         "Start it without --expose (adt's), or with --host 127.0.0.1 (TVM's)",
@@ -129,30 +126,23 @@ def check_tracker(port: Port) -> Check:
     summary = port.tracker
     name, origin = f"tracker on {port.number}", port.holder
     if summary is None or not summary.servers:
-        return Check(
-            Area.RPC,
+        return warning(
             name,
-            Status.WARNING,
             "runs, but no server has registered with it",
             origin,
             "adt rpc start --serial S --key K starts one. For a server of your own look at its output: it "
             "must name this tracker's port, and reach it from the device through `adb reverse "
             f"tcp:{port.number} tcp:{port.number}`.",
         )
-    rows = [f"{one.key}: {one.free} of {one.total} free, {one.pending} waiting" for one in summary.queues]
-    return Check(Area.RPC, name, Status.OK, f"registered: {'; '.join(rows) or len(summary.servers)}", origin)
+    rows = [f"{row.key}: {row.free} of {row.total} free, {row.pending} waiting" for row in summary.queues]
+    return ok(name, f"registered: {'; '.join(rows) or len(summary.servers)}", origin)
 
 
 def check_own_tracker(info: TrackerInfo) -> Iterator[Check]:
     """Judge the tracker that adt started; nothing when it started none, or all is well."""
     if info.address and not info.running:
-        yield Check(
-            Area.RPC,
-            "adt's tracker",
-            Status.WARNING,
-            f"on {info.address}: {info.error}",
-            str(info.log or ""),
-            "adt tracker start",
+        yield warning(
+            "adt's tracker", f"on {info.address}: {info.error}", str(info.log or ""), "adt tracker start"
         )
 
 
@@ -165,38 +155,31 @@ def check_server(status: ServerStatus) -> Check:
             if status.restarts
             else ""
         )
-        return Check(Area.RPC, name, Status.OK, f"{status.key} on {status.address}{again}", str(status.log))
+        return ok(name, f"{status.key} on {status.address}{again}", str(status.log))
     serial = quote(status.serial)
     remedy = {
         "waiting": f"Connect the device again: adt adb -s {serial} -- get-state; the server then comes back.",
         "lost": f"adt rpc stop --serial {serial}",
         "failed": f"Look at {status.log}; then adt rpc start --serial {serial} --key {quote(status.key)}",
     }.get(status.state, "Wait a moment: adt rpc status")
-    return Check(
-        Area.RPC, name, Status.WARNING, f"{status.state}: {status.last_error}", str(status.log), remedy
-    )
+    return warning(name, f"{status.state}: {status.last_error}", str(status.log), remedy)
 
 
 def check_packages(missing: Sequence[str]) -> Check:
     """Judge whether TVM's own Python programs can start."""
     if missing:
-        return Check(
-            Area.RPC,
+        return warning(
             "Python packages",
-            Status.WARNING,
             f"{', '.join(missing)} not installed; TVM's own rpc_server and its tuner need it",
             remedy=f"pip install {' '.join(missing)}",
         )
-    return Check(Area.RPC, "Python packages", Status.OK, f"{', '.join(PACKAGES)} are installed")
+    return ok("Python packages", f"{', '.join(PACKAGES)} are installed")
 
 
 def questions() -> Iterator[Question]:
     """Packages, then ports, then what adt started."""
-
-    def packages() -> Iterator[Check]:
-        yield check_packages([name for name in PACKAGES if find_spec(name) is None])
-
-    yield Question(Area.RPC, "Python packages", packages)
-    yield Question(Area.RPC, "ports", lambda: check_ports(look()))
-    yield Question(Area.RPC, "adt's tracker", lambda: check_own_tracker(tracker.status()))
-    yield Question(Area.RPC, "servers", lambda: map(check_server, server.statuses()))
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    yield Question("Python packages", lambda: [check_packages(missing)])
+    yield Question("ports", lambda: check_ports(look()))
+    yield Question("adt's tracker", lambda: check_own_tracker(tracker.status()))
+    yield Question("servers", lambda: map(check_server, server.statuses()))

@@ -64,8 +64,8 @@ def make_scope(
     error: AdtError | None = None
     try:
         resolved = load_settings(flags, environ=environ)
-    except AdtError as why:
-        error, resolved = why, load_settings(flags, environ={}, start=Path("/"))
+    except AdtError as cause:
+        error, resolved = cause, load_settings(flags, environ={}, start=Path("/"))
     return Scope(
         resolved.settings,
         environ,

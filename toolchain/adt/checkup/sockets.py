@@ -55,9 +55,8 @@ def listeners(ports: Iterable[int]) -> list[Listener]:
     numbers, listening = frozenset(ports), []
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError, ValueError):
-            listening += [
-                one for one in parse_listeners((PROC / "net" / name).read_text()) if one.port in numbers
-            ]
+            every = parse_listeners((PROC / "net" / name).read_text())
+            listening += [listener for listener in every if listener.port in numbers]
     return listening
 
 

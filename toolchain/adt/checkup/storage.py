@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.bundle.bundle import load_bundle
-from adt.checkup.check import Action, Area, Check, Fix, Question, Status
+from adt.checkup.check import Action, Check, Fix, Question, failed, ok, warning
 from adt.errors import AdtError
 from adt.host import cache
 from adt.host.disk import size_text
@@ -62,51 +62,41 @@ def check_place(directory: Path, writable: str, free: int) -> Check:
     name = f"{NAME} directory"
     elsewhere = "Set ADT_CACHE_DIR to a directory that is writable and has room."
     if writable:
-        return Check(
-            Area.HOST, name, Status.FAILED, f"{directory} cannot be written: {writable}", origin, elsewhere
-        )
-    found = f"{directory}, {size_text(free)} free"
+        return failed(name, f"{directory} cannot be written: {writable}", origin, elsewhere)
+    room = f"{directory}, {size_text(free)} free"
     if free < NEEDED:
-        return Check(Area.HOST, name, Status.FAILED, f"{found}: too little for anything", origin, elsewhere)
+        return failed(name, f"{room}: too little for anything", origin, elsewhere)
     if free < COMFORTABLE:
-        scarce = f"{found}; a first build with all it needs takes up to {size_text(COMFORTABLE)}"
-        return Check(Area.HOST, name, Status.WARNING, scarce, origin, elsewhere)
-    return Check(Area.HOST, name, Status.OK, found, origin)
+        scarce = f"{room}; a first build with all it needs takes up to {size_text(COMFORTABLE)}"
+        return warning(name, scarce, origin, elsewhere)
+    return ok(name, room, origin)
 
 
 def check_contents(contents: CacheSurvey) -> Iterator[Check]:
     """Judge what is in the cache."""
     size = f"{'' if contents.whole else 'at least '}{size_text(contents.size)}"
-    yield Check(
-        Area.HOST,
+    yield ok(
         f"{NAME} contents",
-        Status.OK,
         f"{size} in {contents.entries} entries and {contents.bundles} bundles",
         "names, sizes and times, not every byte",
     )
     for name in contents.changed:
-        yield Check(
-            Area.HOST,
+        yield warning(
             f"{NAME} entry {name}",
-            Status.WARNING,
             "changed since it was made; if its bytes differ, adt makes it again when it is needed",
             remedy="adt doctor host --fix   (reads every byte; removes it only if it is damaged)",
             fix=Fix(Action.DROP_ENTRY, (name,)),
         )
     for name, problem in contents.broken_bundles:
-        yield Check(
-            Area.HOST,
+        yield warning(
             f"bundle {name}",
-            Status.WARNING,
             problem,
             remedy="adt doctor host --fix   (removes it; `adt build-target` packs it again)",
             fix=Fix(Action.DROP_BUNDLE, (name,)),
         )
     if contents.leftovers:
-        yield Check(
-            Area.HOST,
+        yield warning(
             f"{NAME} leftovers",
-            Status.WARNING,
             f"{len(contents.leftovers)} left by processes that were killed: "
             + ", ".join(contents.leftovers[:3])
             + (", …" if len(contents.leftovers) > 3 else ""),
@@ -203,9 +193,7 @@ def _leftovers(root: Path) -> Iterator[Path]:
 
 def not_writable(directory: Path) -> str:
     """Why no file can be made in *directory* (or in what would be its parent); empty when one can."""
-    place = directory
-    while not place.exists() and place != place.parent:
-        place = place.parent
+    place = next(path for path in (directory, *directory.parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=place):
             return ""
@@ -221,9 +209,5 @@ def questions() -> Iterator[Question]:
         existing = next(path for path in (root, *root.parents) if path.exists())
         yield check_place(root, not_writable(root), shutil.disk_usage(existing).free)
 
-    def contents() -> Iterator[Check]:
-        if root.is_dir():
-            yield from check_contents(survey(root))
-
-    yield Question(Area.HOST, f"{NAME} directory", place)
-    yield Question(Area.HOST, f"{NAME} contents", contents)
+    yield Question(f"{NAME} directory", place)
+    yield Question(f"{NAME} contents", lambda: check_contents(survey(root)) if root.is_dir() else ())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from adt.api.requests import DoctorRequest, quiet
-from adt.checkup.check import Area, Status
+from adt.checkup.check import Status
 from adt.cli.app import emit_json
 from adt.cli.command import Keywords, command
 
@@ -61,15 +61,15 @@ class _Lines:
     """Prints one line per check under its area's heading, as the checks come."""
 
     def __init__(self) -> None:
-        self._area: Area | None = None
+        self._area = ""
         self._mending = self._written = False
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="replace")  # a terminal without ✓ is no reason to fail
 
     def check(self, check: Check) -> None:
         """Show one check."""
-        if check.area is not self._area:
-            self._heading(check.area.value)
+        if check.area != self._area:
+            self._heading(check.area)
             self._area, self._mending = check.area, False
         mark, colour = MARKS[check.status]
         origin = typer.style(f"  ({check.origin})", dim=True) if check.origin else ""
@@ -81,7 +81,7 @@ class _Lines:
         """Show one repair; the checks that follow are a new round."""
         if not self._mending:
             self._heading("fixing")
-        self._area, self._mending = None, True
+        self._area, self._mending = "", True
         mark = "✓" if repair.done else "✗"
         typer.echo(f"  {typer.style(mark, fg='green' if repair.done else 'red', bold=True)} {repair.said}")
 
