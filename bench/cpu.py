@@ -90,14 +90,16 @@ def run(package: Path, runs: int, threads: int) -> list[float]:
 def model_file(place: Path, name: str) -> Path:
     """A network that the tests generate, a published one of theirs, or a file."""
     sys.path.insert(0, str(HERE.parent / "tests"))
-    from support.models import networks, published
+    from support.models import networks, published, vision
 
     if Path(name).is_file():
         return Path(name)
     if name in {model.name for model in published.REAL_MODELS}:
         return published.named(name).path()
     file = place / f"{name}.onnx"
-    return file if file.exists() else Path(getattr(networks, name)(file, 224))
+    if file.exists():
+        return file
+    return Path(getattr(vision, name)(file) if hasattr(vision, name) else getattr(networks, name)(file, 224))
 
 
 def onnxruntime_session(model: Path, threads: int) -> tuple[Any, dict[str, Any]]:

@@ -31,23 +31,41 @@ class Network:
         self.channels[name] = channels
         return name
 
-    def conv(self, x: str, out: int, kernel: int = 3, stride: int = 1, groups: int = 1) -> str:
-        """A convolution with "same" padding, followed by a batch normalisation."""
-        fan_in = self.channels[x] // groups * kernel * kernel
-        weight = self.random.normal(0, (2 / fan_in) ** 0.5, (out, self.channels[x] // groups, kernel, kernel))
+    def conv(
+        self,
+        x: str,
+        out: int,
+        kernel: int | tuple[int, int] = 3,
+        stride: int | tuple[int, int] = 1,
+        groups: int = 1,
+        *,
+        padded: bool = True,
+    ) -> str:
+        """A convolution with "same" padding or none, followed by a batch normalisation."""
+        sizes, strides = _pair(kernel), _pair(stride)
+        inputs = self.channels[x] // groups
+        fan_in = inputs * sizes[0] * sizes[1]
+        weight = self.random.normal(0, (2 / fan_in) ** 0.5, (out, inputs, *sizes))
         y = self.op(
             "Conv",
             [x, self.weight(weight.astype(np.float32))],
             out,
-            kernel_shape=[kernel, kernel],
-            strides=[stride, stride],
-            pads=[kernel // 2] * 4,
+            kernel_shape=sizes,
+            strides=strides,
+            pads=[size // 2 * padded for size in sizes] * 2,
             group=groups,
         )
         scale, shift = self.random.uniform(0.8, 1.2, out), self.random.normal(0, 0.1, out)
         mean, variance = self.random.normal(0, 0.1, out), self.random.uniform(0.8, 1.2, out)
         statistics = [self.weight(a.astype(np.float32)) for a in (scale, shift, mean, variance)]
         return self.op("BatchNormalization", [y, *statistics], out)
+
+    def upconv(self, x: str, out: int) -> str:
+        """A transposed convolution that doubles both extents."""
+        weight = self.random.normal(0, (1 / self.channels[x]) ** 0.5, (self.channels[x], out, 2, 2))
+        bias = self.weight(self.random.normal(0, 0.1, out).astype(np.float32))
+        weights = [self.weight(weight.astype(np.float32)), bias]
+        return self.op("ConvTranspose", [x, *weights], out, kernel_shape=[2, 2], strides=[2, 2])
 
     def relu(self, x: str) -> str:
         return self.op("Relu", [x], self.channels[x])
@@ -65,24 +83,37 @@ class Network:
     def add(self, x: str, y: str) -> str:
         return self.op("Add", [x, y], self.channels[x])
 
-    def max_pool(self, x: str, kernel: int, stride: int) -> str:
-        return self.op(
-            "MaxPool",
-            [x],
-            self.channels[x],
-            kernel_shape=[kernel, kernel],
-            strides=[stride, stride],
-            pads=[kernel // 2] * 4,
-        )
+    def max_pool(self, x: str, kernel: int, stride: int, *, padded: bool = True) -> str:
+        return self._pool("MaxPool", x, kernel, stride, padded)
+
+    def average_pool(self, x: str, kernel: int, stride: int, *, padded: bool = True) -> str:
+        return self._pool("AveragePool", x, kernel, stride, padded)
+
+    def _pool(self, kind: str, x: str, kernel: int, stride: int, padded: bool) -> str:
+        window = {"kernel_shape": [kernel, kernel], "strides": [stride, stride]}
+        return self.op(kind, [x], self.channels[x], pads=[kernel // 2 * padded] * 4, **window)
+
+    def enlarged(self, x: str) -> str:
+        """Each pixel twice along both axes."""
+        scales = self.weight(np.array([1, 1, 2, 2], np.float32))
+        modes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        return self.op("Resize", [x, "", scales], self.channels[x], mode="nearest", **modes)
+
+    def split(self, x: str) -> tuple[str, str]:
+        """Two halves of the channels."""
+        first, second = (f"half{len(self.nodes)}_{part}" for part in (0, 1))
+        self.nodes.append(helper.make_node("Split", [x], [first, second], f"n_{first}", axis=1))
+        self.channels |= dict.fromkeys((first, second), self.channels[x] // 2)
+        return first, second
 
     def concat(self, *xs: str) -> str:
         return self.op("Concat", xs, sum(self.channels[x] for x in xs), axis=1)
 
-    def squeeze_excite(self, x: str, squeezed: int) -> str:
-        gate = self.op("GlobalAveragePool", [x], self.channels[x])
-        gate = self.relu(self.conv(gate, squeezed, 1))
-        gate = self.op("HardSigmoid", [self.conv(gate, self.channels[x], 1)], self.channels[x])
-        return self.op("Mul", [x, gate], self.channels[x])
+    def squeeze_excite(self, x: str, squeezed: int, gate: str = "HardSigmoid") -> str:
+        y = self.op("GlobalAveragePool", [x], self.channels[x])
+        y = self.relu(self.conv(y, squeezed, 1))
+        y = self.op(gate, [self.conv(y, self.channels[x], 1)], self.channels[x])
+        return self.op("Mul", [x, y], self.channels[x])
 
     def classifier(self, x: str, classes: int) -> str:
         x = self.op("GlobalAveragePool", [x], self.channels[x])
@@ -147,23 +178,14 @@ def mixed_blocks(path: Path, size: int = 32) -> Path:
     x = net.hard_swish(net.conv("x", 16, 3, 2))
     x = net.squeeze_excite(net.silu(net.conv(x, 16, 5, 1, groups=16)), 8)
     x = net.add(x, net.silu(net.conv(x, 16, 3, 1, groups=2)))
-    halves = [f"half{i}" for i in (0, 1)]
-    net.nodes.append(helper.make_node("Split", [x], halves, axis=1, name="n_split"))
-    net.channels.update(dict.fromkeys(halves, 8))
+    halves = net.split(x)
     y = net.silu(net.conv(halves[0], 8))
     x = net.concat(halves[1], y, net.max_pool(y, 5, 1))
     odd = net.relu(net.conv(x, 10, 3, 2))
-    scales = net.weight(np.array([1, 1, 2, 2], np.float32))
-    up = net.op(
-        "Resize",
-        [odd, "", scales],
-        10,
-        mode="nearest",
-        coordinate_transformation_mode="asymmetric",
-        nearest_mode="floor",
-    )
-    x = net.concat(x, up)
-    x = net.op(
-        "AveragePool", [net.conv(x, 12, 1)], 12, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]
-    )
+    x = net.concat(x, net.enlarged(odd))
+    x = net.average_pool(net.conv(x, 12, 1), 3, 2)
     return net.save(path, net.op("Sigmoid", [x], 12), (1, 12, None, None))
+
+
+def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else value
