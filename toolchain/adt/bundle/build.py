@@ -84,17 +84,22 @@ def build_bundle(plan: BuildPlan, *, progress: Callable[[str], None] = lambda _:
     return BuildResult(bundle, plan.source, True, 0, time.monotonic() - began, plan.build_dir)
 
 
-def _sources() -> dict[Path, bytes]:
-    """The files of cmake_presets/ and cpp_runner/ that a build reads, by path below both."""
-    return {
-        file.relative_to(top.parent): file.read_bytes()
-        for top in (resource("cmake_presets"), resource("cpp_runner"))
-        for file in top.rglob("*")
-        if file.is_file() and not {"build", "plugins", "__pycache__"} & set(file.relative_to(top).parts)
-    }
+def _sources() -> dict[str, bytes]:
+    """The contents of the files of cmake_presets/ and cpp_runner/ that a build reads, by path below both."""
+    tops = (resource("cmake_presets"), resource("cpp_runner"))
+    return {f"{top.name}/{name}": (top / name).read_bytes() for top in tops for name in _names(top)}
 
 
-def _digest(sources: dict[Path, bytes]) -> str:
+def _names(top: Path) -> list[str]:
+    """The paths of the files below *top*, relative to it, but of what is built there and apart."""
+    names = []
+    for directory, below, files in os.walk(top):
+        below[:] = {*below} - {"build", "plugins", "__pycache__"}
+        names += [f"{directory}/{file}".removeprefix(f"{top}/") for file in files]
+    return names
+
+
+def _digest(sources: dict[str, bytes]) -> str:
     digest = hashlib.sha256()
     for name, contents in sorted(sources.items()):
         digest.update(f"{name} {len(contents)}\n".encode() + contents)
@@ -107,15 +112,14 @@ def _stage(destination: Path) -> str:
     A build that read them where adt is installed would start afresh with each
     virtual environment, and compile the runner again after each `pip install`.
     """
-    sources = _sources()
+    sources, copies = _sources(), {*_names(destination)}
     for name, contents in sources.items():
         copy = destination / name
-        if not copy.is_file() or copy.read_bytes() != contents:
+        if name not in copies or copy.read_bytes() != contents:
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(contents)
-    for copy in [file for file in destination.rglob("*") if file.is_file()]:
-        if copy.relative_to(destination) not in sources:
-            copy.unlink()
+    for name in copies - {*sources}:
+        (destination / name).unlink()
     return _digest(sources)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import signal
 import sys
 from typing import NoReturn
@@ -16,6 +18,8 @@ def _terminated(_signal: int, _frame: object) -> NoReturn:
 
 def main() -> None:
     """Run the command line of this process."""
+    gc.set_threshold(50_000)  # what is imported is no garbage: the usual 700 look through it again and again
+    atexit.register(gc.freeze)  # all that is left goes with the process; Python would look for cycles in it
     signal.signal(signal.SIGTERM, _terminated)
     try:
         from adt.cli.app import app

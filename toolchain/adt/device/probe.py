@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from adt.bundle.bundle import TargetBundle
 from adt.device import opencl
 from adt.device.deploy.fit import check_device
 from adt.device.deploy.payload import user_directory
@@ -25,7 +25,10 @@ from adt.device.survey import HARDWARE, Cpu, DeviceFacts, Gpu, Memory, Survey, T
 from adt.errors import AdtError, DeviceError, DiskError, PackageError
 from adt.host import manifest
 from adt.host.cache import cache_dir
-from adt.model.package.manifest import PackageLike
+
+if TYPE_CHECKING:
+    from adt.bundle.bundle import TargetBundle
+    from adt.model.package.manifest import PackageLike
 
 log = logging.getLogger("adt.probe")
 
@@ -285,6 +288,8 @@ def package_like(probe: Probe, machine: str) -> PackageLike:
     Args:
         machine: ELF machine of the platform; the device may run several.
     """
+    from adt.model.package.manifest import PackageLike
+
     device = probe.opencl.device if probe.opencl else None
     return PackageLike(
         device=probe.label,

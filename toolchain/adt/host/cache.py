@@ -8,15 +8,14 @@ digest of its contents, so a half-written or damaged entry is never used.
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import fcntl
 import hashlib
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from adt.errors import AdtError, Busy, PackageError
 from adt.host.data import cache_dir as cache_dir
@@ -26,6 +25,7 @@ from adt.host.reaper import reaped_path
 log = logging.getLogger("adt.cache")
 
 STAMP = ".complete"
+LOCK_POLL_SECONDS = 0.05
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 """Of Linux's fcntl.h and fs.h."""
 
@@ -39,25 +39,29 @@ def lock(path: Path, *, timeout: float = 3600.0) -> Iterator[None]:
     """
     with disk_errors(f"locking {path}", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        guard = FileLock(f"{path}.lock")
-        acquired = True
-        try:
-            guard.acquire(timeout=0)
-        except Timeout:
-            acquired = False
-    if not acquired:
-        log.info("waiting for another adt process that holds %s.lock", path)
-        try:
-            guard.acquire(timeout=timeout)
-        except Timeout as error:
-            raise Busy(
-                f"another process has held {path}.lock for {timeout:g} s",
-                remedy="Wait for it to end, or end it; the lock goes with the process.",
-            ) from error
+        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
+        if not _is_acquired(handle, path):
+            log.info("waiting for another adt process that holds %s.lock", path)
+            deadline = time.monotonic() + timeout
+            while not _is_acquired(handle, path):
+                if time.monotonic() >= deadline:
+                    raise Busy(
+                        f"another process has held {path}.lock for {timeout:g} s",
+                        remedy="Wait for it to end, or end it; the lock goes with the process.",
+                    )
+                time.sleep(LOCK_POLL_SECONDS)
         yield
     finally:
-        guard.release()
+        os.close(handle)
+
+
+def _is_acquired(handle: int, path: Path) -> bool:
+    """Whether the open file *handle* now holds the lock of *path*, which nobody else has."""
+    with disk_errors(f"locking {path}", path), contextlib.suppress(BlockingIOError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 def file_sha256(path: Path) -> str:
@@ -184,6 +188,8 @@ def _put(temporary: Path, final: Path) -> None:
 
 def _exchange(one: Path, other: Path) -> bool:
     """Give each the other's name in one step; False: the file system cannot."""
+    import ctypes
+
     renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)  # of glibc, from 2.28 on
     return renameat2 is not None and not renameat2(
         AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE

@@ -11,10 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
-import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -43,9 +40,9 @@ PROGRAM_ERRORS = (BuildError, CompileError, ProcessFailed, RunError, SourceError
 PROBE = 1 << 16
 """Bytes for which a disk must have room not to count as full."""
 _WORDS = {
-    errno.ENOSPC: re.compile("No space left on device"),
-    errno.EDQUOT: re.compile("Disk quota exceeded"),
-    errno.EROFS: re.compile("Read-only file system"),
+    errno.ENOSPC: "No space left on device",
+    errno.EDQUOT: "Disk quota exceeded",
+    errno.EROFS: "Read-only file system",
 }
 """What programs print of an error of the disk."""
 
@@ -127,7 +124,7 @@ def explain(error: Exception) -> DiskError | None:
     number, details = 0, ""
     if isinstance(error, AdtError):
         details = f"{error.what}\n{error.details}"
-        number = next((number for number, words in _WORDS.items() if words.search(details)), 0)
+        number = next((number for number, words in _WORDS.items() if words in details), 0)
     elif isinstance(error, OSError):
         number = error.errno or 0
         if number not in (*FULL, *CLOSED):
@@ -176,6 +173,8 @@ def _variable(path: Path) -> str:
 
 def _refusal(directory: Path) -> int:
     """The error of writing a little to *directory*; 0: it can be written."""
+    import tempfile
+
     try:
         with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
             left = PROBE
@@ -202,6 +201,8 @@ def temporary_directory() -> Path:
     named = os.environ.get("TMPDIR", "")
     if named and Path(named).is_dir():
         return Path(named).absolute()
+    import tempfile
+
     try:
         return Path(tempfile.gettempdir())
     except FileNotFoundError as error:
@@ -223,7 +224,7 @@ def scratch_directory(purpose: str, *, beside: Path | None = None) -> Iterator[P
     Raises:
         DiskError: it cannot be made, or what failed within did so because a disk is full.
     """
-    name = f"adt-{purpose}-{secrets.token_hex(6)}"
+    name = f"adt-{purpose}-{os.urandom(6).hex()}"
     if beside is None:
         path, doing, variable = temporary_directory() / name, "writing temporary files", "TMPDIR"
     else:
@@ -239,7 +240,7 @@ def scratch_directory(purpose: str, *, beside: Path | None = None) -> Iterator[P
 
 def temporary_name(final: Path) -> Path:
     """A name beside *final* that nobody else has."""
-    return final.absolute().with_name(f".{final.name[:100]}.{secrets.token_hex(6)}.tmp")
+    return final.absolute().with_name(f".{final.name[:100]}.{os.urandom(6).hex()}.tmp")
 
 
 def size_text(count: int) -> str:

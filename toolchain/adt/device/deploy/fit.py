@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from adt.bundle.bundle import BundleManifest
-from adt.device.survey import DeviceFacts
+from typing import TYPE_CHECKING
+
 from adt.errors import MismatchError
 from adt.model.package.compatibility import check_pair
-from adt.model.package.manifest import PackageManifest
+
+if TYPE_CHECKING:
+    from adt.bundle.bundle import BundleManifest
+    from adt.device.survey import DeviceFacts
+    from adt.model.package.manifest import PackageManifest
 
 
 def check_device(bundle: BundleManifest, facts: DeviceFacts, serial: str) -> None:

@@ -10,12 +10,15 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
-from adt.bundle.bundle import TargetBundle
 from adt.device.survey import TEMP
 from adt.errors import PackageError
 from adt.host.cache import file_sha256
-from adt.model.package.package import ModelPackage
+
+if TYPE_CHECKING:
+    from adt.bundle.bundle import TargetBundle
+    from adt.model.package.package import ModelPackage
 
 SCHEMA = "adt.deployment"
 SCHEMA_VERSION = 1

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from adt.bundle.bundle import BundleManifest
+from typing import TYPE_CHECKING
+
 from adt.bundle.platforms import NNAPI_API_LEVEL
 from adt.errors import MismatchError
-from adt.model.package.manifest import PackageManifest
+
+if TYPE_CHECKING:
+    from adt.bundle.bundle import BundleManifest
+    from adt.model.package.manifest import PackageManifest
 
 
 def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
