@@ -18,10 +18,9 @@ import adt
 from adt.errors import PackageError
 from adt.host import cache
 from adt.host.resources import resource
-from adt.model.compile import write_package
 from adt.model.package import files
 from adt.model.package.files import INSPECT, MANIFEST
-from adt.model.package.package import load_package, merge_params, split_params
+from adt.model.package.package import load_package, merge_params, split_params, write_package
 from support.standins.artefacts import make_package
 
 

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING
 
 from adt.api.requests import MergeRequest, PackageVerifyRequest, SplitRequest
 from adt.host.disk import scratch_directory
-from adt.model.compile import write_package
 from adt.model.package.integrity import Integrity, examine
-from adt.model.package.package import ModelPackage, SplitPackage, load_package, merge_params, split_params
+from adt.model.package.package import (
+    ModelPackage,
+    SplitPackage,
+    load_package,
+    merge_params,
+    split_params,
+    write_package,
+)
 from adt.options.request import takes
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -203,11 +202,12 @@ def _show_classes(ranking: Ranking) -> None:
 
 def _time(result: RunResult) -> str:
     """How long the runs took, where that means something; else nothing."""
+    from statistics import median
+
     report = result.report or {}
     times = report.get("run_ms") or []
     device = report.get("device") or {}
     on_cpu = isinstance(device, dict) and device.get("kind") == "opencl" and device.get("type") == "cpu"
     if result.emulated is not False or on_cpu or len(times) < 2:
         return ""
-    median = statistics.median(times)
-    return f"time    {median:.3f} ms, the median of {len(times)} runs (adt bench measures more)"
+    return f"time    {median(times):.3f} ms, the median of {len(times)} runs (adt bench measures more)"

@@ -30,10 +30,17 @@ from adt.model.compilation import CompileJob
 from adt.model.functions import check_functions
 from adt.model.host_run.opencl import opencl_device
 from adt.model.package import files, model_store, origin
-from adt.model.package.files import LIBRARY, MANIFEST
+from adt.model.package.files import LIBRARY
 from adt.model.package.kernel_check import check
 from adt.model.package.manifest import SCHEMA_VERSION, PackageManifest
-from adt.model.package.package import ModelPackage, load_check, load_package, save_check
+from adt.model.package.package import (
+    ModelPackage,
+    load_check,
+    load_package,
+    refuse_others,
+    save_check,
+    write_package,
+)
 from adt.model.passes.offload.partition import PLUGINS, plugin_for
 from adt.model.targets import ModelTarget
 from adt.model.versions import OURS, install, require_tvm, texture_codegen_trusted
@@ -64,7 +71,7 @@ def compile_to(job: CompileJob, out: Path, *, use_cache: bool = True) -> ModelPa
         PackageError: *out* exists and is no package.
         ModelError, UnsupportedOp, CompileError, …: see :func:`compile_model`.
     """
-    _refuse_others(out)
+    refuse_others(out)
     facts = identity(job) if use_cache else None
     if facts is not None:
         cached = _cached(job, facts)
@@ -89,7 +96,7 @@ def compile_model(job: CompileJob, out: Path) -> ModelPackage:
         CompileError: TVM or the linker failed.
         PackageError: *out* exists and is no package.
     """
-    _refuse_others(out)
+    refuse_others(out)
     compilation = job.load()
     bundle, settings = job.bundle, job.settings
     with cache.fresh_dir(out) as directory:
@@ -222,28 +229,6 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
         if target.device == "opencl" and job.settings.compile.check != "off"
         else "",
     }
-
-
-def write_package(package: ModelPackage, out: Path) -> ModelPackage:
-    """Copy *package* to the directory or .tar *out*, which appears complete or not at all.
-
-    Raises:
-        PackageError: *out* exists and is no package.
-    """
-    _refuse_others(out)
-    if files.is_archive(out):
-        files.pack(package.path, out)
-        return dataclasses.replace(load_package(out), checked=package.checked)
-    with cache.fresh_dir(out) as directory:
-        files.copy(package.path, directory)
-    return ModelPackage(out, package.manifest, checked=package.checked)
-
-
-def _refuse_others(out: Path) -> None:
-    if files.is_archive(out) and not out.is_dir():
-        files.leave_alone(out)
-    else:
-        cache.leave_alone(out, lambda there: (there / MANIFEST).is_file(), "a package")
 
 
 def _plugin(settings: Settings) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
 
@@ -129,6 +129,33 @@ def load_package(path: Path, *, check_hashes: bool = True) -> ModelPackage:
         if check_hashes and cache.file_sha256(file) != facts.files[name].sha256:
             raise PackageError(f"{file} is not the file that mod.json describes", remedy=remedy)
     return ModelPackage(path, facts, archive)
+
+
+def refuse_others(out: Path) -> None:
+    """Let *out* be a package, an empty directory or absent.
+
+    Raises:
+        PackageError: it is something else.
+    """
+    if is_archive(out) and not out.is_dir():
+        files.leave_alone(out)
+    else:
+        cache.leave_alone(out, lambda there: (there / MANIFEST).is_file(), "a package")
+
+
+def write_package(package: ModelPackage, out: Path) -> ModelPackage:
+    """Copy *package* to the directory or .tar *out*, which appears complete or not at all.
+
+    Raises:
+        PackageError: *out* exists and is no package.
+    """
+    refuse_others(out)
+    if is_archive(out):
+        files.pack(package.path, out)
+        return replace(load_package(out), checked=package.checked)
+    with cache.fresh_dir(out) as directory:
+        files.copy(package.path, directory)
+    return ModelPackage(out, package.manifest, checked=package.checked)
 
 
 @dataclass(frozen=True)
