@@ -90,7 +90,7 @@ def run(package: Path, runs: int, threads: int) -> list[float]:
 def model_file(place: Path, name: str) -> Path:
     """A network that the tests generate, a published one of theirs, or a file."""
     sys.path.insert(0, str(HERE.parent / "tests"))
-    from support.models import networks, published, vision
+    from support.models import networks, published, sequences, vision
 
     if Path(name).is_file():
         return Path(name)
@@ -99,7 +99,10 @@ def model_file(place: Path, name: str) -> Path:
     file = place / f"{name}.onnx"
     if file.exists():
         return file
-    return Path(getattr(vision, name)(file) if hasattr(vision, name) else getattr(networks, name)(file, 224))
+    for module in (vision, sequences):
+        if hasattr(module, name):
+            return Path(getattr(module, name)(file))
+    return Path(getattr(networks, name)(file, 224))
 
 
 def onnxruntime_session(model: Path, threads: int) -> tuple[Any, dict[str, Any]]:
