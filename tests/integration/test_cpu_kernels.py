@@ -134,6 +134,11 @@ MODELS: dict[str, tuple[tuple[int, ...], Body]] = {
     "long softmax": ((3, 1024), _chain(lambda x: relax.op.nn.softmax(x, -1))),
     "softmax on all threads": ((64, 1024), _chain(lambda x: relax.op.nn.softmax(x, -1))),
     "layer norm": ((5, 12, 64), _chain(lambda x: relax.op.nn.layer_norm(x, weight(64), weight(64), [-1]))),
+    "softmax of heads": ((1, 4, 48, 48), _chain(lambda x: relax.op.nn.softmax(x, -1))),
+    "long layer norm": (
+        (40, 1024),
+        _chain(lambda x: relax.op.nn.layer_norm(x, weight(1024), weight(1024), [-1])),
+    ),
     "gelu": ((7, 96), _chain(lambda x: relax.op.nn.gelu(x))),
     "sum of all": ((8, 4096), _chain(lambda x: relax.op.sum(x, [1]))),
     "sum of an odd number": ((8, 33), _chain(lambda x: relax.op.sum(x, [1]))),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from adt.model.passes.cpu.kernel import (
     UNROLLED_TAPS,
+    VECTORS_EACH,
     Kernel,
     NoSchedule,
     divisors,
@@ -74,23 +76,62 @@ def reduction(schedule: Any, vectors: Vectors) -> None:
 def _sum_along_lanes(schedule: Any, store: Any, sums: Any, vectors: Vectors, work: int) -> None:
     """Few outputs, long sums: each lane takes every so-many-th term."""
     outer = schedule.get_loops(store)
-    schedule.compute_at(sums, outer[-1], preserve_unit_loops=True)
+    stages = _lane_sums(schedule, sums, vectors)
+    for stage in reversed(stages):
+        schedule.compute_at(stage, outer[-1], preserve_unit_loops=True)
     at = parallel(schedule, outer, work)
-    _partial_sums(schedule, sums, at, vectors)
+    _vectorize_stages(schedule, stages, at, vectors)
 
 
-def _partial_sums(schedule: Any, sums: Any, at: Any, vectors: Vectors) -> None:
-    """Sum the terms of *sums*, inside of the loop *at*, in lanes first, where they are many and divide."""
-    length = extent_of(schedule, reduce_loops(schedule, sums)[-1])
-    if length % vectors.lanes == 0 and length >= 2 * vectors.lanes:
-        _, lane = schedule.split(reduce_loops(schedule, sums)[-1], [None, vectors.lanes])
-        partial = schedule.rfactor(lane, len(schedule.get(sums).writes[0].buffer.shape))
-        schedule.compute_at(partial, at, preserve_unit_loops=True)
-        places, terms = loops_of(schedule, partial)
-        schedule.reorder(*terms, places[-1])
-        schedule.vectorize(places[-1])
-        schedule.decompose_reduction(partial, reduce_loops(schedule, partial)[0])
-    schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
+def _lane_sums(schedule: Any, sums: Any, vectors: Vectors) -> list[Any]:
+    """The terms of *sums* summed in lanes first, where they are many and divide: the blocks, *sums* last.
+
+    Several vectors first, since each addition waits for the one before it; in the end four numbers.
+    """
+    stages = []
+    for lanes in (VECTORS_EACH * vectors.lanes, vectors.lanes, 4):
+        last = reduce_loops(schedule, sums)[-1]
+        length = extent_of(schedule, last)
+        if length % lanes == 0 and length >= (8 if lanes > vectors.lanes else 2) * lanes:
+            _, lane = schedule.split(last, [None, lanes])
+            stages.append(schedule.rfactor(lane, len(schedule.get(sums).writes[0].buffer.shape)))
+    return [*stages, sums]
+
+
+def _vectorize_stages(schedule: Any, stages: Sequence[Any], at: Any, vectors: Vectors) -> None:
+    """The loops of *stages* inside of *at* by vectors; then their sums apart from where they begin."""
+    for stage in stages:
+        _vectorize_row(schedule, stage, at, vectors)
+    for stage in stages:
+        if reduce := reduce_loops(schedule, stage):
+            schedule.decompose_reduction(stage, reduce[0])
+
+
+def _vectorize_row(schedule: Any, block: Any, at: Any, vectors: Vectors) -> None:
+    """The places of *block* inside of *at* by vectors, within the terms of its sums."""
+    outside = {schedule.get(loop).loop_var for loop in _loops_to(schedule, block, at)}
+    places, reduce = loops_of(schedule, block)
+    row = [
+        place
+        for place in places
+        if schedule.get(place).loop_var not in outside and extent_of(schedule, place) > 1
+    ]
+    if not row:
+        return
+    extent = extent_of(schedule, row[-1])
+    width = VECTORS_EACH * vectors.lanes if reduce else vectors.lanes
+    if reduce and extent <= width:
+        schedule.reorder(*reduce, row[-1])
+        schedule.vectorize(row[-1])
+    elif not reduce and extent % width == 0:
+        schedule.vectorize(schedule.split(row[-1], [None, width])[1])
+
+
+def _loops_to(schedule: Any, block: Any, at: Any) -> list[Any]:
+    """The loops around *block* from the outermost to *at*."""
+    loops = schedule.get_loops(block)
+    places = [schedule.get(loop).loop_var for loop in loops]
+    return list(loops[: places.index(schedule.get(at).loop_var) + 1])
 
 
 def _row_to_share(schedule: Any, sums: Any) -> int | None:
@@ -120,7 +161,6 @@ def rows(schedule: Any, vectors: Vectors) -> None:
     kernel = Kernel(schedule)
     if not kernel.sums:
         raise NoSchedule("it has no reductions")
-    names = [name for name in kernel.names if name != kernel.output]
     store = schedule.get_sblock(kernel.output)
     loops = schedule.get_loops(store)
     axes = min((len(spatial_loops(schedule, schedule.get_sblock(name))) for name in kernel.sums), default=0)
@@ -128,28 +168,22 @@ def rows(schedule: Any, vectors: Vectors) -> None:
         raise NoSchedule("it has no rows")
     outer = loops[: min(axes, len(loops) - 1)]
     work = sum(work_of(schedule, schedule.get_sblock(name)) for name in kernel.sums)
+    names = [name for name in kernel.names if name != kernel.output]
     for name in reversed(names):
         block = schedule.get_sblock(name)
         if name not in kernel.sums and not _reads_sums(schedule, block):
             schedule.compute_inline(block)
-        else:
-            schedule.compute_at(block, outer[-1], preserve_unit_loops=True)
+            names.remove(name)
+    stages = []
+    for name in names:
+        block = schedule.get_sblock(name)
+        along = name in kernel.sums and len(spatial_loops(schedule, block)) == len(outer)
+        stages += _lane_sums(schedule, block, vectors) if along else [block]
+    for block in reversed(stages):
+        schedule.compute_at(block, outer[-1], preserve_unit_loops=True)
     at = parallel(schedule, outer, work)  # before sums are divided, after which it is refused
-    for name in (*kernel.sums, kernel.output):
-        _vectorize_row(schedule, schedule.get_sblock(name), at, vectors)
+    _vectorize_stages(schedule, [*stages, store], at, vectors)
 
 
 def _reads_sums(schedule: Any, block: Any) -> bool:
     return any(reduce_loops(schedule, producer) for producer in schedule.get_producers(block))
-
-
-def _vectorize_row(schedule: Any, block: Any, at: Any, vectors: Vectors) -> None:
-    """The loops of *block* inside of *at* by vectors: its places, or the terms of its sums."""
-    places, reduce = loops_of(schedule, block)
-    row = schedule.get(at)
-    if reduce and schedule.get(places[-1]).same_as(row):
-        _partial_sums(schedule, block, at, vectors)
-    elif reduce:
-        schedule.decompose_reduction(block, reduce[0])
-    elif extent_of(schedule, places[-1]) % vectors.lanes == 0 and not schedule.get(places[-1]).same_as(row):
-        schedule.vectorize(schedule.split(places[-1], [None, vectors.lanes])[1])

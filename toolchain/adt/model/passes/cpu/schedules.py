@@ -17,7 +17,7 @@ from adt.model.passes.cpu.convolution import convolution
 from adt.model.passes.cpu.elementwise import elements
 from adt.model.passes.cpu.kernel import NoSchedule
 from adt.model.passes.cpu.reduction import reduction, rows
-from adt.model.passes.cpu.vector_math import vectorized_math
+from adt.model.passes.cpu.vector_math import shared_divisors, vectorized_math
 from adt.model.passes.cpu.vectors import Vectors
 
 log = logging.getLogger("adt.compile")
@@ -54,7 +54,7 @@ def scheduled(function: Any, vectors: Vectors, name: str = "") -> Any:
         except refusals as reason:
             log.debug("%s: %s does not apply: %s", name, rule.__name__, str(reason).strip()[-200:])
             continue
-        body = vectorized_math(schedule.mod["main"].body)
+        body = vectorized_math(shared_divisors(schedule.mod["main"].body))
         made = tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)
         return made.with_attr(SCHEDULED, True)
     return function

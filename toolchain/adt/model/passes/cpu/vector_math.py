@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from adt.model.passes.layout.signature import variables_of
+
 EXP_LOW, EXP_HIGH = -86.9, 88.72283
 """Where exp leaves the normal float32, nearly: below it is 0 here (not 2e-38), above infinite."""
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
@@ -45,6 +47,27 @@ def vectorized_math(statement: Any) -> Any:
     return tirx.stmt_functor.ir_transform(statement, None, replaced, ["tirx.Call"])
 
 
+def shared_divisors(statement: Any) -> Any:
+    """The TIR *statement*, in which a row of float32 is multiplied by the inverse of what all of it is
+    divided by: an inverse for the row, and a division takes several multiplications' time. At most 1 unit in
+    the last place off."""
+    from tvm import tirx
+
+    def replaced(store: Any) -> Any:
+        along = variables_of(store.indices[-1:])
+
+        def inverted(node: Any) -> Any:
+            if node.dtype != "float32" or isinstance(node.b, tirx.FloatImm) or variables_of([node.b]) & along:
+                return None
+            return node.a * (_constant(1) / node.b)
+
+        value = tirx.Evaluate(store.value)
+        value = tirx.stmt_functor.ir_transform(value, None, inverted, ["tirx.Div"]).value
+        return tirx.BufferStore(store.buffer, value, store.indices) if along else store
+
+    return tirx.stmt_functor.ir_transform(statement, None, replaced, ["tirx.BufferStore"])
+
+
 def _constant(value: float) -> Any:
     from tvm import tirx
 
@@ -68,9 +91,9 @@ def _exp(x: Any) -> Any:
     rest = near - power * _constant(_LN2_HIGH) - power * _constant(_LN2_LOW)
     half = tirx.reinterpret("float32", (power.astype("int32") + 126) << 23)  # 2 to the 128th is infinite
     value = (_polynomial(rest, _EXP) * rest * rest + rest + _constant(1)) * half * _constant(2)
-    value = tirx.Select(x > _constant(EXP_HIGH), _constant(float("inf")), value)
     value = tirx.Select(x < _constant(EXP_LOW), _constant(0), value)
-    return tirx.Select(tirx.isnan(x), x, value)
+    # What is not below is above, or NaN. TVM would ask isnan lane by lane.
+    return tirx.Select(x <= _constant(EXP_HIGH), value, x * _constant(float("inf")))
 
 
 def _sigmoid(x: Any) -> Any:
@@ -81,10 +104,11 @@ def _rational(x: Any, form: tuple[Sequence[float], Sequence[float], float]) -> A
     from tvm import tirx
 
     numerator, denominator, limit = form
-    near = tirx.max(tirx.min(x, _constant(limit)), _constant(-limit))
+    # Not by min and max, of which NaN would come out as a limit.
+    near = tirx.Select(x < _constant(-limit), _constant(-limit), x)
+    near = tirx.Select(x > _constant(limit), _constant(limit), near)
     square = near * near
-    value = near * _polynomial(square, numerator) / _polynomial(square, denominator)
-    return tirx.Select(tirx.isnan(x), x, value)
+    return near * _polynomial(square, numerator) / _polynomial(square, denominator)
 
 
 def _tanh(x: Any) -> Any:
