@@ -60,9 +60,7 @@ class SequenceNetwork:
 
     def gelu(self, x: str) -> str:
         erf = self.op("Erf", self.op("Div", x, self.scalar(2**0.5)))
-        return self.op(
-            "Mul", self.op("Mul", x, self.op("Add", erf, self.scalar(1))), self.scalar(0.5)
-        )
+        return self.op("Mul", self.op("Mul", x, self.op("Add", erf, self.scalar(1))), self.scalar(0.5))
 
     def attention(self, x: str, mask: str, steps: int, size: int, heads: int) -> str:
         def by_heads(axes: Sequence[int]) -> str:
@@ -93,9 +91,7 @@ class SequenceNetwork:
         )
         return self.reshape(self.op("Transpose", states, perm=[0, 2, 1, 3]), 0, 0, directions * hidden)
 
-    def save(
-        self, path: Path, inputs: dict[str, tuple[int, ...]], output: str, shape: Sequence[int]
-    ) -> Path:
+    def save(self, path: Path, inputs: dict[str, tuple[int, ...]], output: str, shape: Sequence[int]) -> Path:
         """Write the model; *inputs* are float32 where they have features, else numbers of tokens."""
         infos = [
             helper.make_tensor_value_info(
