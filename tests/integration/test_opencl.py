@@ -63,12 +63,12 @@ def matrix_vector(path: Path) -> Path:
     """``y = relu(x @ w + b)``: what TVM schedules as a matrix-vector product with a fused epilogue."""
     rng = np.random.default_rng(0)
     weights = [
-        numpy_helper.from_array(rng.standard_normal((256, 64), dtype=np.float32), "dense/w:0"),
-        numpy_helper.from_array(rng.standard_normal(64, dtype=np.float32), "1 b"),
+        numpy_helper.from_array(rng.standard_normal((256, 64), dtype=np.float32), "1 dense/w:0"),
+        numpy_helper.from_array(rng.standard_normal(64, dtype=np.float32), "constant"),
     ]
     nodes = [
-        helper.make_node("MatMul", ["in put", "dense/w:0"], ["h"]),
-        helper.make_node("Add", ["h", "1 b"], ["s"]),
+        helper.make_node("MatMul", ["in put", "1 dense/w:0"], ["h"]),
+        helper.make_node("Add", ["h", "constant"], ["s"]),
         helper.make_node("Relu", ["s"], ["out-put"]),
     ]
     graph = helper.make_graph(

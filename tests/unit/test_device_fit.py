@@ -10,7 +10,7 @@ import pytest
 from adt.device.deploy.fit import check_fit
 from adt.device.survey import DeviceFacts, parse
 from adt.errors import MismatchError
-from adt.model.package.compatibility import check_half
+from adt.model.package.compatibility import check_half, check_own_cpu
 from adt.model.package.manifest import CompilationRecord
 from support.standins.artefacts import bundle_manifest, package_manifest
 
@@ -92,10 +92,21 @@ def test_code_for_other_processors_than_the_devices() -> None:
     old = replace(LINUX, cpu_features=frozenset({"asimd", "asimdhp", "asimddp"}))
     error = refused(BUNDLE, package, old)
     assert "CPUs with i8mm, which those of device S lack" in error.what
-    assert "--like S" in error.remedy and "without --cpu" in error.remedy
+    assert "--like S" in error.remedy and "--for linux-aarch64 --cpu generic" in error.remedy
     check_fit(BUNDLE, package, replace(old, cpu_features=old.cpu_features | {"i8mm"}), serial="S")
     check_fit(BUNDLE, package, LINUX, serial="S")  # a device that does not say, such as a virtual one
     check_fit(BUNDLE, PACKAGE, old, serial="S")
+
+
+def test_code_for_other_processors_than_this_machines() -> None:
+    package = package_manifest("host")
+    check_own_cpu(package)
+    newer = replace(package, target=replace(package.target, cpu_features=("avx4096", "sve9")))
+    with pytest.raises(
+        MismatchError, match="CPUs with avx4096, sve9, which those of this machine lack"
+    ) as caught:
+        check_own_cpu(newer)
+    assert "adt compile toy.onnx --for host" in caught.value.remedy
 
 
 def test_what_every_cpu_of_a_device_offers() -> None:
@@ -108,6 +119,10 @@ def test_what_every_cpu_of_a_device_offers() -> None:
     assert facts.cpu_features == {"fp", "asimd", "asimdhp"}
     assert (facts.machine, facts.page_size, facts.properties) == ("aarch64", 4096, {"ro.x": "y"})
     assert parse("==machine==\nx86_64\n==page==\n4096\n==features==\n").facts.cpu_features == frozenset()
+    text = "==machine==\n{}\n==features==\nflags\t\t: fpu sse avx2\nflags\t\t: fpu avx2\n==properties==\n"
+    assert parse(text.format("x86_64")).facts.cpu_features == {"fpu", "avx2"}
+    emulated = parse(text.format("aarch64")).facts.cpu_features
+    assert emulated == frozenset(), "these are the flags of the machine that emulates it"
 
 
 def test_a_linux_bundle_on_a_phone() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from adt.bundle.platforms import HOST_MACHINE, PLATFORMS, platform_named
+from adt.bundle.platforms import PLATFORMS, platform_named
 from adt.errors import ConfigError
+from adt.host.cpuinfo import own_features
 from adt.model.targets import llvm, model_target, settings_and_platform
 from adt.model.targets.cpu import CpuChoice, cpu_choice
 from adt.model.targets.socs import LLVM_NAMES, SOCS, soc_named
@@ -120,10 +121,19 @@ def test_features_that_devices_are_asked_for() -> None:
     assert asked("", ("+dotprod",)) == ("asimddp",)
     assert asked("snapdragon-8gen2") == ("asimddp", "asimdhp", "bf16", "i8mm")
     assert asked("cortex-a76,-dotprod") == ("asimdhp",)
-    assert (
-        model_target("cpu", PLATFORMS["host"], 28, cpu="native").cpu_features == ()
-        or HOST_MACHINE != "x86_64"
-    )
+    phone = model_target("cpu", platform_named("android-x86_64"), 28, cpu="haswell").cpu_features
+    assert {"avx", "avx2", "fma", "f16c"} <= {*phone} and "sse4_2" not in phone, "each such phone has that"
+    assert model_target("cpu", platform_named("android-x86_64"), 28).cpu_features == ()
+
+
+def test_code_for_this_machine_is_for_its_processor() -> None:
+    """Unless another one is named; what it uses is what the kernel reports here."""
+    host = PLATFORMS["host"]
+    own = model_target("cpu", host, 28)
+    assert own.spec["mcpu"] == llvm.native()[0] and set(own.cpu_features) <= own_features()
+    assert own == model_target("cpu", host, 28, cpu="native")
+    generic = model_target("cpu", host, 28, cpu="generic")
+    assert generic.spec["mcpu"] == "generic" and generic.cpu_features == ()
 
 
 def test_native_is_what_this_processor_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from adt.api.device import device_of
 from adt.api.requests import PlaceOptions
 from adt.device.place import DevicePlace, HostPlace, Opened
 from adt.model.host_run.opencl import opencl_device
-from adt.model.package.compatibility import check_half
+from adt.model.package.compatibility import check_half, check_own_cpu
 from adt.model.package.package import ModelPackage
 
 
@@ -25,6 +25,7 @@ def open_place(package: ModelPackage, request: PlaceOptions) -> Opened:
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
     if runs_here(package, request):
+        check_own_cpu(package.manifest)
         bundle = package_bundle(package, request.bundle)
         if package.manifest.needs_half and (opencl := opencl_device()) is not None:
             check_half(package.manifest, f"{opencl} of this machine", fp16=opencl.fp16)

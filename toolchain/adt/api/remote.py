@@ -18,7 +18,7 @@ from adt.device import selection
 from adt.device.deploy.payload import payload_of
 from adt.device.place import THIS_MACHINE, HostPlace
 from adt.errors import AdtError, ConfigError, MismatchError
-from adt.model.package.compatibility import check_pair
+from adt.model.package.compatibility import check_own_cpu, check_pair
 from adt.model.package.files import LIBRARY
 from adt.model.package.package import ModelPackage, load_package
 from adt.options.request import takes
@@ -74,6 +74,7 @@ def connect(package: ModelPackage, request: RemoteRequest) -> Iterator[Remote]:
                 )
             way = Endpoint(request.key or settings.rpc.key or "android", tracker=request.tracker)
         elif runs_here(package, request):
+            check_own_cpu(package.manifest)
             bundle = package_bundle(package, explicit, server=True)
             here = stack.enter_context(local_server(bundle))
             way = Endpoint(here.key, address=here.address)

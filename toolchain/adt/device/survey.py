@@ -9,6 +9,7 @@ from functools import cached_property
 
 from adt.device.cores import core_name
 from adt.device.scripts import script
+from adt.host.cpuinfo import common_features
 from adt.host.process import run
 
 TEMP = "/data/local/tmp"
@@ -40,7 +41,7 @@ class DeviceFacts:
     page_size: int | None
     """Bytes; None when the device does not say."""
     cpu_features: frozenset[str] = frozenset()
-    """What every CPU offers, as Arm's kernels name it (``asimddp``); empty when the device does not say."""
+    """What every CPU offers, in the kernel's names (``asimddp``); empty when the device does not say."""
 
     @property
     def abis(self) -> tuple[str, ...]:
@@ -172,13 +173,11 @@ class Survey:
         # a value may have line breaks in it; it ends at a "]" that ends a line
         properties = re.findall(r"^\[([^\]\n]+)\]: \[(.*?)\]$", self["properties"], re.MULTILINE | re.DOTALL)
         page = self["page"]
-        cpus = re.findall(r"^Features\s*:(.*)$", self["features"], re.MULTILINE)
-        features = [frozenset(words.split()) for words in cpus]
         return DeviceFacts(
             dict(properties),
             self["machine"],
             int(page) if page.isdigit() else None,
-            frozenset.intersection(*features) if features else frozenset(),
+            common_features(self["features"], self["machine"]),
         )
 
     @property

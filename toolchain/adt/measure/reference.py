@@ -123,7 +123,7 @@ def _on_host(
         made = package.manifest.made.settings
         plain = settings.compile.but(
             target="cpu",
-            cpu="",
+            cpu="generic",
             precision="float32",
             keep_float32=(),
             offload="none",

@@ -134,7 +134,7 @@ class Processor(Target, section="compile"):
 
     cpu: Text = option(
         "The processor: a core (``cortex-a76``), a system on chip (``snapdragon-865``), ``native``, and "
-        "features: ``cortex-a76,+dotprod,+fp16``; empty: any of the platform.",
+        "features: ``cortex-a76,+dotprod,+fp16``; empty: any of the platform, and on ``host`` ``native``.",
         default="",
         help="Processor: a core, a chip, native, +features.",
         metavar="cortex-a76,+dotprod|rk3588|…",

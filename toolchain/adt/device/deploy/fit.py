@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adt.errors import MismatchError
-from adt.model.package.compatibility import check_pair
+from adt.model.package.compatibility import check_cpu, check_pair
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import BundleManifest
@@ -42,23 +42,6 @@ def check_device(bundle: BundleManifest, facts: DeviceFacts, serial: str) -> Non
         )
 
 
-def check_cpu(package: PackageManifest, facts: DeviceFacts, serial: str) -> None:
-    """Check that the CPUs of the device that says *facts* have what the package's code uses.
-
-    Raises:
-        MismatchError: they do not: the code would end with SIGILL.
-    """
-    missing = sorted(set(package.target.cpu_features) - facts.cpu_features)
-    again = package.source.compile_command
-    if facts.cpu_features and missing:
-        raise MismatchError(
-            f"the package {package.name} is compiled for CPUs with {', '.join(missing)}, which those of"
-            f" device {serial} lack",
-            remedy=f"Compile it for the device: {again('--like', serial)}; or for any CPU of the platform, "
-            f"without --cpu: {again('--for', package.target.platform)}",
-        )
-
-
 def check_fit(
     bundle: BundleManifest, package: PackageManifest | None, facts: DeviceFacts, *, serial: str
 ) -> None:
@@ -70,4 +53,4 @@ def check_fit(
     check_device(bundle, facts, serial)
     if package is not None:
         check_pair(bundle, package)
-        check_cpu(package, facts, serial)
+        check_cpu(package, facts.cpu_features, f"device {serial}", "--like", serial)

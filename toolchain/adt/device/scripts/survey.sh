@@ -8,7 +8,7 @@ value() { v=; { IFS= read -r v <"$1"; } 2>/dev/null; }
 
 part_machine() { uname -m; }
 part_page() { getconf PAGESIZE 2>/dev/null || getconf PAGE_SIZE 2>/dev/null; }
-part_features() { grep ^Features /proc/cpuinfo 2>/dev/null; }
+part_features() { grep -E '^(Features|flags)' /proc/cpuinfo 2>/dev/null; }
 part_properties() { getprop 2>/dev/null; }
 
 # Which boot this is: the kernel's ID, and when the first process started where that may be read.

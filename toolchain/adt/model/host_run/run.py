@@ -20,7 +20,7 @@ from adt.errors import MismatchError, RunError, ToolNotFound
 from adt.host.child import Child, ChildFailed, ChildHung
 from adt.model.host_run.opencl import HostOpenCl, opencl_device
 from adt.model.inputs.validation import check_inputs
-from adt.model.package.compatibility import check_half
+from adt.model.package.compatibility import check_half, check_own_cpu
 from adt.model.package.files import LIBRARY, PARAMS
 from adt.model.package.manifest import Entry, PackageManifest
 from adt.model.package.package import load_package
@@ -62,7 +62,7 @@ def run_packages(runs: Sequence[HostRun], *, timeout: float) -> list[dict[str, A
 
     Raises:
         PackageError: a package is damaged.
-        MismatchError: a package is for another machine.
+        MismatchError: a package is for another machine, or another processor.
         InputError: inputs do not fit the package.
         ToolNotFound: a package computes on OpenCL and this machine has no device.
         SourceError, DownloadError: TVM's OpenCL runtime cannot be built (:mod:`adt.model.plugins`).
@@ -142,6 +142,7 @@ def _check_machine(manifest: PackageManifest) -> None:
             f"({manifest.target.machine}), this machine is {PLATFORMS['host'].machine}",
             remedy=f"Compile it for this machine: {compile_here('--target', manifest.target.name)}",
         )
+    check_own_cpu(manifest)
 
 
 def _ended(

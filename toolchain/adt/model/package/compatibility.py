@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from adt.bundle.platforms import NNAPI_API_LEVEL
 from adt.errors import MismatchError
+from adt.host.cpuinfo import own_features
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import BundleManifest
@@ -68,6 +69,37 @@ def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
             remedy=f"Build the bundle with it: {rebuild} --nnapi --api-level {NNAPI_API_LEVEL}; or compile "
             f"without: {recompile} --offload none",
         )
+
+
+def check_cpu(package: PackageManifest, offers: frozenset[str], where: str, *options: str) -> None:
+    """Check that CPUs have what the package's code uses.
+
+    Args:
+        offers: their features in the kernel's names; empty: they are not known, which passes.
+        where: whose they are, for people.
+        options: with which ``adt compile`` makes code for them.
+
+    Raises:
+        MismatchError: they do not: the code would end with SIGILL.
+    """
+    missing = sorted(set(package.target.cpu_features) - offers)
+    again = package.source.compile_command
+    if offers and missing:
+        raise MismatchError(
+            f"the package {package.name} is compiled for CPUs with {', '.join(missing)}, which those of"
+            f" {where} lack",
+            remedy=f"Compile it for these: {again(*options)}; or for any CPU of the platform: "
+            f"{again('--for', package.target.platform, '--cpu', 'generic')}",
+        )
+
+
+def check_own_cpu(package: PackageManifest) -> None:
+    """Check that the CPUs of this machine have what the package's code uses.
+
+    Raises:
+        MismatchError: see :func:`check_cpu`.
+    """
+    check_cpu(package, own_features(), "this machine", "--for", "host")
 
 
 def check_half(package: PackageManifest, device: str, *, fp16: bool) -> None:

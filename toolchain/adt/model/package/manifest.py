@@ -106,7 +106,7 @@ class PackageTarget:
     vdevices: tuple[str, ...]
     """Device of each virtual device of the VM, in order; the VM takes one device for each."""
     cpu_features: tuple[str, ...] = ()
-    """What every CPU must offer on top of the platform, as Arm's kernels name it (``asimddp``)."""
+    """What every CPU must offer on top of the platform, in the kernel's names (``asimddp``, ``avx2``)."""
 
     @property
     def for_this_machine(self) -> bool:

@@ -70,10 +70,14 @@ def tir_pipeline(alignment: int, *, textures: bool = False) -> str:
     return name
 
 
+RESERVED = ("constant", "generic", "global", "half", "kernel", "local", "pipe", "private")
+"""Words of OpenCL C that TVM's code generator takes for names."""
+
+
 def identifier(name: str) -> str:
-    """*name* as C takes it; the code generator keeps equal ones apart."""
+    """*name* as OpenCL C takes it; the code generator keeps equal ones apart."""
     clean = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    return clean if re.match(r"[A-Za-z_]", clean) else f"v_{clean}"
+    return clean if re.match(r"[A-Za-z_]", clean) and clean not in RESERVED else f"v_{clean}"
 
 
 def texture_lowering() -> Any:

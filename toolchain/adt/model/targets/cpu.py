@@ -15,8 +15,21 @@ from adt.options.resolve import did_you_mean
 
 log = logging.getLogger("adt.compile")
 
-DECISIVE = ("asimddp", "asimdhp", "bf16", "i8mm", "sve")
-"""Features of 64-bit Arm, as the kernel names them, that generated code makes use of."""
+DECISIVE = {
+    "AARCH64": {name: LLVM_NAMES[name] for name in ("asimddp", "asimdhp", "bf16", "i8mm", "sve")},
+    "X86_64": {
+        "sse4_1": "sse4.1",
+        "sse4_2": "sse4.2",
+        "abm": "lzcnt",
+        "bmi1": "bmi",
+        "avx_vnni": "avxvnni",
+        **{name: name for name in ("popcnt", "movbe", "bmi2", "avx", "avx2", "fma", "f16c", "gfni")},
+        **{f"avx512{name}": f"avx512{name}" for name in ("f", "bw", "cd", "dq", "vl", "ifma", "vbmi")},
+        **{f"avx512_{name}": f"avx512{name}" for name in ("vnni", "vbmi2", "bitalg", "vpopcntdq")},
+        **{f"avx512_{name}": f"avx512{name}" for name in ("bf16", "fp16")},
+    },
+}
+"""Features that generated code makes use of, by ELF machine: the kernel's name to LLVM's."""
 NATIVE = "native"
 """This machine's own processor."""
 _SPELLINGS = {
@@ -71,14 +84,17 @@ def cpu_choice(text: str, platform: Platform, api_level: int) -> CpuChoice:
 def kernel_features(
     core: str, features: tuple[str, ...], platform: Platform, api_level: int
 ) -> tuple[str, ...]:
-    """What a 64-bit Arm kernel must report so that code for *core* with *features* does not end with SIGILL.
+    """What a kernel must report so that code for *core* with *features* does not end with SIGILL.
 
     Only what generated code makes use of: that a kernel leaves, say, atomics out is no reason to refuse.
+    What every machine of the platform has is left out; 32-bit Arm is not asked.
     """
-    if platform.machine != "AARCH64" or not (core or features):
+    if not (core or features):
         return ()
-    has = llvm.core_features(platform.llvm_triple(api_level), core, features)
-    return tuple(kernel for kernel, name in LLVM_NAMES.items() if kernel in DECISIVE and name in has)
+    triple = platform.llvm_triple(api_level)
+    has = llvm.core_features(triple, core, features) - llvm.core_features(triple, "", platform.cpu_features)
+    decisive = DECISIVE.get(platform.machine, {})
+    return tuple(kernel for kernel, name in decisive.items() if name in has)
 
 
 def _named(name: str, platform: Platform, triple: str) -> CpuChoice:

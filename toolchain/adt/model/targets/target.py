@@ -40,7 +40,7 @@ class ModelTarget:
     textures: bool = False
     """Tensors may lie in OpenCL images."""
     cpu_features: tuple[str, ...] = ()
-    """What the code may use on top of the platform's processors, as Arm's kernels name it (``asimddp``)."""
+    """What the code may use on top of the platform's processors, in the kernel's names (``asimddp``)."""
     gpu: Gpu | None = None
     """What the schedules of textured kernels are made for; None where there are none."""
 
@@ -61,7 +61,8 @@ def model_target(
         text: one of adt's names, or TVM's string, tag or dictionary (JSON).
         extra_features: LLVM features that the CPU has on top of the platform's (``+dotprod``).
         opencl_limits: a certain device's, as attributes of TVM's opencl target; None: TVM's defaults.
-        cpu: the processor, see :func:`adt.model.targets.cpu.cpu_choice`.
+        cpu: the processor, see :func:`adt.model.targets.cpu.cpu_choice`; empty: the target's, or else any of
+            the platform, and for this machine its own.
         gpu: what that certain device calls its GPU; empty: any that the target is for.
 
     Raises:
@@ -75,7 +76,8 @@ def model_target(
             remedy=f"Give one of them: --target {parsed.name} --cpu {cpu}",
         )
     host: dict[str, Any] = {"kind": "llvm", "mtriple": platform.llvm_triple(api_level)}
-    choice = cpu_choice(cpu or parsed.cpu or (NATIVE if parsed.name == "host" else ""), platform, api_level)
+    usual = NATIVE if platform.name == "host" else ""
+    choice = cpu_choice(cpu or parsed.cpu or usual, platform, api_level)
     if choice.core:
         host["mcpu"] = choice.core
     if features := (*platform.cpu_features, *extra_features, *choice.features):

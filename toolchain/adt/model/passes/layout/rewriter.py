@@ -50,6 +50,10 @@ ELEMENTWISE = frozenset(
 """Operators that compute each element from the elements at the same place."""
 
 
+IN_CACHE = 1 << 15
+"""Values of a tensor that are looked at together."""
+
+
 class Rewriter:
     """A copy of ``main``; subclasses say what becomes of a variable, a binding or a constant."""
 
@@ -216,10 +220,12 @@ def bind_params(module: Any, params: Mapping[str, Any]) -> Any:
 class ConstantLifter(Rewriter):
     """Turns the constants that kernels read into parameters of ``main``."""
 
-    def __init__(self, module: Any, names: Mapping[str, str]) -> None:
+    def __init__(self, module: Any, params: Mapping[str, Any]) -> None:
         super().__init__(module)
-        self.names = names
+        self.names = {digest(tensor): name for name, tensor in params.items()}
         """Digest of a tensor to its name in the imported model."""
+        self.packed_names = {packed_digest(tensor): name for name, tensor in params.items()}
+        """As :attr:`names`, for a tensor that was packed."""
         self.lifted: dict[str, tuple[Any, Any]] = {}
         """Digest to the new parameter and its value."""
 
@@ -228,28 +234,32 @@ class ConstantLifter(Rewriter):
 
         key = digest(constant.data)
         if key not in self.lifted:
-            name = self.names.get(key) or self._new_name()
-            self.lifted[key] = (relax.Var(name, constant.struct_info), constant.data)
+            packed = packed_digest(constant.data)
+            name = self.names.get(key) or (packed and self.packed_names.get(packed)) or "folded"
+            self.lifted[key] = (relax.Var(self._unused(name), constant.struct_info), constant.data)
         return self.lifted[key][0]
 
     def params(self) -> list[Any]:
         return [*super().params(), *(variable for variable, _ in self.lifted.values())]
 
-    def _new_name(self) -> str:
-        taken = {*self.names.values(), *(variable.name_hint for variable, _ in self.lifted.values())}
-        return next(name for count in itertools.count() if (name := f"packed_{count}") not in taken)
+    def _unused(self, name: str) -> str:
+        """*name*, with a number behind it if it is another parameter's."""
+        used = {variable.name_hint for variable, _ in self.lifted.values()}
+        numbered = (f"{name}_{count}" for count in itertools.count())
+        return next(free for free in itertools.chain([name], numbered) if free not in used)
 
 
 def lift_constants(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Make parameters of the constants that kernels of the flat, legalized *module* read.
 
     Args:
-        params: the imported model's, for their names: a weight that was not changed keeps its own.
+        params: the imported model's, for their names: a weight keeps its own, packed or not. What was
+            computed of weights is ``folded``, ``folded_0``, …
 
     Returns:
         The module, whose ``main`` takes its inputs and then the parameters; and these by name.
     """
-    lifter = ConstantLifter(module, {digest(tensor): name for name, tensor in params.items()})
+    lifter = ConstantLifter(module, params)
     rewritten = lifter.run()
     return rewritten, {variable.name_hint: value for variable, value in lifter.lifted.values()}
 
@@ -258,3 +268,20 @@ def digest(tensor: Any) -> str:
     """A key for the shape, type and values of *tensor*."""
     array = tensor.numpy()
     return hashlib.sha256(f"{array.shape}{array.dtype}".encode() + array.tobytes()).hexdigest()
+
+
+def packed_digest(tensor: Any) -> tuple[str, int] | None:
+    """A key for the type of *tensor* and its values other than 0, in any order: to pack a tensor moves its
+    values and puts zeros between them. None: it has no other values."""
+    import numpy as np
+
+    array = tensor.numpy()
+    if not array.any():
+        return None
+    words = np.ascontiguousarray(array).reshape(-1).view(f"u{array.itemsize}")
+    total = 0
+    for start in range(0, words.size, IN_CACHE):
+        mixed = words[start : start + IN_CACHE].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(32)
+        total += int((mixed * mixed).sum())
+    return str(array.dtype), total

@@ -180,14 +180,16 @@ def _tf_idf(node: Node) -> Any:
             continue
 
         def count(x: Any, gram: Any, size: int = size, strides: int = strides) -> Any:
-            stride, start = te.reduce_axis((1, strides + 1), "stride"), te.reduce_axis((0, steps), "start")
+            # From 0: TVM 0.25 takes an axis from 1 for one shorter once it is scheduled.
+            skipped, start = te.reduce_axis((0, strides), "skipped"), te.reduce_axis((0, steps), "start")
+            stride = skipped + 1
 
             def element(*at: Any) -> Any:
                 inside = start + (size - 1) * stride < steps
                 members = [tirx.if_then_else(inside, start + n * stride, 0) for n in range(size)]
                 hits = [x(*at[:-1], member) == gram(at[-1], n) for n, member in enumerate(members)]
                 one = tirx.Select(tirx.all(inside, *hits), tirx.const(1, "float32"), tirx.const(0, "float32"))
-                return te.sum(one, axis=[stride, start])
+                return te.sum(one, axis=[skipped, start])
 
             return te.compute((*batch, gram.shape[0]), element)
 

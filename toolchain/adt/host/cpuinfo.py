@@ -1,0 +1,29 @@
+"""What processors offer, as Linux tells it in /proc/cpuinfo."""
+
+from __future__ import annotations
+
+import platform
+import re
+from pathlib import Path
+
+
+def common_features(cpuinfo: str, machine: str) -> frozenset[str]:
+    """What every CPU offers, in the kernel's names (``asimddp``, ``avx2``); empty where it is not told.
+
+    Args:
+        cpuinfo: lines of /proc/cpuinfo.
+        machine: ``uname -m``; an emulated machine may show the lines of the one that emulates it.
+    """
+    key = "flags" if machine.endswith("86") or machine == "x86_64" else "Features"
+    rows = re.findall(rf"^{key}\s*:(.*)$", cpuinfo, re.MULTILINE)
+    features = [frozenset(row.split()) for row in rows]
+    return frozenset.intersection(*features) if features else frozenset()
+
+
+def own_features() -> frozenset[str]:
+    """What every CPU of this machine offers."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return frozenset()
+    return common_features(text, platform.machine())
