@@ -54,7 +54,7 @@ class _Place:
     doing: str
     path: Path
     variable: str
-    """Environment variable that chooses its directory; empty: the command line did."""
+    """Environment variable that chooses its directory; empty: that of one of adt's own places, or none."""
     written: bool
     temporary: Path | None
     """The name that it has meanwhile."""
@@ -68,8 +68,8 @@ class _Place:
     def error(self, number: int, named: str = "", details: str = "") -> DiskError:
         """What to say when writing ends in the error *number*, of the file *named* where that is known."""
         at = named or str(self.directory)
-        if self.variable:
-            choice = f"set {self.variable} to a directory on another disk"
+        if variable := self.variable or _variable(self.path):
+            choice = f"set {variable} to a directory on another disk"
         else:
             choice = f"name another place than {self.path}"
         if number in FULL:
@@ -102,7 +102,7 @@ def disk_errors(
             chooses that.
     """
     around = (p for p in _places.get() if p.temporary and path.absolute().is_relative_to(p.temporary))
-    place = next(around, None) or _Place(doing, path, variable or _variable(path), written, temporary)
+    place = next(around, None) or _Place(doing, path, variable, written, temporary)
     token = _places.set((*_places.get(), place))
     try:
         yield
@@ -134,7 +134,7 @@ def explain(error: Exception) -> DiskError | None:
             file = Path(name)
             place = next((p for p in places if _inside(file, p)), None)
             doing = places[0].doing if places else "using it"
-            place = place or _Place(doing, file, _variable(file), True, None)
+            place = place or _Place(doing, file, "", True, None)
             return place.error(number, "" if number in FULL else name)
     places = tuple(place for place in places if place.written)
     for place in places:
