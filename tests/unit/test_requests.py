@@ -152,6 +152,23 @@ def test_each_place_of_a_setting_arrives(
     assert getattr(said.but(model="n.onnx"), keyword) == value
 
 
+def test_a_changed_request_keeps_the_settings_that_were_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "adt.toml").write_text('[compile]\nopt_level = 1\ntarget = "mali"\n')
+    request = CompileRequest("m.onnx", check=True)
+    (tmp_path / "adt.toml").unlink()
+    changed = request.but(model="n.onnx", platform="host", target=None)
+    assert (changed.model, changed.platform, changed.named("platform")) == (Path("n.onnx"), "host", "host")
+    assert (changed.opt_level, changed.settings.compile.target, changed.named("target")) == (1, "mali", None)
+    assert changed.resolved.origins["compile.opt_level"] == str(tmp_path / "adt.toml")
+    assert changed.named("check") == "on" == changed.settings.compile.check
+    assert (request.model, request.named("platform")) == (Path("m.onnx"), None)
+    with pytest.raises(ConfigError, match=r"compile\.opt_level = 'much'"):
+        request.but(opt_level="much")
+
+
 def test_paths_sequences_and_switches_are_taken_as_people_write_them() -> None:
     request = CompileRequest(
         "m.onnx",

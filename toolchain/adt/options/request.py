@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import typing
@@ -9,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, Self, TypeVar
 
 from adt.options.option import Option, Options, options_of, signature_of, values_of
-from adt.options.resolve import EXECUTED, Resolved, load_settings, show_programs
+from adt.options.resolve import EXECUTED, Resolved, load_settings, override, show_programs
 from adt.options.sections import Settings
 
 Keywords = ParamSpec("Keywords")
@@ -26,15 +27,26 @@ class Request(Options):
 
     def _complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
         values = super()._complete(given)
-        keys = {name: about.key for name, about in options_of(type(self)).items() if about.key}
-        if not keys:
+        flags = self._flags(given)
+        if not flags:
             return values
-        resolved = load_settings(
-            {key: _setting(self._options[name], given[name]) for name, key in keys.items()}
-        )
-        if not {*EXECUTED}.isdisjoint(keys.values()):
+        resolved = load_settings(flags)
+        if not flags.keys().isdisjoint(EXECUTED):
             show_programs(resolved)
-        return values | {name: resolved.values[key] for name, key in keys.items()} | {"_resolved": resolved}
+        return values | self._settings(resolved)
+
+    def _flags(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings among what was *given*, by ``section.key``."""
+        return {
+            self._options[name].key: _setting(self._options[name], value)
+            for name, value in given.items()
+            if self._options[name].key
+        }
+
+    def _settings(self, resolved: Resolved) -> dict[str, Any]:
+        """The fields that *resolved* decides."""
+        keys = {name: about.key for name, about in self._options.items() if about.key}
+        return {name: resolved.values[key] for name, key in keys.items()} | {"_resolved": resolved}
 
     @property
     def resolved(self) -> Resolved:
@@ -55,10 +67,13 @@ class Request(Options):
         return getattr(self, name) if origin == "flag" else None
 
     def but(self, **changes: Any) -> Self:
-        """The same, asked with *changes*."""
-        keys = {name for name, about in options_of(type(self)).items() if about.key}
-        same = {name: self.named(name) if name in keys else value for name, value in values_of(self).items()}
-        return type(self)(**same | changes)
+        """The same, asked with *changes*. No setting is looked up again; one that is None stays as it is."""
+        asked = copy.copy(self)
+        values = super()._complete(values_of(self) | changes)
+        if flags := self._flags(changes):
+            values |= self._settings(override(self.resolved, flags))
+        asked.__dict__.update(values)
+        return asked
 
 
 def _setting(about: Option, value: Any) -> Any:

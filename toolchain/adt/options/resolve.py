@@ -64,9 +64,26 @@ def load_settings(
         ConfigError: an unknown key (with a suggestion), a wrong type, or a file that is no TOML.
     """
     environ = os.environ if environ is None else environ
-    values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    for origin, layer in _layers(flags or {}, environ, start or Path.cwd()):
+    return _overlaid({}, {}, _layers(flags or {}, environ, start or Path.cwd()))
+
+
+def override(resolved: Resolved, flags: Mapping[str, object]) -> Resolved:
+    """*resolved* with those of *flags* that are not None, as if the command line had given them.
+
+    Raises:
+        ConfigError: a wrong type.
+    """
+    return _overlaid(resolved.values, resolved.origins, [_flag_layer(flags)])
+
+
+def _overlaid(
+    values: Mapping[str, Any],
+    origins: Mapping[str, str],
+    layers: Iterable[tuple[str, Mapping[str, object]]],
+) -> Resolved:
+    """The settings *values* with each of the *layers* on top, the weakest first."""
+    values, origins = {**values}, {**origins}
+    for origin, layer in layers:
         for key, value in layer.items():
             values[key] = _typed(key, value, origin)
             origins[key] = origin
@@ -96,7 +113,11 @@ def _layers(
                 yield variable, {names[variable]: text}
             elif variable not in NOT_SETTINGS:
                 raise _unknown(variable, [*names, *NOT_SETTINGS], "the environment")
-    yield "flag", {key: value for key, value in flags.items() if value is not None}
+    yield _flag_layer(flags)
+
+
+def _flag_layer(flags: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+    return "flag", {key: value for key, value in flags.items() if value is not None}
 
 
 @cache
