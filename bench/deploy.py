@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from adt.device.deploy.payload import Payload, PayloadFile, user_directory
 from adt.device.deploy.store import apply, inspect, open_store, plan_deploy
 from adt.device.device import Device
 from adt.device.transport import adb
+from adt.virtual import emulator
+from adt.virtual.emulator import EmulatorInfo
 
 
 def payload_of(directory: Path, name: str) -> Payload:
@@ -139,8 +142,13 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=5_000_000, help="bytes of each file")
     parser.add_argument("--bandwidth", default="", help="bytes a second that the link carries, e.g. 40m")
     arguments = parser.parse_args()
-    faults = [f"bandwidth={arguments.bandwidth}"] if arguments.bandwidth else []
-    with own_place() as scratch, own_device("bench-deploy", faults=faults) as device:
+    start: Callable[[str], EmulatorInfo] = emulator.start
+    if arguments.bandwidth:
+        sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+        from support.devices import faulty
+
+        start = partial(faulty.start, faults=[f"bandwidth={arguments.bandwidth}"])
+    with own_place() as scratch, own_device("bench-deploy", start) as device:
         measure(device, scratch, arguments)
 
 

@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from adt.device import selection
@@ -15,6 +15,7 @@ from adt.device.device import Device
 from adt.device.transport import adb
 from adt.host.cache import cache_dir
 from adt.virtual import emulator
+from adt.virtual.emulator import EmulatorInfo
 
 
 @contextlib.contextmanager
@@ -48,9 +49,9 @@ def end_server() -> None:
 
 
 @contextlib.contextmanager
-def own_device(name: str, *, faults: Sequence[str] = ()) -> Iterator[Device]:
+def own_device(name: str, start: Callable[[str], EmulatorInfo] = emulator.start) -> Iterator[Device]:
     """A virtual device that is gone afterwards, connected; in a place of its own."""
-    info = emulator.start(name, fault=faults)
+    info = start(name)
     try:
         selection.connect(info.serial)
         yield selection.select(info.serial)

@@ -106,7 +106,7 @@ def test_which_of_several_devices(connected: str, rack: Rack, monkeypatch: pytes
 def test_a_device_that_is_not_there_or_not_usable(connected: str, rack: Rack) -> None:
     done = adt("adb", "--serial", "nobody", "--", "shell", "true")
     assert done.returncode == NoDevice.exit_code and "remedy:" in done.stderr
-    locked = rack.boot("locked", fault="unauthorized").serial
+    locked = rack.boot("locked", faults=["unauthorized"]).serial
     try:
         adt("adb", "--", "connect", locked)
         shown = adt("devices").stdout

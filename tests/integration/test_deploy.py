@@ -39,7 +39,7 @@ from adt.errors import (
     RunError,
 )
 from adt.model.package.package import ModelPackage
-from adt.virtual import emulator
+from support.devices import faulty
 from support.devices.fixtures import Rack, child, entries, processes, rack, wait_for
 from support.devices.remains import soon_nothing, wrong_files
 from support.standins.artefacts import make_bundle, make_package
@@ -53,7 +53,7 @@ X = {"x": np.arange(4, dtype=np.float32).reshape(1, 4)}
 @pytest.fixture
 def phone(rack: Rack) -> Device:
     """A virtual device with nothing of ours on it; it runs until a test stops all there are."""
-    device = rack.start("phone")
+    device = rack.start("phone", faults=[])
     device.shell(["rm", "-rf", "/data/local/tmp/adt"])
     return device
 
@@ -230,7 +230,7 @@ def test_a_device_that_dies_while_files_are_sent_keeps_the_old_deployment(rack: 
 
 def test_a_cable_pulled_while_files_are_sent_keeps_the_old_deployment(rack: Rack, tmp_path: Path) -> None:
     """The transport is cut (a fault of the virtual device), the device itself lives on."""
-    device = rack.start("loose", fault=f"drop-after={3 << 20}")
+    device = rack.start("loose", faults=[f"drop-after={3 << 20}"])
     try:
         bundle, package = make_bundle(tmp_path / "b"), make_package(tmp_path / "p")
         old = put(device, bundle, package)
@@ -483,7 +483,7 @@ def test_whatever_ends_a_deploy_early_harms_nothing(phone: Device, tmp_path: Pat
     bundle, package = make_bundle(tmp_path / "b"), make_package(tmp_path / "p")
     old = put(phone, bundle, package)
     larger = make_bundle(tmp_path / "b", {f"lib/part{n}.so": bytes([n]) * 200_000 for n in range(5)})
-    emulator.set_faults("phone", [fault])
+    faulty.set_faults("phone", [fault])
     try:
         with pytest.raises((DeviceError, DeviceNotReady, NoDevice, DeviceFull)) as caught:
             patience = 4 if "stall" in fault else 300
@@ -491,7 +491,7 @@ def test_whatever_ends_a_deploy_early_harms_nothing(phone: Device, tmp_path: Pat
         assert isinstance(caught.value, DeviceFull) == ("enospc" in fault)
         assert caught.value.remedy
     finally:
-        emulator.set_faults("phone", [])
+        faulty.set_faults("phone", [])
     wait_for(lambda: _usable(phone.serial), "the device is back")
     back = selection.select(phone.serial)
     assert wrong_files(back, old.deployment.directory, old.deployment.manifest) == []

@@ -17,7 +17,8 @@ from adt.device.deploy.payload import user_directory
 from adt.device.device import Device
 from adt.device.parallel import Event
 from adt.errors import ConfigError
-from adt.virtual import emulator, state
+from adt.virtual import state
+from support.devices import faulty
 from support.devices.fixtures import Rack, entries, rack, wait_for
 from support.devices.programs import adt
 from support.devices.remains import soon_nothing, wrong_files
@@ -31,12 +32,12 @@ NAMES = ("one", "two", "three")
 @pytest.fixture
 def phones(rack: Rack) -> Iterator[dict[str, Device]]:
     """Three virtual devices, the same for all tests, with nothing of ours on them."""
-    devices = {name: rack.start(name) for name in NAMES}
+    devices = {name: rack.start(name, faults=[]) for name in NAMES}
     for device in devices.values():
         device.shell(["rm", "-rf", "/data/local/tmp/adt"])
     yield devices
     for name in NAMES:
-        emulator.set_faults(name, [])
+        faulty.set_faults(name, [])
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_all_of_them_get_everything(phones: dict[str, Device], made: tuple[Path,
 
 def test_one_that_fails_stops_no_other(phones: dict[str, Device], made: tuple[Path, Path]) -> None:
     bundle, package = made
-    emulator.set_faults("two", ["enospc=100k"])
+    faulty.set_faults("two", ["enospc=100k"])
     done = adt("deploy", package, "--bundle", bundle, "--all", "--json")
     assert done.returncode == 17, done.stderr
     rows = {row["serial"]: row for row in json.loads(done.stdout)["devices"]}
@@ -73,7 +74,7 @@ def test_one_that_fails_stops_no_other(phones: dict[str, Device], made: tuple[Pa
     assert {rows[phones[name].serial]["error"] for name in ("one", "three")} == {None}
     assert entries(phones["two"], f"{user_directory()}/deployments") == []
 
-    emulator.set_faults("two", [])
+    faulty.set_faults("two", [])
     again = adt("deploy", package, "--bundle", bundle, "--all")
     assert again.returncode == 0, again.stderr
     lines = {line.split()[0]: line for line in again.stdout.splitlines()}
@@ -104,7 +105,7 @@ def test_interrupted_it_leaves_nothing_anywhere(
 ) -> None:
     bundle, package = made
     for name in NAMES:
-        emulator.set_faults(name, ["bandwidth=400k"])
+        faulty.set_faults(name, ["bandwidth=400k"])
     running = subprocess.Popen(
         [
             sys.executable,
@@ -137,5 +138,5 @@ def test_interrupted_it_leaves_nothing_anywhere(
     if sig != signal.SIGKILL:
         assert running.returncode == 130 and "interrupted" in said and "Traceback" not in said, said
     for name, device in phones.items():
-        emulator.set_faults(name, [])
+        faulty.set_faults(name, [])
         soon_nothing(device)

@@ -19,7 +19,7 @@ from adt.device.deploy.workspace import workspace
 from adt.device.device import Device
 from adt.device.transport import adb
 from adt.errors import AmbiguousDevice, DeviceError, DeviceFull, DeviceNotReady, NoDevice
-from adt.virtual import emulator
+from support.devices import faulty
 from support.devices.fixtures import Rack, child, entries, only, processes, rack, wait_for
 
 __all__ = ["only", "rack"]
@@ -90,7 +90,7 @@ def test_every_verb_finds_it_again_after_the_server_was_restarted(phone: Device)
 
 
 def test_an_unauthorized_device_says_what_to_accept(alone: Rack) -> None:
-    info = alone.boot("locked", fault="unauthorized")
+    info = alone.boot("locked", faults=["unauthorized"])
     with pytest.raises(NoDevice, match="failed to authenticate"):
         selection.connect(info.serial)
     with pytest.raises(DeviceNotReady, match="unauthorized") as caught:
@@ -101,7 +101,7 @@ def test_an_unauthorized_device_says_what_to_accept(alone: Rack) -> None:
 def test_an_offline_device_says_how_to_reconnect(alone: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "SETTLE_SECONDS", 0.5)
     monkeypatch.setattr(selection, "RECONNECT_SECONDS", 0.5)
-    info = alone.boot("dark", fault="offline")
+    info = alone.boot("dark", faults=["offline"])
     try:
         asking = threading.Thread(target=_try_to_connect, args=(info.serial,))
         asking.start()
@@ -302,7 +302,7 @@ def test_a_workspace_that_cannot_be_made_says_why(phone: Device) -> None:
 def test_without_shell_v2_everything_works_with_the_marker(rack: Rack, tmp_path: Path) -> None:
     """stderr comes with stdout then, and the exit code from the marker."""
     rack.stop_all()
-    device = rack.start("linked", fault="no-shell-v2")
+    device = rack.start("linked", faults=["no-shell-v2"])
     try:
         assert "shell_v2" not in device.features
         done = device.script("echo out; echo err >&2; exit 7", check=False)
@@ -323,16 +323,16 @@ def test_without_shell_v2_everything_works_with_the_marker(rack: Rack, tmp_path:
 
 
 def test_the_list_does_not_wait_for_a_device_that_hangs(rack: Rack) -> None:
-    well, hung = rack.start("well"), rack.start("hung")
+    well, hung = rack.start("well"), rack.start("hung", faults=[])
     try:
-        emulator.set_faults("hung", ["stall-after=0"])
+        faulty.set_faults("hung", ["stall-after=0"])
         began = time.monotonic()
         found = {device.serial: device for device in overview.overview(seconds=2)}
         assert time.monotonic() - began < 60, "not a connection's own, longer patience"
         assert (found[well.serial].problem, found[well.serial].abis) == ("", ("arm64-v8a",))
         assert "virtual" in found[well.serial].model and found[well.serial].virtual
         assert "longer than 2 s" in found[hung.serial].problem
-        emulator.set_faults("hung", [])
+        faulty.set_faults("hung", [])
         wait_for(lambda: all(not device.problem for device in overview.overview()), "it answers again")
     finally:
         rack.stop_all()

@@ -254,7 +254,7 @@ def test_a_device_with_little_room(rack: Rack) -> None:
 
 
 def test_an_unauthorized_device(rack: Rack) -> None:
-    info = rack.boot("locked", fault="unauthorized")
+    info = rack.boot("locked", faults=["unauthorized"])
     try:
         with pytest.raises(NoDevice):
             selection.connect(info.serial)
@@ -269,7 +269,7 @@ def test_an_unauthorized_device(rack: Rack) -> None:
 
 
 def test_an_offline_device(rack: Rack) -> None:
-    info = rack.boot("dark", fault="offline")
+    info = rack.boot("dark", faults=["offline"])
 
     def connect() -> None:
         with contextlib.suppress(NoDevice, DeviceError):

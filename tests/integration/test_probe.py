@@ -428,7 +428,7 @@ def test_a_device_that_does_not_carry_stderr_apart(
     bundle: Path, headers: Path, tmp_path: Path, rack: Rack
 ) -> None:
     """What a driver prints does not get into the report."""
-    phone = rack.start("old", fault="no-shell-v2")
+    phone = rack.start("old", faults=["no-shell-v2"])
     library = tmp_path / "chatty.so"
     make_standin_opencl(library, headers=headers, compiler="aarch64-linux-gnu-gcc")
     place = "/data/data/org.pocl.libs/files/lib64/libpocl.so"

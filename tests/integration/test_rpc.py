@@ -37,7 +37,7 @@ from adt.host.process import run
 from adt.model.link import linker_for
 from adt.rpc import cleanup, server, session, state, wire
 from adt.rpc.server import ServerStatus
-from adt.virtual import emulator
+from support.devices import faulty
 from support.devices.fixtures import Rack, child, entries, processes, rack, wait_for  # noqa: F401
 from support.devices.ports import free_span
 from support.devices.programs import ADT, adt_json
@@ -96,7 +96,7 @@ def racked(rack: Rack, bundle: TargetBundle) -> Iterator[Site]:  # noqa: F811
         patch.setenv("ADT_RPC_TRACKER_PORT", str(tracker_ports))
         patch.setenv("ADT_RPC_TRACKER_PORT_END", str(tracker_ports + SPAN - 1))
         patch.setattr(session, "CONNECT_SECONDS", 240.0)  # of a slow machine under load, too
-        yield Site(rack.start("one"), rack.start("two"), bundle.path)
+        yield Site(rack.start("one", faults=[]), rack.start("two"), bundle.path)
 
 
 def ours() -> list[str]:
@@ -314,7 +314,7 @@ def test_a_device_that_goes_is_waited_for(site: Site, rack: Rack, library: Path)
     assert status_of(site.one).last_error
     with pytest.raises(TrackerError, match="no device with the key phone; no device has registered"):
         adt.rpc_session(key="phone", wait=1).__enter__()
-    rack.boot("one", port=info.port)
+    rack.boot("one", faults=[], port=info.port)
     wait_for(lambda: status_of(site.one).state == "ready", "it serves again")
     with adt.rpc_session(key="phone") as remote:
         add_one(remote, library)
@@ -615,10 +615,10 @@ def test_kills_at_random_moments_of_sessions(site: Site, library: Path, kills: i
 
 
 @pytest.fixture
-def faulty(site: Site) -> Iterator[Callable[[str], None]]:
+def inject(site: Site) -> Iterator[Callable[[str], None]]:
     """Let the first device misbehave; it does no more before the fixture of the site counts what is left."""
-    yield lambda fault: emulator.set_faults("one", [fault])
-    emulator.set_faults("one", [])
+    yield lambda fault: faulty.set_faults("one", [fault])
+    faulty.set_faults("one", [])
     settle(site.one)
 
 
@@ -628,9 +628,9 @@ def settle(device: Device) -> None:
     wait_for(lambda: cleanup.usable(device.serial) is not None, "the device is usable")
 
 
-def test_a_device_that_restarts(site: Site, faulty: Callable[[str], None], library: Path) -> None:
+def test_a_device_that_restarts(site: Site, inject: Callable[[str], None], library: Path) -> None:
     site.start(site.one)
-    faulty("reboot-after=0@once")
+    inject("reboot-after=0@once")
     with contextlib.suppress(AdtError):
         site.one.shell(["true"], timeout=30)
     wait_for(is_ready(site.one, restarts=1), "it serves again")
@@ -640,12 +640,12 @@ def test_a_device_that_restarts(site: Site, faulty: Callable[[str], None], libra
 
 
 def test_a_link_that_is_cut_during_a_session(
-    site: Site, faulty: Callable[[str], None], library: Path
+    site: Site, inject: Callable[[str], None], library: Path
 ) -> None:
     site.start(site.one)
     with pytest.raises(RpcError, match="ended during the session"), adt.rpc_session(key="phone") as remote:
         add_one(remote, library)
-        faulty("drop-after=4k@once")
+        inject("drop-after=4k@once")
         for _ in range(50):
             add_one(remote, library)
     wait_for(is_ready(site.one, restarts=1), "it serves again")
@@ -655,30 +655,30 @@ def test_a_link_that_is_cut_during_a_session(
 
 @pytest.mark.nightly  # waits for time limits
 def test_a_device_that_hangs(
-    site: Site, faulty: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, library: Path
+    site: Site, inject: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, library: Path
 ) -> None:
     monkeypatch.setattr(session, "CONNECT_SECONDS", 2.0)
     site.start(site.one)
-    faulty("stall-after=0")
+    inject("stall-after=0")
     with pytest.raises(RpcError, match="did not answer within 2 s"):
         adt.rpc_session(key="phone").__enter__()
     wait_for(lambda: status_of(site.one).state == "waiting", "status says that it does not answer")
-    emulator.set_faults("one", [])
+    faulty.set_faults("one", [])
     wait_for(lambda: status_of(site.one).state == "ready", "it answers again")
     with adt.rpc_session(key="phone") as remote:
         add_one(remote, library)
-    faulty("stall-after=0")
+    inject("stall-after=0")
     assert adt.rpc_stop(serial=site.one.serial) == (site.one.serial,)
     assert ours() == [row for row in ours() if "tracker" in row]
     assert forwards.listed(site.one.serial) == {}
-    emulator.set_faults("one", [])
+    faulty.set_faults("one", [])
     wait_for(lambda: there(site.one) == [], "the wrapper has noticed")
     for port in forwards.listed(site.one.serial, reverse=True):  # nobody could remove it while it hung
         forwards.end(site.one.serial, Forward(0, port, reverse=True))
 
 
-def test_a_device_without_shell_v2(site: Site, faulty: Callable[[str], None], library: Path) -> None:
-    faulty("no-shell-v2")
+def test_a_device_without_shell_v2(site: Site, inject: Callable[[str], None], library: Path) -> None:
+    inject("no-shell-v2")
     serial = site.one.serial
     settle(site.one)
     wait_for(lambda: "shell_v2" not in selection.select(serial).features, "adb has noticed")

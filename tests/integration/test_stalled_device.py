@@ -22,6 +22,7 @@ from adt.device.transport.deadline import LEAVING, SHORT, STALL
 from adt.errors import INTERRUPTED, DeviceError, PackageError, RpcError
 from adt.tuning.database.store import open_database
 from adt.virtual import emulator
+from support.devices import faulty
 from support.devices.fixtures import Rack, rack, wait_for  # noqa: F401
 from support.devices.programs import ADT, adt_json
 from support.devices.programs import adt as run_adt
@@ -44,14 +45,14 @@ def phone(rack: Rack) -> Iterator[Device]:  # noqa: F811
     with pytest.MonkeyPatch.context() as patch:
         for number, name in enumerate(("PORT", "PORT_END", "TRACKER_PORT", "TRACKER_PORT_END")):
             patch.setenv(f"ADT_RPC_{name}", str(PORTS + 20 * number))
-        yield rack.start("phone")
+        yield rack.start("phone", faults=[])
 
 
 @pytest.fixture
 def device(phone: Device) -> Iterator[Device]:
     """Once it answers again nothing of what was under way is left on it, nor what kept it here."""
     yield phone
-    emulator.set_faults("phone", [])
+    faulty.set_faults("phone", [])
     adt.rpc_stop(everything=True)
     adt.tracker_stop()
     soon_nothing(phone)
@@ -103,7 +104,7 @@ class Verb:
             self.process.wait()
             time.sleep(1)
             raise AssertionError("".join(self.errors)) from None
-        assert emulator.armed_faults("phone"), "the device has not come back"
+        assert faulty.armed_faults("phone"), "the device has not come back"
 
 
 def device_log() -> Path:
@@ -115,7 +116,7 @@ def verb(*words: object, stall: str | None) -> Iterator[Verb]:
     """`adt` with *words* on a phone that stalls after so many bytes; None: not yet."""
     began = len(device_log().read_text())
     if stall is not None:
-        emulator.set_faults("phone", [f"stall-after={stall}"])
+        faulty.set_faults("phone", [f"stall-after={stall}"])
     with subprocess.Popen(
         [str(ADT), *map(str, words)],
         stdout=subprocess.PIPE,
@@ -170,14 +171,14 @@ def test_a_time_limit_holds_for_every_step(device: Device, tmp_path: Path) -> No
     package = make_package(tmp_path / "package")
     words = ("deploy", package.path, "--bundle", bundle.path, "--no-rpc", "--serial", device.serial)
     for stall, doing in (("0", "running a shell script on"), ("3m", "deploying toy to")):
-        emulator.set_faults("phone", [f"stall-after={stall}"])
+        faulty.set_faults("phone", [f"stall-after={stall}"])
         done = run_adt(*words, "--timeout", 6)
         assert done.returncode == DeviceError.exit_code, done.stderr
         assert (
             f"error: {doing} {device.serial} took longer than 6 s; no byte came for the last" in done.stderr
         )
         assert "--timeout" in done.stderr.partition("remedy: ")[2]
-        emulator.set_faults("phone", [])
+        faulty.set_faults("phone", [])
     assert run_adt(*words, "--timeout", 300).returncode == 0, "the remedy"
 
 
@@ -217,13 +218,13 @@ def test_a_session_ends_though_the_server_has_stalled(device: Device) -> None:
         pytest.raises(RpcError, match="time limit of 2 s"),
         adt.rpc_session(key="linux-aarch64", timeout=2) as remote,
     ):
-        emulator.set_faults("phone", ["stall-after=0"])
+        faulty.set_faults("phone", ["stall-after=0"])
         remote.cpu(0).sync()
-    emulator.set_faults("phone", [])
+    faulty.set_faults("phone", [])
     with pytest.raises(KeyboardInterrupt), adt.rpc_session(key="linux-aarch64", timeout=None) as remote:
-        emulator.set_faults("phone", ["stall-after=0"])
+        faulty.set_faults("phone", ["stall-after=0"])
         raise KeyboardInterrupt
-    assert emulator.armed_faults("phone"), "the device has not come back"
+    assert faulty.armed_faults("phone"), "the device has not come back"
 
 
 def has_records(directory: Path) -> bool:
@@ -236,6 +237,6 @@ def test_one_ctrl_c_ends_a_tuning(device: Device, package: Path, model: Path, tm
     words = ("--trials", 500, "--tuner", "random", "--db", tmp_path / "db", "--serial", device.serial)
     with verb("tune", model, "--for", "linux-aarch64", *words, stall=None) as running:
         wait_for(lambda: has_records(tmp_path / "db"), "it measures", 300)
-        emulator.set_faults("phone", ["stall-after=0"])
+        faulty.set_faults("phone", ["stall-after=0"])
         running.stalls()
         running.interrupt()

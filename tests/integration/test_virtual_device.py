@@ -17,7 +17,7 @@ import pytest
 
 from adt.errors import EmulatorError
 from adt.host.process import python_path
-from adt.virtual import control, emulator, init, prerequisites, properties, state, userland
+from adt.virtual import emulator, init, prerequisites, properties, state, userland
 from support.devices.ports import free_port
 from support.devices.virtual import (
     TMP,
@@ -332,10 +332,7 @@ def test_starter_that_dies_leaves_nothing(places: Path) -> None:
     at = state.home("uncommitted")
     for directory in (at.data, at.mount_point):
         directory.mkdir(parents=True)
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listening,
-        control.listen(at.control) as controlling,
-    ):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
         boot = init.Boot(
             name="uncommitted",
             userland=str(userland.ensure_userland(machine.qemu)),
@@ -344,7 +341,6 @@ def test_starter_that_dies_leaves_nothing(places: Path) -> None:
             data_size="",
             mount_point=str(at.mount_point),
             listening=listening.fileno(),
-            control=controlling.fileno(),
             log=str(at.log),
             user_namespace=machine.user_namespace,
             interpreter=str(machine.interpreter or ""),
@@ -354,7 +350,7 @@ def test_starter_that_dies_leaves_nothing(places: Path) -> None:
             env={**os.environ, **python_path()},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            pass_fds=(listening.fileno(), controlling.fileno()),
+            pass_fds=(listening.fileno(),),
         ) as launcher:
             assert launcher.stdin is not None and launcher.stdout is not None
             launcher.stdin.write(boot.to_json().encode() + b"\n")

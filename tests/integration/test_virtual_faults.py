@@ -1,18 +1,14 @@
 """Each fault of the virtual device as a real adb meets it, injected while the device runs."""
 
-import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from adt.errors import EmulatorError
-from adt.host.process import python_path
 from adt.virtual import emulator, state
+from support.devices import faulty
 from support.devices.virtual import TMP, Adb, Phone, adb, connect, eventually, places, sha256
 
 __all__ = ["adb", "connect", "places"]
@@ -20,14 +16,14 @@ __all__ = ["adb", "connect", "places"]
 
 @pytest.fixture(scope="module")
 def shared(connect: Callable[..., Phone]) -> Phone:
-    return connect("faulty")
+    return connect("faulty", boot=faulty.start)
 
 
 @pytest.fixture
 def device(shared: Phone) -> Iterator[Phone]:
     """One device for all tests: what is injected can be taken back."""
     yield shared
-    emulator.set_faults("faulty", ())
+    faulty.set_faults("faulty", ())
     eventually(lambda: f"{shared.info.serial}\tdevice" in shared.adb("devices").stdout)
 
 
@@ -39,7 +35,7 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def inject(*specifications: str) -> None:
-    assert emulator.set_faults("faulty", specifications) == specifications
+    assert faulty.set_faults("faulty", specifications) == specifications
 
 
 def words(done: subprocess.CompletedProcess[str]) -> str:
@@ -54,7 +50,7 @@ def on_disk(name: str) -> Path:
 def test_dropped_connection(device: Phone, big: Path) -> None:
     inject("drop-after=1m@once")
     assert device("push", big, f"{TMP}/dropped", rc=None).returncode != 0
-    assert emulator.armed_faults("faulty") == ()
+    assert faulty.armed_faults("faulty") == ()
     eventually(lambda: not on_disk("dropped").exists())
     device("wait-for-device")
     device("push", big, f"{TMP}/dropped")
@@ -74,7 +70,7 @@ def test_stalled_device_answers_again(device: Phone, big: Path) -> None:
         time.sleep(0.3)
         assert push.poll() is None
         assert f"{device.info.serial}\tdevice" in device.adb("devices").stdout, "adb notices nothing"
-        emulator.set_faults("faulty", ())
+        faulty.set_faults("faulty", ())
         assert push.wait(120) == 0
     finally:
         push.kill()
@@ -139,10 +135,10 @@ def test_read_only_directory(device: Phone, big: Path) -> None:
     assert "Read-only file system" in words(device("push", big, f"{TMP}/ro", rc=1))
     assert "Read-only file system" in device("shell", f"echo x > {TMP}/ro", rc=1).stderr
     device.shell("echo x > /data/elsewhere")
-    emulator.set_faults("faulty", ())
+    faulty.set_faults("faulty", ())
     device.shell(f"echo x > {TMP}/ro")
-    with pytest.raises(EmulatorError, match="no directory /none"):
-        emulator.set_faults("faulty", ["readonly=/none"])
+    with pytest.raises(ValueError, match="no directory /none"):
+        faulty.set_faults("faulty", ["readonly=/none"])
 
 
 def test_unauthorized_then_accepted(device: Phone) -> None:
@@ -152,18 +148,18 @@ def test_unauthorized_then_accepted(device: Phone) -> None:
     inject("unauthorized")
     eventually(lambda: listed("unauthorized"))
     assert "unauthorized" in device("shell", "true", rc=1).stderr
-    emulator.set_faults("faulty", ())
+    faulty.set_faults("faulty", ())
     eventually(lambda: listed("device"))
     inject("unauthorized=2")
     eventually(lambda: listed("unauthorized"))
     eventually(lambda: listed("device"))
-    assert emulator.armed_faults("faulty") == (), "the key is remembered"
+    assert faulty.armed_faults("faulty") == (), "the key is remembered"
 
 
 def test_offline_then_online(device: Phone) -> None:
     inject("offline")
     eventually(lambda: f"{device.info.serial}\toffline" in device.adb("devices").stdout)
-    emulator.set_faults("faulty", ())
+    faulty.set_faults("faulty", ())
     device("wait-for-device")
     assert device.shell("echo back") == "back\n"
 
@@ -178,48 +174,29 @@ def test_without_shell_v2(device: Phone) -> None:
 
     eventually(without)
     device("shell", "exit 3", rc=0)
-    emulator.set_faults("faulty", ())
+    faulty.set_faults("faulty", ())
     eventually(lambda: "shell_v2" in device("features", rc=None).stdout.split())
     device("shell", "exit 3", rc=3)
 
 
-def test_from_the_start_and_by_the_command_line(adb: Adb, big: Path) -> None:
-    info = emulator.start("born", fault=("enospc", "offline"))
+def test_from_the_start(adb: Adb, big: Path) -> None:
+    info = faulty.start("born", ["enospc", "offline"])
     try:
         with subprocess.Popen(
             adb.argv("connect", info.serial), env=adb.env, stdout=subprocess.DEVNULL
         ) as client:
             eventually(lambda: f"{info.serial}\toffline" in adb("devices").stdout)
             client.kill()
-        assert cli("emulator", "fault", "born") == {"name": "born", "faults": ["enospc", "offline"]}
-        assert cli("emulator", "fault", "born", "wrong-hash@once")["faults"] == ["wrong-hash@once"]
-        assert emulator.start("born", fault=["truncate"]).pid == info.pid
-        assert emulator.armed_faults("born") == ("truncate",), "of a device that runs they are changed"
-        assert cli("emulator", "fault", "born", "--clear")["faults"] == []
+        assert faulty.armed_faults("born") == ("enospc", "offline")
+        assert faulty.start("born", ["truncate"]).pid == info.pid
+        assert faulty.armed_faults("born") == ("truncate",), "of a device that runs they are changed"
     finally:
         emulator.stop("born")
         adb("disconnect", info.serial, rc=None)
-    assert not state.home("born").control.exists()
-    with pytest.raises(EmulatorError, match="no virtual device 'born' is running"):
-        emulator.set_faults("born", ["offline"])
 
 
-def test_fault_that_cannot_be_shown_ends_the_start() -> None:
-    with pytest.raises(EmulatorError, match="no directory /none/such") as caught:
-        emulator.start("unborn", fault=["readonly=/none/such"])
-    assert str(state.home("unborn").log) in caught.value.remedy
-    assert not state.home("unborn").record.exists()
-
-
-def cli(*words: str) -> dict[str, object]:
-    """What an adt command answers as JSON."""
-    done = subprocess.run(
-        [sys.executable, "-c", "from adt.cli.main import main; main()", *words, "--json"],
-        env=os.environ | python_path(),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
-    answer = json.loads(done.stdout)
-    return {key: answer[key] for key in ("name", "faults")}
+def test_the_devices_of_the_product_take_no_faults(connect: Callable[..., Phone]) -> None:
+    device = connect("plain")
+    with pytest.raises(AssertionError, match="takes no faults"):
+        faulty.set_faults("plain", ["offline"])
+    assert device.shell("echo well") == "well\n"

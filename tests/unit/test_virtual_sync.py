@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from adt.virtual import faults, sync
-from adt.virtual.faults import Injector
+from adt.virtual import sync
 from adt.virtual.transport import Closed, Stream
+from support.devices.faults import Injector, parse
+from support.devices.faulty_device import FaultySession, end_early
 
 
 class Talk:
     """A host that says everything at once, acknowledges at once, and then hangs up."""
 
-    def __init__(self, said: bytes, *faulty: str) -> None:
-        self.said, self.heard, self.injector = said, b"", Injector()
-        self.injector.replace(faults.parse(faulty))
+    def __init__(self, said: bytes) -> None:
+        self.said, self.heard = said, b""
 
     def run(self) -> bytes:
         """Everything the session answered."""
@@ -36,13 +36,28 @@ class Talk:
             await asyncio.sleep(0)
 
         stream = Stream(1, 2, 1 << 20, send, drain, lambda _: True)
-        stream.keep = self.injector.keep
         stream.on_write(self.said)
-        session = asyncio.ensure_future(sync.Session(stream, self.injector).run())
+        session = asyncio.ensure_future(self.session(stream).run())
         await asyncio.wait({session}, timeout=60 if self.said.endswith(QUIT) else 0.3)
         stream.on_close()
         with contextlib.suppress(Closed):
             await asyncio.wait_for(session, 60)
+
+    def session(self, stream: Stream) -> sync.Session:
+        """What the host talks to."""
+        return sync.Session(stream)
+
+
+class FaultyTalk(Talk):
+    """One with a device that has *faults*."""
+
+    def __init__(self, said: bytes, *faults: str) -> None:
+        super().__init__(said)
+        self.injector = Injector()
+        self.injector.replace(parse(faults))
+
+    def session(self, stream: Stream) -> sync.Session:
+        return FaultySession(end_early(stream, self.injector), self.injector)
 
 
 def request(identifier: bytes, payload: bytes) -> bytes:
@@ -190,18 +205,18 @@ def test_dry_run_writes_nothing(tmp_path: Path) -> None:
 
 def test_wrong_hash_changes_one_byte_of_one_file(tmp_path: Path) -> None:
     said = push(tmp_path / "first", b"abc") + push(tmp_path / "second", b"abc") + QUIT
-    assert Talk(said, "wrong-hash@once").run() == (b"OKAY" + bytes(4)) * 2
+    assert FaultyTalk(said, "wrong-hash@once").run() == (b"OKAY" + bytes(4)) * 2
     assert (tmp_path / "first").read_bytes() == b"a\x9dc" and (tmp_path / "second").read_bytes() == b"abc"
-    assert Talk(push(tmp_path / "empty", b"") + QUIT, "wrong-hash").run() == b"OKAY" + bytes(4)
+    assert FaultyTalk(push(tmp_path / "empty", b"") + QUIT, "wrong-hash").run() == b"OKAY" + bytes(4)
     assert (tmp_path / "empty").read_bytes() == b"\xff"
 
 
 def test_no_space_after_so_many_bytes(tmp_path: Path) -> None:
     said = push(tmp_path / "fits", bytes(1000)) + push(tmp_path / "big", bytes(1000)) + QUIT
     failed = request(b"FAIL", b"write failed: No space left on device")
-    assert Talk(said, "enospc=1k").run() == b"OKAY" + bytes(4) + failed
+    assert FaultyTalk(said, "enospc=1k").run() == b"OKAY" + bytes(4) + failed
     assert (tmp_path / "fits").exists() and not (tmp_path / "big").exists()
-    talk = Talk(push(tmp_path / "one", b"x") + push(tmp_path / "two", b"x") + QUIT, "enospc@once")
+    talk = FaultyTalk(push(tmp_path / "one", b"x") + push(tmp_path / "two", b"x") + QUIT, "enospc@once")
     assert talk.run() == failed + b"OKAY" + bytes(4)
     assert talk.injector.armed() == ()
 
@@ -210,13 +225,13 @@ def test_truncated_answer_ends_the_stream(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(bytes(100))
     asked = request(b"STAT", bytes(tmp_path / "f"))
     whole = Talk(asked + QUIT).run()
-    assert Talk(asked * 3 + QUIT, "truncate").run() == whole[:8]
-    assert Talk(asked * 3 + QUIT, "truncate=20").run() == whole + whole[:4]
-    assert Talk(asked * 3 + QUIT, "truncate=0@once").run() == b""
+    assert FaultyTalk(asked * 3 + QUIT, "truncate").run() == whole[:8]
+    assert FaultyTalk(asked * 3 + QUIT, "truncate=20").run() == whole + whole[:4]
+    assert FaultyTalk(asked * 3 + QUIT, "truncate=0@once").run() == b""
 
 
 def test_half_a_file_stays_when_the_device_goes_down(tmp_path: Path) -> None:
-    talk = Talk(push(tmp_path / "half", bytes(100_000), done=False))
+    talk = FaultyTalk(push(tmp_path / "half", bytes(100_000), done=False))
 
     async def run() -> None:
         asyncio.get_running_loop().call_later(0.1, setattr, talk.injector, "boots", 2)

@@ -6,10 +6,18 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from adt.virtual import faults, wire
-from adt.virtual.daemon import Services, environment
-from adt.virtual.faults import Injector
+from adt.virtual import wire
+from adt.virtual.daemon import Daemon
 from adt.virtual.transport import Service, Stream, Transport
+from support.devices.faults import parse
+from support.devices.faulty_device import (
+    AUTH,
+    AUTH_PUBLIC_KEY,
+    AUTH_SIGNATURE,
+    AUTH_TOKEN,
+    FAULTS,
+    FaultyDaemon,
+)
 
 OLD, NEW = wire.VERSION_CHECKSUM, wire.VERSION_SKIP
 
@@ -39,35 +47,40 @@ class Server:
             return True
 
 
-def talk(
-    conversation: Callable[[Server], Awaitable[None]],
-    *faulty: str,
-    told: Callable[[Injector], None] = lambda _: None,
-) -> Injector:
-    """Talk to a device with the faults *faulty*; *told* is given its injector before."""
-    injector = Injector()
-    told(injector)
+class EchoDaemon(Daemon):
+    """A device with a service ``echo:``."""
+
+    def hello(self) -> bytes:
+        return b"device::hello"
+
+    def find(self, transport: Transport, destination: str) -> Service | None:
+        if destination != "echo:":
+            return super().find(transport, destination)
+
+        async def echo(stream: Stream) -> None:
+            stream.accept()
+            while data := await stream.read():
+                await stream.write(data)
+
+        return echo
+
+
+class FaultyEchoDaemon(EchoDaemon, FaultyDaemon):
+    """One that has *faults* and takes others."""
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__("unit")
+        self.injector.replace(parse(faults))
+
+
+def talk(conversation: Callable[[Server], Awaitable[None]], daemon: Daemon | None = None) -> None:
+    """Talk to *daemon*; None for one of the product."""
 
     async def run() -> None:
         ended = asyncio.Event()
 
-        def find(transport: Transport, destination: str) -> Service | None:
-            if destination != "echo:":
-                return Services(environment("unit"), injector).find(transport, destination)
-
-            async def echo(stream: Stream) -> None:
-                stream.accept()
-                while data := await stream.read():
-                    await stream.write(data)
-
-            return echo
-
         async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            transport = Transport(reader, writer, lambda: b"device::hello", injector, find)
-            injector.on_change = transport.on_faults
-            injector.replace(faults.parse(faulty))
-            injector.on_new_handshake = transport.link.abort
-            await transport.run()
+            await (daemon or EchoDaemon("unit")).connected(reader, writer)
             ended.set()
 
         server = await asyncio.start_server(on_connection, "127.0.0.1", 0)
@@ -78,7 +91,6 @@ def talk(
         server.close()
 
     asyncio.run(run())
-    return injector
 
 
 def test_a_new_host_skips_checksums_and_large_writes_are_cut_to_its_size() -> None:
@@ -165,12 +177,12 @@ async def ask_for_entrance(host: Server) -> None:
     tokens = set()
     for _ in range(2):
         asked = await host.hear()
-        assert (asked.command, asked.arg0, len(asked.payload)) == (wire.AUTH, wire.AUTH_TOKEN, 20)
+        assert (asked.command, asked.arg0, len(asked.payload)) == (AUTH, AUTH_TOKEN, 20)
         tokens.add(asked.payload)
-        host.say(wire.AUTH, wire.AUTH_SIGNATURE, 0, bytes(256))
+        host.say(AUTH, AUTH_SIGNATURE, 0, bytes(256))
     assert len(tokens) == 2
     await host.hear()
-    host.say(wire.AUTH, wire.AUTH_PUBLIC_KEY, 0, b"QUFB me@host\0")
+    host.say(AUTH, AUTH_PUBLIC_KEY, 0, b"QUFB me@host\0")
 
 
 async def echo(host: Server, data: bytes, *, number: int = 77) -> bytes:
@@ -192,7 +204,9 @@ def test_unauthorized_keeps_asking_for_a_key() -> None:
         host.say(wire.OPEN, 1, 0, b"shell:id\0")
         assert await host.is_cut_off(), "no service without a key"
 
-    assert [str(fault) for fault in talk(conversation, "unauthorized").armed()] == ["unauthorized"]
+    daemon = FaultyEchoDaemon("unauthorized")
+    talk(conversation, daemon)
+    assert list(map(str, daemon.injector.armed())) == ["unauthorized"]
 
 
 def test_unauthorized_is_accepted_in_the_end_and_remembered() -> None:
@@ -201,12 +215,14 @@ def test_unauthorized_is_accepted_in_the_end_and_remembered() -> None:
         assert (await host.hear()).command == wire.CNXN
         assert await echo(host, b"hello") == b"hello"
 
-    assert talk(conversation, "unauthorized=0.05").armed() == ()
+    daemon = FaultyEchoDaemon("unauthorized=0.05")
+    talk(conversation, daemon)
+    assert daemon.injector.armed() == ()
 
 
 @pytest.mark.parametrize("fault", ["unauthorized", "offline"])
 def test_cleared_fault_lets_a_waiting_host_in(fault: str) -> None:
-    injectors: list[Injector] = []
+    daemon = FaultyEchoDaemon(fault)
 
     async def conversation(host: Server) -> None:
         if fault == "unauthorized":
@@ -214,23 +230,35 @@ def test_cleared_fault_lets_a_waiting_host_in(fault: str) -> None:
         else:
             host.say(wire.CNXN, NEW, 4096, b"host::")
         await asyncio.sleep(0.05)
-        injectors[0].replace(())
+        daemon.injector.replace(())
         assert (await host.hear()).command == wire.CNXN
 
-    talk(conversation, fault, told=injectors.append)
+    talk(conversation, daemon)
 
 
 def test_fault_of_the_handshake_cuts_the_connections_there_are() -> None:
-    injectors: list[Injector] = []
+    daemon = FaultyEchoDaemon()
 
     async def conversation(host: Server) -> None:
         await host.greet(NEW)
-        injectors[0].replace(faults.parse(["stall-after=9"]))
+        daemon.injector.replace(parse(["stall-after=9"]))
         assert await echo(host, b"1234") == b"1234", "a fault of the link does not"
-        injectors[0].replace(faults.parse(["offline"]))
+        daemon.injector.replace(parse(["offline"]))
         assert await host.is_cut_off()
 
-    talk(conversation, told=injectors.append)
+    talk(conversation, daemon)
+
+
+def test_faults_are_changed_on_a_connection_that_no_fault_strikes() -> None:
+    daemon = FaultyEchoDaemon("offline", "stall-after=0")
+
+    async def conversation(host: Server) -> None:
+        host.say(FAULTS, 0, 0, b'{"faults": ["unauthorized", "drop-after=0"]}')
+        assert (await host.hear()).payload == b'{"faults": ["unauthorized", "drop-after=0"]}'
+        host.say(FAULTS, 0, 0, b"{}")
+        assert (await host.hear()).payload == b'{"faults": ["unauthorized", "drop-after=0"]}'
+
+    talk(conversation, daemon)
 
 
 def test_drop_counts_both_directions() -> None:
@@ -242,11 +270,13 @@ def test_drop_counts_both_directions() -> None:
         host.say(wire.WRTE, 9, opened.arg0, b"x", summed=False)
         assert await host.is_cut_off()
 
-    assert talk(conversation, "drop-after=10@once").armed() == ()
+    daemon = FaultyEchoDaemon("drop-after=10@once")
+    talk(conversation, daemon)
+    assert daemon.injector.armed() == ()
 
 
 def test_stalled_device_says_nothing_and_goes_on_when_the_fault_is_cleared() -> None:
-    injectors: list[Injector] = []
+    daemon = FaultyEchoDaemon("stall-after=4")
 
     async def conversation(host: Server) -> None:
         await host.greet(NEW)
@@ -256,7 +286,7 @@ def test_stalled_device_says_nothing_and_goes_on_when_the_fault_is_cleared() -> 
         host.say(wire.OPEN, 6, 0, b"echo:\0", summed=False)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(host.reader.read(1), 0.1)
-        injectors[0].replace(())
+        daemon.injector.replace(())
         heard = [await host.hear(summed=False) for _ in range(3)]
         assert {(packet.command, packet.arg1) for packet in heard} == {
             (wire.OKAY, 5),
@@ -264,7 +294,7 @@ def test_stalled_device_says_nothing_and_goes_on_when_the_fault_is_cleared() -> 
             (wire.WRTE, 5),
         }
 
-    talk(conversation, "stall-after=4", told=injectors.append)
+    talk(conversation, daemon)
 
 
 def test_slow_link_carries_everything() -> None:
@@ -272,11 +302,11 @@ def test_slow_link_carries_everything() -> None:
         await host.greet(NEW)
         assert await echo(host, bytes(4000)) == bytes(4000)
 
-    talk(conversation, "bandwidth=100k")
+    talk(conversation, FaultyEchoDaemon("bandwidth=100k"))
 
 
 def test_reboot_is_asked_for_once_the_last_bytes_are_in() -> None:
-    restarted: list[bool] = []
+    restarts: list[bool] = []
 
     async def conversation(host: Server) -> None:
         await host.greet(NEW)
@@ -286,8 +316,7 @@ def test_reboot_is_asked_for_once_the_last_bytes_are_in() -> None:
         with contextlib.suppress(ConnectionResetError):
             await host.reader.read()
 
-    def tell(injector: Injector) -> None:
-        injector.on_reboot = lambda: restarted.append(True)
-
-    talk(conversation, "reboot-after=4", told=tell)
-    assert restarted == [True]
+    daemon = FaultyEchoDaemon("reboot-after=4")
+    daemon.injector.on_reboot = lambda: restarts.append(True)
+    talk(conversation, daemon)
+    assert restarts == [True]

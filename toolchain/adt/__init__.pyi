@@ -35,7 +35,6 @@ from adt.api.device import adb_command as adb_command
 from adt.api.device import chosen_device as chosen_device
 from adt.api.device import devices as devices
 from adt.api.device import probe as probe
-from adt.api.emulator import emulator_fault as emulator_fault
 from adt.api.emulator import emulator_list as emulator_list
 from adt.api.emulator import emulator_start as emulator_start
 from adt.api.emulator import emulator_stop as emulator_stop

@@ -9,7 +9,7 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from adt.device.device import Device
 from adt.device.transport import adb
 from adt.host.cache import cache_dir
 from adt.virtual import emulator
+from support.devices import faulty
 from support.devices.ports import free_port
 
 DEBIAN_ADB = Path("/usr/bin/adb")
@@ -34,10 +35,15 @@ class Rack:
     _names: list[str] = field(default_factory=list)
 
     def start(
-        self, name: str, *, data_size: str | None = None, fault: str = "", abi: str | None = None
+        self,
+        name: str,
+        *,
+        data_size: str | None = None,
+        faults: Sequence[str] | None = None,
+        abi: str | None = None,
     ) -> Device:
         """Start a virtual device (fresh unless it was started before) and connect it."""
-        info = self.boot(name, data_size=data_size, fault=fault, abi=abi)
+        info = self.boot(name, data_size=data_size, faults=faults, abi=abi)
         selection.connect(info.serial)
         return selection.select(info.serial)
 
@@ -46,12 +52,23 @@ class Rack:
         name: str,
         *,
         data_size: str | None = None,
-        fault: str = "",
+        faults: Sequence[str] | None = None,
         port: int | None = None,
         abi: str | None = None,
     ) -> emulator.EmulatorInfo:
-        """Start a virtual device without connecting it; *fault* holds specifications with spaces between."""
-        info = emulator.start(name, port=port, data_size=data_size, abi=abi, fault=fault.split())
+        """Start a virtual device without connecting it.
+
+        Args:
+            name: the device.
+            data_size: of its /data; None for what there is.
+            faults: those it has from the start, and it takes others later; None for the product's own device.
+            port: None for a free one.
+            abi: None for arm64.
+        """
+        if faults is None:
+            info = emulator.start(name, port=port, data_size=data_size, abi=abi)
+        else:
+            info = faulty.start(name, faults, port=port, data_size=data_size, abi=abi)
         if name not in self._names:
             self._names.append(name)
         return info

@@ -111,8 +111,8 @@ def connect(adb: Adb) -> Iterator[Callable[..., Phone]]:
     """Start a device and connect to it."""
     started: list[Phone] = []
 
-    def start(name: str, **options: object) -> Phone:
-        info = emulator.start(name, **options)  # type: ignore[arg-type]
+    def start(name: str, *, boot: Callable[..., EmulatorInfo] = emulator.start, **options: object) -> Phone:
+        info = boot(name, **options)
         assert "connected to" in adb("connect", info.serial).stdout
         adb("wait-for-device", serial=info.serial)
         started.append(Phone(adb, info))

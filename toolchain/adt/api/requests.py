@@ -412,22 +412,6 @@ class EmulatorRequest(EmulatorName):
     data_size: str | None = option("Size of /data, e.g. 64M; else unlimited.", default=None)
     abi: str | None = option("arm64-v8a, or x86_64 without emulation on such a machine.", default=None)
     opencl: bool = option("With OpenCL: PoCL, which computes on the processor.", default=False)
-    fault: Texts = option(
-        "For tests: what goes wrong on purpose; repeatable.", default=(), metavar="drop-after=1m@once|…"
-    )
-
-
-class FaultRequest(EmulatorName):
-    """Of ``emulator_fault``."""
-
-    specifications: Sequence[str] | None = option(
-        "The faults in place of the present ones; an empty sequence clears them, None only asks.",
-        default=None,
-        kw_only=False,
-        help="The faults in place of the present ones.",
-        cli=list[str],
-        metavar="[SPEC]...",
-    )
 
 
 class ServerKey(Options):

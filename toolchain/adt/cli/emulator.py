@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from adt.api.requests import EmulatorName, EmulatorRequest, FaultRequest
+from adt.api.requests import EmulatorName, EmulatorRequest
 from adt.cli.app import Commands, app, emit_json
 from adt.cli.command import Keywords, command
-from adt.options.option import Options, option
 
 if TYPE_CHECKING:
     from adt.virtual.emulator import EmulatorInfo
@@ -26,34 +25,6 @@ def emulator_start(keywords: Keywords, as_json: bool) -> None:
     import adt
 
     _show_emulators("emulator-start", (adt.emulator_start(**keywords),), as_json)
-
-
-class FaultFlags(Options):
-    """Whether there are to be any."""
-
-    clear: bool = option("No faults any more.", default=False)
-
-
-@command(
-    "adt emulator fault default stall-after=64k enospc@once",
-    FaultRequest,
-    FaultFlags,
-    group=emulator,
-    name="fault",
-)
-def emulator_fault(keywords: Keywords, flags: FaultFlags, as_json: bool) -> None:
-    """For tests: show or change what goes wrong on purpose in a running virtual device."""
-    import adt
-
-    if flags.clear:
-        if keywords["specifications"]:
-            raise typer.BadParameter("--clear takes no SPEC")
-        keywords["specifications"] = []
-    armed = adt.emulator_fault(**keywords)
-    if as_json:
-        emit_json("emulator-fault", {"name": keywords["name"], "faults": armed})
-        return
-    typer.echo("\n".join(armed) or "no faults")
 
 
 @command("adt emulator stop", EmulatorName, group=emulator, name="stop")

@@ -7,111 +7,16 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from adt.virtual import control, faults, filesystem, forwards, properties, shell, sync, wire
-from adt.virtual.faults import Injector
+from adt.virtual import forwards, properties, shell, sync, wire
 from adt.virtual.transport import FEATURES, Service, Stream, Transport
 
 log = logging.getLogger("adt.virtual.daemon")
 
 READER_LIMIT = 4 << 20
 """Bytes that wait between the socket and the packet reader."""
-
-
-@dataclass
-class Daemon:
-    """The device as the hosts see it."""
-
-    name: str
-    injector: Injector = field(default_factory=Injector)
-    transports: set[Transport] = field(default_factory=set)
-    down_until: float = 0.0
-    """The event loop's time until which connections are cut at once."""
-
-    def __post_init__(self) -> None:
-        self.at_boot = properties.read(Path(properties.STORE))
-        self.services = Services(environment(self.name), self.injector)
-        self.injector.on_change = self._tell_everyone
-        self.injector.on_new_handshake = self._cut_everyone_off
-        self.injector.on_reboot = self._reboot
-
-    def hello(self) -> bytes:
-        """The payload of our CNXN."""
-        return wire.banner(properties.read(Path(properties.STORE)), self.injector.features(FEATURES))
-
-    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection to its end."""
-        if asyncio.get_running_loop().time() < self.down_until:
-            writer.transport.abort()
-            return
-        log.info("an adb server connected")
-        transport = Transport(reader, writer, self.hello, self.injector, self.services.find)
-        self.transports.add(transport)
-        # cancelled when the device stops: nothing of that is worth a traceback in the log
-        with contextlib.suppress(asyncio.CancelledError):
-            await transport.run()
-        self.transports.discard(transport)
-        log.info("an adb server disconnected")
-
-    def _tell_everyone(self) -> None:
-        for transport in list(self.transports):
-            transport.on_faults()
-
-    def _cut_everyone_off(self) -> None:
-        for transport in list(self.transports):
-            transport.link.abort()
-
-    def _reboot(self) -> None:
-        log.warning("the device restarts")
-        self.injector.boots += 1
-        self.down_until = asyncio.get_running_loop().time() + filesystem.DOWN
-        self._cut_everyone_off()
-        filesystem.restart(self.at_boot)
-
-
-def serve(
-    listening: socket.socket,
-    controlling: socket.socket,
-    name: str,
-    specifications: Sequence[str],
-    ready: Callable[[], None],
-) -> None:
-    """Serve *listening* until SIGTERM.
-
-    Args:
-        listening: where adb servers connect.
-        controlling: where the faults are changed.
-        name: the device's name.
-        specifications: the faults that are armed from the start.
-        ready: called once connections are taken.
-    """
-    asyncio.run(_serve(listening, controlling, name, specifications, ready))
-
-
-async def _serve(
-    listening: socket.socket,
-    controlling: socket.socket,
-    name: str,
-    specifications: Sequence[str],
-    ready: Callable[[], None],
-) -> None:
-    daemon = Daemon(name)
-    daemon.injector.replace(faults.parse(specifications))
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    control_server = await control.serve(controlling, daemon.injector)
-    server = await asyncio.start_server(daemon.connected, sock=listening, limit=READER_LIMIT)
-    ready()
-    await stop.wait()
-    server.close()
-    control_server.close()
-    log.info("stopped")
-
-
 SHELL = "/system/bin/sh"
 
 NOT_OFFERED = ("remount", "reboot", "tcpip", "usb", "disable-verity", "enable-verity")
@@ -134,12 +39,27 @@ def environment(hostname: str) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True)
-class Services:
-    """The services of one device."""
+class Daemon:
+    """The device as the hosts see it."""
 
-    environment: Mapping[str, str]
-    injector: Injector
+    def __init__(self, name: str) -> None:
+        self._environment = environment(name)
+
+    def hello(self) -> bytes:
+        """The payload of our CNXN."""
+        return wire.banner(properties.read(Path(properties.STORE)), FEATURES)
+
+    def transport(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Transport:
+        """What serves one connection."""
+        return Transport(wire.Link(reader, writer), self.hello, self.find)
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection to its end."""
+        log.info("an adb server connected")
+        # cancelled when the device stops: nothing of that is worth a traceback in the log
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.transport(reader, writer).run()
+        log.info("an adb server disconnected")
 
     def find(self, transport: Transport, destination: str) -> Service | None:
         """The service for *destination*, or None to refuse it."""
@@ -147,9 +67,9 @@ class Services:
         kind = name.partition(",")[0]
         if kind == "shell" or name == "exec":
             request = shell.parse(destination)
-            return lambda stream: shell.serve(stream, request, SHELL, self.environment)
+            return lambda stream: shell.serve(stream, request, SHELL, self._environment)
         if name == "sync":
-            return lambda stream: sync.Session(stream, self.injector).run()
+            return lambda stream: sync.Session(stream).run()
         if name in forwards.KINDS and rest:
             return lambda stream: forwards.forward(stream, destination)
         if name == "reverse":
@@ -171,3 +91,19 @@ def say(answer: str) -> Callable[[Stream], Awaitable[None]]:
         await stream.write(answer.encode())
 
     return service
+
+
+def serve(listening: socket.socket, daemon: Daemon, ready: Callable[[], None]) -> None:
+    """Serve *listening*, where adb servers connect, until SIGTERM; *ready* is called once it is served."""
+    asyncio.run(_serve(listening, daemon, ready))
+
+
+async def _serve(listening: socket.socket, daemon: Daemon, ready: Callable[[], None]) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    server = await asyncio.start_server(daemon.connected, sock=listening, limit=READER_LIMIT)
+    ready()
+    await stop.wait()
+    server.close()
+    log.info("stopped")

@@ -16,14 +16,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from adt.errors import ConfigError, EmulatorError
 from adt.host import cache, manifest, process
 from adt.host.disk import disk_errors
-from adt.virtual import abis, control, faults, prerequisites, properties, state
+from adt.virtual import abis, init, prerequisites, properties, state
 from adt.virtual.init import Boot
 from adt.virtual.rootfs import check_rootfs
 from adt.virtual.userland import ensure_userland, userland_name
@@ -78,7 +77,7 @@ def start(
     data_size: str | None = None,
     abi: str | None = None,
     opencl: bool = False,
-    fault: Sequence[str] = (),
+    program: Path = Path(init.__file__),
 ) -> EmulatorInfo:
     """Start the virtual device *name*, or return it when it already runs.
 
@@ -91,10 +90,10 @@ def start(
         abi: ``arm64-v8a``, or ``x86_64`` on such a machine, without emulation; None for that of *rootfs*, or
             arm64.
         opencl: the default userland has OpenCL (PoCL, which computes on the processor).
-        fault: what goes wrong on purpose, for tests: specifications as in :mod:`.faults`.
+        program: the Python program that becomes PID 1: one that calls :func:`init.launch`.
 
     Raises:
-        ConfigError: *name*, *port*, *data_size* or a *fault* is not one.
+        ConfigError: *name*, *port* or *data_size* is not one.
         EmulatorError: this machine cannot run it, or it did not come up.
         DownloadError: the userland is not in the cache and cannot be fetched.
         DiskError: the cache or the state directory cannot be written.
@@ -114,7 +113,6 @@ def start(
             remedy="Leave one of them away.",
         )
     chosen_abi = None if abi is None else abis.named(abi)
-    injected = tuple(map(str, faults.parse(fault)))
     with cache.lock(at.directory):
         if record := state.read(at):
             log.info("virtual device %s already runs as %s:%d", name, LOOPBACK, record.port)
@@ -124,8 +122,6 @@ def start(
                 opencl and userland_name(abis.named(record.abi), opencl=True) not in record.userland
             ):
                 log.warning("it keeps its settings; `adt emulator stop %s` first to change them", name)
-            if injected:
-                control.ask(at.control, injected)
             return info(record, at)
         if rootfs is not None:
             tree, runs_on = check_rootfs(rootfs, chosen_abi)
@@ -140,7 +136,7 @@ def start(
         _check_executable(tree, "ADT_CACHE_DIR")
         if data_size is None:
             _check_executable(at.data, "XDG_STATE_HOME")
-        with listen(port) as listening, control.listen(at.control) as controlling:
+        with listen(port) as listening:
             boot = Boot(
                 name=name,
                 userland=str(tree),
@@ -149,16 +145,12 @@ def start(
                 data_size=data_size or "",
                 mount_point=str(at.mount_point),
                 listening=listening.fileno(),
-                control=controlling.fileno(),
                 log=str(at.log),
                 user_namespace=machine.user_namespace,
                 interpreter=str(machine.interpreter or ""),
                 debug=log.isEnabledFor(logging.DEBUG),
-                faults=injected,
             )
-            record = boot_up(boot, listening, at, machine.mode)
-    if injected:
-        log.warning("virtual device %s misbehaves on purpose: %s", name, ", ".join(injected))
+            record = boot_up(boot, program, listening, at, machine.mode)
     notice = properties.notice(tree, runs_on)
     log.info("virtual device %s is up as %s:%d (%s)", name, LOOPBACK, record.port, notice)
     return info(record, at)
@@ -181,48 +173,9 @@ def stop(name: str = "default") -> EmulatorInfo:
                 f"virtual device {name} (pid {record.pid}) does not end",
                 remedy=f"Look at {at.log}; as its user or root, `kill -9 {record.pid}` ends all of it.",
             )
-        for path in (at.record, at.control):
-            path.unlink(missing_ok=True)
+        at.record.unlink(missing_ok=True)
     log.info("virtual device %s is stopped", name)
     return info(record, at, running=False)
-
-
-def set_faults(name: str, specifications: Sequence[str]) -> tuple[str, ...]:
-    """Arm these faults in the running device *name* in place of what was armed; every count starts again.
-
-    Faults that only a new connection shows (unauthorized, offline, no-shell-v2) cut the ones there are. A
-    host that was kept waiting or stalled by a fault that is no longer named goes on.
-
-    Args:
-        name: the device.
-        specifications: as in :mod:`.faults`; none of them makes the device behave again.
-
-    Returns:
-        The armed faults.
-
-    Raises:
-        ConfigError: not a name, or not a fault.
-        EmulatorError: the device does not run, or cannot show the fault.
-    """
-    return control.ask(_running(name).control, tuple(map(str, faults.parse(specifications))))
-
-
-def armed_faults(name: str) -> tuple[str, ...]:
-    """The faults of the running device *name* that may still strike; one marked ``@once`` goes with that.
-
-    Raises:
-        ConfigError: not a name.
-        EmulatorError: the device does not run.
-    """
-    return control.ask(_running(name).control, None)
-
-
-def _running(name: str) -> state.Home:
-    at = state.home(name)
-    with cache.lock(at.directory):
-        if state.read(at) is None:
-            raise not_running(name)
-    return at
 
 
 def not_running(name: str) -> EmulatorError:
@@ -282,7 +235,9 @@ def listen(port: int | None) -> socket.socket:
     return listening
 
 
-def boot_up(boot: Boot, listening: socket.socket, at: state.Home, mode: str) -> state.EmulatorRecord:
+def boot_up(
+    boot: Boot, program: Path, listening: socket.socket, at: state.Home, mode: str
+) -> state.EmulatorRecord:
     """Launch PID 1, wait until the device takes connections, and record it.
 
     Whatever goes wrong, ctrl-C included, nothing stays behind: PID 1 ends when our
@@ -293,11 +248,11 @@ def boot_up(boot: Boot, listening: socket.socket, at: state.Home, mode: str) -> 
         if offset > LOG_LIMIT:
             offset = file.truncate(0)
         launcher = process.start(
-            ["env", "-i", *_environment(), sys.executable, "-P", "-m", "adt.virtual.init"],
+            ["env", "-i", *_environment(), sys.executable, "-P", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=file.fileno(),
-            pass_fds=(boot.listening, boot.control),
+            pass_fds=(boot.listening,),
         )
     pid, started, ready, committed = 0, None, False, False
     try:

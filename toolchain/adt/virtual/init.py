@@ -1,7 +1,7 @@
 """PID 1 of a virtual device, and the short-lived launcher that becomes it.
 
-Run as ``python -m adt.virtual.init``. The starter writes one JSON line (a
-:class:`Boot`) to its standard input and reads JSON lines from its standard output:
+Run as a program. The starter writes one JSON line (a :class:`Boot`) to its standard
+input and reads JSON lines from its standard output:
 
     {"pid": N}             PID 1 as this machine counts
     {"ready": true}        connections are taken
@@ -27,11 +27,13 @@ import socket
 import sys
 import time
 import traceback  # noqa: F401 - see below
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from adt.virtual import abis, daemon, filesystem, namespaces, properties
+from adt.virtual import abis, filesystem, namespaces, properties
+from adt.virtual.daemon import Daemon, serve
 
 # Once the device's root is in place there is no Python library to import from:
 # everything that is ever needed must have been imported above.
@@ -60,8 +62,6 @@ class Boot:
     """An empty directory to build the root on."""
     listening: int
     """Descriptor of the listening socket."""
-    control: int
-    """Descriptor of the listening control socket."""
     log: str
     """File that takes the output."""
     user_namespace: bool
@@ -70,8 +70,6 @@ class Boot:
     """Static qemu-aarch64 to register for this device alone; empty when arm64 programs run already."""
     debug: bool = False
     """Whether the log is to hold everything."""
-    faults: tuple[str, ...] = ()
-    """Specifications of the faults that are armed from the start."""
 
     @staticmethod
     def from_json(line: str) -> Boot:
@@ -99,8 +97,12 @@ def report(fd: int, **message: object) -> None:
         log.debug("nobody reads %s", message)
 
 
-def launch() -> NoReturn:
-    """Enter the namespaces and leave PID 1 behind."""
+def launch(device: Callable[[str], Daemon] = Daemon) -> NoReturn:
+    """Enter the namespaces and leave PID 1 behind.
+
+    Args:
+        device: makes the daemon of the device of a name, in the finished device.
+    """
     boot = Boot.from_json(read_line(0))
     started = os.dup(1)
     output = os.open(boot.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -123,7 +125,7 @@ def launch() -> NoReturn:
         os._exit(0)
     code = 1
     try:
-        code = run(boot, started)
+        code = run(boot, device, started)
     except OSError as error:  # a mount or another system call that this machine does not allow
         log.error("the virtual device cannot be built: %s", error)
         report(started, error=str(error))
@@ -134,7 +136,7 @@ def launch() -> NoReturn:
         os._exit(code)
 
 
-def run(boot: Boot, started: int) -> int:
+def run(boot: Boot, device: Callable[[str], Daemon], started: int) -> int:
     """Be PID 1: build the root, start the daemon, collect orphans; return the exit code."""
     os.setsid()
     log.info("virtual device %s: %s", boot.name, properties.notice(Path(boot.userland), abis.named(boot.abi)))
@@ -144,15 +146,13 @@ def run(boot: Boot, started: int) -> int:
     )
     filesystem.build(layout, boot.name, Path(boot.interpreter) if boot.interpreter else None)
     os.umask(0o022)
-    listening, controlling = socket.socket(fileno=boot.listening), socket.socket(fileno=boot.control)
+    listening = socket.socket(fileno=boot.listening)
     listening.set_inheritable(False)
-    controlling.set_inheritable(False)
     os.set_inheritable(started, False)
     server = os.fork()
     if server == 0:
-        be_daemon(boot, listening, controlling, started)
+        be_daemon(boot, device, listening, started)
     listening.close()
-    controlling.close()
     os.close(started)
     if read_line(0) != "commit":
         log.warning("the starter is gone: ending")
@@ -171,7 +171,9 @@ def run(boot: Boot, started: int) -> int:
             return 1
 
 
-def be_daemon(boot: Boot, listening: socket.socket, controlling: socket.socket, started: int) -> NoReturn:
+def be_daemon(
+    boot: Boot, device: Callable[[str], Daemon], listening: socket.socket, started: int
+) -> NoReturn:
     """Run the daemon in the forked child of PID 1; never returns."""
     code = 1
     try:
@@ -184,11 +186,8 @@ def be_daemon(boot: Boot, listening: socket.socket, controlling: socket.socket, 
             report(started, ready=True)
             os.close(started)
 
-        daemon.serve(listening, controlling, boot.name, boot.faults, ready)
+        serve(listening, device(boot.name), ready)
         code = 0
-    except OSError as error:  # a fault that this device cannot show
-        log.error("the daemon cannot start: %s", error)
-        report(started, error=str(error))
     except BaseException:
         log.exception("the daemon failed")
     finally:

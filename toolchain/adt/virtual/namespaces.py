@@ -102,11 +102,6 @@ def bind(source: Path, target: Path, *, read_only: bool = False) -> None:
         mount("none", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY | flags)
 
 
-def unmount(target: Path) -> None:
-    """Take the topmost mount off *target*, also while it is in use."""
-    _check(_libc.umount2(os.fsencode(target), MNT_DETACH), f"umount {target}")
-
-
 def become_root_directory(new_root: Path) -> None:
     """Make the mount point *new_root* this mount namespace's ``/`` and let go of the old one."""
     os.chdir(new_root)

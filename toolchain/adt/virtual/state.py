@@ -3,7 +3,6 @@
 ``$XDG_STATE_HOME/adt/emulators/NAME/`` (default ``~/.local/state``):
 
 ``emulator.json``  the record, there while the device runs
-``control``        a socket, while the device runs: see :mod:`adt.virtual.control`
 ``emulator.log``   what init and the daemon say; kept
 ``data/``          the device's /data; kept from one start to the next
 ``root/``          an empty directory to mount the device's root on
@@ -64,11 +63,6 @@ class Home:
     def record(self) -> Path:
         """Its record."""
         return self.directory / "emulator.json"
-
-    @property
-    def control(self) -> Path:
-        """The socket at which a running device takes faults."""
-        return self.directory / "control"
 
     @property
     def log(self) -> Path:

@@ -18,7 +18,6 @@ import stat
 import struct
 from pathlib import Path
 
-from adt.virtual.faults import Injector
 from adt.virtual.transport import Closed, Stream
 
 WORD = struct.Struct("<4sI")
@@ -146,22 +145,11 @@ def write_all(fd: int, data: bytes) -> None:
         raise refusal("write failed", error) from error
 
 
-def spoil(fd: int) -> None:
-    """Change the byte in the middle of an open file; an empty one gets a byte."""
-    middle = os.fstat(fd).st_size // 2
-    (old,) = os.pread(fd, 1, middle) or b"\0"
-    os.pwrite(fd, bytes([old ^ 0xFF]), middle)
-
-
 class Session:
-    """One `sync:` stream: requests until QUIT or its end.
+    """One `sync:` stream: requests until QUIT or its end."""
 
-    Args:
-        injector: knows whether a push is to fail.
-    """
-
-    def __init__(self, stream: Stream, injector: Injector) -> None:
-        self.stream, self._injector = stream, injector
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
 
     async def run(self) -> None:
         """Serve the stream.
@@ -247,28 +235,27 @@ class Session:
         await self.stream.write(WORD.pack(b"OKAY", 0))
 
     async def _push_file(self, path: str, mode: int) -> None:
-        fd, complete, boots = create(path), False, self._injector.boots
+        fd, complete = create(path), False
         try:
             while True:
                 data, seconds = await self._data()
                 if data is None:
                     break
-                if not self._injector.take_room(len(data)):
-                    raise refusal("write failed", OSError(errno.ENOSPC, ""))
                 write_all(fd, data)
-            if stat.S_ISREG(os.fstat(fd).st_mode) and self._injector.strikes("wrong-hash"):
-                spoil(fd)
             with contextlib.suppress(OSError):  # a device node keeps its mode
                 os.fchmod(fd, received_mode(mode))
                 os.utime(fd, (seconds, seconds))
             complete = True
         finally:
             os.close(fd)
-            # cut off or refused: no half a file stays behind, unless the device itself went down
-            if not complete and boots == self._injector.boots:
-                with contextlib.suppress(OSError):
-                    if stat.S_ISREG(os.lstat(path).st_mode):
-                        os.unlink(path)
+            if not complete:  # cut off or refused
+                self._remove_half(path)
+
+    def _remove_half(self, path: str) -> None:
+        """Leave no half a file behind."""
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG(os.lstat(path).st_mode):
+                os.unlink(path)
 
     async def _push_link(self, path: str) -> None:
         target, seconds = b"", 0

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
-import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from adt.virtual import wire
-from adt.virtual.faults import Fault, Injector
 from adt.virtual.wire import Link
 
 LOW_WATER = 1 << 20
@@ -54,9 +51,6 @@ class Stream:
         self._buffer, self._position, self._unacknowledged = bytearray(), 0, 0
         self._accepted = False
         self.ended = False
-        self.keep: Callable[[int, int], int | None] = lambda written, length: None
-        """Fault injection: see :meth:`adt.virtual.faults.Injector.keep`."""
-        self._written = 0
         self._readable, self._writable = asyncio.Event(), asyncio.Event()
         self.answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
@@ -118,13 +112,9 @@ class Stream:
         """Send *data* in WRTEs of at most `maxdata` bytes, each once the one before is acknowledged.
 
         Raises:
-            Closed: the host closed the stream, or a fault did.
+            Closed: the host closed the stream.
         """
         view = memoryview(data)
-        short = self.keep(self._written, len(view))
-        if short is not None:
-            view = view[:short]
-        self._written += len(view)
         for start in range(0, len(view), self.maxdata):
             while not self._writable.is_set() and not self.ended:
                 await self._writable.wait()
@@ -133,9 +123,6 @@ class Stream:
             self._writable.clear()
             self._send(wire.WRTE, self.local, self.remote, view[start : start + self.maxdata])
             await self._drain()
-        if short is not None:
-            self.close()
-            raise Closed
 
     def close(self) -> None:
         """End the stream; a stream that was never accepted is refused."""
@@ -186,9 +173,6 @@ FEATURES = (
 """What this daemon really does. Not listed and therefore not asked for: delayed_ack (other flow
 control), sendrecv_v2_brotli/lz4/zstd (compression), cmd and abb (Android's package manager)."""
 
-ANSWERS = ("sync:", "shell:", "shell,", "exec:")
-"""Services whose answers the fault `truncate` cuts short."""
-
 Service = Callable[[Stream], Awaitable[None]]
 
 
@@ -204,22 +188,18 @@ class Transport:
     """The state of one connection.
 
     Args:
+        link: the connection.
         banner: gives the payload of our CNXN.
         find: gives the service for an OPEN's destination, or None to refuse it.
     """
 
     def __init__(
         self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        link: Link,
         banner: Callable[[], bytes],
-        injector: Injector,
         find: Callable[[Transport, str], Service | None],
     ) -> None:
-        self._writer = writer
-        self.link = Link(reader, writer, injector, self._packet)
-        self._banner, self._injector, self._find = banner, injector, find
-        self._asked, self._unanswered = False, False  # for a key; CNXN, because of a fault
+        self.link, self._banner, self._find = link, banner, find
         self._host_version, self._maxdata = wire.VERSION_CHECKSUM, 4096
         self._online = False
         self._next = 1
@@ -231,8 +211,6 @@ class Transport:
 
     async def run(self) -> None:
         """Serve the connection until it ends; then every stream, task and listener of it ends."""
-        plug = self._writer.get_extra_info("socket")
-        plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             while True:
                 self._packet(await self.link.receive(verified=self.link.summed and self._online))
@@ -254,8 +232,6 @@ class Transport:
     def _packet(self, packet: wire.Packet) -> None:
         if packet.command == wire.CNXN:
             self._on_connect(packet)
-        elif packet.command == wire.AUTH:
-            self._on_auth(packet)
         elif packet.command == wire.STLS:
             raise wire.ProtocolError("TLS transports are not offered")
         elif not self._online:
@@ -267,26 +243,10 @@ class Transport:
 
     # handshake ---------------------------------------------------------------------------------
 
-    def on_faults(self) -> None:
-        """Other faults are armed; a host that was kept waiting may be let in now."""
-        self.link.on_faults()
-        offline, refused = self._injector.get("offline"), self._injector.get("unauthorized")
-        if self._online or offline or (self._asked and refused):
-            return
-        if self._asked or self._unanswered:
-            self._accept()
-
     def _on_connect(self, packet: wire.Packet) -> None:
         self._host_version = packet.arg0
         self._maxdata = max(1, min(packet.arg1, wire.MAX_PAYLOAD))
-        if self._injector.strikes("offline"):
-            log.warning("fault injection: CNXN is not answered")
-            self._unanswered = True
-        elif self._injector.get("unauthorized"):
-            self._asked = True
-            self._ask_for_key()
-        else:
-            self._accept()
+        self._accept()
 
     def _accept(self) -> None:
         # This reply still carries a checksum: the host learns only now that it may skip it.
@@ -294,24 +254,6 @@ class Transport:
         self.link.send(wire.CNXN, wire.VERSION_SKIP, wire.MAX_PAYLOAD, self._banner())
         self.link.summed = min(self._host_version, wire.VERSION_SKIP) < wire.VERSION_SKIP
         self._online = True
-
-    def _ask_for_key(self) -> None:
-        self.link.send(wire.AUTH, wire.AUTH_TOKEN, 0, secrets.token_bytes(20))
-
-    def _on_auth(self, packet: wire.Packet) -> None:
-        if packet.arg0 == wire.AUTH_SIGNATURE:
-            self._ask_for_key()  # "I do not know this key": the host tries its next one
-        elif packet.arg0 == wire.AUTH_PUBLIC_KEY and (fault := self._injector.strikes("unauthorized")):
-            log.warning("fault injection: the host's key is not accepted")
-            if fault.seconds is not None:
-                asyncio.get_running_loop().call_later(fault.seconds, self._accept_key, fault)
-
-    def _accept_key(self, fault: Fault) -> None:
-        """Somebody tapped "Allow": this host is let in, and known from now on."""
-        if self._injector.get("unauthorized") == fault:
-            self._injector.disarm("unauthorized")
-        if not self._online:
-            self._accept()
 
     def _on_open(self, packet: wire.Packet) -> None:
         destination = packet.payload.rstrip(b"\0").decode("utf-8", "surrogateescape")
@@ -322,8 +264,6 @@ class Transport:
             self.link.send(wire.CLSE, 0, packet.arg0)
             return
         stream = self._new_stream(packet.arg0)
-        if destination.startswith(ANSWERS):
-            stream.keep = self._injector.keep
         task = asyncio.ensure_future(self._serve(stream, service, destination))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,65 +1,61 @@
-"""Faults that tests inject into a virtual device: their specifications, and what is armed in a running one.
+"""Faults of a virtual device: their specifications, and what is armed in a running one.
 
 A specification is ``KIND``, ``KIND=VALUE``, and ``@once`` behind either: the fault is gone after it struck
-once. One :class:`Injector` belongs to the daemon. Connections, streams and services ask it at the point where
-a real device would fail; with nothing armed every question is a dictionary look-up that finds nothing.
+once. Bytes may have k, m or g behind them.
+
+| specification | what happens |
+|---|---|
+| ``drop-after=BYTES`` | the connection is cut; adb finds the device again by itself |
+| ``stall-after=BYTES`` | nothing is answered, and the connection stays; it goes on when the faults change |
+| ``reboot-after=BYTES`` | the device restarts: every process is killed, /tmp, /dev/shm, setprops and reverse |
+|                        | ports are gone, /data stays (half a pushed file too), the boot id is new; for a |
+|                        | second it takes no connection |
+| ``bandwidth=BYTES`` | each direction carries so many bytes a second |
+| ``truncate[=BYTES]`` | an answer of sync, shell or exec ends after so many bytes, by default half-way |
+|                      | through its first part, and the stream closes |
+| ``enospc[=BYTES]`` | pushed files find no space once so many bytes (by default none) are in |
+| ``wrong-hash`` | a pushed file is stored with the byte in its middle changed |
+| ``readonly=DIR`` | that directory is mounted read-only; several may be; never ``@once`` |
+| ``unauthorized[=SECONDS]`` | the host's key is not accepted; or after so long, and from then on |
+| ``offline`` | connections are taken and the handshake is never answered |
+| ``no-shell-v2`` | shell protocol 2 is not offered: no exit codes, no separate stderr |
+
+The ``-after`` faults count the streams in both directions, for each connection by itself. ``unauthorized``,
+``offline`` and ``no-shell-v2`` cut the connections there are.
 """
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from adt.errors import ConfigError
-from adt.options.resolve import did_you_mean
 from adt.virtual import namespaces
 
 ONCE = "@once"
-BYTES = re.compile(r"([0-9]+)([kmg]?)", re.I)
+READ_ONLY = "readonly"
+"""A state of the device: it has no moment at which it strikes."""
+BYTES = r"([0-9]+)([kmg]?)"
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One kind of fault."""
-
-    name: str
-    value: str
-    """What follows ``=``: ``BYTES``, ``SECONDS`` or ``DIR``; in brackets when it may be left out; empty
-    when there is none."""
-    effect: str
-    """What happens, for the error message and the documentation."""
-    state: bool = False
-    """Whether it is a state of the device, which has no moment at which it strikes: no ``@once``."""
-
-    @property
-    def usage(self) -> str:
-        """How it is written."""
-        if self.value.startswith("["):
-            return f"{self.name}[={self.value[1:]}"
-        return f"{self.name}={self.value}" if self.value else self.name
-
-
-KINDS = {
-    kind.name: kind
-    for kind in (
-        Kind("drop-after", "BYTES", "the connection is cut after that many bytes of streams, both ways"),
-        Kind("stall-after", "BYTES", "after that many bytes nothing is answered, and the connection stays"),
-        Kind("reboot-after", "BYTES", "after that many bytes the device restarts"),
-        Kind("bandwidth", "BYTES", "each direction carries so many bytes a second"),
-        Kind("truncate", "[BYTES]", "answers of sync and shell end early (by default half-way) and close"),
-        Kind("enospc", "[BYTES]", "pushed files find no space once that many bytes (by default 0) are in"),
-        Kind("wrong-hash", "", "a pushed file is stored with one byte changed"),
-        Kind("readonly", "DIR", "that directory of the device is mounted read-only", state=True),
-        Kind("unauthorized", "[SECONDS]", "the host's key is not accepted (or only after so long)"),
-        Kind("offline", "", "connections are taken and the handshake is never answered"),
-        Kind("no-shell-v2", "", "shell protocol 2 is not offered"),
-    )
+VALUES = {
+    "drop-after": BYTES,
+    "stall-after": BYTES,
+    "reboot-after": BYTES,
+    "bandwidth": r"([1-9][0-9]*)([kmg]?)",
+    "truncate": rf"({BYTES})?",
+    "enospc": rf"({BYTES})?",
+    "wrong-hash": "",
+    READ_ONLY: "/.*",
+    "unauthorized": r"([0-9]+(\.[0-9]+)?)?",
+    "offline": "",
+    "no-shell-v2": "",
 }
+"""How the value of each kind is written."""
 HANDSHAKE = ("unauthorized", "offline", "no-shell-v2")
 """Kinds that strike when an adb server connects."""
 
@@ -80,7 +76,7 @@ class Fault:
     @property
     def amount(self) -> int | None:
         """The value in bytes; None without one."""
-        match = BYTES.fullmatch(self.value)
+        match = re.fullmatch(BYTES, self.value, re.I)
         return int(match[1]) * UNITS[match[2].lower()] if match else None
 
     @property
@@ -93,78 +89,61 @@ def parse(specifications: Iterable[str]) -> tuple[Fault, ...]:
     """The faults named by *specifications*.
 
     Raises:
-        ConfigError: an unknown kind, a value that does not fit it, or one kind twice (several
+        ValueError: an unknown kind, a value that does not fit it, or one kind twice (several
             ``readonly`` directories are fine).
     """
     faults: list[Fault] = []
     for text in specifications:
-        fault = _parse_one(text)
-        if any(other.kind == fault.kind and not KINDS[fault.kind].state for other in faults):
-            raise ConfigError(
-                f"fault {fault.kind} is given twice", remedy="Give each kind once; see --help for the list."
-            )
+        words, once, rest = text.partition(ONCE)
+        kind, equals, value = words.partition("=")
+        fault = Fault(kind, value, bool(once))
+        if (
+            kind not in VALUES
+            or rest
+            or bool(equals) != bool(value)
+            or not re.fullmatch(VALUES[kind], value, re.I)
+            or (once and kind == READ_ONLY)
+        ):
+            raise ValueError(f"{text!r} is not a fault")
+        if kind != READ_ONLY and any(other.kind == kind for other in faults):
+            raise ValueError(f"the fault {kind} is given twice")
         faults.append(fault)
     return tuple(faults)
-
-
-def _parse_one(text: str) -> Fault:
-    words, once, rest = text.strip().partition(ONCE)
-    name, equals, value = words.partition("=")
-    kind = KINDS.get(name)
-    if kind is None or rest:
-        raise bad(f"{text!r} is not a fault.{did_you_mean(name, KINDS)}")
-    fault = Fault(name, value, bool(once))
-    if once and kind.state:
-        raise ConfigError(
-            f"{text!r}: {name} is a state of the device and cannot strike once",
-            remedy=f"Leave {ONCE} away, and clear the fault when it is no longer wanted.",
-        )
-    if bool(equals) != bool(value) or not (_fits(kind, fault) if value else kind.value[:1] in ("", "[")):
-        raise bad(f"{text!r} is not written as {kind.usage}")
-    return fault
-
-
-def _fits(kind: Kind, fault: Fault) -> bool:
-    if kind.value.strip("[]") == "BYTES":
-        amount = fault.amount
-        return amount is not None and (amount > 0 or kind.name != "bandwidth")
-    if kind.value.strip("[]") == "SECONDS":
-        return re.fullmatch(r"[0-9]+(\.[0-9]+)?", fault.value) is not None
-    return kind.value == "DIR" and fault.value.startswith("/")
-
-
-def bad(what: str) -> ConfigError:
-    """An error with every kind and what it does in its details."""
-    return ConfigError(
-        what,
-        remedy=f"Use one of the faults listed here; {ONCE} behind it has it strike once.",
-        details="\n".join(f"{kind.usage:<24} {kind.effect}" for kind in KINDS.values()),
-    )
 
 
 log = logging.getLogger("adt.virtual.faults")
 
 
+class Connection(Protocol):
+    """A connection of the device that faults strike."""
+
+    def on_faults(self) -> None:
+        """Other faults are armed."""
+
+    def cut(self) -> None:
+        """End at once, as a pulled cable does."""
+
+
 class Injector:
-    """What is armed, and what is told when that changes."""
+    """What is armed in one device."""
 
     def __init__(self) -> None:
         self._armed: dict[str, Fault] = {}
         self._read_only: list[str] = []
         self._reduced = False  # whether a host was offered less than everything
         self._room: int | None = None  # bytes of pushed files until `enospc` strikes
+        self.connections: set[Connection] = set()
+        """Those there are."""
         self.boots = 1
         """How often the device has started."""
-        self.on_change: Callable[[], None] = lambda: None
-        """Called when other faults were armed."""
-        self.on_new_handshake: Callable[[], None] = lambda: None
-        """Called when a fault was armed that only a new connection shows."""
+        self.down_until = 0.0
+        """The event loop's time until which adb servers are cut off, after a restart."""
         self.on_reboot: Callable[[], None] = lambda: None
         """Called when the device is to restart."""
 
     def armed(self) -> tuple[Fault, ...]:
         """Every fault that may still strike."""
-        directories = (Fault("readonly", directory) for directory in self._read_only)
+        directories = (Fault(READ_ONLY, directory) for directory in self._read_only)
         return (*self._armed.values(), *directories)
 
     def features(self, all_features: tuple[str, ...]) -> tuple[str, ...]:
@@ -180,16 +159,23 @@ class Injector:
         Raises:
             OSError: a directory cannot be made read-only; one that does not exist changes nothing else.
         """
-        self._mount([fault.value for fault in faults if fault.kind == "readonly"])
+        self._mount([fault.value for fault in faults if fault.kind == READ_ONLY])
         before = self._armed
-        self._armed = {fault.kind: fault for fault in faults if fault.kind != "readonly"}
-        self._start_counting()
+        self._armed = {fault.kind: fault for fault in faults if fault.kind != READ_ONLY}
+        full = self._armed.get("enospc")
+        self._room = None if full is None else full.amount or 0
         log.warning("fault injection: %s", ", ".join(map(str, self.armed())) or "none")
-        self.on_change()
+        for connection in list(self.connections):
+            connection.on_faults()
         restored = self._reduced and "no-shell-v2" not in self._armed
         if restored or any(kind in self._armed and kind not in before for kind in HANDSHAKE):
             self._reduced = False
-            self.on_new_handshake()
+            self.cut_everyone_off()
+
+    def cut_everyone_off(self) -> None:
+        """Cut the connections there are."""
+        for connection in list(self.connections):
+            connection.cut()
 
     def get(self, kind: str) -> Fault | None:
         """The armed fault of *kind*."""
@@ -236,17 +222,22 @@ class Injector:
         self.strikes("truncate")
         return left
 
-    def _start_counting(self) -> None:
-        full = self._armed.get("enospc")
-        self._room = None if full is None else full.amount or 0
-
     def _mount(self, directories: list[str]) -> None:
         """Mount *directories* of the device read-only, and no others any more."""
         for directory in directories:
             if not Path(directory).is_dir():
                 raise NotADirectoryError(f"the device has no directory {directory} to make read-only")
         while self._read_only:
-            namespaces.unmount(Path(self._read_only.pop()))
+            _unmount(self._read_only.pop())
         for directory in dict.fromkeys(map(os.path.normpath, directories)):
             namespaces.bind(Path(directory), Path(directory), read_only=True)
             self._read_only.append(directory)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _unmount(directory: str) -> None:
+    """Take the topmost mount off *directory*, also while it is in use."""
+    if _libc.umount2(os.fsencode(directory), namespaces.MNT_DETACH):
+        raise OSError(ctypes.get_errno(), f"umount {directory}")
