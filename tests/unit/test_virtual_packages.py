@@ -7,7 +7,7 @@ import pytest
 from adt.errors import DownloadError
 from adt.virtual import packages
 from adt.virtual.abis import ARM64
-from adt.virtual.packages import Source, for_device, parse_deb822, parse_one_line, parse_os_release
+from adt.virtual.packages import Source, for_device, parse_deb822, parse_one_line
 
 DEBIAN = {"ID": "debian", "VERSION_CODENAME": "bookworm"}
 UBUNTU = {"ID": "ubuntu", "VERSION_CODENAME": "noble"}
@@ -112,11 +112,6 @@ def test_ubuntu_goes_to_the_ports_archive() -> None:
 def test_ubuntu_mirrors(uri: str, twin: str) -> None:
     (found,) = for_device({"u.list": f"deb {uri} noble main"}, UBUNTU, native=False)
     assert found.uri == twin
-
-
-def test_os_release() -> None:
-    text = '# c\nID=debian\nPRETTY_NAME="Debian GNU/Linux 12"\nVERSION_CODENAME=bookworm\n'
-    assert parse_os_release(text)["PRETTY_NAME"] == "Debian GNU/Linux 12"
 
 
 def test_source_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ class EmulatorInfo:
     running: bool
 
 
-def info(record: state.EmulatorRecord, at: state.Home, *, running: bool = True) -> EmulatorInfo:
+def info(record: state.EmulatorRecord, home: state.Home, *, running: bool = True) -> EmulatorInfo:
     """What callers see of a record."""
     return EmulatorInfo(
         name=record.name,
@@ -63,7 +63,7 @@ def info(record: state.EmulatorRecord, at: state.Home, *, running: bool = True) 
         pid=record.pid,
         abi=record.abi,
         mode=record.mode,
-        log=at.log,
+        log=home.log,
         root=Path(record.userland),
         running=running,
     )
@@ -99,7 +99,7 @@ def start(
         DiskError: the cache or the state directory cannot be written.
         Busy: another process has been starting or stopping it for very long.
     """
-    at = state.home(name)
+    home = state.home(name)
     if data_size is not None and not SIZE.fullmatch(data_size):
         raise ConfigError(
             f"{data_size!r} is not a size",
@@ -112,48 +112,48 @@ def start(
             "--opencl adds to the default userland, and --rootfs replaces it",
             remedy="Leave one of them away.",
         )
-    chosen_abi = None if abi is None else abis.named(abi)
-    with cache.lock(at.directory):
-        if record := state.read(at):
+    requested_abi = None if abi is None else abis.named(abi)
+    with cache.lock(home.directory):
+        if record := state.read(home):
             log.info("virtual device %s already runs as %s:%d", name, LOOPBACK, record.port)
-            settings = (port, data_size, abi, None if rootfs is None else str(rootfs.expanduser().resolve()))
-            has = (record.port, record.data_size, record.abi, record.userland)
-            if any(one not in (None, other) for one, other in zip(settings, has, strict=True)) or (
+            requested = (port, data_size, abi, None if rootfs is None else str(rootfs.expanduser().resolve()))
+            actual = (record.port, record.data_size, record.abi, record.userland)
+            if any(value not in (None, has) for value, has in zip(requested, actual, strict=True)) or (
                 opencl and userland_name(abis.named(record.abi), opencl=True) not in record.userland
             ):
                 log.warning("it keeps its settings; `adt emulator stop %s` first to change them", name)
-            return info(record, at)
+            return info(record, home)
         if rootfs is not None:
-            tree, runs_on = check_rootfs(rootfs, chosen_abi)
-            machine = prerequisites.require(runs_on)
+            tree, device_abi = check_rootfs(rootfs, requested_abi)
+            support = prerequisites.require(device_abi)
         else:
-            runs_on = chosen_abi or abis.ARM64
-            machine = prerequisites.require(runs_on)
-            tree = ensure_userland(machine.emulator, runs_on, opencl=opencl)
-        with disk_errors(f"preparing virtual device {name}", at.directory):
-            for directory in (at.data, at.mount_point):
+            device_abi = requested_abi or abis.ARM64
+            support = prerequisites.require(device_abi)
+            tree = ensure_userland(support.emulator, device_abi, opencl=opencl)
+        with disk_errors(f"preparing virtual device {name}", home.directory):
+            for directory in (home.data, home.mount_point):
                 directory.mkdir(parents=True, exist_ok=True)
         _check_executable(tree, "ADT_CACHE_DIR")
         if data_size is None:
-            _check_executable(at.data, "XDG_STATE_HOME")
+            _check_executable(home.data, "XDG_STATE_HOME")
         with listen(port) as listening:
             boot = Boot(
                 name=name,
                 userland=str(tree),
-                abi=runs_on.name,
-                data=str(at.data),
+                abi=device_abi.name,
+                data=str(home.data),
                 data_size=data_size or "",
-                mount_point=str(at.mount_point),
+                mount_point=str(home.mount_point),
                 listening=listening.fileno(),
-                log=str(at.log),
-                user_namespace=machine.user_namespace,
-                interpreter=str(machine.interpreter or ""),
+                log=str(home.log),
+                user_namespace=support.user_namespace,
+                interpreter=str(support.interpreter or ""),
                 debug=log.isEnabledFor(logging.DEBUG),
             )
-            record = boot_up(boot, program, listening, at, machine.mode)
-    notice = properties.notice(tree, runs_on)
+            record = boot_up(boot, program, listening, home, support.mode)
+    notice = properties.notice(tree, device_abi)
     log.info("virtual device %s is up as %s:%d (%s)", name, LOOPBACK, record.port, notice)
-    return info(record, at)
+    return info(record, home)
 
 
 def stop(name: str = "default") -> EmulatorInfo:
@@ -163,19 +163,19 @@ def stop(name: str = "default") -> EmulatorInfo:
         ConfigError: not a name.
         EmulatorError: it does not run, or cannot be ended.
     """
-    at = state.home(name)
-    with cache.lock(at.directory):
-        record = state.read(at)
+    home = state.home(name)
+    with cache.lock(home.directory):
+        record = state.read(home)
         if record is None:
             raise not_running(name)
         if not state.end(record.pid, record.start_time, STOP_GRACE):
             raise EmulatorError(
                 f"virtual device {name} (pid {record.pid}) does not end",
-                remedy=f"Look at {at.log}; as its user or root, `kill -9 {record.pid}` ends all of it.",
+                remedy=f"Look at {home.log}; as its user or root, `kill -9 {record.pid}` ends all of it.",
             )
-        at.record.unlink(missing_ok=True)
+        home.record.unlink(missing_ok=True)
     log.info("virtual device %s is stopped", name)
-    return info(record, at, running=False)
+    return info(record, home, running=False)
 
 
 def not_running(name: str) -> EmulatorError:
@@ -193,19 +193,19 @@ def listing() -> tuple[EmulatorInfo, ...]:
         Busy: another process has been starting or stopping one for very long.
     """
     emulators = []
-    for at in state.homes():
-        if not at.record.is_file():
+    for home in state.homes():
+        if not home.record.is_file():
             continue
-        with cache.lock(at.directory):
-            if record := state.read(at):
-                emulators.append(info(record, at))
+        with cache.lock(home.directory):
+            if record := state.read(home):
+                emulators.append(info(record, home))
     return tuple(emulators)
 
 
-def _check_executable(place: Path, variable: str) -> None:
-    if os.statvfs(place).f_flag & os.ST_NOEXEC:
+def _check_executable(directory: Path, variable: str) -> None:
+    if os.statvfs(directory).f_flag & os.ST_NOEXEC:
         raise EmulatorError(
-            f"{place} is on a file system mounted noexec: no program of the virtual device could run there",
+            f"{directory} is on a file system mounted noexec: no program of a virtual device can run there",
             remedy=f"Set {variable} to a directory on another file system.",
         )
 
@@ -236,14 +236,14 @@ def listen(port: int | None) -> socket.socket:
 
 
 def boot_up(
-    boot: Boot, program: Path, listening: socket.socket, at: state.Home, mode: str
+    boot: Boot, program: Path, listening: socket.socket, home: state.Home, mode: str
 ) -> state.EmulatorRecord:
     """Launch PID 1, wait until the device takes connections, and record it.
 
     Whatever goes wrong, ctrl-C included, nothing stays behind: PID 1 ends when our
     end of its standard input closes before it was told ``commit``.
     """
-    with at.log.open("a") as file:
+    with home.log.open("a") as file:
         offset = file.tell()
         if offset > LOG_LIMIT:
             offset = file.truncate(0)
@@ -254,50 +254,50 @@ def boot_up(
             stderr=file.fileno(),
             pass_fds=(boot.listening,),
         )
-    pid, started, ready, committed = 0, None, False, False
+    pid, start_time, ready, committed = 0, None, False, False
     try:
         assert launcher.stdin and launcher.stdout
         launcher.stdin.write(boot.to_json().encode() + b"\n")
         launcher.stdin.flush()
         for message in _Messages(launcher.stdout.fileno(), START_TIMEOUT):
             if "error" in message:
-                raise _failed(boot.name, str(message["error"]), at, offset)
+                raise _failed(boot.name, str(message["error"]), home, offset)
             if "pid" in message:
                 pid = int(str(message["pid"]))
-                started = state.start_time(pid)
+                start_time = state.start_time(pid)
             ready |= "ready" in message
             if ready and pid:
                 break
         else:
-            raise _failed(boot.name, "it ended, or did not answer in time", at, offset)
-        if started is None:
-            raise _failed(boot.name, "it ended at once", at, offset)
+            raise _failed(boot.name, "it ended, or did not answer in time", home, offset)
+        if start_time is None:
+            raise _failed(boot.name, "it ended at once", home, offset)
         record = state.EmulatorRecord(
             schema=state.SCHEMA,
             schema_version=1,
             name=boot.name,
             port=listening.getsockname()[1],
             pid=pid,
-            start_time=started,
+            start_time=start_time,
             boot=state.boot_id(),
             mode=mode,
             userland=boot.userland,
             data_size=boot.data_size,
             abi=boot.abi,
         )
-        manifest.write(record, at.record)
+        manifest.write(record, home.record)
         launcher.stdin.write(b"commit\n")
         launcher.stdin.flush()
         committed = True
         return record
     except BrokenPipeError as error:
-        raise _failed(boot.name, "it ended", at, offset) from error
+        raise _failed(boot.name, "it ended", home, offset) from error
     finally:
         if not committed:
-            at.record.unlink(missing_ok=True)
+            home.record.unlink(missing_ok=True)
             process.kill_group(launcher)
             if pid:
-                state.end(pid, started, grace=1.0)
+                state.end(pid, start_time, grace=1.0)
         for pipe in (launcher.stdin, launcher.stdout):
             if pipe:
                 try:
@@ -325,8 +325,8 @@ class _Messages:
 
     def __next__(self) -> dict[str, object]:
         while b"\n" not in self._rest:
-            left = self._deadline - time.monotonic()
-            if left <= 0 or not select.select([self._fd], [], [], left)[0]:
+            seconds = self._deadline - time.monotonic()
+            if seconds <= 0 or not select.select([self._fd], [], [], seconds)[0]:
                 raise StopIteration
             data = os.read(self._fd, 4096)
             if not data:
@@ -337,12 +337,12 @@ class _Messages:
         return message
 
 
-def _failed(name: str, reason: str, at: state.Home, offset: int) -> EmulatorError:
-    with at.log.open("rb") as file:
+def _failed(name: str, reason: str, home: state.Home, offset: int) -> EmulatorError:
+    with home.log.open("rb") as file:
         file.seek(offset)
         last_lines = file.read().decode(errors="replace").splitlines()[-LOG_TAIL:]
     return EmulatorError(
         f"virtual device {name} did not come up: {reason}",
-        remedy=f"Look at {at.log}; `adt doctor` shows what this machine lacks.",
+        remedy=f"Look at {home.log}; `adt doctor` shows what this machine lacks.",
         details="\n".join(last_lines),
     )

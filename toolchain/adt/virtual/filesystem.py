@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -163,8 +163,4 @@ KERNEL_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 def new_boot_id(path: Path) -> None:
     """Write a fresh random identifier, as the kernel does at a boot, to *path* in place."""
-    raw = bytearray(secrets.token_bytes(16))
-    raw[6] = raw[6] & 0x0F | 0x40  # a UUID of version 4
-    raw[8] = raw[8] & 0x3F | 0x80
-    text = raw.hex()
-    path.write_text("-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:])) + "\n")
+    path.write_text(f"{uuid.uuid4()}\n")

@@ -89,6 +89,13 @@ def read_line(fd: int) -> str:
     return line.decode()
 
 
+def close_input() -> None:
+    """Have nothing at standard input."""
+    null = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+
+
 def report(fd: int, **message: object) -> None:
     """One JSON line for the starter; one that is gone is no matter here."""
     try:
@@ -157,9 +164,7 @@ def run(boot: Boot, device: Callable[[str], Daemon], started: int) -> int:
     if read_line(0) != "commit":
         log.warning("the starter is gone: ending")
         return end(server)
-    nothing = os.open("/dev/null", os.O_RDWR)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+    close_input()
     while True:
         number = signal.sigwait(WATCHED)
         if number != signal.SIGCHLD:
@@ -177,9 +182,7 @@ def be_daemon(
     """Run the daemon in the forked child of PID 1; never returns."""
     code = 1
     try:
-        nothing = os.open("/dev/null", os.O_RDONLY)
-        os.dup2(nothing, 0)
-        os.close(nothing)
+        close_input()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
 
         def ready() -> None:

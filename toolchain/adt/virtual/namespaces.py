@@ -89,7 +89,7 @@ def bind(source: Path, target: Path, *, read_only: bool = False) -> None:
     if read_only:
         # in a user namespace the flags of the mount we copied must be kept
         flags = 0
-        have = os.statvfs(target).f_flag
+        present = os.statvfs(target).f_flag
         for flag, bit in (
             (os.ST_NOSUID, MS_NOSUID),
             (os.ST_NODEV, MS_NODEV),
@@ -98,7 +98,7 @@ def bind(source: Path, target: Path, *, read_only: bool = False) -> None:
             (os.ST_NODIRATIME, MS_NODIRATIME),
             (os.ST_RELATIME, MS_RELATIME),
         ):
-            flags |= bit if have & flag else 0
+            flags |= bit if present & flag else 0
         mount("none", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY | flags)
 
 
@@ -127,8 +127,8 @@ def register_interpreter(binfmt: Path, interpreter: Path) -> None:
 
 def bring_loopback_up() -> None:
     """Give a fresh network namespace its 127.0.0.1."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plug:
-        fcntl.ioctl(plug, SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", IFF_UP | IFF_RUNNING))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", IFF_UP | IFF_RUNNING))
 
 
 def set_hostname(name: str) -> None:

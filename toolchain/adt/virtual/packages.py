@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -101,12 +102,6 @@ def parse_deb822(text: str) -> list[Source]:
                 components = tuple(fields.get("components", "").split())
                 sources.append(Source(uri, suite, components, fields.get("signed-by", ""), other))
     return sources
-
-
-def parse_os_release(text: str) -> dict[str, str]:
-    """The fields of /etc/os-release."""
-    pairs = (line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#"))
-    return {key.strip(): value.strip().strip("\"'") for key, _, value in pairs}
 
 
 def is_distribution(source: Source, codename: str) -> bool:
@@ -221,8 +216,10 @@ def host_sources(abi: Abi) -> tuple[Source, ...]:
 
 def os_release() -> dict[str, str]:
     """The host's /etc/os-release; empty when there is none."""
-    path = Path("/etc/os-release")
-    return parse_os_release(path.read_text()) if path.is_file() else {}
+    try:
+        return platform.freedesktop_os_release()
+    except OSError:
+        return {}
 
 
 def release() -> str:

@@ -6,13 +6,13 @@ import json
 import os
 import platform
 import shutil
-import struct
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from adt.errors import EmulatorError
+from adt.errors import EmulatorError, PackageError
 from adt.host import process
+from adt.host.elf import read_elf
 from adt.virtual.abis import ARM64, Abi
 
 QEMU_NAMES = ("qemu-aarch64-static", "qemu-aarch64")
@@ -64,30 +64,21 @@ class HostSupport:
 def is_static(executable: Path) -> bool:
     """Whether an ELF executable needs no loader; only such a qemu works inside another root."""
     try:
-        with executable.open("rb") as file:
-            head = file.read(64)
-            if head[:5] != b"\x7fELF\x02":
-                return False
-            (offset,) = struct.unpack_from("<Q", head, 32)
-            size, count = struct.unpack_from("<HH", head, 54)
-            file.seek(offset)
-            table = file.read(size * count)
-    except (OSError, struct.error):
+        return not read_elf(executable).interpreter
+    except PackageError:
         return False
-    kinds = {struct.unpack_from("<I", table, size * row)[0] for row in range(len(table) // size)}
-    return 3 not in kinds  # PT_INTERP
 
 
 def find_qemu() -> tuple[Path | None, str]:
     """A static qemu-aarch64 on PATH, and what was found on the way."""
-    dynamic = ""
+    reason = ""
     for name in QEMU_NAMES:
         if program := shutil.which(name):
             path = Path(program).resolve()
             if is_static(path):
                 return path, str(path)
-            dynamic = f"{path} is not statically linked; it cannot run inside the device's file system"
-    return None, dynamic or f"neither {' nor '.join(QEMU_NAMES)} is on PATH"
+            reason = f"{path} is not statically linked; it cannot run inside the device's file system"
+    return None, reason or f"neither {' nor '.join(QEMU_NAMES)} is on PATH"
 
 
 def setting(path: str) -> str:
@@ -164,14 +155,14 @@ def survey(abi: Abi = ARM64) -> HostSupport:
         )
     checks.append(programs)
     for program in ("apt-get", "dpkg-deb"):
-        where = shutil.which(program)
+        path = shutil.which(program)
         checks.append(
             Prerequisite(
                 program,
-                where is not None,
-                where or "not on PATH; only needed to make the default userland",
+                path is not None,
+                path or "not on PATH; only needed to make the default userland",
                 ""
-                if where
+                if path
                 else "Use a Debian or Ubuntu machine, or give a file system of your own with --rootfs.",
             )
         )
@@ -182,35 +173,45 @@ def choose_mode(native: bool, qemu: Path | None, abi: Abi = ARM64) -> tuple[str,
     """The first way that works, with what was seen of namespaces and of the ABI's programs."""
     names = ("user namespaces", f"{abi.title} programs")
     trial = run_trial("userns", qemu, abi.machine)
-    if problem := broken(trial):
+    if problem := problem_of(trial):
         if os.geteuid() != 0:
             unknown = Prerequisite(names[1], False, "not tried without namespaces", "")
             return "", Prerequisite(names[0], False, problem, namespace_remedy()), unknown
         trial = run_trial("root", None, abi.machine)
-        if broken(trial):
+        if problem_of(trial):
             unknown = Prerequisite(names[1], False, "not tried without namespaces", "")
-            return "", Prerequisite(names[0], False, broken(trial), namespace_remedy()), unknown
+            return "", Prerequisite(names[0], False, problem_of(trial), namespace_remedy()), unknown
         isolation = "root"
-        space = Prerequisite(names[0], True, f"not allowed ({problem}); root's own namespaces are used", "")
+        user_namespaces = Prerequisite(
+            names[0], True, f"not allowed ({problem}); root's own namespaces are used", ""
+        )
     else:
         isolation = "userns"
-        space = Prerequisite(names[0], True, "allowed", "")
+        user_namespaces = Prerequisite(names[0], True, "allowed", "")
     if trial.get("program", "not tried") is not None:
         reason = trial.get("private_binfmt") or trial.get("program") or "not tried"
         remedy = HOST_RULE if qemu is not None or isolation == "root" else INSTALL_QEMU
-        return "", space, Prerequisite(names[1], False, reason, remedy)
+        return "", user_namespaces, Prerequisite(names[1], False, reason, remedy)
     if native:
-        return f"{isolation}+native", space, Prerequisite(names[1], True, "this machine's own processor", "")
+        return (
+            f"{isolation}+native",
+            user_namespaces,
+            Prerequisite(names[1], True, "this machine's own processor", ""),
+        )
     if isolation == "userns" and qemu is not None and trial.get("private_binfmt", "-") is None:
-        return "userns", space, Prerequisite(names[1], True, "qemu, registered for each device alone", "")
+        return (
+            "userns",
+            user_namespaces,
+            Prerequisite(names[1], True, "qemu, registered for each device alone", ""),
+        )
     return (
         f"{isolation}+host-binfmt",
-        space,
+        user_namespaces,
         Prerequisite(names[1], True, "qemu, by the machine's binfmt rule", ""),
     )
 
 
-def broken(trial: dict[str, str | None]) -> str:
+def problem_of(trial: dict[str, str | None]) -> str:
     """Why namespaces do not work, empty when they do."""
     return trial.get("namespaces") or trial.get("mounts") or ""
 
@@ -230,13 +231,15 @@ def require(abi: Abi = ARM64) -> HostSupport:
     Raises:
         EmulatorError: it is not able; the remedy says what to run.
     """
-    machine = survey(abi)
-    hard = [check for check in machine.checks if not check.ok and check.name not in ("apt-get", "dpkg-deb")]
-    if machine.mode and not hard:
-        return machine
-    wrong = hard or [check for check in machine.checks if not check.ok]
+    support = survey(abi)
+    blocking = [
+        check for check in support.checks if not check.ok and check.name not in ("apt-get", "dpkg-deb")
+    ]
+    if support.mode and not blocking:
+        return support
+    failed = blocking or [check for check in support.checks if not check.ok]
     raise EmulatorError(
         "this machine cannot run the virtual device: "
-        + "; ".join(f"{check.name}: {check.found}" for check in wrong),
-        remedy=" / ".join(dict.fromkeys(check.remedy for check in wrong if check.remedy)),
+        + "; ".join(f"{check.name}: {check.found}" for check in failed),
+        remedy=" / ".join(dict.fromkeys(check.remedy for check in failed if check.remedy)),
     )

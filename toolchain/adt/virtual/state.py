@@ -112,27 +112,27 @@ def alive(record: EmulatorRecord) -> bool:
     return record.boot == boot_id() and start_time(record.pid) == record.start_time
 
 
-def read(at: Home) -> EmulatorRecord | None:
+def read(home: Home) -> EmulatorRecord | None:
     """The record of a device that runs; one of a device that does not is removed.
 
     Removing happens under the caller's lock, or harmlessly twice.
     """
-    if not at.record.is_file():
+    if not home.record.is_file():
         return None
     try:
         record = manifest.load(
             EmulatorRecord,
-            at.record,
+            home.record,
             schema=SCHEMA,
             version=1,
             remedy="Run `adt emulator list`, which cleans up.",
         )
     except AdtError as error:
-        log.warning("the record of virtual device %s is unreadable and is removed: %s", at.name, error.what)
-        at.record.unlink(missing_ok=True)
+        log.warning("the record of virtual device %s is unreadable and is removed: %s", home.name, error.what)
+        home.record.unlink(missing_ok=True)
         return None
     if alive(record):
         return record
-    log.warning("virtual device %s is no longer running; its last words are in %s", at.name, at.log)
-    at.record.unlink(missing_ok=True)
+    log.warning("virtual device %s is no longer running; its last words are in %s", home.name, home.log)
+    home.record.unlink(missing_ok=True)
     return None

@@ -60,7 +60,7 @@ def stat_v2(identifier: bytes, status: os.stat_result | OSError) -> bytes:
     )
 
 
-def look(path: str, *, follow: bool) -> os.stat_result | OSError:
+def status_of(path: str, *, follow: bool) -> os.stat_result | OSError:
     """The status of *path*, or why there is none."""
     try:
         return os.stat(path, follow_symlinks=follow)
@@ -76,7 +76,7 @@ def listing(path: str, *, version: int) -> bytes:
         names = []
     answer = bytearray()
     for name in names:
-        status, raw = look(os.path.join(path, name), follow=False), os.fsencode(name)
+        status, raw = status_of(os.path.join(path, name), follow=False), os.fsencode(name)
         if version == 2:
             answer += stat_v2(b"DNT2", status) + struct.pack("<I", len(raw)) + raw
         elif not isinstance(status, OSError):
@@ -98,9 +98,9 @@ class Refused(Exception):
     """The request fails with this text; the host shows it after ``remote``."""
 
 
-def refusal(doing: str, error: OSError) -> Refused:
+def refusal(action: str, error: OSError) -> Refused:
     """The text of adbd for a failed system call."""
-    return Refused(f"{doing}: {os.strerror(error.errno or 0)}")
+    return Refused(f"{action}: {os.strerror(error.errno or 0)}")
 
 
 def received_mode(mode: int) -> int:
@@ -117,11 +117,11 @@ def create(path: str) -> int:
         Refused: it cannot be created.
     """
     try:
-        old = os.lstat(path)
+        previous = os.lstat(path)
     except OSError:
-        old = None
+        previous = None
     try:
-        if old is None or stat.S_ISREG(old.st_mode) or stat.S_ISLNK(old.st_mode):
+        if previous is None or stat.S_ISREG(previous.st_mode) or stat.S_ISLNK(previous.st_mode):
             Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o775)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
@@ -173,10 +173,10 @@ class Session:
 
     async def _request(self, identifier: bytes, path: str) -> None:
         if identifier == b"STAT":
-            status = look(path, follow=False)
+            status = status_of(path, follow=False)
             await self.stream.write(stat_v1(b"STAT", None if isinstance(status, OSError) else status))
         elif identifier in (b"STA2", b"LST2"):
-            await self.stream.write(stat_v2(identifier, look(path, follow=identifier == b"STA2")))
+            await self.stream.write(stat_v2(identifier, status_of(path, follow=identifier == b"STA2")))
         elif identifier in (b"LIST", b"LIS2"):
             await self.stream.write(listing(path, version=2 if identifier == b"LIS2" else 1))
         elif identifier == b"SEND":
@@ -291,10 +291,10 @@ class Session:
         except OSError as error:
             raise refusal("open failed", error) from error
         try:
-            most = max(1, (self.stream.maxdata - WORD.size) // (MAX_DATA + WORD.size))
+            chunks = max(1, (self.stream.maxdata - WORD.size) // (MAX_DATA + WORD.size))
             while True:
                 answer, data = bytearray(), b""
-                for _ in range(most):
+                for _ in range(chunks):
                     try:
                         data = os.read(fd, MAX_DATA)
                     except OSError as error:

@@ -202,7 +202,7 @@ class Transport:
         self.link, self._banner, self._find = link, banner, find
         self._host_version, self._maxdata = wire.VERSION_CHECKSUM, 4096
         self._online = False
-        self._next = 1
+        self._next_local = 1
         self._streams: dict[int, Stream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.listeners: dict[str, Listener] = {}
@@ -289,8 +289,10 @@ class Transport:
         return self._streams.pop(local, None) is not None
 
     def _new_stream(self, remote: int) -> Stream:
-        stream = Stream(self._next, remote, self._maxdata, self.link.send, self.link.drain, self._forget)
-        self._next += 1
+        stream = Stream(
+            self._next_local, remote, self._maxdata, self.link.send, self.link.drain, self._forget
+        )
+        self._next_local += 1
         self._streams[stream.local] = stream
         return stream
 

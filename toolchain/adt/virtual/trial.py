@@ -55,7 +55,7 @@ def program(machine: str) -> bytes:
     return header + segment + code
 
 
-def attempt(result: dict[str, str | None], key: str, error: OSError | None) -> bool:
+def note(result: dict[str, str | None], key: str, error: OSError | None) -> bool:
     """Note how *key* went; True when it worked."""
     result[key] = str(error) if error else None
     return error is None
@@ -73,15 +73,15 @@ def inside(mount_point: Path, qemu: str, machine: str) -> dict[str, str | None]:
         options = "newinstance,ptmxmode=0666,mode=0620"
         namespaces.mount("devpts", mount_point / "dev/pts", "devpts", 0, options)
     except OSError as error:
-        attempt(result, "mounts", error)
+        note(result, "mounts", error)
         return result
-    attempt(result, "mounts", None)
+    note(result, "mounts", None)
     if qemu != "-":
         try:
             namespaces.register_interpreter(mount_point / "proc/sys/fs/binfmt_misc", Path(qemu))
-            attempt(result, "private_binfmt", None)
+            note(result, "private_binfmt", None)
         except OSError as error:
-            attempt(result, "private_binfmt", error)
+            note(result, "private_binfmt", error)
     try:
         executable = mount_point / "trial"
         executable.write_bytes(program(machine))
@@ -97,9 +97,9 @@ def inside(mount_point: Path, qemu: str, machine: str) -> dict[str, str | None]:
         if code != EXIT_CODE:
             reason = os.strerror(code) if code > 0 else f"signal {-code}"
             raise OSError(code, f"a program for {machine} does not start: {reason}")
-        attempt(result, "program", None)
+        note(result, "program", None)
     except OSError as error:
-        attempt(result, "program", error)
+        note(result, "program", error)
     return result
 
 
@@ -120,7 +120,7 @@ def main(mode: str, qemu: str, machine: str) -> dict[str, str | None]:
                     result |= json.loads(line)
             os.waitpid(launcher, 0)
     except OSError as error:
-        attempt(result, "namespaces", error)
+        note(result, "namespaces", error)
     return result
 
 
@@ -128,7 +128,7 @@ def _launch(mode: str, qemu: str, machine: str, directory: Path, write: int) -> 
     result: dict[str, str | None] = {}
     try:
         namespaces.enter(user=mode == "userns")
-        attempt(result, "namespaces", None)
+        note(result, "namespaces", None)
         os.write(write, json.dumps(result).encode() + b"\n")
         pid = os.fork()
         if pid == 0:
@@ -136,7 +136,7 @@ def _launch(mode: str, qemu: str, machine: str, directory: Path, write: int) -> 
         else:
             os.waitpid(pid, 0)
     except OSError as error:
-        attempt(result, "namespaces", error)
+        note(result, "namespaces", error)
         os.write(write, json.dumps(result).encode() + b"\n")
     finally:
         os._exit(0)

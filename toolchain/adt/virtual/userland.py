@@ -157,7 +157,9 @@ def make(into: Path, interpreter: Path | None, abi: Abi, *, opencl: bool) -> Non
         arrange(unpacked, into / TREE, abi, interpreter, opencl=opencl)
         installed = tuple(packages.describe(archive) for archive in archives)
     manifest.write(Userland(SCHEMA, 1, packages.release(), installed), into / MANIFEST)
-    log.info("%s userland: %s", abi.title, ", ".join(f"{one.name} {one.version}" for one in installed))
+    log.info(
+        "%s userland: %s", abi.title, ", ".join(f"{package.name} {package.version}" for package in installed)
+    )
 
 
 BUSYBOX_APPLETS = (

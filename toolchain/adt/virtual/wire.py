@@ -91,8 +91,8 @@ class Link:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self.summed = True  # whether packets carry checksums
-        plug = writer.get_extra_info("socket")
-        plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        tcp_socket = writer.get_extra_info("socket")
+        tcp_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     async def receive(self, *, verified: bool) -> Packet:
         """The next packet for the device.
