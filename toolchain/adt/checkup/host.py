@@ -17,7 +17,7 @@ from adt.checkup import storage
 from adt.checkup.check import Action, Check, Fix, Question, Status, failed, ok, warning
 from adt.checkup.scope import Scope
 from adt.errors import AdtError, SdkError, ToolNotFound
-from adt.host import manifest, process, tools
+from adt.host import process, tools
 from adt.host.android_sdk import find_apk_tools
 from adt.host.process import Finished
 from adt.host.resources import resource
@@ -302,13 +302,13 @@ def stale_emulators() -> list[str]:
 
 def _records() -> Iterator[tuple[str, state.EmulatorRecord | None]]:
     """Name and record of each device that has one; None for a record that cannot be read."""
-    for at in state.homes():
-        if not at.record.is_file():
+    for home in state.homes():
+        if not home.record.is_file():
             continue
         record: state.EmulatorRecord | None = None
         with contextlib.suppress(AdtError):
-            record = manifest.load(state.EmulatorRecord, at.record, schema=state.SCHEMA, version=1, remedy="")
-        yield at.name, record
+            record = state.load(home)
+        yield home.name, record
 
 
 def check_stale(names: Sequence[str]) -> Iterator[Check]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.errors import ConfigError, EmulatorError
-from adt.host import cache, manifest, process
+from adt.host import cache, identity, manifest, process
 from adt.host.disk import disk_errors
 from adt.virtual import abis, init, prerequisites, properties, state
 from adt.virtual.init import Boot
@@ -168,7 +168,7 @@ def stop(name: str = "default") -> EmulatorInfo:
         record = state.read(home)
         if record is None:
             raise not_running(name)
-        if not state.end(record.pid, record.start_time, STOP_GRACE):
+        if not identity.end(record.pid, record.start_time, STOP_GRACE):
             raise EmulatorError(
                 f"virtual device {name} (pid {record.pid}) does not end",
                 remedy=f"Look at {home.log}; as its user or root, `kill -9 {record.pid}` ends all of it.",
@@ -264,7 +264,7 @@ def boot_up(
                 raise _failed(boot.name, str(message["error"]), home, offset)
             if "pid" in message:
                 pid = int(str(message["pid"]))
-                start_time = state.start_time(pid)
+                start_time = identity.start_time(pid)
             ready |= "ready" in message
             if ready and pid:
                 break
@@ -279,7 +279,7 @@ def boot_up(
             port=listening.getsockname()[1],
             pid=pid,
             start_time=start_time,
-            boot=state.boot_id(),
+            boot=identity.boot_id(),
             mode=mode,
             userland=boot.userland,
             data_size=boot.data_size,
@@ -297,7 +297,7 @@ def boot_up(
             home.record.unlink(missing_ok=True)
             process.kill_group(launcher)
             if pid:
-                state.end(pid, start_time, grace=1.0)
+                identity.end(pid, start_time, grace=1.0)
         for pipe in (launcher.stdin, launcher.stdout):
             if pipe:
                 try:

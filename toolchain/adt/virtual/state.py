@@ -18,9 +18,7 @@ from pathlib import Path
 from adt.errors import AdtError, ConfigError
 from adt.host import manifest
 from adt.host.data import state_dir
-from adt.host.identity import boot_id as boot_id
-from adt.host.identity import end as end
-from adt.host.identity import start_time as start_time
+from adt.host.identity import boot_id, start_time
 from adt.virtual.abis import ARM64
 
 log = logging.getLogger("adt.virtual")
@@ -112,6 +110,16 @@ def alive(record: EmulatorRecord) -> bool:
     return record.boot == boot_id() and start_time(record.pid) == record.start_time
 
 
+def load(home: Home) -> EmulatorRecord:
+    """The record of a device, which may have ended since.
+
+    Raises:
+        AdtError: it cannot be read.
+    """
+    remedy = "Run `adt emulator list`, which cleans up."
+    return manifest.load(EmulatorRecord, home.record, schema=SCHEMA, version=1, remedy=remedy)
+
+
 def read(home: Home) -> EmulatorRecord | None:
     """The record of a device that runs; one of a device that does not is removed.
 
@@ -120,13 +128,7 @@ def read(home: Home) -> EmulatorRecord | None:
     if not home.record.is_file():
         return None
     try:
-        record = manifest.load(
-            EmulatorRecord,
-            home.record,
-            schema=SCHEMA,
-            version=1,
-            remedy="Run `adt emulator list`, which cleans up.",
-        )
+        record = load(home)
     except AdtError as error:
         log.warning("the record of virtual device %s is unreadable and is removed: %s", home.name, error.what)
         home.record.unlink(missing_ok=True)
