@@ -159,9 +159,9 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = 120) -> 
 
 
 def processes(device: Device) -> list[str]:
-    """The command lines that run on the device, our own ``ps`` and the device's daemon left out."""
+    """The command lines that run on the device, our own ``ps``, the device's PID 1 and daemon left out."""
     rows = device.shell(["ps", "-A", "-o", "ARGS"]).out.splitlines()[1:]
-    return [row.strip() for row in rows if " -o ARGS" not in row and "adt.virtual" not in row]
+    return [row.strip() for row in rows if " -o ARGS" not in row and "init.py" not in row]
 
 
 ASK = """
