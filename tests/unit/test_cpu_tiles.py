@@ -7,7 +7,8 @@ import pytest
 from adt.model.passes.cpu.tiles import Tile, best_tile
 from adt.model.passes.cpu.vectors import Vectors, _cost
 
-AVX512, AVX2, NEON = Vectors(16, 32), Vectors(8, 16), Vectors(4, 32)
+AVX512, AVX2 = Vectors(16, 32), Vectors(8, 16)
+NEON, ARMV7 = Vectors(4, 32, by_element=True), Vectors(4, 16, by_element=True)
 
 
 @pytest.mark.parametrize(
@@ -17,13 +18,16 @@ AVX512, AVX2, NEON = Vectors(16, 32), Vectors(8, 16), Vectors(4, 32)
         ((7, 7, 32), AVX512, Tile(7, 1, 2)),
         ((14, 14, 32), AVX2, Tile(14, 1, 1)),
         ((56, 56, 16), NEON, Tile(8, 1, 2)),
+        ((28, 28, 32), NEON, Tile(4, 1, 4)),
+        ((3136, 1, 6), NEON, Tile(7, 1, 3)),
+        ((56, 56, 16), ARMV7, Tile(2, 1, 2)),
     ],
 )
 def test_the_measured_ones(extents: tuple[int, int, int], vectors: Vectors, tile: Tile) -> None:
     assert best_tile(*extents, vectors) == tile
 
 
-@pytest.mark.parametrize("vectors", [AVX512, AVX2, NEON])
+@pytest.mark.parametrize("vectors", [AVX512, AVX2, NEON, ARMV7])
 def test_every_tile_fits(vectors: Vectors) -> None:
     for width in (*range(1, 40), 56, 97, 112):
         for height in (1, 7, 13, 56):

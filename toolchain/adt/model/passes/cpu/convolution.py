@@ -27,12 +27,15 @@ from adt.model.passes.cpu.kernel import (
     spatial_loops,
     work_of,
 )
-from adt.model.passes.cpu.tiles import best_tile
+from adt.model.passes.cpu.tiles import FEW, best_tile
 from adt.model.passes.cpu.vectors import Vectors
 from adt.model.passes.layout.blocks import STAGE
 
 DEPTHWISE_WIDE = 8
 """Positions along a row whose sums a depthwise convolution keeps at once, at most."""
+UNROLLED_BY_LLVM = 3
+"""Steps of a loop over tiles, which LLVM unrolls where they are so few, and then spills on Arm: such a loop
+is made one with the next outer one."""
 
 
 def convolution(schedule: Any, vectors: Vectors) -> None:
@@ -54,7 +57,7 @@ def convolution(schedule: Any, vectors: Vectors) -> None:
     images, depth, *axes, lane = loops
     channels, *taps = (extent_of(schedule, loop) for loop in reduce_loops(schedule, sums))
     if _depthwise(schedule, sums):
-        _depthwise_loops(schedule, store, sums, stage)
+        _depthwise_loops(schedule, store, sums, stage, vectors)
         return
     *rows, row = axes
     if extent_of(schedule, images) > 1 and math.prod(extent_of(schedule, axis) for axis in axes) == 1:
@@ -77,6 +80,8 @@ def convolution(schedule: Any, vectors: Vectors) -> None:
     work = work_of(schedule, sums)
     schedule.compute_at(sums, row_tile, preserve_unit_loops=True)
     _accumulate(schedule, sums, len(outer), channels, taps, lanes)
+    if vectors.by_element:
+        _read_by_vectors(schedule, sums, vectors)
     parallel(schedule, outer, work)
     schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
 
@@ -94,6 +99,24 @@ def _accumulate(schedule: Any, sums: Any, depth: int, channels: int, taps: Seque
     schedule.vectorize(lane)
 
 
+def _read_by_vectors(schedule: Any, sums: Any, vectors: Vectors) -> None:
+    """Read the channels of each position of the tile into a vector first, where they lie together: each is
+    multiplied from there. One at a time LLVM loads pairs of them ahead, and spills."""
+    _, *windows, outside, channels = reduce_loops(schedule, sums)
+    shape = schedule.get(sums).reads[0].buffer.shape
+    together = extent_of(schedule, channels) == int(shape[-1])
+    if together:
+        tile = schedule.cache_read(sums, 0, "global")
+        schedule.compute_at(tile, outside, preserve_unit_loops=True)
+        *positions, lane = schedule.get_loops(tile)[-len(shape) :]
+        for loop in positions:
+            schedule.unroll(loop)
+        schedule.vectorize(lane)
+    longest = math.inf if vectors.registers <= FEW else 0 if together else UNROLLED_BY_LLVM
+    if windows and extent_of(schedule, windows[-1]) <= longest:
+        schedule.fuse(*windows)
+
+
 def _depthwise(schedule: Any, sums: Any) -> bool:
     """Whether each lane reads a channel of its own: the weight, read second, has the blocks second."""
     result = schedule.get(sums).writes[0].buffer.shape
@@ -102,10 +125,11 @@ def _depthwise(schedule: Any, sums: Any) -> bool:
     return channels == 1 == int(weight[0]) and int(weight[1]) == int(result[1])
 
 
-def _depthwise_loops(schedule: Any, store: Any, sums: Any, stage: Any) -> None:
+def _depthwise_loops(schedule: Any, store: Any, sums: Any, stage: Any, vectors: Vectors) -> None:
     """A depthwise convolution: the taps of a few positions, one vector each."""
     *outer, row, lane = schedule.get_loops(store)
-    size = max(divisors(extent_of(schedule, row), DEPTHWISE_WIDE))
+    most = min(DEPTHWISE_WIDE, vectors.registers // 4) if vectors.by_element else DEPTHWISE_WIDE
+    size = max(divisors(extent_of(schedule, row), most))
     row_tile, wide = schedule.split(row, [None, size])
     schedule.unroll(wide)
     schedule.vectorize(lane)
@@ -120,6 +144,8 @@ def _depthwise_loops(schedule: Any, store: Any, sums: Any, stage: Any) -> None:
         schedule.unroll(loop)
     schedule.vectorize(spatial[-1])
     if _has_border(schedule, stage):
+        if vectors.by_element and extent_of(schedule, row_tile) <= UNROLLED_BY_LLVM:
+            schedule.fuse(outer[-1], row_tile)
         channel = schedule.fuse(*outer[:2])
         if work >= WORTH_A_THREAD:
             schedule.parallel(channel)

@@ -45,7 +45,7 @@ def best_tile(width: int, height: int, depth: int, vectors: Vectors) -> Tile:
             for high in range(1, min(height, 4) + 1):
                 pixels = wide * high
                 sums = pixels * deep
-                held = deep + (pixels if vectors.registers > FEW else 1)
+                held = _held(pixels, deep, vectors)
                 if sums + held > vectors.registers or pixels > MOST_PIXELS:
                     continue
                 loads = max(0, pixels + deep - sums)
@@ -54,6 +54,13 @@ def best_tile(width: int, height: int, depth: int, vectors: Vectors) -> Tile:
                 if cost < least:
                     best, least = Tile(wide, high, deep), cost
     return best
+
+
+def _held(pixels: int, deep: int, vectors: Vectors) -> int:
+    """Registers beside the sums: of the values of each position, and of weights."""
+    if vectors.registers > FEW:
+        return deep + pixels
+    return 4 * deep + pixels if vectors.by_element else deep + 1  # for armv7 LLVM loads four channels ahead
 
 
 def _waste(extent: int, size: int) -> float:

@@ -21,6 +21,8 @@ class Vectors:
     lanes: int
     """float32 in one register."""
     registers: int
+    by_element: bool = False
+    """Vectors are multiplied by one lane of another, as NEON does: what is read can stay in vectors."""
 
 
 def vectors_of(target: Any) -> Vectors:
@@ -29,9 +31,9 @@ def vectors_of(target: Any) -> Vectors:
 
     arch = str(target.attrs["mtriple"]).partition("-")[0] if "mtriple" in target.attrs else "x86_64"
     if arch.startswith(("aarch64", "arm64")):
-        return Vectors(4, 32)
+        return Vectors(4, 32, by_element=True)
     if arch.startswith("arm"):
-        return Vectors(4, 16)
+        return Vectors(4, 16, by_element=True)
     features = {str(name) for name in codegen.llvm_get_cpu_features(target)}
     if "avx512f" in features:
         return Vectors(16, 32)
