@@ -14,7 +14,6 @@ from adt.device.place import Opened
 from adt.device.rtvm import RtvmOptions, RtvmRun
 from adt.measure.bench import (
     BenchSetup,
-    Side,
     expected_seconds,
     machine_of,
     measure,
@@ -70,7 +69,7 @@ def ready(place: Phone, device: str = "opencl") -> Opened:
 def test_a_cold_start_then_one_timed_process() -> None:
     phone = Phone()
     plan = BenchSetup(protocol_named("default"), threads=4, affinity="big", end_to_end=True, timeout=100)
-    found = measure(ready(phone), plan, pilot(ready(phone), plan, None), None, None)
+    found = measure(ready(phone), plan, pilot(ready(phone), plan), None)
     (first, _), (cold, _), (timed, limit) = phone.asked
     assert first.program_cache and first.run_count == 2 and not first.keep_times
     assert not cold.program_cache and cold.run_count == 1
@@ -88,25 +87,25 @@ def test_a_cold_start_then_one_timed_process() -> None:
 def test_no_cold_start_where_none_is_wanted_or_there_is_nothing_to_compile(device: str, cold: bool) -> None:
     phone = Phone()
     plan = BenchSetup(protocol_named("quick"), cold_start=cold)
-    found = measure(ready(phone, device), plan, pilot(ready(phone, device), plan, None), None, None)
+    found = measure(ready(phone, device), plan, pilot(ready(phone, device), plan), None)
     assert len(phone.asked) == 2 and found.speed.cold_start is None
 
 
 def test_a_slow_model_gets_the_time_that_it_needs() -> None:
     phone = Phone(each_ms=2000)
     plan = BenchSetup(protocol_named("mlperf"), timeout=600)
-    assert expected_seconds(plan.protocol, pilot(ready(phone), plan, None)) > 1024 * 2
+    assert expected_seconds(plan.protocol, pilot(ready(phone), plan)) > 1024 * 2
     fast = Phone(each_ms=0.1)
     fast.run = lambda *_, **__: RtvmRun({}, {"first_run_ms": 1.0, "run_ms": [0.1]}, False)  # type: ignore[method-assign]
-    assert expected_seconds(plan.protocol, pilot(ready(fast), plan, None)) == pytest.approx(60.5)
+    assert expected_seconds(plan.protocol, pilot(ready(fast), plan)) == pytest.approx(60.5)
 
 
 def test_turns_cancel_a_phone_that_gets_warm() -> None:
     phone = Phone()
     plan = BenchSetup(protocol_named("quick"))
     one = ready(phone)
-    first = pilot(one, plan, None)
-    a, b = take_turns(Side(one, first, None), Side(one, first, None), plan)
+    first = pilot(one, plan)
+    a, b = take_turns((one, one), (first, first), plan)
     assert len(a.runs) == len(b.runs) == 12
     assert phone.slower > 1.5, "it did get slower"
     ratio = times_as_fast(a, b)

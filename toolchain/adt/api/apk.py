@@ -14,7 +14,7 @@ from adt.api.generate import bundles_of
 from adt.api.requests import ApkRequest, InstallRequest
 from adt.bundle.audit.request import audit_ndk
 from adt.device import app as on_device
-from adt.errors import AdtError, ConfigError, DiskError, InputError, MismatchError, RunError
+from adt.errors import AdtError, ConfigError, InputError, MismatchError, RunError
 from adt.host.android_sdk import find_apk_tools
 from adt.host.disk import scratch_directory
 from adt.integrate.apk.build import build_apk
@@ -169,7 +169,7 @@ def install(request: InstallRequest) -> Installed:
     if not request.run:
         return Installed(device.serial, apk, contents.app, (), ())
     with scratch_directory("results") as scratch:
-        came = on_device.run_app(
+        results = on_device.run_app(
             device,
             contents.app,
             ACTIVITY_CLASS,
@@ -179,11 +179,11 @@ def install(request: InstallRequest) -> Installed:
             into=scratch,
             timeout=seconds,
         )
-        records, files = _records(came, request.record)
+        records, files = _records(results, request.record)
     return Installed(device.serial, apk, contents.app, records, files)
 
 
-def _records(came: Sequence[Path], keep: bool) -> tuple[tuple[BenchRecord, ...], tuple[Path, ...]]:
+def _records(results: Sequence[Path], keep: bool) -> tuple[tuple[BenchRecord, ...], tuple[Path, ...]]:
     """What the app measured, read and kept.
 
     Raises:
@@ -192,21 +192,16 @@ def _records(came: Sequence[Path], keep: bool) -> tuple[tuple[BenchRecord, ...],
     """
     from adt.measure import app_bench, history
 
-    records, files = [], []
+    records: list[BenchRecord] = []
     failures: list[AdtError] = []
-    for path in came:
+    for path in results:
         try:
             records.append(app_bench.read(path))
         except (RunError, InputError) as error:
             failures.append(error)
-            continue
-        if keep:
-            try:
-                files.append(history.save(records[-1]))
-            except DiskError as error:  # what was measured is worth more than where it is kept
-                log.warning("the result is not kept: %s", error.what)
+    files = [history.save_if_possible(record) for record in records] if keep else []
     for failure in failures[1:]:
         log.warning("%s", failure.what)
     if failures:
         raise failures[0]
-    return tuple(records), tuple(files)
+    return tuple(records), tuple(filter(None, files))

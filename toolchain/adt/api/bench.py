@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,27 +12,21 @@ from adt.api.place import open_place
 from adt.api.requests import AbRequest, BenchOptions, BenchRequest, ProtocolOptions, ReportRequest
 from adt.api.verify import VerifyResult, verify_at
 from adt.device.place import Opened
-from adt.errors import ConfigError, DiskError
+from adt.errors import ConfigError
 from adt.host.cache import write_text
-from adt.measure import conditions as looking
 from adt.measure import history, trend
 from adt.measure.bench import (
     BenchSetup,
     Measurement,
-    Side,
-    Turns,
-    flag_measurement,
-    machine_of,
     measure,
     pilot,
     record_of,
-    speed_of,
     take_turns,
     times_as_fast,
 )
+from adt.measure.conditions import Conditions, CoolDown, conditions, cool_down, parse_cool_down
 from adt.measure.protocol import Protocol, protocol_named
-from adt.measure.record import EMULATED, WRONG, BenchRecord, Flag, Start
-from adt.measure.sensors import not_measured
+from adt.measure.record import EMULATED, WRONG, BenchRecord, Flag
 from adt.measure.statistics import Interval
 from adt.measure.trend import TrendReport
 from adt.model.package import model_store
@@ -84,16 +78,6 @@ class AbResult:
         return self.a.passed and self.b.passed
 
 
-@dataclass(frozen=True)
-class _BenchTask:
-    """What is asked of every measurement, whatever the package."""
-
-    request: BenchOptions
-    plan: BenchSetup
-    model: Path | None
-    cool_down: looking.CoolDown | None
-
-
 @takes(BenchRequest)
 def bench(request: BenchRequest) -> BenchResult:
     """Compare the outputs with the reference, then measure how fast the package runs where it belongs.
@@ -106,8 +90,16 @@ def bench(request: BenchRequest) -> BenchResult:
         ConfigError: the protocol or a number cannot be; or nothing is left to do on an emulated device.
         RunError, ModelError, …: see :mod:`adt.errors`.
     """
-    task = _task_of(request, cold_start=request.cold_start, model=request.model)
-    return _bench_one(open_place(load_package(request.package), request), task)
+    setup, cooling = _setup(request, cold_start=request.cold_start), _cooling(request)
+    opened = open_place(load_package(request.package), request)
+    verification = _verify(opened, request, request.model)
+    if reason := _no_speed(opened, verification):
+        return _result(opened, setup, request, verification, no_speed=reason)
+    first = pilot(opened, setup)
+    flags = _cool_down(opened, cooling)
+    now = conditions(opened.place)
+    measurement = measure(opened, setup, first, now.external_power)
+    return _result(opened, setup, request, verification, measurement=measurement, now=now, flags=flags)
 
 
 @takes(AbRequest)
@@ -120,30 +112,46 @@ def bench_ab(request: AbRequest) -> AbResult:
         ConfigError: as :func:`bench`; or the two do not run on the same machine.
         RunError, ModelError, …: see :mod:`adt.errors`.
     """
-    task, (a, b) = _task_of(request, rounds=request.rounds), (request.a, request.b)
-    opened = tuple(open_place(load_package(path), request) for path in (a, b))
-    if opened[0].place.name != opened[1].place.name:
+    setup, cooling = _setup(request, rounds=request.rounds), _cooling(request)
+    a, b = (open_place(load_package(path), request) for path in (request.a, request.b))
+    if a.place.name != b.place.name:
         raise ConfigError(
-            f"{a} runs on {opened[0].place.name}, and {b} on {opened[1].place.name}",
+            f"{request.a} runs on {a.place.name}, and {request.b} on {b.place.name}",
             remedy="Compare packages that were compiled for the same machine.",
         )
-    checked = tuple(_checked(one, task) for one in opened)
-    untimed = tuple(_untimed(one, task, found) for one, found in zip(opened, checked, strict=True))
-    if any(result is not None for result in untimed):
-        reasons = [result.record.no_speed for result in untimed if result]
+    verified = _verify(a, request), _verify(b, request)
+    reasons = _no_speed(a, verified[0]), _no_speed(b, verified[1])
+    if cause := reasons[0] or reasons[1]:
+        other = f"it was not compared: {cause}"
         results = [
-            result or _without_speed(one, task, found, f"it was not compared: {reasons[0]}")
-            for one, found, result in zip(opened, checked, untimed, strict=True)
+            _result(opened, setup, request, verification, no_speed=reason or other)
+            for opened, verification, reason in zip((a, b), verified, reasons, strict=True)
         ]
         return AbResult(results[0], results[1], None, ())
-    return _take_turns(opened, task, checked)
+    first = pilot(a, setup), pilot(b, setup)
+    flags = _cool_down(a, cooling)
+    now = conditions(a.place)
+    turns = take_turns((a, b), first, setup)
+    ratio = times_as_fast(*turns)
+    results = [
+        _result(
+            opened,
+            setup,
+            request,
+            verification,
+            measurement=side.measurement,
+            now=now,
+            flags=flags,
+            interleaved=True,
+        )
+        for opened, verification, side in zip((a, b), verified, turns, strict=True)
+    ]
+    medians = zip(turns[0].round_medians, turns[1].round_medians, strict=True)
+    return AbResult(results[0], results[1], ratio, tuple((float(x), float(y)) for x, y in medians))
 
 
-def _task_of(
-    request: BenchOptions, *, rounds: int | None = None, cold_start: bool = True, model: Path | None = None
-) -> _BenchTask:
-    """What is asked, with its protocol and time limit in the plan."""
-    plan = BenchSetup(
+def _setup(request: BenchOptions, *, rounds: int | None = None, cold_start: bool = True) -> BenchSetup:
+    return BenchSetup(
         protocol_of(request, rounds=rounds),
         threads=request.threads,
         affinity=request.affinity,
@@ -151,9 +159,13 @@ def _task_of(
         cold_start=cold_start,
         seed=request.seed,
         timeout=request.run_seconds,
+        inputs=request.inputs,
+        label=request.label,
     )
-    cooling = looking.parse_cool_down(request.cool_down) if request.cool_down else None
-    return _BenchTask(request, plan, model, cooling)
+
+
+def _cooling(request: BenchOptions) -> CoolDown | None:
+    return parse_cool_down(request.cool_down) if request.cool_down else None
 
 
 def protocol_of(request: ProtocolOptions, *, rounds: int | None = None) -> Protocol:
@@ -168,9 +180,9 @@ def protocol_of(request: ProtocolOptions, *, rounds: int | None = None) -> Proto
     )
 
 
-def _checked(opened: Opened, task: _BenchTask) -> VerifyResult | None:
-    """The outputs against the reference's; None when that is not wanted."""
-    if not task.request.verify:
+def _verify(opened: Opened, request: BenchOptions, model: Path | None = None) -> VerifyResult | None:
+    """The outputs against the reference's; None with ``--no-verify``."""
+    if not request.verify:
         if opened.place.emulated:
             raise ConfigError(
                 f"{opened.place.name} is emulated: only whether outputs are right can be told there",
@@ -178,121 +190,53 @@ def _checked(opened: Opened, task: _BenchTask) -> VerifyResult | None:
             )
         return None
     log.info("comparing the outputs with the reference")
-    inputs = None if task.request.inputs is None else (task.request.inputs,)
+    inputs = None if request.inputs is None else (request.inputs,)
     return verify_at(
-        opened, task.request.settings, lambda: model_store.source_model(opened.package, task.model), inputs
+        opened, request.settings, lambda: model_store.source_model(opened.package, model), inputs
     )
 
 
-def _untimed(opened: Opened, task: _BenchTask, checked: VerifyResult | None) -> BenchResult | None:
-    """The result where nothing may be timed; None where it may."""
-    if checked is not None and not checked.verification.passed:
-        return _without_speed(opened, task, checked, WRONG)
-    return _without_speed(opened, task, checked, EMULATED) if opened.place.emulated else None
+def _no_speed(opened: Opened, verification: VerifyResult | None) -> str:
+    """Why nothing may be timed; empty where it may."""
+    if verification is not None and not verification.verification.passed:
+        return WRONG
+    return EMULATED if opened.place.emulated else ""
 
 
-def _without_speed(
-    opened: Opened, task: _BenchTask, checked: VerifyResult | None, reason: str
-) -> BenchResult:
-    made = record_of(
-        opened,
-        task.plan,
-        machine_of(opened.place, None, None),
-        label=task.request.label,
-        correct=_correct(checked),
-        no_speed=reason,
-    )
-    return BenchResult(made, checked, _kept(made, task))
-
-
-def _correct(checked: VerifyResult | None) -> bool | None:
-    return checked.verification.passed if checked else None
-
-
-def _kept(record: BenchRecord, task: _BenchTask) -> Path | None:
-    if not task.request.record:
-        return None
-    try:
-        return history.save(record)
-    except DiskError as error:  # what was measured is worth more than where it is kept
-        log.warning("the result is not kept: %s", error.what)
-        return None
-
-
-def _cooled(opened: Opened, task: _BenchTask) -> list[Flag]:
-    if task.cool_down is None or looking.cool_down(opened.place, task.cool_down):
+def _cool_down(opened: Opened, goal: CoolDown | None) -> list[Flag]:
+    if goal is None or cool_down(opened.place, goal):
         return []
-    return [Flag("warm", f"it did not cool down to {task.cool_down.text} before the runs")]
+    return [Flag("warm", f"it did not cool down to {goal.text} before the runs")]
 
 
-def _bench_one(opened: Opened, task: _BenchTask) -> BenchResult:
-    checked = _checked(opened, task)
-    if (untimed := _untimed(opened, task, checked)) is not None:
-        return untimed
-    first = pilot(opened, task.plan, task.request.inputs)
-    flags = _cooled(opened, task)
-    now = looking.conditions(opened.place)
-    measured = measure(opened, task.plan, first, task.request.inputs, now.external_power)
-    return _finished(opened, task, checked, now, measured, flags)
-
-
-def _finished(
+def _result(
     opened: Opened,
-    task: _BenchTask,
-    checked: VerifyResult | None,
-    now: looking.Conditions,
-    measured: Measurement,
-    flags: list[Flag],
+    setup: BenchSetup,
+    request: BenchOptions,
+    verification: VerifyResult | None,
     *,
+    measurement: Measurement | None = None,
+    now: Conditions | None = None,
+    flags: Sequence[Flag] = (),
+    no_speed: str = "",
     interleaved: bool = False,
 ) -> BenchResult:
-    machine = machine_of(opened.place, measured.report, now)
-    found = [*flag_measurement(machine, now, measured.speed, measured.report["samples"]), *flags]
-    made = record_of(
+    """The record, in the store unless *request* forbids that, and what the record does not keep."""
+    record = record_of(
         opened,
-        task.plan,
-        machine,
-        label=task.request.label,
-        correct=_correct(checked),
+        setup,
+        correct=verification.verification.passed if verification else None,
+        measurement=measurement,
         now=now,
-        speed=measured.speed,
-        flags=found,
+        flags=flags,
+        no_speed=no_speed,
         interleaved=interleaved,
     )
-    times = {"run_ms": measured.times, "start_ms": measured.starts}
-    return BenchResult(made, checked, _kept(made, task), measured.report, times)
-
-
-def _take_turns(
-    opened: tuple[Opened, ...], task: _BenchTask, checked: tuple[VerifyResult | None, ...]
-) -> AbResult:
-    sides = [Side(one, pilot(one, task.plan, task.request.inputs), task.request.inputs) for one in opened]
-    flags = _cooled(opened[0], task)
-    now = looking.conditions(opened[0].place)
-    turns = take_turns(sides[0], sides[1], task.plan)
-    ratio = times_as_fast(*turns)
-    results = [
-        _finished(one, task, found, now, _pooled(side), flags, interleaved=True)
-        for one, found, side in zip(opened, checked, turns, strict=True)
-    ]
-    medians = zip(turns[0].round_medians, turns[1].round_medians, strict=True)
-    rows = tuple((float(a), float(b)) for a, b in medians)
-    return AbResult(results[0], results[1], ratio, rows)
-
-
-def _pooled(turns: Turns) -> Measurement:
-    """All turns of one side as one measurement, as if they had followed each other."""
-    import numpy as np
-
-    times = turns.times
-    starts = np.concatenate([[0.0], np.cumsum(times)[:-1]])
-    last = turns.runs[-1].report
-    samples = [sample for run in turns.runs for sample in run.report["samples"]]
-    loads = [(float(run.report["load_ms"]), float(run.report["first_run_ms"])) for run in turns.runs]
-    start = Start(*(float(np.median(values)) for values in zip(*loads, strict=True)))
-    report = {**last, "samples": samples, "load_ms": start.load_ms, "first_run_ms": start.first_run_ms}
-    speed = speed_of(times, starts, report, None, not_measured("its runs took turns with another package's"))
-    return Measurement(speed, report, times, starts)
+    file = history.save_if_possible(record) if request.record else None
+    if measurement is None:
+        return BenchResult(record, verification, file)
+    times = {"run_ms": measurement.times, "start_ms": measurement.starts}
+    return BenchResult(record, verification, file, measurement.report, times)
 
 
 @takes(ReportRequest)

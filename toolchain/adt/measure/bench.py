@@ -73,6 +73,10 @@ class BenchSetup:
     """With OpenCL, load once with nothing from a program cache, too."""
     timeout: float = 600.0
     """Seconds that a run of the program may take, on top of what its runs are expected to."""
+    inputs: Mapping[str, np.ndarray] | None = None
+    """By name; None lets the runner make them up."""
+    label: str = ""
+    """Kept with the result."""
 
 
 @dataclass(frozen=True)
@@ -88,65 +92,52 @@ class Measurement:
     """When each began, milliseconds."""
 
 
-def options_for(opened: Opened, plan: BenchSetup, **more: Any) -> RtvmOptions:
-    """The runner's options for the plan's way of running; *more* of them by name."""
+def options_for(opened: Opened, setup: BenchSetup, **more: Any) -> RtvmOptions:
+    """The runner's options for the setup's way of running; *more* of them by name."""
     return RtvmOptions(
-        entry=plan.entry,
+        entry=setup.entry,
         device=opened.package.manifest.target.device,
-        seed=plan.seed,
-        threads=plan.threads,
-        affinity=plan.affinity,
-        end_to_end=plan.end_to_end,
+        seed=setup.seed,
+        threads=setup.threads,
+        affinity=setup.affinity,
+        end_to_end=setup.end_to_end,
         **more,
     )
 
 
-def pilot(opened: Opened, plan: BenchSetup, inputs: Mapping[str, np.ndarray] | None) -> RtvmRun:
+def pilot(opened: Opened, setup: BenchSetup) -> RtvmRun:
     """Run once: fills the program cache, and says what the machine is and about how long a run takes."""
-    return opened.place.run(options_for(opened, plan, run_count=2), inputs, timeout=plan.timeout)
+    return opened.place.run(options_for(opened, setup, run_count=2), setup.inputs, timeout=setup.timeout)
 
 
-def measure(
-    opened: Opened,
-    plan: BenchSetup,
-    first: RtvmRun,
-    inputs: Mapping[str, np.ndarray] | None,
-    external_power: bool | None,
-) -> Measurement:
+def measure(opened: Opened, setup: BenchSetup, first: RtvmRun, external_power: bool | None) -> Measurement:
     """Time the package.
 
     Args:
         first: the pilot run.
-        inputs: None lets the runner make them up.
         external_power: see :attr:`~adt.measure.conditions.Conditions.external_power`.
 
     Raises:
         RunError, DeviceError, …: as :meth:`adt.device.place.Place.run`.
     """
     cold = None
-    if plan.cold_start and opened.package.manifest.target.device == "opencl":
+    if setup.cold_start and opened.package.manifest.target.device == "opencl":
         log.info("loading without compiled programs")
-        options = options_for(opened, plan, run_count=1, program_cache=False)
-        cold = start_of(opened.place.run(options, inputs, timeout=plan.timeout).report)
-    log.info("measuring, %s", plan.protocol.text)
-    timed = timed_run(opened, plan, plan.protocol, first, inputs)
+        options = options_for(opened, setup, run_count=1, program_cache=False)
+        cold = start_of(opened.place.run(options, setup.inputs, timeout=setup.timeout).report)
+    log.info("measuring, %s", setup.protocol.text)
+    timed = timed_run(opened, setup, setup.protocol, first)
     times, starts = timed.times["run_ms"], timed.times["start_ms"]
     report = timed.report
     energy = sensors.energy(report["samples"], starts, times, external_power)
     return Measurement(speed_of(times, starts, report, cold, energy), report, times, starts)
 
 
-def timed_run(
-    opened: Opened,
-    plan: BenchSetup,
-    protocol: Protocol,
-    first: RtvmRun,
-    inputs: Mapping[str, np.ndarray] | None,
-) -> RtvmRun:
+def timed_run(opened: Opened, setup: BenchSetup, protocol: Protocol, first: RtvmRun) -> RtvmRun:
     """One process that warms up and times runs as *protocol* says."""
     options = options_for(
         opened,
-        plan,
+        setup,
         warmup_runs=protocol.warmup_runs,
         warmup_ms=float(protocol.warmup_ms),
         run_count=protocol.runs,
@@ -154,7 +145,8 @@ def timed_run(
         sample_ms=SAMPLE_MS,
         keep_times=True,
     )
-    return opened.place.run(options, inputs, timeout=plan.timeout + SPARE * expected_seconds(protocol, first))
+    timeout = setup.timeout + SPARE * expected_seconds(protocol, first)
+    return opened.place.run(options, setup.inputs, timeout=timeout)
 
 
 def expected_seconds(protocol: Protocol, first: RtvmRun) -> float:
@@ -232,9 +224,9 @@ def subject_of(opened: Opened, entry: str) -> Subject:
     )
 
 
-def method_of(plan: BenchSetup, *, interleaved: bool = False) -> Method:
+def method_of(setup: BenchSetup, *, interleaved: bool = False) -> Method:
     """How it is measured."""
-    protocol = plan.protocol
+    protocol = setup.protocol
     return Method(
         protocol=protocol.key,
         warmup_runs=protocol.warmup_runs,
@@ -242,38 +234,46 @@ def method_of(plan: BenchSetup, *, interleaved: bool = False) -> Method:
         runs=protocol.runs,
         seconds=protocol.seconds,
         headline=protocol.headline,
-        end_to_end=plan.end_to_end,
-        threads=plan.threads,
-        affinity=plan.affinity,
-        seed=plan.seed,
+        end_to_end=setup.end_to_end,
+        threads=setup.threads,
+        affinity=setup.affinity,
+        seed=setup.seed,
         interleaved=interleaved,
     )
 
 
 def record_of(
     opened: Opened,
-    plan: BenchSetup,
-    machine: Machine,
+    setup: BenchSetup,
     *,
-    label: str,
     correct: bool | None,
+    measurement: Measurement | None = None,
     now: Conditions | None = None,
-    speed: Speed | None = None,
-    no_speed: str = "",
     flags: Sequence[Flag] = (),
+    no_speed: str = "",
     interleaved: bool = False,
 ) -> BenchRecord:
-    """Everything in one."""
+    """What is kept of a benchmark.
+
+    Args:
+        now: just before the runs of *measurement*.
+        flags: besides those that the measurement itself gives.
+        no_speed: why there is no measurement.
+    """
+    machine = machine_of(opened.place, measurement.report if measurement else None, now)
+    if measurement and now:
+        samples = measurement.report["samples"]
+        flags = (*flag_measurement(machine, now, measurement.speed, samples), *flags)
     return BenchRecord(
         id=secrets.token_hex(8),
         when=datetime.now(UTC).isoformat(timespec="seconds"),
-        label=label,
+        label=setup.label,
         machine=machine,
-        subject=subject_of(opened, plan.entry),
-        method=method_of(plan, interleaved=interleaved),
+        subject=subject_of(opened, setup.entry),
+        method=method_of(setup, interleaved=interleaved),
         conditions=now,
         correct=correct,
-        speed=speed,
+        speed=measurement.speed if measurement else None,
         no_speed=no_speed,
         flags=tuple(flags),
     )
@@ -344,19 +344,6 @@ def shorter(protocol: Protocol) -> Protocol:
     return dataclasses.replace(protocol, runs=runs, seconds=protocol.seconds / turns)
 
 
-log = logging.getLogger("adt.bench")
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of the two."""
-
-    opened: Opened
-    first: RtvmRun
-    """Its pilot run."""
-    inputs: Mapping[str, np.ndarray] | None
-
-
 @dataclass(frozen=True)
 class Turns:
     """The runs of one side."""
@@ -377,26 +364,46 @@ class Turns:
         import numpy as np
 
         pairs = zip(self.runs[::2], self.runs[1::2], strict=True)
-        both = [np.concatenate([one.times["run_ms"], other.times["run_ms"]]) for one, other in pairs]
+        both = [np.concatenate([first.times["run_ms"], last.times["run_ms"]]) for first, last in pairs]
         return np.array([np.median(times) for times in both])
 
+    @property
+    def measurement(self) -> Measurement:
+        """All turns as one measurement, as if they had followed each other."""
+        import numpy as np
 
-def take_turns(a: Side, b: Side, plan: BenchSetup) -> tuple[Turns, Turns]:
-    """Run A B B A in each round of the plan's protocol, each turn in a process of its own.
+        times = self.times
+        starts = np.concatenate([[0.0], np.cumsum(times)[:-1]])
+        samples = [sample for run in self.runs for sample in run.report["samples"]]
+        start = {
+            name: float(np.median([float(run.report[name]) for run in self.runs]))
+            for name in ("load_ms", "first_run_ms")
+        }
+        report = {**self.runs[-1].report, "samples": samples, **start}
+        energy = sensors.not_measured("its runs took turns with another package's")
+        return Measurement(speed_of(times, starts, report, None, energy), report, times, starts)
+
+
+def take_turns(
+    opened: tuple[Opened, Opened], first: tuple[RtvmRun, RtvmRun], setup: BenchSetup
+) -> tuple[Turns, Turns]:
+    """Run A B B A in each round of the setup's protocol, each turn in a process of its own.
 
     A drift that is steady over a round is the same for both, for their turns lie
     about the same moment.
 
+    Args:
+        first: the pilot run of each.
+
     Raises:
         RunError, DeviceError, …: as :meth:`adt.device.place.Place.run`.
     """
-    protocol = shorter(plan.protocol)
+    protocol = shorter(setup.protocol)
     runs: tuple[list[RtvmRun], list[RtvmRun]] = ([], [])
-    for number in range(plan.protocol.rounds):
-        log.info("round %d of %d", number + 1, plan.protocol.rounds)
+    for number in range(setup.protocol.rounds):
+        log.info("round %d of %d", number + 1, setup.protocol.rounds)
         for which in (0, 1, 1, 0):
-            side = (a, b)[which]
-            runs[which].append(timed_run(side.opened, plan, protocol, side.first, side.inputs))
+            runs[which].append(timed_run(opened[which], setup, protocol, first[which]))
     return Turns(tuple(runs[0])), Turns(tuple(runs[1]))
 
 

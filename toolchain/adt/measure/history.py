@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from adt.errors import ConfigError, InputError, PackageError
+from adt.errors import ConfigError, DiskError, InputError, PackageError
 from adt.host import manifest
 from adt.host.cache import fresh_file
 from adt.host.data import data_dir
@@ -54,6 +54,15 @@ def save(record: BenchRecord, into: Path | None = None) -> Path:
         _sweep(into)
         temporary.write_text(manifest.dumps(record), encoding="utf-8")
     return final
+
+
+def save_if_possible(record: BenchRecord) -> Path | None:
+    """Keep *record*; None where the disk refuses: what was measured is worth more than where it is kept."""
+    try:
+        return save(record)
+    except DiskError as error:
+        log.warning("the result is not kept: %s", error.what)
+        return None
 
 
 def _sweep(store: Path) -> None:
@@ -111,7 +120,7 @@ def select(
 
 
 def moment(text: str) -> datetime:
-    """A date, a date with a time, or an age in days (``7d``) or hours (``12h``); UTC where none is said.
+    """A date, a date with a time, or an age in days (``7d``) or hours (``12h``); UTC without a zone.
 
     Raises:
         ConfigError: it is none of them.
@@ -120,12 +129,12 @@ def moment(text: str) -> datetime:
         age = timedelta(**{{"d": "days", "h": "hours"}[match[2]]: int(match[1])})
         return datetime.now(UTC) - age
     try:
-        given = datetime.fromisoformat(text)
+        date = datetime.fromisoformat(text)
     except ValueError as error:
         raise ConfigError(
             f"--since {text!r} is neither a date nor an age", remedy="Write 2026-01-31, or 7d, or 12h."
         ) from error
-    return given if given.tzinfo else given.replace(tzinfo=UTC)
+    return date if date.tzinfo else date.replace(tzinfo=UTC)
 
 
 def export_text(records: Iterable[BenchRecord]) -> str:
