@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import adt
 from adt.cli import device as verbs
 from adt.cli.app import app
-from adt.cli.fleet import finish, live_table
+from adt.cli.fleet import live_table, rendering
 from adt.device.overview import DeviceOverview
 from adt.device.parallel import Event, Outcome, Outcomes
 from adt.errors import NoDevice
@@ -90,7 +90,7 @@ def test_an_error_of_several_devices_is_said_once(capsys: pytest.CaptureFixture[
         for serial in ("a", "b"):
             on_event(Event(serial, error.what, done=True, failed=True))
     with pytest.raises(typer.Exit):
-        finish("deploy", outcomes, vars, str, as_json=False)
+        rendering("deploy", outcomes, vars, str).show(as_json=False)
     out, err = capsys.readouterr()
     assert out.splitlines() == [f"{serial}  error: {error.what}" for serial in ("a", "b")]
     assert error.what not in err and err.count(error.details) == err.count(error.remedy) == 1

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from adt.cli.tuning_view import Clocks, Lines, screen, span, summary_line, task_line
+from adt.cli.terminal import span
+from adt.cli.tuning_view import Clocks, Lines, screen, summary_line, task_line
 from adt.options.resolve import load_settings
 from adt.tuning.options import run_id
 from adt.tuning.records import BASELINE, Context, Failure, MeasuredOn, Record

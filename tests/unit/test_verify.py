@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from adt.api.verify import VerifyResult
-from adt.cli.verify import raise_unless_passed
-from adt.errors import VerifyFailed
+from adt.cli.verify import failure
 from adt.measure.verify import compare, limits_of_output, output_fields, worst_of
 from adt.numerics import TOLERANCES
 from adt.options.sections import VerifySettings
@@ -215,6 +214,5 @@ def test_the_remedy_names_options_that_work_on_the_output(
     got: np.ndarray, want: np.ndarray, words: str
 ) -> None:
     result = VerifyResult("S", compare({"y": got}, {"y": want}, OPEN), {}, emulated=False)
-    with pytest.raises(VerifyFailed) as caught:
-        raise_unless_passed(result, as_json=False)
-    assert words in caught.value.remedy
+    error = failure(result)
+    assert error is not None and words in error.remedy

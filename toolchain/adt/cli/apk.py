@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from adt.api.requests import ApkRequest, InstallRequest
-from adt.cli.app import emit_json
-from adt.cli.command import Keywords, command
+from adt.cli.command import Keywords, Rendering, command
 from adt.options.option import MaybePath, Options, option
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class ApkFlags(Options):
 
 
 @command("adt apk detector-pkg --bundle bundle-arm64 --package com.example.vision", ApkRequest, ApkFlags)
-def apk(keywords: Keywords, flags: ApkFlags, as_json: bool) -> None:
+def apk(keywords: Keywords, flags: ApkFlags) -> Rendering:
     """Make a signed APK that measures packages on a phone: no Gradle, no Java code."""
     import adt
 
@@ -42,10 +42,7 @@ def apk(keywords: Keywords, flags: ApkFlags, as_json: bool) -> None:
         keystore_password=_password(keystore, flags.password_file) if keystore else "",
         key_password=os.environ.get(KEY_PASSWORD, ""),
     )
-    if as_json:
-        emit_json("apk", _fields(result))
-    else:
-        _show(result)
+    return Rendering("apk", lambda: _fields(result), _lines(result))
 
 
 def _password(keystore: Path, file: Path | None) -> str:
@@ -89,23 +86,23 @@ def _fields(result: Apk) -> dict[str, Any]:
     }
 
 
-def _show(result: Apk) -> None:
+def _lines(result: Apk) -> Iterator[str]:
     abis = ", ".join(bundle.manifest.abi for bundle in result.project.bundles)
-    typer.echo(f"{'app':<11} {result.project.java_package} for {abis}, API level {result.min_sdk} and newer")
+    yield f"{'app':<11} {result.project.java_package} for {abis}, API level {result.min_sdk} and newer"
     for model in result.project.models:
-        typer.echo(f"{'model':<11} {model.api.name}")
+        yield f"{'model':<11} {model.api.name}"
     key = "a debug key: not for release" if result.debug_key else str(result.keystore)
-    typer.echo(f"{'signed':<11} {' and '.join(result.schemes)}, with {key}")
-    typer.echo(f"{'made with':<11} {result.tools}")
+    yield f"{'signed':<11} {' and '.join(result.schemes)}, with {key}"
+    yield f"{'made with':<11} {result.tools}"
     for report in result.elf.values():
         for file in report.files:
             for finding in file.findings:
-                typer.echo(f"{'!':<11} {file.name}: {finding.what}")
-    typer.echo(f"{'wrote':<11} {result.path} ({result.size:,} bytes)")
+                yield f"{'!':<11} {file.name}: {finding.what}"
+    yield f"{'wrote':<11} {result.path} ({result.size:,} bytes)"
 
 
 @command("adt install app.apk --serial 0123456789ABCDEF --run", InstallRequest)
-def install(keywords: Keywords, as_json: bool) -> None:
+def install(keywords: Keywords) -> Rendering:
     """Install an APK on a phone; with --run, have it measure there."""
     import adt
     from adt.cli.terminal import status_line
@@ -117,32 +114,24 @@ def install(keywords: Keywords, as_json: bool) -> None:
             say(f"sent {size_text(sent)} of {size_text(total)}" if sent < total else "installing")
 
         result = adt.install(**keywords, progress=progress)
-    if as_json:
-        emit_json("install", _installed(result))
-    else:
-        _show_installed(result)
+    return Rendering("install", lambda: _installed_fields(result), _installed_lines(result))
 
 
-def _installed(result: Installed) -> dict[str, Any]:
-    from adt.measure.record import document
+def _installed_fields(result: Installed) -> dict[str, Any]:
+    from adt.host.manifest import bare_fields
 
-    return {
-        "serial": result.serial,
-        "apk": result.apk,
-        "app": result.app or None,
-        "records": [document(record) for record in result.records],
-        "files": result.files,
-    }
+    records = [bare_fields(record) for record in result.records]
+    return vars(result) | {"app": result.app or None, "records": records}
 
 
-def _show_installed(result: Installed) -> None:
-    from adt.cli.bench import show_speed
+def _installed_lines(result: Installed) -> Iterator[str]:
+    from adt.cli.bench import speed_lines
 
-    typer.echo(f"{'device':<11} {result.serial}")
-    typer.echo(f"{'installed':<11} {result.app or result.apk}")
+    yield f"{'device':<11} {result.serial}"
+    yield f"{'installed':<11} {result.app or result.apk}"
     for record in result.records:
-        typer.echo(f"{'package':<11} {record.subject.package}")
-        typer.echo(f"{'outputs':<11} not compared with the reference: `adt verify` does that")
-        show_speed(record)
+        yield f"{'package':<11} {record.subject.package}"
+        yield f"{'outputs':<11} not compared with the reference: `adt verify` does that"
+        yield from speed_lines(record)
     for file in result.files:
-        typer.echo(f"{'kept':<11} {file}")
+        yield f"{'kept':<11} {file}"

@@ -6,17 +6,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from adt.api.requests import BenchRequest
-from adt.cli.app import emit_json
-from adt.cli.command import Keywords, command
+from adt.cli.command import Keywords, Rendering, command
 from adt.options.option import MaybePath, Options, option
 
 if TYPE_CHECKING:
     from adt.api.bench import AbResult, BenchResult
+    from adt.errors import VerifyFailed
     from adt.measure.record import BenchRecord, Speed
     from adt.measure.sensors import Course
+    from adt.measure.statistics import TimeSummary
 
 ABOUT_THE_MACHINE = ("opencl-on-cpu", "host")
 """Flags that are shown before the figures."""
@@ -34,7 +33,7 @@ class BenchFlags(Options):
 
 
 @command("adt bench model-pkg --serial 127.0.0.1:5555", BenchRequest, BenchFlags)
-def bench(keywords: Keywords, flags: BenchFlags, as_json: bool) -> None:
+def bench(keywords: Keywords, flags: BenchFlags) -> Rendering:
     """Measure how fast a package runs; on anything emulated, whether it is right."""
     import adt
     from adt.cli.arrays import load_inputs, save_npz
@@ -53,84 +52,73 @@ def bench(keywords: Keywords, flags: BenchFlags, as_json: bool) -> None:
                 "--ab compares two packages, and takes neither --model nor --times",
                 remedy="Measure one package alone: adt bench PACKAGE.",
             )
-        _finish_ab(adt.bench_ab(*flags.ab, rounds=flags.rounds, **keywords), as_json)
-        return
+        return _compared(adt.bench_ab(*flags.ab, rounds=flags.rounds, **keywords))
     if flags.rounds is not None:
         raise ConfigError("--rounds is about --ab", remedy="Leave --rounds away.")
     assert flags.package is not None
     result = adt.bench(flags.package, **keywords)
     if flags.times and result.times:
         save_npz(flags.times, result.times)
-    if as_json:
-        emit_json("bench", fields(result))
-    else:
-        _show(result)
-    _raise_unless_right(result, as_json)
+    return Rendering("bench", lambda: _fields(result), _lines(result), _failure(result))
 
 
-def fields(result: BenchResult) -> dict[str, Any]:
-    """A benchmark as JSON fields."""
+def _fields(result: BenchResult) -> dict[str, Any]:
     from adt.cli.verify import verification_fields
-    from adt.measure.record import document
+    from adt.host.manifest import bare_fields
 
-    checked = result.verification
+    verification = result.verification
     return {
-        **document(result.record),
+        **bare_fields(result.record),
         "emulated": result.record.machine.emulated,
         "record": result.file,
-        "verification": verification_fields(checked) if checked else None,
+        "verification": verification_fields(verification) if verification else None,
         "samples": result.report.get("samples", []),
     }
 
 
-def _finish_ab(result: AbResult, as_json: bool) -> None:
+def _compared(result: AbResult) -> Rendering:
     from adt.measure.bench import sentence
 
     verdict = sentence(result.ratio) if result.ratio else ""
-    if as_json:
-        ratio = vars(result.ratio) if result.ratio else None
-        emit_json(
-            "bench-ab",
-            {
-                "a": fields(result.a),
-                "b": fields(result.b),
-                "emulated": result.a.record.machine.emulated,
-                "b_times_as_fast": ratio,
-                "round_ms": result.round_ms,
-                "sentence": verdict or None,
-            },
-        )
-    else:
-        _show_ab(result, verdict)
-    _raise_unless_right(result.a, as_json)
-    _raise_unless_right(result.b, as_json)
+    return Rendering(
+        "bench-ab",
+        lambda: {
+            "a": _fields(result.a),
+            "b": _fields(result.b),
+            "emulated": result.a.record.machine.emulated,
+            "b_times_as_fast": vars(result.ratio) if result.ratio else None,
+            "round_ms": result.round_ms,
+            "sentence": verdict or None,
+        },
+        _ab_lines(result, verdict),
+        _failure(result.a) or _failure(result.b),
+    )
 
 
-def _raise_unless_right(result: BenchResult, as_json: bool) -> None:
-    from adt.cli.verify import raise_unless_passed
+def _failure(result: BenchResult) -> VerifyFailed | None:
+    from adt.cli.verify import failure
 
-    if result.verification is not None:
-        raise_unless_passed(result.verification, as_json)
+    return failure(result.verification) if result.verification else None
 
 
-def _show(result: BenchResult) -> None:
+def _lines(result: BenchResult) -> Iterator[str]:
     for name, text in _head(result):
-        typer.echo(f"{name:<11} {text}")
-    show_speed(result.record)
+        yield f"{name:<11} {text}"
+    yield from speed_lines(result.record)
     if result.file:
-        typer.echo(f"{'kept':<11} {result.file}")
+        yield f"{'kept':<11} {result.file}"
 
 
-def show_speed(record: BenchRecord) -> None:
+def speed_lines(record: BenchRecord) -> Iterator[str]:
     """The figures of *record*, and what they must be read with."""
     if record.speed is None:
-        typer.echo(f"{'speed':<11} none: {record.no_speed}")
+        yield f"{'speed':<11} none: {record.no_speed}"
         return
     for name, text in _speed(record, record.speed):
-        typer.echo(f"{name:<11} {text}")
+        yield f"{name:<11} {text}"
     for flag in record.flags:
         if flag.name not in ABOUT_THE_MACHINE:
-            typer.echo(f"{'!':<11} {flag.name}: {flag.text}")
+            yield f"{'!':<11} {flag.name}: {flag.text}"
 
 
 def _head(result: BenchResult) -> Iterator[tuple[str, str]]:
@@ -166,7 +154,7 @@ def _speed(record: BenchRecord, speed: Speed) -> Iterator[tuple[str, str]]:
     what = "copying in, running, copying out" if method.end_to_end else "running"
     yield "method", f"{method.key}; {what}"
     yield "runs", f"{times.count} in {seconds:.2f} s of running"
-    yield "latency", f"p50 {ms(times.p50_ms)}, p90 {ms(times.p90_ms)}, p99 {ms(times.p99_ms)}"
+    yield "latency", _latency(times)
     yield (
         "",
         f"mean {ms(times.mean_ms)}, std {ms(times.std_ms)}, from {ms(times.min_ms)} to {ms(times.max_ms)}; "
@@ -226,24 +214,26 @@ def _course(course: Course, form: str) -> str:
     )
 
 
-def _show_ab(result: AbResult, verdict: str) -> None:
+def _ab_lines(result: AbResult, verdict: str) -> Iterator[str]:
     for name, side in (("A", result.a), ("B", result.b)):
-        typer.echo(f"{name}")
+        yield name
         for heading, text in _head(side):
-            typer.echo(f"  {heading:<9} {text}")
+            yield f"  {heading:<9} {text}"
         record = side.record
         if record.speed is None:
-            typer.echo(f"  {'speed':<9} none: {record.no_speed}")
+            yield f"  {'speed':<9} none: {record.no_speed}"
             continue
         times = record.speed.times
-        latency = f"p50 {ms(times.p50_ms)}, p90 {ms(times.p90_ms)}, p99 {ms(times.p99_ms)}"
-        typer.echo(f"  {'latency':<9} {latency}, of {times.count} runs")
+        yield f"  {'latency':<9} {_latency(times)}, of {times.count} runs"
         for flag in record.flags:
             if flag.name not in ABOUT_THE_MACHINE:
-                typer.echo(f"  {'!':<9} {flag.name}: {flag.text}")
+                yield f"  {'!':<9} {flag.name}: {flag.text}"
     if result.ratio:
-        rounds = len(result.round_ms)
-        typer.echo(f"{verdict} (95 % confidence, {rounds} rounds A B B A)")
+        yield f"{verdict} (95 % confidence, {len(result.round_ms)} rounds A B B A)"
+
+
+def _latency(times: TimeSummary) -> str:
+    return f"p50 {ms(times.p50_ms)}, p90 {ms(times.p90_ms)}, p99 {ms(times.p99_ms)}"
 
 
 def ms(value: float) -> str:

@@ -5,18 +5,48 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from adt.cli import completions
-from adt.cli.app import Json, Verbose, app
+from adt.cli.app import Json, Verbose, app, emit_json
+from adt.errors import AdtError
 from adt.options.option import OF_FIELD, Option, Options, options_of, types_of
 
 Keywords = dict[str, Any]
 """The keywords of a verb, as the command line gave them; None is "not given"."""
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """What a command prints at its end, and how it ends."""
+
+    verb: str
+    """Of the document's schema."""
+    fields: Callable[[], dict[str, Any]]
+    """Of the document."""
+    lines: Iterable[str]
+    """For people; made one by one while they are printed."""
+    error: AdtError | None = None
+    """Raised after the lines. A document says it all: then only its exit code counts."""
+    exit_code: int = 0
+    """Without an error."""
+
+    def show(self, *, as_json: bool) -> None:
+        """Print one of them."""
+        if as_json:
+            emit_json(self.verb, self.fields())
+        else:
+            for line in self.lines:
+                typer.echo(line)
+        if self.error and not as_json:
+            raise self.error
+        if code := self.error.exit_code if self.error else self.exit_code:
+            raise typer.Exit(code)
 
 
 def command(
@@ -28,22 +58,27 @@ def command(
     name: str | None = None,
     json: bool = True,
     **about: Any,
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+) -> Callable[[Callable[..., Rendering | None]], Callable[..., Rendering | None]]:
     """Register a function as a command with the options of *request* and *flags*, --json and --verbose.
 
-    It gets the request's options as keywords for the function of :mod:`adt.api`, an instance of *flags*, what
-    the command line alone has, and whether a document is asked for; what is None or False here is left out.
-    An option of *flags* takes the place of the request's with the same name.
+    It gets the request's options as keywords for the function of :mod:`adt.api` and an instance of *flags*,
+    what the command line alone has, and returns what is printed; what is None here is left out. One that
+    shows something while it works takes *as_json*, too. An option of *flags* takes the place of the
+    request's with the same name.
     """
     ours = _on_command_line(flags)
     theirs = {name: about for name, about in _on_command_line(request).items() if name not in ours}
 
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+    def decorate(function: Callable[..., Rendering | None]) -> Callable[..., Rendering | None]:
+        streams = "as_json" in inspect.signature(function).parameters
+
         @functools.wraps(function)
         def run(verbose: bool, as_json: bool = False, **values: Any) -> None:
             parts: list[Any] = [_given(values, theirs)] if request else []
             parts += [flags(**_given(values, ours))] if flags else []
-            function(*parts, *([as_json] if json else ()))
+            rendering = function(*parts, *([as_json] if streams else ()))
+            if rendering is not None:
+                rendering.show(as_json=as_json)
 
         kinds = (types_of(request) if request else {}) | (types_of(flags) if flags else {})
         parameters = [_parameter(name, about, kinds[name]) for name, about in (theirs | ours).items()]

@@ -6,25 +6,26 @@ from pathlib import Path
 
 import typer
 
-from adt.cli.app import emit_json
-from adt.cli.command import command
+from adt.cli.command import Rendering, command
 from adt.options.option import PathTo, option
 from adt.options.sections import PlatformName
 
 
 @command("ADT_BUILD_JOBS=2 adt config")
-def config(as_json: bool) -> None:
+def config() -> Rendering:
     """Show every setting, its value and where it came from."""
     import adt
 
     resolved = adt.settings()
-    rows = resolved.values
-    if as_json:
-        emit_json("config", {"settings": dict(rows), "origins": dict(resolved.origins)})
-        return
-    for key, value in rows.items():
-        shown = ";".join(value) if isinstance(value, tuple) else str(value)
-        typer.echo(f"{key:<20} {shown:<24} {resolved.origins[key]}")
+    texts = {
+        key: ";".join(value) if isinstance(value, tuple) else str(value)
+        for key, value in resolved.values.items()
+    }
+    return Rendering(
+        "config",
+        lambda: {"settings": dict(resolved.values), "origins": dict(resolved.origins)},
+        (f"{key:<20} {text:<24} {resolved.origins[key]}" for key, text in texts.items()),
+    )
 
 
 class InitFlags(PlatformName):

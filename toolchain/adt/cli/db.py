@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -19,15 +20,17 @@ from adt.api.requests import (
     DbStatsRequest,
     DbVerifyRequest,
 )
-from adt.cli.app import Commands, app, emit_json
-from adt.cli.command import Keywords, command
+from adt.cli.app import Commands, app
+from adt.cli.command import Keywords, Rendering, command
 from adt.errors import PackageError
 from adt.host.columns import aligned
 
 if TYPE_CHECKING:
     from adt.tuning.database.counts import ContextCounts, Counts
+    from adt.tuning.database.metaschedule import ImportResult
+    from adt.tuning.database.pruning import PruneResult
+    from adt.tuning.database.publication import PublishResult
     from adt.tuning.database.verification import Verification
-    from adt.tuning.records import Context
 
 db = typer.Typer(
     cls=Commands,
@@ -38,66 +41,59 @@ app.add_typer(db, name="db")
 
 
 @command("adt db verify tuning", DbVerifyRequest, group=db)
-def verify(keywords: Keywords, as_json: bool) -> None:
+def verify(keywords: Keywords) -> Rendering:
     """Check every row: checksums, contents, and that each record's kernel is there."""
     import adt
 
     result = adt.db_verify(**keywords)
-    if as_json:
-        emit_json("db-verify", _verification_fields(result))
-        if not result.passed:
-            raise typer.Exit(PackageError.exit_code)
-        return
-    for finding in result.findings[:20]:
-        typer.echo(f"✗ {finding.what}")
-    if len(result.findings) > 20:
-        typer.echo(f"✗ and {len(result.findings) - 20} more")
-    if result.taken_out:
-        typer.echo(f"taken out what was damaged; the file as it was is {result.taken_out}")
-    if result.written_now:
-        typer.echo("a process is writing it")
+    error = None
     if not result.passed:
-        raise PackageError(
+        error = PackageError(
             f"{keywords['db']} is damaged in {len(result.findings)} places",
             remedy=f"adt db verify {quote(str(keywords['db']))} --repair "
             "takes out what is damaged, and keeps the old file.",
         )
-    typer.echo(f"✓ {size_text(result)}, {result.size:,} bytes: all whole")
+    findings = [vars(finding) for finding in result.findings]
+    return Rendering(
+        "db-verify",
+        lambda: vars(result) | {"passed": result.passed, "findings": findings},
+        _verification_lines(result),
+        error,
+    )
 
 
-def _verification_fields(result: Verification) -> dict[str, Any]:
-    return {
-        "path": result.path,
-        "passed": result.passed,
-        "bytes": result.size,
-        "workloads": result.workloads,
-        "records": result.records,
-        "contexts": result.contexts,
-        "findings": [vars(finding) for finding in result.findings],
-        "written_now": result.written_now,
-        "taken_out": result.taken_out,
-    }
+def _verification_lines(result: Verification) -> Iterator[str]:
+    for finding in result.findings[:20]:
+        yield f"✗ {finding.what}"
+    if len(result.findings) > 20:
+        yield f"✗ and {len(result.findings) - 20} more"
+    if result.taken_out:
+        yield f"taken out what was damaged; the file as it was is {result.taken_out}"
+    if result.written_now:
+        yield "a process is writing it"
+    if result.passed:
+        yield f"✓ {size_text(result)}, {result.bytes:,} bytes: all whole"
 
 
 @command("adt db stats tuning", DbStatsRequest, group=db)
-def stats(keywords: Keywords, as_json: bool) -> None:
+def stats(keywords: Keywords) -> Rendering:
     """Show what it holds for each device, driver, target and version of TVM."""
     import adt
-    from adt.tuning.database.selection import describe
 
     counts = adt.db_stats(**keywords)
-    if as_json:
-        emit_json("db-stats", _stats_fields(counts))
-        return
-    typer.echo(
-        f"{size_text(counts)}, {counts.size:,} bytes"
-        + (f"; {counts.backups} files in backup/, {counts.backup_size:,} bytes" if counts.backups else "")
-    )
+    return Rendering("db-stats", lambda: _stats_fields(counts), _stats_lines(counts, keywords["db"]))
+
+
+def _stats_lines(counts: Counts, db: Path) -> Iterator[str]:
+    from adt.tuning.database.selection import describe
+
+    backups = f"; {counts.backups} files in backup/, {counts.backup_bytes:,} bytes" if counts.backups else ""
+    yield f"{size_text(counts)}, {counts.bytes:,} bytes{backups}"
     if counts.damaged:
-        typer.echo(f"{counts.damaged:,} more rows cannot be used: adt db verify {quote(str(keywords['db']))}")
+        yield f"{counts.damaged:,} more rows cannot be used: adt db verify {quote(str(db))}"
     for context in counts.contexts:
-        typer.echo(f"\n{describe(context.context)}")
-        typer.echo("\n".join(aligned(_stats_rows(context))))
+        yield f"\n{describe(context.context)}"
+        yield from aligned(_stats_rows(context))
 
 
 def _stats_rows(counts: ContextCounts) -> list[tuple[str, ...]]:
@@ -128,35 +124,25 @@ def _when(at: float) -> str:
 
 
 def _stats_fields(counts: Counts) -> dict[str, Any]:
-    return {
-        "path": counts.path,
-        "bytes": counts.size,
-        "workloads": counts.workloads,
-        "records": counts.records,
-        "damaged": counts.damaged,
-        "backups": counts.backups,
-        "backup_bytes": counts.backup_size,
-        "contexts": [
-            vars(each)
-            | {"context": vars(each.context), "devices": [vars(device) for device in each.devices]}
-            | {"emulated": each.emulated}
-            for each in counts.contexts
-        ],
-    }
+    contexts = [
+        vars(each)
+        | {"context": vars(each.context), "devices": [vars(device) for device in each.devices]}
+        | {"emulated": each.emulated}
+        for each in counts.contexts
+    ]
+    return vars(counts) | {"contexts": contexts}
 
 
 @command("adt db merge desk rack --into all", DbMergeRequest, group=db)
-def merge(keywords: Keywords, as_json: bool) -> None:
+def merge(keywords: Keywords) -> Rendering:
     """Add the records of other databases; what is there already is not added again."""
     import adt
 
     result = adt.db_merge(**keywords)
-    if as_json:
-        emit_json("db-merge", vars(result))
-        return
-    typer.echo(added_text(result.records, result.duplicates, keywords["into"]))
+    lines = [added_text(result.records, result.duplicates, keywords["into"])]
     if result.passed_over:
-        typer.echo(f"passed over {result.passed_over:,} damaged rows of the sources")
+        lines.append(f"passed over {result.passed_over:,} damaged rows of the sources")
+    return Rendering("db-merge", lambda: vars(result), lines)
 
 
 def size_text(result: Any) -> str:
@@ -166,13 +152,12 @@ def size_text(result: Any) -> str:
 
 def added_text(records: int, duplicates: int, into: Path) -> str:
     """What was added to a database, for people."""
-    return f"added {records:,} records to {into}" + (
-        f"; {duplicates:,} were there already" if duplicates else ""
-    )
+    there = f"; {duplicates:,} were there already" if duplicates else ""
+    return f"added {records:,} records to {into}{there}"
 
 
 @command("adt db prune tuning --keep 20 --failures", DbPruneRequest, group=db)
-def prune(keywords: Keywords, as_json: bool) -> None:
+def prune(keywords: Keywords) -> Rendering:
     """Take out slow candidates and failures; the state before stays in backup/.
 
     What hung or crashed a server, or computed wrong numbers, stays, so that it never runs again.
@@ -180,74 +165,67 @@ def prune(keywords: Keywords, as_json: bool) -> None:
     import adt
 
     result = adt.db_prune(**keywords)
-    if as_json:
-        emit_json("db-prune", vars(result) | {"contexts": contexts_fields(result.contexts)})
-        return
     verb = "took out" if result.applied else "would take out"
-    typer.echo(
-        f"{verb} {result.removed:,} records and {result.workloads_removed:,} kernels; {result.kept:,} stay"
-    )
+    counts = f"{result.removed:,} records and {result.workloads_removed:,} kernels"
+    lines = [f"{verb} {counts}; {result.kept:,} stay"]
     if result.backup:
-        typer.echo(f"the state before is {result.backup}")
+        lines.append(f"the state before is {result.backup}")
+    return Rendering("db-prune", lambda: _fields(result), lines)
 
 
-def contexts_fields(contexts: tuple[Context, ...]) -> list[dict[str, str]]:
-    """For JSON."""
-    return [dict(vars(context)) for context in contexts]
+def _fields(result: PruneResult | ImportResult | PublishResult) -> dict[str, Any]:
+    """The fields of a result that has contexts."""
+    return vars(result) | {"contexts": [dict(vars(context)) for context in result.contexts]}
 
 
 @command("adt db export tuning --metaschedule json --device 'Adreno (TM) 650'", DbExportRequest, group=db)
-def export(keywords: Keywords, as_json: bool) -> None:
+def export(keywords: Keywords) -> Rendering:
     """Write the records of one device and target for other programs that use MetaSchedule."""
     import adt
 
     result = adt.db_export(**keywords)
-    if as_json:
-        emit_json("db-export", vars(result) | {"context": vars(result.context)})
-        return
-    typer.echo(f"wrote {size_text(result)} to {result.out}")
+    return Rendering(
+        "db-export",
+        lambda: vars(result) | {"context": vars(result.context)},
+        [f"wrote {size_text(result)} to {result.out}"],
+    )
 
 
 @command(
     "adt db import json --into tuning --device 'Adreno (TM) 650'", DbImportRequest, group=db, name="import"
 )
-def import_(keywords: Keywords, as_json: bool) -> None:
+def import_(keywords: Keywords) -> Rendering:
     """Add the records that other programs made with MetaSchedule."""
     import adt
     from adt.tuning.database.selection import describe
 
     result = adt.db_import(**keywords)
-    if as_json:
-        emit_json("db-import", vars(result) | {"contexts": contexts_fields(result.contexts)})
-        return
-    typer.echo(added_text(result.records, result.duplicates, keywords["into"]))
-    for context in result.contexts:
-        typer.echo(f"  {describe(context)}")
+    lines = [added_text(result.records, result.duplicates, keywords["into"])]
+    lines += [f"  {describe(context)}" for context in result.contexts]
     if result.refused:
-        typer.echo(f"passed over {len(result.refused):,} lines; the first: {result.refused[0]}")
+        lines.append(f"passed over {len(result.refused):,} lines; the first: {result.refused[0]}")
+    return Rendering("db-import", lambda: _fields(result), lines)
 
 
 @command("adt db publish tuning -o adreno650.tar.gz --keep 3", DbPublishRequest, group=db)
-def publish(keywords: Keywords, as_json: bool) -> None:
+def publish(keywords: Keywords) -> Rendering:
     """Write it as one file for others, without serial numbers; the same bytes for the same records."""
     import adt
 
     result = adt.db_publish(**keywords)
-    if as_json:
-        emit_json("db-publish", vars(result) | {"contexts": contexts_fields(result.contexts)})
-        return
-    typer.echo(f"wrote {size_text(result)} to {keywords['out']} ({result.size:,} bytes)")
-    typer.echo(f"sha256 {result.sha256}")
+    lines = [
+        f"wrote {size_text(result)} to {keywords['out']} ({result.size:,} bytes)",
+        f"sha256 {result.sha256}",
+    ]
+    return Rendering("db-publish", lambda: _fields(result), lines)
 
 
 @command("adt db fetch adreno650.tar.gz -o tuning", DbFetchRequest, group=db)
-def fetch(keywords: Keywords, as_json: bool) -> None:
+def fetch(keywords: Keywords) -> Rendering:
     """Add what others published; nothing of a file that is not what it should be is used."""
     import adt
 
     result = adt.db_fetch(**keywords)
-    if as_json:
-        emit_json("db-fetch", {"sha256": result.sha256} | vars(result.merged))
-        return
-    typer.echo(added_text(result.merged.records, result.merged.duplicates, keywords["out"]))
-    typer.echo(f"sha256 {result.sha256}")
+    added = added_text(result.merged.records, result.merged.duplicates, keywords["out"])
+    fields = {"sha256": result.sha256} | vars(result.merged)
+    return Rendering("db-fetch", lambda: fields, [added, f"sha256 {result.sha256}"])

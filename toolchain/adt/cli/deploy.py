@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from adt.api.requests import CleanOptions, DeployOptions
-from adt.cli.app import emit_json
-from adt.cli.command import Keywords, command
-from adt.cli.fleet import DeviceFlags, finish, live_table, several
+from adt.cli.command import Keywords, Rendering, command
+from adt.cli.fleet import DeviceFlags, live_table, rendering, several
 from adt.cli.terminal import status_line
 
 if TYPE_CHECKING:
@@ -18,21 +16,17 @@ if TYPE_CHECKING:
 
 
 @command("adt deploy model-pkg --serial 127.0.0.1:5555", DeployOptions, DeviceFlags)
-def deploy(keywords: Keywords, flags: DeviceFlags, as_json: bool) -> None:
+def deploy(keywords: Keywords, flags: DeviceFlags, as_json: bool) -> Rendering:
     """Send packages with their bundle, or a bundle alone and serve RPC; what is there is not sent again."""
     import adt
 
     if not (serials := several(flags)):
         with status_line("adt deploy") as say:
             result = adt.deploy(**keywords, serial=flags.serial, say=say)
-        if as_json:
-            emit_json("deploy", _deploy_fields(result))
-        else:
-            _show_deploy(result)
-        return
+        return Rendering("deploy", lambda: _deploy_fields(result), _deploy_lines(result))
     with live_table(serials, quiet=as_json) as on_event:
         outcomes = adt.deploy_many(**keywords, serials=serials, on_event=on_event)
-    finish("deploy", outcomes, _deploy_fields, _deploy_summary, as_json)
+    return rendering("deploy", outcomes, _deploy_fields, _deploy_summary)
 
 
 def _deploy_fields(result: Deployed) -> dict[str, Any]:
@@ -65,23 +59,23 @@ def _deploy_fields(result: Deployed) -> dict[str, Any]:
     }
 
 
-def _show_deploy(result: Deployed) -> None:
-    typer.echo(f"device      {result.serial}")
+def _deploy_lines(result: Deployed) -> Iterator[str]:
+    yield f"device      {result.serial}"
     for deployed in result.results:
         report = deployed.report
         sent, reused = ("sent", "reused") if report.applied else ("would send", "would reuse")
-        typer.echo(f"{sent:<11} {len(report.sent_files)} files, {report.sent_bytes:,} bytes")
+        yield f"{sent:<11} {len(report.sent_files)} files, {report.sent_bytes:,} bytes"
         if not report.applied:
             for name in report.sent_files:
-                typer.echo(f"              {name}{' (damaged there)' * (name in report.mended_files)}")
-        typer.echo(f"{reused:<11} {len(report.reused_files)} files")
+                yield f"              {name}{' (damaged there)' * (name in report.mended_files)}"
+        yield f"{reused:<11} {len(report.reused_files)} files"
         if not report.applied and report.free is not None:
-            typer.echo(f"free        {report.free:,} bytes")
-        typer.echo(f"deployment  {report.deployment.directory}")
+            yield f"free        {report.free:,} bytes"
+        yield f"deployment  {report.deployment.directory}"
         if copy := deployed.private:
-            typer.echo(f"in the app  {copy.directory} ({'copied' if copy.copied else 'was there'})")
+            yield f"in the app  {copy.directory} ({'copied' if copy.copied else 'was there'})"
     if result.rpc:
-        typer.echo(result.rpc.ready_line)
+        yield result.rpc.ready_line
 
 
 def _deploy_summary(result: Deployed) -> str:
@@ -93,34 +87,22 @@ def _deploy_summary(result: Deployed) -> str:
 
 
 @command("adt clean --keep 1 --dry-run", CleanOptions, DeviceFlags)
-def clean(keywords: Keywords, flags: DeviceFlags, as_json: bool) -> None:
+def clean(keywords: Keywords, flags: DeviceFlags, as_json: bool) -> Rendering:
     """Remove your old deployments from a device, never one in use."""
     import adt
 
     if not (serials := several(flags)):
         report = adt.clean(**keywords, serial=flags.serial)
-        if as_json:
-            emit_json("clean", _clean_fields(report))
-        else:
-            _show_clean(report)
-        return
+        return Rendering("clean", lambda: _clean_fields(report), _clean_lines(report))
     with live_table(serials, quiet=as_json) as on_event:
         outcomes = adt.clean_many(**keywords, serials=serials, on_event=on_event)
-    finish("clean", outcomes, _clean_fields, _clean_summary, as_json)
+    return rendering("clean", outcomes, _clean_fields, _clean_summary)
 
 
 def _clean_fields(report: CleanReport) -> dict[str, Any]:
-    return {
-        "serial": report.serial,
-        "applied": report.applied,
-        "removed": report.removed,
-        "kept": report.kept,
-        "in_use": report.in_use,
-        "files": report.files,
-        "bytes": report.size,
-        "leftovers": report.leftovers,
-        "deploys_under_way": report.deploying,
-    }
+    fields = dict(vars(report))
+    fields["bytes"], fields["deploys_under_way"] = fields.pop("size"), fields.pop("deploying")
+    return fields
 
 
 def _clean_summary(report: CleanReport) -> str:
@@ -131,15 +113,15 @@ def _clean_summary(report: CleanReport) -> str:
     )
 
 
-def _show_clean(report: CleanReport) -> None:
-    typer.echo(f"device   {report.serial}")
+def _clean_lines(report: CleanReport) -> Iterator[str]:
+    yield f"device   {report.serial}"
     verb = "removed" if report.applied else "would go"
     for name in report.removed:
-        typer.echo(f"{verb:<8} {name}")
+        yield f"{verb:<8} {name}"
     for name in report.kept:
-        typer.echo(f"kept     {name}{' (in use)' * (name in report.in_use)}")
-    typer.echo(f"freed    {report.files} files, {report.size:,} bytes" + " (dry run)" * (not report.applied))
+        yield f"kept     {name}{' (in use)' * (name in report.in_use)}"
+    yield f"freed    {report.files} files, {report.size:,} bytes" + " (dry run)" * (not report.applied)
     if report.leftovers:
-        typer.echo(f"left by a restart of the device: {report.leftovers} directories")
+        yield f"left by a restart of the device: {report.leftovers} directories"
     if report.deploying:
-        typer.echo(f"{report.deploying} deploys are under way: no file was removed; run this again later")
+        yield f"{report.deploying} deploys are under way: no file was removed; run this again later"

@@ -9,11 +9,8 @@ import signal
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import typer
-
 from adt.api.requests import AdbRequest, DevicesRequest, ProbeRequest
-from adt.cli.app import emit_json
-from adt.cli.command import Keywords, command
+from adt.cli.command import Keywords, Rendering, command
 from adt.host.columns import aligned
 
 if TYPE_CHECKING:
@@ -27,22 +24,22 @@ log = logging.getLogger("adt.adb")
 
 
 @command("adt devices --json", DevicesRequest)
-def devices(keywords: Keywords, as_json: bool) -> None:
+def devices(keywords: Keywords) -> Rendering:
     """List the devices that adb sees: state, model, SoC, GPU, API level, ABIs; what to do about bad ones."""
     import adt
 
     listed = adt.devices(**keywords)
-    if as_json:
-        emit_json("devices", {"devices": [vars(device) for device in listed]})
+    return Rendering("devices", lambda: {"devices": [vars(device) for device in listed]}, _lines(listed))
+
+
+def _lines(devices: Sequence[DeviceOverview]) -> Iterator[str]:
+    if not devices:
+        yield "no device: connect a phone with USB debugging on, or run `adt emulator start`"
         return
-    if not listed:
-        typer.echo("no device: connect a phone with USB debugging on, or run `adt emulator start`")
-        return
-    for line in table(listed):
-        typer.echo(line)
-    for device in listed:
+    yield from table(devices)
+    for device in devices:
         if device.problem:
-            typer.echo(f"\n{device.serial}: {device.problem}\n  remedy: {device.remedy}")
+            yield f"\n{device.serial}: {device.problem}\n  remedy: {device.remedy}"
 
 
 def table(devices: Sequence[DeviceOverview]) -> list[str]:
@@ -80,20 +77,14 @@ HOTTEST = 3
 
 
 @command("adt probe --serial 127.0.0.1:5555", ProbeRequest)
-def probe(keywords: Keywords, as_json: bool) -> None:
+def probe(keywords: Keywords) -> Rendering:
     """Show what a device is made of: CPU, memory, temperatures, GPU, OpenCL."""
     import adt
+    from adt.host.manifest import bare_fields
 
     hardware = adt.probe(**keywords)
-    if as_json:
-        from adt.host.manifest import fields_of
-
-        fields = fields_of(hardware)
-        del fields["schema"], fields["schema_version"]
-        emit_json("probe", fields)
-        return
-    for name, text in rows(hardware):
-        typer.echo(f"{name:<10} {text}".rstrip())
+    lines = (f"{name:<10} {text}".rstrip() for name, text in rows(hardware))
+    return Rendering("probe", lambda: bare_fields(hardware), lines)
 
 
 def rows(hardware: Probe) -> Iterator[tuple[str, str]]:

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from adt.api.requests import ElfRequest
-from adt.cli.app import emit_json
-from adt.cli.command import Keywords, command
+from adt.cli.command import Keywords, Rendering, command
+from adt.errors import BuildError
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport, FileAudit
 
 
 @command("adt elf libfoo.so app.aar --for android-arm64-v8a", ElfRequest)
-def elf(keywords: Keywords, as_json: bool) -> None:
+def elf(keywords: Keywords) -> Rendering:
     """Say which libraries and programs would load on the device, why not, and what to send with them."""
     import adt
     from adt.bundle.audit.table import table
 
     report = adt.elf(**keywords)
-    if as_json:
-        emit_json("elf", report_fields(report))
-    else:
-        typer.echo(table(report))
-    raise_unless_loadable(report, as_json)
+    return Rendering("elf", lambda: report_fields(report), [table(report)], _failure(report))
 
 
 def report_fields(report: ElfReport) -> dict[str, Any]:
@@ -72,14 +66,9 @@ def _file_fields(file: FileAudit) -> dict[str, Any]:
     }
 
 
-def raise_unless_loadable(report: ElfReport, as_json: bool) -> None:
-    """End with BuildError's exit code, and its message unless JSON said it, when a file would not load."""
-    from adt.errors import BuildError
-
+def _failure(report: ElfReport) -> BuildError | None:
     if not report.refused:
-        return
-    if as_json:
-        raise typer.Exit(BuildError.exit_code)
+        return None
     first = report.refused[0]
     count = f"{len(report.refused)} of {len(report.files)} files would not load"
-    raise BuildError(f"{count}; {first.name}: {first.reasons[0].what}", remedy=first.reasons[0].remedy)
+    return BuildError(f"{count}; {first.name}: {first.reasons[0].what}", remedy=first.reasons[0].remedy)

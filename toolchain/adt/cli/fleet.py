@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from adt.cli.app import emit_json
+from adt.cli.command import Rendering
 from adt.cli.terminal import silence_line, silent_text, terminal, visible
 from adt.options.option import Options, option
 
@@ -49,7 +49,7 @@ def several(flags: DeviceFlags) -> tuple[str, ...]:
 def live_table(serials: Sequence[str], *, quiet: bool) -> Iterator[Callable[[Event], None]]:
     """Yield a function that takes what happens: a table that changes in place on a terminal, else lines.
 
-    Piped, only the end of each device is a line, without the error, which :func:`finish` says; *quiet*
+    Piped, only the end of each device is a line, without the error, which :func:`rendering` says; *quiet*
     shows nothing.
     """
     if quiet:
@@ -91,26 +91,26 @@ def _table(rows: dict[str, tuple[str, str, str]]) -> Table:
     return table
 
 
-def finish(
-    verb: str,
-    outcomes: Outcomes[T],
-    fields: Callable[[T], dict[str, Any]],
-    summary: Callable[[T], str],
-    as_json: bool,
-) -> None:
-    """Show what came of each device, and exit with the code of the first one that failed, if any."""
-    if as_json:
-        emit_json(verb, {"devices": [_document(outcome, fields) for outcome in outcomes.all]})
-    else:
-        width = max(len(outcome.serial) for outcome in outcomes.all)
-        for outcome in outcomes.all:
-            text = f"error: {outcome.error.what}" if outcome.error else summary(_value(outcome.value))
-            typer.echo(f"{outcome.serial:<{width}}  {text}")
-        _remedies({outcome.serial: outcome.error for outcome in outcomes.failed if outcome.error})
-        if outcomes.failed:
-            typer.echo(f"{len(outcomes.failed)} of {len(outcomes.all)} devices failed", err=True)
-    if outcomes.exit_code:
-        raise typer.Exit(outcomes.exit_code)
+def rendering(
+    verb: str, outcomes: Outcomes[T], fields: Callable[[T], dict[str, Any]], summary: Callable[[T], str]
+) -> Rendering:
+    """What came of each device; the exit code is that of the first one that failed, if any."""
+    return Rendering(
+        verb,
+        lambda: {"devices": [_document(outcome, fields) for outcome in outcomes.all]},
+        _lines(outcomes, summary),
+        exit_code=outcomes.exit_code,
+    )
+
+
+def _lines(outcomes: Outcomes[T], summary: Callable[[T], str]) -> Iterator[str]:
+    width = max(len(outcome.serial) for outcome in outcomes.all)
+    for outcome in outcomes.all:
+        text = f"error: {outcome.error.what}" if outcome.error else summary(_value(outcome.value))
+        yield f"{outcome.serial:<{width}}  {text}"
+    _remedies({outcome.serial: outcome.error for outcome in outcomes.failed if outcome.error})
+    if outcomes.failed:
+        typer.echo(f"{len(outcomes.failed)} of {len(outcomes.all)} devices failed", err=True)
 
 
 def _remedies(errors: Mapping[str, AdtError]) -> None:

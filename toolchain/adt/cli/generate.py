@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from adt.api.requests import GenerateRequest
-from adt.cli.app import emit_json
-from adt.cli.command import Keywords, command
+from adt.cli.command import Keywords, Rendering, command
 from adt.options.option import MaybePath, Options, Texts, option
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class GenerateFlags(Options):
 
 
 @command(EXAMPLE, GenerateRequest, GenerateFlags)
-def generate(keywords: Keywords, flags: GenerateFlags, as_json: bool) -> None:
+def generate(keywords: Keywords, flags: GenerateFlags) -> Rendering:
     """Write code and a project that put packages into an app; again, to bring them up to date."""
     import adt
     from adt.model.classes import read_labels
@@ -50,15 +49,9 @@ def generate(keywords: Keywords, flags: GenerateFlags, as_json: bool) -> None:
         images=_images(flags),
         labels=read_labels(flags.labels) if flags.labels else (),
     )
-    if as_json:
-        emit_json("generate", _fields(result))
-    elif not result.written:
-        from adt.integrate.output import diff
-
-        typer.echo(diff(result.plan), nl=False)
-        _summary(result)
-    else:
-        _show(result)
+    return Rendering(
+        "generate", lambda: _fields(result), _lines(result) if result.written else _changes(result)
+    )
 
 
 def _by_package(texts: Sequence[str], flag: str) -> dict[str, str]:
@@ -119,10 +112,12 @@ def _fields(result: Generated) -> dict[str, Any]:
     }
 
 
-def _summary(result: Generated) -> None:
-    """Say on stderr what a diff does not: which files are in the way."""
-    from adt.integrate.output import FileStep
+def _changes(result: Generated) -> Iterator[str]:
+    """The diff; on stderr what it does not say: which files are in the way."""
+    from adt.integrate.output import FileStep, diff
 
+    if text := diff(result.plan):
+        yield text.removesuffix("\n")
     for step, note in (
         (FileStep.EDITED, "was edited, and is replaced only with --force"),
         (FileStep.FOREIGN, "was not written by adt, and is replaced only with --force"),
@@ -134,13 +129,13 @@ def _summary(result: Generated) -> None:
         typer.echo("nothing would change", err=True)
 
 
-def _show(result: Generated) -> None:
+def _lines(result: Generated) -> Iterator[str]:
     from adt.integrate.output import FileStep
 
     for model in result.project.models:
         abis = ", ".join(variant.abi for variant in model.variants)
         name = f"{result.project.java_package}.{model.api.cls}"
-        typer.echo(f"{'class':<11} {name}, of {model.api.name!r} for {abis}")
+        yield f"{'class':<11} {name}, of {model.api.name!r} for {abis}"
     for outcome, steps in (
         ("wrote", (FileStep.CREATE, FileStep.UPDATE, FileStep.EDITED, FileStep.FOREIGN)),
         ("unchanged", (FileStep.SAME,)),
@@ -151,5 +146,5 @@ def _show(result: Generated) -> None:
         paths = result.plan.paths(*steps)
         if paths:
             names = f": {', '.join(paths)}" if outcome in ("yours", "removed", "left") else ""
-            typer.echo(f"{outcome:<11} {len(paths)} file{'s' * (len(paths) > 1)}{names}")
-    typer.echo(f"{'in':<11} {result.out}")
+            yield f"{outcome:<11} {len(paths)} file{'s' * (len(paths) > 1)}{names}"
+    yield f"{'in':<11} {result.out}"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from adt.api.requests import InspectRequest
-from adt.cli.app import emit_json
-from adt.cli.command import Keywords, command
+from adt.cli.command import Keywords, Rendering, command
 from adt.errors import ConfigError
 from adt.options.option import MaybePath, Options, option, values_of
 
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
     from adt.model.inspection.diff import PackageDiff
     from adt.model.inspection.inspection import Inspection, Param
     from adt.model.passes.reports import TextureReport
-
-TEXTS = ("relax", "tir", "llvm", "asm")
 
 
 class InspectFlags(Options):
@@ -43,65 +39,15 @@ class InspectFlags(Options):
 
 
 @command("adt inspect model-pkg --html model.html", InspectRequest, InspectFlags)
-def inspect(keywords: Keywords, flags: InspectFlags, as_json: bool) -> None:
+def inspect(keywords: Keywords, flags: InspectFlags) -> Rendering:
     """Show what is in a package: kernels, textures, memory, code, parameters; or a page with the graph."""
     import adt
-    from adt.host.manifest import fields_of
 
     shown = [name for name, value in list(values_of(flags).items())[:10] if value]
     _check_flags(shown, flags)
     inspection = adt.inspect(**keywords)
-    what = shown[0] if shown else ""
-    fields: dict[str, Any] = {}
-    if what in TEXTS:
-        text = {
-            "relax": inspection.relax,
-            "tir": inspection.tir,
-            "llvm": inspection.llvm,
-            "asm": inspection.assembly,
-        }[what]()
-        fields = {what: text}
-    elif what == "opencl":
-        fields = {"opencl": _sources(inspection, flags.kernel, flags.out)}
-    elif what == "clml":
-        fields = {"clml": _subgraphs(inspection, flags.out)}
-    elif what == "params":
-        rows = inspection.params()
-        fields = {"params": [vars(row) for row in rows]}
-    elif what == "textures":
-        report = _textures(inspection)
-        fields = {"textures": {"share": report.share, **asdict(report)}}
-    elif flags.diff:
-        difference = adt.inspect_diff(keywords["package"], flags.diff)
-        fields = {"diff": _diff_fields(difference)}
-    elif flags.html:
-        adt.inspect_html(keywords["package"], flags.html, profile=flags.profile)
-        fields = {"html": flags.html}
-    if as_json:
-        summary = (
-            {} if what else {"package": fields_of(inspection.package.manifest), **_summary_fields(inspection)}
-        )
-        emit_json("inspect", {"path": inspection.package.place, **summary, **fields})
-    elif not what:
-        _show_summary(inspection)
-    elif what in TEXTS:
-        typer.echo(fields[what], nl=False)
-    elif what == "params":
-        _show_params(rows)
-    elif what == "textures":
-        _show_textures(report)
-    elif what == "diff":
-        _show_diff(difference)
-    elif what == "html":
-        typer.echo(f"wrote {flags.html}")
-    elif flags.out is not None:
-        typer.echo(f"wrote {len(fields[what])} files to {flags.out}")
-    elif what == "opencl":
-        typer.echo("\n".join(row["source"] for row in fields["opencl"]), nl=False)
-    else:
-        import json
-
-        typer.echo(json.dumps(fields["clml"], indent=2))
+    fields, lines = VIEWS[shown[0] if shown else "summary"](inspection, keywords["package"], flags)
+    return Rendering("inspect", lambda: {"path": inspection.package.place, **fields}, lines)
 
 
 def _check_flags(shown: list[str], flags: InspectFlags) -> None:
@@ -117,14 +63,26 @@ def _check_flags(shown: list[str], flags: InspectFlags) -> None:
             )
 
 
-def _sources(inspection: Inspection, kernel: str | None, out: Path | None) -> list[dict[str, Any]]:
+View = tuple[dict[str, Any], Iterable[str]]
+"""Fields of the document, and lines."""
+
+
+def _text(name: str, method: str) -> Callable[[Inspection, Path, InspectFlags], View]:
+    """The view of a text that the inspection gives."""
+
+    def view(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
+        text = getattr(inspection, method)()
+        return {name: text}, [text.removesuffix("\n")]
+
+    return view
+
+
+def _opencl(inspection: Inspection, _package: Path, flags: InspectFlags) -> View:
     from adt.api.inspect import named_kernels, write_texts
 
     facts = {row.name: row for row in inspection.graph.kernels}
-    texts = named_kernels(inspection, kernel)
-    if out is not None:
-        write_texts({f"{Path(facts[name].file).stem}.cl": text for name, text in texts.items()}, out)
-    return [
+    texts = named_kernels(inspection, flags.kernel)
+    rows = [
         {
             "name": name,
             "function": facts[name].function,
@@ -136,9 +94,31 @@ def _sources(inspection: Inspection, kernel: str | None, out: Path | None) -> li
         }
         for name, text in texts.items()
     ]
+    if flags.out is None:
+        return {"opencl": rows}, ["\n".join(texts.values()).removesuffix("\n")]
+    write_texts({f"{Path(facts[name].file).stem}.cl": text for name, text in texts.items()}, flags.out)
+    return {"opencl": rows}, [f"wrote {len(rows)} files to {flags.out}"]
 
 
-def _textures(inspection: Inspection) -> TextureReport:
+def _clml(inspection: Inspection, _package: Path, flags: InspectFlags) -> View:
+    import json
+
+    from adt.api.inspect import write_texts
+
+    graphs = inspection.clml()
+    if flags.out is None:
+        return {"clml": graphs}, [json.dumps(graphs, indent=2)]
+    texts = {f"{name}.json": json.dumps(graph, indent=2) + "\n" for name, graph in graphs.items()}
+    write_texts(texts, flags.out)
+    return {"clml": graphs}, [f"wrote {len(graphs)} files to {flags.out}"]
+
+
+def _params(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
+    rows = inspection.params()
+    return {"params": [vars(row) for row in rows]}, _param_lines(rows)
+
+
+def _textures(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
     report = inspection.package.manifest.made.textures
     if report is None:
         target = inspection.package.manifest.target.name
@@ -146,14 +126,37 @@ def _textures(inspection: Inspection) -> TextureReport:
             f"the package has no textures: its target is {target}",
             remedy="Compile the model with --target adreno.",
         )
-    return report
+    return {"textures": {"share": report.share, **asdict(report)}}, _texture_lines(report)
 
 
-def _show_textures(report: TextureReport) -> None:
-    """Print a row for each convolution, matrix product, kernel and weight, with what decided about it."""
+def _diff(_inspection: Inspection, package: Path, flags: InspectFlags) -> View:
+    import adt
+
+    assert flags.diff is not None
+    difference = adt.inspect_diff(package, flags.diff)
+    return {"diff": asdict(difference)}, _diff_lines(difference)
+
+
+def _html(_inspection: Inspection, package: Path, flags: InspectFlags) -> View:
+    import adt
+
+    assert flags.html is not None
+    adt.inspect_html(package, flags.html, profile=flags.profile)
+    return {"html": flags.html}, [f"wrote {flags.html}"]
+
+
+def _summary(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
+    from adt.host.manifest import fields_of
+
+    manifest = fields_of(inspection.package.manifest)
+    return {"package": manifest} | _summary_fields(inspection), _summary_lines(inspection)
+
+
+def _texture_lines(report: TextureReport) -> Iterator[str]:
+    """A row for each convolution, matrix product, kernel and weight, with what decided about it."""
     from adt.host.columns import aligned
 
-    typer.echo(report.summary)
+    yield report.summary
     operators = [
         (
             operator.name,
@@ -179,22 +182,8 @@ def _show_textures(report: TextureReport) -> None:
         ("weights: layers x height x width x lanes", weights),
     ):
         if rows:
-            typer.echo(f"\n{title}")
-            for line in aligned(rows):
-                typer.echo(f"  {line}")
-
-
-def _subgraphs(inspection: Inspection, out: Path | None) -> dict[str, Any]:
-    import json
-
-    from adt.api.inspect import write_texts
-
-    graphs = inspection.clml()
-    if out is not None:
-        write_texts(
-            {f"{name}.json": json.dumps(graph, indent=2) + "\n" for name, graph in graphs.items()}, out
-        )
-    return graphs
+            yield f"\n{title}"
+            yield from (f"  {line}" for line in aligned(rows))
 
 
 def _summary_fields(inspection: Inspection) -> dict[str, Any]:
@@ -222,83 +211,75 @@ def _summary_fields(inspection: Inspection) -> dict[str, Any]:
     return fields
 
 
-def _show_summary(inspection: Inspection) -> None:
+def _summary_lines(inspection: Inspection) -> Iterator[str]:
     facts = inspection.package.manifest
     target = facts.target
-    typer.echo(f"model       {facts.name}, from {facts.source.file}")
-    typer.echo(f"target      {target.name} on {target.platform} ({target.triple})")
+    yield f"model       {facts.name}, from {facts.source.file}"
+    yield f"target      {target.name} on {target.platform} ({target.triple})"
     for entry in facts.entries:
         for kind, specs in (("input", entry.inputs), ("output", entry.outputs)):
             for spec in specs:
-                typer.echo(f"{kind:<11} {spec.name}: {spec.dtype}[{', '.join(map(str, spec.shape))}]")
-    typer.echo(
+                yield f"{kind:<11} {spec.name}: {spec.dtype}[{', '.join(map(str, spec.shape))}]"
+    yield (
         f"precision   {facts.precision}, offload {facts.offload}, tensors aligned to {facts.alignment} bytes"
     )
     textures = f", {inspection.textured} of them with textures" if target.device == "opencl" else ""
-    typer.echo(
-        f"kernels     {facts.total} on {target.device}{textures}; {facts.tuned} of {facts.total} tuned"
-    )
+    yield (f"kernels     {facts.total} on {target.device}{textures}; {facts.tuned} of {facts.total} tuned")
     if facts.made.textures:
         buffers = sum(bool(operator.reason) for operator in facts.made.textures.convolutions)
-        typer.echo(f"textures    {facts.made.textures.summary}")
-        typer.echo(
+        yield f"textures    {facts.made.textures.summary}"
+        yield (
             f"            {len(facts.made.textures.convolutions) - buffers} operators chosen for textures,"
             f" {buffers} for buffers (--textures says why)"
         )
     if facts.made.tuning:
-        typer.echo(f"tuning      {facts.made.tuning.origin}")
+        yield f"tuning      {facts.made.tuning.origin}"
     if inspection.recorded:
         graph = inspection.graph
         scopes = ", ".join(f"{scope} {size:,}" for scope, size in graph.by_scope().items())
-        typer.echo(f"calls       {len(graph.calls)}")
-        typer.echo(
+        yield f"calls       {len(graph.calls)}"
+        yield (
             f"memory      {graph.total:,} bytes in {len(graph.storages)} storages"
             f" ({graph.unplanned:,} without sharing); at once at most {graph.peak:,}"
         )
         if len(graph.by_scope()) > 1:
-            typer.echo(f"            {scopes}")
+            yield f"            {scopes}"
     else:
-        typer.echo("memory      not recorded: inspect/ was left out; adt compile records it")
+        yield "memory      not recorded: inspect/ was left out; adt compile records it"
     sizes = ", ".join(f"{name} {size:,}" for name, size in inspection.sizes().items())
-    typer.echo(f"bytes       {sizes}")
-    typer.echo(
-        f"made by     adt {facts.adt_version}, TVM {facts.tvm.version}, tvm-ffi {facts.tvm.ffi_version}"
-    )
+    yield f"bytes       {sizes}"
+    yield (f"made by     adt {facts.adt_version}, TVM {facts.tvm.version}, tvm-ffi {facts.tvm.ffi_version}")
 
 
-def _show_params(rows: tuple[Param, ...]) -> None:
+def _param_lines(rows: tuple[Param, ...]) -> Iterator[str]:
     wide = max((len(row.name) for row in rows), default=4)
-    typer.echo(f"{'name':<{wide}}  {'type':<28} {'bytes':>12} {'min':>12} {'max':>12} {'mean':>12}")
+    yield f"{'name':<{wide}}  {'type':<28} {'bytes':>12} {'min':>12} {'max':>12} {'mean':>12}"
     for row in rows:
         kind = f"{row.dtype}[{', '.join(map(str, row.shape))}]"
         numbers = " ".join("-".rjust(12) if v is None else f"{v:12.5g}" for v in (row.min, row.max, row.mean))
         odd = "  image" if row.image else ""
         odd += f"  {row.not_finite} not finite" if row.not_finite else ""
-        typer.echo(f"{row.name:<{wide}}  {kind:<28} {row.bytes:>12,} {numbers}{odd}")
-    typer.echo(f"{len(rows)} parameters, {sum(row.bytes for row in rows):,} bytes")
+        yield f"{row.name:<{wide}}  {kind:<28} {row.bytes:>12,} {numbers}{odd}"
+    yield f"{len(rows)} parameters, {sum(row.bytes for row in rows):,} bytes"
 
 
-def _diff_fields(difference: PackageDiff) -> dict[str, Any]:
-    return asdict(difference)
-
-
-def _show_diff(difference: PackageDiff) -> None:
+def _diff_lines(difference: PackageDiff) -> Iterator[str]:
     if difference.empty:
-        typer.echo("the packages are the same")
+        yield "the packages are the same"
         return
     for row in difference.fields:
-        typer.echo(f"{row.name}: {_plain(row.before)} → {_plain(row.after)}")
+        yield f"{row.name}: {_plain(row.before)} → {_plain(row.after)}"
     for title, names in (("kernel", difference.kernels), ("parameter", difference.params)):
         for sign, group in (("+", names.added), ("-", names.removed)):
             for name in group:
-                typer.echo(f"{sign} {title} {name}")
+                yield f"{sign} {title} {name}"
     for name in difference.kernels.changed:
-        typer.echo(f"~ kernel {name}")
+        yield f"~ kernel {name}"
     for change in difference.changed_params:
         how = f"differs by at most {change.max_abs:g}" if change.max_abs is not None else f"is {change.after}"
-        typer.echo(f"~ parameter {change.name}: {change.before} {how}")
+        yield f"~ parameter {change.name}: {change.before} {how}"
     for row in (*difference.sizes, *difference.memory):
-        typer.echo(f"{row.name}: {_count(row.before)} → {_count(row.after)}")
+        yield f"{row.name}: {_count(row.before)} → {_count(row.after)}"
 
 
 def _plain(value: Any) -> str:
@@ -307,3 +288,19 @@ def _plain(value: Any) -> str:
 
 def _count(value: Any) -> str:
     return "nothing" if value is None else f"{value:,}"
+
+
+VIEWS: dict[str, Callable[[Inspection, Path, InspectFlags], View]] = {
+    "summary": _summary,
+    "opencl": _opencl,
+    "clml": _clml,
+    "relax": _text("relax", "relax"),
+    "tir": _text("tir", "tir"),
+    "llvm": _text("llvm", "llvm"),
+    "asm": _text("asm", "assembly"),
+    "params": _params,
+    "textures": _textures,
+    "diff": _diff,
+    "html": _html,
+}
+"""What can be shown, by its flag."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
 from adt.api.requests import ProfileRequest
-from adt.cli.app import emit_json
-from adt.cli.command import Keywords, command
+from adt.cli.command import Keywords, Rendering, command
 from adt.options.option import MaybePath, Options, option
 
 
@@ -24,7 +21,7 @@ class ProfileFlags(Options):
 
 
 @command("adt profile model-pkg --html profile.html --trace trace.json", ProfileRequest, ProfileFlags)
-def profile(keywords: Keywords, flags: ProfileFlags, as_json: bool) -> None:
+def profile(keywords: Keywords, flags: ProfileFlags) -> Rendering:
     """Show where the time of a package goes: kernel by kernel, with FLOPs, bytes and speeds."""
     import adt
     from adt.cli.arrays import load_inputs
@@ -39,10 +36,5 @@ def profile(keywords: Keywords, flags: ProfileFlags, as_json: bool) -> None:
         adt.profile_trace(result, flags.trace)
     if flags.html:
         adt.profile_html(result, flags.html)
-    if as_json:
-        emit_json("profile", fields_of(result))
-        return
-    for line in lines:
-        typer.echo(line)
-    for name in filter(None, (flags.trace, flags.html)):
-        typer.echo(f"wrote {name}")
+    lines += [f"wrote {name}" for name in (flags.trace, flags.html) if name]
+    return Rendering("profile", lambda: fields_of(result), lines)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from adt.api.requests import ReportRequest
-from adt.cli.app import emit_json
-from adt.cli.command import Keywords, command
+from adt.cli.command import Keywords, Rendering, command
+from adt.errors import RegressionFound
 from adt.options.option import MaybePath, Options, option
 
 if TYPE_CHECKING:
@@ -37,32 +36,26 @@ class ReportFlags(Options):
 
 
 @command("adt report --since 30d --fail-on-regression", ReportRequest, ReportFlags)
-def report(keywords: Keywords, flags: ReportFlags, as_json: bool) -> None:
+def report(keywords: Keywords, flags: ReportFlags) -> Rendering:
     """Show what was measured over time, and mark what got slower."""
     import adt
 
-    taken = adt.report_import(flags.imported) if flags.imported else None
+    imported = adt.report_import(flags.imported) if flags.imported else None
     trend = adt.report(**keywords)
     if flags.html:
         adt.report_html(trend, flags.html)
     exported = adt.report_export(trend, flags.export) if flags.export else None
-    if as_json:
-        files = {"html": flags.html, "export": flags.export, "exported": exported, "imported": taken}
-        emit_json("report", _fields(trend) | files)
-    else:
-        if taken is not None:
-            typer.echo(f"took {taken} records from {flags.imported}")
-        _show(trend)
-        if flags.html:
-            typer.echo(f"wrote {flags.html}")
-        if flags.export:
-            typer.echo(f"wrote {exported} records to {flags.export}")
-    if flags.fail_on_regression:
-        _fail(trend, as_json)
+    files = {"html": flags.html, "export": flags.export, "exported": exported, "imported": imported}
+    lines = [f"took {imported} records from {flags.imported}"] if imported is not None else []
+    lines += _lines(trend)
+    lines += [f"wrote {flags.html}"] if flags.html else []
+    lines += [f"wrote {exported} records to {flags.export}"] if flags.export else []
+    error = _failure(trend) if flags.fail_on_regression and trend.regressed else None
+    return Rendering("report", lambda: _fields(trend) | files, lines, error)
 
 
 def _fields(trend: TrendReport) -> dict[str, Any]:
-    from adt.measure.record import document
+    from adt.host.manifest import bare_fields
 
     return {
         "threshold_percent": trend.threshold_percent,
@@ -72,25 +65,24 @@ def _fields(trend: TrendReport) -> dict[str, Any]:
             {
                 **vars(series.key),
                 "regressed": series.regressed,
-                "points": [vars(point) | {"record": document(point.record)} for point in series.points],
+                "points": [vars(point) | {"record": bare_fields(point.record)} for point in series.points],
             }
             for series in trend.series
         ],
     }
 
 
-def _show(trend: TrendReport) -> None:
+def _lines(trend: TrendReport) -> Iterator[str]:
     if not trend.series:
-        typer.echo("nothing was measured yet, or nothing that fits: adt bench PACKAGE")
+        yield "nothing was measured yet, or nothing that fits: adt bench PACKAGE"
         return
     for series in trend.series:
-        typer.echo(_title(series))
-        for point in series.points:
-            typer.echo(f"  {_row(point)}")
+        yield _title(series)
+        yield from (f"  {_row(point)}" for point in series.points)
     which = "the fastest earlier one" if trend.against == "best" else "the one before"
     count = len(trend.regressed)
     newest = f"{count} of {len(trend.series)} newest results {'is' if count == 1 else 'are'} worse"
-    typer.echo(f"each compared with {which}, threshold {trend.threshold_percent:g} %: {newest}")
+    yield f"each compared with {which}, threshold {trend.threshold_percent:g} %: {newest}"
 
 
 def _title(series: Series) -> str:
@@ -123,15 +115,9 @@ def _row(point: Point) -> str:
     return text + (f"  [{record.label}]" if record.label else "")
 
 
-def _fail(trend: TrendReport, as_json: bool) -> None:
-    from adt.errors import RegressionFound
-
-    if not trend.regressed:
-        return
-    if as_json:
-        raise typer.Exit(RegressionFound.exit_code)
+def _failure(trend: TrendReport) -> RegressionFound:
     names = ", ".join(f"{series.key.package} ({series.key.target})" for series in trend.regressed)
-    raise RegressionFound(
+    return RegressionFound(
         f"{len(trend.regressed)} of {len(trend.series)} newest results are worse than before: {names}",
         remedy="Measure again on a cool device; if it stays so, `changed:` names what is new since then.",
     )

@@ -26,6 +26,16 @@ def visible(text: str) -> str:
     return re.sub(_CONTROL, lambda match: match[1] or match[0].encode("unicode_escape").decode(), text)
 
 
+def span(seconds: float) -> str:
+    """A time that passes, for people: ``42 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
 class Output:
     """A stream that shows control characters instead of sending them.
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from adt.api.requests import TuneRequest
-from adt.cli.app import emit_json
-from adt.cli.command import Keywords, command
+from adt.api.requests import TuneRequest, quiet
+from adt.cli.command import Keywords, Rendering, command
 from adt.errors import INTERRUPTED, VerifyFailed
 
 if TYPE_CHECKING:
@@ -18,24 +17,23 @@ EXAMPLE = "adt tune model.onnx --target adreno --serial R5CT,R5CV --trials 2000 
 
 
 @command(EXAMPLE, TuneRequest)
-def tune(keywords: Keywords, as_json: bool) -> None:
+def tune(keywords: Keywords, as_json: bool) -> Rendering:
     """Find faster schedules for a model's kernels, measured on devices; the same command goes on."""
     import adt
-    from adt.cli.tune_report import fields, show
+    from adt.cli.tune_report import fields, lines
     from adt.cli.tuning_view import tuning_view
 
     with tuning_view(quiet=as_json) as on_status:
-        on_plan = _ignore if as_json else _show_plan
+        on_plan = quiet if as_json else _show_plan
         result: TuneResult = adt.tune(**keywords, on_plan=on_plan, on_status=on_status, gentle=True)
-    if as_json:
-        emit_json("tune", fields(result))
-    else:
-        show(result)
-    _end(result, as_json)
-
-
-def _ignore(_event: object) -> None:
-    """With --json nothing else is printed."""
+    error = None
+    if not result.interrupted and result.comparison and result.comparison.correct is False:
+        error = VerifyFailed(
+            "the tuned or the untuned package does not compute what the reference does",
+            remedy="adt verify PACKAGE --layers names the kernel, of a package with --db and one without.",
+        )
+    code = INTERRUPTED if result.interrupted else 0
+    return Rendering("tune", lambda: fields(result), lines(result), error, code)
 
 
 def _show_plan(plan: TuningPlan) -> None:
@@ -58,15 +56,3 @@ def _show_plan(plan: TuningPlan) -> None:
         typer.echo(f"not tuned {len(plan.untunable)} kernels, which keep their schedule:")
         for line in aligned([("  ", kernel.name, kernel.reason) for kernel in plan.untunable]):
             typer.echo(line)
-
-
-def _end(result: TuneResult, as_json: bool) -> None:
-    if result.interrupted:
-        raise typer.Exit(INTERRUPTED)
-    if result.comparison and result.comparison.correct is False:
-        if as_json:  # the document has said it
-            raise typer.Exit(VerifyFailed.exit_code)
-        raise VerifyFailed(
-            "the tuned or the untuned package does not compute what the reference does",
-            remedy="adt verify PACKAGE --layers names the kernel, of a package with --db and one without.",
-        )

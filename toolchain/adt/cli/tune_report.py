@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from adt.cli.terminal import span
+
 if TYPE_CHECKING:
     from adt.tuning.results import Comparison, TunedTask, TuneResult
 
@@ -50,46 +52,42 @@ def fields(result: TuneResult) -> dict[str, Any]:
     }
 
 
-def show(result: TuneResult) -> None:
-    """Print it for people."""
-    from adt.cli.tuning_view import device_cells, failures_text, span
+def lines(result: TuneResult) -> Iterator[str]:
+    """A tuning for people."""
+    from adt.cli.tuning_view import device_cells, failures_text
     from adt.host.columns import aligned
 
-    typer.echo("")
-    for line in aligned(_task_rows(result)):
-        typer.echo(line)
-    for line in _reasons(result):
-        typer.echo(line)
+    yield ""
+    yield from aligned(_task_rows(result))
+    yield from _reasons(result)
     if result.emulated:
-        typer.echo("emulated: right or wrong counts here, time does not; the records say so")
+        yield "emulated: right or wrong counts here, time does not; the records say so"
     elif result.baseline_ms and result.tuned_ms:
-        typer.echo(
+        yield (
             f"kernels   {result.baseline_ms:.4g} ms untuned, {result.tuned_ms:.4g} ms tuned in one run of "
             "the model, as measured one by one (--compare runs the whole model)"
         )
     if result.devices:
-        typer.echo("devices")
-        for line in aligned([("  ", *device_cells(device)) for device in result.devices]):
-            typer.echo(line)
+        yield "devices"
+        yield from aligned([("  ", *device_cells(device)) for device in result.devices])
     if failed := failures_text(result.failures):
-        typer.echo(f"failed    {failed}")
+        yield f"failed    {failed}"
     for candidate in result.quarantined:
         cause = f"{candidate.kind} on {candidate.device}: {candidate.message}"
-        typer.echo(f"  never again: a candidate of {candidate.task} ({cause})")
+        yield f"  never again: a candidate of {candidate.task} ({cause})"
     if result.finished_before:
-        typer.echo(f"trials    {result.done} of {result.total}: finished before; more with --trials")
+        yield f"trials    {result.done} of {result.total}: finished before; more with --trials"
     else:
-        typer.echo(
+        yield (
             f"trials    {result.done} of {result.total}; {result.kept} records of this session are kept "
             f"({span(result.seconds)})"
         )
     if result.comparison:
-        for line in comparison_lines(result.comparison):
-            typer.echo(line)
+        yield from comparison_lines(result.comparison)
     if result.interrupted:
         typer.echo("next      the same command goes on where this one stopped", err=True)
     else:
-        typer.echo(f"next      {result.plan.compile_command}")
+        yield f"next      {result.plan.compile_command}"
 
 
 def _task_rows(result: TuneResult) -> list[tuple[str, ...]]:

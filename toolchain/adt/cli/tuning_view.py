@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from adt.cli.terminal import terminal, visible
+from adt.cli.terminal import span, terminal, visible
 from adt.host.columns import aligned
 from adt.tuning.results import DeviceStatus, Status, TaskStatus
 
@@ -142,16 +142,6 @@ def failures_text(failures: Mapping[str, int]) -> str:
     """Failed candidates by cause, the most frequent first; empty for none."""
     rows = sorted(failures.items(), key=lambda row: (-row[1], row[0]))
     return ", ".join(f"{count} {kind}" for kind, count in rows if count)
-
-
-def span(seconds: float) -> str:
-    """A time that passes, for people: ``42 s``, ``3 min 20 s``, ``2 h 05 min``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
 def device_cells(device: DeviceStatus) -> tuple[str, ...]:

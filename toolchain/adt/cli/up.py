@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from adt.api.requests import UpRequest, quiet
-from adt.cli.app import emit_json
-from adt.cli.command import Keywords, command
+from adt.cli.command import Keywords, Rendering, command
 from adt.cli.terminal import status_line
-from adt.cli.verify import raise_unless_passed, show_verification, verification_fields
+from adt.cli.verify import failure, verification_fields, verification_lines
 from adt.options.option import MaybePath, Options, option
 
 if TYPE_CHECKING:
+    from adt.api.up import UpResult
     from adt.api.up_plan import Step, UpPlan
 
 
@@ -24,10 +25,10 @@ class UpFlags(Options):
 
 
 @command("adt up model.onnx --shape input:1,3,224,224", UpRequest, UpFlags)
-def up(keywords: Keywords, flags: UpFlags, as_json: bool) -> None:
+def up(keywords: Keywords, flags: UpFlags, as_json: bool) -> Rendering:
     """Build, compile, deploy, run and verify a model; without a phone, on a virtual device."""
     import adt
-    from adt.cli.arrays import describe, load_inputs, save_npz, summary
+    from adt.cli.arrays import load_inputs, save_npz
 
     load_inputs(keywords)
     on_plan, on_step = (quiet, quiet) if as_json else (_show_plan, _show_step)
@@ -35,23 +36,30 @@ def up(keywords: Keywords, flags: UpFlags, as_json: bool) -> None:
         result = adt.up(**keywords, on_plan=on_plan, on_step=on_step, progress=progress)
     if flags.output:
         save_npz(flags.output, result.verified.outputs)
-    if as_json:
-        fields = {
-            "plan": vars(result.plan),
-            "steps": [vars(step) for step in result.steps],
-            "package": result.package.path,
-            "outputs": describe(result.verified.outputs),
-            "verification": verification_fields(result.verified),
-        }
-        emit_json("up", fields)
-    else:
-        for name, array in result.verified.outputs.items():
-            typer.echo(summary(name, array))
-        show_verification(result.verified)
-        typer.echo(f"package  {result.package.path}")
-        if result.verified.emulated:
-            typer.echo("the virtual device is left running: adt emulator stop")
-    raise_unless_passed(result.verified, as_json)
+    return Rendering("up", lambda: _fields(result), _lines(result), failure(result.verified))
+
+
+def _fields(result: UpResult) -> dict[str, Any]:
+    from adt.cli.arrays import describe
+
+    return {
+        "plan": vars(result.plan),
+        "steps": [vars(step) for step in result.steps],
+        "package": result.package.path,
+        "outputs": describe(result.verified.outputs),
+        "verification": verification_fields(result.verified),
+    }
+
+
+def _lines(result: UpResult) -> Iterator[str]:
+    from adt.cli.arrays import summary
+
+    for name, array in result.verified.outputs.items():
+        yield summary(name, array)
+    yield from verification_lines(result.verified)
+    yield f"package  {result.package.path}"
+    if result.verified.emulated:
+        yield "the virtual device is left running: adt emulator stop"
 
 
 def _show_plan(plan: UpPlan) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from adt.api.requests import LayerOptions, LayersRequest, VerifyRequest
-from adt.cli.app import emit_json
-from adt.cli.command import Keywords, command
+from adt.cli.command import Keywords, Rendering, command
+from adt.errors import ConfigError, VerifyFailed
 from adt.options.option import option, options_of, values_of
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ class LayerFlags(LayerOptions):
 
 
 @command("adt verify model-pkg --layers", VerifyRequest, LayerFlags)
-def verify(keywords: Keywords, flags: LayerFlags, as_json: bool) -> None:
+def verify(keywords: Keywords, flags: LayerFlags) -> Rendering:
     """Compare the device's outputs, or with --layers each kernel's, with a reference on the same inputs."""
     import adt
     from adt.cli.arrays import load_npz
@@ -45,17 +43,20 @@ def verify(keywords: Keywords, flags: LayerFlags, as_json: bool) -> None:
             chunk_bytes=flags.chunk_bytes << 20 if flags.chunk_bytes else None,
             trust=flags.trust,
         )
-        finish_layers(keywords["package"], layers, as_json, everything=flags.everything)
-        return
+        package = keywords["package"]
+        return Rendering(
+            "verify-layers",
+            lambda: _layers_fields(package, layers),
+            _layers_lines(layers, flags.everything),
+            _layers_failure(package, layers.layers),
+        )
     _refuse(
         [options_of(LayerFlags)[name].flag for name, value in values_of(flags).items() if value], "without"
     )
     result = adt.verify(**keywords)
-    if as_json:
-        emit_json("verify", verification_fields(result))
-    else:
-        show_verification(result)
-    raise_unless_passed(result, as_json)
+    return Rendering(
+        "verify", lambda: verification_fields(result), verification_lines(result), failure(result)
+    )
 
 
 def as_whole(keywords: Keywords) -> list[str]:
@@ -71,8 +72,6 @@ def as_whole(keywords: Keywords) -> list[str]:
 
 
 def _refuse(options: Sequence[str], how: str = "with") -> None:
-    from adt.errors import ConfigError
-
     if options:
         raise ConfigError(
             f"{' and '.join(options)} {how} --layers",
@@ -84,8 +83,6 @@ def _refuse(options: Sequence[str], how: str = "with") -> None:
 
 def _span(text: Any) -> tuple[int, int] | None:
     """``A:B`` as numbers."""
-    from adt.errors import ConfigError
-
     if text is None:
         return None
     first, colon, end = text.partition(":")
@@ -119,22 +116,22 @@ def verification_fields(result: VerifyResult) -> dict[str, Any]:
     }
 
 
-def show_verification(result: VerifyResult) -> None:
-    """Print each output and its figures."""
+def verification_lines(result: VerifyResult) -> Iterator[str]:
+    """Each output and its figures."""
     for output in result.verification.outputs:
-        _show_output(output)
+        yield from _output_lines(output)
     note = ", emulated: right or wrong counts here, time does not" if result.emulated else ""
     sets = f"; worst of {len(result.runs)} sets of inputs" if len(result.runs) > 1 else ""
-    typer.echo(f"ran on {result.serial}{note}; reference: {result.reference_what}{sets}")
+    yield f"ran on {result.serial}{note}; reference: {result.reference_what}{sets}"
 
 
-def _show_output(output: OutputComparison) -> None:
+def _output_lines(output: OutputComparison) -> Iterator[str]:
     mark = "✓" if output.passed else "✗"
     shape = ", ".join(map(str, output.shape))
-    typer.echo(
+    note = f"  ({output.reason or output.note})" if output.reason or output.note else ""
+    yield (
         f"{mark} {output.name}: {output.dtype}[{shape}] max abs {output.max_abs:.2e} "
-        f"max rel {output.max_rel:.2e} cosine {output.metrics.cosine:.8f}"
-        + (f"  ({output.reason or output.note})" if output.reason or output.note else "")
+        f"max rel {output.max_rel:.2e} cosine {output.metrics.cosine:.8f}{note}"
     )
     metrics = output.metrics
     if not metrics.elements:
@@ -145,33 +142,29 @@ def _show_output(output: OutputComparison) -> None:
     words += [f"top-1 {metrics.top1:.1%}"] if metrics.top1 is not None else []
     odd = (metrics.nan, metrics.infinite, metrics.reference_nan, metrics.reference_infinite)
     words += [f"NaN {odd[0]} (reference {odd[2]})", f"Inf {odd[1]} (reference {odd[3]})"] if any(odd) else []
-    typer.echo(f"    {' '.join(words)}" + (f"  [{output.inputs}]" if output.inputs else ""))
+    yield f"    {' '.join(words)}" + (f"  [{output.inputs}]" if output.inputs else "")
     if metrics.worst is not None:
         place = ", ".join(map(str, metrics.worst.index))
-        typer.echo(
+        yield (
             f"    {metrics.differing} of {metrics.elements} differ, most at [{place}]: "
             f"{metrics.worst.got:.9g} for {metrics.worst.reference:.9g}"
         )
 
 
-def raise_unless_passed(result: VerifyResult, as_json: bool) -> None:
-    """End with VerifyFailed's exit code, and its message unless JSON said it all, when an output failed."""
-    from adt.errors import VerifyFailed
-
+def failure(result: VerifyResult) -> VerifyFailed | None:
+    """What is wrong with the outputs; None when all of them passed."""
     outputs = result.verification.outputs
     failed = [output for output in outputs if not output.passed]
     if result.verification.passed:
-        return
-    if as_json:
-        raise typer.Exit(VerifyFailed.exit_code)
+        return None
     names = ", ".join(output.name for output in failed)
     if all(output.metrics.nothing_finite for output in failed):
-        raise VerifyFailed(
+        return VerifyFailed(
             f"nothing finite to compare in {len(failed)} of {len(outputs)} outputs: {names}",
             remedy="Give inputs for which the model gives numbers: --input FILE.npz.",
         )
     if all(output.options == ("--allow-nonfinite",) for output in failed):
-        raise VerifyFailed(
+        return VerifyFailed(
             f"NaN or infinity in {len(failed)} of {len(outputs)} outputs, in the reference, too: {names}",
             remedy="If the model is to give them, let them pass with --allow-nonfinite; else give other "
             "inputs: --input FILE.npz.",
@@ -181,7 +174,7 @@ def raise_unless_passed(result: VerifyResult, as_json: bool) -> None:
         "adt verify --layers names the kernel that computes wrongly; --reference host tells a fault "
         "of the importer from one of the device"
     )
-    raise VerifyFailed(
+    return VerifyFailed(
         f"{len(failed)} of {len(outputs)} outputs differ: {names}",
         remedy=f"{remedy}; allow more with {' or '.join(options)}." if options else f"{remedy}.",
     )
@@ -192,38 +185,24 @@ MOST_SHOWN = 12
 MARKS = {"right": "✓", "passes on": "~", "wrong": "✗", "not compared": "?"}
 
 
-def finish_layers(package: Path, result: LayersResult, as_json: bool, *, everything: bool) -> None:
-    """Print the result.
-
-    Raises:
-        VerifyFailed: a kernel is wrong, or none could be compared.
-    """
-    from adt.errors import VerifyFailed
-
-    if as_json:
-        emit_json("verify-layers", layers_fields(package, result))
-    else:
-        _show_layers(result, everything)
-    layers = result.layers
+def _layers_failure(package: Path, layers: LayerScan) -> VerifyFailed | None:
     if layers.passed:
-        return
-    if as_json:
-        raise typer.Exit(VerifyFailed.exit_code)
+        return None
     if not layers.wrong and layers.first_nan is not None:
         call = layers.first_nan
-        raise VerifyFailed(
+        return VerifyFailed(
             f"the kernel {call.name} (call {call.index}) gives nothing finite, on this machine, too: that is "
             "not compared, nor is what follows from it",
             remedy="Give inputs for which the model gives numbers: --input FILE.npz.",
         )
     if not layers.wrong:
-        raise VerifyFailed(
+        return VerifyFailed(
             f"none of the {len(layers.calls)} calls could be compared",
             remedy="Compile without --offload, and with fixed shapes (--shape NAME:1,3,224,224).",
         )
     first = layers.wrong[0]
     names = list(dict.fromkeys(call.name for call in layers.wrong))
-    raise VerifyFailed(
+    return VerifyFailed(
         f"the kernel {first.name} computes wrong numbers (call {first.index})"
         + (f", and so do {', '.join(names[1:4])}" if len(names) > 1 else ""),
         remedy=" ".join(next_steps(package, layers, first)),
@@ -243,8 +222,7 @@ def next_steps(package: Path, layers: LayerScan, call: CallComparison) -> list[s
     return steps
 
 
-def layers_fields(package: Path, result: LayersResult) -> dict[str, Any]:
-    """The result as JSON fields."""
+def _layers_fields(package: Path, result: LayersResult) -> dict[str, Any]:
     from adt.measure.verify import json_number
 
     layers = result.layers
@@ -262,59 +240,54 @@ def layers_fields(package: Path, result: LayersResult) -> dict[str, Any]:
     }
 
 
-def _show_layers(result: LayersResult, everything: bool) -> None:
+def _layers_lines(result: LayersResult, everything: bool) -> Iterator[str]:
     layers = result.layers
-    wrong = layers.wrong
     odd = [call for call in layers.calls if call.verdict != "right"]
-    shown = list(layers.calls) if everything else odd[:MOST_SHOWN]
-    if shown:
-        typer.echo("  call   alone     along the run  kernel")
-    for call in shown:
-        _show_call(call)
+    calls = list(layers.calls) if everything else odd[:MOST_SHOWN]
+    if calls:
+        yield "  call   alone     along the run  kernel"
+    yield from map(_call_line, calls)
     if len(odd) > MOST_SHOWN and not everything:
-        typer.echo(f"  … and {len(odd) - MOST_SHOWN} more (--all shows every call)")
-    if wrong:
-        _explain(wrong[0])
+        yield f"  … and {len(odd) - MOST_SHOWN} more (--all shows every call)"
+    if layers.wrong:
+        yield from _explanation(layers.wrong[0])
     elif layers.compared:
         left = len(layers.calls) - layers.compared
         last = next(call for call in reversed(layers.calls) if call.verdict != "not compared")
-        typer.echo(
+        yield (
             f"no kernel diverges: {layers.compared} of {layers.total} calls computed what they should"
             + (f", {left} could not be compared" if left else "")
             + f"; at the last one the run is off by {last.along:.1e} of its magnitude"
         )
     note = ", emulated: right or wrong counts here, time does not" if result.emulated else ""
-    typer.echo(
-        f"ran on {result.serial}{note}; reference: the same kernels, unscheduled, on this machine's CPU"
-    )
+    yield f"ran on {result.serial}{note}; reference: the same kernels, unscheduled, on this machine's CPU"
 
 
-def _show_call(call: CallComparison) -> None:
+def _call_line(call: CallComparison) -> str:
     head = f"{MARKS[call.verdict]} {call.index:<5}"
     if call.reason:
-        typer.echo(f"{head}  –         –              {call.name}: not compared, {call.reason}")
-        return
+        return f"{head}  –         –              {call.name}: not compared, {call.reason}"
     note = " (right on the numbers it got)" if call.verdict == "passes on" else ""
-    typer.echo(f"{head}  {call.alone:<8.1e}  {call.along:<13.1e}  {call.name}{note}")
+    return f"{head}  {call.alone:<8.1e}  {call.along:<13.1e}  {call.name}{note}"
 
 
-def _explain(call: CallComparison) -> None:
+def _explanation(call: CallComparison) -> Iterator[str]:
     """The first wrong call in full."""
-    typer.echo(f"first wrong kernel: {call.name} (call {call.index})")
-    typer.echo(f"    computes  {', '.join(call.operators)}")
+    yield f"first wrong kernel: {call.name} (call {call.index})"
+    yield f"    computes  {', '.join(call.operators)}"
     for number, argument in enumerate(call.arguments):
         shape = ", ".join(map(str, argument.shape))
         role = "writes" if argument.written else "reads"
         where = "texture" if "texture" in argument.scope else "buffer"
-        typer.echo(f"    {role:<6} {number:<2} {argument.dtype}[{shape}], {where} ({argument.scope})")
+        yield f"    {role:<6} {number:<2} {argument.dtype}[{shape}], {where} ({argument.scope})"
     metrics = call.metrics
     if metrics is None:
         return
-    typer.echo(
+    yield (
         f"    alone     max abs {metrics.max_abs:.3g}, {call.alone:.3g} of the largest, "
         f"limit {call.limit:g}, cosine {metrics.cosine:.6f}, "
         f"{metrics.differing} of {metrics.elements} elements differ"
     )
     if metrics.worst is not None:
         place = ", ".join(map(str, metrics.worst.index))
-        typer.echo(f"    worst     [{place}]: {metrics.worst.got:.9g} for {metrics.worst.reference:.9g}")
+        yield f"    worst     [{place}]: {metrics.worst.got:.9g} for {metrics.worst.reference:.9g}"

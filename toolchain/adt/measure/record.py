@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from adt.measure.conditions import Conditions
 from adt.measure.sensors import Energy, Sensors
@@ -196,12 +195,3 @@ def is_moment(text: str) -> bool:
         return datetime.fromisoformat(text).tzinfo is not None
     except ValueError:
         return False
-
-
-def document(record: BenchRecord) -> dict[str, Any]:
-    """The record's fields, without its schema (for JSON that has another)."""
-    from adt.host.manifest import fields_of
-
-    fields = fields_of(record)
-    del fields["schema"], fields["schema_version"]
-    return fields

@@ -61,8 +61,7 @@ class Counts:
     """A database in figures."""
 
     path: Path
-    size: int
-    """Bytes."""
+    bytes: int
     workloads: int
     records: int
     contexts: tuple[ContextCounts, ...]
@@ -71,7 +70,7 @@ class Counts:
     """Rows that cannot be used, and are in none of the other figures."""
     backups: int
     """Files in ``backup/`` …"""
-    backup_size: int
+    backup_bytes: int
     """… and their bytes."""
 
 

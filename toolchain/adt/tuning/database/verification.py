@@ -28,8 +28,7 @@ class Verification:
 
     path: Path
     """The file."""
-    size: int
-    """Bytes."""
+    bytes: int
     workloads: int
     records: int
     contexts: int
