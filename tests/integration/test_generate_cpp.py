@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from test_cpp_runner import Built, Package, built, echo, mixed, symbolic  # noqa: F401
 
 import adt
-from adt.api.generate import generator
+from adt.api.generate import KINDS
 from adt.device.transport.adb import find_adb
 from adt.host.cache import cache_dir
 from adt.host.elf import read_elf
@@ -436,7 +436,7 @@ def test_pictures_and_half_precision_match_numpy(tmp_path: Path) -> None:
 def test_any_names_give_code_that_is_formatted_and_compiles_without_a_warning(tmp_path: Path) -> None:
     described = made_up_project(tmp_path / "parts", PLATFORMS["cpp"])
     sources = []
-    for file in generator("cpp")(described):
+    for file in KINDS["cpp"](described):
         if not isinstance(file, CopiedFile):
             path = tmp_path / "made" / file.path
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from adt.api.generate import KINDS, generator
+from adt.api.generate import KINDS
 from adt.integrate.output import TextFile
 from support.codegen.golden_projects import HOSTILE, PLATFORMS, made_up_project
 from support.codegen.kotlin import compile_kotlin
@@ -45,7 +45,7 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with what each kind generates for the hostile models and those of TRAPS, without copies."""
     directory = tmp_path_factory.mktemp("generated")
     for kind in KINDS:
-        for file in generator(kind)(
+        for file in KINDS[kind](
             made_up_project(directory / f"{kind}-from", PLATFORMS[kind], HOSTILE | TRAPS)
         ):
             if isinstance(file, TextFile):

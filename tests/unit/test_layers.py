@@ -17,7 +17,6 @@ from adt.measure.layers import (
     RIGHT,
     WRONG,
     CallComparer,
-    DumpedCall,
     KernelCall,
     LayerScan,
     Scan,
@@ -59,7 +58,7 @@ def run(device: Mapping[str, Callable[[Array], Array]], names: Sequence[str], sc
     rows = []
     for index, name in enumerate(names):
         y = device[name](x)
-        rows.append(comparer.compare(DumpedCall(index, name, ("global", "global"), (x, y))))
+        rows.append(comparer.compare(KernelCall(index, name, ("global", "global"), (x, y))))
         x = y
     return LayerScan(tuple(rows), len(names), "here")
 
@@ -111,8 +110,8 @@ def test_equal_nans_are_no_right_kernel() -> None:
     comparer = CallComparer(Kernels(**HOST, **nothing), "float32", SCAN)  # type: ignore[arg-type]
     x = np.ones(4, F)
     rows = [
-        comparer.compare(DumpedCall(0, "double", ("global", "global"), (x, x * 2))),
-        comparer.compare(DumpedCall(1, "nothing", ("global", "global"), (x * 2, x * F(np.nan)))),
+        comparer.compare(KernelCall(0, "double", ("global", "global"), (x, x * 2))),
+        comparer.compare(KernelCall(1, "nothing", ("global", "global"), (x * 2, x * F(np.nan)))),
     ]
     found = LayerScan(tuple(rows), 2, "here")
     assert verdicts(found) == [RIGHT, NOT_COMPARED] and not found.passed and not found.wrong
@@ -131,8 +130,8 @@ def test_a_view_of_another_shape_is_the_same_tensor() -> None:
     kernels = Kernels(**HOST)
     comparer = CallComparer(kernels, "float32", Scan())  # type: ignore[arg-type]
     x = np.ones((2, 3), F)
-    comparer.compare(DumpedCall(0, "double", ("global", "global"), (x, x * 5)))
-    row = comparer.compare(DumpedCall(1, "add", ("global", "global"), ((x * 5).ravel(), (x * 5).ravel() + 1)))
+    comparer.compare(KernelCall(0, "double", ("global", "global"), (x, x * 5)))
+    row = comparer.compare(KernelCall(1, "add", ("global", "global"), ((x * 5).ravel(), (x * 5).ravel() + 1)))
     assert row.verdict == PASSES_ON and row.along == pytest.approx(1.0, rel=1e-4)
 
 
@@ -154,7 +153,7 @@ def test_the_limit_can_be_given(limit: float, verdict: str) -> None:
 def test_half_precision_has_a_wider_limit(dtype: str, precision: str, limit: float) -> None:
     comparer = CallComparer(Kernels(**HOST), precision, Scan())  # type: ignore[arg-type]
     x = np.ones(4, dtype)
-    assert comparer.compare(DumpedCall(0, "double", ("global", "global"), (x, x * 2))).limit == limit
+    assert comparer.compare(KernelCall(0, "double", ("global", "global"), (x, x * 2))).limit == limit
 
 
 def test_whole_numbers_differ_in_steps() -> None:
@@ -162,7 +161,7 @@ def test_whole_numbers_differ_in_steps() -> None:
     for steps, verdict in ((0, WRONG), (1, RIGHT), (-1, RIGHT)):
         comparer = CallComparer(Kernels(**HOST), "float32", Scan(max_steps=steps))  # type: ignore[arg-type]
         got = np.array([2, 4, 7], np.int8)
-        row = comparer.compare(DumpedCall(0, "double", ("global", "global"), (x, got)))
+        row = comparer.compare(KernelCall(0, "double", ("global", "global"), (x, got)))
         assert (row.verdict, row.alone) == (verdict, 1)
 
 
@@ -173,8 +172,8 @@ def test_sums_that_cancel_leave_nothing_but_roundings() -> None:
     comparer = CallComparer(kernels, "float32", Scan())  # type: ignore[arg-type]
     got = x - np.sum(x, dtype=F) / F(12)
     assert relative_difference(got, kernels.run("center", [x])[0]) > 1e-2
-    assert comparer.compare(DumpedCall(0, "center", ("global", "global"), (x, got))).verdict == RIGHT
-    assert comparer.compare(DumpedCall(0, "center", ("global", "global"), (x, got + 20))).verdict == WRONG
+    assert comparer.compare(KernelCall(0, "center", ("global", "global"), (x, got))).verdict == RIGHT
+    assert comparer.compare(KernelCall(0, "center", ("global", "global"), (x, got + 20))).verdict == WRONG
 
 
 def test_sums_on_the_edge_of_two_quanta_may_become_either() -> None:
@@ -188,9 +187,9 @@ def test_sums_on_the_edge_of_two_quanta_may_become_either() -> None:
     comparer = CallComparer(kernels, "float32", Scan())  # type: ignore[arg-type]
     got = quantize(np.cumsum(x, 1, dtype=F)[:, -1])
     assert relative_difference(got, kernels.run("quantize", [x])[0]) > 1e-4
-    assert comparer.compare(DumpedCall(0, "quantize", ("global", "global"), (x, got))).verdict == RIGHT
+    assert comparer.compare(KernelCall(0, "quantize", ("global", "global"), (x, got))).verdict == RIGHT
     got[7] += 0.03
-    assert comparer.compare(DumpedCall(0, "quantize", ("global", "global"), (x, got))).verdict == WRONG
+    assert comparer.compare(KernelCall(0, "quantize", ("global", "global"), (x, got))).verdict == WRONG
 
 
 def test_numbers_that_mask_others_do_not_hide_them() -> None:
@@ -210,7 +209,7 @@ def test_difference_of_odd_arrays() -> None:
 
 
 def test_chunks_are_in_order_and_not_too_large() -> None:
-    calls = [KernelCall(i, "k", (), size) for i, size in enumerate([5, 5, 20, 1, 9, 1])]
+    calls = [KernelCall(i, "k", (), bytes=size) for i, size in enumerate([5, 5, 20, 1, 9, 1])]
     assert [[call.index for call in chunk] for chunk in chunks(calls, 10)] == [[0, 1], [2], [3, 4], [5]]
 
 
@@ -232,9 +231,9 @@ def test_calls_and_tensors_of_a_run_are_read() -> None:
 def test_next_steps_fit_the_kernel(tmp_path: Any) -> None:
     x = np.ones((1, 4), np.float16)
     comparer = CallComparer(Kernels(**HOST), "float16", Scan())  # type: ignore[arg-type]
-    call = comparer.compare(DumpedCall(0, "double", ("global", "global.texture"), (x, x)))
+    call = comparer.compare(KernelCall(0, "double", ("global", "global.texture"), (x, x)))
     steps = " ".join(next_steps(tmp_path, LayerScan((call,), 1, "", "opencl"), call))
     assert "adreno-buffer" in steps and "--keep-float32" in steps and "--kernel double_kernel" in steps
-    plain = comparer.compare(DumpedCall(0, "double", ("global", "global"), (x.astype(F), x.astype(F))))
+    plain = comparer.compare(KernelCall(0, "double", ("global", "global"), (x.astype(F), x.astype(F))))
     steps = " ".join(next_steps(tmp_path, LayerScan((plain,), 1, "", "cpu"), plain))
     assert "adreno" not in steps and "--keep-float32" not in steps and "--tir" in steps

@@ -39,7 +39,7 @@ SUFFIX = ".apk"
 
 @dataclass(frozen=True)
 class Apk:
-    """An APK that was made."""
+    """The result of :func:`apk`."""
 
     path: Path
     size: int
@@ -53,7 +53,7 @@ class Apk:
     debug_key: bool
     """It is signed with adt's own debug key."""
     tools: str
-    """What it was made with."""
+    """The tools that linked and signed it."""
     elf: dict[str, ElfReport]
     """The audit of its libraries, by ABI."""
 
@@ -74,7 +74,7 @@ class Installed:
 
 @takes(ApkRequest)
 def apk(request: ApkRequest) -> Apk:
-    """Write a signed APK whose app runs packages, measures them and writes what it found to a file.
+    """Write a signed APK whose app runs packages, measures them and writes the results to a file.
 
     Raises:
         ConfigError: a name, a keystore or its password is not right, or an input has no fixed shape.

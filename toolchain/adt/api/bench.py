@@ -185,7 +185,7 @@ def _verify(opened: Opened, request: BenchOptions, model: Path | None = None) ->
     if not request.verify:
         if opened.place.emulated:
             raise ConfigError(
-                f"{opened.place.name} is emulated: only whether outputs are right can be told there",
+                f"{opened.place.name} is emulated: only the outputs can be judged there, not the speed",
                 remedy="Leave --no-verify away, or measure on a device that is not emulated.",
             )
         return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from adt.api.bundles import choose_bundle, package_bundle
 from adt.api.device import device_of, open_device, probe_device
@@ -31,6 +32,8 @@ from adt.options.request import takes
 
 if TYPE_CHECKING:
     from adt.rpc.server import RpcServer
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -79,9 +82,15 @@ def deploy_many(request: DeployManyRequest) -> Outcomes[Deployed]:
         PackageError, ConfigError: what is to be deployed is no package; nothing was done.
     """
     packages = _load_packages(request)
+    return _on_each(request, lambda device, say: _deploy_on(device, request, packages, say))
+
+
+def _on_each(
+    request: DeployManyRequest | CleanManyRequest, work: Callable[[Device, Say], Result]
+) -> Outcomes[Result]:
     return parallel.for_each(
         request.serials,
-        lambda device, say: _deploy_on(device, request, packages, say),
+        work,
         opened=lambda serial: open_device(serial, request.limit),
         on_event=request.on_event,
     )
@@ -200,16 +209,11 @@ def clean_many(request: CleanManyRequest) -> Outcomes[CleanReport]:
     """
     _check_keep(request)
 
-    def clean_one(device: Device, say: Say) -> CleanReport:
+    def clean_device(device: Device, say: Say) -> CleanReport:
         say("cleaning")
         return removal.clean(device, keep=request.keep, dry_run=request.dry_run)
 
-    return parallel.for_each(
-        request.serials,
-        clean_one,
-        opened=lambda serial: open_device(serial, request.limit),
-        on_event=request.on_event,
-    )
+    return _on_each(request, clean_device)
 
 
 def _check_keep(request: CleanOptions) -> None:

@@ -1,4 +1,4 @@
-"""Devices: the list of them, one of them, what it is made of, and the adb program with it."""
+"""Devices: the list of them, one of them, its hardware, and the adb program with it."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def adb_command(request: AdbRequest) -> AdbCommand:
 
 
 def _serial(request: AdbRequest) -> str:
-    """The device that adb is told; empty for none."""
+    """The serial for adb's ``-s``; empty for none."""
     first = next(iter(request.arguments), "help")
     if first.startswith("-") or first in SERVER_COMMANDS:
         return request.named("serial") or ""

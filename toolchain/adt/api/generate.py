@@ -16,8 +16,7 @@ from adt.integrate.project import project
 from adt.model.package.package import ModelPackage, load_package
 from adt.options.request import takes
 
-Generator = Callable[[Project], tuple[OutputFile, ...]]
-KINDS: dict[str, Generator] = {
+KINDS: dict[str, Callable[[Project], tuple[OutputFile, ...]]] = {
     "cpp": cpp.files,
     "jni": jni.files,
     "android-app": gradle.android_app_files,
@@ -54,7 +53,10 @@ def generate(request: GenerateRequest) -> Generated:
         WouldOverwrite: edited files are in the way; nothing was written.
         DiskError: no room, or no access.
     """
-    files_of = generator(request.kind)
+    if request.kind not in KINDS:
+        raise ConfigError(
+            f"nothing is generated as {request.kind!r}", remedy=f"Choose one of: {', '.join(KINDS)}."
+        )
     packages = tuple(load_package(path) for path in request.packages)
     described = project(
         packages,
@@ -64,21 +66,10 @@ def generate(request: GenerateRequest) -> Generated:
         images=request.images,
         labels=request.labels,
     )
-    made = plan(files_of(described), request.out, kind=request.kind)
+    steps = plan(KINDS[request.kind](described), request.out, kind=request.kind)
     if not request.dry_run:
-        write(made, force=request.force)
-    return Generated(request.kind, request.out, described, made, not request.dry_run)
-
-
-def generator(kind: str) -> Generator:
-    """What makes the files of *kind*.
-
-    Raises:
-        ConfigError: there is no such kind.
-    """
-    if kind not in KINDS:
-        raise ConfigError(f"nothing is generated as {kind!r}", remedy=f"Choose one of: {', '.join(KINDS)}.")
-    return KINDS[kind]
+        write(steps, force=request.force)
+    return Generated(request.kind, request.out, described, steps, not request.dry_run)
 
 
 def bundles_of(packages: Sequence[ModelPackage], explicit: Sequence[Path]) -> tuple[TargetBundle, ...]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @takes(DoctorRequest)
 def doctor(request: DoctorRequest) -> Diagnosis:
-    """Look at this machine, the NDK, the devices and a package: what was found, and what mends it.
+    """Look at this machine, the NDK, the devices and a package: what is wrong, and what mends it.
 
     Raises:
         ConfigError: an area that is none. A failed check does not raise: look at ``result.passed``.

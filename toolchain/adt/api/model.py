@@ -92,20 +92,20 @@ def tuned_job(job: CompileJob) -> CompileJob:
         ConfigError: the database has records of several devices, or none of the one that was chosen.
         PackageError: there is no database.
     """
-    wanted = job.settings.compile
-    if not wanted.db:
-        if wanted.tuned_on:
+    settings = job.settings.compile
+    if not settings.db:
+        if settings.tuned_on:
             raise ConfigError(
-                f"records of {wanted.tuned_on} were asked for (--tuned-on), and no database that has them",
+                f"records of {settings.tuned_on} were asked for (--tuned-on), and no database that has them",
                 remedy="Name the database, too: --db DIR",
             )
         return job
     from adt.model.tuning.key import tvm_key
     from adt.tuning.database.tuned_schedules import tuning_for_target
 
-    target = job.target()
-    found = tuning_for_target(Path(wanted.db), target, tvm_key(), tuned_on=wanted.tuned_on, like=job.like)
-    return replace(job, tuning=found)
+    records, target = Path(settings.db), job.target()
+    tuning = tuning_for_target(records, target, tvm_key(), tuned_on=settings.tuned_on, like=job.like)
+    return replace(job, tuning=tuning)
 
 
 @takes(ExplainRequest)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PackageVerification:
-    """What :func:`package_verify` found."""
+    """The result of :func:`package_verify`."""
 
     integrity: Integrity
     elf: ElfReport | None

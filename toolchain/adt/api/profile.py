@@ -120,11 +120,11 @@ def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
     from adt.model.inputs.random import random_inputs
     from adt.rpc.remote_model import explain_errors
 
-    model, entry, runs, given = remote.model, request.entry, request.runs, request.inputs
-    if given is None:
-        given = random_inputs(model.entry(entry).inputs, request.seed)
+    model, entry, runs, inputs = remote.model, request.entry, request.runs, request.inputs
+    if inputs is None:
+        inputs = random_inputs(model.entry(entry).inputs, request.seed)
     measure = _function(remote)
-    model.set_inputs(given, entry)
+    model.set_inputs(inputs, entry)
     for _ in range(request.warmup_runs):
         model.run(entry)
     opencl = model.package.manifest.target.device == "opencl"

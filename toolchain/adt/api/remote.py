@@ -62,69 +62,67 @@ def open_remote(request: RemoteRequest) -> AbstractContextManager[Remote]:
 @contextmanager
 def connect(package: ModelPackage, request: RemoteRequest) -> Iterator[Remote]:
     """:func:`open_remote`, of a package that is loaded."""
-    settings, explicit = request.settings, request.bundle
+    settings = request.settings
     with ExitStack() as stack:
-        library = ""
-        name, label, emulated = "", "", None
+        library, known = "", None
         if request.key or request.tracker:
-            if request.named("serial") is not None or explicit is not None:
+            if request.named("serial") is not None or request.bundle is not None:
                 raise ConfigError(
                     "a tracker chooses the device, and its server has a bundle already",
                     remedy="Leave --serial and --bundle away, or --key and --tracker.",
                 )
-            way = Endpoint(request.key or settings.rpc.key or "android", tracker=request.tracker)
+            endpoint = Endpoint(request.key or settings.rpc.key or "android", tracker=request.tracker)
         elif runs_here(package, request):
             check_own_cpu(package.manifest)
-            bundle = package_bundle(package, explicit, server=True)
-            here = stack.enter_context(local_server(bundle))
-            way = Endpoint(here.key, address=here.address)
-            name, label, emulated = THIS_MACHINE, HostPlace(bundle, package).label, False
+            bundle = package_bundle(package, request.bundle, server=True)
+            server = stack.enter_context(local_server(bundle))
+            endpoint = Endpoint(server.key, address=server.address)
+            known = THIS_MACHINE, HostPlace(bundle, package).label, False
         else:
             device = device_of(request)
-            bundle = package_bundle(package, explicit, device=device, server=True)
+            bundle = package_bundle(package, request.bundle, device=device, server=True)
             deployment = deploy_to(device, package, bundle).report.deployment
             alone = f"{deployment.base}/deployments/{payload_of(bundle, None).digest}"
             ports = server_ports(settings.rpc)
-            way = stack.enter_context(device_server(device, deployment, bundle=alone, ports=ports))
+            endpoint = stack.enter_context(device_server(device, deployment, bundle=alone, ports=ports))
             library = f"{deployment.directory}/model/{LIBRARY}"
-            name, label, emulated = device.serial, device.facts.label, device.facts.emulated
-        connected = stack.enter_context(
+            known = device.serial, device.facts.label, device.facts.emulated
+        connection = stack.enter_context(
             session.open_session(
-                key=way.key,
-                tracker_address=way.tracker,
-                address=way.address,
+                key=endpoint.key,
+                tracker_address=endpoint.tracker,
+                address=endpoint.address,
                 timeout=settings.device.run_seconds,
             )
         )
-        if not name:
-            name, label, emulated = _given(connected, package)
-        model = stack.enter_context(remote_model(connected.remote, package, library=library))
-        yield Remote(model, name, label, emulated)
+        place = known or _tracked_device(connection, package)
+        model = stack.enter_context(remote_model(connection.remote, package, library=library))
+        yield Remote(model, *place)
 
 
-def _given(connected: session.Session, package: ModelPackage) -> tuple[str, str, bool | None]:
+def _tracked_device(connection: session.Session, package: ModelPackage) -> tuple[str, str, bool | None]:
     """Name, label and whether it is emulated, of the device that the tracker gave.
 
     Raises:
         MismatchError: it is known, and it or its server's bundle does not fit the package.
     """
-    address = connected.target.address
-    if not connected.serial:
+    address, serial = connection.target.address, connection.serial
+    if not serial:
         return address, f"the RPC server at {address}", None
     try:
-        facts = selection.select(connected.serial).facts
+        facts = selection.select(serial).facts
     except AdtError:  # adb does not see it any more; the session may go on all the same
-        return connected.serial, connected.serial, None
+        return serial, serial, None
     platform = package.manifest.target.platform
     if platform not in facts.platforms:
         raise MismatchError(
-            f"{package.manifest.name} is compiled for {platform}; the tracker gave {connected.serial}, which "
+            f"{package.manifest.name} is compiled for {platform}; the tracker gave {serial}, which "
             f"runs {' or '.join(facts.platforms)}",
             remedy=f"Compile it for that: adt compile --for {facts.platforms[0]}; or name another --key.",
         )
-    if served := _served_bundle(connected.serial):
+    if served := _served_bundle(serial):
         check_pair(served.manifest, package.manifest)
-    return connected.serial, facts.label, facts.emulated
+    return serial, facts.label, facts.emulated
 
 
 def _served_bundle(serial: str) -> TargetBundle | None:

@@ -41,7 +41,7 @@ class RunResult:
     """The processor was emulated: results count, times are no device's speed. None: an RPC server that adt
     did not start."""
     report: dict[str, Any] | None
-    """What rtvm said (docs/json.md); None over RPC."""
+    """rtvm's document (docs/json.md); None over RPC."""
 
 
 @takes(RunRequest)

@@ -185,12 +185,12 @@ def _database(request: TuneRequest) -> Path:
     """The directory of the records.
 
     Raises:
-        ConfigError: nobody said where they go.
+        ConfigError: neither the request nor the settings name it.
     """
     setting = request.settings.compile.db
     if request.db is None and not setting:
         raise ConfigError(
-            "where the records are kept is not said",
+            "no directory for the records is named",
             remedy='Name a directory: --db DIR, or db = "DIR" in [compile] of adt.toml.',
         )
     return request.db or Path(setting)

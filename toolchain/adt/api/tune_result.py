@@ -67,7 +67,7 @@ def tune_result(plan: TuningPlan, result: EngineResult, contexts: Sequence[Conte
     """The whole of it, not compared yet.
 
     Args:
-        contexts: those of the database: a compile must be told which one when several fit.
+        contexts: those of the database: a compile must name one when several fit.
     """
     mine = result.context
     if mine and sum((other.target, other.tvm) == (mine.target, mine.tvm) for other in contexts) > 1:

@@ -47,7 +47,7 @@ def up(request: UpRequest) -> UpResult:
     """Do all of it: build, compile, find or start a device, deploy, run there, verify.
 
     Without *serial* and with no device connected, a virtual device is started
-    and left running. What was made before is reused.
+    and left running. Earlier bundles and packages are reused.
 
     Raises:
         Whatever the verbs raise; a difference over the tolerance does not.
@@ -59,7 +59,7 @@ def up(request: UpRequest) -> UpResult:
     from adt.model.importers.shapes import parse_shapes
 
     model, shapes = request.model, parse_shapes(request.shapes)
-    # What is wrong with the model is said here, not after a build.
+    # A faulty model fails here, not after a build.
     fixed = declared_inputs(model, shapes)
     device = _connected_device(request)
     platform = device.platform if device else VIRTUAL_PLATFORM

@@ -60,12 +60,12 @@ def verify(request: VerifyRequest) -> VerifyResult:
             not raise: look at ``result.verification.passed``.
     """
     opened = open_place(load_package(request.package), request)
-    given = (request.inputs,) if isinstance(request.inputs, Mapping) else request.inputs
+    sets = (request.inputs,) if isinstance(request.inputs, Mapping) else request.inputs
     return verify_at(
         opened,
         request.settings,
         lambda: model_store.source_model(opened.package, request.model),
-        given,
+        sets,
         seeds=request.seeds,
     )
 
@@ -97,11 +97,11 @@ def verify_at(
     first = resolved.verify.seed
     if seeds < 1 or (inputs is not None and (seeds > 1 or not inputs)):
         raise ConfigError(
-            f"{seeds} sets of made-up inputs and {len(inputs or ())} given ones",
+            f"{seeds} sets of made-up inputs and {len(inputs or ())} sets of the caller's",
             remedy="Give --seeds N (at least 1), or --input once or several times.",
         )
     sets = (
-        [(f"input {number + 1}", dict(one)) for number, one in enumerate(inputs)]
+        [(f"input {number}", dict(arrays)) for number, arrays in enumerate(inputs, start=1)]
         if inputs is not None
         else [(f"seed {first + k}", random_inputs(entry.inputs, first + k)) for k in range(seeds)]
     )
@@ -113,15 +113,20 @@ def verify_at(
         )
     options = RtvmOptions(entry=entry.name, device=manifest.target.device)
     runs, outputs = [], []
-    for name, given in sets:
-        ran = opened.place.run(options, given, timeout=resolved.device.run_seconds)
-        right = reference.run(given)
-        quanta = manifest.made.quanta
+    for name, arrays in sets:
+        ran = opened.place.run(options, arrays, timeout=resolved.device.run_seconds)
+        right, quanta = reference.run(arrays), manifest.made.quanta
         runs.append((name, compare(ran.outputs, right, resolved.verify, manifest.precision, quanta)))
         outputs.append(ran.outputs)
-    place = opened.place
-    facts = (reference.name, reference.what, tuple(runs))
-    return VerifyResult(place.name, worst_of(runs), outputs[0], place.emulated, *facts)
+    return VerifyResult(
+        opened.place.name,
+        worst_of(runs),
+        outputs[0],
+        opened.place.emulated,
+        reference.name,
+        reference.what,
+        tuple(runs),
+    )
 
 
 @takes(LayersRequest)
@@ -147,7 +152,7 @@ def verify_layers(request: LayersRequest) -> LayersResult:
         )
     opened = open_place(package, request)
     specs = package.manifest.entry().inputs
-    given = dict(inputs) if inputs is not None else random_inputs(specs, request.seed)
+    arrays = dict(inputs) if inputs is not None else random_inputs(specs, request.seed)
     scan = Scan(
         max_rel=request.max_rel,
         max_steps=request.max_steps,
@@ -156,5 +161,5 @@ def verify_layers(request: LayersRequest) -> LayersResult:
         timeout=request.run_seconds,
         **({"chunk_bytes": request.chunk_bytes} if request.chunk_bytes else {}),
     )
-    layers = compare_layers(opened.place, package, given, scan)
+    layers = compare_layers(opened.place, package, arrays, scan)
     return LayersResult(opened.place.name, opened.place.emulated, layers)

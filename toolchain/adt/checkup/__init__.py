@@ -1,4 +1,4 @@
-"""What `adt doctor` looks at: this machine, its NDK, its devices; what was found, and what mends it.
+"""What `adt doctor` looks at: this machine, its NDK, its devices; what is wrong, and what mends it.
 
 (A package named `doctor` would hide the verb `adt.doctor(...)`.)
 """

@@ -28,7 +28,7 @@ VARIABLES = ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_PORT", "ANDROID_ADB_SERVER
 
 @dataclass(frozen=True)
 class Server:
-    """What was found at the adb server's address."""
+    """The state of the adb server's address."""
 
     port: int
     running: bool

@@ -66,7 +66,7 @@ class Check:
     found: str
     """What is there, or what is wrong."""
     origin: str = ""
-    """Where it was found: a path, a variable, a setting."""
+    """Where that comes from: a path, a variable, a setting."""
     remedy: str = ""
     """What mends it, ideally a command; empty when nothing is to be mended."""
     fix: Fix | None = None

@@ -134,7 +134,7 @@ def check_survey(
     report: OpenclReport | None = None,
     reason: str = "",
 ) -> Iterator[Check]:
-    """Judge what the survey found.
+    """Judge the answers of the survey.
 
     Args:
         report, reason: what OpenCL libraries answered, or why none was asked.

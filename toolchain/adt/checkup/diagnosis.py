@@ -16,7 +16,7 @@ MENDING_ROUNDS = 3
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the doctor found."""
+    """The checks of one run, and the repairs."""
 
     checks: tuple[Check, ...]
     """As things are now: after the repairs, if there were any."""

@@ -21,7 +21,7 @@ PAGE = 16384
 
 
 def check_found(listed: Sequence[Listed]) -> Iterator[Check]:
-    """The NDK that builds take (the first of *listed*, a whole one), and what is said of the others."""
+    """The NDK that builds take (the first of *listed*, a whole one), and a word on the others."""
     chosen, *others = listed
     ndk = chosen.ndk
     assert ndk is not None

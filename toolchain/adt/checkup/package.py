@@ -1,4 +1,4 @@
-"""A package and a bundle: whole, made for each other, and for the devices that are connected."""
+"""A package and a bundle: are they whole, and do they fit each other and the devices that are connected."""
 
 from __future__ import annotations
 

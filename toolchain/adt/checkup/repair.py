@@ -1,4 +1,4 @@
-"""What ``adt doctor --fix`` does: safe steps, each one said."""
+"""What ``adt doctor --fix`` does: safe steps, each of which is reported."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from adt.rpc.tracker import TrackerInfo
 from adt.rpc.wire import Summary
 
 PORTS = tracker.PORTS
-"""Where TVM's tracker and servers listen unless they are told otherwise."""
+"""Where TVM's tracker and servers listen unless an option says otherwise."""
 SECONDS = 2.0
 """Budget for asking what listens on one port."""
 PACKAGES = ("psutil", "cloudpickle")

@@ -27,7 +27,7 @@ NEEDED = 200 << 20
 DEPTH = 3
 """Directories below the cache in which an entry can lie."""
 SIZE_SECONDS = 5.0
-"""Budget for adding up sizes; a larger cache is told as "at least"."""
+"""Budget for adding up sizes; of a larger cache the sum so far is shown, with "at least"."""
 LEFTOVER_AGE = 24 * 3600.0
 """Seconds: what is on its way for longer than this was left by a process that was killed."""
 LEFTOVER = re.compile(r"\..+\.[0-9a-f]{12}\.(tmp|old)|.+\.part")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any
 
 SERVER_SECONDS = 1.0
 """How long the adb server may take to say which devices there are; it is not started for that."""
@@ -29,11 +28,6 @@ def offer(values: Callable[[], Iterable[str]], *, several: bool = False) -> Comp
             return []
 
     return complete
-
-
-def one_of(*words: str) -> dict[str, Any]:
-    """Arguments of a typer.Option that takes one of *words*: how it is shown and what is offered."""
-    return {"metavar": "|".join(words), "autocompletion": offer(lambda: words)}
 
 
 def _serials() -> list[str]:

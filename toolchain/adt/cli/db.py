@@ -113,7 +113,7 @@ def _stats_rows(counts: ContextCounts) -> list[tuple[str, ...]]:
         f"{device.label or device.name} {device.name} ({device.records:,})" for device in counts.devices[:6]
     )
     more = f" and {len(counts.devices) - 6} more" if len(counts.devices) > 6 else ""
-    rows.append(("  devices", (devices or "not told") + more))
+    rows.append(("  devices", (devices or "not known") + more))
     if counts.first and counts.last:
         rows.append(("  made", f"{_when(counts.first)} to {_when(counts.last)}"))
     return rows

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from adt.api.requests import DoctorRequest, quiet
 from adt.checkup.check import Status
-from adt.cli.app import emit_json
-from adt.cli.command import Keywords, command
+from adt.cli.command import Keywords, Rendering, command
 
 if TYPE_CHECKING:
     from adt.checkup.check import Check
+    from adt.checkup.diagnosis import Diagnosis
     from adt.checkup.repair import Repair
 
 MARKS = {Status.OK: ("✓", "green"), Status.WARNING: ("!", "yellow"), Status.FAILED: ("✗", "red")}
 
 
 @command("adt doctor ndk --ndk $NDK", DoctorRequest)
-def doctor(keywords: Keywords, as_json: bool) -> None:
-    """Check this machine, the NDK, the devices and a package: what was found, and what mends it."""
+def doctor(keywords: Keywords, as_json: bool) -> Rendering:
+    """Check this machine, the NDK, the devices and a package: what is wrong, and what mends it."""
     import adt
     from adt.errors import DoctorFailed
 
@@ -31,30 +31,26 @@ def doctor(keywords: Keywords, as_json: bool) -> None:
         on_check=quiet if as_json else lines.check,
         on_repair=quiet if as_json else lines.repair,
     )
-    if as_json:
-        counts = {status.value: sum(c.status is status for c in result.checks) for status in Status}
-        emit_json(
-            "doctor",
-            {
-                "passed": result.passed,
-                "counts": counts,
-                "checks": [vars(check) | {"fix": check.fix and vars(check.fix)} for check in result.checks],
-                "repairs": [
-                    vars(repair.fix) | {"done": repair.done, "said": repair.said} for repair in result.repairs
-                ],
-            },
-        )
-        if not result.passed:  # the document says it all: no second one for the error
-            raise typer.Exit(DoctorFailed.exit_code)
-        return
-    typer.echo("\n" + _summary(result.checks))
+    error = None
     if not result.passed:
         mendable = not keywords["fix"] and any(check.fix for check in result.failed)
         names = ", ".join(f"{check.area}: {check.name}" for check in result.failed)
-        raise DoctorFailed(
+        error = DoctorFailed(
             f"{len(result.failed)} of {len(result.checks)} checks failed ({names})",
             remedy="Do what stands under each ✗" + (", or run it again with --fix." if mendable else "."),
         )
+    return Rendering("doctor", lambda: _fields(result), ["\n" + _summary(result.checks)], error)
+
+
+def _fields(result: Diagnosis) -> dict[str, Any]:
+    return {
+        "passed": result.passed,
+        "counts": {status.value: sum(c.status is status for c in result.checks) for status in Status},
+        "checks": [vars(check) | {"fix": check.fix and vars(check.fix)} for check in result.checks],
+        "repairs": [
+            vars(repair.fix) | {"done": repair.done, "said": repair.said} for repair in result.repairs
+        ],
+    }
 
 
 class _Lines:

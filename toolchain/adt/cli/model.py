@@ -66,23 +66,23 @@ def _explanation_lines(explanation: Explanation) -> Iterator[str]:
 
 
 def _lines(package: ModelPackage) -> Iterator[str]:
-    facts, made = package.manifest, package.manifest.made
+    facts, compilation = package.manifest, package.manifest.made
     for kind, specs in (("input", facts.entry().inputs), ("output", facts.entry().outputs)):
         for spec in specs:
             yield f"{kind:<8} {spec.name}: {spec.dtype}[{', '.join(map(str, spec.shape))}]"
     yield f"kernels  {facts.total} for {facts.target.device} ({facts.target.triple}), {facts.tuned} tuned"
-    if made.tuning:
-        yield f"tuning   {made.tuning.origin}"
-        for kernel in made.tuning.kept:
+    if compilation.tuning:
+        yield f"tuning   {compilation.tuning.origin}"
+        for kernel in compilation.tuning.kept:
             yield f"         {kernel} keeps the untuned schedule: it was the fastest"
-        for kernel in made.tuning.refused:
+        for kernel in compilation.tuning.refused:
             yield f"         {kernel} is untuned: its record does not apply any more"
-    if made.textures:
-        yield f"textures {made.textures.summary}"
-        for operator in made.textures.convolutions:
+    if compilation.textures:
+        yield f"textures {compilation.textures.summary}"
+        for operator in compilation.textures.convolutions:
             if operator.reason:
                 yield f"         {operator.name} stays in buffers: {operator.reason}"
-    if offload := made.offload:
+    if offload := compilation.offload:
         yield (
             f"offload  {offload.ops} of {offload.total} operators to {offload.wanted} "
             f"in {offload.subgraphs} subgraphs"
@@ -90,8 +90,8 @@ def _lines(package: ModelPackage) -> Iterator[str]:
         for line in offload.left:
             yield f"         stays in TVM's kernels: {line}"
     yield from _check_lines(package)
-    if made.accuracy:
-        yield from _accuracy_lines(made.accuracy)
+    if compilation.accuracy:
+        yield from _accuracy_lines(compilation.accuracy)
     yield f"package  {package.place}{' (from the cache)' * package.cached}"
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from adt.api.requests import RunRequest, Threads
-from adt.cli.app import emit_json
-from adt.cli.command import Keywords, command
+from adt.cli.command import Keywords, Rendering, command
 from adt.options.option import MaybePath, Options, Texts, option, options_of
 
 if TYPE_CHECKING:
@@ -42,7 +39,7 @@ class PictureFlags(Options):
     )
     mean: str | None = option("Then subtracted, for each channel.", default=None, metavar="0.485,0.456,0.406")
     std: str | None = option("Then divided by, for each channel.", default=None, metavar="0.229,0.224,0.225")
-    layout: str | None = option("Default: found from the shape.", default=None, metavar="NCHW|NHWC")
+    layout: str | None = option("Default: as the shape says.", default=None, metavar="NCHW|NHWC")
     color: str | None = option("Order of the channels; default: RGB.", default=None, metavar="RGB|BGR|GRAY")
 
 
@@ -79,7 +76,7 @@ class RunFlags(RunnerFlags, PictureFlags):
 
 
 @command(EXAMPLE, RunRequest, RunFlags)
-def run(keywords: Keywords, flags: RunFlags, as_json: bool) -> None:
+def run(keywords: Keywords, flags: RunFlags) -> Rendering:
     """Run a package on a device and show or save its outputs; inputs are arrays, bytes or pictures."""
     import adt
     from adt.cli.arrays import check_outputs, save_outputs
@@ -92,17 +89,13 @@ def run(keywords: Keywords, flags: RunFlags, as_json: bool) -> None:
     picture, options = _picture(flags), RtvmOptions(**runner)
     result = adt.run(**keywords, picture=picture, options=options)
     written = save_outputs(flags.outputs, result.outputs)
-    if not as_json:  # what there is, even if no classes are in it
-        _show(result)
-        for path in written:
-            typer.echo(f"wrote {path}")
-    ranking = None
-    if names or flags.top or flags.softmax is not None:
-        ranking = rank(result.outputs, labels=names, top=flags.top or TOP, softmax=flags.softmax)
-    if as_json:
-        emit_json("run", _fields(result, written, ranking))
-    elif ranking is not None:
-        _show_classes(ranking)
+
+    def ranking() -> Ranking | None:
+        if not (names or flags.top or flags.softmax is not None):
+            return None
+        return rank(result.outputs, labels=names, top=flags.top or TOP, softmax=flags.softmax)
+
+    return Rendering("run", lambda: _fields(result, written, ranking()), _lines(result, written, ranking))
 
 
 def _picture(flags: PictureFlags) -> PictureOptions | None:
@@ -159,45 +152,49 @@ def _ranking_fields(ranking: Ranking | None) -> dict[str, Any] | None:
     }
 
 
-def _show(result: RunResult) -> None:
+def _lines(
+    result: RunResult, written: tuple[Path, ...], ranking: Callable[[], Ranking | None]
+) -> Iterator[str]:
     from adt.cli.arrays import table
     from adt.model.inputs.validation import array_kind
 
     how = " over RPC" if result.via == "rpc" else ""
     where = result.label if result.label.startswith(result.place) else f"{result.place}, {result.label}"
-    typer.echo(f"ran on {where}{how}")
+    yield f"ran on {where}{how}"
     if result.emulated:
-        typer.echo("emulated: right or wrong counts here, time does not")
+        yield "emulated: right or wrong counts here, time does not"
     for each in result.inputs:
         source = f"  {each.source}" if each.source else ""
-        typer.echo(f"input   {each.name}: {array_kind(each.array)}{source}")
+        yield f"input   {each.name}: {array_kind(each.array)}{source}"
     if not result.inputs:
-        typer.echo("input   made up from the seed")
-    for line in table(result.outputs):
-        typer.echo(line)
+        yield "input   made up from the seed"
+    yield from table(result.outputs)
     if time := _time(result):
-        typer.echo(time)
+        yield time
+    yield from (f"wrote {path}" for path in written)
+    if (classes := ranking()) is not None:  # last, for an output may have no classes
+        yield from _class_lines(classes)
 
 
-def _show_classes(ranking: Ranking) -> None:
+def _class_lines(ranking: Ranking) -> Iterator[str]:
     from adt.host.columns import aligned
 
     applied = "applied" if ranking.softmax else "not applied"
-    typer.echo(f"classes of {ranking.output}, softmax {applied}: {ranking.reason}")
+    yield f"classes of {ranking.output}, softmax {applied}: {ranking.reason}"
     for number, row in enumerate(ranking.rows):
         if len(ranking.rows) > 1:
-            typer.echo(f"row {number} of the batch")
-        cells = [
-            (
-                f"{place:>3}.",
-                f"{rank.probability:.6f}" if rank.probability is not None else f"{rank.score:g}",
-                f"{rank.index:>4}",
-                rank.label,
-            )
-            for place, rank in enumerate(row, start=1)
-        ]
-        for line in aligned(cells):
-            typer.echo(line)
+            yield f"row {number} of the batch"
+        yield from aligned(
+            [
+                (
+                    f"{place:>3}.",
+                    f"{rank.probability:.6f}" if rank.probability is not None else f"{rank.score:g}",
+                    f"{rank.index:>4}",
+                    rank.label,
+                )
+                for place, rank in enumerate(row, start=1)
+            ]
+        )
 
 
 def _time(result: RunResult) -> str:

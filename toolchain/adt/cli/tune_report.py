@@ -104,7 +104,7 @@ def _task_rows(result: TuneResult) -> list[tuple[str, ...]]:
 
 
 def _note(task: TunedTask, *, emulated: bool) -> str:
-    """What is to be said of a task: that it ended early, or that its records are not used."""
+    """Whether a task ended early, and whether its records are not used."""
     parts = [task.state] if task.state != "done" and not task.reason else []
     if not emulated and task.times_as_fast is not None and not task.faster:
         parts.append("keeps its schedule: none was faster")

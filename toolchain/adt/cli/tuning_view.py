@@ -72,7 +72,7 @@ def _messages_above() -> Iterator[None]:
 ACTIVE = ("searching", "building", "measuring")
 ENDED = ("done", "stopped", "exhausted")
 AT_WORK = ("idle", "measuring")
-"""States between which a device changes all the time; every other change is told at once."""
+"""States between which a device changes all the time; every other change is shown at once."""
 LINE_SECONDS = 10.0
 """Seconds between two accounts of the same where there is no terminal."""
 
@@ -145,7 +145,7 @@ def failures_text(failures: Mapping[str, int]) -> str:
 
 
 def device_cells(device: DeviceStatus) -> tuple[str, ...]:
-    """Name, label, state, counts, temperature, and what is to be said of it."""
+    """Name, label, state, counts, temperature, and its note."""
     counts = f"{device.measured} measured"
     if device.failed or device.restarts:
         counts += f", {device.failed} failed, {device.restarts} restarts"

@@ -36,7 +36,7 @@ EMULATED = (
     "so the application's times are left out"
 )
 UNASKED = Conditions((), None, None, None, "", "", "")
-"""An application is told nothing of governors, power and heat."""
+"""An application cannot see governors, power and heat."""
 
 _REMEDY = "Name a file that an adt application wrote: its <model>.json, pulled from the device."
 

@@ -27,7 +27,7 @@ class Conditions:
     """What a machine says of itself just before the runs."""
 
     governors: tuple[str, ...]
-    """Of the CPUs, each once; empty where they are not told."""
+    """Of the CPUs, each once; empty where the machine does not say."""
     external_power: bool | None
     """It does not run from its battery alone; None: it has no battery, or does not say."""
     screen_on: bool | None

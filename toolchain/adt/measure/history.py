@@ -74,7 +74,7 @@ def _sweep(store: Path) -> None:
 
 
 def load(store: Path | None = None) -> tuple[BenchRecord, ...]:
-    """Every record, oldest first; a file that is damaged or of another adt is said and passed over."""
+    """Every record, oldest first; a file that is damaged or of another adt is passed over with a warning."""
     store = store or directory()
     records = []
     for path in sorted(store.glob("*.json")) if store.is_dir() else ():

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 TIMEOUT = 600.0
 """Seconds for one kernel: TVM compiles it first, and plain loops are slow."""
 TEXTURED = re.compile(r"_texture(_\d+)?$")
-"""What the name of a kernel ends with made for images (:mod:`adt.model.passes.texture.placement`)."""
+"""How the name of a kernel for images ends (:mod:`adt.model.passes.texture.placement`)."""
 
 
 class NotComputable(Exception):
-    """A kernel cannot be run here; what is said is the reason."""
+    """A kernel cannot be run here; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _read(function: Any, writes: int) -> PlainKernel:
     if not written:  # the code calls a function of TVM's runtime: sort, scan
         written = list(range(len(buffers) - writes, len(buffers)))
     if not written:
-        raise NotComputable("what it writes cannot be told from its code")
+        raise NotComputable("its code does not show what it writes")
     names = [str(block.name_hint) for block in blocks if str(block.name_hint) != "root"]
     return PlainKernel(
         tuple((_shape(buffer), str(buffer.dtype)) for buffer in buffers),

@@ -9,10 +9,10 @@ the tensors of each call after it was made. With them each kernel is judged twic
 *along the run*: the plain kernel computes on what this machine's kernels before it gave. This
     shows where the device's numbers leave the right ones, and how far they go.
 
-Which tensor came from which call is told by its contents: a tensor that a call read is the one
-of the same bytes that a call before it wrote. Inputs, parameters and what was not seen are the
-device's own. A tensor is as it was when its call had been made: of a kernel that changes a
-tensor in place nothing can be said, and it is told so.
+The contents of a tensor tell which call wrote it: a tensor that a call read is the one of the
+same bytes that a call before it wrote. Inputs, parameters and what was not seen are the device's
+own. A tensor is as it was after its call, so that a kernel that changes a tensor in place cannot
+be compared; the result says so.
 """
 
 from __future__ import annotations
@@ -41,23 +41,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class DumpedCall:
-    """A call that the device made, and its tensors afterwards."""
-
-    index: int
-    name: str
-    scopes: tuple[str, ...]
-    arguments: tuple[Array, ...]
-
-
-@dataclass(frozen=True)
 class KernelCall:
     """A call that the device makes."""
 
     index: int
     name: str
     scopes: tuple[str, ...]
-    bytes: int
+    arguments: tuple[Array, ...] = ()
+    """Its tensors after it was made, once they are fetched."""
+    bytes: int = 0
     """Of all its tensors."""
 
 
@@ -78,7 +70,7 @@ def list_calls(report: Mapping[str, Any]) -> list[KernelCall]:
             int(call["index"]),
             str(call["name"]),
             tuple(str(argument["scope"]) for argument in call["arguments"]),
-            sum(size_of(argument["shape"], argument["dtype"]) or 0 for argument in call["arguments"]),
+            bytes=sum(size_of(argument["shape"], argument["dtype"]) or 0 for argument in call["arguments"]),
         )
         for call in profile["calls"]
         if not call["builtin"]
@@ -99,17 +91,15 @@ def chunks(calls: Sequence[KernelCall], most: int) -> Iterator[list[KernelCall]]
         yield group
 
 
-def tensors_of(dumped: Mapping[str, Array], listed: Sequence[KernelCall]) -> Iterator[DumpedCall]:
-    """The calls in the arrays that rtvm left, ``<index>|<name>|<argument>``, in order."""
+def tensors_of(dumped: Mapping[str, Array], listed: Sequence[KernelCall]) -> Iterator[KernelCall]:
+    """The calls with their tensors in the arrays that rtvm left, ``<index>|<name>|<argument>``, in order."""
     tensors: dict[int, dict[int, Array]] = {}
     for key, array in dumped.items():
         index, _, rest = key.partition("|")
         tensors.setdefault(int(index), {})[int(rest.rpartition("|")[2])] = array
     for call in listed:
         arguments = tensors.get(call.index, {})
-        yield DumpedCall(
-            call.index, call.name, call.scopes, tuple(arguments[number] for number in sorted(arguments))
-        )
+        yield replace(call, arguments=tuple(arguments[number] for number in sorted(arguments)))
 
 
 ROUNDINGS = 4
@@ -144,7 +134,7 @@ REMEMBERED = 1 << 30
 """Bytes of this machine's results that are kept for the calls that read them."""
 RIGHT, PASSES_ON, WRONG, NOT_COMPARED = "right", "passes on", "wrong", "not compared"
 """Verdicts: it computes what it should; it does, on numbers that were wrong before it; it computes something
-else; it could not be told."""
+else; it could not be compared."""
 
 
 ONLY_NAN = "it gives nothing finite, here and on the device"
@@ -316,7 +306,7 @@ class CallComparer:
         """Contents of a tensor on the device → what it is along this machine's run."""
         self._size = 0
 
-    def compare(self, call: DumpedCall) -> CallComparison:
+    def compare(self, call: KernelCall) -> CallComparison:
         """What comes of one call."""
         try:
             plain = self.kernels.plain(call.name)
@@ -377,18 +367,18 @@ class CallComparer:
             return TOLERANCES["float16" if self.precision == "float32" else self.precision].kernel
         return TOLERANCES["float32"].kernel
 
-    def _noise(self, call: DumpedCall, written: set[int], alone: Sequence[Array]) -> Iterator[list[Array]]:
+    def _noise(self, call: KernelCall, written: set[int], alone: Sequence[Array]) -> Iterator[list[Array]]:
         """How far each element of each output may be off, for where it moves when inputs are rounded
         otherwise: after one try, two, …"""
         import numpy as np
 
         allowed: list[Any] = [np.zeros(array.shape) for array in alone]
         for seed in count():
-            given = [
+            inputs = [
                 array if number in written else _rounded_otherwise(array, seed)
                 for number, array in enumerate(call.arguments)
             ]
-            for number, other in enumerate(self.kernels.run(call.name, given)):
+            for number, other in enumerate(self.kernels.run(call.name, inputs)):
                 with np.errstate(invalid="ignore"):
                     moved = np.abs(other.astype(np.float64) - alone[number].astype(np.float64))
                 moved = np.where(np.isfinite(moved), MOVED * moved, 0.0)
@@ -407,7 +397,7 @@ class CallComparer:
             self._size -= self._here.pop(next(iter(self._here))).nbytes
 
 
-def _arguments(call: DumpedCall, written: set[int]) -> tuple[CallTensor, ...]:
+def _arguments(call: KernelCall, written: set[int]) -> tuple[CallTensor, ...]:
     return tuple(
         CallTensor(array.shape, array.dtype.name, scope, number in written)
         for number, (array, scope) in enumerate(zip(call.arguments, call.scopes, strict=False))

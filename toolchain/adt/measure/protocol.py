@@ -75,14 +75,14 @@ def protocol_named(
             f"there is no protocol {name!r}.{did_you_mean(name, PROTOCOLS)}",
             remedy=f"Choose of: {', '.join(PROTOCOLS)}; change one with --runs, --seconds and --warmup-runs.",
         )
-    given = {
+    asked = {
         "runs": runs,
         "seconds": seconds,
         "warmup_runs": warmup_runs,
         "warmup_ms": warmup_ms,
         "rounds": rounds,
     }
-    changes = {key: value for key, value in given.items() if value is not None}
+    changes = {key: value for key, value in asked.items() if value is not None}
     for key, value in changes.items():
         lowest = {"runs": 1, "rounds": FEWEST_ROUNDS}.get(key, 0)
         if not lowest <= value < float("inf"):

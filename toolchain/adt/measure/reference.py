@@ -120,14 +120,14 @@ def _on_host(
         from adt.model.compile import cached_package
         from adt.model.host_run.run import run_package
 
-        made = package.manifest.made.settings
+        used = package.manifest.made.settings
         plain = settings.compile.but(
             target="cpu",
             cpu="generic",
             precision="float32",
             keep_float32=(),
             offload="none",
-            shapes=tuple(made.get("shapes", ())),
+            shapes=tuple(used.get("shapes", ())),
         )
         build = settings.build.but(alignment=0)
         job = CompileJob(model, PLATFORMS["host"], replace(settings, compile=plain, build=build))
@@ -197,9 +197,9 @@ def _run_torch(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
     program = load_program(model)
     try:
-        given = [torch.from_numpy(inputs[spec.name].copy()) for spec in program_inputs(program)]
+        tensors = [torch.from_numpy(inputs[spec.name].copy()) for spec in program_inputs(program)]
         with torch.no_grad():
-            result = program.module()(*given)
+            result = program.module()(*tensors)
     except AdtError:
         raise
     except Exception as error:  # torch raises RuntimeError, AssertionError, KeyError, …

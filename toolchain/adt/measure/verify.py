@@ -83,32 +83,32 @@ class Verification:
         return bool(self.outputs) and all(output.passed for output in self.outputs)
 
 
-def limits_for(precision: str, given: VerifySettings) -> VerifySettings:
-    """*given*, with the tolerances of a package's *precision* in place of negative ones."""
+def limits_for(precision: str, asked: VerifySettings) -> VerifySettings:
+    """*asked*, with the tolerances of a package's *precision* in place of negative ones."""
     usual = TOLERANCES[precision]
-    return given.but(
-        max_abs=given.max_abs if given.max_abs >= 0 else usual.max_abs,
-        max_rel=given.max_rel if given.max_rel >= 0 else usual.max_rel,
-        max_changed=given.max_changed if given.max_changed >= 0 else MAX_CHANGED,
+    return asked.but(
+        max_abs=asked.max_abs if asked.max_abs >= 0 else usual.max_abs,
+        max_rel=asked.max_rel if asked.max_rel >= 0 else usual.max_rel,
+        max_changed=asked.max_changed if asked.max_changed >= 0 else MAX_CHANGED,
     )
 
 
-def limits_of_output(dtype: str, precision: str, given: VerifySettings) -> tuple[float, float]:
+def limits_of_output(dtype: str, precision: str, asked: VerifySettings) -> tuple[float, float]:
     """What passes for an output of *dtype*, absolute (of whole numbers in steps) and relative.
 
     Args:
         precision: the package's.
-        given: what the user asked for; negative: by type and precision.
+        asked: what the user asked for; negative: by type and precision.
     """
     import numpy as np
 
     if not np.issubdtype(np.dtype(dtype), np.inexact):
-        return float(steps_allowed(dtype, given.max_steps)), 0.0
-    limits = limits_for(precision, given)
+        return float(steps_allowed(dtype, asked.max_steps)), 0.0
+    limits = limits_for(precision, asked)
     wide = OF_DTYPE.get(dtype)
     return (
-        max(limits.max_abs, wide.max_abs) if wide and given.max_abs < 0 else limits.max_abs,
-        max(limits.max_rel, wide.max_rel) if wide and given.max_rel < 0 else limits.max_rel,
+        max(limits.max_abs, wide.max_abs) if wide and asked.max_abs < 0 else limits.max_abs,
+        max(limits.max_rel, wide.max_rel) if wide and asked.max_rel < 0 else limits.max_rel,
     )
 
 

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
-    Given = TypeVar("Given", contravariant=True)
-    Kept = TypeVar("Kept", covariant=True)
+    Accepted = TypeVar("Accepted", contravariant=True)
+    Value = TypeVar("Value", covariant=True)
 
-    class _Field(Generic[Given, Kept]):
+    class _Field(Generic[Accepted, Value]):
         """To type checkers: a field that takes one type and is of another."""
 
-        def __get__(self, owner: object, kind: Any = None) -> Kept: ...
-        def __set__(self, owner: object, value: Given) -> None: ...
+        def __get__(self, owner: object, kind: Any = None) -> Value: ...
+        def __set__(self, owner: object, value: Accepted) -> None: ...
 
     AnyPath = str | os.PathLike[str]
     PathTo = _Field[AnyPath, Path]
@@ -133,17 +133,17 @@ class Options:
         cls._options = every
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        given = signature_of(type(self)).bind(*arguments, **keywords).arguments
-        self.__dict__.update(self._complete({name: given.get(name) for name in self._options}))
+        values = signature_of(type(self)).bind(*arguments, **keywords).arguments
+        self.__dict__.update(self._complete({name: values.get(name) for name in self._options}))
 
-    def _complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The value of every field; None is "not given"."""
         kinds = types_of(type(self))
         for name, about in self._options.items():
-            if given[name] is None and about.default is REQUIRED:
+            if arguments[name] is None and about.default is REQUIRED:
                 raise TypeError(f"{name} is None")
         return {
-            name: about.default if given[name] is None else _field_value(kinds[name], given[name])
+            name: about.default if arguments[name] is None else _field_value(kinds[name], arguments[name])
             for name, about in self._options.items()
         }
 

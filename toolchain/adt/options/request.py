@@ -25,9 +25,9 @@ class Request(Options):
         ConfigError: a setting cannot be, see :func:`adt.options.resolve.load_settings`.
     """
 
-    def _complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        values = super()._complete(given)
-        flags = self._flags(given)
+    def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        values = super()._complete(arguments)
+        flags = self._flags(arguments)
         if not flags:
             return values
         resolved = load_settings(flags)
@@ -35,11 +35,11 @@ class Request(Options):
             show_programs(resolved)
         return values | self._settings(resolved)
 
-    def _flags(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings among what was *given*, by ``section.key``."""
+    def _flags(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings among *arguments*, by ``section.key``."""
         return {
             self._options[name].key: _setting(self._options[name], value)
-            for name, value in given.items()
+            for name, value in arguments.items()
             if self._options[name].key
         }
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from adt.options.option import Directory, Flag, Number, Options, Real, Switch, Text, Texts, option
 
 RUN_SECONDS = 600.0
-"""That a program on a device may run where nobody said."""
+"""The time limit of a program on a device, without ``device.timeout``."""
 
 
 class TvmSource(Options, section="tvm"):
@@ -235,7 +235,7 @@ class DeviceTimeout(Options, section="device"):
 
     @property
     def limit(self) -> float | None:
-        """Seconds that each step may take, where the user said."""
+        """Seconds that each step may take; None without ``device.timeout``."""
         return self.timeout or None
 
     @property

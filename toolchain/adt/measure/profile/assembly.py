@@ -282,8 +282,8 @@ def _results(measured: MeasuredCall, known: Call | None) -> int:
     """How many of the last arguments are written; the VM's own calls return what they make."""
     if measured.builtin or known is None:
         return 0
-    given, touched = len(measured.arguments), len(known.inputs) + len(known.outputs)
-    return len(known.outputs) if given >= touched else 0
+    tensors = len(known.inputs) + len(known.outputs)
+    return len(known.outputs) if len(measured.arguments) >= tensors else 0
 
 
 def _moved(measured: MeasuredCall, graph: Graph | None, known: Call | None) -> int | None:
