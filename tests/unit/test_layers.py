@@ -220,7 +220,7 @@ def test_calls_and_tensors_of_a_run_are_read() -> None:
         {"index": 5, "name": "conv|odd", "builtin": False, "arguments": [argument, argument]},
     ]
     (listed,) = list_calls({"profile": {"calls": calls}})
-    assert listed == KernelCall(5, "conv|odd", ("global.texture",) * 2, 48)
+    assert listed == KernelCall(5, "conv|odd", ("global.texture",) * 2, bytes=48)
     arrays = {"00005|conv|odd|1": np.ones(2, F), "00005|conv|odd|0": np.zeros(2, F)}
     (made,) = tensors_of(arrays, [listed])
     assert [float(array[0]) for array in made.arguments] == [0, 1]

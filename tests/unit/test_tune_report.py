@@ -10,7 +10,7 @@ import pytest
 
 from adt.api import tune_places
 from adt.api.requests import TuneRequest
-from adt.api.tune_places import DeviceChoice, Rack, choose_devices, platform_for
+from adt.api.tune_places import Rack, is_tracked, platform_for
 from adt.api.tune_result import check_ended, tune_result
 from adt.cli.tune_report import comparison_lines, fields, lines
 from adt.errors import ConfigError, NoDevice, TrackerError
@@ -148,22 +148,22 @@ class Phone:
 def test_the_platform_is_the_first_devices_unless_somebody_said(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(tune_places, "_first", lambda serials: asked.append(serials) or Phone())
-    assert platform_for(DeviceChoice(("a", "b")), TuneRequest("m")) == "linux-aarch64"
-    assert platform_for(DeviceChoice(), TuneRequest("m")) == "linux-aarch64"
+    assert platform_for(TuneRequest("m", serials=("a", "b"))) == "linux-aarch64"
+    assert platform_for(TuneRequest("m")) == "linux-aarch64"
     assert asked == [("a", "b"), ()]
-    assert platform_for(DeviceChoice(("a",)), TuneRequest("m", platform="host")) == "host"
-    assert platform_for(DeviceChoice(key="k"), TuneRequest("m")) is None
-    assert platform_for(DeviceChoice(), TuneRequest("m", target="host")) is None, "the target names it"
+    assert platform_for(TuneRequest("m", serials=("a",), platform="host")) == "host"
+    assert platform_for(TuneRequest("m", key="k")) is None
+    assert platform_for(TuneRequest("m", target="host")) is None, "the target names it"
     monkeypatch.setenv("ADT_BUILD_PLATFORM", "linux-armhf")
-    assert platform_for(DeviceChoice(), TuneRequest("m")) is None, "the settings name it"
+    assert platform_for(TuneRequest("m")) is None, "the settings name it"
     assert len(asked) == 2
 
 
 def test_devices_come_from_a_tracker_or_by_name() -> None:
-    assert choose_devices(["a", "b", "a"], "", "").serials == ("a", "b")
-    assert choose_devices([], "", "h:1").tracked
+    assert not is_tracked(TuneRequest("m", serials=["a", "b"]))
+    assert is_tracked(TuneRequest("m", tracker="h:1"))
     with pytest.raises(ConfigError):
-        choose_devices(["a"], "k", "")
+        is_tracked(TuneRequest("m", serials=["a"], key="k"))
 
 
 def test_of_several_devices_one_that_is_there_tells_and_without_any_the_first_error(
@@ -175,9 +175,9 @@ def test_of_several_devices_one_that_is_there_tells_and_without_any_the_first_er
         return Phone()
 
     monkeypatch.setattr(tune_places.selection, "select", select)
-    assert platform_for(DeviceChoice(("away", "there")), TuneRequest("m")) == "linux-aarch64"
+    assert platform_for(TuneRequest("m", serials=("away", "there"))) == "linux-aarch64"
     with pytest.raises(NoDevice, match="away"):
-        platform_for(DeviceChoice(("away", "gone")), TuneRequest("m"))
+        platform_for(TuneRequest("m", serials=("away", "gone")))
 
 
 def test_a_compile_is_told_which_records_when_several_fit() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from adt.api.model import job_of
 from adt.api.requests import TuneRequest
-from adt.api.tune_places import Rack, choose_devices, open_rack, platform_for
+from adt.api.tune_places import Rack, open_rack, platform_for
 from adt.api.tune_result import check_ended, compare_packages, compile_command, tune_result
 from adt.errors import ConfigError
 from adt.model.importers.formats import require_model
@@ -57,13 +57,12 @@ def tune(request: TuneRequest) -> TuneResult:
 
     require_tvm()
     require_model(request.model)
-    choice = choose_devices(request.serials, request.key, request.tracker)
-    request = request.but(platform=platform_for(choice, request))
+    request = request.but(platform=platform_for(request))
     settings = _check_settings(request.settings.tune)
     directory = _database(request)
     job = job_of(request, server=True)
     target = job.target()
-    with open_rack(choice, job, target.device) as rack, open_database(directory, write=True) as database:
+    with open_rack(request, job, target.device) as rack, open_database(directory, write=True) as database:
         if rack.emulated and request.resolved.origins["tune.timeout"] == "default":
             settings = settings.but(timeout=EMULATED_TIMEOUT)
         plan, result = _run(request, settings, job, target, rack, directory, database)

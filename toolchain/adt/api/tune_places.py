@@ -33,20 +33,6 @@ CORES = 8
 
 
 @dataclass(frozen=True)
-class DeviceChoice:
-    """The devices to measure on, as far as the request says before the target is known."""
-
-    serials: tuple[str, ...] = ()
-    key: str = ""
-    tracker: str = ""
-
-    @property
-    def tracked(self) -> bool:
-        """A tracker gives the devices."""
-        return bool(self.key or self.tracker)
-
-
-@dataclass(frozen=True)
 class Rack:
     """What measures."""
 
@@ -63,35 +49,36 @@ class Rack:
     """A tracker gives them."""
 
 
-def choose_devices(serials: Sequence[str], key: str, tracker: str) -> DeviceChoice:
-    """The devices to measure on.
+def is_tracked(request: TuneRequest) -> bool:
+    """A tracker gives the devices.
 
     Raises:
-        ConfigError: devices and a tracker at once.
+        ConfigError: devices are named as well.
     """
-    choice = DeviceChoice(tuple(dict.fromkeys(serials)), key, tracker)
-    if choice.tracked and choice.serials:
+    tracked = bool(request.key or request.tracker)
+    if tracked and request.serials:
         raise ConfigError(
             "a tracker gives the devices, and devices are named",
             remedy="Leave --serial away, or --key and --tracker.",
         )
-    return choice
+    return tracked
 
 
-def platform_for(choice: DeviceChoice, request: TuneRequest) -> str | None:
+def platform_for(request: TuneRequest) -> str | None:
     """The platform to tune for: what the caller says, or that of the device; None for what the settings say.
 
     Raises:
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: the device that would tell is not there.
     """
+    tracked = is_tracked(request)
     platform: str | None = request.named("platform")
-    if platform is not None or choice.tracked:
+    if platform is not None or tracked:
         return platform
-    if not choice.serials:
+    if not request.serials:
         named = parse_target(request.target).platform
         if named or request.resolved.origins["build.platform"] != "default":
             return None
-    return _first(choice.serials).platform
+    return _first(request.serials).platform
 
 
 def _first(serials: Sequence[str]) -> Device:
@@ -112,8 +99,8 @@ def _first(serials: Sequence[str]) -> Device:
 
 
 @contextlib.contextmanager
-def open_rack(choice: DeviceChoice, job: CompileJob, computes: str) -> Iterator[Rack]:
-    """What measures for *job*; a tracker that this starts is stopped when the block ends.
+def open_rack(request: TuneRequest, job: CompileJob, computes: str) -> Iterator[Rack]:
+    """What measures for *job*, as *request* says; a tracker that this starts is stopped when the block ends.
 
     Args:
         computes: ``cpu`` or ``opencl``.
@@ -125,27 +112,27 @@ def open_rack(choice: DeviceChoice, job: CompileJob, computes: str) -> Iterator[
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: the device is not there.
         TrackerError: the tracker does not answer, or cannot be started.
     """
-    settings = job.settings
+    settings, serials = job.settings, tuple(dict.fromkeys(request.serials))
 
     def bundle() -> TargetBundle:
         explicit = job.bundle.path if job.bundle else None
         return choose_bundle((job.platform.name,), explicit, server=True, opencl=computes == "opencl")
 
-    if choice.tracked:
-        with _tracker(choice, settings) as (address, key):
+    if is_tracked(request):
+        with _tracker(request, settings) as (address, key):
             count = wire.summary(address).queue(key).total
             if not count:
                 log.warning("no server is registered as %s at %s yet: waiting for one", key, address)
             words = f"servers with the key {key} of the tracker {address} ({count} now)"
             serials = tuple(each.serial for each in server.statuses() if each.key == key)
             yield Rack(TrackerSource(address, key), words, CORES, serials, emulated=False, tracked=True)
-    elif job.platform.name == HOST and not choice.serials:
+    elif job.platform.name == HOST and not serials:
         words = f"on this machine ({device_facts.this_processor()})"
         local = LocalSource(bundle(), exclusive=not _own_gpu(computes))
         yield Rack(local, words, os.cpu_count() or CORES, (), emulated=False)
     else:
-        first = _first(choice.serials)
-        serials = choice.serials or (first.serial,)
+        first = _first(serials)
+        serials = serials or (first.serial,)
         _check_platforms(serials, job.platform.name)
         source = SerialSource(serials, bundle(), server_ports(settings.rpc))
         words = f"on {', '.join(serials)}"
@@ -159,11 +146,11 @@ def _own_gpu(computes: str) -> bool:
 
 
 @contextlib.contextmanager
-def _tracker(choice: DeviceChoice, settings: Settings) -> Iterator[tuple[str, str]]:
+def _tracker(request: TuneRequest, settings: Settings) -> Iterator[tuple[str, str]]:
     """Address of the tracker, and the key."""
-    key = choice.key or settings.rpc.key or "android"
-    if choice.tracker:
-        yield tracking.ensure(choice.tracker), key
+    key = request.key or settings.rpc.key or "android"
+    if request.tracker:
+        yield tracking.ensure(request.tracker), key
         return
     info = tracker_start()
     try:

@@ -10,7 +10,6 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from adt.bundle.bundle import load_bundle
@@ -31,24 +30,6 @@ SIZE_SECONDS = 5.0
 LEFTOVER_AGE = 24 * 3600.0
 """Seconds: what is on its way for longer than this was left by a process that was killed."""
 LEFTOVER = re.compile(r"\..+\.[0-9a-f]{12}\.(tmp|old)|.+\.part")
-
-
-@dataclass(frozen=True)
-class CacheSurvey:
-    """What is in the cache."""
-
-    size: int
-    """Bytes."""
-    whole: bool
-    """Everything was added up in time."""
-    entries: int
-    changed: tuple[str, ...]
-    """Entries whose names, sizes or times differ from when they were made."""
-    bundles: int
-    broken_bundles: tuple[tuple[str, str], ...]
-    """Name of a bundle's directory, and what is wrong with it."""
-    leftovers: tuple[str, ...]
-    """Temporary files and directories of processes that were killed, relative to the cache."""
 
 
 def check_place(directory: Path, writable: str, free: int) -> Check:
@@ -72,54 +53,40 @@ def check_place(directory: Path, writable: str, free: int) -> Check:
     return ok(name, room, origin)
 
 
-def check_contents(contents: CacheSurvey) -> Iterator[Check]:
-    """Judge what is in the cache."""
-    size = f"{'' if contents.whole else 'at least '}{size_text(contents.size)}"
+def check_contents(root: Path) -> Iterator[Check]:
+    """Judge names, sizes and times in the cache; reads no contents but stamps and manifests."""
+    size, whole = _size(root)
+    entries = list(_entries(root))
+    bundles = sorted(path.parent for path in (root / "bundles").glob("*/bundle.json"))
+    shown = f"{'' if whole else 'at least '}{size_text(size)}"
     yield ok(
         f"{NAME} contents",
-        f"{size} in {contents.entries} entries and {contents.bundles} bundles",
+        f"{shown} in {len(entries)} entries and {len(bundles)} bundles",
         "names, sizes and times, not every byte",
     )
-    for name in contents.changed:
+    for name in (path.relative_to(root).as_posix() for path in entries if _changed(path)):
         yield warning(
             f"{NAME} entry {name}",
             "changed since it was made; if its bytes differ, adt makes it again when it is needed",
             remedy="adt doctor host --fix   (reads every byte; removes it only if it is damaged)",
             fix=Fix(Action.DROP_ENTRY, (name,)),
         )
-    for name, problem in contents.broken_bundles:
-        yield warning(
-            f"bundle {name}",
-            problem,
-            remedy="adt doctor host --fix   (removes it; `adt build-target` packs it again)",
-            fix=Fix(Action.DROP_BUNDLE, (name,)),
-        )
-    if contents.leftovers:
+    for bundle in bundles:
+        if problem := _bundle_problem(bundle):
+            yield warning(
+                f"bundle {bundle.name}",
+                problem,
+                remedy="adt doctor host --fix   (removes it; `adt build-target` packs it again)",
+                fix=Fix(Action.DROP_BUNDLE, (bundle.name,)),
+            )
+    if leftovers := tuple(path.relative_to(root).as_posix() for path in _leftovers(root)):
+        shown = ", ".join(leftovers[:3]) + (", …" if len(leftovers) > 3 else "")
         yield warning(
             f"{NAME} leftovers",
-            f"{len(contents.leftovers)} left by processes that were killed: "
-            + ", ".join(contents.leftovers[:3])
-            + (", …" if len(contents.leftovers) > 3 else ""),
+            f"{len(leftovers)} left by processes that were killed: {shown}",
             remedy="adt doctor host --fix",
-            fix=Fix(Action.DROP_LEFTOVER, contents.leftovers),
+            fix=Fix(Action.DROP_LEFTOVER, leftovers),
         )
-
-
-def survey(root: Path) -> CacheSurvey:
-    """Look at names, sizes and times in the cache; reads no contents but stamps and manifests."""
-    size, whole = _size(root)
-    entries = list(_entries(root))
-    bundles = sorted(path for path in (root / "bundles").glob("*/bundle.json"))
-    broken = [(path.parent.name, problem) for path in bundles if (problem := _bundle_problem(path.parent))]
-    return CacheSurvey(
-        size,
-        whole,
-        len(entries),
-        tuple(path.relative_to(root).as_posix() for path in entries if _changed(path)),
-        len(bundles),
-        tuple(broken),
-        tuple(path.relative_to(root).as_posix() for path in _leftovers(root)),
-    )
 
 
 def _size(root: Path) -> tuple[int, bool]:
@@ -210,4 +177,4 @@ def questions() -> Iterator[Question]:
         yield check_place(root, not_writable(root), shutil.disk_usage(existing).free)
 
     yield Question(f"{NAME} directory", place)
-    yield Question(f"{NAME} contents", lambda: check_contents(survey(root)) if root.is_dir() else ())
+    yield Question(f"{NAME} contents", lambda: check_contents(root) if root.is_dir() else ())

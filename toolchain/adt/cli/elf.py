@@ -32,6 +32,14 @@ def report_fields(report: ElfReport) -> dict[str, Any]:
     }
 
 
+PLAIN_FACTS = (
+    *("machine", "bits", "type", "program", "flags_1", "bind_now", "text_relocations"),
+    *("executable_stack", "symbol_table", "debug_info"),
+)
+TEXTS = ("interpreter", "soname", "runpath", "build_id")
+"""Facts whose empty text is null."""
+
+
 def _file_fields(file: FileAudit) -> dict[str, Any]:
     facts = file.facts
     fields: dict[str, Any] = {
@@ -46,23 +54,11 @@ def _file_fields(file: FileAudit) -> dict[str, Any]:
     }
     if facts is None:
         return fields
+    fields |= {name: getattr(facts, name) for name in PLAIN_FACTS}
+    fields |= {name: getattr(facts, name) or None for name in TEXTS}
     return fields | {
-        "machine": facts.machine,
-        "bits": facts.bits,
-        "type": facts.type,
-        "program": facts.program,
-        "interpreter": facts.interpreter or None,
         "android": vars(facts.android) if facts.android else None,
         "load_alignments": [segment.align for segment in facts.loads],
-        "soname": facts.soname or None,
-        "runpath": facts.runpath or None,
-        "flags_1": facts.flags_1,
-        "bind_now": facts.bind_now,
-        "text_relocations": facts.text_relocations,
-        "executable_stack": facts.executable_stack,
-        "symbol_table": facts.symbol_table,
-        "debug_info": facts.debug_info,
-        "build_id": facts.build_id or None,
     }
 
 

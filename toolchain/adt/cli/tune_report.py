@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from adt.tuning.results import Comparison, TunedTask, TuneResult
 
 
+OF_PLAN = ("run", "model", "database", "logs", "platform", "target")
+OF_RESULT = ("emulated", "interrupted", "done", "total", "kept", "seconds")
+"""What the document has as the result has it."""
+
+
 def fields(result: TuneResult) -> dict[str, Any]:
     """A tuning as JSON fields; times that are no device's speed are null."""
     from dataclasses import asdict
@@ -27,19 +32,9 @@ def fields(result: TuneResult) -> dict[str, Any]:
         for task in result.tasks
     ]
     return {
-        "run": plan.run,
-        "model": plan.model,
-        "database": plan.database,
-        "logs": plan.logs,
-        "platform": plan.platform,
-        "target": plan.target,
+        **{name: getattr(plan, name) for name in OF_PLAN},
         "context": asdict(result.context) if result.context else None,
-        "emulated": result.emulated,
-        "interrupted": result.interrupted,
-        "done": result.done,
-        "total": result.total,
-        "kept": result.kept,
-        "seconds": result.seconds,
+        **{name: getattr(result, name) for name in OF_RESULT},
         "baseline_ms": None if result.emulated else result.baseline_ms,
         "tuned_ms": None if result.emulated else result.tuned_ms,
         "tasks": tasks,

@@ -64,7 +64,6 @@ class BenchSetup:
     """What to measure, and how."""
 
     protocol: Protocol
-    entry: str = "main"
     seed: int = 0
     threads: int | None = None
     affinity: str = ""
@@ -95,7 +94,6 @@ class Measurement:
 def options_for(opened: Opened, setup: BenchSetup, **more: Any) -> RtvmOptions:
     """The runner's options for the setup's way of running; *more* of them by name."""
     return RtvmOptions(
-        entry=setup.entry,
         device=opened.package.manifest.target.device,
         seed=setup.seed,
         threads=setup.threads,
@@ -204,7 +202,7 @@ def machine_of(place: Place, report: Mapping[str, Any] | None, now: Conditions |
     return Machine("host", place.name, model, "", emulated=place.emulated, **computes)
 
 
-def subject_of(opened: Opened, entry: str) -> Subject:
+def subject_of(opened: Opened) -> Subject:
     """What runs."""
     facts, bundle = opened.package.manifest, opened.bundle.manifest
     return Subject(
@@ -215,7 +213,7 @@ def subject_of(opened: Opened, entry: str) -> Subject:
         platform=facts.target.platform,
         precision=facts.precision,
         offload=facts.offload,
-        entry=entry,
+        entry="main",
         tvm=facts.tvm.version,
         bundle=bundle.preset,
         bundle_digest=opened.bundle.digest,
@@ -269,7 +267,7 @@ def record_of(
         when=datetime.now(UTC).isoformat(timespec="seconds"),
         label=setup.label,
         machine=machine,
-        subject=subject_of(opened, setup.entry),
+        subject=subject_of(opened),
         method=method_of(setup, interleaved=interleaved),
         conditions=now,
         correct=correct,
