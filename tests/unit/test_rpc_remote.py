@@ -149,7 +149,11 @@ def test_a_device_that_a_tracker_gave_is_checked_as_far_as_it_is_known(
     monkeypatch.setattr(remote, "payload_of", lambda bundle, _package: bundle)
     monkeypatch.setattr(remote, "check_pair", lambda *pair: asked.append(pair))
     unknown: Any = SimpleNamespace(serial="", target=SimpleNamespace(address="10.0.0.7:9090"))
-    assert remote._tracked_device(unknown, package) == ("10.0.0.7:9090", "the RPC server at 10.0.0.7:9090", None)
+    assert remote._tracked_device(unknown, package) == (
+        "10.0.0.7:9090",
+        "the RPC server at 10.0.0.7:9090",
+        None,
+    )
     known: Any = SimpleNamespace(serial="abcd", target=unknown.target)
     assert remote._tracked_device(known, package) == ("abcd", "board", False)
     assert asked == [("b2", package.manifest)], "the bundle that the server runs from"
