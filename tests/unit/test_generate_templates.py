@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jinja2 import BaseLoader, Environment
 
-from adt.api.generate import KINDS, generator
+from adt.api.generate import KINDS
 from adt.host.resources import resource
 from adt.integrate import templates
 from adt.integrate.model_api import Project
@@ -33,7 +33,7 @@ NO_COMMENTS = (".json", ".txt")
 
 
 def generated(kind: str, described: Project) -> tuple[OutputFile, ...]:
-    return generator(kind)(described)
+    return KINDS[kind](described)
 
 
 class Recorded(BaseLoader):

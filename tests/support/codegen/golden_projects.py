@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from adt.api.generate import generator
+from adt.api.generate import KINDS
 from adt.host.resources import resource
 from adt.integrate.apk.entries import apk_entries
 from adt.integrate.apk.manifest import manifest_text
@@ -139,7 +139,7 @@ def texts(directory: Path) -> dict[str, str]:
 
 def _generated(kind: str, described: Project) -> Iterator[tuple[str, str | Path, str]]:
     """Path, text or source, and a note of each file of a project."""
-    for file in generator(kind)(described):
+    for file in KINDS[kind](described):
         if isinstance(file, TextFile):
             yield file.path, file.text, " (the user's)" * file.users
         else:
