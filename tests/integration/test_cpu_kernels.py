@@ -12,14 +12,18 @@ import tvm
 from tvm import relax, te, tirx
 
 from adt.bundle.platforms import platform_named
+from adt.model.importers.importer import import_model
 from adt.model.inspection.flops import SCHEDULED
+from adt.model.passes.cpu.recurrence import is_recurrence
 from adt.model.passes.cpu.schedules import scheduled
 from adt.model.passes.cpu.vectors import Vectors, vectors_of
 from adt.model.passes.pipeline import prepare_module
 from adt.model.passes.texture.choice import BY_MODEL
 from adt.model.targets.target import model_target
 from adt.model.tuning.schedules import Untuned
+from support.models import sequences
 from support.models.blocked import RANDOM, conv, model, weight
+from support.models.onnx_graphs import recurrent, write
 
 HERE = frozenset(Path("/proc/cpuinfo").read_text().split())
 PROCESSORS = {"nehalem": (4, "sse4_2"), "haswell": (8, "avx2"), "skylake-avx512": (16, "avx512f")}
@@ -170,6 +174,47 @@ class _Flattening:
     def emit(self, call: Any) -> Any:
         args = [self.emit(arg) if isinstance(arg, relax.Call) else arg for arg in call.args]
         return self._builder.emit(relax.Call(call.op, args, call.attrs, call.sinfo_args))
+
+
+SEQUENCES: dict[str, Callable[[Path], Path]] = {
+    "bert": sequences.bert,
+    "bert, decomposed": lambda path: sequences.bert(path, decomposed=True),
+    "lstm": lambda path: sequences.recurrent(path, "LSTM"),
+    "lstm, both ways": lambda path: sequences.recurrent(path, "LSTM", 1, hidden=100, directions=2),
+    "gru": lambda path: sequences.recurrent(path, "GRU", hidden=128),
+    "gru, reset first": lambda path: sequences.recurrent(path, "GRU", directions=2, linear=False),
+    "lstm, state": lambda path: write(recurrent("LSTM", 4, direction="bidirectional"), path),
+    "gru, state": lambda path: write(recurrent("GRU", 3, direction="reverse"), path),
+    "gru, state, reset after": lambda path: write(recurrent("GRU", 3, linear_before_reset=1), path),
+}
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_networks_of_sequences_compute_what_onnxruntime_does(name: str, cpu: str, tmp_path: Path) -> None:
+    import onnxruntime
+
+    path = SEQUENCES[name](tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    feeds = {
+        spec.name: RANDOM.integers(0, 2, spec.shape)
+        if "int" in spec.type
+        else RANDOM.normal(size=spec.shape).astype(np.float32)
+        for spec in session.get_inputs()
+    }
+    imported = import_model(path, {}, loops=True)
+    target = model_target("cpu", platform_named("host"), 28, cpu=cpu)
+    with _target(cpu):
+        prepared = prepare_module(imported.module, imported.params, target, 64, Untuned(), BY_MODEL, True)
+    layers = [function for function in prepared.plain.values() if is_recurrence(function)]
+
+    built = tvm.compile(prepared.module, _target(cpu), relax_pipeline=prepared.relax_pipeline)
+    tensors = map(tvm.runtime.tensor, feeds.values())
+    result = relax.VirtualMachine(built, tvm.cpu())["main"](*tensors, *prepared.params.values())
+
+    assert bool(layers) == (not name.startswith("bert"))
+    results = [result] if hasattr(result, "numpy") else list(result)
+    for have, want in zip(results, session.run(None, feeds), strict=True):
+        np.testing.assert_allclose(have.numpy(), want, rtol=1e-4, atol=5e-6 * np.abs(want).max())
 
 
 @pytest.mark.parametrize(

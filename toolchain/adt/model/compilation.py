@@ -79,7 +79,10 @@ class CompileJob:
         linker, target = self.linker(), self.target()
         bundled = self.bundle.manifest.options if self.bundle else settings.build
         log.info("importing %s", self.model.name)
-        imported = import_model(self.model, parse_shapes(settings.compile.shapes))
+        options = settings.compile
+        plain = options.precision == "float32" and options.offload == "none"
+        loops = target.device == "cpu" and plain  # neither libraries nor half precision take such a kernel
+        imported = import_model(self.model, parse_shapes(options.shapes), loops=loops)
         model_store.keep(imported.file, imported.source.sha256)
         log.info("compiling for %s on %s", target.name, platform.name)
         options = settings.compile if accuracy else settings.compile.but(accuracy="off")

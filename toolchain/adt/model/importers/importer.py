@@ -37,18 +37,23 @@ class Explanation:
     """What compiling would end with; 0 when the import succeeds."""
 
 
-def import_model(model: Path | str, shapes: RequestedShapes) -> ImportedModel:
+def import_model(model: Path | str, shapes: RequestedShapes, *, loops: bool = False) -> ImportedModel:
     """Import a model file, or what the Python callable ``module:function`` returns.
+
+    Args:
+        loops: recurrent layers of ONNX are one kernel of all steps where they can be, which only a CPU runs.
 
     Raises:
         ModelError: the file, the callable or a shape is wrong, or TVM's importer failed.
         UnsupportedOp: there is no converter for an operator.
         ToolNotFound: the format needs an extra that is not installed.
     """
-    return _import(*_open(model), shapes)
+    return _import(*_open(model), shapes, loops=loops)
 
 
-def _import(path: Path, source: SourceModel, shapes: RequestedShapes) -> ImportedModel:
+def _import(
+    path: Path, source: SourceModel, shapes: RequestedShapes, *, loops: bool = False
+) -> ImportedModel:
     if source.format == formats.TFLITE:
         from adt.model.importers.tflite.importer import import_tflite
 
@@ -63,7 +68,7 @@ def _import(path: Path, source: SourceModel, shapes: RequestedShapes) -> Importe
         return import_keras(path, shapes, source)
     from adt.model.importers.onnx.importer import import_onnx
 
-    return import_onnx(path, shapes, source)
+    return import_onnx(path, shapes, source, loops=loops)
 
 
 def explain_model(model: Path | str, shapes: RequestedShapes) -> Explanation:

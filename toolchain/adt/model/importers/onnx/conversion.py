@@ -11,12 +11,12 @@ import io
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
-from adt.model.importers.onnx.converters import CONVERTERS
+from adt.model.importers.onnx.converters import CONVERTERS, recurrent
 from adt.model.importers.onnx.converters.node import REMEDY, Node, refusal
 from adt.model.importers.onnx.graph import Graph, all_nodes, node_name, op_name, opset, subgraphs
 from adt.model.importers.op_table import named_nodes
@@ -34,15 +34,18 @@ MOST_FLOAT_ARGUMENT = 16
 """The same for floating point (scales, limits, padding values)."""
 
 
-def to_relax(model: onnx.ModelProto) -> Any:
+def to_relax(model: onnx.ModelProto, loops: frozenset[str] = frozenset()) -> Any:
     """Convert *model*, whose initializers become parameters; their values are in ``main``'s attributes.
+
+    Args:
+        loops: recurrent operators that are one kernel of all steps.
 
     Raises:
         UnsupportedOp: a node cannot be converted; it is in the message.
         ModelError: TVM's importer failed elsewhere.
     """
-    _make_importable(model)
-    importer = _importer(model)
+    _make_importable(model, loops)
+    importer = _importer(model, loops)
     try:
         with _quiet():
             return importer.from_onnx(model.graph, opset(model))
@@ -95,18 +98,21 @@ def try_conversion(model: onnx.ModelProto) -> Conversion:
     )
 
 
-def _make_importable(model: onnx.ModelProto) -> None:
+def _make_importable(model: onnx.ModelProto, loops: frozenset[str] = frozenset()) -> None:
     _drop_unused(model)
-    _inline_arguments(model)
+    _inline_arguments(
+        model, {name for node in model.graph.node if op_name(node) in loops for name in node.input}
+    )
     _rename_initializers(model)
     for node in all_nodes(model.graph):
         node.name = node_name(node)
 
 
-def _importer(model: onnx.ModelProto, *, goes_on: bool = False) -> Any:
+def _importer(model: onnx.ModelProto, loops: frozenset[str] = frozenset(), *, goes_on: bool = False) -> Any:
     """TVM's importer with our converters.
 
     Args:
+        loops: recurrent operators that are one kernel of all steps.
         goes_on: try the nodes after a refused one, too, and convert nothing in the end.
     """
     import onnx
@@ -114,6 +120,7 @@ def _importer(model: onnx.ModelProto, *, goes_on: bool = False) -> Any:
     from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
     nodes = _named_nodes(model)
+    converters = {**CONVERTERS, **{op: recurrent.CONVERTERS[op] for op in loops}}
 
     class Importer(ONNXGraphImporter):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -156,7 +163,7 @@ def _importer(model: onnx.ModelProto, *, goes_on: bool = False) -> Any:
             def by_tvm(given: Any, **changes: Any) -> Any:
                 return convert(op, type(inputs)(given), {**attrs, **changes}, version)
 
-            converter = CONVERTERS.get(op) if proto.domain in ("", "ai.onnx") else None
+            converter = converters.get(op) if proto.domain in ("", "ai.onnx") else None
             node = Node(proto, tuple(inputs), version, self.bb, self._params, by_tvm)
             result = converter(node) if converter else None
             by_ours = result is not None
@@ -271,11 +278,14 @@ def _rename_uses(graph: onnx.GraphProto, renamed: dict[str, str]) -> None:
             _rename_uses(inner, renamed)
 
 
-def _inline_arguments(model: onnx.ModelProto) -> None:
+def _inline_arguments(model: onnx.ModelProto, repacked: Collection[str]) -> None:
     """Turn initializers that are arguments rather than weights into Constant nodes, in place.
 
     The importer needs the value of a split's sizes or a resize's scales while it
     converts; as a parameter of the module it would be unknown until run time.
+
+    Args:
+        repacked: weights of which a converter makes others.
     """
     from onnx import helper, numpy_helper
 
@@ -285,7 +295,7 @@ def _inline_arguments(model: onnx.ModelProto) -> None:
         array = numpy_helper.to_array(tensor)
         whole = array.dtype.kind in "iub"
         is_argument = array.size <= (MOST_WHOLE_ARGUMENT if whole else MOST_FLOAT_ARGUMENT)
-        (arguments if is_argument else weights).append(tensor)
+        (arguments if is_argument or tensor.name in repacked else weights).append(tensor)
     returned = {value.name for value in model.graph.output}
     constants = [
         helper.make_node("Constant", [], [tensor.name], value=tensor)

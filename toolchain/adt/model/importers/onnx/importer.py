@@ -21,8 +21,13 @@ from adt.model.importers.shapes import RequestedShapes, fixed_shapes
 from adt.model.package.manifest import SourceModel, TensorSpec
 
 
-def import_onnx(path: Path, shapes: RequestedShapes, source: SourceModel) -> ImportedModel:
+def import_onnx(
+    path: Path, shapes: RequestedShapes, source: SourceModel, *, loops: bool = False
+) -> ImportedModel:
     """Import an ONNX model with static shapes.
+
+    Args:
+        loops: recurrent layers are one kernel of all steps where they can be.
 
     Raises:
         ModelError: the file or a shape is wrong, or TVM's importer failed.
@@ -36,11 +41,11 @@ def import_onnx(path: Path, shapes: RequestedShapes, source: SourceModel) -> Imp
             raise _unsupported(path, op_table(PreparedModel(model, model, {}), never)) from None
         raise
     dtypes = input_dtypes(model)
-    prepared = prepare(with_fixed_shapes(model, fixed), path.name)
+    prepared = prepare(with_fixed_shapes(model, fixed), path.name, loops=loops)
     table = op_table(prepared)
     if refusal(table):
         raise _unsupported(path, table)
-    module = to_relax(prepared.model)
+    module = to_relax(prepared.model, prepared.loops)
     if any(node.op_type == "If" for node in prepared.model.graph.node):
         module = lift_weights(module)  # TVM leaves those of branches where they are
     return imported_model(
@@ -93,8 +98,14 @@ def op_table(prepared: PreparedModel, missing: Mapping[str, str] | None = None) 
         missing: operators that cannot be converted, with a note; None: those of the prepared model.
     """
     ops = [op_name(node) for node in all_nodes(prepared.simplified.graph)]
-    missing = unsupported_ops(prepared.model) if missing is None else missing
+    if missing is None:
+        missing = {
+            op: note for op, note in unsupported_ops(prepared.model).items() if op not in prepared.loops
+        }
     hidden = [op for op in missing if op not in ops]  # only in what an operator was rewritten to
     return op_rows(
-        [*ops, *hidden], prepared.rewritten, missing, dict.fromkeys(CONVERTERS, "converted by adt")
+        [*ops, *hidden],
+        prepared.rewritten,
+        missing,
+        dict.fromkeys((*CONVERTERS, *prepared.loops), "converted by adt"),
     )

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adt.model.importers.onnx.comparison import Runner
-from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, opset, subgraphs, type_number
+from adt.model.importers.onnx.graph import Builder, Graph, all_nodes, op_name, opset, subgraphs, type_number
 from adt.model.importers.onnx.rewrites import REWRITES
+from adt.model.importers.onnx.rewrites.recurrent import is_loop
 from adt.model.importers.onnx.support import convertible, unsupported_ops
 from adt.model.importers.op_table import named_nodes
+from adt.model.passes.cpu.recurrence import GATES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,9 +46,11 @@ class PreparedModel:
     """Before its operators were rewritten; what the op table counts."""
     rewritten: Mapping[str, str]
     """Operator to what became of it, for those that were rewritten."""
+    loops: frozenset[str] = frozenset()
+    """Recurrent operators that were left as they are, to be one kernel of all steps each."""
 
 
-def prepare(model: onnx.ModelProto, name: str) -> PreparedModel:
+def prepare(model: onnx.ModelProto, name: str, *, loops: bool = False) -> PreparedModel:
     """Simplify *model* (with static input shapes) and rewrite what TVM's importer cannot take.
 
     Every step is trusted only if the model computes the same with it as without, on random
@@ -56,6 +60,7 @@ def prepare(model: onnx.ModelProto, name: str) -> PreparedModel:
 
     Args:
         name: the model's file name, for messages.
+        loops: leave recurrent operators as they are where they can be one kernel of all steps.
     """
     model = _inlined(model, name)
     runner = Runner(model)
@@ -66,12 +71,13 @@ def prepare(model: onnx.ModelProto, name: str) -> PreparedModel:
     if simplified is not model:
         runner = Runner(simplified)
     model, notes = simplified, dict[str, str]()
+    looped = _loops(simplified) if loops else frozenset[str]()
     for _ in range(MOST_ROUNDS):
         written, expanded = _function_bodies(model, runner, name)
         if expanded:
             model = _simplified(written, runner, name)
             runner = Runner(model)
-        model, rewritten = _rewritten(model, runner)
+        model, rewritten = _rewritten(model, runner, looped)
         if any("::" in op for op in rewritten):  # no shapes were known behind other domains' operators
             model = _simplified(model, Runner(model), name)
         notes = expanded | rewritten | notes
@@ -80,7 +86,16 @@ def prepare(model: onnx.ModelProto, name: str) -> PreparedModel:
         if not (expanded or rewritten):
             break
         runner = Runner(model)
-    return PreparedModel(_typed(model), simplified, notes)
+    return PreparedModel(_typed(model), simplified, notes, looped)
+
+
+def _loops(model: onnx.ModelProto) -> frozenset[str]:
+    """Recurrent operators of *model* of which each node can be one kernel of all steps."""
+    graph = Graph(model, model.graph)
+    nodes = [node for node in all_nodes(model.graph) if node.op_type in GATES]
+    main = {node.name for node in model.graph.node}
+    hindered = {node.op_type for node in nodes if node.name not in main or not is_loop(Builder(graph, node))}
+    return frozenset(op_name(node) for node in nodes if node.op_type not in hindered)
 
 
 def _inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
@@ -233,9 +248,15 @@ def _functions(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
             yield node.domain, node.op_type
 
 
-def _rewritten(model: onnx.ModelProto, runner: Runner) -> tuple[onnx.ModelProto, dict[str, str]]:
-    """*model* with all rewrites that are confirmed, and for each operator what was done."""
-    allowed = set(REWRITES)
+def _rewritten(
+    model: onnx.ModelProto, runner: Runner, kept: Collection[str]
+) -> tuple[onnx.ModelProto, dict[str, str]]:
+    """*model* with all rewrites that are confirmed, and for each operator what was done.
+
+    Args:
+        kept: operators that are not rewritten.
+    """
+    allowed = {op for op in REWRITES if op not in kept}
     changed, done = _apply(model, allowed)
     if not done:
         return model, {}

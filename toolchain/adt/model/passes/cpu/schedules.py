@@ -16,6 +16,7 @@ from adt.model.inspection.flops import SCHEDULED
 from adt.model.passes.cpu.convolution import convolution
 from adt.model.passes.cpu.elementwise import elements
 from adt.model.passes.cpu.kernel import NoSchedule
+from adt.model.passes.cpu.recurrence import is_recurrence
 from adt.model.passes.cpu.reduction import reduction, rows
 from adt.model.passes.cpu.vector_math import shared_divisors, vectorized_math
 from adt.model.passes.cpu.vectors import Vectors
@@ -44,8 +45,10 @@ def schedule_kernels(vectors: Vectors) -> Any:
 def scheduled(function: Any, vectors: Vectors, name: str = "") -> Any:
     """The TIR *function* by the first rule that takes it; as it is if none does."""
     import tvm
-    from tvm import s_tir, tirx
+    from tvm import s_tir
 
+    if is_recurrence(function):
+        return _finished(function, function.body)
     refusals = (NoSchedule, s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError, TypeError)
     for rule in RULES:
         schedule = s_tir.Schedule(function)
@@ -54,7 +57,14 @@ def scheduled(function: Any, vectors: Vectors, name: str = "") -> Any:
         except refusals as reason:
             log.debug("%s: %s does not apply: %s", name, rule.__name__, str(reason).strip()[-200:])
             continue
-        body = vectorized_math(shared_divisors(schedule.mod["main"].body))
-        made = tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)
-        return made.with_attr(SCHEDULED, True)
+        return _finished(function, schedule.mod["main"].body)
     return function
+
+
+def _finished(function: Any, body: Any) -> Any:
+    """*function* with the scheduled *body*."""
+    from tvm import tirx
+
+    body = vectorized_math(shared_divisors(body))
+    finished = tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)
+    return finished.with_attr(SCHEDULED, True)

@@ -1,9 +1,10 @@
 """LSTM, GRU and RNN of a fixed length, unrolled step by step.
 
 TVM has no loop operator that an OpenCL target could run well, and the sequences of
-models for devices are short. What all steps share, the product of the inputs with the
-input weights, is computed for the whole sequence at once; each step adds the product
-of the state with the recurrent weights and applies the gates.
+models for devices are short; a CPU gets one kernel for all steps where it can be
+(:func:`is_loop`). What all steps share, the product of the inputs with the input weights,
+is computed for the whole sequence at once; each step adds the product of the state with
+the recurrent weights and applies the gates.
 
 Symbols as in ONNX's documents: X[steps, batch, size], W[directions, gates·H, size],
 R[directions, gates·H, H], B[directions, 2·gates·H], state h (and c)[directions, batch, H].
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from adt.model.importers.onnx.graph import Builder
 from adt.model.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
+from adt.model.passes.cpu.recurrence import GATES, Recurrence
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,6 +56,17 @@ def _covered(build: Builder) -> bool:
         and build.attribute("clip") is None
         and not build.attribute("input_forget", 0)
     )
+
+
+def is_loop(build: Builder) -> bool:
+    """Whether the node can be one kernel of all steps
+    (:mod:`adt.model.importers.onnx.converters.recurrent`)."""
+    if build.node.op_type not in GATES or build.dtype != "float32" or build.operand(7) or not _covered(build):
+        return False
+    weights, directions = build.graph.constant(build.operand(2)), len(_activations(build))
+    default = _DEFAULTS[_kind(build)]
+    usual = _activations(build) == [*default] * (directions // len(default))
+    return usual and weights is not None and Recurrence(_kind(build), 1, 1, weights.shape[-1]).is_wide
 
 
 def _activations(build: Builder) -> list[str]:

@@ -1,0 +1,193 @@
+"""All steps of a recurrent layer as one kernel: a call for each step and gate would take longer than they do.
+
+    for step:
+        for panel of gates:  sums = row of the step;  for k:  sums += h[k] * w[panel][k]
+        c, h = gates(sums, c, h)
+
+What the steps share, the product of the inputs with their weights, is a product of its own before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+STEPS = "recurrent_steps"
+"""The block of such a kernel."""
+MOST_SUMS = 64
+"""Columns of a panel of weights: four registers of AVX-512, 16 of NEON."""
+LEAST_SUMS = 8
+GATE_LANES = 16
+"""States whose gates are computed at once."""
+GATES = {"GRU": 3, "LSTM": 4}
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """The steps of one direction of a layer; symbols as in ONNX's documents, gates in its order."""
+
+    kind: str
+    """``GRU`` or ``LSTM``."""
+    steps: int
+    batch: int
+    hidden: int
+    backwards: bool = False
+    reset_after: bool = True
+    """A GRU's reset gate applies to the product of the state, not to the state (linear_before_reset)."""
+
+    @property
+    def panel(self) -> int:
+        """Columns of a panel of weights, which divides the states."""
+        return max(size for size in range(1, min(self.hidden, MOST_SUMS) + 1) if self.hidden % size == 0)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether panels are of enough columns for vectors."""
+        return self.panel >= min(self.hidden, LEAST_SUMS)
+
+    def packed(self, weights: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The weights R ``[gates·H, H]`` in panels ``[gates·H/panel, H, panel]``."""
+        import numpy as np
+
+        panels = weights.reshape(-1, self.panel, self.hidden)
+        return np.ascontiguousarray(panels.swapaxes(1, 2))
+
+
+def recurrence(layer: Recurrence, rows: Any, weights: Any, bias: Any, *states: Any) -> list[Any]:
+    """The kernel as a tensor expression.
+
+    Args:
+        rows: ``[steps, batch, gates·H]``, the product of the inputs and what is added to it.
+        weights: see :meth:`Recurrence.packed`.
+        bias: ``[H]``, what is added to the product of the state before a GRU resets it; else of no account.
+        states: h before the first step ``[batch, H]``, and c of an LSTM.
+
+    Returns:
+        The states of all steps ``[steps, batch, H]``, the last ones as *states*, and room that was used.
+    """
+    from tvm import te
+
+    gates = (layer.batch, GATES[layer.kind] * layer.hidden)
+    shapes = [(layer.steps, layer.batch, layer.hidden), *(state.shape for state in states), gates]
+    return te.extern(  # type: ignore[no-any-return]
+        shapes,
+        [rows, weights, bias, *states],
+        lambda inputs, outputs: _steps(layer, inputs, outputs),
+        name=STEPS,
+        dtype=["float32"] * len(shapes),
+    )
+
+
+def is_recurrence(function: Any) -> bool:
+    """Whether a TIR function is such a kernel, whose loops are as they are to be."""
+    return str(function.body.block.name_hint).startswith(STEPS)
+
+
+def _steps(layer: Recurrence, inputs: list[Any], outputs: list[Any]) -> Any:
+    from tvm import tirx
+    from tvm.script.ir_builder import IRBuilder
+    from tvm.script.ir_builder import tirx as T
+
+    rows, weights, bias, *first = inputs
+    result, *states, gates = outputs
+    statements = []
+    for state, before in zip(states, first, strict=True):
+        with IRBuilder() as builder:
+            _each(layer, partial(_copy, state, before))
+            statements.append(builder.get())
+    with IRBuilder() as builder:
+        with T.serial(layer.steps) as step:
+            at = layer.steps - 1 - step if layer.backwards else step
+            if layer.kind == "LSTM":
+                _lstm_step(layer, at, rows, weights, states, gates)
+            else:
+                _gru_step(layer, at, rows, weights, bias, states[0], gates)
+            _each(layer, lambda b, j: _set(result, at, b, j, states[0][b, j]))
+        statements.append(builder.get())
+    return tirx.SeqStmt(statements)
+
+
+def _lstm_step(layer: Recurrence, at: Any, rows: Any, weights: Any, states: list[Any], gates: Any) -> None:
+    from tvm import tirx
+
+    size, (h, c) = layer.hidden, states
+    _products(layer, range(4), h, weights, gates, lambda b, n: rows[at, b, n])
+
+    def gate(b: Any, j: Any) -> None:
+        i, o, f, new = (gates[b, number * size + j] for number in range(4))
+        _set(c, b, j, tirx.sigmoid(f) * c[b, j] + tirx.sigmoid(i) * tirx.tanh(new))
+        _set(h, b, j, tirx.sigmoid(o) * tirx.tanh(c[b, j]))
+
+    _each(layer, gate)
+
+
+def _gru_step(layer: Recurrence, at: Any, rows: Any, weights: Any, bias: Any, h: Any, gates: Any) -> None:
+    from tvm import tirx
+
+    size = layer.hidden
+    _products(layer, range(2), h, weights, gates, lambda b, n: rows[at, b, n])
+    if layer.reset_after:
+        _products(layer, range(2, 3), h, weights, gates, lambda b, n: bias[n - 2 * size])
+    else:  # the reset state takes the place of the reset gate
+        _each(layer, lambda b, j: _set(gates, b, size + j, tirx.sigmoid(gates[b, size + j]) * h[b, j]))
+        _products(layer, range(2, 3), gates, weights, gates, lambda b, n: rows[at, b, n], first=size)
+
+    def gate(b: Any, j: Any) -> None:
+        z, product = tirx.sigmoid(gates[b, j]), gates[b, 2 * size + j]
+        if layer.reset_after:
+            product = rows[at, b, 2 * size + j] + tirx.sigmoid(gates[b, size + j]) * product
+        new = tirx.tanh(product)
+        _set(h, b, j, new + z * (h[b, j] - new))  # (1 - z)·n + z·h
+
+    _each(layer, gate)
+
+
+def _products(
+    layer: Recurrence,
+    numbers: range,
+    state: Any,
+    weights: Any,
+    gates: Any,
+    begin: Callable[[Any, Any], Any],
+    first: int = 0,
+) -> None:
+    """The sums of the gates with these *numbers*: *begin* of batch and column, and *state*, from its column
+    *first* on, times the weights."""
+    from tvm.script.ir_builder import tirx as T
+
+    width, count = layer.panel, layer.hidden // layer.panel
+    with T.serial(numbers.start * count, numbers.stop * count) as panel, T.serial(layer.batch) as b:
+        sums = T.decl_buffer((width,), "float32", scope="global")
+        with T.vectorized(width) as lane:
+            T.buffer_store(sums, begin(b, panel * width + lane), [lane])
+        with T.serial(layer.hidden) as k, T.vectorized(width) as lane:
+            T.buffer_store(sums, sums[lane] + state[b, first + k] * weights[panel, k, lane], [lane])
+        with T.vectorized(width) as lane:
+            T.buffer_store(gates, sums[lane], [b, panel * width + lane])
+
+
+def _each(layer: Recurrence, body: Callable[[Any, Any], None]) -> None:
+    """*body* for each of the batch and each of its states, by vectors."""
+    from tvm.script.ir_builder import tirx as T
+
+    width = GATE_LANES if layer.hidden % GATE_LANES == 0 else layer.panel
+    with T.serial(layer.batch) as b, T.serial(layer.hidden // width) as part, T.vectorized(width) as lane:
+        body(b, part * width + lane)
+
+
+def _copy(target: Any, source: Any, b: Any, j: Any) -> None:
+    _set(target, b, j, source[b, j])
+
+
+def _set(buffer: Any, *place: Any) -> None:
+    """Store the last of *place* at the others."""
+    from tvm.script.ir_builder import tirx as T
+
+    *indices, value = place
+    T.buffer_store(buffer, value, indices)
