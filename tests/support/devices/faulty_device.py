@@ -21,8 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from adt.virtual import filesystem, properties, sync, wire
-from adt.virtual.daemon import Daemon
-from adt.virtual.transport import FEATURES, Closed, Service, Stream, Transport
+from adt.virtual.daemon import FEATURES, Daemon
+from adt.virtual.transport import Closed, Service, Stream, Transport
 from support.devices import faults
 from support.devices.faults import Fault, Injector
 

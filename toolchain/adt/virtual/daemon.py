@@ -11,12 +11,22 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from adt.virtual import forwards, properties, shell, sync, wire
-from adt.virtual.transport import FEATURES, Service, Stream, Transport
+from adt.virtual.transport import Service, Stream, Transport
 
 log = logging.getLogger("adt.virtual.daemon")
 
 READER_LIMIT = 4 << 20
 """Bytes that wait between the socket and the packet reader."""
+FEATURES = (
+    "shell_v2",
+    "stat_v2",
+    "ls_v2",
+    "fixed_push_mkdir",
+    "fixed_push_symlink_timestamp",
+    "sendrecv_v2",
+)
+"""What this daemon really does. Not listed and therefore not asked for: delayed_ack (other flow
+control), sendrecv_v2_brotli/lz4/zstd (compression), cmd and abb (Android's package manager)."""
 SHELL = "/system/bin/sh"
 
 NOT_OFFERED = ("remount", "reboot", "tcpip", "usb", "disable-verity", "enable-verity")

@@ -162,17 +162,6 @@ class Stream:
 
 log = logging.getLogger("adt.virtual.transport")
 
-FEATURES = (
-    "shell_v2",
-    "stat_v2",
-    "ls_v2",
-    "fixed_push_mkdir",
-    "fixed_push_symlink_timestamp",
-    "sendrecv_v2",
-)
-"""What this daemon really does. Not listed and therefore not asked for: delayed_ack (other flow
-control), sendrecv_v2_brotli/lz4/zstd (compression), cmd and abb (Android's package manager)."""
-
 Service = Callable[[Stream], Awaitable[None]]
 
 
