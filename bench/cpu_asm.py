@@ -129,28 +129,28 @@ def assembly(place: Path, name: str, cpu: str, platform: str) -> str:
     import adt
 
     package = place / f"{name}-{cpu}"
-    adt.compile(model_file(place, name), out=package, platform=platform, cpu=cpu, cpu_layout="blocked")
+    adt.compile(layer_file(place, name), out=package, platform=platform, cpu=cpu, cpu_layout="blocked")
     return adt.inspect(package).assembly()
 
 
-def model_file(place: Path, name: str) -> Path:
-    """A layer, a network that the tests generate, or a file."""
-    from support.models import networks
+def layer_file(place: Path, name: str) -> Path:
+    """A layer or product as a model; a network as ``bench/cpu.py`` takes it."""
+    from cpu import model_file
+
+    from support.models.networks import Network
 
     file = place / f"{name}.onnx"
-    if Path(name).is_file():
-        return Path(name)
     if name in PRODUCTS:
         rows, columns, outputs = PRODUCTS[name]
-        net = networks.Network((rows, columns))
+        net = Network((rows, columns))
         weight = net.weight(net.random.normal(size=(columns, outputs)).astype("float32"))
         return net.save(file, net.relu(net.op("MatMul", ["x", weight], outputs)), (rows, outputs))
     if name in LAYERS:
         shape, channels, window, stride, groups = LAYERS[name]
-        net = networks.Network(shape)
+        net = Network(shape)
         y = net.relu(net.conv("x", channels, window, stride, groups))
         return net.save(file, y, (1, channels, *(-(-extent // stride) for extent in shape[2:])))
-    return Path(getattr(networks, name)(file, 224))
+    return model_file(place, name)
 
 
 def kernel_loops(text: str) -> Iterator[tuple[str, Loop]]:
