@@ -10,12 +10,13 @@ rational minimax approximations of Eigen (unsupported/SpecialFunctions and Core/
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from adt.model.passes.layout.signature import variables_of
 
-EXP_LOW, EXP_HIGH = -86.9, 88.72283
-"""Where exp leaves the normal float32, nearly: below it is 0 here (not 2e-38), above infinite."""
+EXP_LOW, EXP_HIGH = -87.3, 89.0
+"""Where exp is 0 here (from -86.99 on, not 2e-38), and where it is infinite."""
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 _TANH = (
@@ -42,7 +43,8 @@ def vectorized_math(statement: Any) -> Any:
         made = _BY_NAME.get(node.op.name) if hasattr(node.op, "name") else None
         if made is None or node.dtype != "float32":
             return None
-        return made(*node.args)
+        argument = _bound("x", node.args[0])
+        return _let(made(argument.var), argument)
 
     return tirx.stmt_functor.ir_transform(statement, None, replaced, ["tirx.Call"])
 
@@ -74,6 +76,28 @@ def _constant(value: float) -> Any:
     return tirx.const(value, "float32")
 
 
+@dataclass(frozen=True)
+class _Bound:
+    """A variable, and its value: an expression in TIR is a tree, which computes it wherever it stands."""
+
+    var: Any
+    value: Any
+
+
+def _bound(name: str, value: Any) -> _Bound:
+    from tvm import tirx
+
+    return _Bound(tirx.Var(name, "float32"), value)
+
+
+def _let(result: Any, *bounds: _Bound) -> Any:
+    from tvm import tirx
+
+    for bound in reversed(bounds):
+        result = tirx.Let(bound.var, bound.value, result)
+    return result
+
+
 def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     """By Horner's rule, the highest power first."""
     value = _constant(coefficients[0])
@@ -83,18 +107,21 @@ def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
 
 
 def _exp(x: Any) -> Any:
-    """At most 2 units in the last place off; NaN stays NaN."""
+    """At most 2 units in the last place off; NaN stays NaN, since neither comparison holds of it.
+
+    At the lower bound the power is -126, whose half is the number 0; at the upper one 128, which is infinite.
+    """
     from tvm import tirx
 
-    near = tirx.max(tirx.min(x, _constant(EXP_HIGH)), _constant(EXP_LOW))
-    power = tirx.floor(near * _constant(1.44269504088896341) + _constant(0.5))
-    rest = near - power * _constant(_LN2_HIGH) - power * _constant(_LN2_LOW)
-    half = tirx.reinterpret("float32", (power.astype("int32") + 126) << 23)  # 2 to the 128th is infinite
-    # Doubled first: of what is masked, half would be no normal number, which processors take long for.
-    value = (_polynomial(rest, _EXP) * rest * rest + rest + _constant(1)) * _constant(2) * half
-    value = tirx.Select(x < _constant(EXP_LOW), _constant(0), value)
-    # What is not below is above, or NaN. TVM would ask isnan lane by lane.
-    return tirx.Select(x <= _constant(EXP_HIGH), value, x * _constant(float("inf")))
+    near = _bound("near", tirx.Select(x > _constant(EXP_HIGH), _constant(EXP_HIGH), x))
+    bounded = tirx.Select(near.var < _constant(EXP_LOW), _constant(EXP_LOW), near.var)
+    far = _bound("bounded", bounded)
+    power = _bound("power", tirx.floor(far.var * _constant(1.44269504088896341) + _constant(0.5)))
+    rest = _bound("rest", far.var - power.var * _constant(_LN2_HIGH) - power.var * _constant(_LN2_LOW))
+    half = tirx.reinterpret("float32", (power.var.astype("int32") + 126) << 23)
+    polynomial = _polynomial(rest.var, _EXP) * rest.var * rest.var + rest.var + _constant(1)
+    # Doubled first: half of what is small would be no normal number, which processors take long for.
+    return _let(polynomial * _constant(2) * half, near, far, power, rest)
 
 
 def _sigmoid(x: Any) -> Any:
@@ -105,11 +132,11 @@ def _rational(x: Any, form: tuple[Sequence[float], Sequence[float], float]) -> A
     from tvm import tirx
 
     numerator, denominator, limit = form
-    # Not by min and max, of which NaN would come out as a limit.
-    near = tirx.Select(x < _constant(-limit), _constant(-limit), x)
-    near = tirx.Select(x > _constant(limit), _constant(limit), near)
-    square = near * near
-    return near * _polynomial(square, numerator) / _polynomial(square, denominator)
+    below = _bound("below", tirx.Select(x > _constant(limit), _constant(limit), x))
+    near = _bound("near", tirx.Select(below.var < _constant(-limit), _constant(-limit), below.var))
+    square = _bound("square", near.var * near.var)
+    value = near.var * _polynomial(square.var, numerator) / _polynomial(square.var, denominator)
+    return _let(value, below, near, square)
 
 
 def _tanh(x: Any) -> Any:
