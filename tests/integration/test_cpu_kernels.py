@@ -91,6 +91,26 @@ def _bias(channels: int) -> Callable[[Any], Any]:
     return lambda x: relax.op.nn.relu(relax.op.add(x, weight(1, channels, 1, 1)))
 
 
+def _transposed(x: Any, inputs: int, outputs: int, kernel: int, **options: Any) -> Any:
+    return relax.op.nn.conv2d_transpose(x, weight(inputs, outputs, kernel, kernel), **options)
+
+
+def _shuffled(x: Any) -> Any:
+    """Channels of twice two pixels become those pixels."""
+    batch, channels, height, width = (int(extent) for extent in (1, 32, 9, 20))
+    parts = relax.op.reshape(x, (batch, channels // 4, 2, 2, height, width))
+    moved = relax.op.permute_dims(parts, [0, 1, 4, 2, 5, 3])
+    return relax.op.reshape(moved, (batch, channels // 4, 2 * height, 2 * width))
+
+
+def _joined(builder: relax.BlockBuilder, x: Any) -> Any:
+    first = builder.emit(conv(x, 32, 16))
+    second = builder.emit(conv(x, 12, 16, strides=2))
+    larger = builder.emit(relax.op.image.resize2d(second, (9, 7), method="linear"))
+    joined = builder.emit(relax.op.concat([first, larger, x], 1))
+    return builder.emit(relax.op.nn.pad(joined, [0, 0, 0, 0, 1, 2, 3, 0]))
+
+
 def _residual(builder: relax.BlockBuilder, x: Any) -> Any:
     first = builder.emit(conv(x, 32, 16))
     second = builder.emit(conv(first, 32, 32))
@@ -107,6 +127,21 @@ MODELS: dict[str, tuple[tuple[int, ...], Body]] = {
     "points, stride": ((1, 32, 14, 14), _chain(lambda x: conv(x, 64, 32, 1, strides=2))),
     "groups": ((1, 64, 9, 9), _chain(lambda x: conv(x, 64, 32, groups=2))),
     "groups that share blocks": ((1, 16, 9, 9), _chain(lambda x: conv(x, 24, 8, groups=2))),
+    "groups of three": ((2, 18, 9, 9), _chain(lambda x: conv(x, 18, 3, groups=6, strides=2))),
+    "depthwise, two outputs each": ((1, 24, 9, 9), _chain(lambda x: conv(x, 48, 1, groups=24))),
+    "transposed": ((1, 16, 9, 9), _chain(lambda x: _transposed(x, 16, 24, 2, strides=2))),
+    "transposed, overlapping": (
+        (2, 12, 7, 9),
+        _chain(lambda x: _transposed(x, 12, 20, 3, strides=2, padding=1, output_padding=1)),
+    ),
+    "transposed, cut": ((1, 8, 9, 9), _chain(lambda x: _transposed(x, 8, 16, 4, strides=3, padding=4))),
+    "transposed, one axis": (
+        (1, 16, 20),
+        _chain(lambda x: relax.op.nn.conv1d_transpose(x, weight(16, 24, 4), 2, 1)),
+    ),
+    "wide prime": ((1, 32, 5, 71), _chain(lambda x: conv(x, 48, 32, 3), _bias(48))),
+    "concatenation, upsampling, padding": ((1, 16, 9, 7), lambda builder, x: _joined(builder, x)),
+    "unpacked": ((1, 16, 9, 20), _chain(lambda x: conv(x, 32, 16, 1), _shuffled)),
     "depthwise": ((1, 40, 14, 14), _chain(lambda x: conv(x, 40, 1, groups=40))),
     "depthwise, stride": ((1, 32, 15, 15), _chain(lambda x: conv(x, 32, 1, 5, groups=32, strides=2))),
     "few channels": ((1, 2, 16, 16), _chain(lambda x: conv(x, 5, 2), lambda x: conv(x, 2, 5))),

@@ -41,4 +41,4 @@ def test_every_tile_fits(vectors: Vectors) -> None:
 def test_lanes_that_idle_and_groups_that_share_blocks_cost() -> None:
     assert _cost(100, 8, 1, 8) == _cost(100, 8, 1, 16)
     assert _cost(100, 64, 1, 16) < _cost(100, 64, 1, 8)
-    assert _cost(100, 16, 2, 8) < _cost(100, 16, 2, 16)
+    assert _cost(100, 16, 2, 8) == _cost(100, 16, 2, 16) == 2 * _cost(100, 16, 1, 16)

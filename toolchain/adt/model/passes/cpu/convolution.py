@@ -23,6 +23,7 @@ from adt.model.passes.cpu.kernel import (
     divisors,
     extent_of,
     parallel,
+    partition,
     reduce_loops,
     spatial_loops,
     work_of,
@@ -82,6 +83,9 @@ def convolution(schedule: Any, vectors: Vectors) -> None:
     _accumulate(schedule, sums, len(outer), channels, taps, lanes)
     if vectors.by_element:
         _read_by_vectors(schedule, sums, vectors)
+    if width % tile.wide:
+        outer.remove(row_tile)
+        partition(schedule, row_tile)
     parallel(schedule, outer, work)
     schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
 

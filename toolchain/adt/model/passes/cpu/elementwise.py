@@ -1,8 +1,13 @@
-"""Kernels that reduce nothing: each element on its own, in lanes."""
+"""Kernels that reduce nothing: each element on its own, in lanes.
+
+Loops stay as they are, since an index that is divided costs more than what most elements do; what chooses
+among tensors or looks for a border chooses once for a part of a loop.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from adt.model.passes.cpu.kernel import (
@@ -10,11 +15,16 @@ from adt.model.passes.cpu.kernel import (
     Kernel,
     NoSchedule,
     extent_of,
+    partition,
     vector_width,
 )
 from adt.model.passes.cpu.vectors import Vectors
+from adt.model.passes.layout.signature import variables_of
+from adt.model.passes.nodes import tir_nodes
 
 VECTOR_TYPES = ("float32", "float16", "int32", "int64")
+TASKS = 16
+"""Parts that a kernel is given to threads in, where its outer loops have so many."""
 
 
 def elements(schedule: Any, vectors: Vectors) -> None:
@@ -30,20 +40,108 @@ def elements(schedule: Any, vectors: Vectors) -> None:
     loops = schedule.get_loops(store)
     if not loops:
         raise NoSchedule("it is a scalar")
-    extents = [extent_of(schedule, loop) for loop in loops]
-    count = math.prod(extents)
-    dtype = str(schedule.get(store).writes[0].buffer.dtype)
-    width = vector_width(extents[-1], vectors.lanes) if dtype in VECTOR_TYPES else 1
+    block = schedule.get(store)
+    axes = [iterator.var for iterator in block.iter_vars]
+    choices = _choices(block.body, axes)
+    count = math.prod(extent_of(schedule, loop) for loop in loops)
+    in_lanes = str(block.writes[0].buffer.dtype) in VECTOR_TYPES
+    if in_lanes and len(loops) > 1 and _in_place(block):
+        loops, choices = [schedule.fuse(*loops)], set()
+    lanes = _blocked_axis(block.body, axes[: len(loops) - 1])
     *outer, last = loops
-    if width == 1 and count % vectors.lanes == 0 and dtype in VECTOR_TYPES:
-        outer, last, width = [], schedule.fuse(*loops), vectors.lanes
-    if width > 1:
-        part, vector = schedule.split(last, [None, width])
-        schedule.vectorize(vector)
-        outer = [*outer, part]
-    else:
-        outer = loops
-    if count >= WORTH_A_THREAD:
-        spread = schedule.fuse(*outer)
-        tasks, _ = schedule.split(spread, [None, max(1, WORTH_A_THREAD // 4 // width)])
-        schedule.parallel(tasks)
+    inner = []
+    if lanes is not None:  # all lanes of a block while what holds them is near
+        place, size = lanes
+        outer[place], lane = schedule.split(outer[place], [None, size])
+        inner.append(lane)
+    schedule.reorder(*outer, *inner, last)
+    if in_lanes and len(axes) - 1 not in choices:
+        last = _in_vectors(schedule, last, vectors)
+    elif len(axes) - 1 in choices:
+        partition(schedule, last)
+    if not outer:
+        if count >= WORTH_A_THREAD:
+            most = max(1, extent_of(schedule, last) * WORTH_A_THREAD // 4 // count)
+            tasks, _ = schedule.split(last, [None, most])
+            schedule.parallel(tasks)
+        return
+    _in_tasks(schedule, outer, choices, spread=count >= WORTH_A_THREAD)
+
+
+def _in_vectors(schedule: Any, last: Any, vectors: Vectors) -> Any:
+    """The loop *last* by vectors; the loop of them, or *last* where there is none."""
+    extent = extent_of(schedule, last)
+    width = vector_width(extent, vectors.lanes)
+    if width == 1:
+        return last
+    part, vector = schedule.split(last, [None, width])
+    schedule.vectorize(vector)
+    if extent % width:
+        partition(schedule, part)
+    return part
+
+
+def _in_tasks(schedule: Any, outer: Sequence[Any], choices: Collection[int], *, spread: bool) -> None:
+    """Partition the loops *outer* at *choices*; with *spread*, give the first of them to all threads."""
+    first: list[Any] = []
+    tasks = 1
+    for place, loop in enumerate(outer):
+        chosen = place in choices
+        if tasks >= TASKS or not spread or (chosen and tasks > 1):
+            break
+        alone = tasks == 1
+        first.append(loop)
+        tasks *= extent_of(schedule, loop)
+        if chosen and tasks > 1:
+            break
+    for place in choices:
+        if len(first) <= place < len(outer):
+            partition(schedule, outer[place])
+    if first:
+        chosen = alone and len(first) - 1 in choices
+        fused = schedule.fuse(*first)
+        schedule.parallel(fused)
+        if chosen:
+            partition(schedule, fused)
+
+
+def _choices(body: Any, axes: Sequence[Any]) -> set[int]:
+    """The axes on which it depends what is read: in a border, or of which tensor."""
+    from tvm import tirx
+
+    calls = [call for call in tir_nodes(body, tirx.Call) if call.op.same_as(_if_then_else())]
+    used = variables_of([call.args[0] for call in calls])
+    return {place for place, axis in enumerate(axes) if axis in used}
+
+
+def _if_then_else() -> Any:
+    import tvm
+
+    return tvm.ir.Op.get("tirx.if_then_else")
+
+
+def _in_place(block: Any) -> bool:
+    """Whether each element is computed from those at its own place, and from scalars."""
+    from tvm import tirx
+
+    axes = [iterator.var for iterator in block.iter_vars]
+    shape = list(map(int, block.writes[0].buffer.shape))
+    return all(
+        list(map(int, load.buffer.shape)) == shape
+        and all(index.same_as(axis) for index, axis in zip(load.indices, axes, strict=True))
+        for load in tir_nodes(block.body, tirx.BufferLoad)
+        if load.indices
+    )
+
+
+def _blocked_axis(body: Any, axes: Sequence[Any]) -> tuple[int, int] | None:
+    """The first axis whose lane in a block is the last index of what is read, and the lanes of a block."""
+    from tvm import tirx
+
+    for load in tir_nodes(body, tirx.BufferLoad):
+        lane = load.indices[-1] if load.indices else None
+        if isinstance(lane, tirx.FloorMod) and isinstance(lane.b, tirx.IntImm):
+            for place, axis in enumerate(axes):
+                if lane.a.same_as(axis):
+                    return place, int(lane.b)
+    return None

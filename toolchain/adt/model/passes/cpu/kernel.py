@@ -98,6 +98,12 @@ def parallel(schedule: Any, loops: Sequence[Any], work: int) -> Any:
     return spread
 
 
+def partition(schedule: Any, loop: Any) -> None:
+    """Have *loop* computed as several, so that no condition on its variable is left inside of them: what is
+    beyond a whole number of tiles, what is outside of a border, which part of a concatenation it is."""
+    schedule.annotate(loop, "pragma_loop_partition_hint", 1)
+
+
 def vector_width(extent: int, lanes: int) -> int:
     """How many of *extent* places one vector instruction or some of them take; 1: none."""
     for width in (size for size in (16, 8, 4) if size <= lanes):

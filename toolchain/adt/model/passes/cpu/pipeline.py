@@ -45,7 +45,7 @@ def with_blocks(
     with target:
         first = channels_first(bound_operators(module, params))
         lanes = best_lanes(first, vectors)
-        blocking = Blocking(lanes, least=max(1, lanes // 4), rounds=False)
+        blocking = Blocking(lanes, least=max(1, lanes // 4), rounds=False, zeros=True)
         blocked, _ = block_channels(first, FloatBlocks(), blocking)
         fused, weights = fuse(blocked, params, cpu_dispatch())
         return relax.transform.DeadCodeElimination(["main"])(fused), weights

@@ -9,6 +9,7 @@ that no rule takes stays a plain loop.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -50,14 +51,15 @@ def scheduled(function: Any, vectors: Vectors, name: str = "") -> Any:
     if is_recurrence(function):
         return _finished(function, function.body)
     refusals = (NoSchedule, s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError, TypeError)
+    narrow = narrow_indices(function)
     for rule in RULES:
-        schedule = s_tir.Schedule(function)
+        schedule = s_tir.Schedule(narrow)
         try:
             rule(schedule, vectors)
         except refusals as reason:
             log.debug("%s: %s does not apply: %s", name, rule.__name__, str(reason).strip()[-200:])
             continue
-        return _finished(function, schedule.mod["main"].body)
+        return _finished(narrow, schedule.mod["main"].body)
     return function
 
 
@@ -68,3 +70,22 @@ def _finished(function: Any, body: Any) -> Any:
     body = vectorized_math(shared_divisors(body))
     finished = tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)
     return finished.with_attr(SCHEDULED, True)
+
+
+def narrow_indices(function: Any) -> Any:
+    """*function* with indices of 32 bits, where those do.
+
+    TVM narrows them later, and then forgets which loops are to be partitioned.
+    """
+    import tvm
+    from tvm import tirx
+
+    try:
+        sizes = [math.prod(map(int, buffer.shape)) for buffer in function.buffer_map.values()]
+        if max(sizes, default=0) >= 1 << 31:
+            return function
+        narrow = tirx.transform.ForceNarrowIndexToInt32()(tvm.IRModule({"main": function}))
+    except (tvm.error.InternalError, TypeError, ValueError) as reason:  # open shapes, tensors of int64
+        log.debug("its indices stay: %s", str(reason).strip()[-200:])
+        return function
+    return narrow["main"]

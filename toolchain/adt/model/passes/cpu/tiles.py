@@ -10,11 +10,11 @@ LEAST_SUMS = 8
 """Multiply-adds that must be under way: two units of a latency of four."""
 MOST_PIXELS = 16
 """Positions of a tile: more are more code, and no faster."""
+RAGGED = 0.05
+"""What the code of a second tile costs, for what is left of a row."""
 FEW = 16
 """Registers beside which the values of the positions have no room: each is read for every multiply-add.
 Where there are more, LLVM keeps them, and spills when they are too many (14×2 on AVX-512: half the speed)."""
-RAGGED = 1.4
-"""What a split costs that leaves a rest: each position asks whether it is there."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ def best_tile(width: int, height: int, depth: int, vectors: Vectors) -> Tile:
 
     Each step loads ``deep`` vectors of weights and one value for each position; loads beyond the
     multiply-adds wait for one another. On a Sapphire Rapids 7×2 and 4×4 sums reach 93 to 99 % of the peak
-    with AVX-512, 14×1 and 4×2 some 93 to 99 % with AVX2.
+    with AVX-512, 14×1 and 4×2 some 93 to 99 % with AVX2. What is left of a row is a tile of its own, without
+    conditions.
 
     Args:
         width, height: positions of the output along both axes.
@@ -44,13 +45,12 @@ def best_tile(width: int, height: int, depth: int, vectors: Vectors) -> Tile:
         for wide in range(1, min(width, MOST_PIXELS) + 1):
             for high in range(1, min(height, 4) + 1):
                 pixels = wide * high
-                sums = pixels * deep
                 held = _held(pixels, deep, vectors)
-                if sums + held > vectors.registers or pixels > MOST_PIXELS:
+                if height % high or pixels * deep + held > vectors.registers or pixels > MOST_PIXELS:
                     continue
-                loads = max(0, pixels + deep - sums)
-                cost = (max(sums, LEAST_SUMS) + 0.5 * loads + 0.1 * pixels + 0.3 * deep + 1) / sums
-                cost = (cost + 0.02 * (high > 1)) * _waste(width, wide) * _waste(height, high)
+                rest = width % wide
+                steps = width // wide * _step(pixels, deep) + (_step(rest * high, deep) if rest else 0)
+                cost = steps / (width * high * deep) + 0.02 * (high > 1) + RAGGED * (rest > 0)
                 if cost < least:
                     best, least = Tile(wide, high, deep), cost
     return best
@@ -63,7 +63,8 @@ def _held(pixels: int, deep: int, vectors: Vectors) -> int:
     return 4 * deep + pixels if vectors.by_element else deep + 1  # for armv7 LLVM loads four channels ahead
 
 
-def _waste(extent: int, size: int) -> float:
-    """How much more than *extent* its parts of *size* compute."""
-    rounded = -(-extent // size) * size
-    return 1.0 if rounded == extent else RAGGED * rounded / extent
+def _step(pixels: int, deep: int) -> float:
+    """What a step of so many positions and blocks of output channels takes, in multiply-adds."""
+    sums = pixels * deep
+    loads = max(0, pixels + deep - sums)
+    return max(sums, LEAST_SUMS) + 0.5 * loads + 0.1 * pixels + 0.3 * deep + 1

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.layout.blocks import ceil_blocks
+from adt.model.passes.layout.blocks import ceil_blocks, merged_groups
 from adt.model.passes.layout.rewriter import static_shape
 from adt.model.passes.nodes import operator_name
 
@@ -76,7 +76,7 @@ def _layer(name: str, call: Any, weight: tuple[int, ...], output: tuple[int, ...
 
 
 def _cost(macs: int, channels: int, groups: int, lanes: int) -> float:
-    """Multiply-adds of vectors, those of idle lanes too; a group that is no whole block is not blocked."""
+    """Multiply-adds of vectors, those of idle lanes too, and of zeros where groups share blocks."""
     if groups > 1 and channels // groups % lanes:
-        return float(macs)
+        macs *= merged_groups(groups, channels // groups, lanes)
     return macs * ceil_blocks(channels, lanes) / channels

@@ -37,6 +37,8 @@ class Blocking:
     """Fewest channels of a tensor that is blocked."""
     rounds: bool
     """Rows that no tile divides are computed a little longer."""
+    zeros: bool = False
+    """Blocks of weights may be partly zeros: of groups that share a block, and of transposed convolutions."""
 
     def count(self, channels: int) -> int:
         """How many blocks hold *channels*."""
@@ -83,6 +85,12 @@ class Window:
 def ceil_blocks(channels: int, lanes: int = LANES) -> int:
     """How many blocks of *lanes* hold *channels*."""
     return -(-channels // lanes)
+
+
+def merged_groups(groups: int, outputs: int, lanes: int) -> int:
+    """How many of *groups* with so many *outputs* each are whole blocks together."""
+    count = lanes // math.gcd(outputs, lanes)
+    return count if groups % count == 0 else groups
 
 
 def pack(x: Any, lanes: int = LANES) -> Any:
@@ -141,6 +149,26 @@ def scaled(x: Any, gate: Any) -> Any:
     return te.compute(
         x.shape, lambda n, c, *at: x(n, c, *at) * gate(n, c, *ones, at[-1]), name="scaled_blocks"
     )
+
+
+def interleaved(x: Any, blocks: int, steps: Sequence[int], first: Sequence[int], shape: Sequence[int]) -> Any:
+    """The pixels of the blocked tensor *x*, whose *blocks* for each place in a step follow one another.
+
+    Args:
+        steps: pixels for one of *x* along each spatial axis.
+        first: place of the first pixel in its step.
+        shape: spatial extents of the result.
+    """
+    from tvm import te
+
+    def value(n: Any, c: Any, *at: Any) -> Any:
+        place: Any = 0
+        for index, step, start in zip(at[:-1], steps, first, strict=True):
+            place = place * step + (index + start) % step
+        where = [(index + start) // step for index, step, start in zip(at[:-1], steps, first, strict=True)]
+        return x(n, place * blocks + c, *where, at[-1])
+
+    return te.compute((x.shape[0], blocks, *shape, x.shape[-1]), value, name="interleaved_blocks")
 
 
 def enlarged(x: Any, scales: Sequence[int]) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from adt.model.passes.layout import blocks, signature
-from adt.model.passes.layout.blocks import FLOATS, Window
+from adt.model.passes.layout.blocks import FLOATS, Window, merged_groups
 from adt.model.passes.layout.rewriter import ELEMENTWISE, static_shape
 from adt.model.passes.layout.walk import Choice, Inlined, Moves, Walk, size_of
 from adt.model.passes.reports import Convolution
@@ -29,6 +29,8 @@ ONE_PIXEL = Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1))
 
 def convolution(walk: Walk, variable: Any, call: Any) -> bool:
     """A blocked convolution of a blocked tensor, or of one with fewer channels than a texel has."""
+    from tvm import relax
+
     data, weight = call.args
     attrs = call.attrs
     groups = int(attrs.groups)
@@ -44,7 +46,10 @@ def convolution(walk: Walk, variable: Any, call: Any) -> bool:
     walk.report.append(Convolution(variable.name_hint, shape or (), groups, macs, *choice.reasons))
     if not choice.blocked:
         return False
-    window = window_of(shape[2:], attrs)  # type: ignore[index]  # no obstacle: the shape is known
+    array = weight.data.numpy()
+    if groups > 1 and groups != array.shape[0] and (array.shape[0] // groups) % walk.lanes:
+        array, groups = _merged(array, groups, walk.lanes)
+    window = window_of(array.shape[2:], attrs)
     while data in walk.unpadded:
         data, before, after = walk.unpadded[data]
         window = window.widened(before, after)
@@ -60,7 +65,7 @@ def convolution(walk: Walk, variable: Any, call: Any) -> bool:
             rounds=walk.blocking.rounds,
         ),
         *source.tensors,
-        _convolution_weight(weight, groups, walk.lanes),
+        relax.const(_convolution_weight(array, groups, walk.lanes), weight.struct_info.dtype),
         name="conv_blocks",
     )
     return True
@@ -119,24 +124,129 @@ def _convolution_obstacle(walk: Walk, data: Any, weight: Any, attrs: Any, groups
     if outputs < walk.blocking.least:
         return f"its {outputs} output channels do not fill a texel"
     depthwise = groups == inputs == outputs
-    if groups > 1 and not depthwise and (outputs // groups) % walk.lanes:
+    shared = groups > 1 and not depthwise and (outputs // groups) % walk.lanes
+    if shared and not walk.blocking.zeros:
         return f"its {groups} groups of {outputs // groups} output channels share texels"
     return ""
 
 
-def _convolution_weight(weight: Any, groups: int, lanes: int) -> Any:
-    """The constant *weight* ``(O, I/groups, kernel…)``, as the convolution in blocks of *lanes* reads it."""
-    import numpy as np
-    from tvm import relax
+def _merged(array: Any, groups: int, lanes: int) -> tuple[Any, int]:
+    """The weight *array* of *groups* that share blocks as that of fewer ones, with zeros, and how many.
 
-    array = weight.data.numpy()
+    Lanes whose weight is zero idle, which takes less than channels one by one.
+    """
+    import numpy as np
+
+    outputs, inputs, *kernel = array.shape
+    count = merged_groups(groups, outputs // groups, lanes)
+    each = outputs // groups
+    merged = np.zeros((groups // count, count, each, count, inputs, *kernel), array.dtype)
+    parts = array.reshape(groups // count, count, each, inputs, *kernel)
+    for place in range(count):
+        merged[:, place, :, place] = parts[:, place]
+    return merged.reshape(outputs, count * inputs, *kernel), groups // count
+
+
+def _convolution_weight(array: Any, groups: int, lanes: int) -> Any:
+    """The *array* ``(O, I/groups, kernel…)``, as the convolution in blocks of *lanes* reads it."""
+    import numpy as np
+
     outputs, inputs = array.shape[:2]
     packed = blocks.packed(array.reshape(outputs, inputs, -1), 0, lanes)  # (ceil(O/L), I/groups, taps, L)
     if groups == outputs > 1:  # depthwise: the only groups of one output channel
         packed = packed.reshape(1, packed.shape[0], *packed.shape[2:])
     else:
         packed = packed.swapaxes(1, 2)
-    return relax.const(np.ascontiguousarray(packed), weight.struct_info.dtype)
+    return np.ascontiguousarray(packed)
+
+
+def transposed(walk: Walk, variable: Any, call: Any) -> bool:
+    """A transposed convolution with strides, as a plain one whose outputs are the pixels of a step each.
+
+    Output ``q · stride + r − padding`` is the sum over ``t`` of input ``q − t`` times tap ``r + t · stride``.
+    """
+    import numpy as np
+    from tvm import relax
+
+    data, weight = call.args
+    attrs, shape, output = call.attrs, static_shape(weight), static_shape(variable)
+    obstacle = _transposed_obstacle(walk, data, weight, attrs)
+    macs = math.prod(static_shape(data) or ()) * math.prod((shape or ())[1:])
+    choice = Choice(False, obstacle)
+    if shape and output and not obstacle:
+        computes = signature.convolution(
+            data.struct_info.dtype, (shape[1], shape[0], *shape[2:]), output, (1,) * len(shape[2:]), 1
+        )
+        choice = walk.chooser.choose(computes, shape[1], _moves(walk, data, variable))
+    report = (shape[1], shape[0], *shape[2:]) if shape else ()
+    walk.report.append(Convolution(variable.name_hint, report, int(attrs.groups), macs, *choice.reasons))
+    if not choice.blocked:
+        return False
+    assert shape and output  # no obstacle: they are known
+    plain = window_of(shape[2:], attrs)
+    inputs = (static_shape(data) or ())[2:]
+    taps = tuple(-(-size // step) for size, step in zip(plain.kernel, plain.strides, strict=True))
+    first = [low // step for low, step in zip(plain.before, plain.strides, strict=True)]
+    last = [
+        (extent - 1 + low) // step
+        for extent, low, step in zip(output[2:], plain.before, plain.strides, strict=True)
+    ]
+    before = tuple(count - 1 - start for count, start in zip(taps, first, strict=True))
+    after = tuple(end - extent + 1 for end, extent in zip(last, inputs, strict=True))
+    ones = (1,) * len(taps)
+    window = Window(taps, ones, before, after, ones)
+    whole = [count * step for count, step in zip(taps, plain.strides, strict=True)]
+    spare = [(0, size - extent) for size, extent in zip(whole, plain.kernel, strict=True)]
+    array = np.pad(weight.data.numpy(), [(0, 0), (0, 0), *spare])
+    split = [extent for pair in zip(taps, plain.strides, strict=True) for extent in pair]
+    array = array.reshape(*shape[:2], *split)  # (I, O, taps, step, taps, step)
+    rank = len(taps)
+    array = array.transpose([*range(3, 3 + 2 * rank, 2), 1, 0, *range(2, 2 + 2 * rank, 2)])
+    array = np.flip(array, range(-rank, 0))  # a later tap reads an earlier input
+    steps = math.prod(plain.strides)
+    count = walk.blocking.count(shape[1])
+    padded = np.zeros((steps, count * walk.lanes, shape[0], *taps), array.dtype)
+    padded[:, : shape[1]] = array.reshape(steps, shape[1], shape[0], *taps)
+    packed = _convolution_weight(padded.reshape(-1, shape[0], *taps), 1, walk.lanes)
+    dtype = variable.struct_info.dtype
+    source = _source(walk, data, window)
+    pixels = walk.emit(
+        lambda *tensors: blocks.convolution(
+            source.expression(*tensors[:-1]), tensors[-1], window, 1, dtype, rounds=walk.blocking.rounds
+        ),
+        *source.tensors,
+        relax.const(packed, weight.struct_info.dtype),
+        name="conv_blocks",
+    )
+    starts = [low % step for low, step in zip(plain.before, plain.strides, strict=True)]
+    walk.blocked[variable] = walk.emit(
+        lambda x: blocks.interleaved(x, count, plain.strides, starts, output[2:]),
+        pixels,
+        name="interleaved_blocks",
+    )
+    return True
+
+
+def _transposed_obstacle(walk: Walk, data: Any, weight: Any, attrs: Any) -> str:
+    """Why a transposed convolution cannot be blocked; empty if it can."""
+    from tvm import relax
+
+    shape = static_shape(weight)
+    if not walk.blocking.zeros:
+        return "it is transposed"
+    if shape is None or static_shape(data) is None:
+        return "its shapes are not static"
+    if not isinstance(weight, relax.Constant):
+        return "its weight is computed by the model"
+    if not str(attrs.data_layout).startswith("NC") or not str(attrs.kernel_layout).startswith("IO"):
+        return f"its layout is {attrs.data_layout}/{attrs.kernel_layout}"
+    if data.struct_info.dtype not in FLOATS:
+        return f"it computes in {data.struct_info.dtype}"
+    if int(attrs.groups) > 1 or any(int(spread) > 1 for spread in attrs.dilation):
+        return "it is transposed, and has groups or is dilated"
+    if shape[1] < walk.blocking.least:
+        return f"its {shape[1]} output channels do not fill a block"
+    return ""
 
 
 def product(walk: Walk, variable: Any, call: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 from adt.model.passes.layout import blocks, movement
 from adt.model.passes.layout.blocks import TEXELS, Blocking, Window
-from adt.model.passes.layout.convolutions import convolution, product, window_of
+from adt.model.passes.layout.convolutions import convolution, product, transposed, window_of
 from adt.model.passes.layout.rewriter import ELEMENTWISE, is_flat, static_shape
 from adt.model.passes.layout.walk import RESHAPES, Inlined, LayoutChooser, Rule, Walk
 from adt.model.passes.reports import Convolution
@@ -248,6 +248,8 @@ RULES: Mapping[str, Rule] = {
     "relax.nn.avg_pool2d": pool("avg"),
     "relax.nn.conv1d": convolution,
     "relax.nn.conv2d": convolution,
+    "relax.nn.conv1d_transpose": transposed,
+    "relax.nn.conv2d_transpose": transposed,
     "relax.nn.max_pool1d": pool("max"),
     "relax.nn.max_pool2d": pool("max"),
     "relax.nn.pad": movement.pad,
