@@ -168,6 +168,8 @@ def transposed(walk: Walk, variable: Any, call: Any) -> bool:
     import numpy as np
     from tvm import relax
 
+    if not walk.blocking.zeros:
+        return False
     data, weight = call.args
     attrs, shape, output = call.attrs, static_shape(weight), static_shape(variable)
     obstacle = _transposed_obstacle(walk, data, weight, attrs)
@@ -202,7 +204,7 @@ def transposed(walk: Walk, variable: Any, call: Any) -> bool:
     array = array.reshape(*shape[:2], *split)  # (I, O, taps, step, taps, step)
     rank = len(taps)
     array = array.transpose([*range(3, 3 + 2 * rank, 2), 1, 0, *range(2, 2 + 2 * rank, 2)])
-    array = np.flip(array, range(-rank, 0))  # a later tap reads an earlier input
+    array = np.flip(array, tuple(range(-rank, 0)))  # a later tap reads an earlier input
     steps = math.prod(plain.strides)
     count = walk.blocking.count(shape[1])
     padded = np.zeros((steps, count * walk.lanes, shape[0], *taps), array.dtype)
@@ -232,8 +234,6 @@ def _transposed_obstacle(walk: Walk, data: Any, weight: Any, attrs: Any) -> str:
     from tvm import relax
 
     shape = static_shape(weight)
-    if not walk.blocking.zeros:
-        return "it is transposed"
     if shape is None or static_shape(data) is None:
         return "its shapes are not static"
     if not isinstance(weight, relax.Constant):
