@@ -10,8 +10,9 @@ LEAST_SUMS = 8
 """Multiply-adds that must be under way: two units of a latency of four."""
 MOST_PIXELS = 16
 """Positions of a tile: more are more code, and no faster."""
-RAGGED = 0.05
-"""What the code of a second tile costs, for what is left of a row."""
+RAGGED, RAGGED_BY_ELEMENT = 1.05, 1.4
+"""What a row costs that tiles do not divide: the code of a second tile. On Arm, where that was not timed, as
+much as conditions cost."""
 FEW = 16
 """Registers beside which the values of the positions have no room: each is read for every multiply-add.
 Where there are more, LLVM keeps them, and spills when they are too many (14×2 on AVX-512: half the speed)."""
@@ -50,7 +51,9 @@ def best_tile(width: int, height: int, depth: int, vectors: Vectors) -> Tile:
                     continue
                 rest = width % wide
                 steps = width // wide * _step(pixels, deep) + (_step(rest * high, deep) if rest else 0)
-                cost = steps / (width * high * deep) + 0.02 * (high > 1) + RAGGED * (rest > 0)
+                cost = steps / (width * high * deep) + 0.02 * (high > 1)
+                if rest:
+                    cost *= RAGGED_BY_ELEMENT if vectors.by_element else RAGGED
                 if cost < least:
                     best, least = Tile(wide, high, deep), cost
     return best
