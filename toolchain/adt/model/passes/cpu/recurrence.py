@@ -163,7 +163,7 @@ def _products(
 
     width, count = layer.panel, layer.hidden // layer.panel
     with T.serial(numbers.start * count, numbers.stop * count) as panel, T.serial(layer.batch) as b:
-        sums = T.decl_buffer((width,), "float32", scope="global")
+        sums = T.decl_buffer((width,), "float32", scope="global", layout=None)
         with T.vectorized(width) as lane:
             T.buffer_store(sums, begin(b, panel * width + lane), [lane])
         with T.serial(layer.hidden) as k, T.vectorized(width) as lane:
