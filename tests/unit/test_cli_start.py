@@ -90,6 +90,21 @@ def test_start_builds_only_the_verb_asked_for(
         assert ("--remove" if verbs else "emulator") in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("api", "absent"),
+    [
+        ("build", ("adt.model", "adt.device", "cattrs")),
+        ("device", ("adt.model.package.manifest", "adt.rpc", "cattrs")),
+        ("package", ("adt.model.compile", "adt.model.passes.pipeline", "tvm")),
+        ("run", ("adt.model.compile", "adt.rpc", "asyncio", "numpy", "statistics")),
+    ],
+)
+def test_a_verb_imports_no_more_than_it_needs(api: str, absent: tuple[str, ...]) -> None:
+    program = f"import json, sys, adt.cli.{api}, adt.api.{api}; print(json.dumps([*sys.modules]))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not {*absent} & {*json.loads(loaded.stdout)}
+
+
 def test_help_lists_every_verb() -> None:
     assert set(VERBS) == set(typer.main.get_command(app).commands)
     listed = adt_program("--help").stdout.partition("Commands:\n")[2]
