@@ -212,8 +212,8 @@ class _Flattening:
 
 
 SEQUENCES: dict[str, Callable[[Path], Path]] = {
-    "bert": sequences.bert,
-    "bert, decomposed": lambda path: sequences.bert(path, decomposed=True),
+    "bert": lambda path: sequences.bert(path, 1),
+    "bert, decomposed": lambda path: sequences.bert(path, 1, decomposed=True),
     "lstm": lambda path: sequences.recurrent(path, "LSTM"),
     "lstm, both ways": lambda path: sequences.recurrent(path, "LSTM", 1, hidden=100, directions=2),
     "gru": lambda path: sequences.recurrent(path, "GRU", hidden=128),

@@ -59,7 +59,10 @@ def scheduled(function: Any, vectors: Vectors, name: str = "") -> Any:
         except refusals as reason:
             log.debug("%s: %s does not apply: %s", name, rule.__name__, str(reason).strip()[-200:])
             continue
-        return _finished(narrow, schedule.mod["main"].body)
+        body = schedule.mod["main"].body
+        if rule is rows:  # elsewhere what is divided may be rounded to quanta: there a last place counts
+            body = shared_divisors(body)
+        return _finished(narrow, body)
     return function
 
 
@@ -67,7 +70,7 @@ def _finished(function: Any, body: Any) -> Any:
     """*function* with the scheduled *body*."""
     from tvm import tirx
 
-    body = vectorized_math(shared_divisors(body))
+    body = vectorized_math(body)
     finished = tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)
     return finished.with_attr(SCHEDULED, True)
 
