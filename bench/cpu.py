@@ -1,7 +1,7 @@
 """Time networks on this machine's processor, untuned, against onnxruntime.
 
     python bench/cpu.py [--models resnet18,mobilenet_v2,…] [--threads 1,2] [--cpu NAME]
-                        [--layout plain] [--rounds 3] [-o FILE.json]
+                        [--rounds 3] [-o FILE.json]
 
 Each network is compiled for this machine, checked against onnxruntime by ``adt verify``, and timed
 by ``rtvm`` (the median and the minimum of its runs) in turns with onnxruntime on random inputs and
@@ -32,7 +32,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--models", default="resnet18,mobilenet_v2,mixed_blocks")
     parser.add_argument("--threads", default="1")
     parser.add_argument("--cpu", default="native")
-    parser.add_argument("--layout", default="blocked")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("-o", "--out", type=Path)
     given = parser.parse_args(argv)
@@ -56,7 +55,7 @@ def measure(place: Path, name: str, threads: int, given: argparse.Namespace) -> 
     model, package = model_file(place, name), place / f"{name}-package"
     began, seconds = time.process_time(), 0.0
     if not package.exists():
-        adt.compile(model, out=package, platform="host", cpu=given.cpu, cpu_layout=given.layout)
+        adt.compile(model, out=package, platform="host", cpu=given.cpu)
         seconds = time.process_time() - began
     verified = adt.verify(package)
     session, feeds = onnxruntime_session(model, threads)

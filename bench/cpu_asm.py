@@ -129,7 +129,7 @@ def assembly(place: Path, name: str, cpu: str, platform: str) -> str:
     import adt
 
     package = place / f"{name}-{cpu}"
-    adt.compile(layer_file(place, name), out=package, platform=platform, cpu=cpu, cpu_layout="blocked")
+    adt.compile(layer_file(place, name), out=package, platform=platform, cpu=cpu)
     return adt.inspect(package).assembly()
 
 

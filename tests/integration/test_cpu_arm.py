@@ -51,9 +51,7 @@ def like_onnxruntime(model: Path, platform: str, cpu: str) -> None:
     """Check the outputs of the blocked *model* for random inputs, by rtvm."""
     import onnxruntime
 
-    package = adt.compile(
-        model, out=model.parent / "package", platform=platform, cpu=cpu, cpu_layout="blocked"
-    ).path
+    package = adt.compile(model, out=model.parent / "package", platform=platform, cpu=cpu).path
     bundle = adt.build_target(platform=platform).bundle
     assert isinstance(bundle, TargetBundle)
     session = onnxruntime.InferenceSession(str(model))

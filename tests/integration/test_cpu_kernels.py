@@ -47,7 +47,7 @@ def _target(cpu: str) -> Any:
 def like_plain_loops(module: tvm.IRModule, shape: tuple[int, ...], cpu: str) -> list[str]:
     """Check the outputs of the scheduled *module*; the names of its kernels that have no schedule."""
     target = model_target("cpu", platform_named("host"), 28, cpu=cpu)
-    prepared = prepare_module(module, {}, target, 64, Untuned(), BY_MODEL, True)
+    prepared = prepare_module(module, {}, target, 64, Untuned(), BY_MODEL)
     x = RANDOM.normal(size=shape).astype(np.float32)
     loops: list[str] = []
 
@@ -239,7 +239,7 @@ def test_networks_of_sequences_compute_what_onnxruntime_does(name: str, cpu: str
     imported = import_model(path, {}, loops=True)
     target = model_target("cpu", platform_named("host"), 28, cpu=cpu)
     with _target(cpu):
-        prepared = prepare_module(imported.module, imported.params, target, 64, Untuned(), BY_MODEL, True)
+        prepared = prepare_module(imported.module, imported.params, target, 64, Untuned(), BY_MODEL)
     layers = [function for function in prepared.plain.values() if is_recurrence(function)]
 
     built = tvm.compile(prepared.module, _target(cpu), relax_pipeline=prepared.relax_pipeline)

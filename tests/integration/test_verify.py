@@ -19,7 +19,7 @@ from support.models import networks
 from support.models.broken_kernels import broken_source, broken_tir
 
 KERNEL = {
-    "cpu": "fused_conv2d2_add2_relu",
+    "cpu": "fused_conv_blocks2_add2_relu",
     "adreno-buffer": "fused_conv2d2_add2_relu",
     "adreno": "fused_conv_blocks2_add2_relu_texture",
 }
@@ -89,12 +89,12 @@ def test_the_broken_kernel_is_named(broken: dict[str, Path], target: str) -> Non
 
 def test_on_the_command_line(packages: dict[str, Path], broken: dict[str, Path]) -> None:
     done = adt("verify", packages["cpu"], "--layers", "--all", "--calls", "4:13")
-    assert done.returncode == 0 and "no kernel diverges: 3 of 14 calls" in done.stdout
+    assert done.returncode == 0 and "no kernel diverges: 3 of 16 calls" in done.stdout
     assert done.stdout.count("✓") == 3
 
     done = adt("verify", broken["cpu"], "--layers", "--calls", "10:20")
     assert done.returncode == VerifyFailed.exit_code
-    assert f"first wrong kernel: {KERNEL['cpu']} (call" in done.stdout and "conv2d_nchw" in done.stdout
+    assert f"first wrong kernel: {KERNEL['cpu']} (call" in done.stdout and "conv_blocks" in done.stdout
     assert f"the kernel {KERNEL['cpu']} computes wrong numbers" in done.stderr
     assert "adt inspect" in done.stderr
 

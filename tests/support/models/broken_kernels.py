@@ -56,8 +56,8 @@ def broken_tir(function: str, old: str, new: str) -> Iterator[None]:
         module.update_func(variable, tvm.ir.load_json(text.replace(f'"{old}"', f'"{new}"')))
         return module
 
-    def prepare(*arguments: Any) -> Any:
-        prepared = pipeline.prepare_module(*arguments)
+    def prepare(*arguments: Any, **options: Any) -> Any:
+        prepared = pipeline.prepare_module(*arguments, **options)
         passes = tvm.transform.Sequential([prepared.relax_pipeline, wrong])
         return replace(prepared, relax_pipeline=passes)
 

@@ -2,8 +2,8 @@
 
 ONNX runs in onnxruntime, TFLite in its interpreter, an exported PyTorch program in
 torch, a Keras model in Keras. ``host`` is another kind of answer: what TVM makes of the
-model for this machine's CPU, in float32 and without textures. A fault of the importer is
-in it, too; a fault of the device is not.
+model for this machine's CPU, in float32, by plain loops. A fault of the importer is in it,
+too; one of the device or of what blocks tensors is not.
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ def _from_file(path: Path) -> Reference:
 def _on_host(
     model: Path, package: ModelPackage, settings: Settings
 ) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
-    """Compile *model* as *package* was, but for this machine's CPU and in float32; then run it."""
+    """Compile *model* as *package* was, but for any CPU of this machine's kind, by plain loops and in
+    float32; then run it."""
 
     def computed(inputs: Mapping[str, Array]) -> dict[str, Array]:
         from adt.model.compilation import CompileJob
@@ -130,7 +131,7 @@ def _on_host(
             shapes=tuple(used.get("shapes", ())),
         )
         build = settings.build.but(alignment=0)
-        job = CompileJob(model, PLATFORMS["host"], replace(settings, compile=plain, build=build))
+        job = CompileJob(model, PLATFORMS["host"], replace(settings, compile=plain, build=build), plain=True)
         return run_package(cached_package(job).path, inputs, timeout=HOST_TIMEOUT)
 
     return computed

@@ -111,7 +111,7 @@ def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterato
                     compilation.alignment,
                     schedules,
                     chooser,
-                    settings.cpu_layout == "blocked",
+                    plain=compilation.plain,
                 ),
             )
 

@@ -42,6 +42,8 @@ class CompileJob:
     """.npz files, one sample each, on which reduced precision is measured; empty: random inputs."""
     tuning: Tuning | None = None
     """Records that kernels get their schedules from."""
+    plain: bool = False
+    """A CPU computes plain loops on the model's own tensors: a reference for what is computed otherwise."""
 
     def target(self) -> ModelTarget:
         """What the settings stand for.
@@ -98,6 +100,7 @@ class CompileJob:
             self.like,
             report,
             self.tuning,
+            self.plain,
         )
 
 
@@ -117,6 +120,8 @@ class Compilation:
     """Of the reduced precision, against float32."""
     tuning: Tuning | None = None
     """Records that kernels get their schedules from; None: there are none."""
+    plain: bool = False
+    """See :attr:`CompileJob.plain`."""
 
 
 def package_target(platform: Platform, settings: Settings, like: PackageLike | None) -> ModelTarget:

@@ -225,6 +225,7 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
         "plugin": _plugin(job.settings),
         "versions": versions,
         "tuning": job.tuning.digest if job.tuning else "",
+        "plain": job.plain,
         "checking": str(opencl_device())
         if target.device == "opencl" and job.settings.compile.check != "off"
         else "",

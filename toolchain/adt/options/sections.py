@@ -175,12 +175,6 @@ class Kernels(Shapes, Computing, section="compile"):
         default="auto",
         choices=["auto", "always"],
     )
-    cpu_layout: Text = option(
-        "Tensors of float32 convolutions and products on a CPU: ``plain``, as the model has them, or "
-        "``blocked`` by a vector's lanes, with kernels scheduled by rules (docs/cpu.md): faster, and new.",
-        default="plain",
-        choices=["plain", "blocked"],
-    )
 
 
 class Records(Options, section="compile"):

@@ -142,6 +142,7 @@ def _for_host(
         alignment=host.alignment,
         like=None,
         tuning=compilation.tuning if gpu is not None else None,
+        plain=gpu is None,  # by the walk that blocks tensors for textures, too, its faults would not be seen
     )
     return assemble(there, directory).path
 

@@ -60,7 +60,8 @@ def prepare_module(
     alignment: int,
     schedules: KernelSchedules,
     chooser: TextureChooser,
-    blocked: bool = False,
+    *,
+    plain: bool = False,
 ) -> PreparedModule:
     """Ready the imported Relax *module* for *target*.
 
@@ -69,7 +70,7 @@ def prepare_module(
         alignment: bytes to which the device aligns tensors.
         schedules: what kernels are scheduled by, before the usual schedules take the rest.
         chooser: says what of that which can be in textures is; of no account where the target has none.
-        blocked: on a CPU, block channels by a vector's lanes where that can be.
+        plain: a CPU computes plain loops on the model's own tensors.
 
     Raises:
         UnsupportedOp: the model branches at run time, and the target is a GPU.
@@ -80,15 +81,15 @@ def prepare_module(
     import tvm
 
     tvm_target = tvm.target.Target(target.spec)
-    if target.device == "cpu" and blocked and can_block(module):
-        vectors = vectors_of(tvm_target)
+    vectors = vectors_of(tvm_target) if target.device == "cpu" and not plain else None
+    if vectors is not None and can_block(module):
         fused, weights = with_blocks(StaticShapes(module).run(), params, tvm_target, vectors)
         lower = kernel_pipeline(schedules, vectors)
         return PreparedModule(fused, weights, lower, tir_pipeline(alignment), None, kernels_of(fused))
     if target.gpu is None:
-        plain: dict[str, Any] = {}
-        passes = relax_pipeline(target.device, plain, schedules)
-        return PreparedModule(module, params, passes, tir_pipeline(alignment), None, plain)
+        kernels: dict[str, Any] = {}
+        passes = relax_pipeline(target.device, kernels, schedules, vectors)
+        return PreparedModule(module, params, passes, tir_pipeline(alignment), None, kernels)
     limits = ImageLimits(
         side=int(tvm_target.attrs["texture_spatial_limit"]),
         layers=int(tvm_target.attrs["texture_depth_limit"]),
@@ -115,17 +116,20 @@ def _refuse_branches(module: Any, target: ModelTarget) -> None:
         )
 
 
-def relax_pipeline(device: str, plain: dict[str, Any], schedules: KernelSchedules) -> Any:
+def relax_pipeline(
+    device: str, plain: dict[str, Any], schedules: KernelSchedules, vectors: Vectors | None = None
+) -> Any:
     """The pipeline for kernels on *device* (``cpu`` or ``opencl``), as ``tvm.compile`` takes it.
 
     Args:
         plain: gets the kernels before they are scheduled, by name.
-        schedules: what kernels are scheduled by, before TVM's rules take the rest.
+        schedules: what kernels are scheduled by, before rules take the rest.
+        vectors: what a CPU's rules schedule for; None: the rest stay plain loops there.
     """
-    return (_cpu_pipeline if device == "cpu" else _opencl_pipeline)(plain, schedules)
+    return _cpu_pipeline(plain, schedules, vectors) if device == "cpu" else _opencl_pipeline(plain, schedules)
 
 
-def _cpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules) -> Any:
+def _cpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules, vectors: Vectors | None) -> Any:
     """TVM's default build, which by itself fuses nothing: each operator would be a loop of its own."""
     import tvm
     from tvm import relax
@@ -140,26 +144,26 @@ def _cpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules) -> Any:
             count_flops(),
             collect_kernels(plain),
             *_views(),
-            take_schedules(schedules),
-            relax.get_pipeline("default_build"),
+            kernel_pipeline(schedules, vectors),
         ]
         return tvm.transform.Sequential(passes)(module)
 
     return pipeline
 
 
-def kernel_pipeline(schedules: KernelSchedules, vectors: Vectors) -> Any:
+def kernel_pipeline(schedules: KernelSchedules, vectors: Vectors | None) -> Any:
     """The rest of a CPU's pipeline, for a module that is fused and whose reshapes are views.
 
-    Kernels that have no schedule of *schedules* get one by rules, and what is left of Relax is lowered
-    for the VM.
+    Kernels that have no schedule of *schedules* get one by rules for *vectors*, unless that is None, and
+    what is left of Relax is lowered for the VM.
     """
     import tvm
     from tvm import relax
 
     @tvm.transform.module_pass(opt_level=0, name="adt.CpuKernels")  # type: ignore[untyped-decorator]
     def pipeline(module: Any, _context: Any) -> Any:
-        passes = [take_schedules(schedules), schedule_kernels(vectors), relax.get_pipeline("default_build")]
+        rules = [] if vectors is None else [schedule_kernels(vectors)]
+        passes = [take_schedules(schedules), *rules, relax.get_pipeline("default_build")]
         return tvm.transform.Sequential(passes)(module)
 
     return pipeline
