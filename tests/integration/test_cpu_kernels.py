@@ -141,6 +141,10 @@ MODELS: dict[str, tuple[tuple[int, ...], Body]] = {
     ),
     "wide prime": ((1, 32, 5, 71), _chain(lambda x: conv(x, 48, 32, 3), _bias(48))),
     "concatenation, upsampling, padding": ((1, 16, 9, 7), lambda builder, x: _joined(builder, x)),
+    "repeated edges": (
+        (2, 3, 4, 4),
+        _chain(lambda x: relax.op.nn.pad(x, [0, 0, 0, 0, 3, 4, 1, 2], pad_mode="replicate")),
+    ),
     "unpacked": ((1, 16, 9, 20), _chain(lambda x: conv(x, 32, 16, 1), _shuffled)),
     "depthwise": ((1, 40, 14, 14), _chain(lambda x: conv(x, 40, 1, groups=40))),
     "depthwise, stride": ((1, 32, 15, 15), _chain(lambda x: conv(x, 32, 1, 5, groups=32, strides=2))),

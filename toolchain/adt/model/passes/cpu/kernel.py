@@ -100,8 +100,12 @@ def parallel(schedule: Any, loops: Sequence[Any], work: int) -> Any:
 
 def partition(schedule: Any, loop: Any) -> None:
     """Have *loop* computed as several, so that no condition on its variable is left inside of them: what is
-    beyond a whole number of tiles, what is outside of a border, which part of a concatenation it is."""
-    schedule.annotate(loop, "pragma_loop_partition_hint", 1)
+    beyond a whole number of tiles, what is outside of a border, which part of a concatenation it is.
+
+    TVM fails to where indices have 64 bits: there the conditions stay.
+    """
+    if str(schedule.get(loop).loop_var.dtype) == "int32":
+        schedule.annotate(loop, "pragma_loop_partition_hint", 1)
 
 
 def vector_width(extent: int, lanes: int) -> int:

@@ -21,6 +21,7 @@ from adt.model.passes.cpu.recurrence import is_recurrence
 from adt.model.passes.cpu.reduction import reduction, rows
 from adt.model.passes.cpu.vector_math import shared_divisors, vectorized_math
 from adt.model.passes.cpu.vectors import Vectors
+from adt.model.passes.nodes import tir_nodes
 
 log = logging.getLogger("adt.compile")
 
@@ -91,4 +92,6 @@ def narrow_indices(function: Any) -> Any:
     except (tvm.error.InternalError, TypeError, ValueError) as reason:  # open shapes, tensors of int64
         log.debug("its indices stay: %s", str(reason).strip()[-200:])
         return function
+    if any(call.dtype == "int64" for call in tir_nodes(narrow["main"].body, tirx.Call)):
+        return function  # TVM leaves the types of calls in indices, which nothing fits then
     return narrow["main"]
