@@ -102,7 +102,31 @@ def test_a_mobile_network(tmp_path: Path, precision: str) -> None:
     assert ran_against_onnxruntime(out, source, tmp_path) <= TOLERANCES[precision].max_rel
 
 
-def ran_against_onnxruntime(package: Path, source: Path, scratch: Path) -> float:
+def test_a_half_model_computes_in_float32_on_a_cpu(tmp_path: Path) -> None:
+    """A CPU without half arithmetic would convert at each use: weights are converted once, by the compiler."""
+    source, out = in_half(mobile(tmp_path / "mobile.onnx")), tmp_path / "package"
+
+    adt_json("compile", source, "--for", "host", "-o", out)
+
+    weights = adt_json("inspect", out, "--params")["params"]
+    assert weights and {weight["dtype"] for weight in weights} == {"float32"}
+    assert ran_against_onnxruntime(out, source, tmp_path, np.float16) <= TOLERANCES["float16"].max_rel
+
+
+def in_half(path: Path) -> Path:
+    """The model at *path* with float16 in place of float32, but for the extents of a Resize."""
+    proto = onnx.load(path)
+    for tensor in proto.graph.initializer:
+        if tensor.name != "scales":
+            data = numpy_helper.to_array(tensor).astype(np.float16)
+            tensor.CopyFrom(numpy_helper.from_array(data, tensor.name))
+    for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
+        value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    onnx.save(proto, path)
+    return path
+
+
+def ran_against_onnxruntime(package: Path, source: Path, scratch: Path, dtype: Any = np.float32) -> float:
     """The package in rtvm on this machine: largest error over the largest magnitude."""
     import subprocess
 
@@ -110,7 +134,7 @@ def ran_against_onnxruntime(package: Path, source: Path, scratch: Path) -> float
 
     rtvm = Path(adt_json("build-target", "--for", "host")["path"]) / "bin/rtvm"
     spec = load_package(package).manifest.entry().inputs[0]
-    given = np.random.default_rng(1).random(tuple(map(int, spec.shape)), dtype=np.float32)
+    given = np.random.default_rng(1).random(tuple(map(int, spec.shape)), dtype=np.float32).astype(dtype)
     np.savez(scratch / "in.npz", **{spec.name: given})
     words = [rtvm, "--model", package, "--input", scratch / "in.npz", "--output", scratch / "out.npz"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -118,7 +142,7 @@ def ran_against_onnxruntime(package: Path, source: Path, scratch: Path) -> float
     (wanted,) = onnxruntime.InferenceSession(str(source)).run(None, {spec.name: given})
     with np.load(scratch / "out.npz") as got:
         (output,) = got.values()
-    assert output.dtype == np.float32
+    assert output.dtype == dtype
     return float(np.abs(output - wanted).max() / np.abs(wanted).max())
 
 

@@ -32,6 +32,7 @@ from adt.model.package.manifest import (
 from adt.model.package.package import ModelPackage
 from adt.model.passes.offload.partition import OffloadedModel, offload_module, plugin_for
 from adt.model.passes.pipeline import PreparedModule, prepare_module
+from adt.model.passes.precision.single import has_half
 from adt.model.passes.texture.choice import texture_chooser
 from adt.model.targets.gpu import ANY_ADRENO
 from adt.model.tuning.schedules import KernelSchedules, Tuned, Untuned
@@ -243,17 +244,10 @@ def _manifest(
             tuning=_tuning_report(compilation.tuning, origins),
             functions=build.functions,
             quanta=dict(imported.quanta),
-            half=_has_half(imported.module),
+            half=has_half(imported.module),
         ),
         inspection=recorded_files(directory),
     )
-
-
-def _has_half(module: Any) -> bool:
-    """Whether a tensor of *module* is float16."""
-    main = module["main"]
-    variables = [*main.params, *(b.var for block in main.body.blocks for b in block.bindings)]
-    return any('"float16"' in str(variable.struct_info) for variable in variables)
 
 
 def _recorded_settings(settings: Settings) -> dict[str, Any]:

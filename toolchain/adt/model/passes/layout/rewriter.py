@@ -106,6 +106,10 @@ class Rewriter:
         """The parameters of the new function, asked for when its body is done."""
         return list(self.module["main"].params)
 
+    def result(self) -> Any:
+        """What the new function returns."""
+        return self.copy(self.module["main"].body.body)
+
     def run(self) -> Any:
         """The module with the new ``main``."""
         main = self.module["main"]
@@ -114,7 +118,7 @@ class Rewriter:
                 for block in main.body.blocks:
                     for binding in block.bindings:
                         self.bind(binding)
-                result = self.builder.emit_output(self.copy(main.body.body))
+                result = self.builder.emit_output(self.result())
             self.builder.emit_func_output(result, self.params())
         rewritten = self.builder.get()
         for name, function in self.module.functions.items():

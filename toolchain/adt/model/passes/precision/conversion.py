@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from adt.errors import ConfigError, InputError, MismatchError
 from adt.model.package.manifest import PackageLike
 from adt.model.passes.precision import accuracy, half, policy
+from adt.model.passes.precision.single import in_single_precision
 from adt.model.passes.reports import Accuracy
 from adt.model.targets import ModelTarget, llvm
 from adt.options.sections import CompileSettings
@@ -52,6 +53,9 @@ def convert_precision(
                 f"{option} is for half precision, and the precision is float32",
                 remedy="Add --precision float16_acc32, or leave it out.",
             )
+        if target.device == "cpu" and settings.offload == "none":
+            module, params = in_single_precision(imported.module, imported.params)
+            imported = dataclasses.replace(imported, module=module, params=params)
         return imported, None
     if target.device == "opencl" and like is not None and like.fp16 is False:
         raise MismatchError(
