@@ -129,6 +129,19 @@ def test_each_kernel_of_the_program_compiles_alone(opencl: Path, tmp_path: Path)
         assert done.returncode == 0, done.stderr
 
 
+def test_how_a_cpu_computes_each_kernel(cpu: Path, opencl: Path) -> None:
+    shown = adt("inspect", cpu, "--cpu").stdout.splitlines()
+    kernels = adt_json("inspect", cpu, "--cpu")["cpu"]
+    assert [line.split()[0] for line in shown] == [kernel["name"] for kernel in kernels]
+    first, second = kernels[:2]
+    for kernel in (first, second):  # the convolutions; 64-bit Arm's vectors have four lanes
+        assert "positions of" in kernel["schedule"] and "x 4 channels at once" in kernel["schedule"]
+    assert first["flops"] == 2 * 16 * 16 * 8 * 8 * 9 + 16 * 16 * 8, "the second one, with its residual"
+    assert {kernel["calls"] for kernel in kernels} == {1}
+    refused = adt("inspect", opencl, "--cpu")
+    assert "computes on opencl" in refused.stderr and "--target cpu" in refused.stderr
+
+
 def test_textures_are_marked(model: Path, tmp_path: Path) -> None:
     adt_json(
         "compile", model, "--for", "linux-aarch64", "--target", "adreno", "--no-check", "-o", tmp_path / "pkg"

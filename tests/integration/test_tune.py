@@ -233,7 +233,7 @@ def test_on_the_virtual_device_the_path_is_right_and_no_time_is_shown(
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        ({"db": None}, ConfigError, "where the records are kept"),
+        ({"db": None}, ConfigError, "no directory for the records"),
         ({"trials": -1}, ConfigError, "tune.trials = -1"),
         ({"timeout": 0.0}, ConfigError, "no time to wait"),
         ({"key": "k", "serials": ["s"]}, ConfigError, "a tracker gives the devices"),

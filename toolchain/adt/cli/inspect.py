@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class InspectFlags(Options):
-    """What is shown; the first ten exclude each other."""
+    """What is shown; the first eleven exclude each other."""
 
     opencl: bool = option("The source of the OpenCL kernels.", default=False)
     clml: bool = option("The subgraphs that CLML computes, as JSON.", default=False)
@@ -27,6 +27,7 @@ class InspectFlags(Options):
     tir: bool = option("The scheduled kernels.", default=False)
     llvm: bool = option("LLVM IR of the host's code.", default=False)
     asm: bool = option("Assembly of the host's code.", default=False)
+    cpu: bool = option("How a CPU computes each kernel, and its share of the arithmetic.", default=False)
     params: bool = option("Name, shape, size and range of each one.", default=False)
     textures: bool = option("What is in textures, what is not, and why.", default=False)
     diff: MaybePath = option("What differs between this package and PKG2.", default=None, metavar="PKG2")
@@ -43,7 +44,7 @@ def inspect(keywords: Keywords, flags: InspectFlags) -> Rendering:
     """Show what is in a package: kernels, textures, memory, code, parameters; or a page with the graph."""
     import adt
 
-    shown = [name for name, value in list(values_of(flags).items())[:10] if value]
+    shown = [name for name, value in list(values_of(flags).items())[:11] if value]
     _check_flags(shown, flags)
     inspection = adt.inspect(**keywords)
     fields, lines = VIEWS[shown[0] if shown else "summary"](inspection, keywords["package"], flags)
@@ -116,6 +117,23 @@ def _clml(inspection: Inspection, _package: Path, flags: InspectFlags) -> View:
 def _params(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
     rows = inspection.params()
     return {"params": [vars(row) for row in rows]}, _param_lines(rows)
+
+
+def _cpu(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
+    from adt.host.columns import aligned
+
+    kernels = inspection.cpu()
+    total = sum(kernel.flops or 0 for kernel in kernels) or 1
+    rows = [
+        (
+            kernel.name,
+            f"{kernel.calls} x",
+            "?" if kernel.flops is None else f"{kernel.flops / total:.1%}",
+            kernel.schedule,
+        )
+        for kernel in kernels
+    ]
+    return {"cpu": [vars(kernel) for kernel in kernels]}, aligned(rows)
 
 
 def _textures(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
@@ -298,6 +316,7 @@ VIEWS: dict[str, Callable[[Inspection, Path, InspectFlags], View]] = {
     "tir": _text("tir", "tir"),
     "llvm": _text("llvm", "llvm"),
     "asm": _text("asm", "assembly"),
+    "cpu": _cpu,
     "params": _params,
     "textures": _textures,
     "diff": _diff,

@@ -13,6 +13,8 @@ ATTRIBUTE = "estimated_flops"
 """Of a PrimFunc; TVM's estimator takes its value instead of counting."""
 SCHEDULED = "tirx.is_scheduled"
 """TVM's mark of a function that its schedule rules leave alone."""
+CPU_SCHEDULE = "adt.cpu_schedule"
+"""Of a PrimFunc that was scheduled for a CPU by rules: how, in a few words."""
 UNCOUNTED = ("While", "AttrStmt")
 """Statements that hide how often something runs; AttrStmt binds threads in TVM's sort and scan for GPUs."""
 

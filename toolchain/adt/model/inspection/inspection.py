@@ -17,7 +17,8 @@ from adt.errors import PackageError
 from adt.host import manifest
 from adt.host.disk import scratch_directory
 from adt.limits import parse_json, read_text
-from adt.model.inspection.graph import GRAPH, SCHEMA, SCHEMA_VERSION, Graph, Tensor
+from adt.model.inspection.flops import CPU_SCHEDULE
+from adt.model.inspection.graph import GRAPH, KERNEL, SCHEMA, SCHEMA_VERSION, Graph, Tensor
 from adt.model.package.files import INSPECT, PARAMS, is_inside
 from adt.model.package.package import ModelPackage, load_package
 
@@ -28,6 +29,18 @@ if TYPE_CHECKING:
 MOST_TEXT = 1 << 30
 """Bytes that a compressed text may unpack to."""
 _FUNCTION = re.compile(r"^    @T\.prim_func.*?(?=^    @T\.prim_func|\Z)", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class CpuKernel:
+    """A function that a CPU computes."""
+
+    name: str
+    calls: int
+    flops: int | None
+    """Operations of all calls, a multiply-add being two; None: unknown."""
+    schedule: str
+    """How rules scheduled it; else ``tuned``, or ``plain loops``."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +132,31 @@ class Inspection:
             if name := re.search(r"^    def (\w+)\(", text, re.MULTILINE):
                 functions[name[1]] = textwrap.dedent(text).rstrip() + "\n"
         return functions
+
+    def cpu(self) -> tuple[CpuKernel, ...]:
+        """The kernels of a CPU and how they are scheduled, the one with the most operations first.
+
+        Raises:
+            PackageError: the package computes on a GPU, or ``inspect/`` was dropped.
+        """
+        facts = self.package.manifest
+        if facts.target.device != "cpu":
+            raise PackageError(
+                f"{facts.name} computes on {facts.target.device}: it is compiled for {facts.target.name}",
+                remedy=facts.source.compile_command("--target", "cpu"),
+            )
+        tuned = {kernel.name for kernel in facts.kernels if kernel.tuned}
+        calls = [call for call in self.graph.calls if call.kind == KERNEL]
+        kernels = []
+        for name, text in self.tir_functions().items():
+            own = [call.flops for call in calls if call.name == name]
+            if not own:  # a view
+                continue
+            words = re.search(rf'"{CPU_SCHEDULE}": "([^"]*)"', text)
+            schedule = words[1] if words else "tuned" if name in tuned else "plain loops"
+            flops = None if None in own else sum(filter(None, own))
+            kernels.append(CpuKernel(name, len(own), flops, schedule))
+        return tuple(sorted(kernels, key=lambda kernel: -(kernel.flops or 0)))
 
     def llvm(self) -> str:
         """LLVM IR of the host's code."""

@@ -39,7 +39,7 @@ UNROLLED_BY_LLVM = 3
 is made one with the next outer one."""
 
 
-def convolution(schedule: Any, vectors: Vectors) -> None:
+def convolution(schedule: Any, vectors: Vectors) -> str:
     """A convolution or product on blocked tensors.
 
     Raises:
@@ -58,8 +58,7 @@ def convolution(schedule: Any, vectors: Vectors) -> None:
     images, depth, *axes, lane = loops
     channels, *taps = (extent_of(schedule, loop) for loop in reduce_loops(schedule, sums))
     if _depthwise(schedule, sums):
-        _depthwise_loops(schedule, store, sums, stage, vectors)
-        return
+        return _depthwise_loops(schedule, store, sums, stage, vectors)
     *rows, row = axes
     if extent_of(schedule, images) > 1 and math.prod(extent_of(schedule, axis) for axis in axes) == 1:
         images, row, rows = row, images, rows  # a product: each row of it is an image of one pixel
@@ -88,6 +87,7 @@ def convolution(schedule: Any, vectors: Vectors) -> None:
         partition(schedule, row_tile)
     parallel(schedule, outer, work)
     schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
+    return f"{tile.high}x{tile.wide} positions of {tile.deep} x {lanes} channels at once"
 
 
 def _accumulate(schedule: Any, sums: Any, depth: int, channels: int, taps: Sequence[int], lanes: int) -> None:
@@ -129,9 +129,10 @@ def _depthwise(schedule: Any, sums: Any) -> bool:
     return channels == 1 == int(weight[0]) and int(weight[1]) == int(result[1])
 
 
-def _depthwise_loops(schedule: Any, store: Any, sums: Any, stage: Any, vectors: Vectors) -> None:
+def _depthwise_loops(schedule: Any, store: Any, sums: Any, stage: Any, vectors: Vectors) -> str:
     """A depthwise convolution: the taps of a few positions, one vector each."""
     *outer, row, lane = schedule.get_loops(store)
+    lanes = extent_of(schedule, lane)
     most = min(DEPTHWISE_WIDE, vectors.registers // 4) if vectors.by_element else DEPTHWISE_WIDE
     size = max(divisors(extent_of(schedule, row), most))
     row_tile, wide = schedule.split(row, [None, size])
@@ -159,6 +160,7 @@ def _depthwise_loops(schedule: Any, store: Any, sums: Any, stage: Any, vectors: 
         schedule.compute_inline(stage)
         parallel(schedule, outer, work)
     schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
+    return f"depthwise, {size} positions of {lanes} channels at once"
 
 
 def _has_border(schedule: Any, stage: Any) -> bool:

@@ -27,7 +27,7 @@ TASKS = 16
 """Parts that a kernel is given to threads in, where its outer loops have so many."""
 
 
-def elements(schedule: Any, vectors: Vectors) -> None:
+def elements(schedule: Any, vectors: Vectors) -> str:
     """No reduction: each element on its own, in lanes.
 
     Raises:
@@ -64,8 +64,9 @@ def elements(schedule: Any, vectors: Vectors) -> None:
             most = max(1, extent_of(schedule, last) * WORTH_A_THREAD // 4 // count)
             tasks, _ = schedule.split(last, [None, most])
             schedule.parallel(tasks)
-        return
+        return "element by element"
     _in_tasks(schedule, outer, choices, spread=count >= WORTH_A_THREAD)
+    return "element by element"
 
 
 def _in_vectors(schedule: Any, last: Any, vectors: Vectors) -> Any:

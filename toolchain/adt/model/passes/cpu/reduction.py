@@ -28,7 +28,7 @@ MOST_SHARED = 8
 """Vectors of sums that share what is read along the last axis."""
 
 
-def reduction(schedule: Any, vectors: Vectors) -> None:
+def reduction(schedule: Any, vectors: Vectors) -> str:
     """One reduction: its sums in registers, lanes along the last axis of the output or along the sum.
 
     Raises:
@@ -46,7 +46,7 @@ def reduction(schedule: Any, vectors: Vectors) -> None:
     width = vector_width(extent_of(schedule, last), vectors.lanes)
     if width == 1:
         _sum_along_lanes(schedule, store, sums, vectors, work)
-        return
+        return "the terms of a sum in lanes"
     tiled = _row_to_share(schedule, sums) if outer else None
     part, vector = schedule.split(last, [None, width])
     if tiled is not None and tiled < len(outer):
@@ -71,6 +71,7 @@ def reduction(schedule: Any, vectors: Vectors) -> None:
     schedule.vectorize(inner[-1])
     parallel(schedule, outer, work)
     schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
+    return f"{width} sums in lanes"
 
 
 def _sum_along_lanes(schedule: Any, store: Any, sums: Any, vectors: Vectors, work: int) -> None:
@@ -152,7 +153,7 @@ def _row_to_share(schedule: Any, sums: Any) -> int | None:
     return None
 
 
-def rows(schedule: Any, vectors: Vectors) -> None:
+def rows(schedule: Any, vectors: Vectors) -> str:
     """Several reductions of each row, as softmax and normalizations have: a row at a time.
 
     Raises:
@@ -183,6 +184,7 @@ def rows(schedule: Any, vectors: Vectors) -> None:
         schedule.compute_at(block, outer[-1], preserve_unit_loops=True)
     at = parallel(schedule, outer, work)  # before sums are divided, after which it is refused
     _vectorize_stages(schedule, [*stages, store], at, vectors)
+    return "a row at a time"
 
 
 def _reads_sums(schedule: Any, block: Any) -> bool:

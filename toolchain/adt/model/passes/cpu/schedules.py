@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from adt.model.inspection.flops import SCHEDULED
+from adt.model.inspection.flops import CPU_SCHEDULE, SCHEDULED
 from adt.model.passes.cpu.convolution import convolution
 from adt.model.passes.cpu.elementwise import elements
 from adt.model.passes.cpu.kernel import NoSchedule
@@ -26,7 +26,8 @@ from adt.model.passes.nodes import tir_nodes
 log = logging.getLogger("adt.compile")
 
 
-RULES: tuple[Callable[[Any, Vectors], None], ...] = (convolution, reduction, rows, elements)
+RULES: tuple[Callable[[Any, Vectors], str], ...] = (convolution, reduction, rows, elements)
+"""Each schedules a kernel and says in a few words how, or raises NoSchedule."""
 
 
 def schedule_kernels(vectors: Vectors) -> Any:
@@ -50,30 +51,30 @@ def scheduled(function: Any, vectors: Vectors, name: str = "") -> Any:
     from tvm import s_tir
 
     if is_recurrence(function):
-        return _finished(function, function.body)
+        return _finished(function, function.body, "all steps of a recurrent layer")
     refusals = (NoSchedule, s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError, TypeError)
     narrow = narrow_indices(function)
     for rule in RULES:
         schedule = s_tir.Schedule(narrow)
         try:
-            rule(schedule, vectors)
+            words = rule(schedule, vectors)
         except refusals as reason:
             log.debug("%s: %s does not apply: %s", name, rule.__name__, str(reason).strip()[-200:])
             continue
         body = schedule.mod["main"].body
         if rule is rows:  # elsewhere what is divided may be rounded to quanta: there a last place counts
             body = shared_divisors(body)
-        return _finished(narrow, body)
+        return _finished(narrow, body, words)
     return function
 
 
-def _finished(function: Any, body: Any) -> Any:
-    """*function* with the scheduled *body*."""
+def _finished(function: Any, body: Any, words: str) -> Any:
+    """*function* with the *body* that was scheduled as *words* say."""
     from tvm import tirx
 
     body = vectorized_math(body)
     finished = tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)
-    return finished.with_attr(SCHEDULED, True)
+    return finished.with_attr(SCHEDULED, True).with_attr(CPU_SCHEDULE, words)
 
 
 def narrow_indices(function: Any) -> Any:
