@@ -22,6 +22,10 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+NETWORKS = (
+    "resnet18,resnet50,mobilenet_v1,mobilenet_v2,mobilenet_v3,squeezenet,inception_v3,efficientnet,yolov8n,unet,"
+    "super_resolution,text_recognition,mixed_blocks,bert_4x256,bert_12x768,gru,lstm"
+)
 SECONDS = 2.0
 """About so long onnxruntime runs in each turn, and rtvm as many runs."""
 LEAST_RUNS = 5
@@ -29,7 +33,7 @@ LEAST_RUNS = 5
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--models", default="resnet18,mobilenet_v2,mixed_blocks")
+    parser.add_argument("--models", default=NETWORKS)
     parser.add_argument("--threads", default="1")
     parser.add_argument("--cpu", default="native")
     parser.add_argument("--rounds", type=int, default=3)
@@ -114,10 +118,10 @@ def onnxruntime_session(model: Path, threads: int) -> tuple[Any, dict[str, Any]]
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     random = np.random.default_rng(0)
     feeds = {}
-    for one in session.get_inputs():
-        shape = [extent if isinstance(extent, int) else 1 for extent in one.shape]
-        whole = "int" in one.type
-        feeds[one.name] = (
+    for model_input in session.get_inputs():
+        shape = [extent if isinstance(extent, int) else 1 for extent in model_input.shape]
+        whole = "int" in model_input.type
+        feeds[model_input.name] = (
             random.integers(0, 2, shape) if whole else random.normal(size=shape).astype(np.float32)
         )
     return session, feeds
