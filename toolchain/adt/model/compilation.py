@@ -82,12 +82,12 @@ class CompileJob:
         bundled = self.bundle.manifest.options if self.bundle else settings.build
         log.info("importing %s", self.model.name)
         options = settings.compile
-        plain = options.precision == "float32" and options.offload == "none"
-        loops = target.device == "cpu" and plain  # neither libraries nor half precision take such a kernel
+        # Neither libraries nor half precision take the kernel of a recurrent layer's steps.
+        loops = (target.device, options.precision, options.offload) == ("cpu", "float32", "none")
         imported = import_model(self.model, parse_shapes(options.shapes), loops=loops)
         model_store.keep(imported.file, imported.source.sha256)
         log.info("compiling for %s on %s", target.name, platform.name)
-        options = settings.compile if accuracy else settings.compile.but(accuracy="off")
+        options = options if accuracy else options.but(accuracy="off")
         files = self.accuracy_inputs if accuracy else ()
         imported, report = convert_precision(imported, options, target, self.like, files)
         return Compilation(

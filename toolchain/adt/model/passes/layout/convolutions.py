@@ -109,17 +109,9 @@ def _moves(walk: Walk, data: Any, result: Any) -> Moves:
 
 def _convolution_obstacle(walk: Walk, data: Any, weight: Any, attrs: Any, groups: int) -> str:
     """Why a convolution cannot be blocked; empty if it can."""
-    from tvm import relax
-
     shape = static_shape(weight)
-    if shape is None or static_shape(data) is None:
-        return "its shapes are not static"
-    if not isinstance(weight, relax.Constant):
-        return "its weight is computed by the model"
-    if not str(attrs.data_layout).startswith("NC") or not str(attrs.kernel_layout).startswith("OI"):
-        return f"its layout is {attrs.data_layout}/{attrs.kernel_layout}"
-    if data.struct_info.dtype not in FLOATS:
-        return f"it computes in {data.struct_info.dtype}"
+    if (obstacle := _obstacle(data, weight, attrs, "OI")) or shape is None:
+        return obstacle
     outputs, inputs = shape[0], shape[1] * groups
     if outputs < walk.blocking.least:
         return f"its {outputs} output channels do not fill a texel"
@@ -127,6 +119,21 @@ def _convolution_obstacle(walk: Walk, data: Any, weight: Any, attrs: Any, groups
     shared = groups > 1 and not depthwise and (outputs // groups) % walk.lanes
     if shared and not walk.blocking.zeros:
         return f"its {groups} groups of {outputs // groups} output channels share texels"
+    return ""
+
+
+def _obstacle(data: Any, weight: Any, attrs: Any, layout: str) -> str:
+    """Why no convolution of *data* can be blocked whose *weight* is to begin with the axes *layout*."""
+    from tvm import relax
+
+    if static_shape(weight) is None or static_shape(data) is None:
+        return "its shapes are not static"
+    if not isinstance(weight, relax.Constant):
+        return "its weight is computed by the model"
+    if not str(attrs.data_layout).startswith("NC") or not str(attrs.kernel_layout).startswith(layout):
+        return f"its layout is {attrs.data_layout}/{attrs.kernel_layout}"
+    if data.struct_info.dtype not in FLOATS:
+        return f"it computes in {data.struct_info.dtype}"
     return ""
 
 
@@ -165,7 +172,6 @@ def transposed(walk: Walk, variable: Any, call: Any) -> bool:
 
     Output ``q · stride + r − padding`` is the sum over ``t`` of input ``q − t`` times tap ``r + t · stride``.
     """
-    import numpy as np
     from tvm import relax
 
     if not walk.blocking.zeros:
@@ -197,19 +203,10 @@ def transposed(walk: Walk, variable: Any, call: Any) -> bool:
     after = tuple(end - extent + 1 for end, extent in zip(last, inputs, strict=True))
     ones = (1,) * len(taps)
     window = Window(taps, ones, before, after, ones)
-    whole = [count * step for count, step in zip(taps, plain.strides, strict=True)]
-    spare = [(0, size - extent) for size, extent in zip(whole, plain.kernel, strict=True)]
-    array = np.pad(weight.data.numpy(), [(0, 0), (0, 0), *spare])
-    split = [extent for pair in zip(taps, plain.strides, strict=True) for extent in pair]
-    array = array.reshape(*shape[:2], *split)  # (I, O, taps, step, taps, step)
-    rank = len(taps)
-    array = array.transpose([*range(3, 3 + 2 * rank, 2), 1, 0, *range(2, 2 + 2 * rank, 2)])
-    array = np.flip(array, tuple(range(-rank, 0)))  # a later tap reads an earlier input
-    steps = math.prod(plain.strides)
     count = walk.blocking.count(shape[1])
-    padded = np.zeros((steps, count * walk.lanes, shape[0], *taps), array.dtype)
-    padded[:, : shape[1]] = array.reshape(steps, shape[1], shape[0], *taps)
-    packed = _convolution_weight(padded.reshape(-1, shape[0], *taps), 1, walk.lanes)
+    packed = _convolution_weight(
+        _weight_of_steps(weight.data.numpy(), plain, taps, count * walk.lanes), 1, walk.lanes
+    )
     dtype = variable.struct_info.dtype
     source = _source(walk, data, window)
     pixels = walk.emit(
@@ -229,19 +226,39 @@ def transposed(walk: Walk, variable: Any, call: Any) -> bool:
     return True
 
 
+def _weight_of_steps(array: Any, window: Window, taps: tuple[int, ...], channels: int) -> Any:
+    """The weight ``(I, O, kernel…)`` of a transposed convolution as that of a plain one.
+
+    Args:
+        window: the transposed convolution's.
+        taps: of the plain one.
+        channels: output channels for each place in a step, of which those beyond O are zeros.
+
+    Returns:
+        ``(places·channels, I, taps…)``.
+    """
+    import numpy as np
+
+    inputs, outputs, *kernel = array.shape
+    spare = [
+        (0, count * step - extent) for count, step, extent in zip(taps, window.strides, kernel, strict=True)
+    ]
+    split = [extent for pair in zip(taps, window.strides, strict=True) for extent in pair]
+    array = np.pad(array, [(0, 0), (0, 0), *spare]).reshape(inputs, outputs, *split)
+    rank = len(taps)  # (I, O, taps, step, taps, step)
+    array = array.transpose([*range(3, 3 + 2 * rank, 2), 1, 0, *range(2, 2 + 2 * rank, 2)])
+    array = np.flip(array, tuple(range(-rank, 0)))  # a later tap reads an earlier input
+    places = math.prod(window.strides)
+    padded = np.zeros((places, channels, inputs, *taps), array.dtype)
+    padded[:, :outputs] = array.reshape(places, outputs, inputs, *taps)
+    return padded.reshape(-1, inputs, *taps)
+
+
 def _transposed_obstacle(walk: Walk, data: Any, weight: Any, attrs: Any) -> str:
     """Why a transposed convolution cannot be blocked; empty if it can."""
-    from tvm import relax
-
     shape = static_shape(weight)
-    if shape is None or static_shape(data) is None:
-        return "its shapes are not static"
-    if not isinstance(weight, relax.Constant):
-        return "its weight is computed by the model"
-    if not str(attrs.data_layout).startswith("NC") or not str(attrs.kernel_layout).startswith("IO"):
-        return f"its layout is {attrs.data_layout}/{attrs.kernel_layout}"
-    if data.struct_info.dtype not in FLOATS:
-        return f"it computes in {data.struct_info.dtype}"
+    if (obstacle := _obstacle(data, weight, attrs, "IO")) or shape is None:
+        return obstacle
     if int(attrs.groups) > 1 or any(int(spread) > 1 for spread in attrs.dilation):
         return "it is transposed, and has groups or is dilated"
     if shape[1] < walk.blocking.least:

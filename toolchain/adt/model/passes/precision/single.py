@@ -10,9 +10,8 @@ from typing import Any
 
 from adt.model.passes.layout.rewriter import Rewriter, is_flat
 from adt.model.passes.nodes import operator_name, relax_nodes
+from adt.model.passes.precision.half import HALF, SINGLE
 from adt.model.passes.precision.policy import dtype_of
-
-HALF, SINGLE = "float16", "float32"
 
 
 def in_single_precision(module: Any, params: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
