@@ -1,12 +1,14 @@
-"""Time networks on this machine's processor, untuned, against onnxruntime.
+"""Time networks on this machine's processor, untuned, against onnxruntime; or check them on emulated ones.
 
     python bench/cpu.py [--models resnet18,mobilenet_v2,…] [--threads 1,2] [--cpu NAME]
                         [--rounds 3] [-o FILE.json]
+    python bench/cpu.py --emulated linux-aarch64 [--models …] [--cpu cortex-a76] [--precision float16]
 
 Each network is compiled for this machine, checked against onnxruntime by ``adt verify``, and timed
 by ``rtvm`` (the median and the minimum of its runs) in turns with onnxruntime on random inputs and
-as many threads. What counts is the ratio: both share the machine's noise. Exits with 1 where a
-network is wrong.
+as many threads. What counts is the ratio: both share the machine's noise. With ``--emulated`` nothing is
+timed: it is compiled for that platform and compared with onnxruntime, once, by ``rtvm`` in qemu. Exits with
+1 where a network is wrong.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tests"))
 NETWORKS = (
     "resnet18,resnet50,mobilenet_v1,mobilenet_v2,mobilenet_v3,squeezenet,inception_v3,efficientnet,yolov8n,unet,"
     "super_resolution,text_recognition,mixed_blocks,bert_4x256,bert_12x768,gru,lstm"
@@ -29,18 +33,27 @@ NETWORKS = (
 SECONDS = 2.0
 """About so long onnxruntime runs in each turn, and rtvm as many runs."""
 LEAST_RUNS = 5
+EMULATED = {"linux-aarch64": "cortex-a76", "linux-armhf": "cortex-a7"}
+"""Platform to the processor that code is for if none is named."""
+LONGEST = 3600
+"""Seconds that an emulated run may take."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--models", default=NETWORKS)
     parser.add_argument("--threads", default="1")
-    parser.add_argument("--cpu", default="native")
+    parser.add_argument("--cpu", default="")
+    parser.add_argument("--emulated", choices=EMULATED, help="check, on this platform's emulated processor")
+    parser.add_argument("--precision", default="float32", help="that is checked")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("-o", "--out", type=Path)
     given = parser.parse_args(argv)
     rows = []
     with tempfile.TemporaryDirectory() as place:
+        if given.emulated:
+            verdicts = [right_when_emulated(Path(place), name, given) for name in given.models.split(",")]
+            return int(not all(verdicts))
         for name in given.models.split(","):
             for threads in map(int, given.threads.split(",")):
                 rows.append(measure(Path(place), name, threads, given))
@@ -59,7 +72,7 @@ def measure(place: Path, name: str, threads: int, given: argparse.Namespace) -> 
     model, package = model_file(place, name), place / f"{name}-package"
     began, seconds = time.process_time(), 0.0
     if not package.exists():
-        adt.compile(model, out=package, platform="host", cpu=given.cpu)
+        adt.compile(model, out=package, platform="host", cpu=given.cpu or "native")
         seconds = time.process_time() - began
     verified = adt.verify(package)
     session, feeds = onnxruntime_session(model, threads)
@@ -81,6 +94,34 @@ def measure(place: Path, name: str, threads: int, given: argparse.Namespace) -> 
     }
 
 
+def right_when_emulated(place: Path, name: str, given: argparse.Namespace) -> bool:
+    """Whether a network gives onnxruntime's outputs on an emulated processor."""
+    import adt
+    from adt.measure.verify import compare
+    from adt.options.resolve import load_settings
+    from support.devices.emulated import outputs_of
+
+    model, package = model_file(place, name), place / f"{name}-{given.emulated}"
+    cpu = given.cpu or EMULATED[given.emulated]
+    adt.compile(model, out=package, platform=given.emulated, cpu=cpu, precision=given.precision)
+    session, feeds = onnxruntime_session(model, 1)
+    try:
+        outputs = outputs_of(package, feeds, timeout=LONGEST)
+    except (AssertionError, subprocess.TimeoutExpired) as error:
+        right, words = False, str(error)
+    else:
+        names = [output.name for output in session.get_outputs()]
+        references = dict(zip(names, session.run(None, feeds), strict=True))
+        compared = compare(outputs, references, load_settings({}).settings.verify, given.precision)
+        right = compared.passed
+        words = f"at most {max(output.max_rel for output in compared.outputs):.1e} of the largest value off"
+    sys.stdout.write(
+        f"{name:24} {cpu}, {given.precision}, emulated  {'right' if right else 'WRONG'}: {words}\n"
+    )
+    sys.stdout.flush()
+    return right
+
+
 def run(package: Path, runs: int, threads: int) -> list[float]:
     """Milliseconds of each run by rtvm."""
     import adt
@@ -92,7 +133,6 @@ def run(package: Path, runs: int, threads: int) -> list[float]:
 
 def model_file(place: Path, name: str) -> Path:
     """A network that the tests generate, a published one of theirs, or a file."""
-    sys.path.insert(0, str(HERE.parent / "tests"))
     from support.models import networks, published, sequences, vision
 
     if Path(name).is_file():

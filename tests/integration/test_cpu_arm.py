@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +10,10 @@ import numpy as np
 import pytest
 
 import adt
-from adt.bundle.bundle import TargetBundle
+from support.devices.emulated import outputs_of
 from support.models.networks import mixed_blocks, mobilenet_v2, resnet18
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-EMULATORS = {
-    "linux-aarch64": ("qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"),
-    "linux-armhf": ("qemu-arm-static", "-L", "/usr/arm-linux-gnueabihf"),
-}
 NETWORKS = (resnet18, mobilenet_v2, mixed_blocks)
 
 
@@ -52,21 +47,9 @@ def like_onnxruntime(model: Path, platform: str, cpu: str) -> None:
     import onnxruntime
 
     package = adt.compile(model, out=model.parent / "package", platform=platform, cpu=cpu).path
-    bundle = adt.build_target(platform=platform).bundle
-    assert isinstance(bundle, TargetBundle)
     session = onnxruntime.InferenceSession(str(model))
     (spec,) = session.get_inputs()
     x = np.random.default_rng(3).normal(size=spec.shape).astype(np.float32)
-    np.savez(model.parent / "in.npz", **{spec.name: x})
-    words = ["--model", package, "--input", model.parent / "in.npz", "--output", model.parent / "out.npz"]
-    done = subprocess.run(
-        [*EMULATORS[platform], *map(str, [bundle.path / "bin/rtvm", *words])],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    (have,) = outputs_of(package, {spec.name: x}).values()
     (want,) = session.run(None, {spec.name: x})
-    with np.load(model.parent / "out.npz") as outputs:
-        (have,) = outputs.values()
     assert np.abs(have - want).max() <= 1e-4 * np.abs(want).max()

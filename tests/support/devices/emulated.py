@@ -1,0 +1,43 @@
+"""Packages in rtvm on Arm processors that qemu emulates, one process each, without a device."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+import adt
+from adt.bundle.bundle import TargetBundle
+from adt.model.package.package import load_package
+
+EMULATORS = {
+    "linux-aarch64": ("qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"),
+    "linux-armhf": ("qemu-arm-static", "-L", "/usr/arm-linux-gnueabihf"),
+}
+"""Platform to the command that runs its programs."""
+
+
+def outputs_of(
+    package: Path, inputs: Mapping[str, np.ndarray], *, processor: str = "max", timeout: float | None = None
+) -> dict[str, np.ndarray]:
+    """What the package gives for *inputs* on an emulated *processor* (qemu's name) of its platform.
+
+    Raises:
+        AssertionError: rtvm failed.
+        subprocess.TimeoutExpired: it took longer than *timeout* seconds.
+    """
+    platform = load_package(package).manifest.target.platform
+    bundle = adt.build_target(platform=platform).bundle
+    assert isinstance(bundle, TargetBundle)
+    with tempfile.TemporaryDirectory() as place:
+        given, computed = Path(place, "in.npz"), Path(place, "out.npz")
+        np.savez(given, **dict(inputs))
+        words = [bundle.path / "bin/rtvm", "--model", package, "--input", given, "--output", computed]
+        command = [*EMULATORS[platform], "-cpu", processor, *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
+        assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
+        with np.load(computed) as outputs:
+            return dict(outputs)
