@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "build_config.h"
+#include "parallel.h"
 
 namespace adt {
 namespace {
@@ -18,6 +19,9 @@ bool Register() {
       TVMFFIEnvModRegisterContextSymbol("__" #Function, reinterpret_cast<void*>(Function)));
   ADT_EXTRA_CONTEXT_SYMBOLS(ADT_REGISTER)
 #undef ADT_REGISTER
+  // of two of one name the later one counts
+  TVM_FFI_CHECK_SAFE_CALL(TVMFFIEnvModRegisterContextSymbol("__TVMBackendParallelLaunch",
+                                                            reinterpret_cast<void*>(ShareLoop)));
   return true;
 }
 

@@ -3,7 +3,7 @@
 // A module whose symbol nobody fills crashes at its first use. Which symbols a module has depends
 // on the TVM that compiled it: modules of 0.26 and later use __TVMFFIEnvModLookupFromImports and
 // __TVMFFIHandleInitOnce, which the 0.25 runtime has as functions and does not offer. The runner
-// offers them.
+// offers them, and its own way to share a parallel loop (parallel.h).
 #pragma once
 
 #include <string>

@@ -397,6 +397,39 @@ def test_symbolic_shapes_come_from_the_file(built: Built, symbolic: Package, tmp
             assert got["z"].tolist() == (a + a).tolist()
 
 
+def test_a_thread_takes_what_a_slower_one_has_not_begun(built: Built, tmp_path: Path) -> None:
+    """Each of 64 steps stores the thread that took it; the first one takes a second."""
+    package = write_package(tmp_path / "steps", slow_first_step(), STEPS, {})
+    run = built.run("--model", package.path, "--threads", "2", "--output", tmp_path / "out.npz")
+    assert run.code == 0, run.err
+    threads = np.load(tmp_path / "out.npz")["threads"]
+    assert len(set(threads)) == 2
+    assert (threads == threads[0]).sum() < len(threads) // 2
+
+
+STEPS = Entry("main", (TensorSpec("x", (64,), "int32"),), (TensorSpec("threads", (64,), "int32"),), ())
+
+
+def slow_first_step() -> Any:
+    from tvm import relax
+    from tvm.script import tirx as T
+
+    @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
+    def steps(x: T.Buffer((64,), "int32"), threads: T.Buffer((64,), "int32")) -> None:  # type: ignore[valid-type]
+        for i in T.parallel(64):
+            T.evaluate(T.call_extern("int32", "usleep", T.if_then_else(i == 0, 1_000_000 + x[i] * 0, 0)))
+            threads[i] = T.call_extern("int32", "gettid")
+
+    block = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((64,), "int32"))
+    with block.function("main", [x]):
+        with block.dataflow():
+            result = relax.TensorStructInfo((64,), "int32")
+            y = block.emit_output(relax.call_tir(block.add_func(steps, "steps"), [x], result))
+        block.emit_func_output(y)
+    return block.get()
+
+
 def test_dump_meta(built: Built, mixed: Package) -> None:
     meta = built.run("--model", mixed.path, "--dump-meta", "--json").json
     assert meta["schema"] == "adt.rtvm-meta"
