@@ -111,6 +111,20 @@ def _joined(builder: relax.BlockBuilder, x: Any) -> Any:
     return builder.emit(relax.op.nn.pad(joined, [0, 0, 0, 0, 1, 2, 3, 0]))
 
 
+def _rolled(builder: relax.BlockBuilder, x: Any) -> Any:
+    """Windows of 7 × 7 back in one map, rolled along both axes, which are one in the end."""
+    whole = builder.emit(relax.op.reshape(x, (1, 196, 32)))
+    windows = builder.emit(relax.op.reshape(x, (1, 2, 2, 7, 7, 32)))
+    moved = builder.emit(relax.op.permute_dims(windows, [0, 1, 3, 2, 4, 5]))
+    rolled = builder.emit(relax.op.reshape(moved, (1, 14, 14, 32)))
+    for axis in (1, 2):
+        ends = [
+            builder.emit(relax.op.strided_slice(rolled, [axis], [at], [to])) for at, to in ((11, 14), (0, 11))
+        ]
+        rolled = builder.emit(relax.op.concat(ends, axis))
+    return builder.emit(relax.op.add(builder.emit(relax.op.reshape(rolled, (1, 196, 32))), whole))
+
+
 def _residual(builder: relax.BlockBuilder, x: Any) -> Any:
     first = builder.emit(conv(x, 32, 16))
     second = builder.emit(conv(first, 32, 32))
@@ -141,6 +155,7 @@ MODELS: dict[str, tuple[tuple[int, ...], Body]] = {
     ),
     "wide prime": ((1, 32, 5, 71), _chain(lambda x: conv(x, 48, 32, 3), _bias(48))),
     "concatenation, upsampling, padding": ((1, 16, 9, 7), lambda builder, x: _joined(builder, x)),
+    "rolled windows": ((4, 49, 32), lambda builder, x: _rolled(builder, x)),
     "repeated edges": (
         (2, 3, 4, 4),
         _chain(lambda x: relax.op.nn.pad(x, [0, 0, 0, 0, 3, 4, 1, 2], pad_mode="replicate")),

@@ -37,12 +37,13 @@ def elements(schedule: Any, vectors: Vectors) -> str:
     if kernel.sums:
         raise NoSchedule("it has a reduction")
     store, _ = kernel.store_apart(keep=())
-    loops = schedule.get_loops(store)
-    if not loops:
+    if not schedule.get_loops(store):
         raise NoSchedule("it is a scalar")
+    _split_choices(schedule, store)
+    loops = schedule.get_loops(store)
     block = schedule.get(store)
     axes = [iterator.var for iterator in block.iter_vars]
-    choices = _choices(block.body, axes)
+    choices = _choices(block)
     count = math.prod(extent_of(schedule, loop) for loop in loops)
     in_lanes = str(block.writes[0].buffer.dtype) in VECTOR_TYPES
     if in_lanes and len(loops) > 1 and _in_place(block):
@@ -106,13 +107,50 @@ def _in_tasks(schedule: Any, outer: Sequence[Any], choices: Collection[int], *, 
             partition(schedule, fused)
 
 
-def _choices(body: Any, axes: Sequence[Any]) -> set[int]:
+def _choices(block: Any) -> set[int]:
     """The axes on which it depends what is read: in a border, or of which tensor."""
+    used = variables_of(_conditions(block))
+    return {place for place, iterator in enumerate(block.iter_vars) if iterator.var in used}
+
+
+def _split_choices(schedule: Any, store: Any) -> None:
+    """Make two axes of each that conditions divide, as where rows and columns are one: each decides on its
+    own then. TVM's simplification of what is read is wrong otherwise, as in windows that were rolled.
+
+    Raises:
+        NoSchedule: what they divide is no axis.
+    """
     from tvm import tirx
 
-    calls = [call for call in tir_nodes(body, tirx.Call) if call.op.same_as(_if_then_else())]
-    used = variables_of([call.args[0] for call in calls])
-    return {place for place, axis in enumerate(axes) if axis in used}
+    block = schedule.get(store)
+    extents = {iterator.var: int(iterator.dom.extent) for iterator in block.iter_vars}
+    sizes: dict[Any, int] = {}
+    for part in tir_nodes(tirx.Evaluate(tirx.all(*_conditions(block), True)), tirx.FloorDiv | tirx.FloorMod):
+        size = int(part.b) if isinstance(part.b, tirx.IntImm) else 0
+        if part.a not in extents or not size or extents[part.a] % size or sizes.get(part.a, size) != size:
+            raise NoSchedule(f"it is chosen by {part}")
+        sizes[part.a] = size
+    if not sizes:
+        return
+    by_place = [sizes.get(axis, 1) for axis in extents]
+
+    def split(*places: Any) -> list[Any]:
+        pairs = [(place // size, place % size) for place, size in zip(places, by_place, strict=True)]
+        return [part for pair, size in zip(pairs, by_place, strict=True) for part in pair[: 1 + (size > 1)]]
+
+    index_map = tirx.IndexMap.from_func(split, ndim=len(by_place), index_dtype=str(next(iter(sizes)).dtype))
+    schedule.transform_block_layout(store, index_map)
+
+
+def _conditions(block: Any) -> list[Any]:
+    """What decides what *block* reads."""
+    from tvm import arith, ir, tirx
+
+    ranges = arith.Analyzer()
+    for iterator in block.iter_vars:
+        ranges.bind(iterator.var, ir.Range(0, iterator.dom.extent))
+    calls = tir_nodes(block.body, tirx.Call)
+    return [ranges.simplify(call.args[0]) for call in calls if call.op.same_as(_if_then_else())]
 
 
 def _if_then_else() -> Any:
@@ -127,7 +165,7 @@ def _in_place(block: Any) -> bool:
 
     axes = [iterator.var for iterator in block.iter_vars]
     shape = list(map(int, block.writes[0].buffer.shape))
-    return all(
+    return len(axes) == len(shape) and all(
         list(map(int, load.buffer.shape)) == shape
         and all(index.same_as(axis) for index, axis in zip(load.indices, axes, strict=True))
         for load in tir_nodes(block.body, tirx.BufferLoad)
