@@ -1,14 +1,14 @@
 """Time networks on this machine's processor, untuned, against onnxruntime; or check them on emulated ones.
 
-    python bench/cpu.py [--models resnet18,mobilenet_v2,…] [--threads 1,2] [--cpu NAME]
+    python bench/cpu.py [--models resnet18,mobilenet_v2,…] [--threads 1,2] [--cpu NAME] [--avx2]
                         [--rounds 3] [-o FILE.json]
     python bench/cpu.py --emulated linux-aarch64 [--models …] [--cpu cortex-a76] [--precision float16]
 
 Each network is compiled for this machine, checked against onnxruntime by ``adt verify``, and timed
 by ``rtvm`` (the median and the minimum of its runs) in turns with onnxruntime on random inputs and
-as many threads. What counts is the ratio: both share the machine's noise. With ``--emulated`` nothing is
-timed: it is compiled for that platform and compared with onnxruntime, once, by ``rtvm`` in qemu. Exits with
-1 where a network is wrong.
+as many threads. What counts is the ratio: both share the machine's noise. With ``--avx2`` both believe that
+this processor has no AVX-512 (no_avx512.c). With ``--emulated`` nothing is timed: it is compiled for that
+platform and compared with onnxruntime, once, by ``rtvm`` in qemu. Exits with 1 where a network is wrong.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,8 @@ NETWORKS = (
 SECONDS = 2.0
 """About so long onnxruntime runs in each turn, and rtvm as many runs."""
 LEAST_RUNS = 5
+AVX2 = "haswell"
+"""The oldest processor with AVX2 and FMA."""
 EMULATED = {"linux-aarch64": "cortex-a76", "linux-armhf": "cortex-a7"}
 """Platform to the processor that code is for if none is named."""
 LONGEST = 3600
@@ -46,9 +49,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--cpu", default="")
     parser.add_argument("--emulated", choices=EMULATED, help="check, on this platform's emulated processor")
     parser.add_argument("--precision", default="float32", help="that is checked")
+    parser.add_argument("--avx2", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("-o", "--out", type=Path)
     given = parser.parse_args(argv)
+    if given.avx2:
+        hide_avx512()
+        given.cpu = AVX2
     rows = []
     with tempfile.TemporaryDirectory() as place:
         if given.emulated:
@@ -63,6 +70,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given.out:
         given.out.write_text(json.dumps(rows, indent=1))
     return int(not all(row["right"] for row in rows))
+
+
+def hide_avx512() -> None:
+    """Start this program anew, if need be, as on a processor without AVX-512: so do its children."""
+    if "no_avx512" in os.environ.get("LD_PRELOAD", ""):
+        return
+    with tempfile.TemporaryDirectory() as place:
+        library = Path(place, "no_avx512.so")
+        compiled(HERE / "no_avx512.c", library, "-shared", "-fPIC")
+        environment = {**os.environ, "LD_PRELOAD": str(library)}
+        sys.exit(
+            subprocess.run([sys.executable, *sys.orig_argv[1:]], env=environment, check=False).returncode
+        )
+
+
+def compiled(source: Path, out: Path, *flags: str) -> None:
+    """Compile a C file with this machine's compiler."""
+    subprocess.run(["cc", "-O2", *flags, source, "-o", out], check=True)
 
 
 def measure(place: Path, name: str, threads: int, given: argparse.Namespace) -> dict[str, Any]:
@@ -148,13 +173,15 @@ def model_file(place: Path, name: str) -> Path:
     return Path(getattr(networks, name)(file, 224))
 
 
-def onnxruntime_session(model: Path, threads: int) -> tuple[Any, dict[str, Any]]:
-    """onnxruntime's session, and random inputs."""
+def onnxruntime_session(model: Path, threads: int, profile: Path | None = None) -> tuple[Any, dict[str, Any]]:
+    """onnxruntime's session, which writes a *profile* if asked to, and random inputs."""
     import numpy as np
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    if profile:
+        options.enable_profiling, options.profile_file_prefix = True, str(profile)
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     random = np.random.default_rng(0)
     feeds = {}

@@ -24,8 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tests"))
+from cpu_layers import LAYERS, PRODUCTS, layer_file
 
 MODELS = {
     "cortex-a55": ("cortex-a55", 1),
@@ -36,23 +35,6 @@ MODELS = {
 """Processor to the model that LLVM has of it or of its server core, and the multiply-adds of 128 bits that
 it starts in a cycle (LLVM's model of the a55 starts two). The models that LLVM lends other cores (a76: a57's)
 show half of their peak."""
-LAYERS = {
-    "3x3": ((1, 64, 56, 56), 64, 3, 1, 1),
-    "3x3@7": ((1, 512, 7, 7), 512, 3, 1, 1),
-    "3x3s2": ((1, 64, 56, 56), 128, 3, 2, 1),
-    "first": ((1, 3, 224, 224), 64, 7, 2, 1),
-    "first3x3": ((1, 3, 224, 224), 32, 3, 2, 1),
-    "points": ((1, 96, 56, 56), 24, 1, 1, 1),
-    "points@7": ((1, 960, 7, 7), 320, 1, 1, 1),
-    "depthwise": ((1, 144, 56, 56), 144, 3, 1, 144),
-    "depthwise@14": ((1, 384, 14, 14), 384, 3, 1, 384),
-    "depthwise@7": ((1, 960, 7, 7), 960, 3, 1, 960),
-    "depthwise_s2": ((1, 144, 56, 56), 144, 3, 2, 144),
-    "depthwise5": ((1, 240, 28, 28), 240, 5, 1, 240),
-}
-"""Name to input shape, output channels, size of the window, stride and groups of a convolution."""
-PRODUCTS = {"product": (128, 768, 768), "row": (1, 512, 1000)}
-"""Name to the rows, columns and output columns of a product by a constant matrix."""
 MULTIPLY_ADDS = re.compile(r"\s(?:fmla|v(?:fma|mla|mul)\.f32)\s+[vq]\d")
 ON_STACK = re.compile(r"\[sp\b|\sadd\s+\w+, sp\b")
 """Armv7's loads and stores of vectors take their address from a register."""
@@ -131,26 +113,6 @@ def assembly(place: Path, name: str, cpu: str, platform: str) -> str:
     package = place / f"{name}-{cpu}"
     adt.compile(layer_file(place, name), out=package, platform=platform, cpu=cpu)
     return adt.inspect(package).assembly()
-
-
-def layer_file(place: Path, name: str) -> Path:
-    """A layer or product as a model; a network as ``bench/cpu.py`` takes it."""
-    from cpu import model_file
-
-    from support.models.networks import Network
-
-    file = place / f"{name}.onnx"
-    if name in PRODUCTS:
-        rows, columns, outputs = PRODUCTS[name]
-        net = Network((rows, columns))
-        weight = net.weight(net.random.normal(size=(columns, outputs)).astype("float32"))
-        return net.save(file, net.relu(net.op("MatMul", ["x", weight], outputs)), (rows, outputs))
-    if name in LAYERS:
-        shape, channels, window, stride, groups = LAYERS[name]
-        net = Network(shape)
-        y = net.relu(net.conv("x", channels, window, stride, groups))
-        return net.save(file, y, (1, channels, *(-(-extent // stride) for extent in shape[2:])))
-    return model_file(place, name)
 
 
 def kernel_loops(text: str) -> Iterator[tuple[str, Loop]]:

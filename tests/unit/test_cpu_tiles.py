@@ -7,7 +7,7 @@ import pytest
 from adt.model.passes.cpu.tiles import Tile, best_tile
 from adt.model.passes.cpu.vectors import Vectors, _cost
 
-AVX512, AVX2 = Vectors(16, 32), Vectors(8, 16)
+AVX512, AVX2, SSE = Vectors(16, 32), Vectors(8, 16), Vectors(4, 16)
 NEON, ARMV7 = Vectors(4, 32, by_element=True), Vectors(4, 16, by_element=True)
 
 
@@ -16,7 +16,11 @@ NEON, ARMV7 = Vectors(4, 32, by_element=True), Vectors(4, 16, by_element=True)
     [
         ((14, 14, 16), AVX512, Tile(7, 1, 2)),
         ((7, 7, 32), AVX512, Tile(7, 1, 2)),
-        ((14, 14, 32), AVX2, Tile(14, 1, 1)),
+        ((56, 56, 8), AVX2, Tile(3, 1, 4)),
+        ((7, 7, 64), AVX2, Tile(3, 1, 4)),
+        ((56, 56, 3), AVX2, Tile(4, 1, 3)),
+        ((28, 28, 2), AVX2, Tile(4, 1, 2)),
+        ((14, 14, 4), SSE, Tile(3, 1, 4)),
         ((56, 56, 16), NEON, Tile(8, 1, 2)),
         ((28, 28, 32), NEON, Tile(4, 1, 4)),
         ((3136, 1, 6), NEON, Tile(7, 1, 3)),
@@ -27,14 +31,15 @@ def test_the_measured_ones(extents: tuple[int, int, int], vectors: Vectors, tile
     assert best_tile(*extents, vectors) == tile
 
 
-@pytest.mark.parametrize("vectors", [AVX512, AVX2, NEON, ARMV7])
+@pytest.mark.parametrize("vectors", [AVX512, AVX2, SSE, NEON, ARMV7])
 def test_every_tile_fits(vectors: Vectors) -> None:
     for width in (*range(1, 40), 56, 97, 112):
         for height in (1, 7, 13, 56):
             for depth in (1, 2, 3, 5, 8, 63):
                 tile = best_tile(width, height, depth, vectors)
                 assert depth % tile.deep == 0
-                assert tile.wide * tile.high * tile.deep + tile.deep < vectors.registers
+                positions = tile.wide * tile.high
+                assert positions * tile.deep + min(positions, tile.deep) < vectors.registers
                 assert tile.wide <= width and tile.high <= height
 
 

@@ -16,6 +16,8 @@ much as conditions cost."""
 FEW = 16
 """Registers beside which the values of the positions have no room: each is read for every multiply-add.
 Where there are more, LLVM keeps them, and spills when they are too many (14×2 on AVX-512: half the speed)."""
+FEW_SUMS, FEW_WIDE = 12, 5
+"""Sums in so few registers, and positions of several blocks: with more LLVM spills (6×2, 14×1 on AVX2)."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,8 @@ def best_tile(width: int, height: int, depth: int, vectors: Vectors) -> Tile:
 
     Each step loads ``deep`` vectors of weights and one value for each position; loads beyond the
     multiply-adds wait for one another. On a Sapphire Rapids 7×2 and 4×4 sums reach 93 to 99 % of the peak
-    with AVX-512, 14×1 and 4×2 some 93 to 99 % with AVX2. What is left of a row is a tile of its own, without
-    conditions.
+    with AVX-512, and with AVX2 3×4 and 4×3 some 92 to 97 %, 5×2 and 2×5 90 %, 12×1 and 4×2 86 %. What is left
+    of a row is a tile of its own, without conditions.
 
     Args:
         width, height: positions of the output along both axes.
@@ -45,12 +47,11 @@ def best_tile(width: int, height: int, depth: int, vectors: Vectors) -> Tile:
             continue
         for wide in range(1, min(width, MOST_PIXELS) + 1):
             for high in range(1, min(height, 4) + 1):
-                pixels = wide * high
-                held = _held(pixels, deep, vectors)
-                if height % high or pixels * deep + held > vectors.registers or pixels > MOST_PIXELS:
+                pixels, rest = wide * high, width % wide
+                if height % high or pixels > MOST_PIXELS or not _fits(pixels, deep, vectors):
                     continue
-                rest = width % wide
-                steps = width // wide * _step(pixels, deep) + (_step(rest * high, deep) if rest else 0)
+                steps = width // wide * _step(pixels, deep, vectors)
+                steps += _step(rest * high, deep, vectors) if rest else 0
                 cost = steps / (width * high * deep) + 0.02 * (high > 1)
                 if rest:
                     cost *= RAGGED_BY_ELEMENT if vectors.by_element else RAGGED
@@ -59,15 +60,20 @@ def best_tile(width: int, height: int, depth: int, vectors: Vectors) -> Tile:
     return best
 
 
-def _held(pixels: int, deep: int, vectors: Vectors) -> int:
-    """Registers beside the sums: of the values of each position, and of weights."""
+def _fits(pixels: int, deep: int, vectors: Vectors) -> bool:
+    """Whether LLVM keeps the sums, and what they are multiplied from, in registers."""
+    sums = pixels * deep
     if vectors.registers > FEW:
-        return deep + pixels
-    return 4 * deep + pixels if vectors.by_element else deep + 1  # for armv7 LLVM loads four channels ahead
+        return sums + deep + pixels <= vectors.registers
+    if vectors.by_element:
+        return sums + 4 * deep + pixels <= vectors.registers  # for armv7 four channels are loaded ahead
+    return sums <= FEW_SUMS and (deep == 1 or pixels <= FEW_WIDE)
 
 
-def _step(pixels: int, deep: int) -> float:
+def _step(pixels: int, deep: int, vectors: Vectors) -> float:
     """What a step of so many positions and blocks of output channels takes, in multiply-adds."""
     sums = pixels * deep
+    if vectors.registers <= FEW and not vectors.by_element:
+        return max(sums + 0.25 * max(0, FEW_SUMS - sums), LEAST_SUMS) + 0.1 * pixels
     loads = max(0, pixels + deep - sums)
     return max(sums, LEAST_SUMS) + 0.5 * loads + 0.1 * pixels + 0.3 * deep + 1

@@ -1,0 +1,70 @@
+"""Models of one layer, by name: convolutions with a bias and ReLU, and products by a constant matrix."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+LAYERS = {
+    "3x3": ((1, 64, 56, 56), 64, 3, 1, 1),
+    "3x3@28": ((1, 128, 28, 28), 128, 3, 1, 1),
+    "3x3@14": ((1, 256, 14, 14), 256, 3, 1, 1),
+    "3x3@7": ((1, 512, 7, 7), 512, 3, 1, 1),
+    "3x3s2": ((1, 64, 56, 56), 128, 3, 2, 1),
+    "first": ((1, 3, 224, 224), 64, 7, 2, 1),
+    "first3x3": ((1, 3, 224, 224), 32, 3, 2, 1),
+    "points": ((1, 96, 56, 56), 24, 1, 1, 1),
+    "points@28": ((1, 144, 28, 28), 32, 1, 1, 1),
+    "points@14": ((1, 576, 14, 14), 96, 1, 1, 1),
+    "points@7": ((1, 960, 7, 7), 320, 1, 1, 1),
+    "depthwise": ((1, 144, 56, 56), 144, 3, 1, 144),
+    "depthwise@14": ((1, 576, 14, 14), 576, 3, 1, 576),
+    "depthwise@7": ((1, 960, 7, 7), 960, 3, 1, 960),
+    "depthwise_s2": ((1, 144, 56, 56), 144, 3, 2, 144),
+    "depthwise_s2@14": ((1, 576, 14, 14), 576, 3, 2, 576),
+    "depthwise5": ((1, 240, 28, 28), 240, 5, 1, 240),
+}
+"""Name to input shape, output channels, size of the window, stride and groups of a convolution."""
+PRODUCTS = {
+    "product": (128, 768, 768),
+    "product_wide": (128, 768, 3072),
+    "row": (1, 512, 1000),
+    "row_wide": (1, 768, 3072),
+    "row_4096": (1, 4096, 4096),
+    "rows2": (2, 768, 3072),
+    "rows4": (4, 768, 768),
+    "rows8": (8, 768, 3072),
+}
+"""Name to the rows, columns and output columns of a product by a constant matrix."""
+
+
+def layer_file(place: Path, name: str) -> Path:
+    """A layer or product as a model; a network as ``bench/cpu.py`` takes it."""
+    from cpu import model_file
+
+    from support.models.networks import Network
+
+    file = place / f"{name}.onnx"
+    if name in PRODUCTS:
+        rows, columns, outputs = PRODUCTS[name]
+        net = Network((rows, columns))
+        weight = net.weight(net.random.normal(size=(columns, outputs)).astype("float32"))
+        return net.save(file, net.op("MatMul", ["x", weight], outputs), (rows, outputs))
+    if name in LAYERS:
+        shape, channels, window, stride, groups = LAYERS[name]
+        net = Network(shape)
+        y = net.relu(net.conv("x", channels, window, stride, groups))
+        return net.save(file, y, (1, channels, *(-(-extent // stride) for extent in shape[2:])))
+    return model_file(place, name)
+
+
+def multiply_adds(name: str) -> int:
+    """Of the layer or product *name*."""
+    if name in PRODUCTS:
+        rows, columns, outputs = PRODUCTS[name]
+        return rows * columns * outputs
+    (_, inputs, height, width), channels, window, stride, groups = LAYERS[name]
+    positions = -(-height // stride) * -(-width // stride)
+    return positions * channels * inputs // groups * window * window
