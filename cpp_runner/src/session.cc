@@ -226,6 +226,7 @@ void Session::LoadEntries(const Source& source) {
                   "Compile the model again (adt compile) and deploy the package.");
     }
     const Tensor tensor = CopyToDevice(HostArray(it->second), device_, image, "parameter " + name);
+    source.params.Forget(it->second.data, it->second.size);  // else each would be there twice
     loaded.emplace(key, tensor);
     return tensor;
   };

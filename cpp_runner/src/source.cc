@@ -54,6 +54,15 @@ void Blob::Release() noexcept {
   mapping_ = nullptr;
 }
 
+void Blob::Forget(const std::byte* part, std::size_t size) const noexcept {
+  if (mapping_ == nullptr) return;
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const auto from = static_cast<std::size_t>(part - static_cast<const std::byte*>(mapping_));
+  const std::size_t begin = (from + page - 1) / page * page;
+  const std::size_t end = (from + size) / page * page;
+  if (begin < end) madvise(static_cast<std::byte*>(mapping_) + begin, end - begin, MADV_DONTNEED);
+}
+
 Blob Blob::Borrow(const void* data, std::size_t size) {
   Blob blob;
   blob.data_ = static_cast<const std::byte*>(data);

@@ -30,6 +30,8 @@ class Blob {
   bool empty() const { return size_ == 0; }
   const std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
+  /// Give back the memory of a part of these bytes: what reads them again reads the file again.
+  void Forget(const std::byte* part, std::size_t size) const noexcept;
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
 
  private:

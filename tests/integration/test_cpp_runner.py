@@ -430,6 +430,30 @@ def slow_first_step() -> Any:
     return block.get()
 
 
+def test_parameters_are_in_memory_once(built: Built, tmp_path: Path) -> None:
+    import tvm
+    from tvm import relax
+
+    x = relax.Var("x", relax.TensorStructInfo((1,), "float32"))
+    names = tuple(f"weight{i}" for i in range(16))
+    weights = [relax.Var(name, relax.TensorStructInfo((1 << 20,), "float32")) for name in names]
+    block = relax.BlockBuilder()
+    with block.function("main", [x, *weights]):
+        with block.dataflow():
+            y = x
+            for weight in weights:
+                y = block.emit(relax.op.add(block.emit(relax.op.max(weight)), y))
+            y = block.emit_output(y)
+        block.emit_func_output(y)
+    spec = TensorSpec("x", (1,), "float32")
+    entry = Entry("main", (spec,), (dataclasses.replace(spec, name="y"),), names)
+    params = {name: tvm.runtime.tensor(np.zeros(1 << 20, np.float32)) for name in names}
+    package = write_package(tmp_path / "large", block.get(), entry, params)
+    memory = built.run("--model", package.path, "--json").json["memory"]
+    of_file = (memory["peak_kb"] - memory["before_load_kb"]) * 1024 / (package.path / PARAMS).stat().st_size
+    assert 1 <= of_file < 1.3
+
+
 def test_dump_meta(built: Built, mixed: Package) -> None:
     meta = built.run("--model", mixed.path, "--dump-meta", "--json").json
     assert meta["schema"] == "adt.rtvm-meta"
