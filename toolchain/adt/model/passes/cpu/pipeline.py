@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from adt.model.passes.cpu.normalizations import Normalizations
+from adt.model.passes.cpu.products import Products
 from adt.model.passes.cpu.vectors import Vectors, best_lanes
 from adt.model.passes.fusion import bound_operators, cpu_dispatch, fuse
 from adt.model.passes.layout.blocks import Blocking
@@ -45,6 +47,7 @@ def with_blocks(
     with target:
         first = channels_first(bound_operators(module, params))
         lanes = best_lanes(first, vectors)
+        first = Normalizations(Products(first, vectors).run(), vectors).run()
         blocking = Blocking(lanes, least=max(1, lanes // 4), rounds=False, zeros=True)
         blocked, _ = block_channels(first, FloatBlocks(), blocking)
         fused, weights = fuse(blocked, params, cpu_dispatch())
