@@ -2,9 +2,11 @@
 
     python bench/cpu_asm.py --llvm-mca FILE [--models resnet18,mobilenet_v2,…] [--layers 3x3,points,…]
                             [--cpus cortex-a55,cortex-a76,…] [--for linux-aarch64] [--least 8] [--loops DIR]
+                            [--precision float16]
 
-Each network or layer is compiled with blocked channels. Of each kernel the innermost loop with most
-multiply-adds of vectors is taken from the assembly, by its back edge, and given to llvm-mca (19 or newer):
+Each network or layer (``depthwise+relu6``: with another activation) is compiled with blocked channels. Of
+each kernel the innermost loop with most multiply-adds of vectors is taken from the assembly, by its back
+edge, and given to llvm-mca (19 or newer):
 
     share   multiply-adds for each cycle, of what the processor's units can start
     spills  loads and stores of the loop on the stack
@@ -80,6 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--layers", default="")
     parser.add_argument("--cpus", default="cortex-a76")
     parser.add_argument("--for", dest="platform", default="linux-aarch64")
+    parser.add_argument("--precision", default="float32")
     parser.add_argument("--least", type=int, default=8, help="multiply-adds of a loop that is shown")
     parser.add_argument("--loops", type=Path, help="keep the loops' assembly here")
     given = parser.parse_args(argv)
@@ -90,7 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for cpu in given.cpus.split(","):
             model, units = MODELS.get(cpu, ("", 0))
             for name in names:
-                for kernel, loop in kernel_loops(assembly(Path(place), name, cpu, given.platform)):
+                code = assembly(Path(place), name, cpu, given.platform, given.precision)
+                for kernel, loop in kernel_loops(code):
                     if loop.multiply_adds < given.least:
                         continue
                     spills += loop.spills
@@ -106,12 +110,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(spills > 0)
 
 
-def assembly(place: Path, name: str, cpu: str, platform: str) -> str:
+def assembly(place: Path, name: str, cpu: str, platform: str, precision: str = "float32") -> str:
     """The code of a network or layer, by adt's own compile."""
     import adt
 
     package = place / f"{name}-{cpu}"
-    adt.compile(layer_file(place, name), out=package, platform=platform, cpu=cpu)
+    file = layer_file(place, name, followed=precision != "float32")
+    adt.compile(file, out=package, platform=platform, cpu=cpu, precision=precision, accuracy=False)
     return adt.inspect(package).assembly()
 
 

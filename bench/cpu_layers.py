@@ -40,8 +40,13 @@ PRODUCTS = {
 """Name to the rows, columns and output columns of a product by a constant matrix."""
 
 
-def layer_file(place: Path, name: str) -> Path:
-    """A layer or product as a model; a network as ``bench/cpu.py`` takes it."""
+def layer_file(place: Path, name: str, *, followed: bool = False) -> Path:
+    """A layer or product as a model; a network as ``bench/cpu.py`` takes it.
+
+    Args:
+        name: may end with another activation than ReLU: ``depthwise+relu6``.
+        followed: a convolution to 8 channels reads it, since what the last one gives is not rounded to half.
+    """
     from cpu import model_file
 
     from support.models.networks import Network
@@ -51,11 +56,18 @@ def layer_file(place: Path, name: str) -> Path:
         rows, columns, outputs = PRODUCTS[name]
         net = Network((rows, columns))
         weight = net.weight(net.random.normal(size=(columns, outputs)).astype("float32"))
-        return net.save(file, net.op("MatMul", ["x", weight], outputs), (rows, outputs))
-    if name in LAYERS:
-        shape, channels, window, stride, groups = LAYERS[name]
+        y = net.op("MatMul", ["x", weight], outputs)
+        if followed:
+            last = net.weight(net.random.normal(size=(outputs, 8)).astype("float32"))
+            y, outputs = net.op("MatMul", [y, last], 8), 8
+        return net.save(file, y, (rows, outputs))
+    layer, _, activation = name.partition("+")
+    if layer in LAYERS:
+        shape, channels, window, stride, groups = LAYERS[layer]
         net = Network(shape)
-        y = net.relu(net.conv("x", channels, window, stride, groups))
+        y = getattr(net, activation or "relu")(net.conv("x", channels, window, stride, groups))
+        if followed:
+            y, channels = net.conv(y, 8, 1), 8
         return net.save(file, y, (1, channels, *(-(-extent // stride) for extent in shape[2:])))
     return model_file(place, name)
 

@@ -1,7 +1,8 @@
-"""Networks in blocks of NEON's four lanes give onnxruntime's numbers on emulated Arm processors."""
+"""Networks in blocks of NEON's lanes give onnxruntime's numbers on emulated Arm processors."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +11,17 @@ import numpy as np
 import pytest
 
 import adt
+from adt.errors import MismatchError
+from adt.model.package.compatibility import check_cpu
+from adt.model.package.package import load_package
+from adt.numerics import TOLERANCES
 from support.devices.emulated import outputs_of
 from support.models.networks import mixed_blocks, mobilenet_v2, resnet18
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 NETWORKS = (resnet18, mobilenet_v2, mixed_blocks)
+SUM_OF_HALVES = re.compile(r"fmla\tv\d+\.8h, v\d+\.8h, v\d+\.h\[")
+"""Eight output channels times one value of the input."""
 
 
 @pytest.mark.parametrize(
@@ -24,13 +31,31 @@ def test_on_arm64(network: Callable[[Path, int], Path], cpu: str, tmp_path: Path
     like_onnxruntime(network(tmp_path / "model.onnx", 40), "linux-aarch64", cpu)
 
 
-@pytest.mark.parametrize("layer", ["3x3", "first3x3", "points", "depthwise@14", "product"])
-def test_sums_stay_in_registers(layer: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("precision", ["float16", "float16_acc32"])
+def test_in_half_precision(precision: str, tmp_path: Path) -> None:
+    model = mixed_blocks(tmp_path / "model.onnx", 40)
+
+    package = like_onnxruntime(model, "linux-aarch64", "cortex-a76", precision)
+
+    assert bool(SUM_OF_HALVES.search(adt.inspect(package).assembly())) == (precision == "float16")
+    with pytest.raises(MismatchError, match="asimdhp"):
+        check_cpu(load_package(package).manifest, frozenset({"asimd", "asimddp"}), "an older phone")
+
+
+@pytest.mark.parametrize(
+    ("layer", "precision"),
+    [
+        *((layer, "float32") for layer in ("3x3", "first3x3", "points", "depthwise@14+relu6", "product")),
+        *((layer, "float16") for layer in ("3x3s2", "first3x3", "points", "depthwise@14+relu6", "product")),
+        ("3x3s2", "float16_acc32"),
+    ],
+)
+def test_sums_stay_in_registers(layer: str, precision: str, tmp_path: Path) -> None:
     from cpu_asm import assembly, kernel_loops
 
-    loops = dict(kernel_loops(assembly(tmp_path, layer, "cortex-a76", "linux-aarch64")))
+    loops = dict(kernel_loops(assembly(tmp_path, layer, "cortex-a76", "linux-aarch64", precision)))
 
-    (loop,) = (loop for name, loop in loops.items() if name.startswith("fused_"))
+    loop = max(loops.values(), key=lambda loop: loop.multiply_adds)
     assert loop.multiply_adds >= 48
     assert not loop.spills, loop.text
 
@@ -42,14 +67,16 @@ def test_on_armv7(network: Callable[[Path, int], Path], tmp_path: Path) -> None:
     like_onnxruntime(network(tmp_path / "model.onnx", 40), "linux-armhf", "cortex-a7")
 
 
-def like_onnxruntime(model: Path, platform: str, cpu: str) -> None:
-    """Check the outputs of the blocked *model* for random inputs, by rtvm."""
+def like_onnxruntime(model: Path, platform: str, cpu: str, precision: str = "float32") -> Path:
+    """Check the outputs of the blocked *model* for random inputs, by rtvm; its package."""
     import onnxruntime
 
-    package = adt.compile(model, out=model.parent / "package", platform=platform, cpu=cpu).path
+    out = model.parent / "package"
+    package = adt.compile(model, out=out, platform=platform, cpu=cpu, precision=precision).path
     session = onnxruntime.InferenceSession(str(model))
     (spec,) = session.get_inputs()
     x = np.random.default_rng(3).normal(size=spec.shape).astype(np.float32)
     (have,) = outputs_of(package, {spec.name: x}).values()
     (want,) = session.run(None, {spec.name: x})
-    assert np.abs(have - want).max() <= 1e-4 * np.abs(want).max()
+    assert np.abs(have - want).max() <= TOLERANCES[precision].max_rel * np.abs(want).max()
+    return package

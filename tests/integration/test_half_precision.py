@@ -15,6 +15,7 @@ from adt.errors import AdtError, ConfigError, InputError, MismatchError
 from adt.model.package.package import load_package
 from adt.numerics import TOLERANCES
 from support.devices import intel_opencl
+from support.devices.emulated import outputs_of
 from support.devices.programs import adt, adt_json
 from support.models.small import MAGIKA, small_model
 
@@ -111,6 +112,26 @@ def test_a_half_model_computes_in_float32_on_a_cpu(tmp_path: Path) -> None:
     weights = adt_json("inspect", out, "--params")["params"]
     assert weights and {weight["dtype"] for weight in weights} == {"float32"}
     assert ran_against_onnxruntime(out, source, tmp_path, np.float16) <= TOLERANCES["float16"].max_rel
+
+
+@pytest.mark.parametrize(("cpu", "dtype"), [("cortex-a76", "float16"), ("cortex-a72", "float32")])
+def test_a_half_model_computes_in_half_where_arm_does(tmp_path: Path, cpu: str, dtype: str) -> None:
+    """Its convolutions, not its softmax; without half arithmetic all of it in float32."""
+    import onnxruntime
+
+    source, out = in_half(mobile(tmp_path / "mobile.onnx")), tmp_path / "package"
+
+    adt_json("compile", source, "--for", "linux-aarch64", "--cpu", cpu, "-o", out)
+
+    weights = adt_json("inspect", out, "--params")["params"]
+    assert dtype in {weight["dtype"] for weight in weights}
+    (softmax,) = (text for name, text in api.inspect(out).tir_functions().items() if "softmax" in name)
+    assert "float32" in softmax
+    given = {"x": np.random.default_rng(1).random((1, 8, 14, 14), dtype=np.float32).astype(np.float16)}
+    (output,) = outputs_of(out, given).values()
+    (wanted,) = onnxruntime.InferenceSession(str(source)).run(None, given)
+    assert output.dtype == np.float16
+    assert np.abs(output - wanted).max() <= TOLERANCES["float16"].max_rel * np.abs(wanted).max()
 
 
 def in_half(path: Path) -> Path:

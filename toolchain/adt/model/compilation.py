@@ -82,8 +82,8 @@ class CompileJob:
         bundled = self.bundle.manifest.options if self.bundle else settings.build
         log.info("importing %s", self.model.name)
         options = settings.compile
-        # Neither libraries nor half precision take the kernel of a recurrent layer's steps.
-        loops = (target.device, options.precision, options.offload) == ("cpu", "float32", "none")
+        # No library takes the kernel of a recurrent layer's steps; in half precision it stays float32.
+        loops = (target.device, options.offload) == ("cpu", "none")
         imported = import_model(self.model, parse_shapes(options.shapes), loops=loops)
         model_store.keep(imported.file, imported.source.sha256)
         log.info("compiling for %s on %s", target.name, platform.name)

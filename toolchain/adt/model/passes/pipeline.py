@@ -22,6 +22,7 @@ from adt.model.passes.cpu.vectors import Vectors, vectors_of
 from adt.model.passes.layout.rewriter import StaticShapes, is_flat
 from adt.model.passes.lowering import tir_pipeline
 from adt.model.passes.nodes import relax_nodes, tir_nodes
+from adt.model.passes.precision.single import has_half
 from adt.model.passes.reports import TextureReport
 from adt.model.passes.texture.choice import TextureChooser
 from adt.model.passes.texture.pipeline import with_textures
@@ -81,7 +82,8 @@ def prepare_module(
     import tvm
 
     tvm_target = tvm.target.Target(target.spec)
-    vectors = vectors_of(tvm_target) if target.device == "cpu" and not plain else None
+    blocks = target.device == "cpu" and not plain
+    vectors = vectors_of(tvm_target, half=has_half(module)) if blocks else None
     if vectors is not None and can_block(module):
         fused, weights = with_blocks(StaticShapes(module).run(), params, tvm_target, vectors)
         lower = kernel_pipeline(schedules, vectors)

@@ -11,7 +11,6 @@ The tile is chosen by :mod:`adt.model.passes.cpu.tiles`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from adt.model.passes.cpu.kernel import (
@@ -34,6 +33,8 @@ from adt.model.passes.layout.blocks import STAGE
 
 DEPTHWISE_WIDE = 8
 """Positions along a row whose sums a depthwise convolution keeps at once, at most."""
+ONCE = 4
+"""Channels that a step without loops takes."""
 UNROLLED_BY_LLVM = 3
 """Steps of a loop over tiles, which LLVM unrolls where they are so few, and then spills on Arm: such a loop
 is made one with the next outer one."""
@@ -56,7 +57,7 @@ def convolution(schedule: Any, vectors: Vectors) -> str:
     if lanes > vectors.lanes or len(loops) < 4:
         raise NoSchedule("its last axis is no block")
     images, depth, *axes, lane = loops
-    channels, *taps = (extent_of(schedule, loop) for loop in reduce_loops(schedule, sums))
+    channels = extent_of(schedule, reduce_loops(schedule, sums)[0])
     if _depthwise(schedule, sums):
         return _depthwise_loops(schedule, store, sums, stage, vectors)
     *rows, row = axes
@@ -64,9 +65,13 @@ def convolution(schedule: Any, vectors: Vectors) -> str:
         images, row, rows = row, images, rows  # a product: each row of it is an image of one pixel
     column = rows[-1] if rows else schedule.add_unit_loop(row)
     width, height, blocks = (extent_of(schedule, axis) for axis in (row, column, depth))
-    tile = best_tile(width, height, blocks, vectors)
+    each = vectors.registers_for(lanes, str(schedule.get(sums).writes[0].buffer.dtype))
+    tile = best_tile(width, height, blocks, vectors, each)
+    widened = None
     if _has_border(schedule, stage):
         _copy_with_border(schedule, stage)
+    elif vectors.by_element and _widens(schedule, stage, len(loops)):
+        widened = stage
     else:
         schedule.compute_inline(stage)
     panel, deep = schedule.split(depth, [None, tile.deep])
@@ -79,9 +84,9 @@ def convolution(schedule: Any, vectors: Vectors) -> str:
     schedule.vectorize(lane)
     work = work_of(schedule, sums)
     schedule.compute_at(sums, row_tile, preserve_unit_loops=True)
-    _accumulate(schedule, sums, len(outer), channels, taps, lanes)
+    _accumulate(schedule, sums, len(outer), channels, ONCE if vectors.by_element else lanes)
     if vectors.by_element:
-        _read_by_vectors(schedule, sums, vectors)
+        _read_by_vectors(schedule, sums, vectors, widened)
     if width % tile.wide:
         outer.remove(row_tile)
         partition(schedule, row_tile)
@@ -90,27 +95,35 @@ def convolution(schedule: Any, vectors: Vectors) -> str:
     return f"{tile.high}x{tile.wide} positions of {tile.deep} x {lanes} channels at once"
 
 
-def _accumulate(schedule: Any, sums: Any, depth: int, channels: int, taps: Sequence[int], lanes: int) -> None:
-    """The loops of *sums* inside of *depth* others: channels in blocks, taps, four channels, the tile."""
+def _accumulate(schedule: Any, sums: Any, depth: int, channels: int, size: int) -> None:
+    """The loops of *sums* inside of *depth* others: *size* channels, taps, four of the channels, the tile."""
     *tile, lane = spatial_loops(schedule, sums)[depth:]
     channel, *windows = reduce_loops(schedule, sums)
-    block, within = schedule.split(channel, [None, lanes if channels % lanes == 0 else channels])
+    block, within = schedule.split(channel, [None, size if channels % size == 0 else channels])
     extent = extent_of(schedule, within)
-    again, once = schedule.split(within, [None, 4 if extent % 4 == 0 else extent if extent < 4 else 1])
+    again, once = schedule.split(
+        within, [None, ONCE if extent % ONCE == 0 else extent if extent < ONCE else 1]
+    )
     schedule.reorder(block, *windows, again, once, *tile, lane)
     for loop in (once, *tile):
         schedule.unroll(loop)
     schedule.vectorize(lane)
 
 
-def _read_by_vectors(schedule: Any, sums: Any, vectors: Vectors) -> None:
+def _read_by_vectors(schedule: Any, sums: Any, vectors: Vectors, stage: Any | None) -> None:
     """Read the channels of each position of the tile into a vector first, where they lie together: each is
-    multiplied from there. One at a time LLVM loads pairs of them ahead, and spills."""
+    multiplied from there. One at a time LLVM loads pairs of them ahead, and spills.
+
+    Args:
+        stage: what is computed in that place, if it is not read from memory.
+    """
     _, *windows, outside, channels = reduce_loops(schedule, sums)
-    shape = schedule.get(sums).reads[0].buffer.shape
-    together = extent_of(schedule, channels) == int(shape[-1])
+    block = schedule.get(sums)
+    shape = block.reads[0].buffer.shape
+    blocked = len(shape) == len(block.writes[0].buffer.shape)
+    together = blocked and int(shape[-1]) % extent_of(schedule, channels) == 0
     if together:
-        tile = schedule.cache_read(sums, 0, "global")
+        tile = stage or schedule.cache_read(sums, 0, "global")
         schedule.compute_at(tile, outside, preserve_unit_loops=True)
         *positions, lane = schedule.get_loops(tile)[-len(shape) :]
         for loop in positions:
@@ -133,7 +146,8 @@ def _depthwise_loops(schedule: Any, store: Any, sums: Any, stage: Any, vectors: 
     """A depthwise convolution: the taps of a few positions, one vector each."""
     *outer, row, lane = schedule.get_loops(store)
     lanes = extent_of(schedule, lane)
-    most = min(DEPTHWISE_WIDE, vectors.registers // 4) if vectors.by_element else DEPTHWISE_WIDE
+    each = vectors.registers_for(lanes, str(schedule.get(sums).writes[0].buffer.dtype))
+    most = min(DEPTHWISE_WIDE, vectors.registers // 4) // each if vectors.by_element else DEPTHWISE_WIDE
     size = max(divisors(extent_of(schedule, row), most))
     row_tile, wide = schedule.split(row, [None, size])
     schedule.unroll(wide)
@@ -167,7 +181,15 @@ def _has_border(schedule: Any, stage: Any) -> bool:
     """Whether what the window reads is not the input itself: there are zeros around it."""
     from tvm import tirx
 
-    return not isinstance(schedule.get(stage).body.value, tirx.BufferLoad)
+    value = schedule.get(stage).body.value
+    return not isinstance(value.value if isinstance(value, tirx.Cast) else value, tirx.BufferLoad)
+
+
+def _widens(schedule: Any, stage: Any, axes: int) -> bool:
+    """Whether what the window reads are blocks, of so many *axes*, in a wider type than the input's."""
+    block = schedule.get(stage)
+    types = {str(region.buffer.dtype) for region in (*block.reads, *block.writes)}
+    return len(types) > 1 and len(block.writes[0].buffer.shape) == axes
 
 
 def _copy_with_border(schedule: Any, stage: Any) -> None:

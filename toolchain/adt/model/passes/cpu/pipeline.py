@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.cpu.normalizations import Normalizations
-from adt.model.passes.cpu.products import Products
 from adt.model.passes.cpu.vectors import Vectors, best_lanes
 from adt.model.passes.fusion import bound_operators, cpu_dispatch, fuse
 from adt.model.passes.layout.blocks import Blocking
@@ -15,14 +14,18 @@ from adt.model.passes.layout.operators import block_channels
 from adt.model.passes.layout.rewriter import is_flat, static_shape
 from adt.model.passes.layout.signature import Signature
 from adt.model.passes.layout.walk import Choice, Moves
+from adt.model.passes.precision.half import SINGLE
 
 
+@dataclass(frozen=True)
 class FloatBlocks:
-    """Blocks all convolutions and products of float32; half precision computes as it did."""
+    """Blocks all convolutions and products of float32, and those of half precision that *vectors* compute."""
+
+    vectors: Vectors
 
     def choose(self, computes: Signature, _channels: int, _moves: Moves) -> Choice:
         """Whether *computes* is blocked."""
-        blocked = computes.dtype == "float32"
+        blocked = computes.dtype in (SINGLE, self.vectors.dtype)
         return Choice(
             blocked, "a lane for each output channel" if blocked else f"it computes in {computes.dtype}"
         )
@@ -47,8 +50,7 @@ def with_blocks(
     with target:
         first = channels_first(bound_operators(module, params))
         lanes = best_lanes(first, vectors)
-        first = Normalizations(Products(first, vectors).run(), vectors).run()
-        blocking = Blocking(lanes, least=max(1, lanes // 4), rounds=False, zeros=True)
-        blocked, _ = block_channels(first, FloatBlocks(), blocking)
+        blocking = Blocking(lanes, least=max(1, lanes // 4), rounds=False, zeros=True, widens=True)
+        blocked, _ = block_channels(first, FloatBlocks(vectors), blocking)
         fused, weights = fuse(blocked, params, cpu_dispatch())
         return relax.transform.DeadCodeElimination(["main"])(fused), weights

@@ -17,7 +17,6 @@ from adt.model.inspection.flops import CPU_SCHEDULE, SCHEDULED
 from adt.model.passes.cpu.convolution import convolution
 from adt.model.passes.cpu.elementwise import elements
 from adt.model.passes.cpu.kernel import NoSchedule
-from adt.model.passes.cpu.products import product
 from adt.model.passes.cpu.recurrence import is_recurrence
 from adt.model.passes.cpu.reduction import reduction, rows
 from adt.model.passes.cpu.vector_math import shared_divisors, vectorized_math
@@ -27,7 +26,7 @@ from adt.model.passes.nodes import tir_nodes
 log = logging.getLogger("adt.compile")
 
 
-RULES: tuple[Callable[[Any, Vectors], str], ...] = (convolution, product, reduction, rows, elements)
+RULES: tuple[Callable[[Any, Vectors], str], ...] = (convolution, reduction, rows, elements)
 """Each schedules a kernel and says in a few words how, or raises NoSchedule."""
 
 

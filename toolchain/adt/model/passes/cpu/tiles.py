@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adt.model.passes.cpu.vectors import Vectors
+from adt.model.passes.precision.half import HALF
 
 LEAST_SUMS = 8
 """Multiply-adds that must be under way: two units of a latency of four."""
@@ -16,6 +17,8 @@ much as conditions cost."""
 FEW = 16
 """Registers beside which the values of the positions have no room: each is read for every multiply-add.
 Where there are more, LLVM keeps them, and spills when they are too many (14×2 on AVX-512: half the speed)."""
+MOST_HALVES = 12
+"""Positions of a tile in half precision: fmla takes an element of registers 0 to 15 only."""
 FEW_SUMS, FEW_WIDE = 12, 5
 """Sums in so few registers, and positions of several blocks: with more LLVM spills (6×2, 14×1 on AVX2)."""
 
@@ -29,7 +32,7 @@ class Tile:
     deep: int
 
 
-def best_tile(width: int, height: int, depth: int, vectors: Vectors) -> Tile:
+def best_tile(width: int, height: int, depth: int, vectors: Vectors, each: int = 1) -> Tile:
     """The tile by which a multiply-add takes least.
 
     Each step loads ``deep`` vectors of weights and one value for each position; loads beyond the
@@ -40,19 +43,21 @@ def best_tile(width: int, height: int, depth: int, vectors: Vectors) -> Tile:
     Args:
         width, height: positions of the output along both axes.
         depth: blocks of output channels.
+        each: registers that a block of sums takes.
     """
     best, least = Tile(1, 1, 1), float("inf")
     for deep in range(1, min(depth, 6) + 1):
         if depth % deep:
             continue
+        loaded = deep * each
         for wide in range(1, min(width, MOST_PIXELS) + 1):
             for high in range(1, min(height, 4) + 1):
                 pixels, rest = wide * high, width % wide
-                if height % high or pixels > MOST_PIXELS or not _fits(pixels, deep, vectors):
+                if height % high or pixels > MOST_PIXELS or not _fits(pixels, loaded, vectors):
                     continue
-                steps = width // wide * _step(pixels, deep, vectors)
-                steps += _step(rest * high, deep, vectors) if rest else 0
-                cost = steps / (width * high * deep) + 0.02 * (high > 1)
+                steps = width // wide * _step(pixels, loaded, vectors)
+                steps += _step(rest * high, loaded, vectors) if rest else 0
+                cost = steps / (width * high * loaded) + 0.02 * (high > 1)
                 if rest:
                     cost *= RAGGED_BY_ELEMENT if vectors.by_element else RAGGED
                 if cost < least:
@@ -64,6 +69,8 @@ def _fits(pixels: int, deep: int, vectors: Vectors) -> bool:
     """Whether LLVM keeps the sums, and what they are multiplied from, in registers."""
     sums = pixels * deep
     if vectors.registers > FEW:
+        if vectors.dtype == HALF and pixels > MOST_HALVES:
+            return False
         return sums + deep + pixels <= vectors.registers
     if vectors.by_element:
         return sums + 4 * deep + pixels <= vectors.registers  # for armv7 four channels are loaded ahead

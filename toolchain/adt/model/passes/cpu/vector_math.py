@@ -1,4 +1,4 @@
-"""exp, sigmoid, tanh and erf of float32 as polynomials, which LLVM computes by vectors.
+"""exp, sigmoid, tanh and erf as polynomials in float32, which LLVM computes by vectors.
 
 For a vector of calls to libm it would call libm once a lane. The errors below were found by trying every
 32nd float32 (tests/integration/test_cpu_kernels.py tries a part of them).
@@ -41,10 +41,10 @@ def vectorized_math(statement: Any) -> Any:
 
     def replaced(node: Any) -> Any:
         made = _BY_NAME.get(node.op.name) if hasattr(node.op, "name") else None
-        if made is None or node.dtype != "float32":
+        if made is None or node.dtype not in ("float32", "float16"):
             return None
-        argument = _bound("x", node.args[0])
-        return _let(made(argument.var), argument)
+        argument = _bound("x", node.args[0].astype("float32"))
+        return _let(made(argument.var), argument).astype(node.dtype)
 
     return tirx.stmt_functor.ir_transform(statement, None, replaced, ["tirx.Call"])
 

@@ -9,7 +9,10 @@ from typing import Any
 from adt.model.passes.layout.blocks import ceil_blocks, merged_groups
 from adt.model.passes.layout.rewriter import static_shape
 from adt.model.passes.nodes import operator_name
+from adt.model.passes.precision.half import HALF, SINGLE
 
+SIZES = {HALF: 2, SINGLE: 4}
+"""Bytes of a number."""
 WORTH_IDLE_LANES = 1.05
 """How much longer a model may take with narrower blocks, which leave fewer lanes idle."""
 
@@ -19,22 +22,33 @@ class Vectors:
     """The registers that a kernel's sums are kept in."""
 
     lanes: int
-    """float32 in one register."""
+    """Numbers of :attr:`dtype` in one register."""
     registers: int
     by_element: bool = False
     """Vectors are multiplied by one lane of another, as NEON does: what is read can stay in vectors."""
+    dtype: str = SINGLE
+    """In which convolutions and products multiply."""
+
+    def registers_for(self, lanes: int, dtype: str) -> int:
+        """How many registers so many lanes of *dtype* take."""
+        return -(-lanes * SIZES[dtype] // (self.lanes * SIZES[self.dtype]))
 
 
-def vectors_of(target: Any) -> Vectors:
-    """The vector registers that code for the llvm target of TVM may use."""
+def vectors_of(target: Any, *, half: bool = False) -> Vectors:
+    """The vector registers that code for the llvm target of TVM may use.
+
+    Args:
+        half: in half precision, where the target computes in it.
+    """
     from tvm.target import codegen
 
     arch = str(target.attrs["mtriple"]).partition("-")[0] if "mtriple" in target.attrs else "x86_64"
+    features = {str(name) for name in codegen.llvm_get_cpu_features(target)}
     if arch.startswith(("aarch64", "arm64")):
-        return Vectors(4, 32, by_element=True)
+        in_half = half and "fullfp16" in features
+        return Vectors(8, 32, by_element=True, dtype=HALF) if in_half else Vectors(4, 32, by_element=True)
     if arch.startswith("arm"):
         return Vectors(4, 16, by_element=True)
-    features = {str(name) for name in codegen.llvm_get_cpu_features(target)}
     if "avx512f" in features:
         return Vectors(16, 32)
     return Vectors(8 if "avx" in features else 4, 16)

@@ -39,6 +39,9 @@ class Blocking:
     """Rows that no tile divides are computed a little longer."""
     zeros: bool = False
     """Blocks of weights may be partly zeros: of groups that share a block, and of transposed convolutions."""
+    widens: bool = False
+    """What a convolution multiplies gets the type of its sums before, weights by the compiler: a processor
+    converts more slowly than it multiplies."""
 
     def count(self, channels: int) -> int:
         """How many blocks hold *channels*."""
@@ -186,7 +189,7 @@ def enlarged(x: Any, scales: Sequence[int]) -> Any:
 
 
 def convolution(
-    x: Any, weight: Any, window: Window, groups: int, out_dtype: str, *, rounds: bool = True
+    x: Any, weight: Any, window: Window, groups: int, out_dtype: str, blocking: Blocking = TEXELS
 ) -> Any:
     """A convolution with a blocked weight, blocked; accumulates in *out_dtype*.
 
@@ -194,7 +197,6 @@ def convolution(
         x: the data, blocked or plain (which its rank tells).
         weight: ``(ceil(O/4), taps, I/groups, 4)``, or ``(1, ceil(C/4), taps, 4)`` for a depthwise
             convolution.
-        rounds: compute rows that no tile divides a little longer.
         groups: each group's output channels are whole blocks, or the convolution is
             depthwise: only then all lanes of an output texel read the same input
             channel, or each its own.
@@ -207,7 +209,7 @@ def convolution(
     blocked = len(x.shape) == len(window.kernel) + 3
     spatial = [int(extent) for extent in (x.shape[2:-1] if blocked else x.shape[2:])]
     extents = window.extents(spatial)
-    computed = divisible(extents) if rounds else extents
+    computed = divisible(extents) if blocking.rounds else extents
     lanes = int(weight.shape[-1])
     channel = te.reduce_axis((0, group_inputs), "channel")
     taps = [te.reduce_axis((0, size), f"tap{axis}") for axis, size in enumerate(window.kernel)]
@@ -215,7 +217,7 @@ def convolution(
     for size, index in zip(window.kernel, taps, strict=True):
         tap = tap * size + index
 
-    staged = _staged(x, window, computed)
+    staged = _staged(x, window, computed, out_dtype if blocking.widens else x.dtype)
 
     def value(n: Any, block: Any, position: Sequence[Any], lane: Any) -> Any:
         at = [
@@ -257,9 +259,9 @@ def divisible(extents: Sequence[int]) -> tuple[int, ...]:
     return (*others, row + -row % LANES if hard else row)
 
 
-def _staged(x: Any, window: Window, outputs: Sequence[int]) -> Any:
-    """*x* with its border, exactly what the windows of the *outputs* cover: a stage that a schedule may
-    keep in registers."""
+def _staged(x: Any, window: Window, outputs: Sequence[int], dtype: str) -> Any:
+    """*x* with its border, exactly what the windows of the *outputs* cover, as *dtype*: a stage that a
+    schedule may keep in registers."""
     from tvm import te
 
     spatial = [int(extent) for extent in x.shape[2 : 2 + len(outputs)]]
@@ -281,7 +283,7 @@ def _staged(x: Any, window: Window, outputs: Sequence[int]) -> Any:
     def value(n: Any, c: Any, *at: Any) -> Any:
         place, lane = at[: len(spatial)], at[len(spatial) :]
         read = lambda *where: x(n, c, *where, *lane)  # noqa: E731
-        return padded(read, place, (0,) * len(spatial), border, spatial, x.dtype)
+        return padded(read, place, (0,) * len(spatial), border, spatial, x.dtype).astype(dtype)
 
     return te.compute((*x.shape[:2], *covered, *x.shape[2 + len(outputs) :]), value, name=STAGE)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from adt.model.passes.layout import blocks, signature
-from adt.model.passes.layout.blocks import FLOATS, Window, merged_groups
+from adt.model.passes.layout.blocks import FLOATS, Blocking, Window, merged_groups
 from adt.model.passes.layout.rewriter import ELEMENTWISE, static_shape
 from adt.model.passes.layout.walk import Choice, Inlined, Moves, Walk, size_of
 from adt.model.passes.reports import Convolution
@@ -29,7 +29,6 @@ ONE_PIXEL = Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1))
 
 def convolution(walk: Walk, variable: Any, call: Any) -> bool:
     """A blocked convolution of a blocked tensor, or of one with fewer channels than a texel has."""
-    from tvm import relax
 
     data, weight = call.args
     attrs = call.attrs
@@ -57,15 +56,10 @@ def convolution(walk: Walk, variable: Any, call: Any) -> bool:
     source = _source(walk, data, window)
     walk.blocked[variable] = walk.emit(
         lambda *tensors: blocks.convolution(
-            source.expression(*tensors[:-1]),
-            tensors[-1],
-            window,
-            groups,
-            out_dtype,
-            rounds=walk.blocking.rounds,
+            source.expression(*tensors[:-1]), tensors[-1], window, groups, out_dtype, walk.blocking
         ),
         *source.tensors,
-        relax.const(_convolution_weight(array, groups, walk.lanes), weight.struct_info.dtype),
+        walk.weight(_convolution_weight(array, groups, walk.lanes), out_dtype),
         name="conv_blocks",
     )
     return True
@@ -172,7 +166,6 @@ def transposed(walk: Walk, variable: Any, call: Any) -> bool:
 
     Output ``q · stride + r − padding`` is the sum over ``t`` of input ``q − t`` times tap ``r + t · stride``.
     """
-    from tvm import relax
 
     if not walk.blocking.zeros:
         return False
@@ -211,10 +204,10 @@ def transposed(walk: Walk, variable: Any, call: Any) -> bool:
     source = _source(walk, data, window)
     pixels = walk.emit(
         lambda *tensors: blocks.convolution(
-            source.expression(*tensors[:-1]), tensors[-1], window, 1, dtype, rounds=walk.blocking.rounds
+            source.expression(*tensors[:-1]), tensors[-1], window, 1, dtype, walk.blocking
         ),
         *source.tensors,
-        relax.const(packed, weight.struct_info.dtype),
+        walk.weight(packed, dtype),
         name="conv_blocks",
     )
     starts = [low % step for low, step in zip(plain.before, plain.strides, strict=True)]
@@ -289,27 +282,27 @@ def product(walk: Walk, variable: Any, call: Any) -> bool:
         rows = walk.reshaped(walk.copy(data), (math.prod(output[:-1]), inputs, 1, 1))  # type: ignore[index]
     out_dtype = variable.struct_info.dtype
     walk.rows[variable] = walk.emit(
-        lambda x, w: _product_of_rows(x, w, out_dtype, rounds=walk.blocking.rounds),
+        lambda x, w: _product_of_rows(x, w, out_dtype, walk.blocking),
         rows,
-        _product_weight(weight, walk.lanes),
+        walk.weight(_product_weight(weight, walk.lanes), out_dtype),
         name="product_blocks",
     )
     return True
 
 
-def _product_of_rows(x: Any, weight: Any, out_dtype: str, *, rounds: bool) -> Any:
+def _product_of_rows(x: Any, weight: Any, out_dtype: str, blocking: Blocking) -> Any:
     """The product, as a tensor expression. Of a number of rows that nothing divides (197 tokens) a work-item
     could take but one at a time: it is rounded up, and what that adds is not stored."""
     from tvm import te, tirx
 
     rows = int(x.shape[0])
-    (count,) = blocks.divisible((rows,)) if rounds else (rows,)
+    (count,) = blocks.divisible((rows,)) if blocking.rounds else (rows,)
     if count == rows:
-        return blocks.convolution(x, weight, ONE_PIXEL, 1, out_dtype, rounds=rounds)
+        return blocks.convolution(x, weight, ONE_PIXEL, 1, out_dtype, blocking)
     more = te.compute(
         (count, *x.shape[1:]), lambda row, *at: x(tirx.min(row, rows - 1), *at), name="rows_blocks"
     )
-    sums = blocks.convolution(more, weight, ONE_PIXEL, 1, out_dtype)
+    sums = blocks.convolution(more, weight, ONE_PIXEL, 1, out_dtype, blocking)
     return te.compute((rows, *sums.shape[1:]), lambda *at: sums(*at), name="cut_blocks")
 
 
@@ -335,8 +328,6 @@ def _product_obstacle(walk: Walk, data: Any, weight: Any) -> str:
 
 def _product_weight(weight: Any, lanes: int) -> Any:
     """The constant ``(…, I, O)`` as ``(ceil(O/lanes), 1, I, lanes)``."""
-    from tvm import relax
-
     array = weight.data.numpy()
     packed = blocks.packed(array.reshape(array.shape[-2:]).T, 0, lanes)  # (ceil(O/L), I, L)
-    return relax.const(packed[:, None], weight.struct_info.dtype)
+    return packed[:, None]

@@ -166,6 +166,12 @@ class Walk(Rewriter):
         self.rows[value] = self.reshaped(self.copy(value), self.blocking.rows_shape(shape))
         return self.rows[value]
 
+    def weight(self, array: Any, sums: str) -> Any:
+        """The packed weight *array* of a convolution whose sums are of the type *sums*."""
+        from tvm import relax
+
+        return relax.const(array.astype(sums) if self.blocking.widens else array)
+
     def emit(self, expression: Callable[..., Any], *tensors: Any, name: str) -> Any:
         """One kernel that computes the tensor expression of *tensors*."""
         return self.builder.emit_te(expression, *tensors, primfunc_name_hint=name)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from adt.errors import ConfigError, InputError, MismatchError
 from adt.model.package.manifest import PackageLike
+from adt.model.passes.cpu.vectors import vectors_of
 from adt.model.passes.precision import accuracy, half, policy
-from adt.model.passes.precision.single import in_single_precision
+from adt.model.passes.precision.single import has_half, in_single_precision
 from adt.model.passes.reports import Accuracy
-from adt.model.targets import ModelTarget, llvm
+from adt.model.targets import ModelTarget
 from adt.options.sections import CompileSettings
 
 if TYPE_CHECKING:
@@ -53,19 +54,21 @@ def convert_precision(
                 f"{option} is for half precision, and the precision is float32",
                 remedy="Add --precision float16_acc32, or leave it out.",
             )
-        if target.device == "cpu" and settings.offload == "none":
-            module, params = in_single_precision(imported.module, imported.params)
-            imported = dataclasses.replace(imported, module=module, params=params)
-        return imported, None
+        if target.device != "cpu" or settings.offload != "none" or not has_half(imported.module):
+            return imported, None
+        module, params = in_single_precision(imported.module, imported.params)
+        if _blocks_half(target):  # as float32 first, so that what does not stand half precision stays so
+            module, params = half.rewrite(module, params, half.HALF)
+        return dataclasses.replace(imported, module=module, params=params), None
     if target.device == "opencl" and like is not None and like.fp16 is False:
         raise MismatchError(
             f"{like.gpu or like.device} does not compute in half precision: its OpenCL lacks cl_khr_fp16",
             remedy="Compile with --precision float32.",
         )
-    if target.device == "cpu" and not _computes_half(target):
+    if target.device == "cpu" and not _blocks_half(target):
         log.info(
-            "the code is for CPUs without half arithmetic, which convert at each use: smaller files, no more "
-            "speed (--cpu CORE, or --cpu +fp16, for those that have it)"
+            "the code is for CPUs without half arithmetic, or not for Arm's: plain loops, in smaller files "
+            "(--cpu CORE, or --cpu +fp16, for those that have it)"
         )
     samples = _samples(imported, settings, files) if _is_measured(imported, settings, files) else None
     module, params = half.rewrite(imported.module, imported.params, settings.precision, settings.keep_float32)
@@ -83,11 +86,11 @@ def convert_precision(
     return converted, report
 
 
-def _computes_half(target: ModelTarget) -> bool:
-    """Whether code for the CPU *target* may use instructions that compute in half precision."""
-    spec = target.spec
-    features = llvm.core_features(spec.get("mtriple", ""), spec.get("mcpu", ""), tuple(spec.get("mattr", ())))
-    return bool(features & {"fullfp16", "avx512fp16"})
+def _blocks_half(target: ModelTarget) -> bool:
+    """Whether code for the CPU *target* computes in half precision by blocks of a vector's lanes."""
+    import tvm
+
+    return vectors_of(tvm.target.Target(target.spec), half=True).dtype == half.HALF
 
 
 def _samples(
