@@ -58,6 +58,7 @@ def test_sums_stay_in_registers(layer: str, precision: str, tmp_path: Path) -> N
     loop = max(loops.values(), key=lambda loop: loop.multiply_adds)
     assert loop.multiply_adds >= 48
     assert not loop.spills, loop.text
+    assert "\tfadd\t" not in loop.text, "sums start from the bias"
 
 
 @pytest.mark.nightly  # the bundle alone takes minutes

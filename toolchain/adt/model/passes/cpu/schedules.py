@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adt.model.inspection.flops import CPU_SCHEDULE, SCHEDULED
+from adt.model.passes.cpu.bias import sums_from_bias
 from adt.model.passes.cpu.convolution import convolution
 from adt.model.passes.cpu.elementwise import elements
 from adt.model.passes.cpu.kernel import NoSchedule
@@ -64,6 +65,8 @@ def scheduled(function: Any, vectors: Vectors, name: str = "") -> Any:
         body = schedule.mod["main"].body
         if rule is rows:  # elsewhere what is divided may be rounded to quanta: there a last place counts
             body = shared_divisors(body)
+        if rule is convolution and vectors.by_element:
+            body = sums_from_bias(body)
         return _finished(narrow, body, words)
     return function
 
