@@ -50,7 +50,9 @@ def with_blocks(
     with target:
         first = channels_first(bound_operators(module, params))
         lanes = best_lanes(first, vectors)
-        blocking = Blocking(lanes, least=max(1, lanes // 4), rounds=False, zeros=True, widens=True)
+        blocking = Blocking(
+            lanes, least=max(1, lanes // 4), rounds=False, zeros=True, widens=True, ranks=(3, 4, 5)
+        )
         blocked, _ = block_channels(first, FloatBlocks(vectors), blocking)
         fused, weights = fuse(blocked, params, cpu_dispatch())
         return relax.transform.DeadCodeElimination(["main"])(fused), weights

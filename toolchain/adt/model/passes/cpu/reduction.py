@@ -42,6 +42,9 @@ def reduction(schedule: Any, vectors: Vectors) -> str:
     if not loops:
         raise NoSchedule("it is a scalar")
     work = work_of(schedule, sums)
+    places = math.prod(extent_of(schedule, loop) for loop in spatial_loops(schedule, sums))
+    if places < math.prod(extent_of(schedule, loop) for loop in loops):
+        raise NoSchedule("its sums are each read by several elements")
     *outer, last = loops
     width = vector_width(extent_of(schedule, last), vectors.lanes)
     if width == 1:

@@ -1,24 +1,35 @@
-"""exp, sigmoid, tanh and erf as polynomials in float32, which LLVM computes by vectors.
+"""exp, log, sigmoid, tanh and erf as polynomials in float32, which LLVM computes by vectors.
 
 For a vector of calls to libm it would call libm once a lane. The errors below were found by trying every
 32nd float32 (tests/integration/test_cpu_kernels.py tries a part of them).
 
-Sources: exp by Cephes' expf (reduction by ln 2 in two parts, a polynomial of degree 6), tanh and erf by the
-rational minimax approximations of Eigen (unsupported/SpecialFunctions and Core/MathFunctionsImpl.h).
+Sources: exp and log by Cephes' expf and logf (reduction by ln 2 in two parts, a polynomial), tanh and erf by
+the rational minimax approximations of Eigen (unsupported/SpecialFunctions and Core/MathFunctionsImpl.h).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from adt.model.passes.layout.signature import variables_of
+from adt.model.passes.nodes import tir_nodes
 
 EXP_LOW, EXP_HIGH = -87.3, 89.0
 """Where exp is 0 here (from -86.99 on, not 2e-38), and where it is infinite."""
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
+MOST_NESTED = 6
+"""Variables of an argument, those of one function: what is computed of more stays a call, since TVM puts
+their values in for them when it generates code, each as often as it is read."""
+_LOG = (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+        -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1)  # fmt: skip
+_SMALLEST = 1.17549435e-38
+"""The least normal number."""
+_ONE, _ROOT_OF_HALF = 0x3F800000, 0x3F3504F3
+"""Bits of 1 and of the root of a half: what is between that and its double has the power 0."""
 _TANH = (
     (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
      1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03),
@@ -39,14 +50,20 @@ def vectorized_math(statement: Any) -> Any:
     """The TIR *statement* with its calls of these functions replaced."""
     from tvm import tirx
 
+    def of_softplus(node: Any) -> Any:
+        argument = _argument_of_softplus(node)
+        return None if argument is None else _tanh_of_softplus(argument)
+
     def replaced(node: Any) -> Any:
         made = _BY_NAME.get(node.op.name) if hasattr(node.op, "name") else None
         if made is None or node.dtype not in ("float32", "float16"):
             return None
+        if len(tir_nodes(node.args[0], tirx.Let)) > MOST_NESTED:
+            return None
         argument = _bound("x", node.args[0].astype("float32"))
         return _let(made(argument.var), argument).astype(node.dtype)
 
-    return tirx.stmt_functor.ir_transform(statement, None, replaced, ["tirx.Call"])
+    return tirx.stmt_functor.ir_transform(statement, of_softplus, replaced, ["tirx.Call"])
 
 
 def shared_divisors(statement: Any) -> Any:
@@ -84,10 +101,10 @@ class _Bound:
     value: Any
 
 
-def _bound(name: str, value: Any) -> _Bound:
+def _bound(name: str, value: Any, dtype: str = "float32") -> _Bound:
     from tvm import tirx
 
-    return _Bound(tirx.Var(name, "float32"), value)
+    return _Bound(tirx.Var(name, dtype), value)
 
 
 def _let(result: Any, *bounds: _Bound) -> Any:
@@ -106,14 +123,14 @@ def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     return value
 
 
-def _exp(x: Any) -> Any:
+def _exp(x: Any, high: float = EXP_HIGH) -> Any:
     """At most 2 units in the last place off; NaN stays NaN, since neither comparison holds of it.
 
     At the lower bound the power is -126, whose half is the number 0; at the upper one 128, which is infinite.
     """
     from tvm import tirx
 
-    near = _bound("near", tirx.Select(x > _constant(EXP_HIGH), _constant(EXP_HIGH), x))
+    near = _bound("near", tirx.Select(x > _constant(high), _constant(high), x))
     bounded = tirx.Select(near.var < _constant(EXP_LOW), _constant(EXP_LOW), near.var)
     far = _bound("bounded", bounded)
     power = _bound("power", tirx.floor(far.var * _constant(1.44269504088896341) + _constant(0.5)))
@@ -122,6 +139,55 @@ def _exp(x: Any) -> Any:
     polynomial = _polynomial(rest.var, _EXP) * rest.var * rest.var + rest.var + _constant(1)
     # Doubled first: half of what is small would be no normal number, which processors take long for.
     return _let(polynomial * _constant(2) * half, near, far, power, rest)
+
+
+def _argument_of_softplus(node: Any) -> Any | None:
+    """What the call *node* is tanh(softplus(…)) of, as in Mish."""
+    import tvm_ffi
+    from tvm import tirx
+
+    inner = node.args[0] if _calls(node, "tirx.tanh") and node.dtype == "float32" else None
+    if not isinstance(inner, tirx.Select) or not _calls(inner.false_value, "tirx.log"):
+        return None
+    grown = inner.false_value.args[0]
+    if not isinstance(grown, tirx.Add) or not isinstance(grown.a, tirx.FloatImm) or grown.a.value != 1:
+        return None
+    x = grown.b.args[0] if _calls(grown.b, "tirx.exp") else None
+    return x if x is not None and tvm_ffi.structural_equal(x, inner.true_value) else None
+
+
+def _calls(node: Any, name: str) -> bool:
+    from tvm import tirx
+
+    return isinstance(node, tirx.Call) and getattr(node.op, "name", "") == name
+
+
+def _tanh_of_softplus(argument: Any) -> Any:
+    """tanh(log(1 + n)) with n = exp(x): (n² + 2n) / (n² + 2n + 2), which is 1 from 20 on."""
+    x = _bound("x", argument)
+    grown = _bound("grown", _exp(x.var, 20))
+    both = _bound("both", grown.var * (grown.var + _constant(2)))
+    return _let(both.var / (both.var + _constant(2)), x, grown, both)
+
+
+def _log(x: Any) -> Any:
+    """At most 2 units in the last place off; NaN stays NaN, since no comparison holds of it."""
+    from tvm import tirx
+
+    normal = tirx.Select(x < _constant(_SMALLEST), x * _constant(1 << 23), x)
+    bits = _bound("bits", tirx.reinterpret("int32", normal) + (_ONE - _ROOT_OF_HALF), "int32")
+    scale = tirx.Select(x < _constant(_SMALLEST), _constant(127 + 23), _constant(127))
+    power = _bound("power", (bits.var >> 23).astype("float32") - scale)
+    near = tirx.reinterpret("float32", (bits.var & 0x7FFFFF) + _ROOT_OF_HALF)
+    rest = _bound("rest", near - _constant(1))
+    square = _bound("square", rest.var * rest.var)
+    low = _polynomial(rest.var, _LOG) * rest.var * square.var + power.var * _constant(_LN2_LOW)
+    value = low - square.var * _constant(0.5) + rest.var + power.var * _constant(_LN2_HIGH)
+    infinity = _constant(math.inf)
+    positive = tirx.Select(x < infinity, _let(value, bits, power, rest, square), x)
+    return tirx.Select(
+        x > _constant(0), positive, tirx.Select(x == _constant(0), -infinity, _constant(math.nan))
+    )
 
 
 def _sigmoid(x: Any) -> Any:
@@ -151,6 +217,7 @@ def _erf(x: Any) -> Any:
 
 _BY_NAME: dict[str, Callable[[Any], Any]] = {
     "tirx.exp": _exp,
+    "tirx.log": _log,
     "tirx.sigmoid": _sigmoid,
     "tirx.tanh": _tanh,
     "tirx.erf": _erf,

@@ -77,7 +77,8 @@ def best_lanes(module: Any, vectors: Vectors) -> int:
     return next(lanes for lanes, cost in costs.items() if cost <= WORTH_IDLE_LANES * min(costs.values()))
 
 
-_LAYERS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.matmul")
+_TRANSPOSED = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose", "relax.nn.conv3d_transpose")
+_LAYERS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d", "relax.matmul", *_TRANSPOSED)
 
 
 def _layer(name: str, call: Any, weight: tuple[int, ...], output: tuple[int, ...]) -> tuple[int, int, int]:
@@ -85,6 +86,9 @@ def _layer(name: str, call: Any, weight: tuple[int, ...], output: tuple[int, ...
     if name == "relax.matmul":
         return math.prod(output) * weight[-2 if len(weight) > 1 else -1], weight[-1], 1
     groups = int(call.attrs.groups)
+    if name in _TRANSPOSED:
+        macs = math.prod(static_shape(call.args[0]) or ()) * math.prod(weight[1:])
+        return macs, weight[1] * groups, groups
     depthwise = groups == weight[0]
     return math.prod(output) * math.prod(weight[1:]), weight[0], 1 if depthwise else groups
 

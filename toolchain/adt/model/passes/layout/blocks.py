@@ -42,6 +42,8 @@ class Blocking:
     widens: bool = False
     """What a convolution multiplies gets the type of its sums before, weights by the compiler: a processor
     converts more slowly than it multiplies."""
+    ranks: tuple[int, ...] = (3, 4)
+    """How many axes a plain tensor has that is blocked."""
 
     def count(self, channels: int) -> int:
         """How many blocks hold *channels*."""
@@ -154,24 +156,50 @@ def scaled(x: Any, gate: Any) -> Any:
     )
 
 
-def interleaved(x: Any, blocks: int, steps: Sequence[int], first: Sequence[int], shape: Sequence[int]) -> Any:
-    """The pixels of the blocked tensor *x*, whose *blocks* for each place in a step follow one another.
+def interleaved(
+    x: Any, blocks: int, groups: int, steps: Sequence[int], first: Sequence[int], shape: Sequence[int]
+) -> Any:
+    """The pixels of the blocked tensor *x*, whose blocks for each place in a step follow one another.
 
     Args:
+        blocks: of the result, those of *groups*; in *x* the places in a step are a group's parts.
         steps: pixels for one of *x* along each spatial axis.
         first: place of the first pixel in its step.
         shape: spatial extents of the result.
     """
     from tvm import te
 
+    each, places = blocks // groups, math.prod(steps)
+
     def value(n: Any, c: Any, *at: Any) -> Any:
-        place: Any = 0
-        for index, step, start in zip(at[:-1], steps, first, strict=True):
-            place = place * step + (index + start) % step
-        where = [(index + start) // step for index, step, start in zip(at[:-1], steps, first, strict=True)]
-        return x(n, place * blocks + c, *where, at[-1])
+        place, where = _place_in_step(at[:-1], steps, first)
+        return x(n, (c // each * places + place) * each + c % each, *where, at[-1])
 
     return te.compute((x.shape[0], blocks, *shape, x.shape[-1]), value, name="interleaved_blocks")
+
+
+def interleaved_channels(
+    x: Any, channels: int, steps: Sequence[int], first: Sequence[int], shape: Sequence[int]
+) -> Any:
+    """As :func:`interleaved`, but plain, of so few *channels* that the places in a step share blocks."""
+    from tvm import te
+
+    lanes = int(x.shape[-1])
+
+    def value(n: Any, c: Any, *at: Any) -> Any:
+        place, where = _place_in_step(at, steps, first)
+        channel = place * channels + c
+        return x(n, channel // lanes, *where, channel % lanes)
+
+    return te.compute((x.shape[0], channels, *shape), value, name="interleaved_channels")
+
+
+def _place_in_step(at: Sequence[Any], steps: Sequence[int], first: Sequence[int]) -> tuple[Any, list[Any]]:
+    """The number of the pixel *at* in its step, and which step that is along each axis."""
+    place: Any = 0
+    for index, step, start in zip(at, steps, first, strict=True):
+        place = place * step + (index + start) % step
+    return place, [(index + start) // step for index, step, start in zip(at, steps, first, strict=True)]
 
 
 def enlarged(x: Any, scales: Sequence[int]) -> Any:

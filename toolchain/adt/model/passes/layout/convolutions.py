@@ -46,7 +46,7 @@ def convolution(walk: Walk, variable: Any, call: Any) -> bool:
     if not choice.blocked:
         return False
     array = weight.data.numpy()
-    if groups > 1 and groups != array.shape[0] and (array.shape[0] // groups) % walk.lanes:
+    if groups != array.shape[0]:  # not depthwise
         array, groups = _merged(array, groups, walk.lanes)
     window = window_of(array.shape[2:], attrs)
     while data in walk.unpadded:
@@ -104,7 +104,7 @@ def _moves(walk: Walk, data: Any, result: Any) -> Moves:
 def _convolution_obstacle(walk: Walk, data: Any, weight: Any, attrs: Any, groups: int) -> str:
     """Why a convolution cannot be blocked; empty if it can."""
     shape = static_shape(weight)
-    if (obstacle := _obstacle(data, weight, attrs, "OI")) or shape is None:
+    if (obstacle := _obstacle(walk, data, weight, attrs, "OI")) or shape is None:
         return obstacle
     outputs, inputs = shape[0], shape[1] * groups
     if outputs < walk.blocking.least:
@@ -116,7 +116,7 @@ def _convolution_obstacle(walk: Walk, data: Any, weight: Any, attrs: Any, groups
     return ""
 
 
-def _obstacle(data: Any, weight: Any, attrs: Any, layout: str) -> str:
+def _obstacle(walk: Walk, data: Any, weight: Any, attrs: Any, layout: str) -> str:
     """Why no convolution of *data* can be blocked whose *weight* is to begin with the axes *layout*."""
     from tvm import relax
 
@@ -124,6 +124,8 @@ def _obstacle(data: Any, weight: Any, attrs: Any, layout: str) -> str:
         return "its shapes are not static"
     if not isinstance(weight, relax.Constant):
         return "its weight is computed by the model"
+    if len(static_shape(weight) or ()) not in walk.blocking.ranks:
+        return "it convolves three axes"
     if not str(attrs.data_layout).startswith("NC") or not str(attrs.kernel_layout).startswith(layout):
         return f"its layout is {attrs.data_layout}/{attrs.kernel_layout}"
     if data.struct_info.dtype not in FLOATS:
@@ -132,7 +134,7 @@ def _obstacle(data: Any, weight: Any, attrs: Any, layout: str) -> str:
 
 
 def _merged(array: Any, groups: int, lanes: int) -> tuple[Any, int]:
-    """The weight *array* of *groups* that share blocks as that of fewer ones, with zeros, and how many.
+    """The weight *array* of *groups*, of which those that share blocks become one, with zeros, and how many.
 
     Lanes whose weight is zero idle, which takes less than channels one by one.
     """
@@ -140,6 +142,8 @@ def _merged(array: Any, groups: int, lanes: int) -> tuple[Any, int]:
 
     outputs, inputs, *kernel = array.shape
     count = merged_groups(groups, outputs // groups, lanes)
+    if count == 1:
+        return array, groups
     each = outputs // groups
     merged = np.zeros((groups // count, count, each, count, inputs, *kernel), array.dtype)
     parts = array.reshape(groups // count, count, each, inputs, *kernel)
@@ -171,20 +175,23 @@ def transposed(walk: Walk, variable: Any, call: Any) -> bool:
         return False
     data, weight = call.args
     attrs, shape, output = call.attrs, static_shape(weight), static_shape(variable)
-    obstacle = _transposed_obstacle(walk, data, weight, attrs)
+    groups = int(attrs.groups)
+    dilated = any(int(spread) > 1 for spread in attrs.dilation)  # not from ONNX: its importer puts zeros in
+    obstacle = _obstacle(walk, data, weight, attrs, "IO") or ("it is dilated" if dilated else "")
     macs = math.prod(static_shape(data) or ()) * math.prod((shape or ())[1:])
     choice = Choice(False, obstacle)
+    plain_shape = (shape[1] * groups, shape[0] // groups, *shape[2:]) if shape else ()
     if shape and output and not obstacle:
         computes = signature.convolution(
-            data.struct_info.dtype, (shape[1], shape[0], *shape[2:]), output, (1,) * len(shape[2:]), 1
+            data.struct_info.dtype, plain_shape, output, (1,) * len(shape[2:]), groups
         )
-        choice = walk.chooser.choose(computes, shape[1], _moves(walk, data, variable))
-    report = (shape[1], shape[0], *shape[2:]) if shape else ()
-    walk.report.append(Convolution(variable.name_hint, report, int(attrs.groups), macs, *choice.reasons))
+        choice = walk.chooser.choose(computes, plain_shape[0], _moves(walk, data, variable))
+    walk.report.append(Convolution(variable.name_hint, plain_shape, groups, macs, *choice.reasons))
     if not choice.blocked:
         return False
-    assert shape and output  # no obstacle: they are known
-    plain = window_of(shape[2:], attrs)
+    assert output  # no obstacle: it is known
+    plain = window_of(plain_shape[2:], attrs)
+    array, groups = _merged(_outputs_first(weight.data.numpy(), groups), groups, walk.lanes)
     inputs = (static_shape(data) or ())[2:]
     taps = tuple(-(-size // step) for size, step in zip(plain.kernel, plain.strides, strict=True))
     first = [low // step for low, step in zip(plain.before, plain.strides, strict=True)]
@@ -196,67 +203,70 @@ def transposed(walk: Walk, variable: Any, call: Any) -> bool:
     after = tuple(end - extent + 1 for end, extent in zip(last, inputs, strict=True))
     ones = (1,) * len(taps)
     window = Window(taps, ones, before, after, ones)
-    count = walk.blocking.count(shape[1])
+    few = output[1] < walk.blocking.least  # then the places in a step share a block
+    channels = output[1] if few else walk.blocking.count(output[1]) * walk.lanes
     packed = _convolution_weight(
-        _weight_of_steps(weight.data.numpy(), plain, taps, count * walk.lanes), 1, walk.lanes
+        _weight_of_steps(array, plain, taps, groups, channels // groups), groups, walk.lanes
     )
     dtype = variable.struct_info.dtype
     source = _source(walk, data, window)
     pixels = walk.emit(
         lambda *tensors: blocks.convolution(
-            source.expression(*tensors[:-1]), tensors[-1], window, 1, dtype, walk.blocking
+            source.expression(*tensors[:-1]), tensors[-1], window, groups, dtype, walk.blocking
         ),
         *source.tensors,
         walk.weight(packed, dtype),
         name="conv_blocks",
     )
     starts = [low % step for low, step in zip(plain.before, plain.strides, strict=True)]
+    if few:
+        walk.values[variable] = walk.emit(
+            lambda x: blocks.interleaved_channels(x, output[1], plain.strides, starts, output[2:]),
+            pixels,
+            name="interleaved_channels",
+        )
+        return True
     walk.blocked[variable] = walk.emit(
-        lambda x: blocks.interleaved(x, count, plain.strides, starts, output[2:]),
+        lambda x: blocks.interleaved(x, channels // walk.lanes, groups, plain.strides, starts, output[2:]),
         pixels,
         name="interleaved_blocks",
     )
     return True
 
 
-def _weight_of_steps(array: Any, window: Window, taps: tuple[int, ...], channels: int) -> Any:
-    """The weight ``(I, O, kernel…)`` of a transposed convolution as that of a plain one.
+def _outputs_first(array: Any, groups: int) -> Any:
+    """The weight ``(I, O/groups, kernel…)`` of a transposed convolution as ``(O, I/groups, kernel…)``."""
+    inputs, outputs, *kernel = array.shape
+    parts = array.reshape(groups, inputs // groups, outputs, *kernel).swapaxes(1, 2)
+    return parts.reshape(groups * outputs, inputs // groups, *kernel)
+
+
+def _weight_of_steps(array: Any, window: Window, taps: tuple[int, ...], groups: int, channels: int) -> Any:
+    """The weight ``(O, I/groups, kernel…)`` of a transposed convolution as that of a plain one.
 
     Args:
         window: the transposed convolution's.
         taps: of the plain one.
-        channels: output channels for each place in a step, of which those beyond O are zeros.
+        channels: output channels of a group for each place in a step; those beyond its own are zeros.
 
     Returns:
-        ``(places·channels, I, taps…)``.
+        ``(groups·places·channels, I/groups, taps…)``.
     """
     import numpy as np
 
-    inputs, outputs, *kernel = array.shape
+    outputs, inputs, *kernel = array.shape
     spare = [
         (0, count * step - extent) for count, step, extent in zip(taps, window.strides, kernel, strict=True)
     ]
     split = [extent for pair in zip(taps, window.strides, strict=True) for extent in pair]
-    array = np.pad(array, [(0, 0), (0, 0), *spare]).reshape(inputs, outputs, *split)
-    rank = len(taps)  # (I, O, taps, step, taps, step)
-    array = array.transpose([*range(3, 3 + 2 * rank, 2), 1, 0, *range(2, 2 + 2 * rank, 2)])
+    array = np.pad(array, [(0, 0), (0, 0), *spare]).reshape(groups, outputs // groups, inputs, *split)
+    rank = len(taps)  # (groups, O/groups, I/groups, taps, step, taps, step)
+    array = array.transpose([0, *range(4, 4 + 2 * rank, 2), 1, 2, *range(3, 3 + 2 * rank, 2)])
     array = np.flip(array, tuple(range(-rank, 0)))  # a later tap reads an earlier input
     places = math.prod(window.strides)
-    padded = np.zeros((places, channels, inputs, *taps), array.dtype)
-    padded[:, :outputs] = array.reshape(places, outputs, inputs, *taps)
+    padded = np.zeros((groups, places, channels, inputs, *taps), array.dtype)
+    padded[:, :, : outputs // groups] = array.reshape(groups, places, -1, inputs, *taps)
     return padded.reshape(-1, inputs, *taps)
-
-
-def _transposed_obstacle(walk: Walk, data: Any, weight: Any, attrs: Any) -> str:
-    """Why a transposed convolution cannot be blocked; empty if it can."""
-    shape = static_shape(weight)
-    if (obstacle := _obstacle(data, weight, attrs, "IO")) or shape is None:
-        return obstacle
-    if int(attrs.groups) > 1 or any(int(spread) > 1 for spread in attrs.dilation):
-        return "it is transposed, and has groups or is dilated"
-    if shape[1] < walk.blocking.least:
-        return f"its {shape[1]} output channels do not fill a block"
-    return ""
 
 
 def product(walk: Walk, variable: Any, call: Any) -> bool:

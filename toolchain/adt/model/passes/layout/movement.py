@@ -17,7 +17,7 @@ def pad(walk: Walk, variable: Any, call: Any) -> bool:
     from tvm import relax
 
     data, rank = call.args[0], len(static_shape(variable) or ())
-    if len(call.args) != 1 or rank not in (3, 4):
+    if len(call.args) != 1 or rank not in walk.blocking.ranks:
         return False
     batch, channels, *spatial = zip(*[iter(int(width) for width in call.attrs.pad_width)] * 2, strict=True)
     value, zeros = float(call.attrs.pad_value), (0, 0)
@@ -186,7 +186,7 @@ def permute(walk: Walk, variable: Any, call: Any) -> bool:
 
     (data,) = call.args
     shape, output = static_shape(data), static_shape(variable)
-    if shape is None or output is None or call.attrs.axes is None or len(shape) not in (3, 4):
+    if shape is None or output is None or call.attrs.axes is None or len(shape) not in walk.blocking.ranks:
         return False
     rank = len(shape)
     axes = tuple(int(axis) % rank for axis in call.attrs.axes)

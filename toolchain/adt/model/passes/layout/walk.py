@@ -217,7 +217,7 @@ class Walk(Rewriter):
     def can_block(self, value: Any, *, whole: bool = False) -> bool:
         """Whether a tensor has channels to block, and with *whole* no lanes to spare."""
         shape = static_shape(value)
-        if shape is None or len(shape) not in (3, 4) or value.struct_info.dtype not in FLOATS:
+        if shape is None or len(shape) not in self.blocking.ranks or value.struct_info.dtype not in FLOATS:
             return False
         return shape[1] % self.lanes == 0 if whole else shape[1] >= self.blocking.least
 
