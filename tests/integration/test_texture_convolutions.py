@@ -13,12 +13,12 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from adt.model.passes.layout import blocks
+from adt.model.passes.layout.blocks import is_convolution
 from adt.model.passes.lowering import tir_pipeline
 from adt.model.passes.texture.convolution import (
     DefaultDecisions,
     convolution_of,
     convolution_schedule,
-    is_convolution,
     schedule_convolution,
 )
 from adt.model.passes.texture.kernel_blocks import NotSchedulable

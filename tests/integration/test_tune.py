@@ -18,8 +18,9 @@ import psutil
 import pytest
 
 import adt
+from adt.api import tune_places
 from adt.bundle.bundle import TargetBundle
-from adt.errors import AdtError, Busy, ConfigError, NoDevice, TrackerError
+from adt.errors import AdtError, Busy, ConfigError, MismatchError, NoDevice, TrackerError
 from adt.rpc import board, tracker, wire
 from adt.tuning.database.store import open_database
 from support.devices.fixtures import Rack, rack  # noqa: F401
@@ -278,3 +279,15 @@ def test_without_a_device_it_ends_and_the_tracker_that_it_started_too(
         adt.tune(network, platform="host", target="cpu", key="nobody", db=tmp_path / "db", trials=1, wait=1.0)
     assert tracker.running() == ""
     assert not records(tmp_path / "db")
+
+
+def test_kernels_for_another_processor_are_not_measured_here(
+    network: Path, bundle: TargetBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each candidate would end its server with SIGILL."""
+    monkeypatch.setattr(tune_places, "own_features", lambda: frozenset({"sse4_1", "sse4_2"}))
+    with pytest.raises(MismatchError, match=r"CPUs with .*avx2.*, which those of this machine lack") as error:
+        adt.tune(network, platform="host", target="cpu", cpu="haswell", db=tmp_path / "db", trials=1)
+    assert "--cpu native" in error.value.remedy and not records(tmp_path / "db")
+    with pytest.raises(ConfigError, match="cortex-a76"):
+        adt.tune(network, platform="host", target="cpu", cpu="cortex-a76", db=tmp_path / "db", trials=1)

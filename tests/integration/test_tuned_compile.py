@@ -307,6 +307,26 @@ def test_a_record_that_does_not_apply_is_passed_over(
     assert f"the record of {task.name} does not apply to it" in caplog.text
 
 
+def test_a_record_of_tvms_schedules_for_a_blocked_convolution_is_passed_over(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such a record is of an earlier adt, and applies: the kernel would be without vectors."""
+    import tvm
+
+    from adt.model.tuning.traces import trace_text
+
+    compilation, found = read(job(model, "cpu"))
+    task = next(task for task in found.tasks if "conv" in task.name)
+    schedule = tvm.s_tir.Schedule(task.module)
+    apply_by_hand(schedule, gpu=False)
+    keep(tmp_path / "db", compilation, task, trace_text(schedule.trace), TUNED)
+    package = compiled(model, tmp_path / "tuned", "cpu", db=tmp_path / "db")
+    report = package.manifest.made.tuning
+    assert report is not None and set(report.refused) == set(task.kernels)
+    assert package.manifest.tuned == 0
+    assert "computed by tiles" in caplog.text
+
+
 def test_a_record_that_misuses_images_is_passed_over(model: Path, tmp_path: Path) -> None:
     """A work-item for each lane: TVM's code generator would store each lane over the others."""
     import tvm

@@ -32,6 +32,10 @@ def test_every_task_gets_one_batch_first_the_costliest_first() -> None:
     assert choose([tasks[0], standing(outstanding=16, batches=1), tasks[2]], 16, 100) == (0, 16)
 
 
+def test_a_task_that_hardly_counts_waits_for_what_promises_more() -> None:
+    assert choose([standing(baseline=1e-4), tuned(9.0, 1)], 16, 100) == (1, 16)
+
+
 def test_without_times_the_operations_order() -> None:
     assert choose([standing(baseline=None), standing(baseline=None, flops=500)], 16, 64) == (1, 16)
     assert choose([standing(baseline=None, flops=None)], 16, 64) == (0, 16)

@@ -6,6 +6,7 @@ from typing import Any
 
 from adt.model.tuning.schedules import load_intrinsics
 from adt.model.tuning.traces import trace_text
+from adt.tuning.space.cpu_space import cpu_space
 from adt.tuning.space.texture_space import texture_space, uses_texels
 from adt.tuning.tasks import Task
 
@@ -14,7 +15,7 @@ def hand_trace(task: Task, target: dict[str, Any]) -> str:
     """The trace of a schedule of *task* for TVM's *target*.
 
     On a CPU each operator's outer loops run in parallel; on a GPU each element has a work-item, in groups
-    of 32; kernels with images get what their space begins with.
+    of 32; kernels with images get what their space begins with, and blocked ones of a CPU another tile.
     """
     import tvm
 
@@ -28,6 +29,10 @@ def hand_trace(task: Task, target: dict[str, Any]) -> str:
             task.module, target=wanted, space_generator=space, rand_state=1, num_threads=1
         )
         return trace_text(context.generate_design_space()[0].trace)
+    if space := cpu_space(task.module["main"], wanted):
+        other = space.point({"channels": 1}) or space.point({"wide": 1})
+        assert other
+        return other.candidate.trace
     schedule = tvm.s_tir.Schedule(task.module)
     apply_by_hand(schedule, gpu=target["kind"] != "llvm")
     return trace_text(schedule.trace)

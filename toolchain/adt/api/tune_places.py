@@ -16,8 +16,11 @@ from adt.bundle.bundle import TargetBundle
 from adt.device import selection
 from adt.device.device import Device
 from adt.errors import AdtError, ConfigError, MismatchError
+from adt.host.cpuinfo import own_features
 from adt.model.compilation import CompileJob
 from adt.model.host_run.opencl import opencl_device
+from adt.model.package.compatibility import check_tuned_cpu
+from adt.model.targets import ModelTarget
 from adt.model.targets.parser import parse_target
 from adt.options.sections import Settings
 from adt.rpc import server, wire
@@ -99,15 +102,15 @@ def _first(serials: Sequence[str]) -> Device:
 
 
 @contextlib.contextmanager
-def open_rack(request: TuneRequest, job: CompileJob, computes: str) -> Iterator[Rack]:
+def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Iterator[Rack]:
     """What measures for *job*, as *request* says; a tracker that this starts is stopped when the block ends.
 
     Args:
-        computes: ``cpu`` or ``opencl``.
+        target: what the kernels are for.
 
     Raises:
         MismatchError: no bundle for the devices was built here, or without OpenCL, or a device is of another
-            platform.
+            platform, or its processor does not run the kernels.
         RpcError: the bundle has no RPC server.
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: the device is not there.
         TrackerError: the tracker does not answer, or cannot be started.
@@ -116,7 +119,7 @@ def open_rack(request: TuneRequest, job: CompileJob, computes: str) -> Iterator[
 
     def bundle() -> TargetBundle:
         explicit = job.bundle.path if job.bundle else None
-        return choose_bundle((job.platform.name,), explicit, server=True, opencl=computes == "opencl")
+        return choose_bundle((job.platform.name,), explicit, server=True, opencl=target.device == "opencl")
 
     if is_tracked(request):
         with _tracker(request, settings) as (address, key):
@@ -127,13 +130,14 @@ def open_rack(request: TuneRequest, job: CompileJob, computes: str) -> Iterator[
             serials = tuple(each.serial for each in server.statuses() if each.key == key)
             yield Rack(TrackerSource(address, key), words, CORES, serials, emulated=False, tracked=True)
     elif job.platform.name == HOST and not serials:
+        check_tuned_cpu(target, own_features(), "this machine")
         words = f"on this machine ({device_facts.this_processor()})"
-        local = LocalSource(bundle(), exclusive=not _own_gpu(computes))
+        local = LocalSource(bundle(), exclusive=not _own_gpu(target.device))
         yield Rack(local, words, os.cpu_count() or CORES, (), emulated=False)
     else:
         first = _first(serials)
         serials = serials or (first.serial,)
-        _check_platforms(serials, job.platform.name)
+        _check_devices(serials, job.platform.name, target)
         source = SerialSource(serials, bundle(), server_ports(settings.rpc))
         words = f"on {', '.join(serials)}"
         yield Rack(source, words, _cores(first), serials, emulated=first.facts.emulated)
@@ -160,17 +164,19 @@ def _tracker(request: TuneRequest, settings: Settings) -> Iterator[tuple[str, st
             tracking.stop()
 
 
-def _check_platforms(serials: Sequence[str], platform: str) -> None:
-    """Refuse a device of another platform; one that is not there is looked at when it comes."""
+def _check_devices(serials: Sequence[str], platform: str, target: ModelTarget) -> None:
+    """Refuse a device of another platform, or whose processor does not run code for *target*; one that is not
+    there is looked at when it comes."""
     for serial in serials:
         try:
-            platforms = selection.select(serial).facts.platforms
+            facts = selection.select(serial).facts
         except AdtError as error:
             log.warning("%s: %s; it joins when it is there", serial, error.what)
             continue
-        if platform not in platforms:
+        check_tuned_cpu(target, facts.cpu_features, serial)
+        if platform not in facts.platforms:
             raise MismatchError(
-                f"{serial} is {' or '.join(platforms)}, and the kernels are for {platform}",
+                f"{serial} is {' or '.join(facts.platforms)}, and the kernels are for {platform}",
                 remedy="Tune devices of one platform at a time; leave --for out for the device's own.",
             )
 

@@ -357,11 +357,13 @@ class TuneSettings(Options, section="tune"):
         default="auto",
         choices=["auto", "xgb", "none"],
     )
-    number: Number = option("Calls of a kernel in one repeat, at least.", default=3)
+    number: Number = option("Calls of a kernel in one repeat, at least.", default=1)
     repeat: Number = option(
-        "Repeats; the median of them counts.", default=1, help="Repeats; their median counts."
+        "Repeats, of slow kernels fewer; the fastest of them counts.",
+        default=10,
+        help="Repeats; the fastest counts.",
     )
-    min_repeat_ms: Number = option("A repeat takes at least so long: more calls are made.", default=100)
+    min_repeat_ms: Number = option("A repeat takes at least so long: more calls are made.", default=10)
     timeout: Real = option(
         "Seconds for loading and timing one candidate; after that it counts as hung.",
         default=10.0,

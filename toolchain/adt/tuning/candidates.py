@@ -69,17 +69,28 @@ class Argument:
         return (math.prod(self.shape) * int(kind.bits) * int(kind.lanes) + 7) // 8
 
 
+LEAST_REPEATS = 3
+
+
 @dataclass(frozen=True)
 class Timing:
     """How a kernel is timed: TVM's time evaluator."""
 
-    number: int = 3
+    number: int = 1
     """Calls in one repeat, at least."""
     repeat: int = 1
-    min_repeat_ms: int = 100
+    """Repeats, at most."""
+    min_repeat_ms: int = 10
     """A repeat takes at least so long: more calls are made."""
     timeout: float = 10.0
     """Seconds for loading and timing one candidate; after that it counts as hung."""
+
+    def repeats_of(self, seconds: float) -> int:
+        """Repeats of a kernel that takes *seconds*: of a slow one as many as take as long as those of a fast
+        one, but :data:`LEAST_REPEATS`."""
+        shortest = max(self.min_repeat_ms / 1000, 1e-9)
+        fitting = math.ceil(self.repeat * shortest / max(self.number * seconds, shortest))
+        return min(self.repeat, max(fitting, LEAST_REPEATS))
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,9 @@ def schedule(task: Task, trace: str) -> ScheduledModule:
     """
     import tvm
 
-    from adt.model.tuning.traces import apply_trace
+    from adt.model.tuning.schedules import schedule_by_record
 
-    module = task.baseline if trace == BASELINE else str(tvm.ir.save_json(apply_trace(task.module, trace)))
+    module = (
+        task.baseline if trace == BASELINE else str(tvm.ir.save_json(schedule_by_record(task.module, trace)))
+    )
     return ScheduledModule(module, count_outputs(task.module))

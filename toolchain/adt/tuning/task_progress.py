@@ -15,6 +15,7 @@ from adt.tuning.search.allocation import Standing
 
 if TYPE_CHECKING:
     from adt.tuning.search.task_search import TaskSearch
+    from adt.tuning.search.tile_search import TileSearch
     from adt.tuning.tasks import Task
 
 GAIN = 0.01
@@ -65,7 +66,7 @@ class TaskProgress:
         self.task = task
         self.workload = workload
         self.options = options
-        self.search: TaskSearch | None = None
+        self.search: TaskSearch | TileSearch | None = None
         self.searching = 0
         """Batches that are being searched."""
         self.requested = 0

@@ -15,6 +15,8 @@ SCHEDULED = "tirx.is_scheduled"
 """TVM's mark of a function that its schedule rules leave alone."""
 CPU_SCHEDULE = "adt.cpu_schedule"
 """Of a PrimFunc that was scheduled for a CPU by rules: how, in a few words."""
+CPU_FINISH = "adt.cpu_finish"
+"""Annotation of a scheduled kernel for a CPU: what is still done with it."""
 UNCOUNTED = ("While", "AttrStmt")
 """Statements that hide how often something runs; AttrStmt binds threads in TVM's sort and scan for GPUs."""
 

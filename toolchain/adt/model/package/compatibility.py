@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from adt.bundle.platforms import NNAPI_API_LEVEL
@@ -11,6 +12,7 @@ from adt.host.cpuinfo import own_features
 if TYPE_CHECKING:
     from adt.bundle.bundle import BundleManifest
     from adt.model.package.manifest import PackageManifest
+    from adt.model.targets import ModelTarget
 
 
 def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
@@ -82,15 +84,36 @@ def check_cpu(package: PackageManifest, offers: frozenset[str], where: str, *opt
     Raises:
         MismatchError: they do not: the code would end with SIGILL.
     """
-    missing = sorted(set(package.target.cpu_features) - offers)
+    missing = _missing(package.target.cpu_features, offers)
     again = package.source.compile_command
-    if offers and missing:
+    if missing:
         raise MismatchError(
             f"the package {package.name} is compiled for CPUs with {', '.join(missing)}, which those of"
             f" {where} lack",
             remedy=f"Compile it for these: {again(*options)}; or for any CPU of the platform: "
             f"{again('--for', package.target.platform, '--cpu', 'generic')}",
         )
+
+
+def check_tuned_cpu(target: ModelTarget, offers: frozenset[str], where: str) -> None:
+    """Check that CPUs on which kernels are to be measured have what code for *target* uses.
+
+    Args: as of :func:`check_cpu`.
+
+    Raises:
+        MismatchError: they do not: each candidate would end with SIGILL.
+    """
+    if missing := _missing(target.cpu_features, offers):
+        raise MismatchError(
+            f"the kernels are for CPUs with {', '.join(missing)}, which those of {where} lack",
+            remedy="Tune where there are such: --serial SERIAL or --key KEY; or for these: leave --cpu away, "
+            "or say --cpu native on this machine.",
+        )
+
+
+def _missing(uses: Sequence[str], offers: frozenset[str]) -> list[str]:
+    """What of *uses* CPUs that offer *offers* lack; nothing where that is not known."""
+    return sorted(set(uses) - offers) if offers else []
 
 
 def check_own_cpu(package: PackageManifest) -> None:

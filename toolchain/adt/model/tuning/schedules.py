@@ -10,8 +10,11 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec
 from typing import Any, Protocol
 
-from adt.model.inspection.flops import SCHEDULED
+from adt.model.inspection.flops import CPU_SCHEDULE, SCHEDULED
+from adt.model.passes.cpu.schedules import finished, narrow_indices
+from adt.model.passes.layout.blocks import is_convolution
 from adt.model.tuning.traces import TraceError, apply_trace
+from adt.model.tuning.traces import scheduled as replayed
 from adt.model.tuning.tuning import TunedKernel, Tuning
 from adt.model.tuning.workload import KEPT, REFUSED, TUNED, marked, same, structural_hash, workload
 
@@ -49,6 +52,8 @@ class Tuned:
         from adt.model.graphs.rules import GraphError
 
         load_intrinsics(triple)
+        self._blocked = bool(triple)
+        """Convolutions on blocked tensors are a CPU's."""
         self._by_hash: defaultdict[str, list[tuple[Any, TunedKernel]]] = defaultdict(list)
         modules = read_graphs([kernel.workload for kernel in tuning.kernels])
         for kernel, module in zip(tuning.kernels, modules, strict=True):
@@ -67,11 +72,33 @@ class Tuned:
 
     def _apply(self, function: Any, module: Any, kernel: TunedKernel) -> Any:
         try:
-            scheduled = apply_trace(module, kernel.trace)
+            if self._blocked and CPU_SCHEDULE not in kernel.trace and is_convolution(function):
+                raise TraceError(
+                    "it is of TVM's schedules, and this kernel is computed by tiles: tune it again"
+                )
+            scheduled = schedule_by_record(module, kernel.trace)
         except TraceError as error:
             log.warning("a record does not apply: %s", error)
             return marked(function, REFUSED)
         return marked(_with_body_of(function, scheduled["main"]), TUNED)
+
+
+def schedule_by_record(module: Any, trace: str) -> Any:
+    """The workload *module* scheduled by a record's *trace*: TVM's, or that of a rule for CPUs, which is
+    finished as without a record.
+
+    Raises:
+        TraceError: it is no trace, says what no schedule rule writes, or does not apply.
+    """
+    import tvm
+
+    if CPU_SCHEDULE not in trace:
+        return apply_trace(module, trace)
+    narrow = tvm.IRModule({"main": narrow_indices(module["main"])})
+    try:
+        return tvm.IRModule({"main": finished(replayed(narrow, trace))})
+    except KeyError as error:
+        raise TraceError(f"it says {error} otherwise than the rules for CPUs") from error
 
 
 def _with_body_of(function: Any, scheduled: Any) -> Any:
@@ -81,6 +108,8 @@ def _with_body_of(function: Any, scheduled: Any) -> Any:
     result = tirx.PrimFunc(
         scheduled.params, scheduled.body, scheduled.ret_type, scheduled.buffer_map, function.attrs
     )
+    if scheduled.attrs is not None and CPU_SCHEDULE in scheduled.attrs:
+        result = result.with_attr(CPU_SCHEDULE, scheduled.attrs[CPU_SCHEDULE])
     return result.with_attr(SCHEDULED, True)
 
 

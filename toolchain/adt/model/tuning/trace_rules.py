@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from adt.model.graphs.rules import GraphError, check_index_map
+from adt.model.inspection.flops import CPU_FINISH, CPU_SCHEDULE
 
 MOST_STEPS = 20_000
 VARIABLE = re.compile(r"[bvlr_]\w{0,15}|None")
 """A name that an earlier step gave to a block, loop or number."""
-NAME = re.compile(r"[\w.\-]{1,200}")
-"""Of a block, a buffer or an intrinsic of TVM's."""
+NAME = re.compile(r"[\w.\- ,]{1,200}")
+"""Of a block, a buffer or an intrinsic of TVM's; or words about a schedule."""
 SCOPE = re.compile(r"global|local|shared|global\.texture(-\w+)?|warp")
 """Memory that adt's targets have."""
 AXIS = re.compile(r"(blockIdx|threadIdx|vthread)\.[xyz]|vthread")
@@ -36,6 +37,9 @@ _intrinsic = _text(re.compile(r"[\w.]{0,100}"))
 ANNOTATIONS: Mapping[str, Callable[[Any], bool]] = {
     "pragma_auto_unroll_max_step": _number,
     "pragma_unroll_explicit": _number,
+    "pragma_loop_partition_hint": _number,
+    CPU_SCHEDULE: _text(NAME),
+    CPU_FINISH: _text(NAME),
     "meta_schedule.parallel": _number,
     "meta_schedule.vectorize": _number,
     "meta_schedule.unroll_explicit": _number,

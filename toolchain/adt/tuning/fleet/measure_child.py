@@ -150,11 +150,12 @@ class Session:
         tensors = self.prepare(request.arguments)
         timing = request.timing
         with self._loaded(request.name, request.library) as module:
+            once = module.time_evaluator("main", self._device, number=1, repeat=1)
             evaluator = module.time_evaluator(
                 "main",
                 self._device,
                 number=timing.number,
-                repeat=timing.repeat,
+                repeat=timing.repeats_of(float(once(*tensors).results[0])),
                 min_repeat_ms=timing.min_repeat_ms,
             )
             seconds = tuple(map(float, evaluator(*tensors).results))

@@ -18,6 +18,8 @@ BACKWARD = 0.2
 """Weight of what the last batches gained, against what the next may gain."""
 WINDOW = 3
 """Batches that are looked back at."""
+MINOR = 0.005
+"""Share of the model's time; a task with less waits until it promises more than another batch for others."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,9 @@ def batch_size(requested: int, devices: int) -> int:
 def choose(tasks: Sequence[Standing], batch: int, left: int) -> tuple[int, int] | None:
     """The task that gets the next batch and the number of its candidates, or None: nothing for now.
 
-    First every task gets one batch, the costliest first. Then, and from the start where there is too
-    little for that, the one that promises most gets it.
+    First every task gets one batch, the costliest first, but those that hardly count; a smaller one where
+    there is little. Then, and from the start where there is too little for that, the one that promises most
+    gets it.
 
     Args:
         batch: candidates of a full batch.
@@ -79,13 +82,19 @@ def choose(tasks: Sequence[Standing], batch: int, left: int) -> tuple[int, int] 
     able = [index for index, task in enumerate(tasks) if task.room > 0 and task.batches < MAX_BATCHES]
     if not able or left < 1:
         return None
-    size = batch
-    if is_scarce(tasks, batch, left):
-        size = min(batch, max(left // sum(task.room > 0 for task in tasks), MIN_BATCH))
-    else:
-        able = [index for index in able if tasks[index].fresh] or able
+    share = left // sum(task.room > 0 for task in tasks)
+    if share >= MIN_BATCH:
+        least = MINOR * sum(_time(task) for task in tasks if task.seconds is not None)
+        fresh = [index for index in able if tasks[index].fresh]
+        able = [index for index in fresh if _time(tasks[index]) >= least] or able
+    size = min(batch, max(share, MIN_BATCH)) if is_scarce(tasks, batch, left) else batch
     index = max(able, key=lambda index: (*expected_gain(tasks[index], batch), -index))
     return index, int(min(size, tasks[index].room, left))
+
+
+def _time(task: Standing) -> float:
+    """Seconds of the task in one run of the model; infinite where that is not known."""
+    return math.inf if task.seconds is None else task.weight * task.seconds
 
 
 def is_scarce(tasks: Sequence[Standing], batch: int, left: int) -> bool:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import ConfigError
 from adt.model.tuning import traces
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement
-from adt.tuning.records import BASELINE, Record
+from adt.tuning.records import Record
 from adt.tuning.search.cost_models import CostModel, as_tvm, cost_model
+from adt.tuning.search.recorded import by_promise, recorded_schedule, select_for_learning
 from adt.tuning.search.strategies import (
     ENDLESS,
     EVOLUTIONARY,
@@ -31,6 +31,8 @@ from adt.tuning.search.strategies import (
     random_search,
     replay,
 )
+from adt.tuning.search.tile_search import Effects, TileSearch
+from adt.tuning.space.cpu_space import cpu_space
 from adt.tuning.space.design_space import design_space
 
 if TYPE_CHECKING:
@@ -82,10 +84,11 @@ class Searches:
         self._options = options
         name = options.cost_model if options.strategy == EVOLUTIONARY else "none"
         self._model = cost_model(name, seed=options.seed, threads=options.threads)
+        self._effects = Effects()
 
     def search(
         self, task: Task, *, known: Sequence[Record] = (), elsewhere: Sequence[Record] = ()
-    ) -> TaskSearch:
+    ) -> TaskSearch | TileSearch:
         """The search for *task*.
 
         Args:
@@ -96,6 +99,19 @@ class Searches:
         Raises:
             NoSpace: TVM has nothing to choose for it.
         """
+        import tvm
+
+        if space := cpu_space(task.module["main"], tvm.target.Target(self._target)):
+            options, effects = self._options, self._effects
+            return TileSearch(
+                task,
+                space,
+                effects,
+                strategy=options.strategy,
+                seed=options.seed,
+                known=known,
+                elsewhere=elsewhere,
+            )
         return TaskSearch(task, self._target, self._options, self._model, known=known, elsewhere=elsewhere)
 
 
@@ -273,50 +289,6 @@ class TaskSearch:
         """A seed of TVM's, 1 … 2³¹ - 1."""
         text = f"{self._options.seed}:{purpose}:{self._name}"
         return 1 + int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") % ((1 << 31) - 1)
-
-
-def recorded_schedule(module: Any, trace: str) -> Any | None:
-    """The Schedule that the text *trace* makes of the workload *module*; None: it does not apply."""
-    try:
-        return traces.scheduled(module, trace)
-    except traces.TraceError as error:
-        log.debug("a recorded trace does not apply: %s", error)
-        return None
-
-
-def by_promise(records: Sequence[Record]) -> Iterator[Record]:
-    """The records of other devices, the most promising first: the fastest of each, then the second …
-
-    Times of different devices are not compared. Failures and untuned schedules are left out, and so is
-    what killed or hung a device, or computed wrong numbers on one; of several records of one trace, the
-    first counts.
-    """
-    refused = {record.trace for record in records if record.failure and record.failure.quarantined}
-    ran = [
-        record for record in records if record.failure is None and record.trace not in {BASELINE, *refused}
-    ]
-    ran.sort(key=lambda record: (str(record.context), record.time, record.trace))
-    devices = [list(of) for _, of in itertools.groupby(ran, key=lambda record: str(record.context))]
-    seen: set[str] = set()
-    for rank in itertools.zip_longest(*devices):
-        for record in rank:
-            if record is not None and record.trace not in seen:
-                seen.add(record.trace)
-                yield record
-
-
-def select_for_learning(records: Sequence[Record], most: int) -> list[Record]:
-    """At most *most* of the records: the fastest half, and of the others evenly, failures among them.
-
-    Of several records of one trace, the last counts.
-    """
-    tried = list({record.trace: record for record in records if record.trace != BASELINE}.values())
-    tried.sort(key=lambda record: (record.time, record.trace))
-    if len(tried) <= most:
-        return tried
-    best, rest = tried[: most // 2], tried[most // 2 :]
-    count = most - len(best)
-    return best + [rest[index * len(rest) // count] for index in range(count)]
 
 
 class _DebugLogger:

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import Any
 
+from adt.model.passes.layout.blocks import is_convolution
 from adt.model.passes.layout.signature import REDUCE
-from adt.model.passes.texture.convolution import convolution_of, is_convolution, schedule_convolution
+from adt.model.passes.texture.convolution import convolution_of, schedule_convolution
 from adt.model.passes.texture.kernel_blocks import (
     NotSchedulable,
     kernel_blocks,

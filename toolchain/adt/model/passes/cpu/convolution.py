@@ -11,8 +11,10 @@ The tile is chosen by :mod:`adt.model.passes.cpu.tiles`.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Any
 
+from adt.model.passes.cpu.decisions import Decisions
 from adt.model.passes.cpu.kernel import (
     LONGEST_VECTOR,
     UNROLLED_TAPS,
@@ -27,7 +29,7 @@ from adt.model.passes.cpu.kernel import (
     spatial_loops,
     work_of,
 )
-from adt.model.passes.cpu.tiles import FEW, best_tile
+from adt.model.passes.cpu.tiles import FEW, ranked_tiles
 from adt.model.passes.cpu.vectors import Vectors
 from adt.model.passes.layout.blocks import STAGE
 
@@ -40,7 +42,7 @@ UNROLLED_BY_LLVM = 3
 is made one with the next outer one."""
 
 
-def convolution(schedule: Any, vectors: Vectors) -> str:
+def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
     """A convolution or product on blocked tensors.
 
     Raises:
@@ -59,52 +61,103 @@ def convolution(schedule: Any, vectors: Vectors) -> str:
     images, depth, *axes, lane = loops
     channels = extent_of(schedule, reduce_loops(schedule, sums)[0])
     if _depthwise(schedule, sums):
-        return _depthwise_loops(schedule, store, sums, stage, vectors)
+        return _depthwise_loops(schedule, store, sums, stage, vectors, decisions)
     *rows, row = axes
     if extent_of(schedule, images) > 1 and math.prod(extent_of(schedule, axis) for axis in axes) == 1:
         images, row, rows = row, images, rows  # a product: each row of it is an image of one pixel
     column = rows[-1] if rows else schedule.add_unit_loop(row)
     width, height, blocks = (extent_of(schedule, axis) for axis in (row, column, depth))
     each = vectors.registers_for(lanes, str(schedule.get(sums).writes[0].buffer.dtype))
-    tile = best_tile(width, height, blocks, vectors, each)
+    tile = decisions.choose("tile", ranked_tiles(width, height, blocks, vectors, each))
+    border = _has_border(schedule, stage)
+    order = decisions.choose("order", _orders(width * height, blocks, border))
     widened = None
-    if _has_border(schedule, stage):
-        _copy_with_border(schedule, stage)
-    elif vectors.by_element and _widens(schedule, stage, len(loops)):
+    if not border and vectors.by_element and _widens(schedule, stage, len(loops)):
         widened = stage
-    else:
+    elif not border:
         schedule.compute_inline(stage)
+    elif not order.by_rows:
+        _copy_with_border(schedule, stage)
     panel, deep = schedule.split(depth, [None, tile.deep])
     column_tile, high = schedule.split(column, [None, tile.high])
     row_tile, wide = schedule.split(row, [None, tile.wide])
-    outer = [images, panel, *rows[:-1], column_tile, row_tile]
+    places = [*rows[:-1], column_tile, row_tile]
+    places.insert(0 if order.inside is None else len(places) - order.inside, panel)
+    outer = [images, *places]
     schedule.reorder(*outer, high, wide, deep, lane)
     for loop in (high, wide, deep):
         schedule.unroll(loop)
     schedule.vectorize(lane)
     work = work_of(schedule, sums)
-    schedule.compute_at(sums, row_tile, preserve_unit_loops=True)
-    _accumulate(schedule, sums, len(outer), channels, ONCE if vectors.by_element else lanes)
+    schedule.compute_at(sums, outer[-1], preserve_unit_loops=True)
+    size = ONCE if vectors.by_element else lanes
+    _accumulate(schedule, sums, len(outer), channels, size, vectors, decisions)
     if vectors.by_element:
         _read_by_vectors(schedule, sums, vectors, widened)
-    if width % tile.wide:
-        outer.remove(row_tile)
-        partition(schedule, row_tile)
-    parallel(schedule, outer, work)
+    unfinished = [
+        outer.index(loop)
+        for loop, extent, size in ((column_tile, height, tile.high), (row_tile, width, tile.wide))
+        if extent % size
+    ]
+    for place in unfinished:
+        partition(schedule, outer[place])
+    spread = min(unfinished, default=len(outer))
+    if not order.by_rows:
+        parallel(schedule, outer[:spread], work)
+    elif spread > outer.index(column_tile):
+        _copy_inside(schedule, stage, parallel(schedule, outer[: outer.index(column_tile) + 1], work))
+    else:
+        raise NoSchedule("the rows of a tile are not always as many")
     schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
-    return f"{tile.high}x{tile.wide} positions of {tile.deep} x {lanes} channels at once"
+    return f"{tile.high}x{tile.wide} positions of {tile.deep} x {lanes} channels at once{order.words}"
 
 
-def _accumulate(schedule: Any, sums: Any, depth: int, channels: int, size: int) -> None:
+@dataclass(frozen=True)
+class Order:
+    """In which order tiles are computed."""
+
+    inside: int | None = None
+    """How many of the loops over tiles of rows and along a row are inside of the one over blocks of output
+    channels; None: all loops over positions."""
+    by_rows: bool = False
+    """The border is copied for the rows of a tile, before its blocks; else all of it at first."""
+    words: str = ""
+
+
+def _orders(positions: int, blocks: int, border: bool) -> list[Order]:
+    """The orders in which tiles of so many positions and blocks of channels may be computed, the usual first.
+
+    The weights of a block are read again for each tile, or what is read of the input for each block.
+    """
+    if positions == 1 or blocks == 1:
+        return [Order()]
+    inside = [Order(1, words=", rows before blocks"), Order(0, words=", tiles before blocks")]
+    by_rows = [replace(order, by_rows=True, words=f"{order.words}, a border for each") for order in inside]
+    return [Order(), *inside, *(by_rows if border else ())]
+
+
+def _accumulate(
+    schedule: Any,
+    sums: Any,
+    depth: int,
+    channels: int,
+    size: int,
+    vectors: Vectors,
+    decisions: Decisions,
+) -> None:
     """The loops of *sums* inside of *depth* others: *size* channels, taps, four of the channels, the tile."""
     *tile, lane = spatial_loops(schedule, sums)[depth:]
     channel, *windows = reduce_loops(schedule, sums)
     block, within = schedule.split(channel, [None, size if channels % size == 0 else channels])
     extent = extent_of(schedule, within)
-    again, once = schedule.split(
-        within, [None, ONCE if extent % ONCE == 0 else extent if extent < ONCE else 1]
+    usual = ONCE if extent % ONCE == 0 else extent if extent < ONCE else 1
+    others = [few for few in (1, 2, 4, 8, 16) if extent % few == 0 and few != usual]
+    again, once = schedule.split(within, [None, decisions.choose("channels", [usual, *others])])
+    taps = math.prod(extent_of(schedule, loop) for loop in windows)
+    taps_first = decisions.choose(
+        "taps first", (False, True)[: 2 if taps > 1 and not vectors.by_element else 1]
     )
-    schedule.reorder(block, *windows, again, once, *tile, lane)
+    schedule.reorder(*([*windows, block] if taps_first else [block, *windows]), again, once, *tile, lane)
     for loop in (once, *tile):
         schedule.unroll(loop)
     schedule.vectorize(lane)
@@ -142,39 +195,57 @@ def _depthwise(schedule: Any, sums: Any) -> bool:
     return channels == 1 == int(weight[0]) and int(weight[1]) == int(result[1])
 
 
-def _depthwise_loops(schedule: Any, store: Any, sums: Any, stage: Any, vectors: Vectors) -> str:
+def _depthwise_loops(
+    schedule: Any, store: Any, sums: Any, stage: Any, vectors: Vectors, decisions: Decisions
+) -> str:
     """A depthwise convolution: the taps of a few positions, one vector each."""
-    *outer, row, lane = schedule.get_loops(store)
+    images, depth, *rows, row, lane = schedule.get_loops(store)
+    column = rows.pop() if rows else schedule.add_unit_loop(row)
+    outer = [images, depth, *rows]
     lanes = extent_of(schedule, lane)
+    width, height = extent_of(schedule, row), extent_of(schedule, column)
     each = vectors.registers_for(lanes, str(schedule.get(sums).writes[0].buffer.dtype))
     most = min(DEPTHWISE_WIDE, vectors.registers // 4) // each if vectors.by_element else DEPTHWISE_WIDE
-    size = max(divisors(extent_of(schedule, row), most))
-    row_tile, wide = schedule.split(row, [None, size])
-    schedule.unroll(wide)
+    usual = max(divisors(width, most))
+    sizes = [size for size in range(2, min(width, 2 * DEPTHWISE_WIDE) + 1) if size != usual]
+    wide_size = decisions.choose("wide", [usual, *sizes])
+    border = _has_border(schedule, stage)
+    few_rows = [size for size in divisors(height, DEPTHWISE_WIDE) if size * wide_size < vectors.registers]
+    high_size = decisions.choose("high", few_rows)
+    by_rows = decisions.choose("border", (False, True) if border and height > 1 else (False,))
+    row_tile, wide = schedule.split(row, [None, wide_size])
+    column_tile, high = schedule.split(column, [None, high_size])
+    schedule.reorder(column_tile, row_tile, high, wide, lane)
+    for loop in (high, wide):
+        schedule.unroll(loop)
     schedule.vectorize(lane)
     work = work_of(schedule, sums)
     schedule.compute_at(sums, row_tile, preserve_unit_loops=True)
-    at = len(outer) + 1
+    at = len(outer) + 2
     reduce = reduce_loops(schedule, sums)
     spatial = spatial_loops(schedule, sums)[at:]
     schedule.reorder(*reduce, *spatial)
     taps = math.prod(extent_of(schedule, loop) for loop in reduce)
-    for loop in (*(reduce if taps <= UNROLLED_TAPS else ()), *spatial[:-1]):
+    unrolled = decisions.choose("taps", (taps <= UNROLLED_TAPS, taps > UNROLLED_TAPS))
+    for loop in (*(reduce if unrolled else ()), *spatial[:-1]):
         schedule.unroll(loop)
     schedule.vectorize(spatial[-1])
-    if _has_border(schedule, stage):
-        if vectors.by_element and extent_of(schedule, row_tile) <= UNROLLED_BY_LLVM:
-            schedule.fuse(outer[-1], row_tile)
+    if width % wide_size:
+        partition(schedule, row_tile)
+    elif border and vectors.by_element and extent_of(schedule, row_tile) <= UNROLLED_BY_LLVM:
+        column_tile = schedule.fuse(column_tile, row_tile)
+    if border:
         channel = schedule.fuse(*outer[:2])
         if work >= WORTH_A_THREAD:
             schedule.parallel(channel)
-        schedule.compute_at(stage, channel, preserve_unit_loops=True)
-        schedule.vectorize(schedule.get_loops(stage)[-1])
+        _copy_inside(schedule, stage, column_tile if by_rows else channel)
     else:
         schedule.compute_inline(stage)
-        parallel(schedule, outer, work)
+        parallel(schedule, [*outer, column_tile], work)
     schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
-    return f"depthwise, {size} positions of {lanes} channels at once"
+    rows = f"{high_size}x" if high_size > 1 else ""
+    where = ", a border for each" if by_rows else ""
+    return f"depthwise, {rows}{wide_size} positions of {lanes} channels at once{where}"
 
 
 def _has_border(schedule: Any, stage: Any) -> bool:
@@ -190,6 +261,14 @@ def _widens(schedule: Any, stage: Any, axes: int) -> bool:
     block = schedule.get(stage)
     types = {str(region.buffer.dtype) for region in (*block.reads, *block.writes)}
     return len(types) > 1 and len(block.writes[0].buffer.shape) == axes
+
+
+def _copy_inside(schedule: Any, stage: Any, at: Any) -> None:
+    """The part of the input, with its border, that is read inside of the loop *at*."""
+    schedule.compute_at(stage, at, preserve_unit_loops=True)
+    last = schedule.get_loops(stage)[-1]
+    if extent_of(schedule, last) <= LONGEST_VECTOR:
+        schedule.vectorize(last)
 
 
 def _copy_with_border(schedule: Any, stage: Any) -> None:

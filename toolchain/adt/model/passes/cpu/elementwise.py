@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from adt.model.passes.cpu.decisions import Decisions
 from adt.model.passes.cpu.kernel import (
     WORTH_A_THREAD,
     Kernel,
@@ -27,7 +28,7 @@ TASKS = 16
 """Parts that a kernel is given to threads in, where its outer loops have so many."""
 
 
-def elements(schedule: Any, vectors: Vectors) -> str:
+def elements(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     """No reduction: each element on its own, in lanes.
 
     Raises:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from adt.model.passes.cpu.decisions import Decisions
 from adt.model.passes.cpu.kernel import (
     UNROLLED_TAPS,
     VECTORS_EACH,
@@ -28,7 +29,7 @@ MOST_SHARED = 8
 """Vectors of sums that share what is read along the last axis."""
 
 
-def reduction(schedule: Any, vectors: Vectors) -> str:
+def reduction(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     """One reduction: its sums in registers, lanes along the last axis of the output or along the sum.
 
     Raises:
@@ -156,7 +157,7 @@ def _row_to_share(schedule: Any, sums: Any) -> int | None:
     return None
 
 
-def rows(schedule: Any, vectors: Vectors) -> str:
+def rows(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     """Several reductions of each row, as softmax and normalizations have: a row at a time.
 
     Raises:

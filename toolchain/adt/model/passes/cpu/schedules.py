@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from adt.model.inspection.flops import CPU_SCHEDULE, SCHEDULED
+from adt.model.inspection.flops import CPU_FINISH, CPU_SCHEDULE, SCHEDULED
 from adt.model.passes.cpu.bias import sums_from_bias
 from adt.model.passes.cpu.convolution import convolution
+from adt.model.passes.cpu.decisions import Decisions, Untuned
 from adt.model.passes.cpu.elementwise import elements
 from adt.model.passes.cpu.kernel import NoSchedule
 from adt.model.passes.cpu.recurrence import is_recurrence
@@ -27,8 +28,11 @@ from adt.model.passes.nodes import tir_nodes
 log = logging.getLogger("adt.compile")
 
 
-RULES: tuple[Callable[[Any, Vectors], str], ...] = (convolution, reduction, rows, elements)
-"""Each schedules a kernel and says in a few words how, or raises NoSchedule."""
+Rule = Callable[[Any, Vectors, Decisions], str]
+"""Schedules a kernel and says in a few words how, or raises NoSchedule."""
+TILED: tuple[Rule, ...] = (convolution,)
+"""Those that leave something open."""
+RULES: tuple[Rule, ...] = (*TILED, reduction, rows, elements)
 
 
 def schedule_kernels(vectors: Vectors) -> Any:
@@ -48,27 +52,60 @@ def schedule_kernels(vectors: Vectors) -> Any:
 
 def scheduled(function: Any, vectors: Vectors, name: str = "") -> Any:
     """The TIR *function* by the first rule that takes it; as it is if none does."""
+    if is_recurrence(function):
+        return _finished(function, function.body, "all steps of a recurrent layer")
+    schedule = schedule_of(function, vectors, Untuned(), name)
+    return function if schedule is None else finished(schedule)
+
+
+def schedule_of(
+    function: Any, vectors: Vectors, decisions: Decisions, name: str = "", rules: Sequence[Rule] = RULES
+) -> Any | None:
+    """TVM's Schedule of the TIR *function* by the first of *rules* that takes it with these *decisions*, in
+    which an annotation says how; None: none does."""
     import tvm
     from tvm import s_tir
 
-    if is_recurrence(function):
-        return _finished(function, function.body, "all steps of a recurrent layer")
     refusals = (NoSchedule, s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError, TypeError)
     narrow = narrow_indices(function)
-    for rule in RULES:
+    for rule in rules:
         schedule = s_tir.Schedule(narrow)
         try:
-            words = rule(schedule, vectors)
+            words = rule(schedule, vectors, decisions)
         except refusals as reason:
             log.debug("%s: %s does not apply: %s", name, rule.__name__, str(reason).strip()[-200:])
             continue
-        body = schedule.mod["main"].body
+        root = schedule.get_sblock("root")
+        schedule.annotate(root, CPU_SCHEDULE, words)
         if rule is rows:  # elsewhere what is divided may be rounded to quanta: there a last place counts
-            body = shared_divisors(body)
+            schedule.annotate(root, CPU_FINISH, "shared_divisors")
         if rule is convolution and vectors.by_element:
-            body = sums_from_bias(body)
-        return _finished(narrow, body, words)
-    return function
+            schedule.annotate(root, CPU_FINISH, "sums_from_bias")
+        return schedule
+    return None
+
+
+FINISHES = {"shared_divisors": shared_divisors, "sums_from_bias": sums_from_bias}
+"""What is done with a scheduled body, by the name that an annotation says."""
+
+
+def finished(schedule: Any) -> Any:
+    """The function that a Schedule of :func:`schedule_of` makes, or one that has its trace.
+
+    Raises:
+        KeyError: it is no such Schedule.
+    """
+    root = schedule.get_sblock("root")
+    annotations = dict(schedule.get(root).annotations.items())
+    words = str(annotations[CPU_SCHEDULE])
+    for name in (CPU_SCHEDULE, CPU_FINISH):
+        if name in annotations:
+            schedule.unannotate(root, name)
+    function = schedule.mod["main"]
+    body = function.body
+    if CPU_FINISH in annotations:
+        body = FINISHES[str(annotations[CPU_FINISH])](body)
+    return _finished(function, body, words)
 
 
 def _finished(function: Any, body: Any, words: str) -> Any:
@@ -76,8 +113,8 @@ def _finished(function: Any, body: Any, words: str) -> Any:
     from tvm import tirx
 
     body = vectorized_math(body)
-    finished = tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)
-    return finished.with_attr(SCHEDULED, True).with_attr(CPU_SCHEDULE, words)
+    result = tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)
+    return result.with_attr(SCHEDULED, True).with_attr(CPU_SCHEDULE, words)
 
 
 def narrow_indices(function: Any) -> Any:

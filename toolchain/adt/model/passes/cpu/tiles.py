@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from adt.model.passes.cpu.vectors import Vectors
@@ -11,6 +12,8 @@ LEAST_SUMS = 8
 """Multiply-adds that must be under way: two units of a latency of four."""
 MOST_PIXELS = 16
 """Positions of a tile: more are more code, and no faster."""
+MOST_TRIED = 100
+"""Tiles among which a search chooses."""
 RAGGED, RAGGED_BY_ELEMENT = 1.05, 1.4
 """What a row costs that tiles do not divide: the code of a second tile. On Arm, where that was not timed, as
 much as conditions cost."""
@@ -46,23 +49,51 @@ def best_tile(width: int, height: int, depth: int, vectors: Vectors, each: int =
         each: registers that a block of sums takes.
     """
     best, least = Tile(1, 1, 1), float("inf")
+    for tile in _tiles(width, height, depth, MOST_PIXELS):
+        pixels = tile.wide * tile.high
+        if height % tile.high or not _fits(pixels, tile.deep * each, vectors):
+            continue
+        if (cost := _cost(tile, width, height, vectors, each)) < least:
+            best, least = tile, cost
+    return best
+
+
+def ranked_tiles(width: int, height: int, depth: int, vectors: Vectors, each: int = 1) -> tuple[Tile, ...]:
+    """:func:`best_tile`, and then all tiles that a search may try, the most promising first: LLVM may need
+    fewer registers than the model thinks, and leave a row of tiles unfinished.
+
+    Args: as of :func:`best_tile`.
+    """
+    best = best_tile(width, height, depth, vectors, each)
+    fitting = [
+        tile
+        for tile in _tiles(width, height, depth, vectors.registers)
+        if (tile.wide * tile.high + 1) * tile.deep * each < vectors.registers and tile != best
+    ]
+    return best, *sorted(fitting, key=lambda tile: _cost(tile, width, height, vectors, each))[:MOST_TRIED]
+
+
+def _tiles(width: int, height: int, depth: int, most: int) -> Iterator[Tile]:
+    """All tiles of at most *most* positions."""
     for deep in range(1, min(depth, 6) + 1):
         if depth % deep:
             continue
-        loaded = deep * each
-        for wide in range(1, min(width, MOST_PIXELS) + 1):
-            for high in range(1, min(height, 4) + 1):
-                pixels, rest = wide * high, width % wide
-                if height % high or pixels > MOST_PIXELS or not _fits(pixels, loaded, vectors):
-                    continue
-                steps = width // wide * _step(pixels, loaded, vectors)
-                steps += _step(rest * high, loaded, vectors) if rest else 0
-                cost = steps / (width * high * loaded) + 0.02 * (high > 1)
-                if rest:
-                    cost *= RAGGED_BY_ELEMENT if vectors.by_element else RAGGED
-                if cost < least:
-                    best, least = Tile(wide, high, deep), cost
-    return best
+        for wide in range(1, min(width, most) + 1):
+            for high in range(1, min(height, 4, most // wide) + 1):
+                yield Tile(wide, high, deep)
+
+
+def _cost(tile: Tile, width: int, height: int, vectors: Vectors, each: int) -> float:
+    """Of a multiply-add, in those of a tile that has no other costs."""
+    loaded = tile.deep * each
+    beside, below = width % tile.wide, height % tile.high
+    steps = width // tile.wide * _step(tile.wide * tile.high, loaded, vectors)
+    steps += _step(beside * tile.high, loaded, vectors) if beside else 0
+    cost = steps / (width * tile.high * loaded) + 0.02 * (tile.high > 1)
+    for rest in (beside, below):
+        if rest:
+            cost *= RAGGED_BY_ELEMENT if vectors.by_element else RAGGED
+    return cost
 
 
 def _fits(pixels: int, deep: int, vectors: Vectors) -> bool:

@@ -279,6 +279,12 @@ def convolution(
     return te.compute((x.shape[0], out_blocks, *extents, lanes), lambda *at: sums(*at), name="cut_blocks")
 
 
+def is_convolution(function: Any) -> bool:
+    """Whether the unscheduled TIR *function* is a convolution on blocked tensors."""
+    blocks = getattr(function.body.block, "alloc_buffers", ())
+    return any(buffer.name.startswith(STAGE) for buffer in blocks)
+
+
 def divisible(extents: Sequence[int]) -> tuple[int, ...]:
     """*extents*, of which the last, the row, is rounded up to a multiple of four where a work-item could not
     take several texels of it otherwise (13, 17, 73, 149): what that adds is at most a fifth."""

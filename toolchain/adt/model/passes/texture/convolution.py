@@ -91,12 +91,6 @@ class ConvolutionKernel:
     sums: Sums
 
 
-def is_convolution(function: Any) -> bool:
-    """Whether the unscheduled TIR *function* is a convolution on blocked tensors."""
-    blocks = getattr(function.body.block, "alloc_buffers", ())
-    return any(buffer.name.startswith(STAGE) for buffer in blocks)
-
-
 def convolution_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
     """Schedule the TIR *function*, a convolution on blocked tensors, for *gpu*.
 

@@ -23,10 +23,10 @@ from functools import partial
 from typing import Any
 
 from adt.model.inspection.flops import SCHEDULED, flops_of
-from adt.model.passes.layout.blocks import FLOATS, LANES
+from adt.model.passes.layout.blocks import FLOATS, LANES, is_convolution
 from adt.model.passes.layout.rewriter import Rewriter, static_shape
 from adt.model.passes.reports import KernelTextures, WeightTexture
-from adt.model.passes.texture.convolution import convolution_schedule, is_convolution
+from adt.model.passes.texture.convolution import convolution_schedule
 from adt.model.passes.texture.kernel_blocks import NotSchedulable
 from adt.model.passes.texture.schedules import (
     element_schedule,
