@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import adt
 from adt.errors import MismatchError
@@ -17,6 +18,7 @@ from adt.model.package.package import load_package
 from adt.numerics import TOLERANCES
 from support.devices.emulated import outputs_of
 from support.models.networks import mixed_blocks, mobilenet_v2, resnet18
+from support.models.onnx_graphs import graph_of, write
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 NETWORKS = (resnet18, mobilenet_v2, mixed_blocks)
@@ -59,6 +61,19 @@ def test_sums_stay_in_registers(layer: str, precision: str, tmp_path: Path) -> N
     assert loop.multiply_adds >= 48
     assert not loop.spills, loop.text
     assert "\tfadd\t" not in loop.text, "sums start from the bias"
+
+
+def test_armv7_calls_the_abis_functions(tmp_path: Path) -> None:
+    """libgcc's ``__floatdisf`` returns its float in an integer's register, as ``__aeabi_l2f`` is known to."""
+    node = helper.make_node("Cast", ["x"], ["y"], name="cast", to=TensorProto.FLOAT)
+    graph = graph_of([node], {"x": (3,)}, ["y"], kind=TensorProto.INT64)
+
+    package = adt.compile(
+        write(graph, tmp_path / "model.onnx"), out=tmp_path / "package", platform="linux-armhf"
+    )
+
+    code = adt.inspect(package.path).assembly()
+    assert "__aeabi_l2f" in code and "__floatdisf" not in code
 
 
 @pytest.mark.nightly  # the bundle alone takes minutes

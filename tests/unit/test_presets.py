@@ -145,7 +145,11 @@ def test_an_abi_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
         ("android-armeabi-v7a", "armv7a-linux-androideabi28", {"mattr": ["+neon"]}),
         ("android-x86_64", "x86_64-linux-android28", {"mattr": ["+sse4.2", "+popcnt"]}),
         ("linux-aarch64", "aarch64-linux-gnu", {}),
-        ("linux-armhf", "armv7a-linux-gnueabihf", {"mattr": ["+neon", "+vfp4"], "mfloat-abi": "hard"}),
+        (
+            "linux-armhf",
+            "armv7a-unknown-linux-gnueabihf",
+            {"mattr": ["+neon", "+vfp4"], "mfloat-abi": "hard"},
+        ),
     ],
 )
 def test_the_code_generator_is_told_what_each_machine_has(

@@ -78,7 +78,7 @@ def test_vulkan_is_refused_for_what_the_wheel_lacks() -> None:
          {"mcpu": "cortex-a76", "mattr": ["+neon", "+dotprod"]}),
         ("llvm -device=arm_cpu -model=rk3399 -target=aarch64-linux-gnu", LINUX, "cpu", {}),
         ("llvm -mtriple=armv7l-linux-gnueabihf -mattr=+neon", "linux-armhf", "cpu",
-         {"mtriple": "armv7a-linux-gnueabihf", "mattr": ["+neon", "+vfp4"], "mfloat-abi": "hard"}),
+         {"mtriple": "armv7a-unknown-linux-gnueabihf", "mattr": ["+neon", "+vfp4"], "mfloat-abi": "hard"}),
         ("llvm -num-cores=4 --fast-math", LINUX, "cpu", {"num-cores": 4, "fast-math": True}),
         # tags
         ("qcom/adreno-opencl-texture", PHONE, "adreno", {"device": "adreno"}),

@@ -109,7 +109,7 @@ PLATFORMS = {
         Platform(
             "linux-armhf",
             abi="armhf",
-            triple="armv7a-linux-gnueabihf",
+            triple="armv7a-unknown-linux-gnueabihf",  # without a vendor LLVM knows no ABI
             machine="ARM",
             compiler="arm-linux-gnueabihf-g++",
             packages="g++-arm-linux-gnueabihf",
