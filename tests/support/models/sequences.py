@@ -76,8 +76,8 @@ class SequenceNetwork:
     def recurrent(
         self, kind: str, x: str, inputs: int, hidden: int, *, directions: int = 1, linear: bool = True
     ) -> str:
-        """All states of a GRU or LSTM, ``(steps, batch, directions · hidden)``."""
-        gates = {"GRU": 3, "LSTM": 4}[kind]
+        """All states of an RNN, GRU or LSTM, ``(steps, batch, directions · hidden)``."""
+        gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[kind]
         weights = [
             self.weight(directions, gates * hidden, extent, scale=hidden**-0.5) for extent in (inputs, hidden)
         ]

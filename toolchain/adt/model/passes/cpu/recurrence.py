@@ -22,10 +22,11 @@ STEPS = "recurrent_steps"
 """The block of such a kernel."""
 MOST_SUMS = 64
 """Columns of a panel of weights: four registers of AVX-512, 16 of NEON."""
-LEAST_SUMS = 8
-GATE_LANES = 16
-"""States whose gates are computed at once."""
-GATES = {"GRU": 3, "LSTM": 4}
+LANES = 16
+"""States whose gates are computed at once, and what a layer's states are filled up to with zeros."""
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+WORTH_THREADS = 1 << 19
+"""Multiply-adds of a step from which on all threads compute it: they are waited for twice a step."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Recurrence:
     """The steps of one direction of a layer; symbols as in ONNX's documents, gates in its order."""
 
     kind: str
-    """``GRU`` or ``LSTM``."""
+    """``RNN``, ``GRU`` or ``LSTM``."""
     steps: int
     batch: int
     hidden: int
@@ -42,20 +43,35 @@ class Recurrence:
     """A GRU's reset gate applies to the product of the state, not to the state (linear_before_reset)."""
 
     @property
-    def panel(self) -> int:
-        """Columns of a panel of weights, which divides the states."""
-        return max(size for size in range(1, min(self.hidden, MOST_SUMS) + 1) if self.hidden % size == 0)
+    def width(self) -> int:
+        """The states with zeros behind them, so that panels of weights are whole vectors: those beyond
+        *hidden* stay zeros."""
+        least = -(-self.hidden // LANES) * LANES
+        candidates = range(least, least + MOST_SUMS, LANES)
+        return min(candidates, key=lambda width: width * MOST_SUMS / self._panel(width))
 
     @property
-    def is_wide(self) -> bool:
-        """Whether panels are of enough columns for vectors."""
-        return self.panel >= min(self.hidden, LEAST_SUMS)
+    def panel(self) -> int:
+        """Columns of a panel of weights."""
+        return self._panel(self.width)
 
-    def packed(self, weights: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The weights R ``[gates·H, H]`` in panels ``[gates·H/panel, H, panel]``."""
+    def _panel(self, width: int) -> int:
+        together = width if self.kind == "GRU" and not self.reset_after else GATES[self.kind] * width
+        return max(size for size in range(LANES, MOST_SUMS + 1, LANES) if together % size == 0)
+
+    def filled(self, gates: NDArray[np.generic]) -> NDArray[np.generic]:
+        """*gates* ``[gates·H, …]`` with zeros behind each: ``[gates·width, …]``."""
         import numpy as np
 
-        panels = weights.reshape(-1, self.panel, self.hidden)
+        each = gates.reshape(-1, self.hidden, *gates.shape[1:])
+        spare = [(0, self.width - self.hidden) if axis == 1 else (0, 0) for axis in range(each.ndim)]
+        return np.pad(each, spare).reshape(-1, *gates.shape[1:])
+
+    def packed(self, weights: NDArray[np.generic]) -> NDArray[np.generic]:
+        """The weights R ``[gates·H, H]`` in panels ``[gates·width/panel, H, panel]``."""
+        import numpy as np
+
+        panels = self.filled(weights).reshape(-1, self.panel, self.hidden)
         return np.ascontiguousarray(panels.swapaxes(1, 2))
 
 
@@ -63,18 +79,19 @@ def recurrence(layer: Recurrence, rows: Any, weights: Any, bias: Any, *states: A
     """The kernel as a tensor expression.
 
     Args:
-        rows: ``[steps, batch, gates·H]``, the product of the inputs and what is added to it.
+        rows: ``[steps, batch, gates·width]``, the product of the inputs and what is added to it.
         weights: see :meth:`Recurrence.packed`.
-        bias: ``[H]``, what is added to the product of the state before a GRU resets it; else of no account.
-        states: h before the first step ``[batch, H]``, and c of an LSTM.
+        bias: ``[gates·width]``, what is added to the product of the state before a GRU resets it; else of no
+            account.
+        states: h before the first step ``[batch, width]``, and c of an LSTM.
 
     Returns:
-        The states of all steps ``[steps, batch, H]``, the last ones as *states*, and room that was used.
+        The states of all steps ``[steps, batch, width]``, the last ones as *states*, and room that was used.
     """
     from tvm import te
 
-    gates = (layer.batch, GATES[layer.kind] * layer.hidden)
-    shapes = [(layer.steps, layer.batch, layer.hidden), *(state.shape for state in states), gates]
+    gates = (layer.batch, GATES[layer.kind] * layer.width)
+    shapes = [(layer.steps, layer.batch, layer.width), *(state.shape for state in states), gates]
     return te.extern(  # type: ignore[no-any-return]
         shapes,
         [rows, weights, bias, *states],
@@ -106,17 +123,26 @@ def _steps(layer: Recurrence, inputs: list[Any], outputs: list[Any]) -> Any:
             at = layer.steps - 1 - step if layer.backwards else step
             if layer.kind == "LSTM":
                 _lstm_step(layer, at, rows, weights, states, gates)
-            else:
+            elif layer.kind == "GRU":
                 _gru_step(layer, at, rows, weights, bias, states[0], gates)
+            else:
+                _rnn_step(layer, at, rows, weights, states[0], gates)
             _each(layer, lambda b, j: _set(result, at, b, j, states[0][b, j]))
         statements.append(builder.get())
     return tirx.SeqStmt(statements)
 
 
+def _rnn_step(layer: Recurrence, at: Any, rows: Any, weights: Any, h: Any, gates: Any) -> None:
+    from tvm import tirx
+
+    _products(layer, range(1), h, weights, gates, lambda b, n: rows[at, b, n])
+    _each(layer, lambda b, j: _set(h, b, j, tirx.tanh(gates[b, j])))
+
+
 def _lstm_step(layer: Recurrence, at: Any, rows: Any, weights: Any, states: list[Any], gates: Any) -> None:
     from tvm import tirx
 
-    size, (h, c) = layer.hidden, states
+    size, (h, c) = layer.width, states
     _products(layer, range(4), h, weights, gates, lambda b, n: rows[at, b, n])
 
     def gate(b: Any, j: Any) -> None:
@@ -130,20 +156,21 @@ def _lstm_step(layer: Recurrence, at: Any, rows: Any, weights: Any, states: list
 def _gru_step(layer: Recurrence, at: Any, rows: Any, weights: Any, bias: Any, h: Any, gates: Any) -> None:
     from tvm import tirx
 
-    size = layer.hidden
-    _products(layer, range(2), h, weights, gates, lambda b, n: rows[at, b, n])
+    size = layer.width
     if layer.reset_after:
-        _products(layer, range(2, 3), h, weights, gates, lambda b, n: bias[n - 2 * size])
+        _products(layer, range(3), h, weights, gates, lambda b, n: bias[n])
     else:  # the reset state takes the place of the reset gate
+        _products(layer, range(2), h, weights, gates, lambda b, n: rows[at, b, n])
         _each(layer, lambda b, j: _set(gates, b, size + j, tirx.sigmoid(gates[b, size + j]) * h[b, j]))
         _products(layer, range(2, 3), gates, weights, gates, lambda b, n: rows[at, b, n], first=size)
 
     def gate(b: Any, j: Any) -> None:
-        z, product = tirx.sigmoid(gates[b, j]), gates[b, 2 * size + j]
+        update, reset, product = (gates[b, number * size + j] for number in range(3))
         if layer.reset_after:
-            product = rows[at, b, 2 * size + j] + tirx.sigmoid(gates[b, size + j]) * product
+            of_update, of_reset, of_new = (rows[at, b, number * size + j] for number in range(3))
+            update, product = of_update + update, of_new + tirx.sigmoid(of_reset + reset) * product
         new = tirx.tanh(product)
-        _set(h, b, j, new + z * (h[b, j] - new))  # (1 - z)·n + z·h
+        _set(h, b, j, new + tirx.sigmoid(update) * (h[b, j] - new))  # (1 - z)·n + z·h
 
     _each(layer, gate)
 
@@ -161,8 +188,10 @@ def _products(
     *first* on, times the weights."""
     from tvm.script.ir_builder import tirx as T
 
-    width, count = layer.panel, layer.hidden // layer.panel
-    with T.serial(numbers.start * count, numbers.stop * count) as panel, T.serial(layer.batch) as b:
+    width = layer.panel
+    panels = [number * layer.width // width for number in (numbers.start, numbers.stop)]
+    work = layer.batch * len(numbers) * layer.width * layer.hidden
+    with (T.parallel if work >= WORTH_THREADS else T.serial)(*panels) as panel, T.serial(layer.batch) as b:
         sums = T.decl_buffer((width,), "float32", scope="global", layout=None)
         with T.vectorized(width) as lane:
             T.buffer_store(sums, begin(b, panel * width + lane), [lane])
@@ -176,9 +205,8 @@ def _each(layer: Recurrence, body: Callable[[Any, Any], None]) -> None:
     """*body* for each of the batch and each of its states, by vectors."""
     from tvm.script.ir_builder import tirx as T
 
-    width = GATE_LANES if layer.hidden % GATE_LANES == 0 else layer.panel
-    with T.serial(layer.batch) as b, T.serial(layer.hidden // width) as part, T.vectorized(width) as lane:
-        body(b, part * width + lane)
+    with T.serial(layer.batch) as b, T.serial(layer.width // LANES) as part, T.vectorized(LANES) as lane:
+        body(b, part * LANES + lane)
 
 
 def _copy(target: Any, source: Any, b: Any, j: Any) -> None:

@@ -1,4 +1,4 @@
-"""GRU and LSTM as a product of all inputs and one kernel of all steps, for a CPU.
+"""RNN, GRU and LSTM as a product of all inputs and one kernel of all steps, for a CPU.
 
 Elsewhere the steps are unrolled (:mod:`adt.model.importers.onnx.rewrites.recurrent`).
 """
@@ -45,12 +45,13 @@ def _direction(node: Node, data: Any, index: int, backwards: bool) -> list[Any]:
     kind, emit = node.proto.op_type, node.builder.emit
     steps, batch, size = (int(extent) for extent in node.builder.normalize(data).struct_info.shape)
     weights, recurrent = (node.constant(place, what)[index] for place, what in ((1, "W"), (2, "R")))
-    hidden, width = recurrent.shape[-1], GATES[kind] * recurrent.shape[-1]
-    bias = node.constant(3, "B")[index] if node.has(3) else np.zeros(2 * width, np.float32)
+    hidden, count = recurrent.shape[-1], GATES[kind] * recurrent.shape[-1]
+    bias = node.constant(3, "B")[index] if node.has(3) else np.zeros(2 * count, np.float32)
     layer = Recurrence(kind, steps, batch, hidden, backwards, bool(node.attribute("linear_before_reset", 0)))
-    of_rows, of_new = _biases(layer, bias[:width], bias[width:])
-    rows = emit(relax.op.matmul(emit(relax.op.reshape(data, (steps * batch, size))), literal(weights.T)))
-    rows = emit(relax.op.reshape(emit(relax.op.add(rows, literal(of_rows))), (steps, batch, width)))
+    of_rows, of_new = (layer.filled(part) for part in _biases(layer, bias[:count], bias[count:]))
+    inputs = emit(relax.op.reshape(data, (steps * batch, size)))
+    rows = emit(relax.op.matmul(inputs, literal(layer.filled(weights).T)))
+    rows = emit(relax.op.reshape(emit(relax.op.add(rows, literal(of_rows))), (steps, batch, len(of_rows))))
     states = [_initial(node, place, index, layer) for place in ((5, 6) if kind == "LSTM" else (5,))]
     result = node.te(
         lambda *tensors: recurrence(layer, *tensors),
@@ -59,7 +60,10 @@ def _direction(node: Node, data: Any, index: int, backwards: bool) -> list[Any]:
         literal(of_new),
         *states,
     )
-    return [emit(relax.TupleGetItem(result, place)) for place in range(1 + len(states))]
+    parts = [emit(relax.TupleGetItem(result, place)) for place in range(1 + len(states))]
+    if layer.width == hidden:
+        return parts
+    return [emit(relax.op.strided_slice(part, [-1], [0], [hidden])) for part in parts]
 
 
 def _biases(
@@ -69,22 +73,23 @@ def _biases(
     import numpy as np
 
     first = 2 * layer.hidden if layer.kind == "GRU" and layer.reset_after else len(of_state)
-    shared = np.concatenate([of_state[:first], np.zeros_like(of_state[first:])])
-    of_new = of_state[first:] if first < len(of_state) else np.zeros(layer.hidden, of_state.dtype)
-    return of_input + shared, of_new
+    resets = np.arange(len(of_state)) >= first
+    return of_input + np.where(resets, 0, of_state), np.where(resets, of_state, 0)
 
 
 def _initial(node: Node, place: int, index: int, layer: Recurrence) -> Any:
-    """The state ``[batch, H]`` before the first step."""
+    """The state ``[batch, width]`` before the first step."""
     import numpy as np
     from tvm import relax
 
     emit, shape = node.builder.emit, (layer.batch, layer.hidden)
     if not node.has(place):
-        return literal(np.zeros(shape, np.float32))
+        return literal(np.zeros((layer.batch, layer.width), np.float32))
     axis = 1 if node.attribute("layout", 0) else 0
     chosen = emit(relax.op.strided_slice(node.inputs[place], [axis], [index], [index + 1]))
-    return emit(relax.op.reshape(chosen, shape))
+    state = emit(relax.op.reshape(chosen, shape))
+    spare = layer.width - layer.hidden
+    return emit(relax.op.nn.pad(state, [0, 0, 0, spare])) if spare else state
 
 
 CONVERTERS: Mapping[str, Converter] = dict.fromkeys(GATES, _recurrent)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from adt.model.importers.onnx.graph import Builder
 from adt.model.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
-from adt.model.passes.cpu.recurrence import GATES, Recurrence
+from adt.model.passes.cpu.recurrence import GATES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,7 +66,7 @@ def is_loop(build: Builder) -> bool:
     weights, directions = build.graph.constant(build.operand(2)), len(_activations(build))
     default = _DEFAULTS[_kind(build)]
     usual = _activations(build) == [*default] * (directions // len(default))
-    return usual and weights is not None and Recurrence(_kind(build), 1, 1, weights.shape[-1]).is_wide
+    return usual and weights is not None
 
 
 def _activations(build: Builder) -> list[str]:
