@@ -129,6 +129,37 @@ def _rolled(builder: relax.BlockBuilder, x: Any) -> Any:
     return builder.emit(relax.op.add(builder.emit(relax.op.reshape(rolled, (1, 196, 32))), whole))
 
 
+def _heads(builder: relax.BlockBuilder, x: Any) -> Any:
+    """Attention of three heads of 20 over 37 tokens, whose transpositions the products read."""
+    parts = builder.emit(relax.op.reshape(x, (2, 37, 3, 20)))
+    rows, columns = (
+        builder.emit(relax.op.permute_dims(parts, axes)) for axes in ([0, 2, 1, 3], [0, 2, 3, 1])
+    )
+    shares = builder.emit(relax.op.nn.softmax(builder.emit(relax.op.matmul(rows, columns))))
+    sums = builder.emit(relax.op.matmul(shares, rows))
+    return builder.emit(relax.op.permute_dims(sums, [0, 2, 1, 3]))
+
+
+def _standardized(
+    axes: list[int], scale: tuple[int, ...], *, inverse: bool = False, centred: bool = True, own: bool = False
+) -> Body:
+    """A normalization by its parts; *own*: by the operator for variances, *inverse*: by a product."""
+
+    def body(builder: relax.BlockBuilder, x: Any) -> Any:
+        emit = builder.emit
+        difference = emit(relax.op.subtract(x, emit(relax.op.mean(x, axes, True)))) if centred else x
+        square = emit(relax.op.power(difference, relax.const(2.0)))
+        variance = emit(relax.op.variance(x, axes, True) if own else relax.op.mean(square, axes, True))
+        deviation = emit(relax.op.sqrt(emit(relax.op.add(relax.const(1e-3), variance))))
+        if inverse:
+            whole = emit(relax.op.multiply(emit(relax.op.divide(relax.const(1.0), deviation)), difference))
+        else:
+            whole = emit(relax.op.divide(difference, deviation))
+        return emit(relax.op.add(emit(relax.op.multiply(weight(*scale), whole)), weight(*scale)))
+
+    return body
+
+
 def _residual(builder: relax.BlockBuilder, x: Any) -> Any:
     first = builder.emit(conv(x, 32, 16))
     second = builder.emit(conv(first, 32, 32))
@@ -228,6 +259,17 @@ MODELS: dict[str, tuple[tuple[int, ...], Body]] = {
             )
         ),
     ),
+    "heads, 37 tokens": ((2, 37, 60), _heads),
+    "product of tokens": ((1, 49, 25), _chain(lambda x: relax.op.matmul(weight(1, 30, 49), x))),
+    "softmax of 197": ((3, 5, 197), _chain(lambda x: relax.op.nn.softmax(x, -1))),
+    "softmax of 10": ((64, 10), _chain(lambda x: relax.op.nn.softmax(x, -1))),
+    "layer norm of 77": (
+        (3, 5, 77),
+        _chain(lambda x: relax.op.nn.layer_norm(x, weight(77), weight(77), [-1])),
+    ),
+    "layer norm by parts": ((7, 96), _standardized([-1], (96,))),
+    "root mean square": ((7, 100), _standardized([1], (100,), inverse=True, centred=False)),
+    "instance norm": ((2, 3, 9, 13), _standardized([2, 3], (3, 1, 1), own=True)),
     "softmax": ((6, 40), _chain(lambda x: relax.op.nn.softmax(x, -1))),
     "long softmax": ((3, 1024), _chain(lambda x: relax.op.nn.softmax(x, -1))),
     "softmax on all threads": ((64, 1024), _chain(lambda x: relax.op.nn.softmax(x, -1))),
@@ -274,8 +316,12 @@ SEQUENCES: dict[str, Callable[[Path], Path]] = {
     "bert": lambda path: sequences.bert(path, 1),
     "bert, decomposed": lambda path: sequences.bert(path, 1, decomposed=True),
     "lstm": lambda path: sequences.recurrent(path, "LSTM"),
+    "lstm of 61": lambda path: sequences.recurrent(path, "LSTM", hidden=61),
+    "lstm on all threads": lambda path: sequences.recurrent(path, "LSTM", 1, hidden=400, steps=3),
+    "rnn": lambda path: sequences.recurrent(path, "RNN", hidden=40),
     "lstm, both ways": lambda path: sequences.recurrent(path, "LSTM", 1, hidden=100, directions=2),
     "gru": lambda path: sequences.recurrent(path, "GRU", hidden=128),
+    "gru of 200": lambda path: sequences.recurrent(path, "GRU", 1, hidden=200),
     "gru, reset first": lambda path: sequences.recurrent(path, "GRU", directions=2, linear=False),
     "lstm, state": lambda path: write(recurrent("LSTM", 4, direction="bidirectional"), path),
     "gru, state": lambda path: write(recurrent("GRU", 3, direction="reverse"), path),

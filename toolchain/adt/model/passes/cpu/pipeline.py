@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from adt.model.passes.cpu.normalizations import Normalizations
+from adt.model.passes.cpu.products import Products
 from adt.model.passes.cpu.vectors import Vectors, best_lanes
 from adt.model.passes.fusion import bound_operators, cpu_dispatch, fuse
 from adt.model.passes.layout.blocks import Blocking
@@ -50,6 +52,7 @@ def with_blocks(
     with target:
         first = channels_first(bound_operators(module, params))
         lanes = best_lanes(first, vectors)
+        first = Normalizations(Products(first, vectors).run(), vectors).run()
         blocking = Blocking(
             lanes, least=max(1, lanes // 4), rounds=False, zeros=True, widens=True, ranks=(3, 4, 5)
         )

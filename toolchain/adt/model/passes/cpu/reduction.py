@@ -16,6 +16,7 @@ from adt.model.passes.cpu.kernel import (
     extent_of,
     loops_of,
     parallel,
+    partition,
     reduce_loops,
     spatial_loops,
     vector_width,
@@ -25,6 +26,8 @@ from adt.model.passes.cpu.vectors import Vectors
 from adt.model.passes.layout.signature import SPATIAL, variables_of
 from adt.model.passes.nodes import tir_nodes
 
+ROW = "whole_row"
+"""The blocks that hold a row with what it lacks to whole vectors."""
 MOST_SHARED = 8
 """Vectors of sums that share what is read along the last axis."""
 
@@ -128,8 +131,10 @@ def _vectorize_row(schedule: Any, block: Any, at: Any, vectors: Vectors) -> None
     if reduce and extent <= width:
         schedule.reorder(*reduce, row[-1])
         schedule.vectorize(row[-1])
-    elif not reduce and extent % width == 0:
-        schedule.vectorize(schedule.split(row[-1], [None, width])[1])
+    elif not reduce:
+        part, vector = schedule.split(row[-1], [None, width])
+        schedule.vectorize(vector)
+        partition(schedule, part)  # where there is anything behind whole vectors
 
 
 def _loops_to(schedule: Any, block: Any, at: Any) -> list[Any]:
@@ -176,7 +181,7 @@ def rows(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     names = [name for name in kernel.names if name != kernel.output]
     for name in reversed(names):
         block = schedule.get_sblock(name)
-        if name not in kernel.sums and not _reads_sums(schedule, block):
+        if name not in kernel.sums and not name.startswith(ROW) and not _reads_sums(schedule, block):
             schedule.compute_inline(block)
             names.remove(name)
     stages = []

@@ -19,6 +19,7 @@ from adt.model.passes.cpu.convolution import convolution
 from adt.model.passes.cpu.decisions import Decisions, Untuned
 from adt.model.passes.cpu.elementwise import elements
 from adt.model.passes.cpu.kernel import NoSchedule
+from adt.model.passes.cpu.products import product
 from adt.model.passes.cpu.recurrence import is_recurrence
 from adt.model.passes.cpu.reduction import reduction, rows
 from adt.model.passes.cpu.vector_math import shared_divisors, vectorized_math
@@ -32,7 +33,7 @@ Rule = Callable[[Any, Vectors, Decisions], str]
 """Schedules a kernel and says in a few words how, or raises NoSchedule."""
 TILED: tuple[Rule, ...] = (convolution,)
 """Those that leave something open."""
-RULES: tuple[Rule, ...] = (*TILED, reduction, rows, elements)
+RULES: tuple[Rule, ...] = (*TILED, product, reduction, rows, elements)
 
 
 def schedule_kernels(vectors: Vectors) -> Any:

@@ -1,0 +1,292 @@
+"""Softmax and normalizations as one kernel each, also where an exporter wrote them as many operators.
+
+A kernel takes a row at a time (:func:`adt.model.passes.cpu.reduction.rows`). A row that is no whole vectors
+is copied first, with what changes no result behind it, so that only the copy and the store go by elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from adt.model.passes.cpu.reduction import ROW
+from adt.model.passes.cpu.vectors import Vectors
+from adt.model.passes.layout.rewriter import Rewriter, static_shape
+from adt.model.passes.nodes import operator_name
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """``(x − mean) / √(variance + epsilon) · scale + shift`` over the last *axes* axes."""
+
+    x: Any
+    axes: int
+    epsilon: float
+    centred: bool = True
+    """False: without the mean, by the root of the mean square."""
+    scale: Any = None
+    shift: Any = None
+
+    @property
+    def extras(self) -> list[Any]:
+        """Scale and shift, those that there are."""
+        return [extra for extra in (self.scale, self.shift) if extra is not None]
+
+
+class Normalizations(Rewriter):
+    """Makes a kernel of each softmax and normalization of float32 over last axes of known extents."""
+
+    def __init__(self, module: Any, vectors: Vectors) -> None:
+        super().__init__(module)
+        self.vectors = vectors
+        self.bound: dict[Any, Any] = {}
+        """Variable of the module to its value."""
+        self.normal: dict[Any, Normalization] = {}
+        """Variable of the module that is a normalization; what only leads to it is left out later."""
+
+    def bind(self, binding: Any) -> None:
+        from tvm import relax
+
+        variable, value = binding.var, binding.value
+        self.bound[variable] = value
+        if not isinstance(value, relax.Call) or static_shape(variable) is None or not _is_float(variable):
+            super().bind(binding)
+        elif operator_name(value) == "relax.nn.softmax" and _is_last(value, value.attrs.axis):
+            self.values[variable] = self._row_kernel(_softmax, [value.args[0]], 1, "softmax")
+        elif normal := self._normalization(value):
+            self.normal[variable] = normal
+            extras = [extra for extra in (normal.scale, normal.shift) if extra is not None]
+            self.values[variable] = self._row_kernel(
+                lambda row, *rest: _normalized(row, normal, rest),
+                [normal.x, *extras],
+                normal.axes,
+                "normalization",
+            )
+        else:
+            super().bind(binding)
+
+    def _row_kernel(
+        self, expression: Callable[..., Any], operands: Sequence[Any], axes: int, name: str
+    ) -> Any:
+        """The kernel of the *expression* of the operands, whose last *axes* axes are one."""
+        from tvm import relax
+
+        shape = static_shape(operands[0]) or ()
+        flat = [_flat(static_shape(operand) or (), len(shape), axes) for operand in operands]
+        tensors = [
+            self.builder.emit(relax.op.reshape(self.copy(operand), extents))
+            if extents != static_shape(operand)
+            else self.copy(operand)
+            for operand, extents in zip(operands, flat, strict=True)
+        ]
+        result = self.builder.emit_te(
+            lambda x, *rest: expression(_Row(x, self.vectors.lanes), *rest), *tensors, primfunc_name_hint=name
+        )
+        return result if flat[0] == shape else self.builder.emit(relax.op.reshape(result, shape))
+
+    def _normalization(self, call: Any) -> Normalization | None:
+        """What *call* ends, if that is a normalization."""
+        name, args = operator_name(call), call.args
+        if name in ("relax.nn.layer_norm", "relax.nn.rms_norm"):
+            centred = name == "relax.nn.layer_norm"
+            axes = [int(axis) for axis in call.attrs.axes]
+            extras = tuple(args[1:]) if centred else (args[1], None)
+            count = _last_axes(args[0], axes)
+            return (
+                Normalization(args[0], count, float(call.attrs.epsilon), centred, *extras) if count else None
+            )
+        if name == "relax.multiply":
+            return self._scaled(*args) or self._scaled(*reversed(args)) or self._by_inverse(*args)
+        if name == "relax.add":
+            return self._shifted(*args) or self._shifted(*reversed(args))
+        return self._by_deviation(args[0], args[1]) if name == "relax.divide" else None
+
+    def _value(self, variable: Any) -> Any:
+        """What *variable* is bound to; None where it is no variable, or an input."""
+        return self.bound.get(variable)
+
+    def _scaled(self, normal: Any, scale: Any) -> Normalization | None:
+        whole = self.normal.get(normal)
+        if whole is None or whole.scale is not None or whole.shift is not None or not _fits(scale, whole):
+            return None
+        return replace(whole, scale=scale)
+
+    def _shifted(self, normal: Any, shift: Any) -> Normalization | None:
+        whole = self.normal.get(normal)
+        if whole is None or whole.shift is not None or not _fits(shift, whole):
+            return None
+        return replace(whole, shift=shift)
+
+    def _by_inverse(self, first: Any, second: Any) -> Normalization | None:
+        """A product by 1 / √(…)."""
+        for value, inverse in ((first, second), (second, first)):
+            call = self._value(inverse)
+            name = operator_name(call)
+            if name == "relax.rsqrt":
+                return self._by_root(value, call.args[0])
+            if name == "relax.divide" and _number(call.args[0]) == 1:
+                return self._by_deviation(value, call.args[1])
+        return None
+
+    def _by_deviation(self, value: Any, deviation: Any) -> Normalization | None:
+        call = self._value(deviation)
+        return self._by_root(value, call.args[0]) if operator_name(call) == "relax.sqrt" else None
+
+    def _by_root(self, value: Any, radicand: Any) -> Normalization | None:
+        """``value / √radicand``, where that is the mean square of *value*, or its source's variance."""
+        total = self._value(radicand)
+        if operator_name(total) != "relax.add":
+            return None
+        for mean, number in (total.args, reversed(total.args)):
+            epsilon, square = _number(number), self._value(mean)
+            if epsilon is None or operator_name(square) not in ("relax.mean", "relax.variance"):
+                continue
+            axes = [int(axis) for axis in square.attrs.axis or ()]
+            count = _last_axes(value, axes) if square.attrs.keepdims else 0
+            source = self._centred(value, axes)
+            if not count:
+                return None
+            if operator_name(square) == "relax.variance":
+                same = source is not None and square.args[0].same_as(source)
+                return Normalization(source, count, epsilon) if same else None
+            if not self._is_square(square.args[0], value):
+                return None
+            return Normalization(value if source is None else source, count, epsilon, source is not None)
+        return None
+
+    def _centred(self, value: Any, axes: Sequence[int]) -> Any | None:
+        """The tensor that *value* is without its mean over *axes*; None: it is no such."""
+        call = self._value(value)
+        if operator_name(call) != "relax.subtract":
+            return None
+        source, mean = call.args[0], self._value(call.args[1])
+        if operator_name(mean) != "relax.mean" or not mean.args[0].same_as(source) or not mean.attrs.keepdims:
+            return None
+        return source if [int(axis) for axis in mean.attrs.axis or ()] == list(axes) else None
+
+    def _is_square(self, square: Any, value: Any) -> bool:
+        call = self._value(square)
+        name = operator_name(call)
+        if name == "relax.power":
+            return bool(call.args[0].same_as(value)) and _number(call.args[1]) == 2
+        if name == "relax.square":
+            return bool(call.args[0].same_as(value))
+        return name == "relax.multiply" and all(factor.same_as(value) for factor in call.args)
+
+
+def _is_float(value: Any) -> bool:
+    return str(value.struct_info.dtype) == "float32"
+
+
+def _is_last(call: Any, axis: Any) -> bool:
+    return int(axis) in (-1, len(static_shape(call) or ()) - 1)
+
+
+def _last_axes(value: Any, axes: Sequence[int]) -> int:
+    """How many last axes of the tensor *value* the *axes* are; 0: they are others."""
+    rank = len(static_shape(value) or ())
+    places = sorted(axis % rank for axis in axes) if rank else []
+    return len(places) if places and places == list(range(rank - len(places), rank)) else 0
+
+
+def _number(value: Any) -> float | None:
+    """The one number that a constant has."""
+    from tvm import relax
+
+    if not isinstance(value, relax.Constant) or math.prod(static_shape(value) or ()) != 1:
+        return None
+    return float(value.data.numpy().reshape(()))
+
+
+def _fits(value: Any, normal: Normalization) -> bool:
+    """Whether a tensor broadcasts to a normalization, over all of its last axes or over none."""
+    shape, whole = static_shape(value), static_shape(normal.x) or ()
+    if shape is None or len(shape) > len(whole) or not _is_float(value):
+        return False
+    padded = (1,) * (len(whole) - len(shape)) + shape
+    if any(extent not in (1, full) for extent, full in zip(padded, whole, strict=True)):
+        return False
+    return padded[-normal.axes :] in ((1,) * normal.axes, whole[-normal.axes :])
+
+
+def _flat(shape: Sequence[int], rank: int, axes: int) -> tuple[int, ...]:
+    """*shape* with *rank* axes, of which the last *axes* are one."""
+    padded = (1,) * (rank - len(shape)) + tuple(shape)
+    return (*padded[:-axes], math.prod(padded[-axes:]))
+
+
+class _Row:
+    """The rows of a tensor, and the whole vectors that hold one."""
+
+    def __init__(self, x: Any, lanes: int) -> None:
+        self.x = x
+        (*self.outer, self.length) = (int(extent) for extent in x.shape)
+        size = lanes if self.length > lanes else 4
+        self.padded = -(-self.length // size) * size
+
+    def filled(self, value: float) -> Any:
+        """The tensor, each row with *value* behind it up to whole vectors."""
+        from tvm import tirx
+
+        if self.padded == self.length:
+            return self.x
+        rest = tirx.const(value, "float32")
+        return self.each(ROW, lambda *at: tirx.if_then_else(at[-1] < self.length, self.x(*at), rest))
+
+    def each(self, name: str, value: Callable[..., Any]) -> Any:
+        """What *value* gives for each element of whole vectors."""
+        from tvm import te
+
+        return te.compute((*self.outer, self.padded), value, name=name)
+
+    def reduced(self, reduce: Any, value: Callable[..., Any], name: str) -> Any:
+        """The sum or maximum of what *value* gives for the elements of a row."""
+        from tvm import te
+
+        k = te.reduce_axis((0, self.padded), "k")
+        return te.compute(tuple(self.outer), lambda *at: reduce(value(*at, k), axis=k), name=name)
+
+
+def _softmax(row: _Row) -> Any:
+    from tvm import te, tirx
+
+    x = row.filled(float("-inf"))
+    most = row.reduced(te.max, x, "most")
+    power = row.each("power", lambda *at: tirx.exp(x(*at) - most(*at[:-1])))
+    total = row.reduced(te.sum, power, "total")
+    return te.compute(row.x.shape, lambda *at: power(*at) / total(*at[:-1]), name="softmax")
+
+
+def _normalized(row: _Row, normal: Normalization, extras: Sequence[Any]) -> Any:
+    from tvm import te, tirx
+
+    x: Any = row.filled(0.0)
+    if normal.centred:
+        total, source = row.reduced(te.sum, x, "total"), x
+
+        def difference(*at: Any) -> Any:
+            return source(*at) - total(*at[:-1]) * tirx.const(1 / row.length, "float32")
+
+        def centred(*at: Any) -> Any:
+            inside = at[-1] < row.length
+            return tirx.Select(inside, difference(*at), tirx.const(0, "float32"))
+
+        x = difference if row.padded == row.length else row.each(f"{ROW}_centred", centred)
+    squares = row.reduced(te.sum, lambda *at: x(*at) * x(*at), "squares")
+
+    def result(*at: Any) -> Any:
+        mean = squares(*at[:-1]) * tirx.const(1 / row.length, "float32")
+        value = x(*at) / tirx.sqrt(mean + tirx.const(normal.epsilon, "float32"))
+        rest = [_broadcast(extra, at) for extra in extras]
+        if normal.scale is not None:
+            value = value * rest.pop(0)
+        return value + rest.pop(0) if rest else value
+
+    return te.compute(row.x.shape, result, name="normalization")
+
+
+def _broadcast(tensor: Any, at: Sequence[Any]) -> Any:
+    """The element of *tensor* that broadcasts to the place *at*."""
+    return tensor(*(0 if int(extent) == 1 else place for place, extent in zip(at, tensor.shape, strict=True)))
