@@ -29,7 +29,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 NETWORKS = (
     "resnet18,resnet50,mobilenet_v1,mobilenet_v2,mobilenet_v3,squeezenet,inception_v3,efficientnet,yolov8n,unet,"
-    "super_resolution,text_recognition,mixed_blocks,bert_4x256,bert_12x768,gru,lstm"
+    "super_resolution,text_recognition,mixed_blocks,bert_4x256,bert_12x768,gru,lstm,"
+    "vit,gpt2_step,convnext"
 )
 SECONDS = 2.0
 """About so long onnxruntime runs in each turn, and rtvm as many runs."""
@@ -158,7 +159,7 @@ def run(package: Path, runs: int, threads: int) -> list[float]:
 
 def model_file(place: Path, name: str) -> Path:
     """A network that the tests generate, a published one of theirs, or a file."""
-    from support.models import networks, published, sequences, vision
+    from support.models import networks, published, sequences, transformers, vision
 
     if Path(name).is_file():
         return Path(name)
@@ -167,7 +168,7 @@ def model_file(place: Path, name: str) -> Path:
     file = place / f"{name}.onnx"
     if file.exists():
         return file
-    for module in (vision, sequences):
+    for module in (vision, sequences, transformers):
         if hasattr(module, name):
             return Path(getattr(module, name)(file))
     return Path(getattr(networks, name)(file, 224))

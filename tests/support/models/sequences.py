@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -91,15 +91,29 @@ class SequenceNetwork:
         )
         return self.reshape(self.op("Transpose", states, perm=[0, 2, 1, 3]), 0, 0, directions * hidden)
 
-    def save(self, path: Path, inputs: dict[str, tuple[int, ...]], output: str, shape: Sequence[int]) -> Path:
-        """Write the model; *inputs* are float32 where they have features, else numbers of tokens."""
+    def save(
+        self,
+        path: Path,
+        inputs: dict[str, tuple[int, ...]],
+        output: str,
+        shape: Sequence[int],
+        states: Mapping[str, Sequence[int]] | None = None,
+    ) -> Path:
+        """Write the model; *inputs* are float32 where they have features, else numbers of tokens.
+
+        Args:
+            states: outputs behind the first, with their shapes.
+        """
         infos = [
             helper.make_tensor_value_info(
                 name, TensorProto.FLOAT if len(extents) > 2 else TensorProto.INT64, extents
             )
             for name, extents in inputs.items()
         ]
-        outputs = [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)]
+        outputs = [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, extents)
+            for name, extents in {output: shape, **(states or {})}.items()
+        ]
         graph = helper.make_graph(self.nodes, "generated", infos, outputs, self.weights)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
         onnx.checker.check_model(model)
@@ -158,15 +172,16 @@ def recurrent(
     directions: int = 1,
     linear: bool = True,
     classes: int = 40,
+    batch: int = 1,
 ) -> Path:
-    """Recurrent layers of float32[steps, 1, size], and what each state is classified as."""
+    """Recurrent layers of float32[steps, batch, size], and what each state is classified as."""
     net = SequenceNetwork()
     x, inputs = "x", size
     for _ in range(layers):
         x = net.recurrent(kind, x, inputs, hidden, directions=directions, linear=linear)
         inputs = directions * hidden
     output = net.op("Softmax", net.dense(x, inputs, classes), axis=-1)
-    return net.save(path, {"x": (steps, 1, size)}, output, (steps, 1, classes))
+    return net.save(path, {"x": (steps, batch, size)}, output, (steps, batch, classes))
 
 
 def gru(path: Path) -> Path:

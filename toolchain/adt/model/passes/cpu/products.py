@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from adt.model.passes.cpu.decisions import Decisions
 from adt.model.passes.cpu.kernel import (
     Kernel,
     NoSchedule,
@@ -29,8 +30,10 @@ from adt.model.passes.layout.blocks import ceil_blocks
 from adt.model.passes.layout.rewriter import Rewriter, static_shape
 from adt.model.passes.nodes import operator_name
 
-PANELS, SUMS = "product_panels", "product_sums"
-"""The blocks of such a kernel: the right operand packed, and the sums."""
+SUMS, PANELS = "product_sums", "product_panels"
+"""The blocks of such a kernel: the sums, and the right operand where it is packed."""
+ROWS, TERMS = "rows", "terms"
+"""Without panels, lanes take a row of the right operand, or the terms of a sum: too few rows share those."""
 LEAST_ROWS = 4
 """Rows from which on it is worth to pack what they share."""
 
@@ -47,13 +50,23 @@ class Products(Rewriter):
     def bind(self, binding: Any) -> None:
         call = binding.value
         name = operator_name(call)
-        if name == "relax.matmul" and _is_taken(call):
+        if name == "relax.matmul" and self._is_taken(*call.args):
             self.values[binding.var] = self._product(*call.args)
             return
         if name == "relax.permute_dims" and (shape := static_shape(binding.var)):
             axes = call.attrs.axes or reversed(range(len(shape)))
             self.transposed[binding.var] = (call.args[0], tuple(int(axis) % len(shape) for axis in axes))
         super().bind(binding)
+
+    def _is_taken(self, left: Any, right: Any) -> bool:
+        from tvm import relax
+
+        shapes = static_shape(left), static_shape(right)
+        if isinstance(right, relax.Constant) or left.struct_info.dtype != "float32" or None in shapes:
+            return False
+        if any(len(shape or ()) < 2 for shape in shapes):
+            return False
+        return (shapes[0] or ())[-2] >= LEAST_ROWS or self._columns_lie_together(right)
 
     def _product(self, left: Any, right: Any) -> Any:
         shapes = [static_shape(operand) or () for operand in (left, right)]
@@ -62,27 +75,26 @@ class Products(Rewriter):
         if of_a[-1] != len(of_a) - 1:  # a row's elements are to lie together
             a, of_a = left, tuple(range(len(of_a)))
         b, of_b = self._source(right)
-        panels = shapes[1][-1] % lanes > 0 or of_b[-1] != len(of_b) - 1
+        form = ROWS
+        if shapes[0][-2] < LEAST_ROWS:
+            form = TERMS
+        elif shapes[1][-1] % lanes or of_b[-1] != len(of_b) - 1:
+            form = PANELS
         return self.builder.emit_te(
-            lambda x, y: _product(_permuted(x, of_a), _permuted(y, of_b), shapes, lanes, panels=panels),
+            lambda x, y: _product(_permuted(x, of_a), _permuted(y, of_b), shapes, lanes, form),
             self.copy(a),
             self.copy(b),
             primfunc_name_hint="product",
         )
 
+    def _columns_lie_together(self, value: Any) -> bool:
+        """Whether *value* is transposed, so that what is summed is a row of its source."""
+        _, axes = self._source(value)
+        return axes[-2] == len(axes) - 1
+
     def _source(self, value: Any) -> tuple[Any, tuple[int, ...]]:
         """The tensor that *value* is with permuted axes, and the permutation."""
         return self.transposed.get(value, (value, tuple(range(len(static_shape(value) or ())))))
-
-
-def _is_taken(call: Any) -> bool:
-    from tvm import relax
-
-    left, right = call.args
-    shapes = static_shape(left), static_shape(right)
-    if isinstance(right, relax.Constant) or call.struct_info.dtype != "float32" or None in shapes:
-        return False
-    return all(len(shape or ()) > 1 for shape in shapes) and (shapes[0] or ())[-2] >= LEAST_ROWS
 
 
 def _lanes(columns: int, vectors: Vectors) -> int:
@@ -99,8 +111,12 @@ def _permuted(tensor: Any, axes: Sequence[int]) -> Read:
     return lambda *places: tensor(*(places[axes.index(axis)] for axis in range(len(axes))))
 
 
-def _product(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int, *, panels: bool) -> Any:
-    """The tensor expression; *shapes* of both operands, their first axes broadcast."""
+def _product(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int, form: str) -> Any:
+    """The tensor expression; *shapes* of both operands, their first axes broadcast.
+
+    Args:
+        form: :data:`PANELS`, :data:`ROWS` or :data:`TERMS`.
+    """
     from tvm import te, tirx
 
     (*batch_a, rows, terms), (*batch_b, _, columns) = shapes
@@ -117,11 +133,11 @@ def _product(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int, *, p
     def factor(*at: Any) -> Any:
         return a(*own(at[:rank], batch_a), at[rank], k)
 
-    if not panels:
+    if form != PANELS:
         return te.compute(
             (*batch, rows, columns),
             lambda *at: te.sum(factor(*at) * b(*own(at[:rank], batch_b), k, at[-1]), axis=k),
-            name=SUMS,
+            name=SUMS if form == ROWS else TERMS,
         )
 
     def packed(*at: Any) -> Any:
@@ -141,7 +157,7 @@ def _product(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int, *, p
     )
 
 
-def product(schedule: Any, vectors: Vectors) -> str:
+def product(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     """A product by a tensor that the model computes.
 
     Raises:
@@ -154,7 +170,8 @@ def product(schedule: Any, vectors: Vectors) -> str:
     store, (sums,) = kernel.store_apart(keep=(*packs, *kernel.sums))
     *batch, row, column = schedule.get_loops(store)
     rows, columns = extent_of(schedule, row), extent_of(schedule, column)
-    lanes = _lanes(columns, vectors)
+    packed = extent_of(schedule, schedule.get_loops(schedule.get_sblock(packs[0]))[-1]) if packs else 0
+    lanes = packed or _lanes(columns, vectors)
     tile = best_tile(rows, 1, ceil_blocks(columns, lanes), vectors)
     part, lane = schedule.split(column, [None, lanes])
     panel, deep = schedule.split(part, [None, tile.deep])

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 STEPS = "recurrent_steps"
 """The block of such a kernel."""
-MOST_SUMS = 64
-"""Columns of a panel of weights: four registers of AVX-512, 16 of NEON."""
+MOST_SUMS = 96
+"""Sums that are kept in registers: six of AVX-512, 24 of NEON."""
+MOST_COLUMNS, MOST_ROWS = 64, 6
+"""Columns of a panel of weights, and sequences of a batch that are multiplied with it at once."""
 LANES = 16
 """States whose gates are computed at once, and what a layer's states are filled up to with zeros."""
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -47,17 +49,23 @@ class Recurrence:
         """The states with zeros behind them, so that panels of weights are whole vectors: those beyond
         *hidden* stay zeros."""
         least = -(-self.hidden // LANES) * LANES
-        candidates = range(least, least + MOST_SUMS, LANES)
-        return min(candidates, key=lambda width: width * MOST_SUMS / self._panel(width))
+        candidates = range(least, least + MOST_COLUMNS, LANES)
+        return min(candidates, key=lambda width: width / self._panel(width))
 
     @property
     def panel(self) -> int:
         """Columns of a panel of weights."""
         return self._panel(self.width)
 
+    @property
+    def rows(self) -> int:
+        """Sequences that are multiplied with a panel at once."""
+        return -(-self.batch // -(-self.batch // MOST_ROWS))
+
     def _panel(self, width: int) -> int:
         together = width if self.kind == "GRU" and not self.reset_after else GATES[self.kind] * width
-        return max(size for size in range(LANES, MOST_SUMS + 1, LANES) if together % size == 0)
+        most = min(MOST_COLUMNS, MOST_SUMS // self.rows)
+        return max(size for size in range(LANES, most + 1, LANES) if together % size == 0)
 
     def filled(self, gates: NDArray[np.generic]) -> NDArray[np.generic]:
         """*gates* ``[gates·H, …]`` with zeros behind each: ``[gates·width, …]``."""
@@ -188,17 +196,26 @@ def _products(
     *first* on, times the weights."""
     from tvm.script.ir_builder import tirx as T
 
-    width = layer.panel
+    width, size, whole = layer.panel, layer.rows, layer.batch // layer.rows
     panels = [number * layer.width // width for number in (numbers.start, numbers.stop)]
     work = layer.batch * len(numbers) * layer.width * layer.hidden
-    with (T.parallel if work >= WORTH_THREADS else T.serial)(*panels) as panel, T.serial(layer.batch) as b:
-        sums = T.decl_buffer((width,), "float32", scope="global", layout=None)
-        with T.vectorized(width) as lane:
-            T.buffer_store(sums, begin(b, panel * width + lane), [lane])
-        with T.serial(layer.hidden) as k, T.vectorized(width) as lane:
-            T.buffer_store(sums, sums[lane] + state[b, first + k] * weights[panel, k, lane], [lane])
-        with T.vectorized(width) as lane:
-            T.buffer_store(gates, sums[lane], [b, panel * width + lane])
+
+    def tile(panel: Any, at: Any, count: int) -> None:
+        """The sums of *count* sequences from *at* on."""
+        sums = T.decl_buffer((count, width), "float32", scope="global", layout=None)
+        with T.unroll(count) as b, T.vectorized(width) as lane:
+            T.buffer_store(sums, begin(at + b, panel * width + lane), [b, lane])
+        with T.serial(layer.hidden) as k, T.unroll(count) as b, T.vectorized(width) as lane:
+            term = state[at + b, first + k] * weights[panel, k, lane]
+            T.buffer_store(sums, sums[b, lane] + term, [b, lane])
+        with T.unroll(count) as b, T.vectorized(width) as lane:
+            T.buffer_store(gates, sums[b, lane], [at + b, panel * width + lane])
+
+    with (T.parallel if work >= WORTH_THREADS else T.serial)(*panels) as panel:
+        with T.serial(whole) as part:
+            tile(panel, part * size, size)
+        if rest := layer.batch % size:
+            tile(panel, whole * size, rest)
 
 
 def _each(layer: Recurrence, body: Callable[[Any, Any], None]) -> None:

@@ -51,7 +51,7 @@ def reduction(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
         raise NoSchedule("its sums are each read by several elements")
     *outer, last = loops
     width = vector_width(extent_of(schedule, last), vectors.lanes)
-    if width == 1:
+    if width == 1 or _terms_lie_together(schedule, sums):
         _sum_along_lanes(schedule, store, sums, vectors, work)
         return "the terms of a sum in lanes"
     tiled = _row_to_share(schedule, sums) if outer else None
@@ -89,6 +89,17 @@ def _sum_along_lanes(schedule: Any, store: Any, sums: Any, vectors: Vectors, wor
         schedule.compute_at(stage, outer[-1], preserve_unit_loops=True)
     at = parallel(schedule, outer, work)
     _vectorize_stages(schedule, stages, at, vectors)
+
+
+def _terms_lie_together(schedule: Any, sums: Any) -> bool:
+    """Whether one term after the other is read, and not one place after the other."""
+    from tvm import tirx
+
+    block = schedule.get(sums)
+    loads = tir_nodes(block.body, tirx.BufferLoad)
+    last = [load.indices[-1] for load in loads if not load.buffer.same_as(block.writes[0].buffer)]
+    terms = {axis.var for axis in block.iter_vars if int(axis.iter_type) != SPATIAL}
+    return len(last) > 1 and all(index in terms for index in last)
 
 
 def _lane_sums(schedule: Any, sums: Any, vectors: Vectors) -> list[Any]:
@@ -163,7 +174,8 @@ def _row_to_share(schedule: Any, sums: Any) -> int | None:
 
 
 def rows(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
-    """Several reductions of each row, as softmax and normalizations have: a row at a time.
+    """Several reductions of each row, as softmax and normalizations have: a row at a time, or over other
+    axes than the last ones, a vector of rows.
 
     Raises:
         NoSchedule: there are none, or they are not of rows.
@@ -173,10 +185,16 @@ def rows(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
         raise NoSchedule("it has no reductions")
     store = schedule.get_sblock(kernel.output)
     loops = schedule.get_loops(store)
-    axes = min((len(spatial_loops(schedule, schedule.get_sblock(name))) for name in kernel.sums), default=0)
-    if len(loops) < 2 or axes < 1:
+    own = _axes_of_sums(schedule, kernel)
+    if len(loops) < 2 or not own:
         raise NoSchedule("it has no rows")
-    outer = loops[: min(axes, len(loops) - 1)]
+    outer, across = [loops[place] for place in own], own != list(range(len(own)))
+    if across:
+        rest = [loop for place, loop in enumerate(loops) if place not in own]
+        last = extent_of(schedule, outer[-1])
+        part, vector = schedule.split(outer[-1], [None, max(divisors(last, VECTORS_EACH * vectors.lanes))])
+        outer[-1] = part
+        schedule.reorder(*outer, *rest, vector)
     work = sum(work_of(schedule, schedule.get_sblock(name)) for name in kernel.sums)
     names = [name for name in kernel.names if name != kernel.output]
     for name in reversed(names):
@@ -187,13 +205,30 @@ def rows(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     stages = []
     for name in names:
         block = schedule.get_sblock(name)
-        along = name in kernel.sums and len(spatial_loops(schedule, block)) == len(outer)
+        along = name in kernel.sums and not across
         stages += _lane_sums(schedule, block, vectors) if along else [block]
     for block in reversed(stages):
         schedule.compute_at(block, outer[-1], preserve_unit_loops=True)
     at = parallel(schedule, outer, work)  # before sums are divided, after which it is refused
     _vectorize_stages(schedule, [*stages, store], at, vectors)
-    return "a row at a time"
+    return "a vector of rows at a time" if across else "a row at a time"
+
+
+def _axes_of_sums(schedule: Any, kernel: Kernel) -> list[int]:
+    """The places of the output's axes that sums have, too, or what is computed of sums for each row."""
+    from tvm import tirx
+
+    def written(name: str) -> Any:
+        return schedule.get(schedule.get_sblock(name)).writes[0].buffer
+
+    sizes = {math.prod(map(int, written(name).shape)) for name in kernel.sums}
+    buffers = [written(name) for name in kernel.names if name != kernel.output]
+    by_row = [buffer for buffer in buffers if math.prod(map(int, buffer.shape)) in sizes]
+    block = schedule.get(schedule.get_sblock(kernel.output))
+    loads = tir_nodes(block.body, tirx.BufferLoad)
+    own = [load for load in loads if any(load.buffer.same_as(buffer) for buffer in by_row)]
+    used = variables_of([index for load in own for index in load.indices])
+    return [place for place, iterator in enumerate(block.iter_vars) if iterator.var in used]
 
 
 def _reads_sums(schedule: Any, block: Any) -> bool:

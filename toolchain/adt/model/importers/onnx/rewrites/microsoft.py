@@ -116,7 +116,7 @@ def _skip_layer_norm(build: Builder) -> list[str] | None:
     value, skip, scale, *rest = build.operands(5)
     shift, bias = rest if centred else ("", rest[0])
     total = build.plus(build.add("Add", value, skip), bias)
-    epsilon = build.attribute("epsilon", 1e-12 if centred else 1e-5)
+    epsilon = build.attribute("epsilon", 1e-12)
     return [*normalized(build, total, epsilon, scale, shift, axes=[-1], centred=centred), total]
 
 
