@@ -18,9 +18,9 @@ from adt.model.passes.cpu.decisions import Decisions
 from adt.model.passes.cpu.kernel import (
     LONGEST_VECTOR,
     UNROLLED_TAPS,
-    WORTH_A_THREAD,
     Kernel,
     NoSchedule,
+    can_partition,
     divisors,
     extent_of,
     parallel,
@@ -29,14 +29,21 @@ from adt.model.passes.cpu.kernel import (
     spatial_loops,
     work_of,
 )
-from adt.model.passes.cpu.tiles import FEW, ranked_tiles
+from adt.model.passes.cpu.tiles import FEW, best_tile, ranked_tiles
 from adt.model.passes.cpu.vectors import Vectors
 from adt.model.passes.layout.blocks import STAGE
+from adt.model.passes.layout.signature import variables_of
+from adt.model.passes.nodes import tir_nodes
 
 DEPTHWISE_WIDE = 8
 """Positions along a row whose sums a depthwise convolution keeps at once, at most."""
+EDGES, CHANNEL, ROWS = "edges", "channel", "rows"
+"""What has zeros around it: nothing, and the first and last positions look where they read, which takes a
+third less than a copy, but LLVM spills on Arm; a copy of each channel; a copy of the rows of each tile."""
 ONCE = 4
 """Channels that a step without loops takes."""
+TASKS = 8
+"""Parts of a kernel that threads share at least."""
 UNROLLED_BY_LLVM = 3
 """Steps of a loop over tiles, which LLVM unrolls where they are so few, and then spills on Arm: such a loop
 is made one with the next outer one."""
@@ -54,12 +61,14 @@ def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
         raise NoSchedule("it is no convolution")
     store, (sums,) = kernel.store_apart(keep=(*stages, *kernel.sums))
     stage = schedule.get_sblock(stages[0])
+    whole = not vectors.by_element and _is_one_row(schedule, sums, stage, store)
+    if whole and _divides(schedule, sums, vectors):
+        _make_one_row(schedule, sums, store)
     loops = schedule.get_loops(store)
     lanes = extent_of(schedule, loops[-1])
     if lanes > vectors.lanes or len(loops) < 4:
         raise NoSchedule("its last axis is no block")
     images, depth, *axes, lane = loops
-    channels = extent_of(schedule, reduce_loops(schedule, sums)[0])
     if _depthwise(schedule, sums):
         return _depthwise_loops(schedule, store, sums, stage, vectors, decisions)
     *rows, row = axes
@@ -90,8 +99,7 @@ def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
     schedule.vectorize(lane)
     work = work_of(schedule, sums)
     schedule.compute_at(sums, outer[-1], preserve_unit_loops=True)
-    size = ONCE if vectors.by_element else lanes
-    _accumulate(schedule, sums, len(outer), channels, size, vectors, decisions)
+    _accumulate(schedule, sums, len(outer), vectors, decisions)
     if vectors.by_element:
         _read_by_vectors(schedule, sums, vectors, widened)
     unfinished = [
@@ -136,18 +144,60 @@ def _orders(positions: int, blocks: int, border: bool) -> list[Order]:
     return [Order(), *inside, *(by_rows if border else ())]
 
 
-def _accumulate(
-    schedule: Any,
-    sums: Any,
-    depth: int,
-    channels: int,
-    size: int,
-    vectors: Vectors,
-    decisions: Decisions,
-) -> None:
-    """The loops of *sums* inside of *depth* others: *size* channels, taps, four of the channels, the tile."""
+def _is_one_row(schedule: Any, sums: Any, stage: Any, store: Any) -> bool:
+    """Whether all positions can be one row: each is computed from what lies at its own, without a window."""
+    from tvm import tirx
+
+    block = schedule.get(store)
+    channels, *taps = (extent_of(schedule, loop) for loop in reduce_loops(schedule, sums))
+    before, after = (list(map(int, schedule.get(of).writes[0].buffer.shape)) for of in (stage, sums))
+    if len(after) < 5 or math.prod(after[3:-1]) == 1 or before[2:-1] != after[2:-1]:
+        return False
+    if channels == 1 or math.prod(taps) != 1 or _has_border(schedule, stage):
+        return False
+    axes = [iterator.var for iterator in block.iter_vars][2:-1]
+    reads = [
+        [index for index in load.indices if variables_of([index]) & set(axes)]
+        for load in tir_nodes(block.body, tirx.BufferLoad)
+    ]
+    return all(not read or read == axes for read in reads)
+
+
+def _divides(schedule: Any, sums: Any, vectors: Vectors) -> bool:
+    """Whether one row leaves work for several threads: one that tiles do not divide is a single task."""
+    images, depth, *extents, _ = map(int, schedule.get(sums).writes[0].buffer.shape)
+    positions = math.prod(extents)
+    tile = best_tile(positions, 1, depth, vectors)
+    return positions % tile.wide == 0 or images * depth // tile.deep >= TASKS
+
+
+def _make_one_row(schedule: Any, sums: Any, store: Any) -> None:
+    """Make one axis of all spatial ones, and leave out the taps: tiles divide 49 positions better than 7."""
+    from tvm.tirx import IndexMap
+
+    extents = [int(extent) for extent in schedule.get(sums).writes[0].buffer.shape[2:-1]]
+
+    def flat(*axes: Any) -> list[Any]:
+        place: Any = 0
+        for extent, axis in zip(extents, axes[2:], strict=False):
+            place = place * extent + axis
+        return [*axes[:2], place, *axes[2 + len(extents) :][:2]]
+
+    def index_map(axes: int) -> Any:
+        dtype = str(schedule.get(sums).iter_vars[0].var.dtype)
+        return IndexMap.from_func(flat, ndim=axes, index_dtype=dtype)
+
+    schedule.transform_layout(sums, ("write", 0), index_map(len(extents) + 3))
+    for block in (sums, store):
+        schedule.transform_block_layout(block, index_map(len(schedule.get(block).iter_vars)))
+
+
+def _accumulate(schedule: Any, sums: Any, depth: int, vectors: Vectors, decisions: Decisions) -> None:
+    """The loops of *sums* inside of *depth* others: channels in blocks, taps, four channels, the tile."""
     *tile, lane = spatial_loops(schedule, sums)[depth:]
     channel, *windows = reduce_loops(schedule, sums)
+    channels = extent_of(schedule, channel)
+    size = ONCE if vectors.by_element else extent_of(schedule, lane)
     block, within = schedule.split(channel, [None, size if channels % size == 0 else channels])
     extent = extent_of(schedule, within)
     usual = ONCE if extent % ONCE == 0 else extent if extent < ONCE else 1
@@ -157,6 +207,8 @@ def _accumulate(
     taps_first = decisions.choose(
         "taps first", (False, True)[: 2 if taps > 1 and not vectors.by_element else 1]
     )
+    if not vectors.by_element:  # the fewest values stay in registers, of positions or of weights
+        tile.sort(key=lambda loop: -extent_of(schedule, loop))
     schedule.reorder(*([*windows, block] if taps_first else [block, *windows]), again, once, *tile, lane)
     for loop in (once, *tile):
         schedule.unroll(loop)
@@ -209,10 +261,14 @@ def _depthwise_loops(
     usual = max(divisors(width, most))
     sizes = [size for size in range(2, min(width, 2 * DEPTHWISE_WIDE) + 1) if size != usual]
     wide_size = decisions.choose("wide", [usual, *sizes])
-    border = _has_border(schedule, stage)
     few_rows = [size for size in divisors(height, DEPTHWISE_WIDE) if size * wide_size < vectors.registers]
     high_size = decisions.choose("high", few_rows)
-    by_rows = decisions.choose("border", (False, True) if border and height > 1 else (False,))
+    borders = ("",)
+    if _has_border(schedule, stage):
+        edges = not vectors.by_element and can_partition(schedule, row)
+        borders = (*([EDGES] if edges else ()), CHANNEL, *([ROWS] if height > 1 else ()))
+    border = decisions.choose("border", borders)
+    copied = border in (CHANNEL, ROWS)
     row_tile, wide = schedule.split(row, [None, wide_size])
     column_tile, high = schedule.split(column, [None, high_size])
     schedule.reorder(column_tile, row_tile, high, wide, lane)
@@ -230,21 +286,21 @@ def _depthwise_loops(
     for loop in (*(reduce if unrolled else ()), *spatial[:-1]):
         schedule.unroll(loop)
     schedule.vectorize(spatial[-1])
-    if width % wide_size:
+    if width % wide_size or border == EDGES:
         partition(schedule, row_tile)
-    elif border and vectors.by_element and extent_of(schedule, row_tile) <= UNROLLED_BY_LLVM:
+    elif copied and vectors.by_element and extent_of(schedule, row_tile) <= UNROLLED_BY_LLVM:
         column_tile = schedule.fuse(column_tile, row_tile)
-    if border:
-        channel = schedule.fuse(*outer[:2])
-        if work >= WORTH_A_THREAD:
-            schedule.parallel(channel)
-        _copy_inside(schedule, stage, column_tile if by_rows else channel)
+    if copied:
+        channel = parallel(schedule, outer[:2], work)
+        _copy_inside(schedule, stage, column_tile if border == ROWS else channel)
     else:
         schedule.compute_inline(stage)
-        parallel(schedule, [*outer, column_tile], work)
+        if border == EDGES:
+            partition(schedule, column_tile)
+        parallel(schedule, outer if border == EDGES else [*outer, column_tile], work)
     schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
     rows = f"{high_size}x" if high_size > 1 else ""
-    where = ", a border for each" if by_rows else ""
+    where = ", a border for each" if border == ROWS else ""
     return f"depthwise, {rows}{wide_size} positions of {lanes} channels at once{where}"
 
 
@@ -277,4 +333,6 @@ def _copy_with_border(schedule: Any, stage: Any) -> None:
     *outer, last = schedule.get_loops(stage)
     if extent_of(schedule, last) <= LONGEST_VECTOR:
         schedule.vectorize(last)
+    else:
+        partition(schedule, last)
     parallel(schedule, outer[:-1], work)

@@ -104,8 +104,13 @@ def partition(schedule: Any, loop: Any) -> None:
 
     TVM fails to where indices have 64 bits: there the conditions stay.
     """
-    if str(schedule.get(loop).loop_var.dtype) == "int32":
+    if can_partition(schedule, loop):
         schedule.annotate(loop, "pragma_loop_partition_hint", 1)
+
+
+def can_partition(schedule: Any, loop: Any) -> bool:
+    """Whether conditions on *loop* go where it is partitioned."""
+    return str(schedule.get(loop).loop_var.dtype) == "int32"
 
 
 def vector_width(extent: int, lanes: int) -> int:

@@ -14,7 +14,7 @@ MOST_PIXELS = 16
 """Positions of a tile: more are more code, and no faster."""
 MOST_TRIED = 100
 """Tiles among which a search chooses."""
-RAGGED, RAGGED_BY_ELEMENT = 1.05, 1.4
+RAGGED, RAGGED_BY_ELEMENT = 1.02, 1.4
 """What a row costs that tiles do not divide: the code of a second tile. On Arm, where that was not timed, as
 much as conditions cost."""
 FEW = 16
@@ -22,8 +22,10 @@ FEW = 16
 Where there are more, LLVM keeps them, and spills when they are too many (14×2 on AVX-512: half the speed)."""
 MOST_HALVES = 12
 """Positions of a tile in half precision: fmla takes an element of registers 0 to 15 only."""
-FEW_SUMS, FEW_WIDE = 12, 5
-"""Sums in so few registers, and positions of several blocks: with more LLVM spills (6×2, 14×1 on AVX2)."""
+STACK = 1024
+"""Bytes from which on TVM has a tile in allocated memory, and LLVM not in registers: 4×4, 8×2 on AVX-512."""
+FEW_SUMS = 12
+"""Sums in so few registers: with more LLVM spills (7×2, 14×1 on AVX2)."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,9 @@ def best_tile(width: int, height: int, depth: int, vectors: Vectors, each: int =
     """The tile by which a multiply-add takes least.
 
     Each step loads ``deep`` vectors of weights and one value for each position; loads beyond the
-    multiply-adds wait for one another. On a Sapphire Rapids 7×2 and 4×4 sums reach 93 to 99 % of the peak
-    with AVX-512, and with AVX2 3×4 and 4×3 some 92 to 97 %, 5×2 and 2×5 90 %, 12×1 and 4×2 86 %. What is left
-    of a row is a tile of its own, without conditions.
+    multiply-adds wait for one another. On a Sapphire Rapids 7×2, 6×2 and 5×3 sums reach 93 to 99 % of the
+    peak with AVX-512, with AVX2 3×4, 4×3, 6×2 and 2×6 some 90 to 97 %, 5×2 and 2×5 90 %, 12×1 and 4×2 86 %.
+    What is left of a row is a tile of its own, without conditions.
 
     Args:
         width, height: positions of the output along both axes.
@@ -99,19 +101,21 @@ def _cost(tile: Tile, width: int, height: int, vectors: Vectors, each: int) -> f
 def _fits(pixels: int, deep: int, vectors: Vectors) -> bool:
     """Whether LLVM keeps the sums, and what they are multiplied from, in registers."""
     sums = pixels * deep
+    if sums * vectors.lanes * 4 >= STACK:
+        return False
     if vectors.registers > FEW:
         if vectors.dtype == HALF and pixels > MOST_HALVES:
             return False
         return sums + deep + pixels <= vectors.registers
     if vectors.by_element:
         return sums + 4 * deep + pixels <= vectors.registers  # for armv7 four channels are loaded ahead
-    return sums <= FEW_SUMS and (deep == 1 or pixels <= FEW_WIDE)
+    return sums <= FEW_SUMS
 
 
 def _step(pixels: int, deep: int, vectors: Vectors) -> float:
     """What a step of so many positions and blocks of output channels takes, in multiply-adds."""
     sums = pixels * deep
     if vectors.registers <= FEW and not vectors.by_element:
-        return max(sums + 0.25 * max(0, FEW_SUMS - sums), LEAST_SUMS) + 0.1 * pixels
+        return max(sums + 0.25 * max(0, FEW_SUMS - sums), LEAST_SUMS) + 0.1 * (pixels + deep)
     loads = max(0, pixels + deep - sums)
     return max(sums, LEAST_SUMS) + 0.5 * loads + 0.1 * pixels + 0.3 * deep + 1
