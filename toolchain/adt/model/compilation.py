@@ -82,8 +82,9 @@ class CompileJob:
         bundled = self.bundle.manifest.options if self.bundle else settings.build
         log.info("importing %s", self.model.name)
         options = settings.compile
-        # No library takes the kernel of a recurrent layer's steps; in half precision it stays float32.
-        loops = (target.device, options.offload) == ("cpu", "none")
+        # No library takes the kernel of a recurrent layer's steps; in half precision it stays float32. What
+        # is a reference unrolls them: it is not to have the faults of that kernel.
+        loops = (target.device, options.offload, self.plain) == ("cpu", "none", False)
         imported = import_model(self.model, parse_shapes(options.shapes), loops=loops)
         model_store.keep(imported.file, imported.source.sha256)
         log.info("compiling for %s on %s", target.name, platform.name)
