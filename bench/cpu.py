@@ -29,8 +29,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 NETWORKS = (
     "resnet18,resnet50,mobilenet_v1,mobilenet_v2,mobilenet_v3,squeezenet,inception_v3,efficientnet,yolov8n,unet,"
-    "super_resolution,text_recognition,mixed_blocks,bert_4x256,bert_12x768,gru,lstm,"
-    "vit,gpt2_step,convnext"
+    "super_resolution,text_recognition,mixed_blocks,shufflenet,resnet3d,image_translation,bert_4x256,bert_12x768,"
+    "gru,lstm,vit,gpt2_step,convnext"
 )
 SECONDS = 2.0
 """About so long onnxruntime runs in each turn, and rtvm as many runs."""

@@ -21,7 +21,7 @@ from adt.model.passes.pipeline import prepare_module
 from adt.model.passes.texture.choice import BY_MODEL
 from adt.model.targets.target import model_target
 from adt.model.tuning.schedules import Untuned
-from support.models import sequences, transformers
+from support.models import sequences, transformers, vision
 from support.models.blocked import RANDOM, conv, model, weight
 from support.models.onnx_graphs import recurrent, write
 
@@ -322,7 +322,9 @@ class _Flattening:
         return self._builder.emit(relax.Call(call.op, args, call.attrs, call.sinfo_args))
 
 
-SEQUENCES: dict[str, Callable[[Path], Path]] = {
+NETWORKS: dict[str, Callable[[Path], Path]] = {
+    "3-d convolutions": lambda path: vision.resnet3d(path, 16),
+    "generator": lambda path: vision.image_translation(path, 32),
     "bert": lambda path: sequences.bert(path, 1),
     "bert, decomposed": lambda path: sequences.bert(path, 1, decomposed=True),
     "vit": lambda path: transformers.vit(path, 1, 48, 3, 96),
@@ -343,11 +345,11 @@ SEQUENCES: dict[str, Callable[[Path], Path]] = {
 }
 
 
-@pytest.mark.parametrize("name", SEQUENCES)
-def test_networks_of_sequences_compute_what_onnxruntime_does(name: str, cpu: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_compute_what_onnxruntime_does(name: str, cpu: str, tmp_path: Path) -> None:
     import onnxruntime
 
-    path = SEQUENCES[name](tmp_path / "m.onnx")
+    path = NETWORKS[name](tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     feeds = {
         spec.name: RANDOM.integers(0, 2, spec.shape)
@@ -365,7 +367,7 @@ def test_networks_of_sequences_compute_what_onnxruntime_does(name: str, cpu: str
     tensors = map(tvm.runtime.tensor, feeds.values())
     result = relax.VirtualMachine(built, tvm.cpu())["main"](*tensors, *prepared.params.values())
 
-    assert bool(layers) == ("lstm" in name or "gru" in name or "rnn" in name)
+    assert bool(layers) == name.startswith(("lstm", "gru", "rnn"))
     results = [result] if hasattr(result, "numpy") else list(result)
     for have, want in zip(results, session.run(None, feeds), strict=True):
         np.testing.assert_allclose(have.numpy(), want, rtol=1e-4, atol=5e-6 * np.abs(want).max())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,16 +36,16 @@ class Network:
         self,
         x: str,
         out: int,
-        kernel: int | tuple[int, int] = 3,
-        stride: int | tuple[int, int] = 1,
+        kernel: int | tuple[int, ...] = 3,
+        stride: int | tuple[int, ...] = 1,
         groups: int = 1,
         *,
         padded: bool = True,
     ) -> str:
         """A convolution with "same" padding or none, followed by a batch normalisation."""
-        sizes, strides = _pair(kernel), _pair(stride)
+        sizes, strides = self._of_axes(kernel), self._of_axes(stride)
         inputs = self.channels[x] // groups
-        fan_in = inputs * sizes[0] * sizes[1]
+        fan_in = inputs * math.prod(sizes)
         weight = self.random.normal(0, (2 / fan_in) ** 0.5, (out, inputs, *sizes))
         y = self.op(
             "Conv",
@@ -60,12 +61,22 @@ class Network:
         statistics = [self.weight(a.astype(np.float32)) for a in (scale, shift, mean, variance)]
         return self.op("BatchNormalization", [y, *statistics], out)
 
-    def upconv(self, x: str, out: int) -> str:
-        """A transposed convolution that doubles both extents."""
-        weight = self.random.normal(0, (1 / self.channels[x]) ** 0.5, (self.channels[x], out, 2, 2))
+    def upconv(self, x: str, out: int, kernel: int = 2) -> str:
+        """A transposed convolution that doubles all extents."""
+        sizes, inputs = self._of_axes(kernel), self.channels[x]
+        weight = self.random.normal(0, (1 / inputs) ** 0.5, (inputs, out, *sizes))
         bias = self.weight(self.random.normal(0, 0.1, out).astype(np.float32))
         weights = [self.weight(weight.astype(np.float32)), bias]
-        return self.op("ConvTranspose", [x, *weights], out, kernel_shape=[2, 2], strides=[2, 2])
+        window = {
+            "kernel_shape": sizes,
+            "strides": self._of_axes(2),
+            "pads": self._of_axes(kernel // 2 - 1) * 2,
+        }
+        return self.op("ConvTranspose", [x, *weights], out, **window)
+
+    def _of_axes(self, value: int | tuple[int, ...]) -> tuple[int, ...]:
+        """A number for each spatial axis."""
+        return (value,) * (len(self.shape) - 2) if isinstance(value, int) else value
 
     def relu(self, x: str) -> str:
         return self.op("Relu", [x], self.channels[x])
@@ -108,6 +119,13 @@ class Network:
 
     def concat(self, *xs: str) -> str:
         return self.op("Concat", xs, sum(self.channels[x] for x in xs), axis=1)
+
+    def shuffle(self, x: str, groups: int, *extents: int) -> str:
+        """The channels of groups in turns."""
+        channels = self.channels[x]
+        parts = self.weight(np.array([1, groups, channels // groups, *extents]))
+        y = self.op("Transpose", [self.op("Reshape", [x, parts], channels)], channels, perm=[0, 2, 1, 3, 4])
+        return self.op("Reshape", [y, self.weight(np.array([1, channels, *extents]))], channels)
 
     def squeeze_excite(self, x: str, squeezed: int, gate: str = "HardSigmoid") -> str:
         y = self.op("GlobalAveragePool", [x], self.channels[x])
@@ -185,7 +203,3 @@ def mixed_blocks(path: Path, size: int = 32) -> Path:
     x = net.concat(x, net.enlarged(odd))
     x = net.average_pool(net.conv(x, 12, 1), 3, 2)
     return net.save(path, net.op("Sigmoid", [x], 12), (1, 12, None, None))
-
-
-def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else value

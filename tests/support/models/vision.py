@@ -210,3 +210,45 @@ def text_recognition(path: Path, width: int = 320, classes: int = 6625) -> Path:
     x = net.op("Transpose", [x], 480, perm=[0, 2, 1])
     x = net.op("MatMul", [x, net.weight(net.random.normal(0, 1, (480, classes)).astype(np.float32))], classes)
     return net.save(path, net.op("Softmax", [x], classes, axis=-1), (1, None, classes))
+
+
+def shufflenet(path: Path, size: int = 224) -> Path:
+    """ShuffleNet-v2."""
+    net = Network((1, 3, size, size))
+    x, extent = net.max_pool(net.relu(net.conv("x", 24, 3, 2)), 3, 2), size // 4
+
+    def branch(x: str, out: int, stride: int) -> str:
+        y = net.conv(net.relu(net.conv(x, out, 1)), out, 3, stride, groups=out)
+        return net.relu(net.conv(y, out, 1))
+
+    for out, repeat in ((116, 4), (232, 8), (464, 4)):
+        extent //= 2
+        shortcut = net.conv(x, net.channels[x], 3, 2, groups=net.channels[x])
+        x = net.concat(net.relu(net.conv(shortcut, out // 2, 1)), branch(x, out // 2, 2))
+        for _ in range(repeat - 1):
+            left, right = net.split(net.shuffle(x, 2, extent, extent))
+            x = net.concat(left, branch(right, out // 2, 1))
+        x = net.shuffle(x, 2, extent, extent)
+    return net.save(path, net.classifier(net.relu(net.conv(x, 1024, 1)), 1000), (1, 1000))
+
+
+def resnet3d(path: Path, size: int = 64, frames: int = 8) -> Path:
+    """The first stages of a ResNet for videos: R3D-18."""
+    net = Network((1, 3, frames, size, size))
+    x = net.relu(net.conv("x", 32, (3, 7, 7), (1, 2, 2)))
+    for out, stride in ((32, 1), (64, 2), (64, 1), (128, 2)):
+        shortcut = net.conv(x, out, 1, stride) if stride > 1 else x
+        x = net.relu(net.add(net.conv(net.relu(net.conv(x, out, 3, stride)), out), shortcut))
+    return net.save(path, net.classifier(x, 101), (1, 101))
+
+
+def image_translation(path: Path, size: int = 128) -> Path:
+    """A small generator as pix2pix's: convolutions that halve, transposed ones of four pixels that double, and skips."""
+    net = Network((1, 3, size, size))
+    x, levels = net.relu(net.conv("x", 32, 3, 2)), []
+    for out in (64, 128, 256):
+        levels.append(x)
+        x = net.relu(net.conv(x, out, 3, 2))
+    for level, out in zip(reversed(levels), (128, 64, 32), strict=True):
+        x = net.concat(net.relu(net.upconv(x, out, 4)), level)
+    return net.save(path, net.op("Tanh", [net.upconv(x, 3, 4)], 3), (1, 3, None, None))
