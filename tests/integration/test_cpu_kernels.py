@@ -325,6 +325,7 @@ class _Flattening:
 NETWORKS: dict[str, Callable[[Path], Path]] = {
     "3-d convolutions": lambda path: vision.resnet3d(path, 16),
     "generator": lambda path: vision.image_translation(path, 32),
+    "shuffled channels": lambda path: vision.shufflenet(path, 64),
     "bert": lambda path: sequences.bert(path, 1),
     "bert, decomposed": lambda path: sequences.bert(path, 1, decomposed=True),
     "vit": lambda path: transformers.vit(path, 1, 48, 3, 96),

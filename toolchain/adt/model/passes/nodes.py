@@ -27,6 +27,23 @@ def tir_nodes(statement: Any, kind: Any) -> list[Any]:
     return nodes
 
 
+def block_with(block: Any, body: Any, reads: Any) -> Any:
+    """The TIR *block* with another body, which reads the regions *reads*."""
+    from tvm import tirx
+
+    return tirx.SBlock(
+        block.iter_vars,
+        reads,
+        block.writes,
+        block.name_hint,
+        body,
+        block.init,
+        block.alloc_buffers,
+        block.match_buffers,
+        block.annotations,
+    )
+
+
 def operator_name(expression: Any) -> str:
     """Relax's name of the operator that is called (``relax.nn.conv2d``); empty for anything else."""
     from tvm import ir, relax

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adt.model.passes.layout.signature import variables_of
-from adt.model.passes.nodes import tir_nodes
+from adt.model.passes.nodes import block_with, tir_nodes
 
 
 def sums_from_bias(statement: Any) -> Any:
@@ -34,8 +34,10 @@ def sums_from_bias(statement: Any) -> Any:
 
     def replaced(block: Any) -> Any:
         if block.same_as(start):
-            return _with(block, tirx.BufferStore(sums, bias, block.body.indices), [region])
-        return _with(block, _without(block.body, addition), block.reads) if block.same_as(store) else None
+            return block_with(block, tirx.BufferStore(sums, bias, block.body.indices), [region])
+        return (
+            block_with(block, _without(block.body, addition), block.reads) if block.same_as(store) else None
+        )
 
     return tirx.stmt_functor.ir_transform(statement, replaced, None, ["tirx.SBlock"])
 
@@ -75,19 +77,3 @@ def _without(statement: Any, addition: Any) -> Any:
         return node.a if tvm_ffi.structural_equal(node, addition) else None
 
     return tirx.stmt_functor.ir_transform(statement, replaced, None, ["tirx.Add"])
-
-
-def _with(block: Any, body: Any, reads: Any) -> Any:
-    from tvm import tirx
-
-    return tirx.SBlock(
-        block.iter_vars,
-        reads,
-        block.writes,
-        block.name_hint,
-        body,
-        block.init,
-        block.alloc_buffers,
-        block.match_buffers,
-        block.annotations,
-    )

@@ -24,7 +24,7 @@ from adt.model.passes.cpu.recurrence import is_recurrence
 from adt.model.passes.cpu.reduction import reduction, rows
 from adt.model.passes.cpu.vector_math import shared_divisors, vectorized_math
 from adt.model.passes.cpu.vectors import Vectors
-from adt.model.passes.nodes import tir_nodes
+from adt.model.passes.nodes import block_with, tir_nodes
 
 log = logging.getLogger("adt.compile")
 
@@ -136,4 +136,38 @@ def narrow_indices(function: Any) -> Any:
         return function
     if any(call.dtype == "int64" for call in tir_nodes(narrow["main"].body, tirx.Call)):
         return function  # TVM leaves the types of calls in indices, which nothing fits then
-    return narrow["main"]
+    return simple_indices(narrow["main"])
+
+
+def simple_indices(function: Any) -> Any:
+    """*function* with indices that are simplified by the extents of each block's axes.
+
+    Of a remainder that is none, as reshapes have, TVM makes a wrong index where it transforms axes later:
+    of ``(x % 464 - 232) // 16`` it makes ``(x + 8) % 464 // 16 - 15``.
+    """
+    from tvm import arith, ir, tirx
+
+    def simplified(block: Any) -> Any:
+        if not isinstance(block.body, tirx.BufferStore):
+            return None
+        ranges = arith.Analyzer()
+        for axis in block.iter_vars:
+            ranges.bind(axis.var, axis.dom)
+
+        def load(node: Any) -> Any:
+            return tirx.BufferLoad(node.buffer, [ranges.simplify(index) for index in node.indices])
+
+        def read(region: Any) -> Any:
+            return tirx.BufferRegion(
+                region.buffer,
+                [
+                    ir.Range.from_min_extent(ranges.simplify(part.min), ranges.simplify(part.extent))
+                    for part in region.region
+                ],
+            )
+
+        body = tirx.stmt_functor.ir_transform(block.body, None, load, ["tirx.BufferLoad"])
+        return block_with(block, body, [read(region) for region in block.reads])
+
+    body = tirx.stmt_functor.ir_transform(function.body, None, simplified, ["tirx.SBlock"])
+    return tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)
