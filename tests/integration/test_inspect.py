@@ -85,7 +85,7 @@ def test_the_graph_is_the_models(opencl: Path) -> None:
     inputs = [tensor for tensor in graph.tensors if tensor.kind == "input"]
     assert [(t.shape, t.dtype, t.bytes) for t in inputs] == [((1, 4, 16, 16), "float32", 4096)]
     params = [tensor.shape for tensor in graph.tensors if tensor.kind == "param"]
-    assert params == [(8, 4, 3, 3), (8, 8, 3, 3)]
+    assert params == [(2, 9, 4, 4), (2, 9, 8, 4)], "output blocks, taps, input channels, lanes"
     assert [graph.tensors[index].shape for index in graph.outputs] == [(1, 8, 1, 1)]
     written = [index for call in graph.calls for index in call.outputs]
     assert len(written) == len(set(written)), "each value is written once"
@@ -93,7 +93,7 @@ def test_the_graph_is_the_models(opencl: Path) -> None:
     for call in graph.calls:
         assert set(call.inputs) <= known, f"{call.name} reads what was not written"
         known |= set(call.outputs)
-    convolutions = [call for call in graph.calls if "conv2d" in call.name]
+    convolutions = [call for call in graph.calls if "conv_blocks" in call.name]
     assert len(convolutions) == 2
     for storage_index, storage in enumerate(graph.storages):
         assert storage.first <= storage.last
@@ -259,7 +259,7 @@ def test_the_page_in_a_browser(opencl: Path, page: Path, tmp_path: Path) -> None
         assert shown.run("document.querySelectorAll('path.edge').length") >= len(graph.calls) + 1
         assert shown.run("document.querySelectorAll('.banner').length") == 1, "emulated times are said to be"
 
-        at = next(i for i, call in enumerate(graph.calls) if "conv2d" in call.name)
+        at = next(i for i, call in enumerate(graph.calls) if "conv_blocks" in call.name)
         shown.click(f'g.node[data-node="{at + 1}"]')
         assert names(shown, "aside h2") == [graph.calls[at].name]
         assert "__kernel void" in names(shown, "aside pre")[0]
@@ -275,9 +275,11 @@ def test_the_page_in_a_browser(opencl: Path, page: Path, tmp_path: Path) -> None
         assert names(shown, "aside h2") == [slowest.name]
 
         shown.run(
-            "{ const i = document.querySelector('input'); i.value = 'conv2d'; i.dispatchEvent(new Event('input')) }"
+            "{ const i = document.querySelector('input'); i.value = 'conv_blocks'; i.dispatchEvent(new Event('input')) }"
         )
-        assert len(names(shown, "g.node:not(.dim)")) == sum("conv2d" in call.name for call in graph.calls)
+        assert len(names(shown, "g.node:not(.dim)")) == sum(
+            "conv_blocks" in call.name for call in graph.calls
+        )
         shown.screenshot(tmp_path / "page.png")
         assert shown.complaints == []
         assert [url.partition(":")[0] for url in shown.requests] == ["file"]

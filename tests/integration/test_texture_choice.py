@@ -28,7 +28,8 @@ from adt.tuning.tasks import Task, extract, tuning_target
 from support.models import networks
 from support.models.schedules import hand_trace
 
-FORMS = ("adreno", "adreno-buffer")
+FORMS = {"adreno": "always", "adreno-buffer": "never"}
+"""Target to the choice by which it has one form only."""
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +43,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @functools.cache
-def tasks_of(model: Path, target: str) -> tuple[Compilation, dict[Signature, Task]]:
+def tasks_of(model: Path, target: str, choice: str = "") -> tuple[Compilation, dict[Signature, Task]]:
     """The tasks that compute convolutions or products, as `adt tune` takes them out of the model."""
-    options = {"platform": "host", "check": False, "texture_choice": "always"}
+    options = {"platform": "host", "check": False, "texture_choice": choice or FORMS[target]}
     compilation = job_of(CompileRequest(model, target=target, **options)).load(accuracy=False)
     found: dict[Signature, Task] = {}
     for task in extract(compilation).tasks:
         kernel = signature_of(task.module["main"])
         if kernel is not None:
-            assert kernel.blocked == (target == "adreno")
+            assert kernel.blocked == (options["texture_choice"] == "always")
             found[kernel.computes] = task
     return compilation, found
 
@@ -59,10 +60,14 @@ Traced = Callable[[Task, Compilation], Mapping[str, float]]
 """Seconds of a task by trace."""
 
 
-def keep(directory: Path, model: Path, textures: Traced, buffers: Traced) -> Path:
-    """A database with records of both forms, taken on one device."""
-    for target, seconds in zip(FORMS, (textures, buffers), strict=True):
-        compilation, tasks = tasks_of(model, target)
+def keep(directory: Path, model: Path, textures: Traced, buffers: Traced, *, in_buffers: str = "") -> Path:
+    """A database with records of both forms, taken on one device.
+
+    Args:
+        in_buffers: the choice for buffers, if it is not to be plain ones.
+    """
+    for target, seconds, choice in zip(FORMS, (textures, buffers), ("", in_buffers), strict=True):
+        compilation, tasks = tasks_of(model, target, choice)
         context = Context(target_key(compilation.target), tvm_key(), "a GPU", "1.0")
         with open_database(directory, write=True) as database:
             on = MeasuredOn("serial", "a phone", None)
@@ -150,6 +155,16 @@ def test_a_record_that_would_not_apply_chooses_nothing(model: Path, tmp_path: Pa
 
     assert [row.reason for row in rows(package)] == ["", "", ""]
     assert "0.33 of the time in buffers (3e+04 and 9e+04 ms" in rows(package)[1].grounds, "untuned"
+
+
+def test_times_of_blocks_in_buffers_are_of_neither_form(model: Path, tmp_path: Path) -> None:
+    db = keep(
+        tmp_path / "db", model, lambda *_: {BASELINE: 30.0}, lambda *_: {BASELINE: 1.0}, in_buffers="always"
+    )
+
+    made = rows(compiled(model, tmp_path / "package", db=db))
+
+    assert all("multiply-adds for each texel read" in row.grounds for row in made)
 
 
 def test_inspect_tells_each_choice(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -101,22 +101,22 @@ def scheduled(function: Any, *, shared: bool | None = None, tile: Tile | None = 
     return made
 
 
-def built(function: Any, target: Any, *, textures: bool) -> Any:
+def built(function: Any, target: Any, *, textures: bool = False, buffers: bool = False) -> Any:
     main = function.with_attr({"global_symbol": "main", "tirx.noalias": True})
-    pipeline = tir_pipeline(64, textures=textures)
+    pipeline = tir_pipeline(64, textures=textures, buffers=buffers)
     return tvm.compile(tvm.IRModule({"main": main}), target=target, tir_pipeline=pipeline)
 
 
 def computed(function: Any, target: Any, device: Any, arrays: list[Any]) -> Any:
     scopes = [function.buffer_map[parameter].scope() for parameter in function.params]
-    textures = device.dlpack_device_type() != tvm.cpu().dlpack_device_type()
+    gpu, images = device.dlpack_device_type() != tvm.cpu().dlpack_device_type(), "global.texture" in scopes
     tensors = [
         tvm.runtime.empty(
             array.shape, array.dtype, device, mem_scope=scope if "texture" in scope else None
         ).copyfrom(array)
         for array, scope in zip(arrays, scopes, strict=True)
     ]
-    built(function, target, textures=textures)["main"](*tensors)
+    built(function, target, textures=gpu and images, buffers=gpu and not images)["main"](*tensors)
     device.sync()
     return tensors[-1].numpy()
 
@@ -149,11 +149,13 @@ def check(layer: Layer, *, shared: bool | None = None, tile: Tile | None = None)
     ],
     ids=["direct", "shared", "17 columns", "depthwise", "grouped", "three channels", "matrix"],
 )
-def test_a_scheduled_convolution_computes_what_it_should(layer: Layer, shared: bool) -> None:
-    check(layer, shared=shared)
+@pytest.mark.parametrize("textures", [True, False], ids=["textures", "buffers"])
+def test_a_scheduled_convolution_computes_what_it_should(layer: Layer, shared: bool, textures: bool) -> None:
+    check(replace(layer, textures=textures), shared=shared)
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("textures", [True, False], ids=["textures", "buffers"])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(
     "layer",
@@ -166,11 +168,10 @@ def test_a_scheduled_convolution_computes_what_it_should(layer: Layer, shared: b
         Layer(64, 64, (13, 13), 3, epilogue="erf"),
         Layer(256, 1000, (1, 1)),
         Layer(64, 64, (37, 37), 3, stride=2),
-        Layer(64, 64, (12, 12), 3, textures=False),
     ],
 )
-def test_more_convolutions_compute_what_they_should(layer: Layer, shared: bool) -> None:
-    check(layer, shared=shared)
+def test_more_convolutions_compute_what_they_should(layer: Layer, shared: bool, textures: bool) -> None:
+    check(replace(layer, textures=textures), shared=shared)
 
 
 @pytest.mark.nightly
@@ -195,6 +196,20 @@ def test_a_texel_is_read_once_for_its_four_channels_and_for_all_columns() -> Non
     assert len(re.findall(r"READ_IMAGEF\(x,", source)) == 4 + 2
     assert len(re.findall(r"READ_IMAGEF\(w,", source)) == 3 * 4
     assert source.count("write_imagef(") == 4
+
+
+def test_in_buffers_a_texel_is_one_aligned_vector() -> None:
+    """So many as there would be texels: no lane is read or written by itself, and no index is divided."""
+    function = Layer(16, 16, (12, 12), 3, epilogue="", textures=False).function()
+    tile = Tile(4, 1, 1, (3, 4, 1), 1)
+    made = built(scheduled(function, tile=tile, by_lane=False), TARGET, buffers=True)
+    source = made.mod.imports[0].inspect_source()
+
+    assert set(re.findall(r"__global (\w+)", source)) == {"float4"}
+    assert len(re.findall(r"= x\[", source)) == 4 + 2
+    assert len(re.findall(r"= w\[", source)) == 3 * 4
+    assert len(re.findall(r"^ *conv_blocks\[", source, re.M)) == 4
+    assert "vload" not in source and "/ 4" not in source
 
 
 def test_a_convolution_that_ends_in_a_buffer_is_scheduled_the_same_way() -> None:

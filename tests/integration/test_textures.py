@@ -75,6 +75,33 @@ def test_the_blocks_of_newer_networks_are_right_and_checked(tmp_path: Path) -> N
     assert package.manifest.target.vdevices == ("opencl", "opencl")
 
 
+@pytest.mark.parametrize("target", ["opencl", "mali"])
+def test_a_gpu_without_textures_has_the_same_blocks_in_buffers(tmp_path: Path, target: str) -> None:
+    model = networks.mixed_blocks(tmp_path / "model.onnx")
+
+    package = compiled(model, tmp_path / "package", target=target, texture_choice="always", check=False)
+
+    assert off_reference(package, model) < 1e-5
+    made = package.manifest.made
+    assert made.textures is None and not package.manifest.entry().images
+    assert package.manifest.target.vdevices == ("opencl",)
+    assert made.blocked and not [row for row in made.blocked if row.reason and row.kind == "convolution"]
+    sources = [path.read_text() for path in (package.path / "inspect" / "opencl").iterdir()]
+    convolutions = [source for source in sources if "conv_blocks_local" in source]
+    assert convolutions and all("__global float4* restrict" in source for source in convolutions)
+    assert any("__local" in source for source in convolutions) == (target == "opencl")
+
+
+def test_blocks_that_nobody_wants_are_not_made(tmp_path: Path) -> None:
+    model = two_convolutions(tmp_path / "model.onnx")
+
+    package = compiled(model, tmp_path / "package", target="opencl", texture_choice="never", check=False)
+
+    assert package.manifest.made.blocked == ()
+    assert off_reference(package, model) < 1e-5
+    assert not [kernel.name for kernel in package.manifest.kernels if "blocks" in kernel.name]
+
+
 def test_a_package_for_another_machine_is_checked_here_too(tmp_path: Path) -> None:
     model = two_convolutions(tmp_path / "model.onnx")
 

@@ -20,7 +20,7 @@ from support.models.broken_kernels import broken_source, broken_tir
 
 KERNEL = {
     "cpu": "fused_conv_blocks2_add2_relu",
-    "adreno-buffer": "fused_conv2d2_add2_relu",
+    "adreno-buffer": "fused_conv_blocks2_add2_relu",
     "adreno": "fused_conv_blocks2_add2_relu_texture",
 }
 """The kernel that is broken, in the middle of the model, by target."""

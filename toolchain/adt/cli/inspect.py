@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from adt.options.option import MaybePath, Options, option, values_of
 if TYPE_CHECKING:
     from adt.model.inspection.diff import PackageDiff
     from adt.model.inspection.inspection import Inspection, Param
-    from adt.model.passes.reports import TextureReport
+    from adt.model.passes.reports import Convolution, TextureReport
 
 
 class InspectFlags(Options):
@@ -137,7 +137,14 @@ def _cpu(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
 
 
 def _textures(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
-    report = inspection.package.manifest.made.textures
+    from adt.host.columns import aligned
+
+    made = inspection.package.manifest.made
+    report = made.textures
+    if report is None and made.blocked:
+        rows = _operator_rows(made.blocked, ("blocked", "plain"))
+        lines = [made.blocked_summary, "", OPERATORS, *(f"  {line}" for line in aligned(rows))]
+        return {"blocked": [asdict(operator) for operator in made.blocked]}, lines
     if report is None:
         target = inspection.package.manifest.target.name
         raise ConfigError(
@@ -175,17 +182,7 @@ def _texture_lines(report: TextureReport) -> Iterator[str]:
     from adt.host.columns import aligned
 
     yield report.summary
-    operators = [
-        (
-            operator.name,
-            operator.kind,
-            "x".join(map(str, operator.weight)) + f", {operator.groups} groups" * (operator.groups > 1),
-            f"{operator.macs:,}",
-            "buffers" if operator.reason else "textures",
-            operator.reason or operator.grounds,
-        )
-        for operator in report.convolutions
-    ]
+    operators = _operator_rows(report.convolutions, ("textures", "buffers"))
     kernels = [
         (kernel.kernel, f"reads {kernel.reads}", f"writes {kernel.writes}", kernel.reason)
         for kernel in report.kernels
@@ -195,13 +192,34 @@ def _texture_lines(report: TextureReport) -> Iterator[str]:
         for weight in report.weights
     ]
     for title, rows in (
-        ("operators: weight, multiplications, where, why", operators),
+        (OPERATORS, operators),
         ("kernels: images, why the output is none", kernels),
         ("weights: layers x height x width x lanes", weights),
     ):
         if rows:
             yield f"\n{title}"
             yield from (f"  {line}" for line in aligned(rows))
+
+
+OPERATORS = "operators: weight, multiplications, where, why"
+
+
+def _operator_rows(operators: Sequence[Convolution], homes: tuple[str, str]) -> list[tuple[str, ...]]:
+    """
+    Args:
+        homes: where those are that are blocked, and where others.
+    """
+    return [
+        (
+            operator.name,
+            operator.kind,
+            "x".join(map(str, operator.weight)) + f", {operator.groups} groups" * (operator.groups > 1),
+            f"{operator.macs:,}",
+            homes[bool(operator.reason)],
+            operator.reason or operator.grounds,
+        )
+        for operator in operators
+    ]
 
 
 def _summary_fields(inspection: Inspection) -> dict[str, Any]:
@@ -250,6 +268,8 @@ def _summary_lines(inspection: Inspection) -> Iterator[str]:
             f"            {len(facts.made.textures.convolutions) - buffers} operators chosen for textures,"
             f" {buffers} for buffers (--textures says why)"
         )
+    if facts.made.blocked:
+        yield f"blocked     {facts.made.blocked_summary} (--textures says why)"
     if facts.made.tuning:
         yield f"tuning      {facts.made.tuning.origin}"
     if inspection.recorded:

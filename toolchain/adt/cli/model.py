@@ -82,6 +82,11 @@ def _lines(package: ModelPackage) -> Iterator[str]:
         for operator in compilation.textures.convolutions:
             if operator.reason:
                 yield f"         {operator.name} stays in buffers: {operator.reason}"
+    if compilation.blocked:
+        yield f"blocked  {compilation.blocked_summary}"
+        for operator in compilation.blocked:
+            if operator.reason:
+                yield f"         {operator.name} stays plain: {operator.reason}"
     if offload := compilation.offload:
         yield (
             f"offload  {offload.ops} of {offload.total} operators to {offload.wanted} "

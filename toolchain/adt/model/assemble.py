@@ -239,6 +239,7 @@ def _manifest(
         made=CompilationRecord(
             settings=_recorded_settings(settings),
             textures=textures,
+            blocked=build.prepared.blocked,
             accuracy=compilation.accuracy,
             offload=offloaded.report if offloaded else None,
             tuning=_tuning_report(compilation.tuning, origins),

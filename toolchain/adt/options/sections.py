@@ -170,10 +170,10 @@ class Kernels(Shapes, Computing, section="compile"):
         choices=["clml", "nnapi", "none"],
     )
     texture_choice: Text = option(
-        "Textures where they are faster, by records of both forms or by a model: ``auto``; or wherever "
-        "they can be, ``always``. For ``adreno``.",
+        "Channels in blocks of four, in textures or buffers: where that is faster, by records of both forms "
+        "or by a model, ``auto``; wherever they can be, ``always``; ``never``. For GPUs.",
         default="auto",
-        choices=["auto", "always"],
+        choices=["auto", "always", "never"],
     )
 
 

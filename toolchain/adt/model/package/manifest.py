@@ -20,7 +20,7 @@ from adt.errors import PackageError
 from adt.host import manifest
 from adt.limits import MOST_ELEMENTS
 from adt.model.package.files import LIBRARY, PARAMS, is_inside
-from adt.model.passes.reports import Accuracy, OffloadReport, TextureReport
+from adt.model.passes.reports import Accuracy, Convolution, OffloadReport, TextureReport
 from adt.model.tuning.tuning import TuningReport
 
 SCHEMA = "adt.model-package"
@@ -164,6 +164,9 @@ class CompilationRecord:
     """The [compile] settings it was compiled with."""
     textures: TextureReport | None = None
     """What is in textures, and why the rest is not; None: the target has none."""
+    blocked: tuple[Convolution, ...] = ()
+    """For a GPU without textures what became of each convolution and matrix product: whether its channels are
+    blocked, and why."""
     accuracy: Accuracy | None = None
     """Reduced precision against float32; None: it is float32, or was not measured."""
     offload: OffloadReport | None = None
@@ -176,6 +179,16 @@ class CompilationRecord:
     """Float outputs that are dequantised integers → one step of the integers."""
     half: bool = False
     """There are float16 tensors: the precision is reduced, or the model itself is in half precision."""
+
+    @property
+    def blocked_summary(self) -> str:
+        """``20 of 21 convolutions and products are in blocks of four channels, 99% of the arithmetic``."""
+        blocked = [operator for operator in self.blocked if not operator.reason]
+        share = sum(operator.macs for operator in blocked) / max(1, sum(each.macs for each in self.blocked))
+        return (
+            f"{len(blocked)} of {len(self.blocked)} convolutions and products are in blocks of four "
+            f"channels, {share:.0%} of the arithmetic"
+        )
 
 
 @dataclass(frozen=True)

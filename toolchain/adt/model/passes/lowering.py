@@ -12,6 +12,8 @@ was applied, none has such a pragma.
 Names. Arguments of OpenCL kernels are called as tensors are in the model; names such
 as ``encoder/dense:0`` are no identifiers, and the driver then refuses the source.
 
+Vectors. What a GPU reads from buffers four at a time is said to be aligned so.
+
 Images. TVM's OpenCL code generator takes every store to an image for that of a whole texel,
 and an image that is both read and written for one that is read. Neither is an error
 there; both give wrong numbers. Here they are errors.
@@ -29,17 +31,18 @@ IMPORTS = ("pragma_import_llvm", "pragma_import_c", "import_llvm", "import_c")
 """Attributes, and values of ``pragma_scope``, by which code that is a text becomes part of a kernel."""
 
 
-def tir_pipeline(alignment: int, *, textures: bool = False) -> str:
+def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = False) -> str:
     """Register TVM's default TIR pipeline for buffers aligned to *alignment* bytes; return its name.
 
     Args:
         textures: some arguments of kernels are images.
+        buffers: kernels are a GPU's, and none of their arguments is an image.
     """
     import tvm
     import tvm.s_tir.pipeline
     from tvm.tirx.compilation_pipeline import PIPELINE_MAP
 
-    name = f"adt_align{alignment}" + ("_textures" if textures else "")
+    name = f"adt_align{alignment}" + "_textures" * textures + "_buffers" * buffers
 
     @tvm.transform.module_pass(opt_level=0, name="adt.PrepareLowering")  # type: ignore[untyped-decorator]
     def prepare(module: Any, _context: Any) -> Any:
@@ -64,7 +67,12 @@ def tir_pipeline(alignment: int, *, textures: bool = False) -> str:
     def make() -> tuple[Any, Any, Any]:
         lower, finalize_host, finalize_device = PIPELINE_MAP["s_tir"]()
         passes = [prepare, texture_lowering(), check_images()] if textures else [prepare, lower]
-        return tvm.transform.Sequential(passes), finalize_host, finalize_device
+        finalize = finalize_with_vectors if buffers else finalize_device
+        return tvm.transform.Sequential(passes), finalize_host, finalize
+
+    def finalize_with_vectors() -> Any:
+        _, _, finalize_device = PIPELINE_MAP["s_tir"]()
+        return tvm.transform.Sequential([finalize_device(), vector_pointers()])
 
     PIPELINE_MAP[name] = make
     return name
@@ -89,6 +97,29 @@ def texture_lowering() -> Any:
 
     lower, _, _ = PIPELINE_MAP["s_tir"]()
     return tvm.transform.Sequential([TextureFlatten(), lower])
+
+
+def vector_pointers() -> Any:
+    """A pass for a GPU's kernels: a buffer that is only accessed in aligned vectors becomes one of vectors.
+
+    ``vload4`` promises the alignment of one float only, so that a compiler may load the four one by one.
+    """
+    import tvm
+    from tvm import tirx
+
+    @tirx.transform.prim_func_pass(opt_level=0, name="adt.VectorIndices")  # type: ignore[untyped-decorator]
+    def divide(function: Any, _module: Any, _context: Any) -> Any:
+        analyzer = tvm.arith.Analyzer()
+
+        def exact(node: Any) -> Any:
+            if not node.dtype.startswith("int"):
+                return node
+            quotient, rest = tirx.floordiv(node.a, node.b), tirx.floormod(node.a, node.b)
+            return analyzer.simplify(quotient) if analyzer.can_prove_equal(rest, 0) else node
+
+        return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, exact, ["tirx.Div"]))
+
+    return tvm.transform.Sequential([tirx.transform.PointerValueTypeRewrite(), divide])
 
 
 def check_images() -> Any:

@@ -1,7 +1,7 @@
 """The Relax passes that a model goes through for its target, and the TIR pipeline that follows them.
 
-For CPUs and for GPUs with buffers they are TVM's own, inside of ``tvm.compile``; for textures
-:mod:`adt.model.passes.texture.pipeline` runs first. A schedule rule that raises (TVM 0.25's GEMV does,
+For GPUs :mod:`adt.model.passes.texture.pipeline` runs first, unless a model is to stay plain; then they are
+TVM's own, inside of ``tvm.compile``, as for CPUs. A schedule rule that raises (TVM 0.25's GEMV does,
 on some fused epilogues) counts as one that does not apply: the next one is tried, and the last takes
 every kernel.
 """
@@ -23,10 +23,10 @@ from adt.model.passes.layout.rewriter import StaticShapes, is_flat
 from adt.model.passes.lowering import tir_pipeline
 from adt.model.passes.nodes import relax_nodes, tir_nodes
 from adt.model.passes.precision.single import has_half
-from adt.model.passes.reports import TextureReport
+from adt.model.passes.reports import Convolution, TextureReport
 from adt.model.passes.texture.choice import TextureChooser
 from adt.model.passes.texture.pipeline import with_textures
-from adt.model.passes.texture.placement import ImageLimits
+from adt.model.passes.texture.placement import image_limits
 from adt.model.passes.workarounds import (
     plain_unit_reductions,
     plan_memory,
@@ -49,7 +49,9 @@ class PreparedModule:
     relax_pipeline: Any
     tir_pipeline: str
     textures: TextureReport | None
-    """None: none were asked for."""
+    """None: the target has none."""
+    blocked: tuple[Convolution, ...]
+    """What became of each convolution and matrix product of a GPU without textures."""
     plain: Mapping[str, Any]
     """The kernels before they are scheduled, by name; complete once the Relax pipeline has run."""
 
@@ -70,7 +72,7 @@ def prepare_module(
         params: its detached parameters by name, in order.
         alignment: bytes to which the device aligns tensors.
         schedules: what kernels are scheduled by, before the usual schedules take the rest.
-        chooser: says what of that which can be in textures is; of no account where the target has none.
+        chooser: says what of that which can be blocked for a GPU is.
         plain: a CPU computes plain loops on the model's own tensors.
 
     Raises:
@@ -87,22 +89,21 @@ def prepare_module(
     if vectors is not None and can_block(module):
         fused, weights = with_blocks(StaticShapes(module).run(), params, tvm_target, vectors)
         lower = kernel_pipeline(schedules, vectors)
-        return PreparedModule(fused, weights, lower, tir_pipeline(alignment), None, kernels_of(fused))
-    if target.gpu is None:
+        return PreparedModule(fused, weights, lower, tir_pipeline(alignment), None, (), kernels_of(fused))
+    if target.gpu is None or chooser.never or not (target.textures or is_flat(module)):
         kernels: dict[str, Any] = {}
         passes = relax_pipeline(target.device, kernels, schedules, vectors)
-        return PreparedModule(module, params, passes, tir_pipeline(alignment), None, kernels)
-    limits = ImageLimits(
-        side=int(tvm_target.attrs["texture_spatial_limit"]),
-        layers=int(tvm_target.attrs["texture_depth_limit"]),
-    )
+        lower = tir_pipeline(alignment, buffers=target.gpu is not None)
+        return PreparedModule(module, params, passes, lower, None, (), kernels)
+    limits = image_limits(tvm_target) if target.textures else None
     textured = with_textures(module, params, tvm_target, limits, schedules, gpu=target.gpu, chooser=chooser)
     return PreparedModule(
         textured.module,
         textured.params,
         fused_pipeline(schedules),
-        tir_pipeline(alignment, textures=True),
-        textured.report,
+        tir_pipeline(alignment, textures=target.textures, buffers=not target.textures),
+        textured.report if target.textures else None,
+        () if target.textures else textured.report.convolutions,
         textured.plain,
     )
 

@@ -17,7 +17,7 @@ class Convolution:
     macs: int
     """Multiplications with addition."""
     reason: str
-    """Why its channels are not blocked, so that it stays in buffers; empty: they are."""
+    """Why its channels are not blocked, so that it stays plain, in buffers; empty: they are."""
     grounds: str = ""
     """Why they are, if they are: see :mod:`adt.model.passes.texture.choice`."""
     kind: str = "convolution"

@@ -1,6 +1,6 @@
-"""What schedules want to know of a GPU: one table for Adreno, and what a device itself reports.
+"""What schedules want to know of a GPU: a table for Adreno, a row for Mali, and what a device itself reports.
 
-Each row of the table is made of facts that are public, by one rule for all of them:
+Each row of Adreno's table is made of facts that are public, by one rule for all of them:
 
 - *Mesa*: the open driver's ``src/freedreno/common/freedreno_devices.py`` has for each
   GPU the shader cores (``num_sp_cores``), the work-items that one holds at the same time
@@ -12,7 +12,11 @@ Each row of the table is made of facts that are public, by one rule for all of t
   are of 64 from Adreno 8xx on, and before that of 64 or 128, as the compiler chooses for
   a kernel. A multiple of 64 is right for both.
 
-None of it was measured: adt has not met an Adreno yet.
+- Of Mali, Arm's public guides of the Bifrost and Valhall architectures: warps of 4 to 16 work-items, up to
+  2048 work-items in a core with 32 registers of 32 bits each, half as many with 64, and local memory that is
+  main memory behind the same caches.
+
+None of it was measured: adt has met neither yet.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ class Gpu:
     sums: int
     """Sums of four floats that a work-item may keep in registers."""
     local_bytes: int
-    """Local memory of a work-group that a schedule may use."""
+    """Local memory of a work-group that a schedule may use; 0: it is no faster than other memory."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,10 @@ _TYPICAL = {"Adreno 5xx": "510", "Adreno 6xx": "650", "Adreno 7xx": "730", "Adre
 ANY = "any Adreno"
 """The name of the default: a package for it is to run on each of them."""
 
+ANY_MALI = Gpu("any Mali", wave=16, work_group=64, items=4096, sums=8, local_bytes=0)
+"""Eight cores that are half full, so that a work-item has 64 registers: room for eight sums, and as much for
+what is multiplied."""
+
 _NUMBER = re.compile(r"(?:adreno|fd|qcom)\D{0,8}?([5-8]\d\d)(?!\d)", re.IGNORECASE)
 _LAPTOPS = {"x1-85": "740", "7c+ gen 3": "635", "8c gen 3": "635", "8cx gen 3": "690"}
 """Adrenos that go by no number, and the phone's GPU that Mesa has the same facts of."""
@@ -100,10 +108,13 @@ def gpu_of(name: str, limits: Mapping[str, int]) -> Gpu:
 
     Args:
         name: what the device calls it (``Adreno730v2``, ``FD650``); empty for any Adreno. Where the
-            name says no Adreno, it has what suits any of them.
+            name says neither an Adreno nor a Mali, it has what suits any Adreno.
         limits: as attributes of TVM's opencl target, see :func:`adt.device.probe.opencl_limits`;
             what is not there is not known, and the table's counts.
     """
+    if "mali" in name.lower():
+        most = limits.get("max_threads_per_block", limits.get("max_num_threads", ANY_MALI.work_group))
+        return dataclasses.replace(ANY_MALI, name=name, work_group=max(1, min(ANY_MALI.work_group, most)))
     generation, chip = _chip(name)
     gpu = _gpu(generation or name or ANY, chip) if chip else dataclasses.replace(_any(), name=name or ANY)
     group = limits.get("max_threads_per_block", limits.get("max_num_threads", gpu.work_group))

@@ -42,7 +42,7 @@ class ModelTarget:
     cpu_features: tuple[str, ...] = ()
     """What the code may use on top of the platform's processors, in the kernel's names (``asimddp``)."""
     gpu: Gpu | None = None
-    """What the schedules of textured kernels are made for; None where there are none."""
+    """What the schedules of kernels on blocked tensors are made for; None: a CPU."""
 
 
 def model_target(
@@ -98,7 +98,7 @@ def model_target(
     spec = {"kind": "opencl", **_GPUS[parsed.name], "host": host, **limits}
     # Tensors in images have a virtual device of their own, the same GPU once more.
     vdevices = ("opencl",) * (2 if textures else 1)
-    scheduled_for = gpu_of(gpu, limits) if textures else None
+    scheduled_for = gpu_of(gpu or "Mali" * (parsed.name == "mali"), limits)
     return ModelTarget(parsed.name, "opencl", spec, vdevices, textures, demands, scheduled_for)
 
 

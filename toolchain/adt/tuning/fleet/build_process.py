@@ -55,7 +55,11 @@ def _compile(module: str, toolchain: Toolchain) -> bytes:
         executable = tvm.compile(
             tvm.ir.load_json(module),
             target=tvm.target.Target(toolchain.target),
-            tir_pipeline=tir_pipeline(toolchain.alignment, textures=toolchain.textures),
+            tir_pipeline=tir_pipeline(
+                toolchain.alignment,
+                textures=toolchain.textures,
+                buffers=toolchain.device != "cpu" and not toolchain.textures,
+            ),
         )
         path = scratch / LIBRARY
         linker.export(executable, path, scratch)

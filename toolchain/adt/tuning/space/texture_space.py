@@ -1,4 +1,4 @@
-"""The schedules among which a kernel with images is tuned.
+"""The schedules among which a kernel on blocked tensors is tuned, in images or in buffers.
 
 Upstream's rules know no images: they store lanes one by one and stage tiles in shared
 memory. Here each work-item computes whole texels. A convolution's schedules are those
@@ -27,7 +27,7 @@ from adt.model.passes.texture.kernel_blocks import (
     texel_loops,
 )
 from adt.model.passes.texture.placement import SCOPE
-from adt.model.passes.texture.schedules import prove
+from adt.model.passes.texture.schedules import moves_texels, prove
 from adt.model.passes.texture.tiles import STATEMENTS, best_tile
 from adt.model.targets.gpu import Gpu, gpu_of
 from adt.tuning.space.texture_tiles import accumulate, bind_groups, bind_items, sample_tiles
@@ -38,9 +38,12 @@ ITEMS = (32, 64, 128, 256)
 
 def uses_texels(function: Any, target: Any) -> bool:
     """Whether :func:`texture_space` is the space of the TIR *function* for TVM's *target*: an argument is an
-    image, or it is a convolution on blocked tensors for a GPU."""
+    image, or it is a convolution on blocked tensors for a GPU, or writes a blocked tensor of one without
+    textures."""
     if target.kind.name == "llvm":
         return False
+    if "texture" not in target.keys and moves_texels(function):
+        return True
     return is_convolution(function) or any(buffer.scope() == SCOPE for buffer in function.buffer_map.values())
 
 
@@ -89,7 +92,7 @@ def _usable_spaces(function: Any, target: Any) -> tuple[Callable[[Any], None], .
     usable: list[Callable[[Any], None]] = []
     for by_lane in (False, True):
         if is_convolution(function):
-            gpu = gpu_of("", limits_of(target))
+            gpu = gpu_of(str(target.attrs.get("device", "")), limits_of(target))
             usable = usable_of(
                 partial(_convolution_space, gpu=gpu, shared=shared, by_lane=by_lane)
                 for shared in (False, True)

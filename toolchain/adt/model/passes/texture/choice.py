@@ -1,11 +1,13 @@
 """Textures or buffers, for each convolution and matrix product that could have either.
 
 Where kernels of both forms were measured on the device that is compiled for (``adt tune``
-for ``adreno`` and for ``adreno-buffer`` into one database), the times decide. A form that
-its neighbours do not have costs a kernel that packs or unpacks a tensor, which is
-counted with what such a kernel takes at least on that device.
+for ``adreno``, and for ``adreno-buffer`` with ``texture_choice`` ``never``, into one database),
+the times decide. A form that its neighbours do not have costs a kernel that packs or unpacks a
+tensor, which is counted with what such a kernel takes at least on that device.
 
-Where nothing was measured, textures are taken: their kernels read four channels at once
+Of a GPU without textures the choice is between blocked and plain channels, both in buffers.
+
+Where nothing was measured, textures (or blocks) are taken: their kernels read four channels at once
 and use each texel that they read again and again. Three cases are left out in which that
 does not hold: a vector times a matrix; too many lanes of the output's texels would be to
 spare; packing the input would move about as much as the convolution reads.
@@ -31,7 +33,7 @@ from adt.options.resolve import did_you_mean
 
 log = logging.getLogger("adt.compile")
 
-CHOICES = ("auto", "always")
+CHOICES = ("auto", "always", "never")
 """What the setting ``compile.texture_choice`` may be."""
 
 CLEARLY = 1.1
@@ -83,6 +85,8 @@ class TextureChooser:
 
     always: bool = False
     """Textures wherever they can be."""
+    never: bool = False
+    """The model is not walked at all: its tensors stay plain, in buffers."""
     times: MeasuredTimes | None = None
     """Times of the device that is compiled for."""
     gpu: Gpu = ANY_ADRENO
@@ -107,7 +111,7 @@ class TextureChooser:
         if channels < LANES_USED * computes.outputs:
             return Choice(False, f"{channels} output channels leave {computes.outputs - channels} lanes idle")
         if not computes.positions and not computes.grouped and not moves.unpack:
-            return Choice(False, "each weight is used once, which no texture makes faster")
+            return Choice(False, "each weight is used once, which blocks make no faster")
         reuse = multiply_adds_per_texel(computes, self.gpu)
         texel = LANES * (2 if computes.dtype == "float16" else 4)
         if computes.macs / reuse < WORTH_PACKING * 2 * moves.pack / texel:
@@ -132,10 +136,10 @@ def texture_chooser(setting: str, gpu: Gpu, tuning: Tuning | None) -> TextureCho
         raise ConfigError(
             f"texture_choice is {setting!r}, which is none of: {', '.join(CHOICES)}."
             + did_you_mean(setting, CHOICES),
-            remedy="--texture-choice always puts all into textures that can be there; auto chooses.",
+            remedy="--texture-choice always blocks all that can be, never leaves all plain; auto chooses.",
         )
     times = measured_times(tuning) if tuning is not None and setting == "auto" else None
-    return TextureChooser(setting == "always", times, gpu)
+    return TextureChooser(setting == "always", setting == "never", times, gpu)
 
 
 def _by_times(texture: float, buffer: float, moves: Moves, times: MeasuredTimes) -> Choice:
@@ -180,19 +184,23 @@ def multiply_adds_per_texel(computes: Signature, gpu: Gpu) -> float:
 
 
 def measured_times(tuning: Tuning) -> MeasuredTimes | None:
-    """What the records *tuning* say of both forms of convolutions; None where they have but one."""
+    """What the records *tuning* say of both forms of convolutions; None where they have but one.
+
+    Blocked ones that were tuned for buffers are neither.
+    """
     if tuning.times is None:
         return None
     textures: dict[Signature, float] = {}
     buffers: dict[Signature, float] = {}
     untuned: dict[Signature, float] = {}
     call, bandwidth = math.inf, 0.0
+    in_buffers = set(tuning.times.buffers)
     for timed, function in _static_functions((*tuning.times.textures, *tuning.times.buffers)):
         arguments = list(function.buffer_map.values())
         size = sum(_bytes(argument) for argument in arguments)
         call, bandwidth = min(call, timed.seconds), max(bandwidth, size / timed.seconds)
         kernel = signature_of(function)
-        if kernel is None:
+        if kernel is None or (kernel.blocked and timed in in_buffers):
             continue
         _add(textures if kernel.blocked else buffers, kernel.computes, timed.seconds)
         if timed.untuned is not None and not kernel.blocked:

@@ -1,4 +1,4 @@
-"""The passes of a model with textures, in their order.
+"""The passes of a model for a GPU, with textures or with blocked tensors in buffers, in their order.
 
 What upstream's pipeline for Adreno does differently, and why this one is our own
 (TVM 0.25): its layout pass divides by zero at grouped convolutions, its legalisation
@@ -26,7 +26,7 @@ from adt.model.tuning.schedules import KernelSchedules
 
 @dataclass(frozen=True)
 class TexturedModule:
-    """A model whose tensors are placed: fused kernels, those that write images scheduled."""
+    """A model whose tensors are placed: fused kernels, those that write blocked tensors scheduled."""
 
     module: Any
     params: Mapping[str, Any]
@@ -41,20 +41,22 @@ def with_textures(
     module: Any,
     params: Mapping[str, Any],
     target: Any,
-    limits: ImageLimits,
+    limits: ImageLimits | None,
     schedules: KernelSchedules,
     *,
     gpu: Gpu = ANY_ADRENO,
     chooser: TextureChooser = BY_MODEL,
 ) -> TexturedModule:
-    """Put the activations of an imported model into textures where that is right.
+    """Block the channels of an imported model where that pays, and put its tensors into textures where that
+    is right.
 
     Args:
         module: ``main(inputs…, params…)`` in Relax, static shapes, of which none is a variable.
         target: TVM's target; its host is what constants are folded for.
-        schedules: what kernels that touch images are scheduled by, where that uses the images rightly.
+        limits: of the device's images; None: there are none, and blocked tensors lie in buffers.
+        schedules: what kernels on blocked tensors are scheduled by, where that uses images rightly.
         gpu: what the usual schedules are made for.
-        chooser: says what of that which can be in textures is.
+        chooser: says what of that which can be blocked is.
 
     A model with control flow comes back fused, in buffers.
     """

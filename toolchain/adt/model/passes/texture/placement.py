@@ -31,6 +31,7 @@ from adt.model.passes.texture.kernel_blocks import NotSchedulable
 from adt.model.passes.texture.schedules import (
     element_schedule,
     is_global_pool,
+    moves_texels,
     pool_schedule,
     prove,
     texel_schedule,
@@ -57,6 +58,12 @@ class ImageLimits:
     """Greatest length of an array of images."""
 
 
+def image_limits(target: Any) -> ImageLimits:
+    """Those of TVM's *target*, which has images."""
+    attributes = target.attrs
+    return ImageLimits(int(attributes["texture_spatial_limit"]), int(attributes["texture_depth_limit"]))
+
+
 @dataclass(frozen=True)
 class PlacedModule:
     """A module whose tensors are buffers and images."""
@@ -72,7 +79,7 @@ class PlacedModule:
 def place(
     module: Any,
     target: Any,
-    limits: ImageLimits,
+    limits: ImageLimits | None,
     schedules: KernelSchedules,
     *,
     gpu: Gpu = ANY_ADRENO,
@@ -81,6 +88,7 @@ def place(
 
     Args:
         target: TVM's target, for the virtual devices that tell buffers and images apart.
+        limits: None: the target has no images, and what is blocked lies in buffers.
         schedules: what kernels are scheduled by, where that uses their images rightly.
         gpu: what the usual schedules are made for.
     """
@@ -89,8 +97,9 @@ def place(
     weights = _weights(module)
     reasons = _reasons(module, weights, limits)
     image = ir.VDevice(target, 0, SCOPE)
-    module.update_global_info("vdevice", [ir.VDevice(target, 0, BUFFER), image])
-    kernels = TextureKernels(module, target, schedules, gpu)
+    if limits is not None:
+        module.update_global_info("vdevice", [ir.VDevice(target, 0, BUFFER), image])
+    kernels = TextureKernels(module, target, schedules, gpu, images=limits is not None)
     while not _settle(module, reasons, set(weights), kernels):
         pass
     placement = _Placement(module, reasons, kernels, image)
@@ -143,7 +152,7 @@ def _weights(module: Any) -> list[Any]:
     return [param for param, shape in shapes if len(shape) > 3 and shape[-1] == LANES and shape[-2] > 1]
 
 
-def _reasons(module: Any, weights: Sequence[Any], limits: ImageLimits) -> dict[Any, str]:
+def _reasons(module: Any, weights: Sequence[Any], limits: ImageLimits | None) -> dict[Any, str]:
     """Each variable that a kernel makes, and each weight, to why it is no image; empty: it is one."""
     from tvm import relax
 
@@ -184,7 +193,9 @@ def _is_kernel_call(value: Any) -> bool:
     )
 
 
-def _unfit(variable: Any, limits: ImageLimits) -> str:
+def _unfit(variable: Any, limits: ImageLimits | None) -> str:
+    if limits is None:
+        return "the target has no images"
     info = variable.struct_info
     shape = tuple(int(extent) for extent in info.shape.values)
     if info.dtype not in FLOATS or len(shape) < 4 or shape[-1] != LANES:
@@ -265,7 +276,15 @@ class _Placement(Rewriter):
 class TextureKernels:
     """The kernels of a module, made for the images among their arguments."""
 
-    def __init__(self, module: Any, target: Any, schedules: KernelSchedules, gpu: Gpu) -> None:
+    def __init__(
+        self, module: Any, target: Any, schedules: KernelSchedules, gpu: Gpu, *, images: bool = True
+    ) -> None:
+        """
+        Args:
+            images: the target has them. Without, all blocked tensors are in buffers, and what writes one
+                is scheduled here, not only what sums.
+        """
+        self.images = images
         self.module = module
         self.target = target
         self.schedules = schedules
@@ -274,20 +293,27 @@ class TextureKernels:
 
     def specialize(self, kernel: Any, textured: tuple[bool, ...]) -> Any:
         """The scheduled function; unscheduled, as it was, where no argument is an image and TVM's rules
-        schedule it as well.
+        schedule it as well, or have to.
 
         Raises:
             NotSchedulable: it cannot be made.
         """
-        if not any(textured) and not _needs_schedule(self.module[kernel]):
+        if not any(textured) and not self._needs_schedule(self.module[kernel]):
             return self.module[kernel]
         key = (kernel, textured)
         if key not in self.cache:
             function = with_images(self.module[kernel], textured)
             self.cache[key] = self._schedule(function, writes=textured[-1])
-        if isinstance(self.cache[key], NotSchedulable):
+        if not isinstance(self.cache[key], NotSchedulable):
+            return self.cache[key]
+        if any(textured):
             raise self.cache[key]
-        return self.cache[key]
+        return self.module[kernel]
+
+    def _needs_schedule(self, function: Any) -> bool:
+        """Whether the kernel is scheduled here even where it touches no image."""
+        sums = is_convolution(function) or is_global_pool(function)
+        return sums or (not self.images and moves_texels(function))
 
     def _schedule(self, function: Any, *, writes: bool) -> Any:
         """The first schedule of *function* that uses its images rightly, or why there is none."""
@@ -312,7 +338,7 @@ class TextureKernels:
             schedules += [partial(pool_schedule, gpu=self.gpu)]
         if writes or writes_texels(function):
             schedules += [texel_schedule, partial(texel_schedule, by_lane=True)]
-        if not writes:
+        if self.images and not writes:
             schedules += [partial(element_schedule, target=self.target)]
         first_error: NotSchedulable | None = None
         for schedule in schedules:
@@ -324,11 +350,6 @@ class TextureKernels:
             else:
                 return scheduled.with_attr(SCHEDULED, True)
         return first_error
-
-
-def _needs_schedule(function: Any) -> bool:
-    """Whether the kernel is scheduled here even where it touches no image."""
-    return is_convolution(function) or is_global_pool(function)
 
 
 def with_images(function: Any, textured: tuple[bool, ...]) -> Any:

@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.layout.blocks import LANES
+from adt.model.passes.layout.blocks import FLOATS, LANES
 from adt.model.passes.layout.signature import SPATIAL
 from adt.model.passes.lowering import image_faults, texture_lowering
 from adt.model.passes.nodes import tir_nodes
@@ -71,6 +71,18 @@ def writes_texels(function: Any) -> bool:
     """Whether the TIR *function* writes a tensor whose last axis is a texel."""
     shape = function.buffer_map[function.params[-1]].shape
     return len(shape) > 3 and int(shape[-1]) == LANES
+
+
+def moves_texels(function: Any) -> bool:
+    """Whether the unscheduled TIR *function*, of floating-point tensors, writes texels and sums or pools no
+    more than a small window for each."""
+    from tvm import tirx
+
+    if not writes_texels(function):
+        return False
+    floats = all(str(buffer.dtype) in FLOATS for buffer in function.buffer_map.values())
+    sums = (block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None)
+    return floats and all(block.name_hint.startswith(POOLED) for block in sums)
 
 
 def element_schedule(function: Any, target: Any) -> Any:
