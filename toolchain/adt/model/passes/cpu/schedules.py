@@ -152,7 +152,8 @@ def simple_indices(function: Any) -> Any:
             return None
         ranges = arith.Analyzer()
         for axis in block.iter_vars:
-            ranges.bind(axis.var, axis.dom)
+            if int(axis.dom.extent) > 1:  # one of 1 would become 0, and rules look where axes are
+                ranges.bind(axis.var, axis.dom)
 
         def load(node: Any) -> Any:
             return tirx.BufferLoad(node.buffer, [ranges.simplify(index) for index in node.indices])
