@@ -116,7 +116,7 @@ def _choices(block: Any) -> set[int]:
 
 def _split_choices(schedule: Any, store: Any) -> None:
     """Make two axes of each that conditions divide, as where rows and columns are one: each decides on its
-    own then. TVM's simplification of what is read is wrong otherwise, as in windows that were rolled.
+    own then. What TVM makes of their indices is wrong otherwise, as in windows that were rolled.
 
     Raises:
         NoSchedule: what they divide is no axis.

@@ -20,6 +20,7 @@ from adt.model.passes.cpu.decisions import Decisions, Untuned
 from adt.model.passes.cpu.elementwise import elements
 from adt.model.passes.cpu.kernel import NoSchedule
 from adt.model.passes.cpu.products import product
+from adt.model.passes.cpu.reads import reads_differ
 from adt.model.passes.cpu.recurrence import is_recurrence
 from adt.model.passes.cpu.reduction import reduction, rows
 from adt.model.passes.cpu.vector_math import shared_divisors, vectorized_math
@@ -69,10 +70,15 @@ def schedule_of(
 
     refusals = (NoSchedule, s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError, TypeError)
     narrow = narrow_indices(function)
-    for rule in rules:
-        schedule = s_tir.Schedule(narrow)
+    attempts = [(rule, narrow) for rule in rules]
+    if elements in rules:
+        attempts.append((elements, simple_indices(narrow)))
+    for rule, start in attempts:
+        schedule = s_tir.Schedule(start)
         try:
             words = rule(schedule, vectors, decisions)
+            if rule is elements and reads_differ(function, schedule.mod["main"]):
+                raise NoSchedule("TVM makes wrong indices of it")
         except refusals as reason:
             log.debug("%s: %s does not apply: %s", name, rule.__name__, str(reason).strip()[-200:])
             continue
@@ -136,14 +142,14 @@ def narrow_indices(function: Any) -> Any:
         return function
     if any(call.dtype == "int64" for call in tir_nodes(narrow["main"].body, tirx.Call)):
         return function  # TVM leaves the types of calls in indices, which nothing fits then
-    return simple_indices(narrow["main"])
+    return narrow["main"]
 
 
 def simple_indices(function: Any) -> Any:
     """*function* with indices that are simplified by the extents of each block's axes.
 
-    Of a remainder that is none, as reshapes have, TVM makes a wrong index where it transforms axes later:
-    of ``(x % 464 - 232) // 16`` it makes ``(x + 8) % 464 // 16 - 15``.
+    Of remainders that are none, as reshapes have, TVM makes wrong ones later
+    (:mod:`adt.model.passes.cpu.reads`).
     """
     from tvm import arith, ir, tirx
 
