@@ -128,12 +128,15 @@ def test_kernels_that_are_the_same_code_are_one_task() -> None:
 
 @pytest.fixture(scope="module")
 def unblocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A product of two inputs, which nothing blocks: its kernels are those that TVM itself makes."""
-    shapes = {"x": (8, 16), "y": (16, 8), "z": (8, 8)}
-    nodes = [helper.make_node("MatMul", ["x", "y"], ["p"]), helper.make_node("Softmax", ["p"], ["z"])]
+    """Two reductions, which nothing blocks or rewrites: its kernels are those that TVM itself makes."""
+    shapes = {"x": (8, 16), "most": (8,), "least": (16,)}
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["most"], axes=[1], keepdims=0),
+        helper.make_node("ReduceMin", ["x"], ["least"], axes=[0], keepdims=0),
+    ]
     tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shapes[name]) for name in shapes]
-    graph = helper.make_graph(nodes, "product", tensors[:2], tensors[2:])
-    path = tmp_path_factory.mktemp("unblocked") / "product.onnx"
+    graph = helper.make_graph(nodes, "reductions", tensors[:1], tensors[1:])
+    path = tmp_path_factory.mktemp("unblocked") / "reductions.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
 
