@@ -27,6 +27,13 @@ def tir_nodes(statement: Any, kind: Any) -> list[Any]:
     return nodes
 
 
+def is_call(node: Any, name: str) -> bool:
+    """Whether *node* is a call of TIR's operator *name* (``tirx.exp``)."""
+    from tvm import tirx
+
+    return isinstance(node, tirx.Call) and getattr(node.op, "name", "") == name
+
+
 def block_with(block: Any, body: Any, reads: Any) -> Any:
     """The TIR *block* with another body, which reads the regions *reads*."""
     from tvm import tirx

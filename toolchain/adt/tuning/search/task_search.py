@@ -102,13 +102,12 @@ class Searches:
         import tvm
 
         if space := cpu_space(task.module["main"], tvm.target.Target(self._target)):
-            options, effects = self._options, self._effects
             return TileSearch(
                 task,
                 space,
-                effects,
-                strategy=options.strategy,
-                seed=options.seed,
+                self._effects,
+                strategy=self._options.strategy,
+                seed=self._options.seed,
                 known=known,
                 elsewhere=elsewhere,
             )

@@ -21,7 +21,7 @@ from adt.model.passes.cpu.kernel import (
 )
 from adt.model.passes.cpu.vectors import Vectors
 from adt.model.passes.layout.signature import variables_of
-from adt.model.passes.nodes import tir_nodes
+from adt.model.passes.nodes import is_call, tir_nodes
 
 VECTOR_TYPES = ("float32", "float16", "int32", "int64")
 TASKS = 16
@@ -151,13 +151,7 @@ def _conditions(block: Any) -> list[Any]:
     for iterator in block.iter_vars:
         ranges.bind(iterator.var, ir.Range(0, iterator.dom.extent))
     calls = tir_nodes(block.body, tirx.Call)
-    return [ranges.simplify(call.args[0]) for call in calls if call.op.same_as(_if_then_else())]
-
-
-def _if_then_else() -> Any:
-    import tvm
-
-    return tvm.ir.Op.get("tirx.if_then_else")
+    return [ranges.simplify(call.args[0]) for call in calls if is_call(call, "tirx.if_then_else")]
 
 
 def _in_place(block: Any) -> bool:

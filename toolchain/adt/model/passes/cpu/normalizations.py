@@ -13,6 +13,7 @@ from typing import Any
 
 from adt.model.passes.cpu.reduction import ROW
 from adt.model.passes.cpu.vectors import Vectors
+from adt.model.passes.layout.blocks import ceil_blocks
 from adt.model.passes.layout.rewriter import Rewriter, static_shape
 from adt.model.passes.nodes import operator_name
 
@@ -57,10 +58,9 @@ class Normalizations(Rewriter):
             self.values[variable] = self._row_kernel(_softmax, [value.args[0]], 1, "softmax")
         elif normal := self._normalization(value):
             self.normal[variable] = normal
-            extras = [extra for extra in (normal.scale, normal.shift) if extra is not None]
             self.values[variable] = self._row_kernel(
                 lambda row, *rest: _normalized(row, normal, rest),
-                [normal.x, *extras],
+                [normal.x, *normal.extras],
                 normal.axes,
                 "normalization",
             )
@@ -224,7 +224,7 @@ class _Row:
         self.x = x
         (*self.outer, self.length) = (int(extent) for extent in x.shape)
         size = lanes if self.length > lanes else 4
-        self.padded = -(-self.length // size) * size
+        self.padded = ceil_blocks(self.length, size) * size
 
     def filled(self, value: float) -> Any:
         """The tensor, each row with *value* behind it up to whole vectors."""

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from adt.model.passes.nodes import tir_nodes
+from adt.model.passes.nodes import is_call, tir_nodes
 
 SAMPLES = 64
 """Elements of the result that are compared, beside those at the ends of all loops."""
@@ -57,7 +57,7 @@ class _Reader:
     """Evaluates the integers of a function, and of all else only what is read for it."""
 
     def __init__(self, function: Any) -> None:
-        from tvm import ir, tirx
+        from tvm import tirx
 
         self.parameters = {
             function.buffer_map[parameter]: place for place, parameter in enumerate(function.params)
@@ -68,7 +68,6 @@ class _Reader:
             for block in tir_nodes(function.body, tirx.SBlock)
             if isinstance(block.body, tirx.BufferStore)
         }
-        self.choice = ir.Op.get("tirx.if_then_else")
         self.operations: dict[type, Callable[[Any, Any], Any]] = {
             tirx.Add: operator.add, tirx.Sub: operator.sub, tirx.Mul: operator.mul,
             tirx.FloorDiv: operator.floordiv, tirx.FloorMod: operator.mod, tirx.Min: min, tirx.Max: max,
@@ -96,7 +95,7 @@ class _Reader:
         if isinstance(expression, tirx.BufferLoad):
             indices = [self.value(index, places) for index in expression.indices]
             return self.computed(expression.buffer, indices)
-        if isinstance(expression, tirx.Call) and expression.op.same_as(self.choice):
+        if is_call(expression, "tirx.if_then_else"):
             condition, *ways = expression.args
             holds = self.value(condition, places)
             if isinstance(holds, frozenset):

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from adt.model.passes.layout.blocks import ceil_blocks
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -48,7 +50,7 @@ class Recurrence:
     def width(self) -> int:
         """The states with zeros behind them, so that panels of weights are whole vectors: those beyond
         *hidden* stay zeros."""
-        least = -(-self.hidden // LANES) * LANES
+        least = ceil_blocks(self.hidden, LANES) * LANES
         candidates = range(least, least + MOST_COLUMNS, LANES)
         return min(candidates, key=lambda width: width / self._panel(width))
 
@@ -60,7 +62,7 @@ class Recurrence:
     @property
     def rows(self) -> int:
         """Sequences that are multiplied with a panel at once."""
-        return -(-self.batch // -(-self.batch // MOST_ROWS))
+        return ceil_blocks(self.batch, ceil_blocks(self.batch, MOST_ROWS))
 
     def _panel(self, width: int) -> int:
         together = width if self.kind == "GRU" and not self.reset_after else GATES[self.kind] * width

@@ -9,8 +9,7 @@ that no rule takes stays a plain loop.
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from adt.model.inspection.flops import CPU_FINISH, CPU_SCHEDULE, SCHEDULED
@@ -18,6 +17,7 @@ from adt.model.passes.cpu.bias import sums_from_bias
 from adt.model.passes.cpu.convolution import convolution
 from adt.model.passes.cpu.decisions import Decisions, Untuned
 from adt.model.passes.cpu.elementwise import elements
+from adt.model.passes.cpu.indices import narrow_indices, simple_indices
 from adt.model.passes.cpu.kernel import NoSchedule
 from adt.model.passes.cpu.products import product
 from adt.model.passes.cpu.reads import reads_differ
@@ -25,7 +25,6 @@ from adt.model.passes.cpu.recurrence import is_recurrence
 from adt.model.passes.cpu.reduction import reduction, rows
 from adt.model.passes.cpu.vector_math import shared_divisors, vectorized_math
 from adt.model.passes.cpu.vectors import Vectors
-from adt.model.passes.nodes import block_with, tir_nodes
 
 log = logging.getLogger("adt.compile")
 
@@ -69,11 +68,7 @@ def schedule_of(
     from tvm import s_tir
 
     refusals = (NoSchedule, s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError, TypeError)
-    narrow = narrow_indices(function)
-    attempts = [(rule, narrow) for rule in rules]
-    if elements in rules:
-        attempts.append((elements, simple_indices(narrow)))
-    for rule, start in attempts:
+    for rule, start in _attempts(narrow_indices(function), rules):
         schedule = s_tir.Schedule(start)
         try:
             words = rule(schedule, vectors, decisions)
@@ -90,6 +85,13 @@ def schedule_of(
             schedule.annotate(root, CPU_FINISH, "sums_from_bias")
         return schedule
     return None
+
+
+def _attempts(function: Any, rules: Sequence[Rule]) -> Iterator[tuple[Rule, Any]]:
+    """The *rules*, each with what it is to schedule."""
+    yield from ((rule, function) for rule in rules)
+    if elements in rules:
+        yield elements, simple_indices(function)
 
 
 FINISHES = {"shared_divisors": shared_divisors, "sums_from_bias": sums_from_bias}
@@ -122,59 +124,3 @@ def _finished(function: Any, body: Any, words: str) -> Any:
     body = vectorized_math(body)
     result = tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)
     return result.with_attr(SCHEDULED, True).with_attr(CPU_SCHEDULE, words)
-
-
-def narrow_indices(function: Any) -> Any:
-    """*function* with indices of 32 bits, where those do.
-
-    TVM narrows them later, and then forgets which loops are to be partitioned.
-    """
-    import tvm
-    from tvm import tirx
-
-    try:
-        sizes = [math.prod(map(int, buffer.shape)) for buffer in function.buffer_map.values()]
-        if max(sizes, default=0) >= 1 << 31:
-            return function
-        narrow = tirx.transform.ForceNarrowIndexToInt32()(tvm.IRModule({"main": function}))
-    except (tvm.error.InternalError, TypeError, ValueError) as reason:  # open shapes, tensors of int64
-        log.debug("its indices stay: %s", str(reason).strip()[-200:])
-        return function
-    if any(call.dtype == "int64" for call in tir_nodes(narrow["main"].body, tirx.Call)):
-        return function  # TVM leaves the types of calls in indices, which nothing fits then
-    return narrow["main"]
-
-
-def simple_indices(function: Any) -> Any:
-    """*function* with indices that are simplified by the extents of each block's axes.
-
-    Of remainders that are none, as reshapes have, TVM makes wrong ones later
-    (:mod:`adt.model.passes.cpu.reads`).
-    """
-    from tvm import arith, ir, tirx
-
-    def simplified(block: Any) -> Any:
-        if not isinstance(block.body, tirx.BufferStore):
-            return None
-        ranges = arith.Analyzer()
-        for axis in block.iter_vars:
-            if int(axis.dom.extent) > 1:  # one of 1 would become 0, and rules look where axes are
-                ranges.bind(axis.var, axis.dom)
-
-        def load(node: Any) -> Any:
-            return tirx.BufferLoad(node.buffer, [ranges.simplify(index) for index in node.indices])
-
-        def read(region: Any) -> Any:
-            return tirx.BufferRegion(
-                region.buffer,
-                [
-                    ir.Range.from_min_extent(ranges.simplify(part.min), ranges.simplify(part.extent))
-                    for part in region.region
-                ],
-            )
-
-        body = tirx.stmt_functor.ir_transform(block.body, None, load, ["tirx.BufferLoad"])
-        return block_with(block, body, [read(region) for region in block.reads])
-
-    body = tirx.stmt_functor.ir_transform(function.body, None, simplified, ["tirx.SBlock"])
-    return tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.model.passes.layout.signature import variables_of
-from adt.model.passes.nodes import tir_nodes
+from adt.model.passes.nodes import is_call, tir_nodes
 
 EXP_LOW, EXP_HIGH = -87.3, 89.0
 """Where exp is 0 here (from -86.99 on, not 2e-38), and where it is infinite."""
@@ -146,20 +146,14 @@ def _argument_of_softplus(node: Any) -> Any | None:
     import tvm_ffi
     from tvm import tirx
 
-    inner = node.args[0] if _calls(node, "tirx.tanh") and node.dtype == "float32" else None
-    if not isinstance(inner, tirx.Select) or not _calls(inner.false_value, "tirx.log"):
+    inner = node.args[0] if is_call(node, "tirx.tanh") and node.dtype == "float32" else None
+    if not isinstance(inner, tirx.Select) or not is_call(inner.false_value, "tirx.log"):
         return None
     grown = inner.false_value.args[0]
     if not isinstance(grown, tirx.Add) or not isinstance(grown.a, tirx.FloatImm) or grown.a.value != 1:
         return None
-    x = grown.b.args[0] if _calls(grown.b, "tirx.exp") else None
+    x = grown.b.args[0] if is_call(grown.b, "tirx.exp") else None
     return x if x is not None and tvm_ffi.structural_equal(x, inner.true_value) else None
-
-
-def _calls(node: Any, name: str) -> bool:
-    from tvm import tirx
-
-    return isinstance(node, tirx.Call) and getattr(node.op, "name", "") == name
 
 
 def _tanh_of_softplus(argument: Any) -> Any:

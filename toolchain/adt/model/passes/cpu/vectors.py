@@ -31,7 +31,7 @@ class Vectors:
 
     def registers_for(self, lanes: int, dtype: str) -> int:
         """How many registers so many lanes of *dtype* take."""
-        return -(-lanes * SIZES[dtype] // (self.lanes * SIZES[self.dtype]))
+        return ceil_blocks(lanes * SIZES[dtype], self.lanes * SIZES[self.dtype])
 
 
 def vectors_of(target: Any, *, half: bool = False) -> Vectors:
