@@ -323,7 +323,7 @@ def test_a_record_of_tvms_schedules_for_a_blocked_convolution_is_passed_over(
     schedule = tvm.s_tir.Schedule(task.module)
     apply_by_hand(schedule, gpu=False)
     keep(tmp_path / "db", compilation, task, trace_text(schedule.trace), TUNED)
-    package = compiled(model, tmp_path / "tuned", "cpu", db=tmp_path / "db")
+    package = compiled(model, tmp_path / "tuned", "cpu", db=tmp_path / "db", use_cache=False)
     report = package.manifest.made.tuning
     assert report is not None and set(report.refused) == set(task.kernels)
     assert package.manifest.tuned == 0
