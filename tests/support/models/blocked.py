@@ -67,6 +67,12 @@ def conv(x: Any, out: int, inputs: int, kernel: int = 3, **options: Any) -> Any:
     return relax.op.nn.conv2d(x, weight(out, inputs, kernel, kernel), **options)
 
 
+def transposed(x: Any, inputs: int, out: int, kernel: int = 3, *, groups: int = 1, **options: Any) -> Any:
+    return relax.op.nn.conv2d_transpose(
+        x, weight(inputs, out // groups, kernel, kernel), groups=groups, **options
+    )
+
+
 def last(x: Any, out: int, inputs: int, kernel: int = 3, order: str = "HWIO", **options: Any) -> Any:
     """A convolution with its channels last, as TFLite's importer writes it."""
     sizes = {"H": kernel, "W": kernel, "I": inputs, "O": out}

@@ -191,7 +191,8 @@ def mobilenet_v2(path: Path, size: int = 96, classes: int = 1000) -> Path:
 
 def mixed_blocks(path: Path, size: int = 32) -> Path:
     """The blocks of newer networks in small: squeeze-and-excite, hard-swish, SiLU, group
-    convolution, split, concatenation, upsampling, and channels that no texel divides."""
+    convolution, split, concatenation, upsampling, transposed convolution, and channels that no
+    texel divides."""
     net = Network((1, 3, size, size))
     x = net.hard_swish(net.conv("x", 16, 3, 2))
     x = net.squeeze_excite(net.silu(net.conv(x, 16, 5, 1, groups=16)), 8)
@@ -202,4 +203,5 @@ def mixed_blocks(path: Path, size: int = 32) -> Path:
     odd = net.relu(net.conv(x, 10, 3, 2))
     x = net.concat(x, net.enlarged(odd))
     x = net.average_pool(net.conv(x, 12, 1), 3, 2)
+    x = net.conv(net.relu(net.upconv(x, 12, 4)), 12, 3, 2, groups=2)
     return net.save(path, net.op("Sigmoid", [x], 12), (1, 12, None, None))

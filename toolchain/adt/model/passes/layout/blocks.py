@@ -37,8 +37,6 @@ class Blocking:
     """Fewest channels of a tensor that is blocked."""
     rounds: bool
     """Rows that no tile divides are computed a little longer."""
-    zeros: bool = False
-    """Blocks of weights may be partly zeros: of groups that share a block, and of transposed convolutions."""
     widens: bool = False
     """What a convolution multiplies gets the type of its sums before, weights by the compiler: a processor
     converts more slowly than it multiplies."""

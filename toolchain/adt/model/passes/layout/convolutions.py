@@ -33,7 +33,7 @@ def convolution(walk: Walk, variable: Any, call: Any) -> bool:
     data, weight = call.args
     attrs = call.attrs
     groups = int(attrs.groups)
-    obstacle = _convolution_obstacle(walk, data, weight, attrs, groups)
+    obstacle = _convolution_obstacle(walk, data, weight, attrs)
     shape, output = static_shape(weight), static_shape(variable)
     macs = 0
     if shape and output:
@@ -101,18 +101,13 @@ def _moves(walk: Walk, data: Any, result: Any) -> Moves:
     )
 
 
-def _convolution_obstacle(walk: Walk, data: Any, weight: Any, attrs: Any, groups: int) -> str:
+def _convolution_obstacle(walk: Walk, data: Any, weight: Any, attrs: Any) -> str:
     """Why a convolution cannot be blocked; empty if it can."""
     shape = static_shape(weight)
     if (obstacle := _obstacle(walk, data, weight, attrs, "OI")) or shape is None:
         return obstacle
-    outputs, inputs = shape[0], shape[1] * groups
-    if outputs < walk.blocking.least:
-        return f"its {outputs} output channels do not fill a texel"
-    depthwise = groups == inputs == outputs
-    shared = groups > 1 and not depthwise and (outputs // groups) % walk.lanes
-    if shared and not walk.blocking.zeros:
-        return f"its {groups} groups of {outputs // groups} output channels share texels"
+    if shape[0] < walk.blocking.least:
+        return f"its {shape[0]} output channels do not fill a texel"
     return ""
 
 
@@ -170,9 +165,6 @@ def transposed(walk: Walk, variable: Any, call: Any) -> bool:
 
     Output ``q · stride + r − padding`` is the sum over ``t`` of input ``q − t`` times tap ``r + t · stride``.
     """
-
-    if not walk.blocking.zeros:
-        return False
     data, weight = call.args
     attrs, shape, output = call.attrs, static_shape(weight), static_shape(variable)
     groups = int(attrs.groups)
