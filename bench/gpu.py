@@ -1,13 +1,14 @@
 """Check texture and buffer packages on a machine with a GPU that has nothing of adt installed.
 
-    python bench/gpu.py pack DIR MODEL.onnx[@INPUT:1,3,320,320]… [--target adreno …]
+    python bench/gpu.py pack DIR MODEL.onnx[@INPUT:1,3,320,320]… [--target adreno|opencl|stock …]
     python3 DIR/gpu.py run DIR                # there: Python 3 with numpy, an OpenCL driver
 
 ``pack`` compiles the models for this kind of machine (x86-64 or arm64 Linux), copies
 the host bundle and this file beside them, and keeps inputs and what ONNX Runtime
 computes from them. ``run`` runs each package with the bundle's rtvm on the OpenCL
 device that is there and compares: it exits with 1 where an output is further than 1e-4
-of its magnitude from the reference. The times are host-clock times of that machine's
+of its magnitude from the reference. ``stock`` is TVM's own pipeline for OpenCL, with nothing of adt's
+but the package around it. The times are host-clock times of that machine's
 GPU, of kernels made for Adreno; they say nothing of a phone.
 
 OCL_ICD_VENDORS names the driver where none is registered:
@@ -22,9 +23,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from adt.model.passes.pipeline import PreparedModule
+    from adt.model.targets import ModelTarget
 
 LIMIT = 1e-4
 """Largest difference that passes, as a share of the output's greatest magnitude."""
@@ -36,8 +43,10 @@ def pack(place: Path, models: list[str], targets: list[str]) -> None:
     import onnxruntime
 
     import adt
+    import adt.model.assemble
     from adt.model.inputs.random import random_inputs
 
+    prepared = adt.model.assemble.prepare_module
     place.mkdir(parents=True)
     shutil.copy(__file__, place / "gpu.py")
     bundle = adt.build_target(platform="host").bundle
@@ -47,14 +56,17 @@ def pack(place: Path, models: list[str], targets: list[str]) -> None:
         model = Path(file)
         inputs: dict[str, np.ndarray] = {}
         for target in targets:
+            stock = target == "stock"
+            adt.model.assemble.prepare_module = stock_module if stock else prepared
             package = adt.compile(
                 model,
                 out=place / model.stem / target,
                 platform="host",
-                target=target,
+                target="opencl" if stock else target,
                 bundle=bundle.path,
                 shapes=[shape] if shape else [],
                 check=False,  # that is what this is for
+                use_cache=not stock,
             )
             shutil.rmtree(package.path / "inspect", ignore_errors=True)
             inputs = dict(random_inputs(package.manifest.entry().inputs, 0))
@@ -63,6 +75,20 @@ def pack(place: Path, models: list[str], targets: list[str]) -> None:
         np.savez(place / model.stem / "inputs.npz", **inputs)
         expected = dict(zip(names, session.run(names, inputs), strict=True))
         np.savez(place / model.stem / "expected.npz", **expected)
+
+
+def stock_module(
+    module: Any, params: Mapping[str, Any], target: ModelTarget, alignment: int, *_rest: Any, **_more: Any
+) -> PreparedModule:
+    """In the place of adt's :func:`prepare_module`: what TVM does by itself."""
+    import tvm
+    from tvm.relax.backend.gpu_generic import get_default_pipeline
+
+    from adt.model.passes.lowering import tir_pipeline
+    from adt.model.passes.pipeline import PreparedModule
+
+    pipeline = get_default_pipeline(tvm.target.Target(target.spec))
+    return PreparedModule(module, params, pipeline, tir_pipeline(alignment), None, (), {})
 
 
 def run(place: Path) -> int:
@@ -114,7 +140,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.verb == "run":
         return run(given.place)
-    pack(given.place, given.models, given.target or ["adreno", "adreno-buffer"])
+    pack(given.place, given.models, given.target or ["adreno", "adreno-buffer", "stock"])
     return 0
 
 

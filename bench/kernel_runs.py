@@ -50,15 +50,18 @@ class Way:
     """One way to compute an operator."""
 
     name: str
-    """``texture``, ``buffer`` or ``clml``."""
+    """``texture``, ``buffer``, ``plain`` or ``clml``."""
     target: str
     offload: str = "none"
+    blocks: str = "always"
+    """The texture choice."""
 
 
 TEXTURE = Way("texture", "adreno")
 BUFFER = Way("buffer", "adreno-buffer")
+PLAIN = Way("plain", "adreno-buffer", blocks="never")
 CLML = Way("clml", "adreno-buffer", "clml")
-WAYS = (TEXTURE, BUFFER, CLML)
+WAYS = (TEXTURE, BUFFER, PLAIN, CLML)
 
 
 @dataclass(frozen=True)

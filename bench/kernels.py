@@ -1,15 +1,16 @@
-"""Time and check the kernels of well-known networks' operators: in textures, in buffers and by CLML.
+"""Time and check kernels of well-known networks' operators: in textures, in blocks, plain and by CLML.
 
     python bench/kernels.py [--serial S | --here] [--models resnet18,…] [--only REGEX]
                             [--precision float32,float16_acc32] [--runs 20] [--jobs N]
-                            [--ways texture,buffer,clml] [--batch 12] [--bundle DIR]
+                            [--ways texture,buffer,plain,clml] [--batch 12] [--bundle DIR]
                             [-o FILE.json] [--list]
 
 Each operator of the networks (:mod:`kernel_table`), once, at its real shape and with what
 follows it in the same kernel. Every kernel is compared with ONNX Runtime: float32 may be off
 by 1e-4 of the output's magnitude, float16_acc32 by 1e-2. The times are the device's own
-(OpenCL events), mean of the runs. In textures the operator reads and writes images; what packs
-and unpacks around it is listed apart. Exits with 1 where a kernel is wrong or cannot be made;
+(OpenCL events), mean of the runs. In textures the operator reads and writes images, in buffers the
+same blocks of channels, and plain is what TVM's own rules schedule; what packs and unpacks around it
+is listed apart. Exits with 1 where a kernel is wrong or cannot be made;
 its row says why.
 
 On this machine's OpenCL device (--here, the usual), or on a device behind ADB (--serial). Half
@@ -248,7 +249,7 @@ def job(
     like: str | None = None,
     bundle: Path | None = None,
 ) -> CompileJob:
-    """What to compile with by *way*; every operator is in textures that can be.
+    """What to compile with by *way*; every operator is in textures, or blocks, that can be.
 
     Args:
         platform, like, bundle: see :func:`adt.compile`.
@@ -262,7 +263,7 @@ def job(
         precision=precision,
         accuracy=False,
         offload=way.offload,
-        texture_choice="always",
+        texture_choice=way.blocks,
         check=False,  # the comparison is what this is for
     )
     return job_of(request)

@@ -63,7 +63,7 @@ def test_operators_are_right_and_timed_by_the_device(
         "max_pool 5x5 128 20x20",
     ]
     for row in rows:
-        for way in ("texture", "buffer"):
+        for way in ("texture", "buffer", "plain"):
             ran = row["ways"][way]
             assert ran["right"] and ran["difference"] < 1e-5, row
             assert ran["clock"] == "event" and ran["ms"] > 0
@@ -75,6 +75,7 @@ def test_operators_are_right_and_timed_by_the_device(
     for way in ("texture", "buffer"):
         packing = rows[1]["ways"][way]["packing"]
         assert [kernel["name"].startswith("pack_blocks") for kernel in packing] == [True, False]
+    assert not rows[1]["ways"]["plain"]["packing"]
     assert "conv" in convolution["kernels"][0]["name"] and len(convolution["kernels"]) == 1
     assert all("pool" in kernel["name"] for kernel in pool["kernels"]), "the convolution before it counts"
     assert rows[1]["choice"]["form"] == "texture"
