@@ -238,8 +238,10 @@ def test_kills_of_tuning_lose_nothing(
     kept: list[object] = []
     began = time.monotonic()
     for number in range(rounds + 10):
-        if number >= rounds and kept:  # on a busy machine the first rounds may measure nothing
-            break
+        if number >= rounds:  # on a busy machine rounds may be too short to measure anything
+            if kept:
+                break
+            place.times["tune"] *= 1.3
         what = place.kill("tune", number, *words, "--trials", 400, "--seed", number)
         place.nothing_here(what)
         after: list[object] = [*records(database)]
