@@ -73,6 +73,44 @@ def test_a_convolution_over_one_axis_is_blocked() -> None:
     assert reasons == [""]
 
 
+def volumes(x: Any, out: int, inputs: int, kernel: int = 3, **options: Any) -> Any:
+    options = {"padding": kernel // 2, **options}
+    return relax.op.nn.conv3d(x, weight(out, inputs, kernel, kernel, kernel), **options)
+
+
+VOLUMES: dict[str, Callable[[relax.BlockBuilder, Any], Any]] = {
+    "strides": lambda b, x: b.emit(volumes(x, 12, 8, strides=(1, 2, 3))),
+    "dilation": lambda b, x: b.emit(volumes(x, 10, 8, dilation=(1, 2, 2), padding=(1, 2, 2))),
+    "groups": lambda b, x: b.emit(volumes(x, 16, 4, groups=2)),
+    "depthwise": lambda b, x: b.emit(volumes(x, 8, 1, groups=8, strides=2)),
+    "groups that share texels": lambda b, x: b.emit(volumes(x, 12, 2, groups=4)),
+    "transposed": lambda b, x: b.emit(
+        relax.op.nn.conv3d_transpose(x, weight(8, 12, 2, 3, 4), (1, 2, 2), (0, 1, 1, 0, 1, 1))
+    ),
+    "bias": lambda b, x: b.emit(relax.op.add(b.emit(volumes(x, 12, 8)), weight(1, 12, 1, 1, 1))),
+    "max-pool": lambda b, x: b.emit(
+        relax.op.nn.max_pool3d(b.emit(volumes(x, 8, 8)), (2, 3, 3), (2, 2, 2), (0, 1, 1), ceil_mode=True)
+    ),
+    "avg-pool": lambda b, x: b.emit(
+        relax.op.nn.avg_pool3d(b.emit(volumes(x, 8, 8)), (3, 3, 3), (1, 2, 2), (1, 1, 1))
+    ),
+    "mean": lambda b, x: b.emit(relax.op.mean(b.emit(volumes(x, 8, 8)), [2, 3, 4])),
+    "padding": lambda b, x: b.emit(
+        volumes(b.emit(relax.op.nn.pad(x, [0, 0, 0, 0, 1, 0, 2, 1, 0, 3])), 8, 8, padding=0)
+    ),
+    "concat": lambda b, x: b.emit(relax.op.concat([b.emit(volumes(x, 8, 8)), b.emit(volumes(x, 8, 8))], 1)),
+}
+
+
+@pytest.mark.parametrize("name", VOLUMES)
+def test_what_convolves_three_axes_is_blocked(name: str) -> None:
+    blocked, reasons = blocked_like_plain(model((1, 8, 5, 7, 9), VOLUMES[name]), (1, 8, 5, 7, 9))
+
+    assert set(reasons) == {""}
+    operators = [call for call in calls(blocked) if "conv" in call or "pool" in call]
+    assert operators and all("blocks" in call for call in operators)
+
+
 def test_what_cannot_be_blocked_says_why() -> None:
     module = model((1, 8, 8, 8), lambda builder, x: builder.emit(conv(x, 2, 8)))
 

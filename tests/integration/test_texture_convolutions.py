@@ -146,8 +146,17 @@ def check(layer: Layer, *, shared: bool | None = None, tile: Tile | None = None)
         (Layer(32, 32, (6, 6), 3, groups=2), True),
         (Layer(3, 8, (15, 15), 3, stride=2, plain=True), False),
         (Layer(64, 48, (1, 1), images=6), True),  # rows of a matrix
+        (Layer(16, 30, (3, 5, 17), 3), False),
+        (Layer(64, 32, (4, 5, 6), 3, stride=2), True),
+        (Layer(12, 12, (4, 9, 7), 3, groups=12), False),
+        (Layer(32, 24, (5, 6, 7), 3, groups=2, dilation=2, images=2), False),
+        (Layer(3, 8, (5, 9, 9), 3, stride=2, plain=True), False),
     ],
-    ids=["direct", "shared", "17 columns", "depthwise", "grouped", "three channels", "matrix"],
+    ids=[
+        *("direct", "shared", "17 columns", "depthwise", "grouped", "three channels", "matrix"),
+        *("three axes", "three axes, shared", "three axes, depthwise", "three axes, dilated groups"),
+        "three axes, three channels",
+    ],
 )
 @pytest.mark.parametrize("textures", [True, False], ids=["textures", "buffers"])
 def test_a_scheduled_convolution_computes_what_it_should(layer: Layer, shared: bool, textures: bool) -> None:

@@ -18,7 +18,7 @@ from adt.model.package import kernel_check
 from adt.model.package.package import KernelCheck, ModelPackage, SkippedCheck
 from adt.model.passes.layout import blocks
 from support.devices import intel_opencl
-from support.models import networks
+from support.models import networks, vision
 
 
 def compiled(model: Path, out: Path, **options: Any) -> ModelPackage:
@@ -90,6 +90,22 @@ def test_a_gpu_without_textures_has_the_same_blocks_in_buffers(tmp_path: Path, t
     convolutions = [source for source in sources if "conv_blocks_local" in source]
     assert convolutions and all("__global float4* restrict" in source for source in convolutions)
     assert any("__local" in source for source in convolutions) == (target == "opencl")
+
+
+@pytest.mark.parametrize("target", ["opencl", "adreno"])
+def test_volumes_are_blocked_and_lie_in_images_whose_layers_are_frames(tmp_path: Path, target: str) -> None:
+    model = vision.resnet3d(tmp_path / "model.onnx", 32, 4)
+
+    package = compiled(model, tmp_path / "package", target=target, check=False)
+
+    assert off_reference(package, model) < 1e-5
+    made = package.manifest.made
+    rows = made.textures.convolutions if made.textures else made.blocked
+    convolutions = [row for row in rows if row.kind == "convolution"]
+    assert len(convolutions) == 11 and not [row for row in convolutions if row.reason]
+    if made.textures:
+        written = [kernel.writes for kernel in made.textures.kernels if "conv_blocks" in kernel.kernel]
+        assert len(written) >= 10 and sum(written) >= len(written) - 1
 
 
 def test_blocks_that_nobody_wants_are_not_made(tmp_path: Path) -> None:

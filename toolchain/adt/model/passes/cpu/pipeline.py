@@ -53,7 +53,7 @@ def with_blocks(
         first = channels_first(bound_operators(module, params))
         lanes = best_lanes(first, vectors)
         first = Normalizations(Products(first, vectors).run(), vectors).run()
-        blocking = Blocking(lanes, least=max(1, lanes // 4), rounds=False, widens=True, ranks=(3, 4, 5))
+        blocking = Blocking(lanes, least=max(1, lanes // 4), rounds=False, widens=True)
         blocked, _ = block_channels(first, FloatBlocks(vectors), blocking)
         fused, weights = fuse(blocked, params, cpu_dispatch())
         return relax.transform.DeadCodeElimination(["main"])(fused), weights

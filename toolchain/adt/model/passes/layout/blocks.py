@@ -23,6 +23,8 @@ LANES = 4
 
 STAGE = "window_blocks"
 """The block of a convolution that reads its input, and zeros for the border."""
+RANKS = (3, 4, 5)
+"""How many axes a plain tensor has that is blocked."""
 FLOATS = ("float32", "float16")
 """What an image can hold: four channels of either are one texel."""
 
@@ -40,8 +42,6 @@ class Blocking:
     widens: bool = False
     """What a convolution multiplies gets the type of its sums before, weights by the compiler: a processor
     converts more slowly than it multiplies."""
-    ranks: tuple[int, ...] = (3, 4)
-    """How many axes a plain tensor has that is blocked."""
 
     def count(self, channels: int) -> int:
         """How many blocks hold *channels*."""

@@ -119,8 +119,6 @@ def _obstacle(walk: Walk, data: Any, weight: Any, attrs: Any, layout: str) -> st
         return "its shapes are not static"
     if not isinstance(weight, relax.Constant):
         return "its weight is computed by the model"
-    if len(static_shape(weight) or ()) not in walk.blocking.ranks:
-        return "it convolves three axes"
     if not str(attrs.data_layout).startswith("NC") or not str(attrs.kernel_layout).startswith(layout):
         return f"its layout is {attrs.data_layout}/{attrs.kernel_layout}"
     if data.struct_info.dtype not in FLOATS:

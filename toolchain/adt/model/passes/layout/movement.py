@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adt.model.passes.layout import blocks
+from adt.model.passes.layout.blocks import RANKS
 from adt.model.passes.layout.rewriter import resized, static_shape
 from adt.model.passes.layout.walk import Inlined, Walk, one_pixel
 
@@ -17,7 +18,7 @@ def pad(walk: Walk, variable: Any, call: Any) -> bool:
     from tvm import relax
 
     data, rank = call.args[0], len(static_shape(variable) or ())
-    if len(call.args) != 1 or rank not in walk.blocking.ranks:
+    if len(call.args) != 1 or rank not in RANKS:
         return False
     batch, channels, *spatial = zip(*[iter(int(width) for width in call.attrs.pad_width)] * 2, strict=True)
     value, zeros = float(call.attrs.pad_value), (0, 0)
@@ -186,7 +187,7 @@ def permute(walk: Walk, variable: Any, call: Any) -> bool:
 
     (data,) = call.args
     shape, output = static_shape(data), static_shape(variable)
-    if shape is None or output is None or call.attrs.axes is None or len(shape) not in walk.blocking.ranks:
+    if shape is None or output is None or call.attrs.axes is None or len(shape) not in RANKS:
         return False
     rank = len(shape)
     axes = tuple(int(axis) % rank for axis in call.attrs.axes)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from adt.model.passes.layout import blocks
-from adt.model.passes.layout.blocks import FLOATS, TEXELS, Blocking
+from adt.model.passes.layout.blocks import FLOATS, RANKS, TEXELS, Blocking
 from adt.model.passes.layout.rewriter import Rewriter, static_shape
 from adt.model.passes.layout.signature import Signature
 from adt.model.passes.reports import Convolution
@@ -217,7 +217,7 @@ class Walk(Rewriter):
     def can_block(self, value: Any, *, whole: bool = False) -> bool:
         """Whether a tensor has channels to block, and with *whole* no lanes to spare."""
         shape = static_shape(value)
-        if shape is None or len(shape) not in self.blocking.ranks or value.struct_info.dtype not in FLOATS:
+        if shape is None or len(shape) not in RANKS or value.struct_info.dtype not in FLOATS:
             return False
         return shape[1] % self.lanes == 0 if whole else shape[1] >= self.blocking.least
 

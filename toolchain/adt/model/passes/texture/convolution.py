@@ -26,6 +26,7 @@ decision (:mod:`adt.tuning.sampled`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -146,6 +147,7 @@ def _sums(schedule: Any, blocks: KernelBlocks, stage: Any) -> Sums:
     iterators = schedule.get(blocks.reduction).iter_vars[len(texels) :]
     channels, *window = (int(iterator.dom.extent) for iterator in iterators)
     blocked = len(staged) > len(axes)
+    *frames, height, width = [1, *axes] if len(axes) == 1 else axes
     # TE drops no axis of extent 1; a hull of n windows of k, each s after the last, is (n - 1) * s + k.
     strides = [
         max(1, (hull - size) // (extent - 1)) if extent > 1 else 1
@@ -153,15 +155,15 @@ def _sums(schedule: Any, blocks: KernelBlocks, stage: Any) -> Sums:
     ]
     fours = channels // LANES if blocked and channels % LANES == 0 else 1 if channels <= LANES else channels
     return Sums(
-        images=images,
+        images=images * math.prod(frames),
         depth=depth,
-        height=axes[0] if len(axes) > 1 else 1,
-        width=axes[-1],
+        height=height,
+        width=width,
         fours=fours,
         lanes=channels // fours,
-        rows=window[0] if len(axes) > 1 else 1,
+        rows=math.prod(window[:-1]),
         columns=window[-1],
-        stride=(strides[0] if len(axes) > 1 else 1, strides[-1]),
+        stride=(strides[-2] if len(axes) > 1 else 1, strides[-1]),
         texels=blocked,
         grouped=blocked and channels > 1 and first * LANES >= 2 * channels,
         matrix=matrix,
@@ -239,7 +241,7 @@ def _shared_sums(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: 
     rows = axes.pop() if axes else schedule.add_unit_loop(columns)
     if sums.matrix:
         images, columns = columns, images
-    others = (images, depth)
+    others = (images, depth, *axes)
     row, texels_y = schedule.split(rows, loops.down)
     column, texels_x = schedule.split(columns, loops.across)
     schedule.reorder(part, row, column, *others, texels_y, texels_x, lane)
@@ -288,14 +290,15 @@ def _split_output(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions:
     extents: list[Any] = []
     for loop, extent, size, register, most in cuts:
         if int(schedule.get(loop).extent) != extent:  # sums beyond the output's end are not stored
-            outside, loop = schedule.split(loop, [None, extent])
-            beyond.append(outside)
+            rest, loop = schedule.split(loop, [None, extent])
+            beyond.append(rest)
         extents.append(decisions.tile(schedule, loop, [extent // (size * register), size, register], most))
         for level, part in zip(levels, schedule.split(loop, extents[-1]), strict=True):
             level.append(part)
     groups, items, registers = levels
-    schedule.reorder(images, *beyond, *reversed(groups), *reversed(items), *reversed(registers), lane)
-    groups[2] = schedule.fuse(images, *beyond, groups[2])
+    outside = (images, *axes, *beyond)
+    schedule.reorder(*outside, *reversed(groups), *reversed(items), *reversed(registers), lane)
+    groups[2] = schedule.fuse(*outside, groups[2])
     (_, *across), (_, *down), _ = extents
     return OutputLoops(
         tuple(groups), tuple(items), tuple(reversed(registers)), lane, tuple(across), tuple(down)

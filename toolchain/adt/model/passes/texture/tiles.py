@@ -62,7 +62,7 @@ class Sums:
     """The sums that a kernel computes."""
 
     images: int
-    """Images of the batch."""
+    """Images of the batch, and of each its frames where three axes are convolved."""
     depth: int
     """Blocks of output channels."""
     height: int
@@ -74,7 +74,7 @@ class Sums:
     """Input channels that are read at once and used one after the other: 4, or 1 of a depthwise kernel."""
     rows: int
     columns: int
-    """Of the window."""
+    """Of the window; rows of all its frames."""
     stride: tuple[int, int]
     """Down and across."""
     texels: bool
