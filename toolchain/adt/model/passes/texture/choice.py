@@ -2,8 +2,7 @@
 
 Where kernels of both forms were measured on the device that is compiled for (``adt tune``
 for ``adreno``, and for ``adreno-buffer`` with ``texture_choice`` ``never``, into one database),
-the times decide. A form that its neighbours do not have costs a kernel that packs or unpacks a
-tensor, which is counted with what such a kernel takes at least on that device.
+the times decide, for all of a model at once: :mod:`adt.model.passes.texture.chains`.
 
 Of a GPU without textures the choice is between blocked and plain channels, both in buffers.
 
@@ -19,7 +18,7 @@ import dataclasses
 import logging
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from adt.errors import ConfigError
@@ -90,17 +89,22 @@ class TextureChooser:
     times: MeasuredTimes | None = None
     """Times of the device that is compiled for."""
     gpu: Gpu = ANY_ADRENO
+    forms: Mapping[Any, bool] = field(default_factory=dict)
+    """Variable of the model, of what was measured in both forms, to whether it is blocked."""
 
-    def choose(self, computes: Signature, channels: int, moves: Moves) -> Choice:
+    def choose(self, computes: Signature, channels: int, moves: Moves, variable: Any) -> Choice:
         """See :class:`~adt.model.passes.layout.walk.LayoutChooser`; blocked tensors are for textures."""
         if self.always:
             return Choice(True, "asked for (texture_choice)")
-        if self.times is not None:
-            texture = self.times.textures.get(computes)
-            buffer = self.times.buffers.get(computes)
-            if texture is not None and buffer is not None:
-                return _by_times(texture, buffer, moves, self.times)
+        if self.times is not None and (both := self.times_of(computes)) and variable in self.forms:
+            return _by_times(*both, self.forms[variable], self.times.device)
         return self._by_model(computes, channels, moves)
+
+    def times_of(self, computes: Signature) -> tuple[float, float] | None:
+        """Seconds in textures and in buffers, if both were measured."""
+        if self.times is None or computes not in self.times.textures or computes not in self.times.buffers:
+            return None
+        return self.times.textures[computes], self.times.buffers[computes]
 
     def without(self, computed: Collection[Signature]) -> TextureChooser:
         """The same, if no record applies to buffers' kernels of *computed*."""
@@ -142,16 +146,12 @@ def texture_chooser(setting: str, gpu: Gpu, tuning: Tuning | None) -> TextureCho
     return TextureChooser(setting == "always", setting == "never", times, gpu)
 
 
-def _by_times(texture: float, buffer: float, moves: Moves, times: MeasuredTimes) -> Choice:
-    packed = texture + (times.moving(moves.pack) if moves.pack else 0)
-    plain = buffer + sum(times.moving(size) for size in (moves.unpack, moves.output) if size)
-    textures = plain * CLEARLY >= packed and texture <= SLOWEST * buffer
-    mine, other = (texture, buffer) if textures else (buffer, texture)
-    twin = "buffers" if textures else "textures"
+def _by_times(texture: float, buffer: float, blocked: bool, device: str) -> Choice:
+    mine, other, twin = (texture, buffer, "buffers") if blocked else (buffer, texture, "textures")
     reason = f"{mine / other:.2g} of the time in {twin} ({mine * 1e3:.3g} and {other * 1e3:.3g} ms"
-    if textures and texture > buffer:
-        reason += f", and unpacking and packing take {(plain - buffer) * 1e3:.3g} ms at least"
-    return Choice(textures, f"{reason}, measured on {times.device})")
+    if mine > other:
+        reason += ", less than with what its neighbours would have to be packed or unpacked for"
+    return Choice(blocked, f"{reason}, measured on {device})")
 
 
 def work_per_texel(computes: Signature) -> float:

@@ -18,6 +18,7 @@ from adt.model.passes.layout.channels import channels_first
 from adt.model.passes.layout.operators import block_channels
 from adt.model.passes.layout.rewriter import is_flat
 from adt.model.passes.reports import TextureReport
+from adt.model.passes.texture.chains import in_chains
 from adt.model.passes.texture.choice import BY_MODEL, TextureChooser, missed_records
 from adt.model.passes.texture.placement import ImageLimits, place
 from adt.model.targets.gpu import ANY_ADRENO, Gpu
@@ -64,10 +65,10 @@ def with_textures(
 
     with target:
         first = channels_first(bound_operators(module, params))
-        blocked, convolutions = block_channels(first, chooser)
+        blocked, convolutions = block_channels(first, in_chains(first, chooser))
         fused, weights = fuse(blocked, params, gpu_dispatch(target))
         if chooser.times and (missed := missed_records(fused, chooser.times, schedules)):
-            blocked, convolutions = block_channels(first, chooser.without(missed))
+            blocked, convolutions = block_channels(first, in_chains(first, chooser.without(missed)))
             fused, weights = fuse(blocked, params, gpu_dispatch(target))
         if not is_flat(fused):
             return TexturedModule(fused, weights, TextureReport(convolutions, ()), kernels_of(fused))
