@@ -33,6 +33,64 @@ def test_a_name_is_found_whoever_says_it(name: str, row: str, items: int) -> Non
     assert (gpu_of(name, {}).name, gpu_of(name, {}).items) == (row, items)
 
 
+@pytest.mark.parametrize(
+    ("name", "row", "wave"),
+    [
+        ("Mali-T604", "Mali Midgard", 4),
+        ("Mali-T880", "Mali Midgard", 4),
+        ("Mali-G31", "Mali Bifrost", 4),
+        ("Mali-G72 MP18", "Mali Bifrost", 4),
+        ("Mali-G52 r1 MC1", "Mali Bifrost", 8),
+        ("Mali-G76 MP10", "Mali Bifrost", 8),
+        ("Mali-G57 MC2 r0p1", "Mali Valhall", 16),
+        ("Mali-G68", "Mali Valhall", 16),
+        ("Mali-G78 r0p1", "Mali Valhall", 16),
+        ("Mali-G310", "Mali Valhall", 16),
+        ("Mali-G510", "Mali Valhall", 16),
+        ("Mali-G610 r0p0", "Mali Valhall", 16),
+        ("Mali-G615 MC2", "Mali Valhall", 16),
+        ("Mali-G715-Immortalis MC11 r1p2", "Mali Valhall", 16),
+        ("Immortalis-G715", "Mali Valhall", 16),
+        ("Mali-G620", "Mali 5th generation", 16),
+        ("Immortalis-G720 MC12", "Mali 5th generation", 16),
+        ("Mali-G725", "Mali 5th generation", 16),
+        ("Immortalis-G925", "Mali 5th generation", 16),
+        ("Mali-G1-Ultra MC12", "Mali 5th generation", 16),
+        ("Mali", "any Mali", 16),
+        ("PowerVR Rogue GX6250", "PowerVR Rogue GX", 32),
+        ("PowerVR Rogue G6110", "PowerVR Rogue GX", 32),
+        ("PowerVR Rogue GE8320", "PowerVR", 32),
+        ("PowerVR B-Series BXM-8-256", "PowerVR", 32),
+        ("IMG DXT-48-1536", "PowerVR", 32),
+        ("Intel(R) UHD Graphics 620", "Intel", 16),
+        ("Intel(R) Iris(R) Xe Graphics", "Intel", 16),
+        ("Intel(R) Arc(TM) A770 Graphics", "Intel", 16),
+        ("NVIDIA H100 80GB HBM3", "NVIDIA", 64),
+        ("Tesla T4", "NVIDIA", 64),
+        ("pthread-Intel(R) Xeon(R) Platinum 8175M CPU @ 2.50GHz", None, 64),
+        ("AMD Radeon Graphics (gfx1103)", None, 64),
+    ],
+)
+def test_a_family_is_known_by_what_its_driver_calls_it(name: str, row: str | None, wave: int) -> None:
+    gpu = gpu_of(name, H200)
+    assert (gpu.name, gpu.wave) == (row or name, wave)
+    assert gpu.work_group % gpu.wave == 0 and gpu.items % gpu.wave == 0
+    assert (gpu.local_bytes == 0) == ("Mali" in gpu.name)
+
+
+def test_a_device_s_own_cores_count() -> None:
+    assert gpu_of("Mali-G78 r0p1", {}, 20).items == 20 * 512
+    assert gpu_of("Mali-T880", {}, 12).items == 12 * gpu_of("Mali-T880", {}, 1).items
+    assert gpu_of("Intel(R) UHD Graphics 620", {}, 24).items == 24 * 7 * 16
+    assert gpu_of("Adreno 650", {}, 2) == gpu_of("Adreno 650", {}), "the table has them"
+    phone = platform_named("android-arm64-v8a")
+    like = PackageLike("a phone", "gs101", "Mali-G78 r0p1", "r32p1", True, (), {}, (), compute_units=20)
+    settings = load_settings({"compile.target": "opencl"}).settings
+    gpu = package_target(phone, settings, like).gpu
+    assert gpu is not None and (gpu.name, gpu.items) == ("Mali Valhall", 20 * 512)
+    assert "compute_units" not in model_target("mali", phone, 28, gpu="Mali-G78", gpu_cores=20).spec
+
+
 @pytest.mark.parametrize(("name", "like"), [("Adreno 699", "Adreno 650"), ("Adreno 899", "Adreno 830")])
 def test_one_without_a_row_has_its_generation_s_usual(name: str, like: str) -> None:
     assert gpu_of(name, {}) == gpu_of(like, {})
@@ -41,7 +99,7 @@ def test_one_without_a_row_has_its_generation_s_usual(name: str, like: str) -> N
 @pytest.mark.parametrize("name", ["QUALCOMM Adreno(TM)", "NVIDIA H200", "Adreno 1234", "pocl 650"])
 def test_what_says_no_adreno_has_what_suits_any(name: str) -> None:
     found = gpu_of(name, {})
-    assert found.name == name
+    assert found.name == ("NVIDIA" if "NVIDIA" in name else name)
     assert (found.wave, found.work_group, found.items, found.sums, found.local_bytes) == (
         ANY_ADRENO.wave,
         ANY_ADRENO.work_group,
@@ -71,8 +129,8 @@ def test_a_device_s_limits_come_before_the_table() -> None:
 
 
 def test_a_mali_s_local_memory_holds_no_sums() -> None:
-    small = gpu_of("Mali-T720", {"max_threads_per_block": 32})
-    assert (small.name, small.local_bytes, small.work_group) == ("Mali-T720", 0, 32)
+    small = gpu_of("Mali-T720", {"max_threads_per_block": 32, "max_shared_memory_per_block": 32768})
+    assert (small.name, small.local_bytes, small.work_group) == ("Mali Midgard", 0, 32)
     phone = platform_named("android-arm64-v8a")
     any_mali = model_target("mali", phone, 28).gpu
     assert any_mali is not None and any_mali == gpu_of("Mali", {}) and any_mali.local_bytes == 0

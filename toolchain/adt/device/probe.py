@@ -300,6 +300,7 @@ def package_like(probe: Probe, machine: str) -> PackageLike:
         opencl_extensions=device.extensions if device else (),
         opencl_limits=opencl_limits(device) if device else {},
         cpu_features=cpu_features(probe.cpu) if probe.cpu and machine == "AARCH64" else (),
+        compute_units=(device.compute_units or 0) if device else 0,
     )
 
 

@@ -127,13 +127,13 @@ class Compilation:
 
 def package_target(platform: Platform, settings: Settings, like: PackageLike | None) -> ModelTarget:
     """What the settings stand for on *platform*, for the device *like*."""
-    features, limits, gpu = (like.cpu_features, like.opencl_limits, like.gpu) if like else ((), None, "")
     return model_target(
         settings.compile.target,
         platform,
         settings.build.api_level,
-        features,
-        limits,
+        like.cpu_features if like else (),
+        like.opencl_limits if like else None,
         cpu=settings.compile.cpu,
-        gpu=gpu,
+        gpu=like.gpu if like else "",
+        gpu_cores=like.compute_units if like else 0,
     )

@@ -154,6 +154,8 @@ class PackageLike:
     """The device's limits, as attributes of TVM's opencl target."""
     cpu_features: tuple[str, ...]
     """LLVM features that every CPU has; code that uses them ends with SIGILL on a CPU without."""
+    compute_units: int = 0
+    """Of the OpenCL device; 0: it does not say."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""What schedules want to know of a GPU: a table for Adreno, a row for Mali, and what a device itself reports.
+"""What schedules want to know of a GPU: tables by family, and what a device itself reports.
 
-Each row of Adreno's table is made of facts that are public, by one rule for all of them:
+Each row is made of facts that are public, by one rule for a family. Adreno's:
 
 - *Mesa*: the open driver's ``src/freedreno/common/freedreno_devices.py`` has for each
   GPU the shader cores (``num_sp_cores``), the work-items that one holds at the same time
@@ -12,11 +12,29 @@ Each row of Adreno's table is made of facts that are public, by one rule for all
   are of 64 from Adreno 8xx on, and before that of 64 or 128, as the compiler chooses for
   a kernel. A multiple of 64 is right for both.
 
-- Of Mali, Arm's public guides of the Bifrost and Valhall architectures: warps of 4 to 16 work-items, up to
-  2048 work-items in a core with 32 registers of 32 bits each, half as many with 64, and local memory that is
-  main memory behind the same caches.
+The other families':
 
-None of it was measured: adt has met neither yet.
+- *Mali*: the work-items in lock step (none on Midgard, whose arithmetic is of vectors; 4, 8 and 16 from
+  Bifrost on), the 64 registers of 32 bits of a work-item, groups of 4 to 64 work-items in multiples of 4,
+  and local memory that is main memory behind the same caches are in Arm's OpenCL developer guides (100614,
+  101574) and section 8 of its Best Practices guide. Midgard's 16 registers of 128 bits, and how many
+  work-items a core holds if each has all registers, are in Mesa's panfrost (``panfrost_max_thread_count``).
+  Arm's Compute Library keeps 4 to 5 sums of float4 (``ClGemmDefaultConfigReshaped*``: 4 x 4 and 5 x 4). Of
+  the 5th generation no other figures are public: it has Valhall's. The numbers of cores are usual ones.
+- *PowerVR*: tasks of up to 32 work-items (Imagination's Compute Development Recommendations); how many a
+  cluster holds and the number of clusters: ``usc_slots`` and ``num_clusters`` of Mesa's
+  ``src/imagination/common/device_info`` (Rogue, A and B series). No source says how many registers a
+  work-item may have at that: Mali's are taken. Nor is there one for later series: they have B's. Local
+  memory: the least of OpenCL's full profile.
+- *Intel*: an execution unit holds 7 threads of 128 registers of 32 bytes (The Compute Architecture of Intel
+  Processor Graphics Gen9), of 8, 16 or 32 work-items as the compiler chooses, here 16. Groups that share
+  memory have 64 to 256 work-items, and a sub-slice has 64 KB for them (Intel's OpenCL developer guide). Xe
+  and Arc have the same row. 24 units are a UHD 620's.
+- *NVIDIA*: the one row that was measured, on an H200, whose times the model of costs was fitted to
+  (:mod:`adt.model.passes.texture.tiles`): Adreno's default. Its warps are of 32 work-items, and groups
+  multiples of two.
+
+None of the others was measured: adt has met none yet.
 """
 
 from __future__ import annotations
@@ -94,29 +112,66 @@ _TYPICAL = {"Adreno 5xx": "510", "Adreno 6xx": "650", "Adreno 7xx": "730", "Adre
 ANY = "any Adreno"
 """The name of the default: a package for it is to run on each of them."""
 
-ANY_MALI = Gpu("any Mali", wave=16, work_group=64, items=4096, sums=8, local_bytes=0)
-"""Eight cores that are half full, so that a work-item has 64 registers: room for eight sums, and as much for
-what is multiplied."""
+
+@dataclass(frozen=True)
+class _Family:
+    """What is known of GPUs whose names *pattern* finds; see the module for where it is from."""
+
+    name: str
+    pattern: str
+    wave: int
+    """Work-items in lock step, or what groups are multiples of."""
+    work_group: int
+    threads: int
+    """Work-items that a core (as OpenCL counts compute units) holds if each has all registers it may have."""
+    cores: int
+    """Usual number; the device's own counts."""
+    registers: int = 16
+    """float4, of a work-item."""
+    local: int = 0
+    """Bytes of a work-group; 0: main memory."""
+
+
+_FAMILIES = (
+    _Family("Mali Midgard", r"mali-t\d", wave=4, work_group=64, threads=64, cores=4),
+    _Family("Mali Bifrost", r"(mali|immortalis).*g(31|51|71|72)\b", 4, 64, threads=384, cores=8),
+    _Family("Mali Bifrost", r"(mali|immortalis).*g(52|76)\b", 8, 64, threads=384, cores=8),
+    _Family("Mali Valhall", r"(mali|immortalis).*g(57|68|77|78|[3-7]1[05])\b", 16, 64, threads=512, cores=8),
+    _Family("Mali 5th generation", r"(mali|immortalis).*g(1|\d2[05])\b", 16, 64, threads=512, cores=8),
+    _Family("any Mali", r"mali|immortalis", 16, 64, threads=512, cores=8),
+    _Family(
+        "PowerVR Rogue GX", r"(powervr|img).*gx?6\d{3}", 32, 32, threads=32 * 32, cores=2, local=32 << 10
+    ),
+    _Family("PowerVR", r"powervr|img [a-e]", 32, 32, threads=64 * 32, cores=1, local=32 << 10),
+    _Family("Intel", r"intel.*(graphics|arc)", 16, 64, threads=7 * 16, cores=24, local=64 << 10),
+)
+"""The first whose pattern a name has is its own."""
+
+_NVIDIA = re.compile("nvidia|geforce|quadro|tesla", re.IGNORECASE)
 
 _NUMBER = re.compile(r"(?:adreno|fd|qcom)\D{0,8}?([5-8]\d\d)(?!\d)", re.IGNORECASE)
 _LAPTOPS = {"x1-85": "740", "7c+ gen 3": "635", "8c gen 3": "635", "8cx gen 3": "690"}
 """Adrenos that go by no number, and the phone's GPU that Mesa has the same facts of."""
 
 
-def gpu_of(name: str, limits: Mapping[str, int]) -> Gpu:
+def gpu_of(name: str, limits: Mapping[str, int], cores: int = 0) -> Gpu:
     """What schedules should know of the GPU *name*.
 
     Args:
-        name: what the device calls it (``Adreno730v2``, ``FD650``); empty for any Adreno. Where the
-            name says neither an Adreno nor a Mali, it has what suits any Adreno.
+        name: what the device calls it (``Adreno730v2``, ``FD650``, ``Mali-G78 r0p1``); empty for any Adreno.
+            Where the name says no family, it has what suits any Adreno.
         limits: as attributes of TVM's opencl target, see :func:`adt.device.probe.opencl_limits`;
             what is not there is not known, and the table's counts.
+        cores: compute units that the device reports; 0: it does not.
     """
-    if "mali" in name.lower():
-        most = limits.get("max_threads_per_block", limits.get("max_num_threads", ANY_MALI.work_group))
-        return dataclasses.replace(ANY_MALI, name=name, work_group=max(1, min(ANY_MALI.work_group, most)))
     generation, chip = _chip(name)
-    gpu = _gpu(generation or name or ANY, chip) if chip else dataclasses.replace(_any(), name=name or ANY)
+    family = next((row for row in _FAMILIES if re.search(row.pattern, name, re.IGNORECASE)), None)
+    if chip is not None:
+        gpu = _gpu(generation, chip)
+    elif family is not None:
+        gpu = _family_gpu(family, cores)
+    else:
+        gpu = dataclasses.replace(_any(), name="NVIDIA" if _NVIDIA.search(name) else name or ANY)
     group = limits.get("max_threads_per_block", limits.get("max_num_threads", gpu.work_group))
     local = limits.get("max_shared_memory_per_block", 2 * gpu.local_bytes)
     return dataclasses.replace(
@@ -124,6 +179,19 @@ def gpu_of(name: str, limits: Mapping[str, int]) -> Gpu:
         work_group=max(1, min(gpu.work_group, group)),
         wave=max(1, min(gpu.wave, group)),
         local_bytes=min(gpu.local_bytes, local // 2) if chip is None else local // 2,
+    )
+
+
+def _family_gpu(family: _Family, cores: int) -> Gpu:
+    """The rule that makes a row of the facts of any GPU but an Adreno."""
+    return Gpu(
+        family.name,
+        family.wave,
+        family.work_group,
+        items=(cores or family.cores) * family.threads,
+        # The model lets a tile hold three times its sums: sums, inputs and weights fit the registers.
+        sums=family.registers // 3,
+        local_bytes=family.local // 2,  # so that a core holds two groups
     )
 
 

@@ -54,6 +54,7 @@ def model_target(
     *,
     cpu: str = "",
     gpu: str = "",
+    gpu_cores: int = 0,
 ) -> ModelTarget:
     """The target *text* on *platform*.
 
@@ -64,6 +65,7 @@ def model_target(
         cpu: the processor, see :func:`adt.model.targets.cpu.cpu_choice`; empty: the target's, or else any of
             the platform, and for this machine its own.
         gpu: what that certain device calls its GPU; empty: any that the target is for.
+        gpu_cores: compute units that it reports; 0: it does not.
 
     Raises:
         ConfigError: there is no such target or processor, or they contradict the platform.
@@ -98,7 +100,7 @@ def model_target(
     spec = {"kind": "opencl", **_GPUS[parsed.name], "host": host, **limits}
     # Tensors in images have a virtual device of their own, the same GPU once more.
     vdevices = ("opencl",) * (2 if textures else 1)
-    scheduled_for = gpu_of(gpu or "Mali" * (parsed.name == "mali"), limits)
+    scheduled_for = gpu_of(gpu or "Mali" * (parsed.name == "mali"), limits, gpu_cores)
     return ModelTarget(parsed.name, "opencl", spec, vdevices, textures, demands, scheduled_for)
 
 
