@@ -1,13 +1,15 @@
-"""How much sooner a model is ready when its OpenCL kernels are kept compiled, on the OpenCL that is there.
+"""How much sooner a model is ready when its OpenCL kernels are kept compiled, on the OpenCL that is there,
+and when they are built at loading on several threads.
 
     python bench/program_cache.py [--loads N] [--driver-cache kept|off] [MODEL.onnx…]
     python bench/program_cache.py pack DIR [MODEL.onnx…]     # for a machine that has nothing of adt:
     python3 DIR/program_cache.py run DIR [--loads N] [--driver-cache kept|off]
                                                              # there: Python 3 alone, an OpenCL driver
 
-Each load is a process of its own. A round has two loads without adt's program cache and two
-with it; the second of each pair comes after the first as it would on a device. What counts is
-load and first run together: kernels that are not kept are compiled there. The driver's own
+Each load is a process of its own. A round has two loads without adt's program cache, two whose
+kernels are built at their first call, one by one, and two with the cache; the second of each pair
+comes after the first as it would on a device. What counts is load and first run together: kernels
+that are not kept are compiled there. The driver's own
 cache is empty when a pair begins and kept between its two loads, as users have it; with
 ``--driver-cache off`` it is empty for every load (PoCL) or switched off (NVIDIA), so that
 adt's alone counts. Prints what ran it and the medians; exits with 1 where, with the driver's
@@ -34,7 +36,7 @@ from typing import Any
 LIMIT = 5.0
 KERNELS = 30
 HERE = Path(__file__).resolve().parent
-PAIRS = {"without": ("off", "off"), "with": ("written", "hit")}
+PAIRS = {"without": ("off", "off"), "one by one, without": ("off", "off"), "with": ("written", "hit")}
 """adt's program cache, and what rtvm must say of it at the first load and the second."""
 
 
@@ -60,11 +62,11 @@ def pack(place: Path, models: list[Path]) -> None:
         shutil.rmtree(package.path / "inspect", ignore_errors=True)
 
 
-def load(place: Path, package: Path, cache: str, driver: dict[str, str]) -> dict[str, Any]:
-    """rtvm's report of one load and one run, in a process of its own."""
+def load(place: Path, package: Path, words: list[str], driver: dict[str, str]) -> dict[str, Any]:
+    """rtvm's report of one load and one run, in a process of its own, with more *words*."""
     libraries = f"{place / 'bundle/lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}"
     done = subprocess.run(
-        [place / "bundle/bin/rtvm", "--model", package, "--program-cache", cache, "--json"],
+        [place / "bundle/bin/rtvm", "--model", package, "--json", *words],
         env={**os.environ, "LD_LIBRARY_PATH": libraries, **driver},
         capture_output=True,
         text=True,
@@ -86,8 +88,10 @@ def two_loads(place: Path, package: Path, pair: str, keep: bool) -> list[dict[st
             driver = {"POCL_CACHE_DIR": str(own), "CUDA_CACHE_PATH": str(own)}
             if not keep:
                 driver["CUDA_CACHE_DISABLE"] = "1"
-            cache = "off" if pair == "without" else f"{scratch}/programs"
-            report = load(place, package, cache, driver)
+            words = ["--program-cache", f"{scratch}/programs" if pair == "with" else "off"]
+            if pair.startswith("one by one"):
+                words += ["--build-threads", "off"]
+            report = load(place, package, words, driver)
             if (found := report["program_cache"])["state"] != state:
                 raise SystemExit(f"{package.name}: load {number + 1} {pair} adt's cache says {found}")
             reports.append(report)
@@ -117,6 +121,14 @@ def run(place: Path, loads: int, keep: bool) -> int:
                 print(f"  {pair} adt's cache, {name} load {text}")  # noqa: T201
         ratio = statistics.median(seconds(r["with"][0]) / seconds(r["with"][1]) for r in rounds)
         own = statistics.median(seconds(r["without"][0]) / seconds(r["without"][1]) for r in rounds)
+        start = statistics.median(
+            seconds(r["without"][0]) / seconds(r["one by one, without"][0]) for r in rounds
+        )
+        build = rounds[0]["without"][0]["program_build"]
+        print(  # noqa: T201
+            f"  first load, built at loading / one by one: {start:.2f} ({build['built']} programs in "
+            f"{build['ms']:.0f} ms on {os.cpu_count()} processors)"
+        )
         failed |= keep and ratio < LIMIT
         wanted = f" (wanted: {LIMIT:g})" if keep else ""
         print(f"  first / second: {ratio:.1f} with adt's cache{wanted}, {own:.1f} without")  # noqa: T201

@@ -107,9 +107,10 @@ function(adt_read_opencl_libraries root)
   set(ADT_OPENCL_LIBRARIES "${libraries}" PARENT_SCOPE)
 endfunction()
 
-# Call our functions in place of some that TVM's OpenCL runtime calls: see src/opencl_images.cc,
-# src/opencl_image_reuse.cc and src/opencl_library.cc. Takes the tree's targets, after it was added.
-function(adt_replace_opencl_calls)
+# Call our functions in place of some that TVM's OpenCL runtime calls, and add one of ours: see src/opencl_images.cc,
+# src/opencl_image_reuse.cc, src/opencl_library.cc and src/opencl_programs.cc. Takes the tree's targets, after it was
+# added.
+function(adt_extend_opencl)
   set(runtime tvm_runtime_objs) # where trees up to 0.25 have it
   if(TARGET tvm_runtime_opencl)
     set(runtime tvm_runtime_opencl)
@@ -122,7 +123,16 @@ function(adt_replace_opencl_calls)
       opencl_device_api.cc:clCreateImage=adt_opencl_create_image
       opencl_device_api.cc:clReleaseMemObject=adt_opencl_release_memory
   )
-  target_sources(${runtime} PRIVATE "${ours}/opencl_images.cc" "${ours}/opencl_image_reuse.cc")
+  target_sources(
+    ${runtime} PRIVATE "${ours}/opencl_images.cc" "${ours}/opencl_image_reuse.cc" "${ours}/opencl_programs.cc"
+  )
+  file(GLOB_RECURSE header "${ADT_TVM_SOURCE}/src/opencl_common.h")
+  get_filename_component(headers "${header}" DIRECTORY)
+  set_property(
+    SOURCE "${ours}/opencl_programs.cc"
+    TARGET_DIRECTORY ${runtime}
+    PROPERTY INCLUDE_DIRECTORIES "${headers}"
+  )
   if(NOT ANDROID AND NOT OpenCL_LIBRARIES)
     list(APPEND replaced "opencl_wrapper.cc:dlopen=adt_open_opencl")
     target_sources(${runtime} PRIVATE "${ours}/opencl_library.cc")

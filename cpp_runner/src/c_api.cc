@@ -3,6 +3,7 @@
 #include "adt/adt_runner.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <limits>
@@ -206,11 +207,18 @@ Struct Known(const Struct& given, Struct known, std::size_t first, const char* n
 adt::SessionOptions Options(const adt_runner_options_t* given) {
   adt_runner_options_t options = ADT_RUNNER_OPTIONS_INIT;
   if (given != nullptr) {
-    options = Known(*given, options, sizeof(adt_runner_options_t), "adt_runner_options");
+    options =
+        Known(*given, options, offsetof(adt_runner_options_t, build_threads), "adt_runner_options");
   }
   adt::SessionOptions session;
   if (options.device != nullptr) session.device = options.device;
   if (options.scratch != nullptr) session.scratch = options.scratch;
+  session.build.threads = options.build_threads;
+  if (options.build_progress != nullptr) {
+    session.build.progress = [=](std::int32_t done, std::int32_t total) {
+      options.build_progress(options.build_progress_data, done, total);
+    };
+  }
   if (options.program_cache == nullptr) {
     session.programs = adt::DefaultProgramStore();
   } else if (std::string_view(options.program_cache) != "off") {

@@ -15,13 +15,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "error.h"
 #include "opencl_device.h"
+#include "opencl_modules.h"
 #include "program_list.h"
 #include "sha256.h"
 #include "temporary_file.h"
@@ -167,7 +167,7 @@ std::uint64_t GetNumber(std::string_view bytes) {
   return value;
 }
 
-// The modules that keep compiled OpenCL programs, among *module* and all its imports.
+// What keeps a module's compiled OpenCL programs.
 struct ProgramKeeper {
   ffi::Function get;
   ffi::Function set;
@@ -178,24 +178,15 @@ struct OpenClModules {
   std::vector<ProgramKeeper> keepers;
 };
 
-void FindOpenCl(const ffi::Module& module, std::set<const void*>* seen, OpenClModules* found) {
-  if (!seen->insert(module.get()).second) return;
-  if (std::string_view(module->kind()) == "opencl") {
-    ++found->found;
+OpenClModules FindOpenCl(const ffi::Module& library) {
+  OpenClModules modules;
+  for (const ffi::Module& module : FindOpenClModules(library)) {
+    ++modules.found;
     const auto get = module->GetFunction("opencl.GetPreCompiledPrograms");
     const auto set = module->GetFunction("opencl.SetPreCompiledPrograms");
-    if (get && set) found->keepers.push_back({*get, *set});
+    if (get && set) modules.keepers.push_back({*get, *set});
   }
-  for (const ffi::Any& import : module->imports()) {
-    FindOpenCl(import.cast<ffi::Module>(), seen, found);
-  }
-}
-
-OpenClModules FindOpenCl(const ffi::Module& module) {
-  std::set<const void*> seen;
-  OpenClModules found;
-  FindOpenCl(module, &seen, &found);
-  return found;
+  return modules;
 }
 
 // What the runtime gives is text with zero bytes in it, or bytes, by its version.

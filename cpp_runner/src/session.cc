@@ -194,6 +194,7 @@ Session::Session(const Source& source, const SessionOptions& options)
   const ffi::Module library =
       LoadWithPrograms([&] { return LoadLibrary(source, options.scratch); }, options.programs,
                        package_.files.at("mod.so").sha256, device_, &programs_);
+  build_ = BuildPrograms(library, device_, options.build);
   vm_.emplace(library, source.library_name(), VmDevices(package_, device_));
   LoadEntries(source);
 }

@@ -14,6 +14,7 @@
 
 #include "array.h"
 #include "package.h"
+#include "program_build.h"
 #include "program_cache.h"
 #include "source.h"
 #include "vm.h"
@@ -25,6 +26,8 @@ struct SessionOptions {
   std::string device;
   /// Where compiled OpenCL programs are kept.
   ProgramStore programs;
+  /// How those that are not there are built.
+  ProgramBuildOptions build;
   /// Directory for a library that cannot be loaded from memory; empty for none.
   std::string scratch;
 };
@@ -63,6 +66,7 @@ class Session {
   const std::string& device_driver() const { return device_driver_; }
   DLDevice dl_device() const { return device_; }
   const ProgramReport& programs() const { return programs_; }
+  const ProgramBuildReport& build() const { return build_; }
   /// After a run: write the compiled OpenCL programs that were not found when loading, once.
   void KeepPrograms();
   const Vm& vm() const { return *vm_; }
@@ -159,6 +163,7 @@ class Session {
   std::string device_label_;
   std::string device_driver_;
   ProgramReport programs_;
+  ProgramBuildReport build_;
   std::optional<Vm> vm_;
   std::vector<EntryState> entries_;
 };

@@ -91,12 +91,21 @@ class Project:
 
     def java(self, *words: object, path: Sequence[Path] = (), options: Sequence[str] = ()) -> str:
         """Run a class on the generated ones, with JNI checked; there may be no warning."""
+        said = self.java_with_opencl(*words, path=path, options=options)
+        assert "warning" not in said.lower(), said
+        return said
+
+    def java_with_opencl(
+        self, *words: object, path: Sequence[Path] = (), options: Sequence[str] = (), **environment: str
+    ) -> str:
+        """The same where TVM warns of a CPU's driver, and the JVM of that driver's signal handlers."""
         checks = ["-Xcheck:jni", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         said = run(
             "java", *checks, *options, f"-Djava.library.path={self.library.parent}",
             "-cp", class_path(*path, self.jar, self.path / "build/vision_test.jar", self.data), *words,
+            **environment,
         )  # fmt: skip
-        assert "warning" not in said.lower(), said
+        assert "WARNING" not in said, said  # as -Xcheck:jni has it
         return said
 
     def test(self, cls: str) -> str:
@@ -226,6 +235,15 @@ def test_everything_else(generated: Project) -> None:
     found_halves = np.fromfile(data / "halves.bin", np.float16)
     np.testing.assert_array_equal(found_halves, rounded)
     np.testing.assert_array_equal(np.signbit(found_halves), np.signbit(rounded))
+
+
+def test_the_build_of_programs_is_reported(generated: Project, tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    model = small_model(tmp_path / "small.onnx")
+    adt.compile(model, out=models / "small", platform="host", target="opencl")
+    own = {"POCL_CACHE_DIR": str(tmp_path / "pocl")}
+    said = generated.java_with_opencl("RunnerCases", "buildProgress", models, tmp_path, **own)
+    assert "done\n" in said
 
 
 def test_pixels_of_every_kind(tmp_path: Path) -> None:

@@ -496,6 +496,28 @@ def test_where_nothing_can_be_written(rtvm: Rtvm, textured: ModelPackage, tmp_pa
     assert "is no file" in found["warning"]
 
 
+def test_programs_are_built_when_the_package_is_loaded(
+    rtvm: Rtvm, textured: ModelPackage, cached: Path
+) -> None:
+    kernels = len(textured.manifest.kernels)
+    document = rtvm.run(textured, "--program-cache", "off")
+    built = document["program_build"]
+    assert (built["built"], built["ready"]) == (kernels, 0)
+    assert 0 < built["ms"] < document["load_ms"]
+    for threads in (1, 100):
+        other = rtvm.run(textured, "--program-cache", "off", "--build-threads", threads)
+        assert other["program_build"]["built"] == kernels
+        assert other["outputs"] == document["outputs"]
+    lazily = rtvm.run(textured, "--program-cache", "off", "--build-threads", "off")
+    assert lazily["program_build"] == {"built": 0, "ready": 0, "ms": 0}
+    assert lazily["outputs"] == document["outputs"]
+    hit = rtvm.run(textured, "--program-cache", cached.parent)
+    assert (hit["program_build"]["built"], hit["program_build"]["ready"]) == (0, kernels)
+    done = rtvm("--model", textured.path, "--program-cache", "off")
+    assert f"built     {kernels} programs in " in done.out
+    rtvm("--model", textured.path, "--build-threads", "0").refused(USAGE, "--build-threads")
+
+
 def test_a_kernel_that_the_driver_does_not_compile(
     rtvm: Rtvm, textured: ModelPackage, tmp_path: Path
 ) -> None:

@@ -258,6 +258,12 @@ def test_kernels_are_kept(
     case(built, "kernels_are_kept", opencl_environment, opencl=on_opencl, tmp=kept)
 
 
+def test_programs_are_built_when_a_package_is_loaded(
+    built: Built, on_opencl: Path, opencl_environment: dict[str, str], tmp_path: Path
+) -> None:
+    case(built, "programs_are_built", opencl_environment, opencl=on_opencl, tmp=tmp_path)
+
+
 # ---- C and C++ ----------------------------------------------------------------------------------
 
 

@@ -49,6 +49,11 @@ typedef int32_t adt_status_t;
 /* A loaded package on one device. */
 typedef struct adt_runner adt_runner_t;
 
+/* Told by the thread that loads a package how many of its OpenCL programs are built, and how many
+ * of them there are to be built; not called when there are none. It must return, and throw nothing.
+ */
+typedef void (*adt_build_progress_t)(void* data, int32_t done, int32_t total);
+
 /* Options of adt_runner_create. All that is zero has its default: start with
  * ADT_RUNNER_OPTIONS_INIT. */
 typedef struct adt_runner_options {
@@ -58,8 +63,14 @@ typedef struct adt_runner_options {
    * user's cache directory, else none. */
   const char* program_cache;
   const char* scratch; /* directory for a library that cannot be loaded from memory; NULL: none */
+  /* Threads that build the OpenCL programs that are not in the cache, while the package is loaded;
+   * 0: one for each core; -1: none, a program is built when its kernel is first called. */
+  int32_t build_threads;
+  adt_build_progress_t build_progress; /* NULL: none */
+  void* build_progress_data;           /* its first argument */
 } adt_runner_options_t;
-#define ADT_RUNNER_OPTIONS_INIT {(uint32_t)sizeof(adt_runner_options_t), NULL, NULL, NULL}
+#define ADT_RUNNER_OPTIONS_INIT \
+  {(uint32_t)sizeof(adt_runner_options_t), NULL, NULL, NULL, 0, NULL, NULL}
 
 /* A file's contents: in memory when data is not NULL, else in a part of an open file. Only read
  * while the function that takes it runs; the file's position is neither used nor changed. */

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -107,6 +108,10 @@ struct Options {
   std::string device;
   std::string program_cache;
   std::string scratch;
+  /// Threads that build OpenCL programs; -1: each is built when its kernel is first called.
+  std::int32_t build_threads = 0;
+  /// Called by the loading thread while OpenCL programs are built. Must not throw.
+  std::function<void(std::int32_t done, std::int32_t total)> build_progress;
 };
 
 /// How many threads do the work of kernels that this thread calls: adt_set_threads.
@@ -263,6 +268,13 @@ class Runner {
     if (!options.device.empty()) raw.device = options.device.c_str();
     if (!options.program_cache.empty()) raw.program_cache = options.program_cache.c_str();
     if (!options.scratch.empty()) raw.scratch = options.scratch.c_str();
+    raw.build_threads = options.build_threads;
+    if (options.build_progress) {
+      raw.build_progress = [](void* data, std::int32_t done, std::int32_t total) noexcept {
+        static_cast<const Options*>(data)->build_progress(done, total);
+      };
+      raw.build_progress_data = const_cast<Options*>(&options);
+    }
     return raw;
   }
   // Functions that return a value tell an error by NULL or -1.

@@ -179,6 +179,10 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
          keep(value == "off" ? ProgramStore{}
                              : ProgramStore{ProgramStore::Kind::kDirectory, value});
        }},
+      {"--build-threads",
+       [&](const std::string& name, const std::string& value) {
+         options.build_threads = value == "off" ? -1 : ParseCount(name, value, 1);
+       }},
       {"--pre-compiled",
        [&](const std::string&, const std::string& value) {
          keep({ProgramStore::Kind::kFile, value});

@@ -39,6 +39,8 @@ struct Options {
   std::string affinity;
   /// Nothing given: DefaultProgramStore().
   std::optional<ProgramStore> programs;
+  /// As ProgramBuildOptions has it.
+  std::int64_t build_threads = 0;
 
   /// 0 for none.
   std::int64_t profile = 0;

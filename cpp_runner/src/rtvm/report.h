@@ -11,6 +11,7 @@
 #include "instrument.h"
 #include "opencl_device.h"
 #include "package.h"
+#include "program_build.h"
 #include "program_cache.h"
 #include "runner_info.h"
 #include "sensors.h"
@@ -49,6 +50,7 @@ struct RunReport {
   std::optional<std::int64_t> peak_kb;
 
   ProgramReport programs;
+  ProgramBuildReport build;
   std::vector<Sample> samples;
   std::optional<CallProfile> profile;
   /// File that the calls' tensors were written to, how many, and those that could not be.

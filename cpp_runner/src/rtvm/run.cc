@@ -81,6 +81,7 @@ void WriteCalls(const Options& options, const Session& session, RunReport* repor
 SessionOptions ForSession(const Options& options) {
   SessionOptions wanted;
   wanted.device = options.device;
+  wanted.build.threads = static_cast<int>(options.build_threads);
   wanted.programs = options.programs ? *options.programs : DefaultProgramStore();
   return wanted;
 }
@@ -90,6 +91,7 @@ void DescribeSession(const Session& session, RunReport* report) {
   report->package = session.package();
   report->device = session.device();
   report->device_name = session.device_name();
+  report->build = session.build();
   if (session.dl_device().device_type == kDLOpenCL) {
     report->opencl = DescribeOpenCl(session.dl_device());
   }

@@ -63,6 +63,14 @@ void WritePrograms(JsonWriter* json, const ProgramReport& programs) {
   json->EndObject();
 }
 
+void WriteBuild(JsonWriter* json, const ProgramBuildReport& build) {
+  json->Key("program_build").BeginObject();
+  json->Key("built").Int(build.built);
+  json->Key("ready").Int(build.ready);
+  json->Key("ms").Fixed(build.ms);
+  json->EndObject();
+}
+
 void WriteCallDump(JsonWriter* json, const RunReport& report) {
   json->Key("call_dump");
   if (report.calls_file.empty()) {
@@ -92,6 +100,7 @@ std::string RunJson(const RunReport& report) {
   WriteRuns(&json, report);
   WriteMemory(&json, report);
   WritePrograms(&json, report.programs);
+  WriteBuild(&json, report.build);
   WriteSamples(&json, report.samples);
   json.Key("profile");
   if (report.profile) {

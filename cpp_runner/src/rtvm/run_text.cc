@@ -41,6 +41,11 @@ void WriteLoad(std::ostream& out, const RunReport& report) {
       out << ", kept in " << Milliseconds(programs.keep_ms) << " after the runs";
     out << "\n";
   }
+  const ProgramBuildReport& build = report.build;
+  if (build.built + build.ready > 0) {
+    out << "built     " << build.built << " programs in " << Milliseconds(build.ms) << ", "
+        << build.ready << " were there\n";
+  }
 }
 
 void WriteRuns(std::ostream& out, const RunReport& report) {

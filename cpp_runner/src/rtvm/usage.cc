@@ -34,6 +34,8 @@ Compiled OpenCL programs:
   --program-cache DIR  keep them in this directory; off: nowhere; default: $ADT_PROGRAM_CACHE, else
                        $XDG_CACHE_HOME/adt/programs, else $HOME/.cache/adt/programs if it can be made
   --pre-compiled FILE  keep them in exactly this file: read when it is there, else written
+  --build-threads N    build the others at loading, on so many threads (default: one for each core);
+                       off: each when its kernel is first called
 
 What is looked at:
   --profile [N]        after the timed runs, N runs that time every call (default 10)

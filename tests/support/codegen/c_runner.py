@@ -28,6 +28,19 @@ class Options(ctypes.Structure):
     )
 
 
+BuildProgress = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_int32)
+
+
+class BuildOptions(Options):
+    """With what came after the first version: the others' tests are programs of that one."""
+
+    _fields_ = (
+        ("build_threads", c_int32),
+        ("build_progress", BuildProgress),
+        ("build_progress_data", c_void_p),
+    )
+
+
 class Blob(ctypes.Structure):
     _fields_ = (("data", c_void_p), ("size", c_int64), ("offset", c_int64), ("fd", c_int32))
 
@@ -136,9 +149,12 @@ def source(manifest: Blob, params: Blob, library: Blob | str) -> Source:
 class Runner:
     """A handle."""
 
-    def __init__(self, library: Library, package: Path | Source, **options: str) -> None:
+    def __init__(
+        self, library: Library, package: Path | Source, given: Options | None = None, **options: str
+    ) -> None:
         self.library, self.handle = library, c_void_p()
-        given = Options(ctypes.sizeof(Options), **{name: text.encode() for name, text in options.items()})
+        if given is None:
+            given = Options(ctypes.sizeof(Options), **{name: text.encode() for name, text in options.items()})
         if isinstance(package, Source):
             library.call("create_from", byref(package), byref(given), byref(self.handle))
         else:

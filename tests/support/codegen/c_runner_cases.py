@@ -18,6 +18,8 @@ from support.codegen.c_runner import (
     RUN,
     USAGE,
     Blob,
+    BuildOptions,
+    BuildProgress,
     Info,
     Library,
     Options,
@@ -433,6 +435,38 @@ def kernels_are_kept(library: Library, opencl: Path, tmp: Path) -> None:
         assert runner.ask("program_cache") == state, runner.ask("program_cache_warning")
         results.append(runner.get(0).tolist())
     assert results[0] == results[1] == results[2]
+
+
+def programs_are_built(library: Library, opencl: Path, tmp: Path) -> None:
+    calls: list[tuple[int | None, int, int]] = []
+
+    def report(data: int | None, done: int, total: int) -> None:
+        calls.append((data, done, total))
+
+    def load(threads: int) -> Runner:
+        calls.clear()
+        options = BuildOptions(ctypes.sizeof(BuildOptions))
+        options.program_cache = str(tmp).encode()
+        options.build_threads, options.build_progress = threads, BuildProgress(report)
+        options.build_progress_data = 42
+        return Runner(library, opencl, options)
+
+    x = np.array([[1, 2, 3, -4]], "float32")
+    lazily = load(-1)
+    assert calls == []
+    runner = load(2)
+    total = calls[-1][2]
+    assert total > 0
+    assert calls[0] == (42, 0, total)
+    assert calls[-1] == (42, total, total)
+    assert calls == sorted(set(calls))
+    for one in (lazily, runner):
+        one.set(0, x)
+        one.run()
+        assert one.ask("program_cache") == "written"
+    assert lazily.get(0).tolist() == runner.get(0).tolist()
+    assert load(2).ask("program_cache") == "hit"
+    assert calls == []  # nothing is left to be built
 
 
 def mistakes(library: Library, mixed: Path) -> None:

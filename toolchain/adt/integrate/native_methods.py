@@ -22,6 +22,7 @@ CPP_TYPES = {
     "byte[]": "jbyteArray",
     "long[]": "jlongArray",
     "ByteBuffer": "jobject",
+    "RunnerOptions.BuildProgress": "jobject",
 }
 """JNI's type of each Java type that the methods use."""
 
@@ -73,13 +74,15 @@ NATIVE_METHODS = (
         "Set the threads that work for the models this thread runs; a status.",
     ),
     _method(
-        "long create(byte[] directory, byte[] device, byte[] programCache, byte[] scratch)",
+        "long create(byte[] directory, byte[] device, byte[] programCache, byte[] scratch, "
+        "RunnerOptions.BuildProgress buildProgress)",
         "Load the package in a directory; 0 when that fails.",
     ),
     _method(
         "long createFrom(int manifestFd, long manifestOffset, long manifestSize, "
         "int paramsFd, long paramsOffset, long paramsSize, "
-        "byte[] library, byte[] device, byte[] programCache, byte[] scratch)",
+        "byte[] library, byte[] device, byte[] programCache, byte[] scratch, "
+        "RunnerOptions.BuildProgress buildProgress)",
         "Load mod.json and mod.params from parts of open files, and the library by name; 0 when that fails.",
     ),
     _method("void free(long runner)", "Release a loaded package."),

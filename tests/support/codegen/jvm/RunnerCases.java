@@ -36,6 +36,7 @@ public final class RunnerCases {
         data = new File(arguments[2]).toPath();
         switch (arguments[0]) {
             case "everything" -> everything();
+            case "buildProgress" -> buildProgress();
             case "cycles" -> cycles(Integer.parseInt(arguments[3]));
             default -> throw new AssertionError(arguments[0]);
         }
@@ -55,6 +56,43 @@ public final class RunnerCases {
         closedWhileRunning();
         threadOptions();
         nullPointers();
+    }
+
+    /** MODELS has the small model, for OpenCL. */
+    private static void buildProgress() throws Exception {
+        File cache = data.resolve("programs").toFile();
+        Thread loading = Thread.currentThread();
+        List<String> calls = new ArrayList<>();
+        RunnerOptions options =
+                new RunnerOptions.Builder()
+                        .programCache(cache)
+                        .buildProgress(
+                                (done, total) -> {
+                                    expect(Thread.currentThread() == loading, "another thread");
+                                    calls.add(done + "/" + total);
+                                })
+                        .build();
+        RunnerOptions throwing =
+                options.toBuilder()
+                        .buildProgress(
+                                (done, total) -> {
+                                    throw new IllegalStateException("at " + done);
+                                })
+                        .build();
+        Exception error =
+                thrown(IllegalStateException.class, () -> Small.load(model("small"), throwing));
+        expect(error.getMessage().equals("at 0"), error.getMessage());
+        try (Small small = Small.load(model("small"), options)) {
+            String total = calls.get(0).substring(2);
+            expect(calls.get(0).startsWith("0/") && !total.equals("0"), calls.toString());
+            expect(calls.get(calls.size() - 1).equals(total + "/" + total), calls.toString());
+            small.run(new Small.Inputs());
+        }
+        calls.clear();
+        try (Small small = Small.load(model("small"), options)) {
+            expect(small.info().programCache().equals("hit"), small.info().toString());
+            expect(calls.isEmpty(), calls.toString());
+        }
     }
 
     private static File model(String name) {
