@@ -14,7 +14,7 @@ from tvm import relax, te, tirx
 from adt.bundle.platforms import platform_named
 from adt.model.importers.importer import import_model
 from adt.model.inspection.flops import SCHEDULED
-from adt.model.passes.cpu.recurrence import is_recurrence
+from adt.model.passes.cpu.recurrence import CpuSteps, is_recurrence
 from adt.model.passes.cpu.schedules import scheduled
 from adt.model.passes.cpu.vectors import Vectors, vectors_of
 from adt.model.passes.pipeline import prepare_module
@@ -358,7 +358,7 @@ def test_networks_compute_what_onnxruntime_does(name: str, cpu: str, tmp_path: P
         else RANDOM.normal(size=spec.shape).astype(np.float32)
         for spec in session.get_inputs()
     }
-    imported = import_model(path, {}, loops=True)
+    imported = import_model(path, {}, CpuSteps())
     target = model_target("cpu", platform_named("host"), 28, cpu=cpu)
     with _target(cpu):
         prepared = prepare_module(imported.module, imported.params, target, 64, Untuned(), BY_MODEL)

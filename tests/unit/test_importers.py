@@ -27,6 +27,7 @@ from adt.model.importers.onnx.support import unsupported_ops
 from adt.model.importers.shapes import fixed_shapes
 from adt.model.inputs.random import random_inputs
 from adt.model.package.manifest import TensorSpec
+from adt.model.passes.cpu.recurrence import CpuSteps
 from support.models import microsoft as microsoft_graphs
 from support.models import onnx_graphs
 from support.models.onnx_graphs import INT8, INT64, graph_of, node, recurrent, write
@@ -238,16 +239,16 @@ def test_what_rewriting_leaves_over_is_no_parameter(tmp_path: Path) -> None:
     used = import_model(path, {}).module.script()
     assert all(f"{name}:" in used for name in import_model(path, {}).params)
     assert not {"w", "r", "b"} & set(import_model(path, {}).params)
-    assert not {"w", "r", "b"} & set(import_model(path, {}, loops=True).params)
+    assert not {"w", "r", "b"} & set(import_model(path, {}, CpuSteps()).params)
 
 
 def test_a_recurrent_layer_is_one_kernel_where_each_of_its_kind_can_be(tmp_path: Path) -> None:
     path = write(recurrent("LSTM", 4, direction="bidirectional"), tmp_path / "lstm.onnx")
-    imported = import_model(path, {}, loops=True)
-    assert imported.module.script().count("call_tir(cls.lstm") == 2
+    imported = import_model(path, {}, CpuSteps())
+    assert imported.module.script().count("call_tir(cls.lstm") == 1
     assert [(row.op, row.note) for row in imported.ops if row.op == "LSTM"] == [("LSTM", "converted by adt")]
     other = write(recurrent("GRU", 3, activations=["Sigmoid", "Relu"]), tmp_path / "gru.onnx")
-    assert "call_tir(cls.gru" not in import_model(other, {}, loops=True).module.script()
+    assert "call_tir(cls.gru" not in import_model(other, {}, CpuSteps()).module.script()
 
 
 def test_a_model_for_one_processor_says_how_to_write_it_for_all(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from adt.model.link import Linker, linker_for
 from adt.model.package import model_store
 from adt.model.package.manifest import PackageLike
 from adt.model.passes.offload.partition import check_combination
+from adt.model.passes.pipeline import recurrent_steps
 from adt.model.passes.precision.conversion import convert_precision
 from adt.model.passes.reports import Accuracy
 from adt.model.targets import ModelTarget, model_target
@@ -82,10 +83,10 @@ class CompileJob:
         bundled = self.bundle.manifest.options if self.bundle else settings.build
         log.info("importing %s", self.model.name)
         options = settings.compile
-        # No library takes the kernel of a recurrent layer's steps; in half precision it stays float32. What
-        # is a reference unrolls them: it is not to have the faults of that kernel.
-        loops = (target.device, options.offload, self.plain) == ("cpu", "none", False)
-        imported = import_model(self.model, parse_shapes(options.shapes), loops=loops)
+        # No library takes the steps of a recurrent layer as one function; in half precision they stay
+        # float32. What is a reference unrolls them: it is not to have the faults of that function.
+        steps = None if self.plain or options.offload != "none" else recurrent_steps(target)
+        imported = import_model(self.model, parse_shapes(options.shapes), steps)
         model_store.keep(imported.file, imported.source.sha256)
         log.info("compiling for %s on %s", target.name, platform.name)
         options = options if accuracy else options.but(accuracy="off")

@@ -174,7 +174,7 @@ def _unmarked(lowered: Any, calls: Counter[str], library: str) -> Iterator[tuple
         if name in known or isinstance(function, tvm.relax.Function):
             continue
         if isinstance(function, tvm.tirx.PrimFunc):
-            yield name, "TVM brings its schedule (sorting, scanning)"
+            yield name, "its schedule is given (sorting, scanning, recurrent steps)"
         elif not name.startswith(RUNTIME):
             yield name, f"{library} computes it"
 
@@ -184,7 +184,7 @@ def untunable_reason(function: Any) -> str:
     from tvm.tirx import IntImm, stmt_functor
 
     if is_scheduled(function):
-        return "TVM brings its schedule (sorting, scanning)"
+        return "its schedule is given (sorting, scanning, recurrent steps)"
     buffers = [function.buffer_map.get(parameter) for parameter in function.params]
     if not all(
         buffer is not None and all(isinstance(extent, IntImm) for extent in buffer.shape)

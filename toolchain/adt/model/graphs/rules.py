@@ -148,7 +148,7 @@ OPERATORS = _kinds(
 )
 """Functions that compute a number; and what sorting is called by, with a name out of :data:`TEXTS`."""
 FUNCTION_ATTRIBUTES = _kinds(
-    "", "s_tir op_pattern estimated_flops global_symbol layout_free_buffers adt.schedule"
+    "", "s_tir op_pattern estimated_flops global_symbol layout_free_buffers adt.schedule adt.recurrence"
 ) | (_kinds("tirx.", "noalias is_scheduled is_entry_func"))
 ANNOTATIONS = _kinds("", "schedule_rule axis layout_free_placeholders workload")
 """Of loops and blocks, before they are scheduled."""

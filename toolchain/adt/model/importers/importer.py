@@ -14,6 +14,7 @@ from adt.model.importers.op_table import OpRow, after_trial
 from adt.model.importers.shapes import RequestedShapes, Shape, fixed_shapes
 from adt.model.package import model_store
 from adt.model.package.manifest import SourceModel
+from adt.model.passes.recurrence import RecurrentSteps
 
 log = logging.getLogger("adt.import")
 
@@ -37,22 +38,25 @@ class Explanation:
     """What compiling would end with; 0 when the import succeeds."""
 
 
-def import_model(model: Path | str, shapes: RequestedShapes, *, loops: bool = False) -> ImportedModel:
+def import_model(
+    model: Path | str, shapes: RequestedShapes, steps: RecurrentSteps | None = None
+) -> ImportedModel:
     """Import a model file, or what the Python callable ``module:function`` returns.
 
     Args:
-        loops: recurrent layers of ONNX are one kernel of all steps where they can be, which only a CPU runs.
+        steps: how the target computes all steps of a recurrent layer of ONNX in one function, where they
+            can be; None: they are unrolled.
 
     Raises:
         ModelError: the file, the callable or a shape is wrong, or TVM's importer failed.
         UnsupportedOp: there is no converter for an operator.
         ToolNotFound: the format needs an extra that is not installed.
     """
-    return _import(*_open(model), shapes, loops=loops)
+    return _import(*_open(model), shapes, steps)
 
 
 def _import(
-    path: Path, source: SourceModel, shapes: RequestedShapes, *, loops: bool = False
+    path: Path, source: SourceModel, shapes: RequestedShapes, steps: RecurrentSteps | None = None
 ) -> ImportedModel:
     if source.format == formats.TFLITE:
         from adt.model.importers.tflite.importer import import_tflite
@@ -68,7 +72,7 @@ def _import(
         return import_keras(path, shapes, source)
     from adt.model.importers.onnx.importer import import_onnx
 
-    return import_onnx(path, shapes, source, loops=loops)
+    return import_onnx(path, shapes, source, steps)
 
 
 def explain_model(model: Path | str, shapes: RequestedShapes) -> Explanation:

@@ -17,16 +17,19 @@ from adt.errors import UnsupportedOp
 from adt.model.inspection.flops import count_flops
 from adt.model.inspection.reference_kernels import collect_kernels, kernels_of
 from adt.model.passes.cpu.pipeline import can_block, with_blocks
+from adt.model.passes.cpu.recurrence import CpuSteps
 from adt.model.passes.cpu.schedules import schedule_kernels
 from adt.model.passes.cpu.vectors import Vectors, vectors_of
 from adt.model.passes.layout.rewriter import StaticShapes, is_flat
 from adt.model.passes.lowering import tir_pipeline
 from adt.model.passes.nodes import relax_nodes, tir_nodes
 from adt.model.passes.precision.single import has_half
+from adt.model.passes.recurrence import RecurrentSteps
 from adt.model.passes.reports import Convolution, TextureReport
 from adt.model.passes.texture.choice import TextureChooser
 from adt.model.passes.texture.pipeline import with_textures
 from adt.model.passes.texture.placement import image_limits
+from adt.model.passes.texture.recurrence import GpuSteps, bind_recurrences
 from adt.model.passes.workarounds import (
     plain_unit_reductions,
     plan_memory,
@@ -106,6 +109,11 @@ def prepare_module(
         () if target.textures else textured.report.convolutions,
         textured.plain,
     )
+
+
+def recurrent_steps(target: ModelTarget) -> RecurrentSteps:
+    """How *target* computes the steps of a recurrent layer."""
+    return GpuSteps(target.gpu) if target.gpu else CpuSteps()
 
 
 def _refuse_branches(module: Any, target: ModelTarget) -> None:
@@ -209,7 +217,7 @@ def fused_pipeline(schedules: KernelSchedules) -> Any:
     @tvm.transform.module_pass(opt_level=0, name="adt.FusedPipeline")  # type: ignore[untyped-decorator]
     def pipeline(module: Any, _context: Any) -> Any:
         target = tvm.target.Target.current()
-        module = take_schedules(schedules)(plain_unit_reductions()(module))
+        module = take_schedules(schedules)(plain_unit_reductions()(bind_recurrences()(module)))
         with _any_gpu(target):
             schedule = dlight.ApplyDefaultSchedule(*(_careful(getattr(dlight.gpu, rule)()) for rule in rules))
             module = schedule(module)

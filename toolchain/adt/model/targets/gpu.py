@@ -61,6 +61,8 @@ class Gpu:
     """Sums of four floats that a work-item may keep in registers."""
     local_bytes: int
     """Local memory of a work-group that a schedule may use; 0: it is no faster than other memory."""
+    largest_group: int = 256
+    """Work-items in a work-group, at most, where it is alone on the GPU or nearly so."""
 
 
 @dataclass(frozen=True)
@@ -172,12 +174,13 @@ def gpu_of(name: str, limits: Mapping[str, int], cores: int = 0) -> Gpu:
         gpu = _family_gpu(family, cores)
     else:
         gpu = dataclasses.replace(_any(), name="NVIDIA" if _NVIDIA.search(name) else name or ANY)
-    group = limits.get("max_threads_per_block", limits.get("max_num_threads", gpu.work_group))
+    group = limits.get("max_threads_per_block", limits.get("max_num_threads", gpu.largest_group))
     local = limits.get("max_shared_memory_per_block", 2 * gpu.local_bytes)
     return dataclasses.replace(
         gpu,
         work_group=max(1, min(gpu.work_group, group)),
         wave=max(1, min(gpu.wave, group)),
+        largest_group=max(1, min(gpu.largest_group, group)),
         local_bytes=min(gpu.local_bytes, local // 2) if chip is None else local // 2,
     )
 
@@ -192,6 +195,7 @@ def _family_gpu(family: _Family, cores: int) -> Gpu:
         # The model lets a tile hold three times its sums: sums, inputs and weights fit the registers.
         sums=family.registers // 3,
         local_bytes=family.local // 2,  # so that a core holds two groups
+        largest_group=max(family.work_group, _power_of_two(family.threads // 4)),
     )
 
 

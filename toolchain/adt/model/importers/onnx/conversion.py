@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
-from adt.model.importers.onnx.converters import CONVERTERS, recurrent
-from adt.model.importers.onnx.converters.node import REMEDY, Node, refusal
+from adt.model.importers.onnx.converters import CONVERTERS
+from adt.model.importers.onnx.converters.node import REMEDY, Converter, Node, refusal
 from adt.model.importers.onnx.graph import Graph, all_nodes, node_name, op_name, opset, subgraphs
 from adt.model.importers.op_table import named_nodes
 
@@ -34,18 +34,19 @@ MOST_FLOAT_ARGUMENT = 16
 """The same for floating point (scales, limits, padding values)."""
 
 
-def to_relax(model: onnx.ModelProto, loops: frozenset[str] = frozenset()) -> Any:
+def to_relax(model: onnx.ModelProto, layers: Mapping[str, Converter] | None = None) -> Any:
     """Convert *model*, whose initializers become parameters; their values are in ``main``'s attributes.
 
     Args:
-        loops: recurrent operators that are one kernel of all steps.
+        layers: the converters of recurrent operators that were not unrolled.
 
     Raises:
         UnsupportedOp: a node cannot be converted; it is in the message.
         ModelError: TVM's importer failed elsewhere.
     """
-    _make_importable(model, loops)
-    importer = _importer(model, loops)
+    layers = layers or {}
+    _make_importable(model, layers)
+    importer = _importer(model, layers)
     try:
         with _quiet():
             return importer.from_onnx(model.graph, opset(model))
@@ -79,8 +80,8 @@ class Conversion:
 
 def try_conversion(model: onnx.ModelProto) -> Conversion:
     """Try every node of *model*; a refused one gives unknown values of the shape that ONNX infers."""
-    _make_importable(model)
-    importer = _importer(model, goes_on=True)
+    _make_importable(model, {})
+    importer = _importer(model, {}, goes_on=True)
     module = None
     with _quiet(), contextlib.suppress(Exception):  # ends with what the last node raised
         module = importer.from_onnx(model.graph, opset(model))
@@ -98,21 +99,21 @@ def try_conversion(model: onnx.ModelProto) -> Conversion:
     )
 
 
-def _make_importable(model: onnx.ModelProto, loops: frozenset[str] = frozenset()) -> None:
+def _make_importable(model: onnx.ModelProto, layers: Collection[str]) -> None:
     _drop_unused(model)
     _inline_arguments(
-        model, {name for node in model.graph.node if op_name(node) in loops for name in node.input}
+        model, {name for node in model.graph.node if op_name(node) in layers for name in node.input}
     )
     _rename_initializers(model)
     for node in all_nodes(model.graph):
         node.name = node_name(node)
 
 
-def _importer(model: onnx.ModelProto, loops: frozenset[str] = frozenset(), *, goes_on: bool = False) -> Any:
+def _importer(model: onnx.ModelProto, layers: Mapping[str, Converter], *, goes_on: bool = False) -> Any:
     """TVM's importer with our converters.
 
     Args:
-        loops: recurrent operators that are one kernel of all steps.
+        layers: those of recurrent operators that were not unrolled.
         goes_on: try the nodes after a refused one, too, and convert nothing in the end.
     """
     import onnx
@@ -120,7 +121,7 @@ def _importer(model: onnx.ModelProto, loops: frozenset[str] = frozenset(), *, go
     from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
     nodes = _named_nodes(model)
-    converters = {**CONVERTERS, **{op: recurrent.CONVERTERS[op] for op in loops}}
+    converters = {**CONVERTERS, **layers}
 
     class Importer(ONNXGraphImporter):  # type: ignore[misc]
         def __init__(self) -> None:

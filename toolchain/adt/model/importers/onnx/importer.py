@@ -12,6 +12,7 @@ from adt.model.importers.constants import lift_weights
 from adt.model.importers.imported_model import ImportedModel, imported_model
 from adt.model.importers.onnx.conversion import to_relax, try_conversion
 from adt.model.importers.onnx.converters import CONVERTERS
+from adt.model.importers.onnx.converters.recurrent import recurrent_converters
 from adt.model.importers.onnx.file import declared_inputs, input_dtypes, read_onnx, with_fixed_shapes
 from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, open_shape_origin
 from adt.model.importers.onnx.preparation import PreparedModel, prepare
@@ -19,15 +20,16 @@ from adt.model.importers.onnx.support import never_supported_ops, unsupported_op
 from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
 from adt.model.importers.shapes import RequestedShapes, fixed_shapes
 from adt.model.package.manifest import SourceModel, TensorSpec
+from adt.model.passes.recurrence import RecurrentSteps
 
 
 def import_onnx(
-    path: Path, shapes: RequestedShapes, source: SourceModel, *, loops: bool = False
+    path: Path, shapes: RequestedShapes, source: SourceModel, steps: RecurrentSteps | None = None
 ) -> ImportedModel:
     """Import an ONNX model with static shapes.
 
     Args:
-        loops: recurrent layers are one kernel of all steps where they can be.
+        steps: see :func:`adt.model.importers.importer.import_model`.
 
     Raises:
         ModelError: the file or a shape is wrong, or TVM's importer failed.
@@ -41,11 +43,12 @@ def import_onnx(
             raise _unsupported(path, op_table(PreparedModel(model, model, {}), never)) from None
         raise
     dtypes = input_dtypes(model)
-    prepared = prepare(with_fixed_shapes(model, fixed), path.name, loops=loops)
+    prepared = prepare(with_fixed_shapes(model, fixed), path.name, loops=steps is not None)
     table = op_table(prepared)
     if refusal(table):
         raise _unsupported(path, table)
-    module = to_relax(prepared.model, prepared.loops)
+    layers = recurrent_converters(steps) if steps else {}
+    module = to_relax(prepared.model, {op: layers[op] for op in prepared.loops})
     if any(node.op_type == "If" for node in prepared.model.graph.node):
         module = lift_weights(module)  # TVM leaves those of branches where they are
     return imported_model(

@@ -15,7 +15,7 @@ from adt.model.importers.onnx.rewrites import REWRITES
 from adt.model.importers.onnx.rewrites.recurrent import is_loop
 from adt.model.importers.onnx.support import convertible, unsupported_ops
 from adt.model.importers.op_table import named_nodes
-from adt.model.passes.cpu.recurrence import GATES
+from adt.model.passes.recurrence import GATES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +47,7 @@ class PreparedModel:
     rewritten: Mapping[str, str]
     """Operator to what became of it, for those that were rewritten."""
     loops: frozenset[str] = frozenset()
-    """Recurrent operators that were left as they are, to be one kernel of all steps each."""
+    """Recurrent operators that were left as they are, to be one function of all steps each."""
 
 
 def prepare(model: onnx.ModelProto, name: str, *, loops: bool = False) -> PreparedModel:
@@ -60,7 +60,7 @@ def prepare(model: onnx.ModelProto, name: str, *, loops: bool = False) -> Prepar
 
     Args:
         name: the model's file name, for messages.
-        loops: leave recurrent operators as they are where they can be one kernel of all steps.
+        loops: leave recurrent operators as they are where they can be one function of all steps.
     """
     model = _inlined(model, name)
     runner = Runner(model)
@@ -90,7 +90,7 @@ def prepare(model: onnx.ModelProto, name: str, *, loops: bool = False) -> Prepar
 
 
 def _loops(model: onnx.ModelProto) -> frozenset[str]:
-    """Recurrent operators of *model* of which each node can be one kernel of all steps."""
+    """Recurrent operators of *model* of which each node can be one function of all steps."""
     graph = Graph(model, model.graph)
     nodes = [node for node in all_nodes(model.graph) if node.op_type in GATES]
     main = {node.name for node in model.graph.node}

@@ -9,106 +9,92 @@ What the steps share, the product of the inputs with their weights, is a product
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adt.model.passes.layout.blocks import ceil_blocks
+from adt.model.passes.recurrence import STEPS, Recurrence, gru_gates, lstm_gates, rnn_gate
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-STEPS = "recurrent_steps"
-"""The block of such a kernel."""
 MOST_SUMS = 96
 """Sums that are kept in registers: six of AVX-512, 24 of NEON."""
 MOST_COLUMNS, MOST_ROWS = 64, 6
 """Columns of a panel of weights, and sequences of a batch that are multiplied with it at once."""
 LANES = 16
 """States whose gates are computed at once, and what a layer's states are filled up to with zeros."""
-GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 WORTH_THREADS = 1 << 19
 """Multiply-adds of a step from which on all threads compute it: they are waited for twice a step."""
 
 
-@dataclass(frozen=True)
-class Recurrence:
-    """The steps of one direction of a layer; symbols as in ONNX's documents, gates in its order."""
+class CpuSteps:
+    """See :class:`adt.model.passes.recurrence.RecurrentSteps`."""
 
-    kind: str
-    """``RNN``, ``GRU`` or ``LSTM``."""
-    steps: int
-    batch: int
-    hidden: int
-    backwards: bool = False
-    reset_after: bool = True
-    """A GRU's reset gate applies to the product of the state, not to the state (linear_before_reset)."""
-
-    @property
-    def width(self) -> int:
-        """The states with zeros behind them, so that panels of weights are whole vectors: those beyond
-        *hidden* stay zeros."""
-        least = ceil_blocks(self.hidden, LANES) * LANES
+    def width(self, layer: Recurrence) -> int:
+        """So many that panels of weights are whole vectors."""
+        least = ceil_blocks(layer.hidden, LANES) * LANES
         candidates = range(least, least + MOST_COLUMNS, LANES)
-        return min(candidates, key=lambda width: width / self._panel(width))
+        return min(candidates, key=lambda width: width / _panel(layer, width))
 
-    @property
-    def panel(self) -> int:
-        """Columns of a panel of weights."""
-        return self._panel(self.width)
+    def state_width(self, layer: Recurrence) -> int:
+        """As many: states are read by vectors, too."""
+        return self.width(layer)
 
-    @property
-    def rows(self) -> int:
-        """Sequences that are multiplied with a panel at once."""
-        return ceil_blocks(self.batch, ceil_blocks(self.batch, MOST_ROWS))
-
-    def _panel(self, width: int) -> int:
-        together = width if self.kind == "GRU" and not self.reset_after else GATES[self.kind] * width
-        most = min(MOST_COLUMNS, MOST_SUMS // self.rows)
-        return max(size for size in range(LANES, most + 1, LANES) if together % size == 0)
-
-    def filled(self, gates: NDArray[np.generic]) -> NDArray[np.generic]:
-        """*gates* ``[gates·H, …]`` with zeros behind each: ``[gates·width, …]``."""
+    def packed(self, layer: Recurrence, weights: NDArray[np.generic]) -> NDArray[np.generic]:
+        """In panels ``[directions, gates·width/panel, H, panel]``."""
         import numpy as np
 
-        each = gates.reshape(-1, self.hidden, *gates.shape[1:])
-        spare = [(0, self.width - self.hidden) if axis == 1 else (0, 0) for axis in range(each.ndim)]
-        return np.pad(each, spare).reshape(-1, *gates.shape[1:])
+        width = self.width(layer)
+        panels = layer.filled(weights, width)
+        panels = panels.reshape(layer.directions, -1, _panel(layer, width), layer.hidden)
+        return np.ascontiguousarray(panels.swapaxes(2, 3))
 
-    def packed(self, weights: NDArray[np.generic]) -> NDArray[np.generic]:
-        """The weights R ``[gates·H, H]`` in panels ``[gates·width/panel, H, panel]``."""
-        import numpy as np
+    def attributes(self, layer: Recurrence) -> Mapping[str, Any]:
+        """None: rules see by its block what it is."""
+        return {}
 
-        panels = self.filled(weights).reshape(-1, self.panel, self.hidden)
-        return np.ascontiguousarray(panels.swapaxes(1, 2))
+    def compute(self, layer: Recurrence, rows: Any, weights: Any, bias: Any, *states: Any) -> list[Any]:
+        """With room for the sums of a step."""
+        from tvm import te
+
+        width = self.width(layer)
+        sizes = _Sizes(layer, width, _panel(layer, width), _rows(layer))
+        gates = (layer.batch, layer.gates * width)
+        every = (layer.steps, layer.directions, layer.batch, width)
+        shapes = [every, *(state.shape for state in states), gates]
+        return te.extern(  # type: ignore[no-any-return]
+            shapes,
+            [rows, weights, bias, *states],
+            lambda inputs, outputs: _steps(sizes, inputs, outputs),
+            name=STEPS,
+            dtype=["float32"] * len(shapes),
+        )
 
 
-def recurrence(layer: Recurrence, rows: Any, weights: Any, bias: Any, *states: Any) -> list[Any]:
-    """The kernel as a tensor expression.
+@dataclass(frozen=True)
+class _Sizes:
+    """Of the tiles of a layer."""
 
-    Args:
-        rows: ``[steps, batch, gates·width]``, the product of the inputs and what is added to it.
-        weights: see :meth:`Recurrence.packed`.
-        bias: ``[gates·width]``, what is added to the product of the state before a GRU resets it; else of no
-            account.
-        states: h before the first step ``[batch, width]``, and c of an LSTM.
+    layer: Recurrence
+    width: int
+    panel: int
+    """Columns of a panel of weights."""
+    rows: int
+    """Sequences that are multiplied with a panel at once."""
 
-    Returns:
-        The states of all steps ``[steps, batch, width]``, the last ones as *states*, and room that was used.
-    """
-    from tvm import te
 
-    gates = (layer.batch, GATES[layer.kind] * layer.width)
-    shapes = [(layer.steps, layer.batch, layer.width), *(state.shape for state in states), gates]
-    return te.extern(  # type: ignore[no-any-return]
-        shapes,
-        [rows, weights, bias, *states],
-        lambda inputs, outputs: _steps(layer, inputs, outputs),
-        name=STEPS,
-        dtype=["float32"] * len(shapes),
-    )
+def _rows(layer: Recurrence) -> int:
+    return ceil_blocks(layer.batch, ceil_blocks(layer.batch, MOST_ROWS))
+
+
+def _panel(layer: Recurrence, width: int) -> int:
+    together = width if layer.resets_first else layer.gates * width
+    most = min(MOST_COLUMNS, MOST_SUMS // _rows(layer))
+    return max(size for size in range(LANES, most + 1, LANES) if together % size == 0)
 
 
 def is_recurrence(function: Any) -> bool:
@@ -116,91 +102,121 @@ def is_recurrence(function: Any) -> bool:
     return str(function.body.block.name_hint).startswith(STEPS)
 
 
-def _steps(layer: Recurrence, inputs: list[Any], outputs: list[Any]) -> Any:
+def _steps(sizes: _Sizes, inputs: list[Any], outputs: list[Any]) -> Any:
     from tvm import tirx
     from tvm.script.ir_builder import IRBuilder
     from tvm.script.ir_builder import tirx as T
 
     rows, weights, bias, *first = inputs
     result, *states, gates = outputs
+    layer = sizes.layer
     statements = []
     for state, before in zip(states, first, strict=True):
+        for d in range(layer.directions):
+            with IRBuilder() as builder:
+                _each(sizes, partial(_copy, state, before, d))
+                statements.append(builder.get())
+    for d, backwards in enumerate(layer.backwards):
+        direction = _Direction(sizes, d, rows, weights, bias, states, gates)
         with IRBuilder() as builder:
-            _each(layer, partial(_copy, state, before))
+            with T.serial(layer.steps) as step:
+                at = layer.steps - 1 - step if backwards else step
+                {"RNN": _rnn_step, "GRU": _gru_step, "LSTM": _lstm_step}[layer.kind](direction, at)
+                _each(sizes, partial(_keep, result, states[0], at, d))
             statements.append(builder.get())
-    with IRBuilder() as builder:
-        with T.serial(layer.steps) as step:
-            at = layer.steps - 1 - step if layer.backwards else step
-            if layer.kind == "LSTM":
-                _lstm_step(layer, at, rows, weights, states, gates)
-            elif layer.kind == "GRU":
-                _gru_step(layer, at, rows, weights, bias, states[0], gates)
-            else:
-                _rnn_step(layer, at, rows, weights, states[0], gates)
-            _each(layer, lambda b, j: _set(result, at, b, j, states[0][b, j]))
-        statements.append(builder.get())
     return tirx.SeqStmt(statements)
 
 
-def _rnn_step(layer: Recurrence, at: Any, rows: Any, weights: Any, h: Any, gates: Any) -> None:
+@dataclass(frozen=True)
+class _Direction:
+    """One direction of a layer: its number, and the buffers of all of them."""
+
+    sizes: _Sizes
+    number: int
+    rows: Any
+    weights: Any
+    bias: Any
+    states: list[Any]
+    gates: Any
+    """Sums of a step ``[batch, gates·width]``."""
+
+    def row(self, at: Any, b: Any, n: Any) -> Any:
+        """Column *n* of the inputs' product at the step *at*."""
+        return self.rows[at, b, self.number * self.sizes.layer.gates * self.sizes.width + n]
+
+    def sums(self, b: Any, j: Any) -> list[Any]:
+        """Those of the gates of unit *j*."""
+        return [self.gates[b, number * self.sizes.width + j] for number in range(self.sizes.layer.gates)]
+
+
+def _rnn_step(direction: _Direction, at: Any) -> None:
+    (h,), d = direction.states, direction.number
+    _products(direction, range(1), lambda b, n: direction.row(at, b, n))
+    _each(direction.sizes, lambda b, j: _set(h, d, b, j, rnn_gate(*direction.sums(b, j))))
+
+
+def _lstm_step(direction: _Direction, at: Any) -> None:
     from tvm import tirx
 
-    _products(layer, range(1), h, weights, gates, lambda b, n: rows[at, b, n])
-    _each(layer, lambda b, j: _set(h, b, j, tirx.tanh(gates[b, j])))
-
-
-def _lstm_step(layer: Recurrence, at: Any, rows: Any, weights: Any, states: list[Any], gates: Any) -> None:
-    from tvm import tirx
-
-    size, (h, c) = layer.width, states
-    _products(layer, range(4), h, weights, gates, lambda b, n: rows[at, b, n])
+    (h, c), d = direction.states, direction.number
+    _products(direction, range(4), lambda b, n: direction.row(at, b, n))
 
     def gate(b: Any, j: Any) -> None:
-        i, o, f, new = (gates[b, number * size + j] for number in range(4))
-        _set(c, b, j, tirx.sigmoid(f) * c[b, j] + tirx.sigmoid(i) * tirx.tanh(new))
-        _set(h, b, j, tirx.sigmoid(o) * tirx.tanh(c[b, j]))
+        cell, output = lstm_gates(direction.sums(b, j), c[d, b, j])
+        _set(c, d, b, j, cell)
+        _set(h, d, b, j, output * tirx.tanh(c[d, b, j]))
 
-    _each(layer, gate)
+    _each(direction.sizes, gate)
 
 
-def _gru_step(layer: Recurrence, at: Any, rows: Any, weights: Any, bias: Any, h: Any, gates: Any) -> None:
+def _gru_step(direction: _Direction, at: Any) -> None:
     from tvm import tirx
 
-    size = layer.width
+    (h,), d, gates, size = direction.states, direction.number, direction.gates, direction.sizes.width
+    layer = direction.sizes.layer
     if layer.reset_after:
-        _products(layer, range(3), h, weights, gates, lambda b, n: bias[n])
+        _products(direction, range(3), lambda b, n: direction.bias[d, n])
     else:  # the reset state takes the place of the reset gate
-        _products(layer, range(2), h, weights, gates, lambda b, n: rows[at, b, n])
-        _each(layer, lambda b, j: _set(gates, b, size + j, tirx.sigmoid(gates[b, size + j]) * h[b, j]))
-        _products(layer, range(2, 3), gates, weights, gates, lambda b, n: rows[at, b, n], first=size)
+        _products(direction, range(2), lambda b, n: direction.row(at, b, n))
+        reset = partial(_reset, direction)
+        _each(direction.sizes, reset)
+        _products(
+            direction, range(2, 3), lambda b, n: direction.row(at, b, n), lambda b, k: gates[b, size + k]
+        )
 
     def gate(b: Any, j: Any) -> None:
-        update, reset, product = (gates[b, number * size + j] for number in range(3))
+        update, reset, product = direction.sums(b, j)
         if layer.reset_after:
-            of_update, of_reset, of_new = (rows[at, b, number * size + j] for number in range(3))
+            of_update, of_reset, of_new = (direction.row(at, b, number * size + j) for number in range(3))
             update, product = of_update + update, of_new + tirx.sigmoid(of_reset + reset) * product
-        new = tirx.tanh(product)
-        _set(h, b, j, new + tirx.sigmoid(update) * (h[b, j] - new))  # (1 - z)·n + z·h
+        _set(h, d, b, j, gru_gates(update, product, h[d, b, j]))
 
-    _each(layer, gate)
+    _each(direction.sizes, gate)
+
+
+def _reset(direction: _Direction, b: Any, j: Any) -> None:
+    from tvm import tirx
+
+    gates, column = direction.gates, direction.sizes.width + j
+    _set(gates, b, column, tirx.sigmoid(gates[b, column]) * direction.states[0][direction.number, b, j])
 
 
 def _products(
-    layer: Recurrence,
+    direction: _Direction,
     numbers: range,
-    state: Any,
-    weights: Any,
-    gates: Any,
     begin: Callable[[Any, Any], Any],
-    first: int = 0,
+    state: Callable[[Any, Any], Any] | None = None,
 ) -> None:
-    """The sums of the gates with these *numbers*: *begin* of batch and column, and *state*, from its column
-    *first* on, times the weights."""
+    """The sums of the gates with these *numbers*: *begin* of batch and column, and *state* of batch and unit
+    (h, unless it is given) times the weights."""
     from tvm.script.ir_builder import tirx as T
 
-    width, size, whole = layer.panel, layer.rows, layer.batch // layer.rows
-    panels = [number * layer.width // width for number in (numbers.start, numbers.stop)]
-    work = layer.batch * len(numbers) * layer.width * layer.hidden
+    sizes, d, gates = direction.sizes, direction.number, direction.gates
+    layer, width, size = sizes.layer, sizes.panel, sizes.rows
+    whole = layer.batch // size
+    state = state or (lambda b, k: direction.states[0][d, b, k])
+    panels = [number * sizes.width // width for number in (numbers.start, numbers.stop)]
+    work = layer.batch * len(numbers) * sizes.width * layer.hidden
 
     def tile(panel: Any, at: Any, count: int) -> None:
         """The sums of *count* sequences from *at* on."""
@@ -208,7 +224,7 @@ def _products(
         with T.unroll(count) as b, T.vectorized(width) as lane:
             T.buffer_store(sums, begin(at + b, panel * width + lane), [b, lane])
         with T.serial(layer.hidden) as k, T.unroll(count) as b, T.vectorized(width) as lane:
-            term = state[at + b, first + k] * weights[panel, k, lane]
+            term = state(at + b, k) * direction.weights[d, panel, k, lane]
             T.buffer_store(sums, sums[b, lane] + term, [b, lane])
         with T.unroll(count) as b, T.vectorized(width) as lane:
             T.buffer_store(gates, sums[b, lane], [at + b, panel * width + lane])
@@ -220,16 +236,24 @@ def _products(
             tile(panel, whole * size, rest)
 
 
-def _each(layer: Recurrence, body: Callable[[Any, Any], None]) -> None:
+def _each(sizes: _Sizes, body: Callable[[Any, Any], None]) -> None:
     """*body* for each of the batch and each of its states, by vectors."""
     from tvm.script.ir_builder import tirx as T
 
-    with T.serial(layer.batch) as b, T.serial(layer.width // LANES) as part, T.vectorized(LANES) as lane:
+    with (
+        T.serial(sizes.layer.batch) as b,
+        T.serial(sizes.width // LANES) as part,
+        T.vectorized(LANES) as lane,
+    ):
         body(b, part * LANES + lane)
 
 
-def _copy(target: Any, source: Any, b: Any, j: Any) -> None:
-    _set(target, b, j, source[b, j])
+def _copy(target: Any, source: Any, d: int, b: Any, j: Any) -> None:
+    _set(target, d, b, j, source[d, b, j])
+
+
+def _keep(result: Any, h: Any, at: Any, d: int, b: Any, j: Any) -> None:
+    _set(result, at, d, b, j, h[d, b, j])
 
 
 def _set(buffer: Any, *place: Any) -> None:

@@ -108,9 +108,14 @@ class Node:
 
         return self.te(lambda *tensors: te.compute(shape, lambda *at: element(*tensors, at)), *inputs)
 
-    def te(self, compute: Callable[..., Any], *inputs: Any) -> Any:
-        """Emit the tensor expression that *compute* makes of the tensors *inputs*."""
-        return self.builder.emit_te(compute, *inputs, primfunc_name_hint=self.proto.op_type.lower())
+    def te(
+        self, compute: Callable[..., Any], *inputs: Any, attributes: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Emit the tensor expression that *compute* makes of the tensors *inputs*, a function with
+        *attributes*."""
+        name = self.proto.op_type.lower()
+        attrs = dict(attributes or {}) or None
+        return self.builder.emit_te(compute, *inputs, primfunc_name_hint=name, primfunc_attrs=attrs)
 
 
 def literal(array: Any) -> Any:

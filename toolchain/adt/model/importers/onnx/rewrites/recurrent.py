@@ -1,8 +1,8 @@
 """LSTM, GRU and RNN of a fixed length, unrolled step by step.
 
 TVM has no loop operator that an OpenCL target could run well, and the sequences of
-models for devices are short; a CPU gets one kernel for all steps where it can be
-(:func:`is_loop`). What all steps share, the product of the inputs with the input weights,
+models for devices are short; where it can be (:func:`is_loop`), all steps are one
+function instead. What all steps share, the product of the inputs with the input weights,
 is computed for the whole sequence at once; each step adds the product of the state with
 the recurrent weights and applies the gates.
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from adt.model.importers.onnx.graph import Builder
 from adt.model.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
-from adt.model.passes.cpu.recurrence import GATES
+from adt.model.passes.recurrence import GATES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +59,7 @@ def _covered(build: Builder) -> bool:
 
 
 def is_loop(build: Builder) -> bool:
-    """Whether the node can be one kernel of all steps
+    """Whether the node can be one function of all steps
     (:mod:`adt.model.importers.onnx.converters.recurrent`)."""
     if build.node.op_type not in GATES or build.dtype != "float32" or build.operand(7) or not _covered(build):
         return False

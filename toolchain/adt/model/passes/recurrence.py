@@ -1,0 +1,116 @@
+"""Recurrent layers, whatever computes them: what a layer is, what its gates do, and how weights are laid out.
+
+What the steps share, the product of the inputs with their weights, is a product of its own before them; all
+steps are one function: a call for each step and gate would take longer than they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+STEPS = "recurrent_steps"
+"""The block of such a function."""
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """The steps of a layer; symbols as in ONNX's documents, gates in its order."""
+
+    kind: str
+    """``RNN``, ``GRU`` or ``LSTM``."""
+    steps: int
+    batch: int
+    hidden: int
+    backwards: tuple[bool, ...] = (False,)
+    """Of each direction, whether it goes from the last step to the first."""
+    reset_after: bool = True
+    """A GRU's reset gate applies to the product of the state, not to the state (linear_before_reset)."""
+
+    @property
+    def gates(self) -> int:
+        """The gates of a unit."""
+        return GATES[self.kind]
+
+    @property
+    def directions(self) -> int:
+        """1 or 2."""
+        return len(self.backwards)
+
+    @property
+    def resets_first(self) -> bool:
+        """Whether a step is two products, of which the second is of what the first resets."""
+        return self.kind == "GRU" and not self.reset_after
+
+    def filled(self, gates: NDArray[np.generic], width: int) -> NDArray[np.generic]:
+        """*gates* ``[directions, gates·H, …]`` with zeros behind each: ``[directions, gates·width, …]``.
+
+        The states of units beyond H stay zeros.
+        """
+        import numpy as np
+
+        rest = gates.shape[2:]
+        each = gates.reshape(self.directions, self.gates, self.hidden, *rest)
+        spare = [(0, width - self.hidden) if axis == 2 else (0, 0) for axis in range(each.ndim)]
+        return np.pad(each, spare).reshape(self.directions, self.gates * width, *rest)
+
+
+class RecurrentSteps(Protocol):
+    """How all steps of a layer are one function."""
+
+    def width(self, layer: Recurrence) -> int:
+        """Units of the layer with those of zeros behind them that weights and rows have."""
+
+    def state_width(self, layer: Recurrence) -> int:
+        """Units that states have."""
+
+    def packed(self, layer: Recurrence, weights: NDArray[np.generic]) -> NDArray[np.generic]:
+        """The weights R ``[directions, gates·H, H]`` as the function reads them."""
+
+    def attributes(self, layer: Recurrence) -> Mapping[str, Any]:
+        """Those of the TIR function."""
+
+    def compute(self, layer: Recurrence, rows: Any, weights: Any, bias: Any, *states: Any) -> list[Any]:
+        """The function as a tensor expression.
+
+        Args:
+            rows: ``[steps, batch, directions·gates·width]``, the product of the inputs and what is added to
+                it.
+            weights: see :meth:`packed`.
+            bias: ``[directions, gates·width]``, what is added to the product of the state before a GRU
+                resets it; else of no account.
+            states: h before the first step ``[directions, batch, state_width]``, and c of an LSTM.
+
+        Returns:
+            The states of all steps ``[steps, directions, batch, state_width]``, the last ones as *states*,
+            and perhaps room that was used.
+        """
+
+
+def rnn_gate(total: Any) -> Any:
+    """The new state of a unit."""
+    from tvm import tirx
+
+    return tirx.tanh(total)
+
+
+def lstm_gates(sums: Sequence[Any], c: Any) -> tuple[Any, Any]:
+    """The new cell of a unit, and the output that takes its tanh, for the *sums* of its gates."""
+    from tvm import tirx
+
+    i, o, f, new = sums
+    return tirx.sigmoid(f) * c + tirx.sigmoid(i) * tirx.tanh(new), tirx.sigmoid(o)
+
+
+def gru_gates(update: Any, new: Any, h: Any) -> Any:
+    """The new state of a unit: (1 - z)·n + z·h."""
+    from tvm import tirx
+
+    fresh = tirx.tanh(new)
+    return fresh + tirx.sigmoid(update) * (h - fresh)
