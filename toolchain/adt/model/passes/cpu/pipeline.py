@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.cpu.normalizations import Normalizations
 from adt.model.passes.cpu.products import Products
+from adt.model.passes.cpu.vector_rows import VectorRow
 from adt.model.passes.cpu.vectors import Vectors, best_lanes
 from adt.model.passes.fusion import bound_operators, cpu_dispatch, fuse
 from adt.model.passes.layout.blocks import Blocking
@@ -16,6 +16,7 @@ from adt.model.passes.layout.operators import block_channels
 from adt.model.passes.layout.rewriter import is_flat, static_shape
 from adt.model.passes.layout.signature import Signature
 from adt.model.passes.layout.walk import Choice, Moves
+from adt.model.passes.normalizations import Normalizations, Rows
 from adt.model.passes.precision.half import SINGLE
 
 
@@ -52,7 +53,8 @@ def with_blocks(
     with target:
         first = channels_first(bound_operators(module, params))
         lanes = best_lanes(first, vectors)
-        first = Normalizations(Products(first, vectors).run(), vectors).run()
+        rows = Rows(lambda x: VectorRow(x, vectors.lanes))
+        first = Normalizations(Products(first, vectors).run(), rows).run()
         blocking = Blocking(lanes, least=max(1, lanes // 4), rounds=False, widens=True)
         blocked, _ = block_channels(first, FloatBlocks(vectors), blocking)
         fused, weights = fuse(blocked, params, cpu_dispatch())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from adt.model.inspection.reference_kernels import kernels_of
@@ -17,10 +18,12 @@ from adt.model.passes.fusion import bound_operators, fuse, gpu_dispatch
 from adt.model.passes.layout.channels import channels_first
 from adt.model.passes.layout.operators import block_channels
 from adt.model.passes.layout.rewriter import is_flat
+from adt.model.passes.normalizations import Normalizations, Rows
 from adt.model.passes.reports import TextureReport
 from adt.model.passes.texture.chains import in_chains
 from adt.model.passes.texture.choice import BY_MODEL, TextureChooser, missed_records
 from adt.model.passes.texture.placement import ImageLimits, place
+from adt.model.passes.texture.rows import BEFORE_ELEMENTWISE, DealtRow
 from adt.model.targets.gpu import ANY_ADRENO, Gpu
 from adt.model.tuning.schedules import KernelSchedules
 
@@ -65,6 +68,8 @@ def with_textures(
 
     with target:
         first = channels_first(bound_operators(module, params))
+        rows = Rows(partial(DealtRow, gpu=gpu), BEFORE_ELEMENTWISE)
+        first = Normalizations(first, rows).run() if is_flat(first) else first
         blocked, convolutions = block_channels(first, in_chains(first, chooser))
         fused, weights = fuse(blocked, params, gpu_dispatch(target))
         if chooser.times and (missed := missed_records(fused, chooser.times, schedules)):

@@ -28,6 +28,7 @@ from adt.model.passes.layout.rewriter import Rewriter, static_shape
 from adt.model.passes.reports import KernelTextures, WeightTexture
 from adt.model.passes.texture.convolution import convolution_schedule
 from adt.model.passes.texture.kernel_blocks import NotSchedulable
+from adt.model.passes.texture.rows import is_dealt, row_schedule
 from adt.model.passes.texture.schedules import (
     element_schedule,
     is_global_pool,
@@ -312,7 +313,7 @@ class TextureKernels:
 
     def _needs_schedule(self, function: Any) -> bool:
         """Whether the kernel is scheduled here even where it touches no image."""
-        sums = is_convolution(function) or is_global_pool(function)
+        sums = is_convolution(function) or is_global_pool(function) or is_dealt(function)
         return sums or (not self.images and moves_texels(function))
 
     def _schedule(self, function: Any, *, writes: bool) -> Any:
@@ -333,6 +334,11 @@ class TextureKernels:
             schedules += [
                 partial(convolution_schedule, gpu=self.gpu),
                 partial(convolution_schedule, gpu=self.gpu, by_lane=True),
+            ]
+        if is_dealt(function):
+            schedules += [
+                partial(row_schedule, gpu=self.gpu),
+                partial(row_schedule, gpu=self.gpu, by_lane=True),
             ]
         if is_global_pool(function):
             schedules += [partial(pool_schedule, gpu=self.gpu)]

@@ -1,19 +1,15 @@
 """Softmax and normalizations as one kernel each, also where an exporter wrote them as many operators.
 
-A kernel takes a row at a time (:func:`adt.model.passes.cpu.reduction.rows`). A row that is no whole vectors
-is copied first, with what changes no result behind it, so that only the copy and the store go by elements.
+How a kernel goes through a row is the target's: it says so by its :class:`Row`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
-from adt.model.passes.cpu.reduction import ROW
-from adt.model.passes.cpu.vectors import Vectors
-from adt.model.passes.layout.blocks import ceil_blocks
 from adt.model.passes.layout.rewriter import Rewriter, static_shape
 from adt.model.passes.nodes import operator_name
 
@@ -36,12 +32,44 @@ class Normalization:
         return [extra for extra in (self.scale, self.shift) if extra is not None]
 
 
+class Row(Protocol):
+    """The rows of a tensor as a kernel goes through them; *at* is the place of an element there."""
+
+    length: int
+    """Elements of a row."""
+
+    def filled(self, value: float) -> Callable[..., Any]:
+        """The tensor's element by place; *value* where a place is behind the row."""
+
+    def each(self, value: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """What *value* gives for each place, computed once if it can be kept."""
+
+    def masked(self, value: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """As :meth:`each`, and 0 behind the row."""
+
+    def reduced(self, reduce: Any, value: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """The sum or maximum of what *value* gives for the places of a row, by any place of it."""
+
+    def result(self, value: Callable[..., Any], name: str) -> Any:
+        """The tensor of what *value* gives for each place, and for the indices of the element there."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a target makes of rows."""
+
+    row: Callable[[Any], Row]
+    """How a kernel goes through the rows of a tensor, which are its last axis."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """Of a kernel."""
+
+
 class Normalizations(Rewriter):
     """Makes a kernel of each softmax and normalization of float32 over last axes of known extents."""
 
-    def __init__(self, module: Any, vectors: Vectors) -> None:
+    def __init__(self, module: Any, rows: Rows) -> None:
         super().__init__(module)
-        self.vectors = vectors
+        self.rows = rows
         self.bound: dict[Any, Any] = {}
         """Variable of the module to its value."""
         self.normal: dict[Any, Normalization] = {}
@@ -82,7 +110,10 @@ class Normalizations(Rewriter):
             for operand, extents in zip(operands, flat, strict=True)
         ]
         result = self.builder.emit_te(
-            lambda x, *rest: expression(_Row(x, self.vectors.lanes), *rest), *tensors, primfunc_name_hint=name
+            lambda x, *rest: expression(self.rows.row(x), *rest),
+            *tensors,
+            primfunc_name_hint=name,
+            primfunc_attrs=dict(self.rows.attributes),
         )
         return result if flat[0] == shape else self.builder.emit(relax.op.reshape(result, shape))
 
@@ -217,74 +248,34 @@ def _flat(shape: Sequence[int], rank: int, axes: int) -> tuple[int, ...]:
     return (*padded[:-axes], math.prod(padded[-axes:]))
 
 
-class _Row:
-    """The rows of a tensor, and the whole vectors that hold one."""
-
-    def __init__(self, x: Any, lanes: int) -> None:
-        self.x = x
-        (*self.outer, self.length) = (int(extent) for extent in x.shape)
-        size = lanes if self.length > lanes else 4
-        self.padded = ceil_blocks(self.length, size) * size
-
-    def filled(self, value: float) -> Any:
-        """The tensor, each row with *value* behind it up to whole vectors."""
-        from tvm import tirx
-
-        if self.padded == self.length:
-            return self.x
-        rest = tirx.const(value, "float32")
-        return self.each(ROW, lambda *at: tirx.if_then_else(at[-1] < self.length, self.x(*at), rest))
-
-    def each(self, name: str, value: Callable[..., Any]) -> Any:
-        """What *value* gives for each element of whole vectors."""
-        from tvm import te
-
-        return te.compute((*self.outer, self.padded), value, name=name)
-
-    def reduced(self, reduce: Any, value: Callable[..., Any], name: str) -> Any:
-        """The sum or maximum of what *value* gives for the elements of a row."""
-        from tvm import te
-
-        k = te.reduce_axis((0, self.padded), "k")
-        return te.compute(tuple(self.outer), lambda *at: reduce(value(*at, k), axis=k), name=name)
-
-
-def _softmax(row: _Row) -> Any:
+def _softmax(row: Row) -> Any:
     from tvm import te, tirx
 
     x = row.filled(float("-inf"))
     most = row.reduced(te.max, x, "most")
-    power = row.each("power", lambda *at: tirx.exp(x(*at) - most(*at[:-1])))
+    power = row.each(lambda *at: tirx.exp(x(*at) - most(*at)), "power")
     total = row.reduced(te.sum, power, "total")
-    return te.compute(row.x.shape, lambda *at: power(*at) / total(*at[:-1]), name="softmax")
+    return row.result(lambda at, _indices: power(*at) / total(*at), "softmax")
 
 
-def _normalized(row: _Row, normal: Normalization, extras: Sequence[Any]) -> Any:
+def _normalized(row: Row, normal: Normalization, extras: Sequence[Any]) -> Any:
     from tvm import te, tirx
 
-    x: Any = row.filled(0.0)
+    x = row.filled(0.0)
+    share = tirx.const(1 / row.length, "float32")
     if normal.centred:
         total, source = row.reduced(te.sum, x, "total"), x
-
-        def difference(*at: Any) -> Any:
-            return source(*at) - total(*at[:-1]) * tirx.const(1 / row.length, "float32")
-
-        def centred(*at: Any) -> Any:
-            inside = at[-1] < row.length
-            return tirx.Select(inside, difference(*at), tirx.const(0, "float32"))
-
-        x = difference if row.padded == row.length else row.each(f"{ROW}_centred", centred)
+        x = row.masked(lambda *at: source(*at) - total(*at) * share, "centred")
     squares = row.reduced(te.sum, lambda *at: x(*at) * x(*at), "squares")
 
-    def result(*at: Any) -> Any:
-        mean = squares(*at[:-1]) * tirx.const(1 / row.length, "float32")
-        value = x(*at) / tirx.sqrt(mean + tirx.const(normal.epsilon, "float32"))
-        rest = [_broadcast(extra, at) for extra in extras]
+    def result(at: Sequence[Any], indices: Sequence[Any]) -> Any:
+        value = x(*at) / tirx.sqrt(squares(*at) * share + tirx.const(normal.epsilon, "float32"))
+        rest = [_broadcast(extra, indices) for extra in extras]
         if normal.scale is not None:
             value = value * rest.pop(0)
         return value + rest.pop(0) if rest else value
 
-    return te.compute(row.x.shape, result, name="normalization")
+    return row.result(result, "normalization")
 
 
 def _broadcast(tensor: Any, at: Sequence[Any]) -> Any:

@@ -1,0 +1,62 @@
+"""Softmax and normalizations are one kernel of a GPU each, and right on this machine's OpenCL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import adt
+from adt.model.host_run.run import run_package
+from adt.model.inputs.random import random_inputs
+from adt.model.package.package import ModelPackage
+from support.models.sequences import SequenceNetwork
+
+SHAPES = [
+    (1, 2, 1), (1, 5, 3), (2, 3, 7), (1, 2, 16), (2, 3, 20), (1, 4, 61), (4, 8, 128), (1, 3, 197),
+    (1, 197, 192), (1, 3, 1000), (1, 2, 4096), (1, 1, 50257), (4, 1024, 64),
+]  # fmt: skip
+"""Of rows that one work-item takes, or several; by vectors or elements; kept in registers or read again."""
+
+
+def off_reference(package: ModelPackage, model: Path) -> float:
+    """Largest difference to ONNX Runtime, as a share of an output's magnitude."""
+    inputs = random_inputs(package.manifest.entry().inputs, seed=3)
+    results = run_package(package.path, inputs, timeout=300)
+    session = onnxruntime.InferenceSession(str(model))
+    names = [output.name for output in session.get_outputs()]
+    return max(
+        float(np.abs(results[name] - expected).max() / max(np.abs(expected).max(), 1e-3))
+        for name, expected in zip(names, session.run(names, dict(inputs)), strict=True)
+    )
+
+
+@pytest.mark.parametrize("target", ["opencl", "mali", "adreno"])
+def test_rows_of_any_length_are_right_in_one_kernel_each(tmp_path: Path, target: str) -> None:
+    net = SequenceNetwork()
+    inputs, outputs = {}, {}
+    for count, shape in enumerate(SHAPES):
+        x, size = f"x{count}", shape[-1]
+        inputs[x] = shape
+        rows = [
+            net.op("Softmax", x, axis=-1),
+            net.layer_norm(x, size),
+            net.layer_norm(x, size, decomposed=True),
+        ]
+        outputs |= {net.op("Tanh", row): shape for row in rows}
+    first, *others = outputs
+    model = net.save(
+        tmp_path / "rows.onnx", inputs, first, outputs[first], {name: outputs[name] for name in others}
+    )
+
+    package = adt.compile(
+        model, out=tmp_path / "package", platform="host", target=target, check=False, use_cache=False
+    )
+
+    assert off_reference(package, model) < 2e-6
+    names = {kernel.name for kernel in package.manifest.kernels}
+    assert names and all("softmax" in name or "normalization" in name for name in names)
+    sources = [path.read_text() for path in (package.path / "inspect" / "opencl").iterdir()]
+    assert all("own_" in source for source in sources)
