@@ -62,6 +62,8 @@ class Rows:
     """How a kernel goes through the rows of a tensor, which are its last axis."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """Of a kernel."""
+    channels: bool = False
+    """What each channel's places are normalized by is left an operator, for the layout walk."""
 
 
 class Normalizations(Rewriter):
@@ -86,6 +88,9 @@ class Normalizations(Rewriter):
             self.values[variable] = self._row_kernel(_softmax, [value.args[0]], 1, "softmax")
         elif normal := self._normalization(value):
             self.normal[variable] = normal
+            if self.rows.channels and _of_channels(normal):
+                self.values[variable] = self.builder.emit(_by_channel(self.copy(normal.x), normal))
+                return
             self.values[variable] = self._row_kernel(
                 lambda row, *rest: _normalized(row, normal, rest),
                 [normal.x, *normal.extras],
@@ -128,6 +133,11 @@ class Normalizations(Rewriter):
             return (
                 Normalization(args[0], count, float(call.attrs.epsilon), centred, *extras) if count else None
             )
+        if (
+            name == "relax.nn.group_norm"
+            and int(call.attrs.num_groups) == (static_shape(args[0]) or (0, 0))[1]
+        ):
+            return _of_group_norm(call)
         if name == "relax.multiply":
             return self._scaled(*args) or self._scaled(*reversed(args)) or self._by_inverse(*args)
         if name == "relax.add":
@@ -205,6 +215,54 @@ class Normalizations(Rewriter):
         if name == "relax.square":
             return bool(call.args[0].same_as(value))
         return name == "relax.multiply" and all(factor.same_as(value) for factor in call.args)
+
+
+def _of_channels(normal: Normalization) -> bool:
+    """Whether all places of a channel are normalized, by constants of the channel."""
+    from tvm import relax
+
+    shape = static_shape(normal.x) or ()
+    if not normal.centred or normal.axes != len(shape) - 2 or len(normal.extras) < 2:
+        return False
+    return all(
+        isinstance(extra, relax.Constant) and _padded(extra, len(shape)) == (1, shape[1], *(1,) * normal.axes)
+        for extra in normal.extras
+    )
+
+
+def _by_channel(x: Any, normal: Normalization) -> Any:
+    """The operator for that on *x*, which is of the new function."""
+    from tvm import relax
+
+    _, channels, *places = static_shape(x) or ()
+    scale, shift = (relax.const(extra.data.numpy().reshape(channels)) for extra in normal.extras)
+    axes = list(range(2, 2 + len(places)))
+    return relax.op.nn.group_norm(x, scale, shift, channels, 1, axes, normal.epsilon)
+
+
+def _of_group_norm(call: Any) -> Normalization | None:
+    """What the operator *call* computes for each channel; None where it is not by constants."""
+    from tvm import relax
+
+    x, scale, shift = call.args
+    axes = sorted(int(axis) for axis in call.attrs.axes)
+    shape = static_shape(x) or ()
+    constants = isinstance(scale, relax.Constant) and isinstance(shift, relax.Constant)
+    if axes != list(range(2, len(shape))) or int(call.attrs.num_groups) != shape[1] or not constants:
+        return None
+    extras = (relax.const(extra.data.numpy().reshape(-1, *(1,) * len(axes))) for extra in (scale, shift))
+    return Normalization(x, len(axes), float(call.attrs.epsilon), True, *extras)
+
+
+def normalized_maps(row: Row, epsilon: float, scale: Any, shift: Any) -> Any:
+    """The rows of a tensor normalized, and scaled and shifted by tensors that broadcast to it."""
+    normal = Normalization(None, 1, epsilon, scale=scale, shift=shift)
+    return _normalized(row, normal, normal.extras)
+
+
+def _padded(tensor: Any, rank: int) -> tuple[int, ...]:
+    shape = static_shape(tensor) or ()
+    return (1,) * (rank - len(shape)) + shape
 
 
 def _is_float(value: Any) -> bool:

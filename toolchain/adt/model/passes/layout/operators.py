@@ -18,7 +18,11 @@ from adt.model.passes.layout.blocks import TEXELS, Blocking, Window
 from adt.model.passes.layout.convolutions import convolution, product, transposed, window_of
 from adt.model.passes.layout.rewriter import ELEMENTWISE, is_flat, static_shape
 from adt.model.passes.layout.walk import RESHAPES, Inlined, LayoutChooser, Rule, Walk
+from adt.model.passes.normalizations import Rows, normalized_maps
 from adt.model.passes.reports import Convolution
+
+MOST_PLACES = 1 << 13
+"""Places of a map that one work-group normalizes: of more, too few would be busy for long."""
 
 
 def elementwise(walk: Walk, variable: Any, call: Any) -> bool:
@@ -235,6 +239,29 @@ def _pooled(walk: Walk, data: Any, window: Window, kind: str, count_padding: boo
     )
 
 
+def group_norm(walk: Walk, variable: Any, call: Any) -> bool:
+    """The places of each channel, where a kernel that has a row of texels does not take long."""
+    from tvm import relax
+
+    data, *extras = call.args
+    shape = static_shape(data)
+    if walk.maps is None or data not in walk.blocked or shape is None or math.prod(shape[2:]) > MOST_PLACES:
+        return False
+    constants = all(isinstance(extra, relax.Constant) for extra in extras)
+    spatial = sorted(int(axis) for axis in call.attrs.axes) == list(range(2, len(shape)))
+    if not constants or not spatial or int(call.attrs.num_groups) != shape[1]:
+        return False
+    aligned = (relax.const(extra.data.numpy().reshape(1, -1, *(1,) * len(shape[2:]))) for extra in extras)
+    walk.blocked[variable] = walk.builder.emit_te(
+        lambda x, *rest: normalized_maps(walk.maps.row(x), float(call.attrs.epsilon), *rest),
+        walk.blocks_of(data),
+        *(_blocked_constant(walk, extra, len(shape)) for extra in aligned),
+        primfunc_name_hint="normalization_blocks",
+        primfunc_attrs=dict(walk.maps.attributes),
+    )
+    return True
+
+
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, elementwise),
     **dict.fromkeys(RESHAPES, movement.reshape),
@@ -253,6 +280,7 @@ RULES: Mapping[str, Rule] = {
     "relax.nn.conv1d_transpose": transposed,
     "relax.nn.conv2d_transpose": transposed,
     "relax.nn.conv3d_transpose": transposed,
+    "relax.nn.group_norm": group_norm,
     "relax.nn.max_pool1d": pool("max"),
     "relax.nn.max_pool2d": pool("max"),
     "relax.nn.max_pool3d": pool("max"),
@@ -265,7 +293,7 @@ RULES: Mapping[str, Rule] = {
 
 
 def block_channels(
-    module: Any, chooser: LayoutChooser, blocking: Blocking = TEXELS
+    module: Any, chooser: LayoutChooser, blocking: Blocking = TEXELS, maps: Rows | None = None
 ) -> tuple[Any, tuple[Convolution, ...]]:
     """Rewrite ``main`` of the Relax *module* so that what can be blocked is.
 
@@ -273,6 +301,7 @@ def block_channels(
         module: static shapes; weights are bound as constants (they are packed here, once).
         chooser: says which of the convolutions and products that can be blocked are.
         blocking: the size of a block.
+        maps: how a kernel goes through the places of a blocked tensor; None: no kernel does.
 
     Returns:
         The new module, and what became of each convolution and matrix product. A model with
@@ -282,7 +311,7 @@ def block_channels(
 
     if not is_flat(module):
         return module, ()
-    walk = Walk(module, chooser, RULES, blocking)
+    walk = Walk(module, chooser, RULES, blocking, maps)
     rewritten = walk.run()
     report = tuple(walk.report)
     if all(row.reason for row in report):

@@ -25,6 +25,7 @@ from adt.model.passes.layout import blocks
 from adt.model.passes.layout.blocks import FLOATS, RANKS, TEXELS, Blocking
 from adt.model.passes.layout.rewriter import Rewriter, static_shape
 from adt.model.passes.layout.signature import Signature
+from adt.model.passes.normalizations import Rows
 from adt.model.passes.reports import Convolution
 
 Rule = Callable[["Walk", Any, Any], bool]
@@ -88,13 +89,19 @@ class Walk(Rewriter):
     """One walk; *rules* by the names of operators say which forms an operator can work on."""
 
     def __init__(
-        self, module: Any, chooser: LayoutChooser, rules: Mapping[str, Rule], blocking: Blocking = TEXELS
+        self,
+        module: Any,
+        chooser: LayoutChooser,
+        rules: Mapping[str, Rule],
+        blocking: Blocking = TEXELS,
+        maps: Rows | None = None,
     ) -> None:
         super().__init__(module)
         self.chooser = chooser
         self.rules = rules
         self.blocking = blocking
         self.lanes = blocking.lanes
+        self.maps = maps
         self.blocked: dict[Any, Any] = {}
         """Variable of the model to its blocked form; ``values`` holds the plain ones."""
         self.rows: dict[Any, Any] = {}

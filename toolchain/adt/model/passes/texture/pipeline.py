@@ -9,7 +9,7 @@ lanes of a texel, and what lowers TIR is refused by ``tvm.compile``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from adt.model.passes.layout.channels import channels_first
 from adt.model.passes.layout.operators import block_channels
 from adt.model.passes.layout.rewriter import is_flat
 from adt.model.passes.normalizations import Normalizations, Rows
-from adt.model.passes.reports import TextureReport
+from adt.model.passes.reports import Convolution, TextureReport
 from adt.model.passes.texture.chains import in_chains
 from adt.model.passes.texture.choice import BY_MODEL, TextureChooser, missed_records
 from adt.model.passes.texture.placement import ImageLimits, place
@@ -66,18 +66,31 @@ def with_textures(
     """
     from tvm import relax
 
+    rows = Rows(partial(DealtRow, gpu=gpu), BEFORE_ELEMENTWISE)
+    maps = Rows(partial(DealtRow, gpu=gpu, apart=True), BEFORE_ELEMENTWISE)
     with target:
         first = channels_first(bound_operators(module, params))
-        rows = Rows(partial(DealtRow, gpu=gpu), BEFORE_ELEMENTWISE)
-        first = Normalizations(first, rows).run() if is_flat(first) else first
-        blocked, convolutions = block_channels(first, in_chains(first, chooser))
-        fused, weights = fuse(blocked, params, gpu_dispatch(target))
+        first = _normalized(first, replace(rows, channels=True))
+
+        def blocked(choice: TextureChooser) -> tuple[Any, dict[str, Any], tuple[Convolution, ...]]:
+            result, convolutions = block_channels(first, in_chains(first, choice), maps=maps)
+            return *fuse(_normalized(result, rows), params, gpu_dispatch(target)), convolutions
+
+        fused, weights, convolutions = blocked(chooser)
         if chooser.times and (missed := missed_records(fused, chooser.times, schedules)):
-            blocked, convolutions = block_channels(first, in_chains(first, chooser.without(missed)))
-            fused, weights = fuse(blocked, params, gpu_dispatch(target))
+            fused, weights, convolutions = blocked(chooser.without(missed))
         if not is_flat(fused):
             return TexturedModule(fused, weights, TextureReport(convolutions, ()), kernels_of(fused))
         placed = place(fused, target, limits, schedules, gpu=gpu)
         result = relax.transform.DeadCodeElimination(["main"])(placed.module)
         report = TextureReport(convolutions, placed.kernels, placed.weights)
         return TexturedModule(result, weights, report, kernels_of(fused))
+
+
+def _normalized(module: Any, rows: Rows) -> Any:
+    """*module* with kernels for its softmaxes and normalizations, and without what they were written as."""
+    from tvm import relax
+
+    if not is_flat(module):
+        return module
+    return relax.transform.DeadCodeElimination(["main"])(Normalizations(module, rows).run())

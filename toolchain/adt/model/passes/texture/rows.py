@@ -78,16 +78,15 @@ def lanes_of(extent: int) -> int:
 class DealtRow:
     """The rows of a tensor, dealt out; see :class:`adt.model.passes.normalizations.Row`."""
 
-    def __init__(self, x: Any, gpu: Gpu, *, axes: int = 1, apart: bool = False) -> None:
+    def __init__(self, x: Any, gpu: Gpu, *, apart: bool = False) -> None:
         """
         Args:
-            axes: of *x* that are a row.
-            apart: these are not the last ones, but those before the last one.
+            apart: a row is not the last axis of *x*, but the axes between the first two and the last one.
         """
         self.x = x
         shape = [int(extent) for extent in x.shape]
-        end = len(shape) - apart
-        self.outer, self.axes = shape[: end - axes], shape[end - axes : end]
+        first, end = (2, len(shape) - 1) if apart else (len(shape) - 1, len(shape))
+        self.outer, self.axes = shape[:first], shape[first:end]
         self.length = math.prod(self.axes)
         self.apart = apart
         self.lanes = lanes_of(shape[-1])
