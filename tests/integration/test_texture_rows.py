@@ -12,6 +12,7 @@ import adt
 from adt.model.host_run.run import run_package
 from adt.model.inputs.random import random_inputs
 from adt.model.package.package import ModelPackage
+from support.models.networks import Network
 from support.models.sequences import SequenceNetwork
 
 SHAPES = [
@@ -60,3 +61,29 @@ def test_rows_of_any_length_are_right_in_one_kernel_each(tmp_path: Path, target:
     assert names and all("softmax" in name or "normalization" in name for name in names)
     sources = [path.read_text() for path in (package.path / "inspect" / "opencl").iterdir()]
     assert all("own_" in source for source in sources)
+
+
+@pytest.mark.parametrize("target", ["opencl", "adreno"])
+def test_maps_are_normalized_in_blocks(tmp_path: Path, target: str) -> None:
+    """Behind a convolution, by instance; of 20 channels and of 6, which leave lanes of a block to spare."""
+    net, y = Network((2, 4, 12, 9)), "x"
+    for channels in (20, 6):
+        y = net.conv(y, channels)
+        constants = [net.weight(net.random.uniform(0.5, 1.5, channels).astype(np.float32)) for _ in range(2)]
+        y = net.relu(net.op("InstanceNormalization", [y, *constants], channels, epsilon=1e-3))
+    model = net.save(tmp_path / "maps.onnx", net.conv(y, 8), (2, 8, 12, 9))
+
+    package = adt.compile(
+        model,
+        out=tmp_path / "package",
+        platform="host",
+        target=target,
+        texture_choice="always",
+        check=False,
+        use_cache=False,
+    )
+
+    assert off_reference(package, model) < 2e-6
+    names = [kernel.name for kernel in package.manifest.kernels]
+    assert len([name for name in names if "normalization_blocks" in name and "relu" in name]) == 2
+    assert not [name for name in names if "pool" in name or "variance" in name]
