@@ -355,30 +355,75 @@ def test_kotlin(generated: Project, tmp_path: Path) -> None:
     assert generated.java("KotlinCasesKt", generated.models, path=classes).endswith("done\n")
 
 
+@dataclass(frozen=True)
+class Application:
+    """What an application of the small model has, with Android's classes a stand-in."""
+
+    path: Path
+    classes: str
+    """The class path."""
+    generated: Project
+
+    @classmethod
+    def of(cls, small: Path, generated: Project, path: Path) -> Application:
+        described = project([load_package(small)], [load_bundle(generated.bundle)], java_package=JAVA_PACKAGE)
+        write_java(described, path, android=True)
+        android = standin_android.compile_classes(path / "android", real=False)
+        running = standin_assets.compile_classes(path / "running", android)
+        classes = path / "classes"
+        java = [*(path / "java").rglob("*.java"), CASES / "AndroidCases.java"]
+        run("javac", "-Xlint:all", "-Werror", "-cp", class_path(running, android), "-d", classes, *java)
+        libraries = path / "lib"
+        libraries.mkdir()
+        shutil.copy(small / "mod.so", libraries / "libsmall_model.so")
+        return cls(path, class_path(running, classes, android), generated)
+
+    def assets(self, small: Path, **more: Path) -> dict[str, Path]:
+        """By their names; *more*: compiled programs."""
+        abi = {"x86_64": "x86_64", "aarch64": "arm64-v8a"}[platform.machine()]
+        files = {name: small / name for name in ("mod.json", "mod.params")}
+        files |= {f"programs/{name}": file for name, file in more.items()}
+        return {f"adt/small/{abi}/{name}": file for name, file in files.items()}
+
+    def java(self, *words: object, assets: dict[str, Path]) -> str:
+        """Run AndroidCases."""
+        return run(
+            "java", "-Xcheck:jni", *standin_assets.JVM_OPTIONS,
+            f"-Dassets={standin_assets.write_assets(self.path / 'assets.bin', assets)}",
+            f"-Dassets.without={standin_assets.write_assets(self.path / 'none.bin', {})}",
+            f"-Djava.library.path={self.generated.library.parent}", "-cp", self.classes,
+            "AndroidCases", *words, LD_LIBRARY_PATH=str(self.path / "lib"),
+        )  # fmt: skip
+
+
 def test_an_applications_model_is_loaded_from_its_assets(
     generated: Project, packages: tuple[Path, ...], tmp_path: Path
 ) -> None:
     """With Android's classes a stand-in: Java's side of it, descriptors and offsets."""
     small = next(path for path in packages if path.name == "small")
-    described = project([load_package(small)], [load_bundle(generated.bundle)], java_package=JAVA_PACKAGE)
-    write_java(described, tmp_path, android=True)
-    android = standin_android.compile_classes(tmp_path / "android", real=False)
-    running = standin_assets.compile_classes(tmp_path / "running", android)
-    classes = tmp_path / "classes"
-    java = [*(tmp_path / "java").rglob("*.java"), CASES / "AndroidCases.java"]
-    run("javac", "-Xlint:all", "-Werror", "-cp", class_path(running, android), "-d", classes, *java)
-    abi = {"x86_64": "x86_64", "aarch64": "arm64-v8a"}[platform.machine()]
-    assets = {f"adt/small/{abi}/{name}": small / name for name in ("mod.json", "mod.params")}
-    libraries = tmp_path / "lib"
-    libraries.mkdir()
-    shutil.copy(small / "mod.so", libraries / "libsmall_model.so")
-    cache = tmp_path / "code cache"
-    said = run(
-        "java", "-Xcheck:jni", *standin_assets.JVM_OPTIONS,
-        f"-Dassets={standin_assets.write_assets(tmp_path / 'assets.bin', assets)}",
-        f"-Dassets.without={standin_assets.write_assets(tmp_path / 'none.bin', {})}",
-        f"-Djava.library.path={generated.library.parent}", "-cp", class_path(running, classes, android),
-        "AndroidCases", cache, small / "mod.params", LD_LIBRARY_PATH=str(libraries),
-    )  # fmt: skip
+    application = Application.of(small, generated, tmp_path)
+    said = application.java(tmp_path / "code cache", small / "mod.params", assets=application.assets(small))
     assert said.endswith("done\n"), said
     assert "warning" not in said.lower(), said
+
+
+def test_programs_that_an_application_carries(generated: Project, tmp_path: Path) -> None:
+    """They are those of a driver, by their name; with another driver, or none of use, kernels are built."""
+    model = small_model(tmp_path / "small.onnx")
+    small = adt.compile(model, out=tmp_path / "small", platform="host", target="opencl").path
+    report = adt.run(small).report
+    assert report is not None
+    file = Path(report["program_cache"]["file"])
+    other = tmp_path / "other"
+    other.write_bytes(file.read_bytes()[:-1])
+    application = Application.of(small, generated, tmp_path)
+    for carried, state in (
+        ({file.name: file}, "hit"),
+        ({f"{0:064x}.programs": file}, "written"),  # another driver's
+        ({file.name: other}, "rebuilt"),
+        ({}, "written"),
+    ):
+        assets, cache = application.assets(small, **carried), tmp_path / f"cache of {len(carried)} {state}"
+        assert f"programs: {state}\n" in application.java(cache, assets=assets)
+        assert "programs: hit\n" in application.java(cache, assets=assets)  # the next start
+        assert sorted(path.name for path in (cache / "adt").iterdir()) == sorted({file.name, *carried})

@@ -79,6 +79,7 @@ CLASSES = {
         }""",
     "android.content.res.AssetManager": """
         public final class AssetManager implements AutoCloseable {
+            public String[] list(String path) throws java.io.IOException { throw new Error(); }
             public java.io.InputStream open(String name) throws java.io.IOException { throw new Error(); }
             public AssetFileDescriptor openFd(String name) throws java.io.IOException { throw new Error(); }
             public void close() { throw new Error(); }

@@ -13,6 +13,24 @@ from pathlib import Path
 CLASSES = {
     "android.content.res.AssetManager": """
         public final class AssetManager implements AutoCloseable {
+            public String[] list(String path) throws java.io.IOException {
+                java.io.File index = new java.io.File(System.getProperty("assets") + ".index");
+                return java.nio.file.Files.readAllLines(index.toPath()).stream()
+                        .map(line -> line.split(" ")[0])
+                        .filter(name -> name.startsWith(path + "/"))
+                        .map(name -> name.substring(path.length() + 1))
+                        .toArray(String[]::new);
+            }
+            public java.io.InputStream open(String name) throws java.io.IOException {
+                try (AssetFileDescriptor part = openFd(name);
+                        java.io.RandomAccessFile archive =
+                                new java.io.RandomAccessFile(System.getProperty("assets"), "r")) {
+                    byte[] bytes = new byte[(int) part.getLength()];
+                    archive.seek(part.getStartOffset());
+                    archive.readFully(bytes);
+                    return new java.io.ByteArrayInputStream(bytes);
+                }
+            }
             public AssetFileDescriptor openFd(String name) throws java.io.IOException {
                 java.io.File archive = new java.io.File(System.getProperty("assets"));
                 java.io.File index = new java.io.File(archive.getPath() + ".index");

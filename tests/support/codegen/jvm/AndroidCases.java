@@ -5,7 +5,10 @@ import com.example.vision.RunnerOptions;
 import com.example.vision.Small;
 import java.io.File;
 
-/** Loads a model as an application carries it: `AndroidCases CACHE PARAMS`. */
+/**
+ * Loads a model as an application carries it: `AndroidCases CACHE PARAMS`, or `AndroidCases CACHE` to
+ * run once and say what became of compiled OpenCL kernels.
+ */
 public final class AndroidCases {
     private AndroidCases() {}
 
@@ -24,6 +27,13 @@ public final class AndroidCases {
                     }
                 };
         float[] x = {1, 2, 3, 4};
+        if (arguments.length == 1) {
+            try (Small small = Small.load(context)) {
+                expect(Math.abs(small.run(x)[0] - 1) < 1e-5, small.info());
+                System.out.println("programs: " + small.info().programCache());
+            }
+            return;
+        }
         for (int cycle = 0; cycle < 3; cycle++) {
             try (Small small = Small.load(context)) {
                 expect(Math.abs(small.run(x)[0] - 1) < 1e-5, small.info());
