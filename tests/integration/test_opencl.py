@@ -146,6 +146,24 @@ def test_running_sums_need_no_lockstep(target: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(y, np.concatenate([along, along - x, backwards, np.cumsum(x, 0)]))
 
 
+@pytest.mark.parametrize("target", ["opencl", "adreno"])
+def test_rows_are_replaced_at_once(target: str, tmp_path: Path) -> None:
+    """Places that count from the end, too, and updates of whole rows and of single elements."""
+    random = np.random.default_rng(0)
+    rows = np.stack(np.unravel_index(random.permutation(35)[:20], (5, 7)), 1) - [5, 0]
+    elements = np.stack(np.unravel_index(random.permutation(315)[:30], (5, 7, 9)), 1).reshape(3, 10, 3)
+    weights = {
+        "rows": rows,
+        "elements": elements,
+        "u": random.normal(size=(20, 9)).astype(np.float32),
+        "v": random.normal(size=(3, 10)).astype(np.float32),
+    }
+    nodes = [node("ScatterND", ["x", "rows", "u"], ["h"]), node("ScatterND", ["h", "elements", "v"], ["y"])]
+    model = write(graph_of(nodes, {"x": (5, 7, 9)}, ["y"], weights), tmp_path / "m.onnx")
+    package = adt.compile(model, out=tmp_path / "pkg", platform="host", target=target, check=True)
+    assert package.checked is not None
+
+
 def test_half_precision_is_refused_where_opencl_lacks_it(place: Place, tmp_path: Path) -> None:
     """PoCL 3.1 has no cl_khr_fp16: it would refuse the kernels one by one, while the model loads."""
     model = matrix_vector(tmp_path / "dense.onnx")

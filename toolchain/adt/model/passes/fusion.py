@@ -7,6 +7,7 @@ from typing import Any
 
 from adt.model.inspection.flops import count_flops
 from adt.model.passes.layout.rewriter import bind_params, is_flat, lift_constants, returned_views
+from adt.model.passes.scatters import parallel_scatters
 from adt.model.passes.workarounds import scans_as_reductions, shorten_kernel_names
 
 
@@ -23,7 +24,7 @@ def gpu_dispatch(target: Any) -> tuple[Any, ...]:
     """What a GPU of the *target* computes otherwise than by TVM's tensor expressions."""
     from tvm.relax.backend.gpu_generic import pipeline as generic
 
-    return (scans_as_reductions(), *generic.library_dispatch_passes(target))
+    return (scans_as_reductions(), parallel_scatters(), *generic.library_dispatch_passes(target))
 
 
 def cpu_dispatch() -> tuple[Any, ...]:

@@ -20,6 +20,7 @@ from adt.model.passes.cpu.pipeline import can_block, with_blocks
 from adt.model.passes.cpu.recurrence import CpuSteps
 from adt.model.passes.cpu.schedules import schedule_kernels
 from adt.model.passes.cpu.vectors import Vectors, vectors_of
+from adt.model.passes.fusion import gpu_dispatch
 from adt.model.passes.layout.rewriter import StaticShapes, is_flat
 from adt.model.passes.lowering import tir_pipeline
 from adt.model.passes.nodes import relax_nodes, tir_nodes
@@ -33,7 +34,6 @@ from adt.model.passes.texture.recurrence import GpuSteps, bind_recurrences
 from adt.model.passes.workarounds import (
     plain_unit_reductions,
     plan_memory,
-    scans_as_reductions,
     shorten_kernel_names,
 )
 from adt.model.targets import ModelTarget
@@ -188,8 +188,13 @@ def _opencl_pipeline(plain: dict[str, Any], schedules: KernelSchedules) -> Any:
     def pipeline(module: Any, _context: Any) -> Any:
         target = tvm.target.Target.current()
         legalize = generic.legalize_passes(target)[:-1]  # all but its schedule rules
-        dispatch = [scans_as_reductions(), *generic.library_dispatch_passes(target)]
-        before = [*dispatch, *legalize, shorten_kernel_names(), count_flops(), collect_kernels(plain)]
+        before = [
+            *gpu_dispatch(target),
+            *legalize,
+            shorten_kernel_names(),
+            count_flops(),
+            collect_kernels(plain),
+        ]
         passes = [*before, *_views(), fused_pipeline(schedules)]
         return tvm.transform.Sequential(passes)(module)
 

@@ -1,0 +1,100 @@
+"""ScatterND on a GPU with a work-item for each element of the updates.
+
+TVM's kernel takes one update behind the other, for those that add to the same place. Those that replace what
+is there have places of their own: ONNX does not say which of two would win.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from adt.model.inspection.flops import SCHEDULED
+from adt.model.passes.layout.blocks import ceil_blocks
+from adt.model.passes.layout.rewriter import static_shape
+
+WORK_GROUP = 64
+"""Work-items that any GPU has in a work-group."""
+
+
+def parallel_scatters() -> Any:
+    """A pass that replaces ``relax.scatter_nd`` of tensors with known extents which adds nothing up."""
+    import tvm
+    from tvm import relax
+    from tvm.relax.expr_functor import PyExprMutator, mutator
+
+    @mutator
+    class Replace(PyExprMutator):  # type: ignore[misc]
+        def visit_call_(self, call: Any) -> Any:
+            call = super().visit_call_(call)
+            if getattr(call.op, "name", "") != "relax.scatter_nd" or call.attrs.reduction != "update":
+                return call
+            shapes = [static_shape(tensor) for tensor in call.args]
+            if not all(shapes):
+                return call
+            extents, (*counts, depth), _ = (shape or () for shape in shapes)
+            flat_shapes = ([math.prod(extents)], [math.prod(counts), depth], [-1])
+            flat = [
+                self.builder_.emit(relax.op.reshape(tensor, shape))
+                for tensor, shape in zip(call.args, flat_shapes, strict=True)
+            ]
+            scattered = self.builder_.emit_te(
+                lambda *tensors: _scatter(extents, *tensors),
+                *flat,
+                primfunc_name_hint="scatter_nd",
+                primfunc_attrs={SCHEDULED: True},
+            )
+            return relax.op.reshape(scattered, extents)
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.ParallelScatters")  # type: ignore[untyped-decorator]
+    def replace(module: Any, _context: Any) -> Any:
+        visitor = Replace(module)
+        for variable, function in module.functions_items():
+            if isinstance(function, relax.Function):
+                visitor.builder_.update_func(variable, visitor.visit_expr(function))
+        return visitor.builder_.get()
+
+    return replace
+
+
+def _scatter(extents: Sequence[int], data: Any, indices: Any, updates: Any) -> Any:
+    """The flat *data* of *extents* with the flat *updates* in the places that *indices* ``[count, axes]``
+    name by the first axes."""
+    from tvm import te, tirx
+    from tvm.script.ir_builder import IRBuilder
+    from tvm.script.ir_builder import tirx as T
+
+    named = {"data": data, "indices": indices, "updates": updates, "result": data}
+    *given, result = (
+        tirx.decl_buffer(tensor.shape, tensor.dtype, name, layout=None) for name, tensor in named.items()
+    )
+    tensors = [data, indices, updates]
+    sizes = [int(tensor.shape[0]) for tensor in tensors]
+    axes = int(indices.shape[1])
+    inner = math.prod(extents[axes:])
+
+    def copied(at: Any) -> None:
+        T.buffer_store(result, given[0][at], [at])
+
+    def updated(at: Any) -> None:
+        place: Any = 0
+        for axis in range(axes):
+            place = place * extents[axis] + given[1][at // inner, axis].astype("int32")
+        T.buffer_store(result, given[2][at], [place * inner + at % inner])
+
+    def body(_inputs: list[Any], _outputs: list[Any]) -> Any:
+        statements = []
+        for element, count in ((copied, sizes[0]), (updated, sizes[2])):
+            with IRBuilder() as builder:
+                with (
+                    T.thread_binding(ceil_blocks(count, WORK_GROUP), thread="blockIdx.x") as group,
+                    T.thread_binding(WORK_GROUP, thread="threadIdx.x") as item,
+                ):
+                    at = group * WORK_GROUP + item
+                    with T.If(at < count), T.Then():
+                        element(at)
+                statements.append(builder.get())
+        return tirx.SeqStmt(statements)
+
+    return te.extern([result.shape], tensors, body, name="scatter", in_buffers=given, out_buffers=[result])
