@@ -16,6 +16,7 @@ from adt.api.verify import VerifyResult
 from adt.device import selection
 from adt.errors import MismatchError
 from support.devices.fixtures import Rack, rack  # noqa: F401
+from support.models import networks
 from support.models.networks import Network
 from support.models.onnx_graphs import graph_of, node, write
 from support.models.small import MAGIKA
@@ -103,6 +104,21 @@ def test_what_schedule_rules_of_tvm_get_wrong_is_right(
     model = net.save(tmp_path / "m.onnx", convolved, (1, weight[0], 6, 6))
     package = adt.compile(model, out=tmp_path / "pkg", platform="host", target="opencl", check=True)
     assert package.checked is not None
+
+
+@pytest.mark.nightly
+def test_a_row_fitted_on_a_device_is_written_and_taken(place: Place, tmp_path: Path) -> None:
+    model = networks.mixed_blocks(tmp_path / "model.onnx")
+    words = {"target": "opencl", "db": tmp_path / "db"}
+    quick = {"tuner": "random", "min_repeat_ms": 1, "number": 1}
+
+    result = adt.tune(model, serials=[place.serial], trials=100, fit=True, **quick, **words)
+
+    assert result.emulated and result.fit and result.context
+    assert result.fit.schedules >= 24 and 0 <= result.fit.ordered_before <= result.fit.ordered <= 1
+    assert result.fit.gpu.name == result.context.device
+    package = adt.compile(model, out=tmp_path / "package", platform=place.platform, **words)
+    assert adt.verify(package.path, serial=place.serial, timeout=500).verification.passed
 
 
 @pytest.mark.parametrize("target", ["opencl", "adreno"])

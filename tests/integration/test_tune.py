@@ -244,6 +244,7 @@ def test_on_the_virtual_device_the_path_is_right_and_no_time_is_shown(
         ({"tracker": "127.0.0.1:1"}, TrackerError, "no tracker runs"),
         ({"serials": ["absent"]}, NoDevice, "absent"),
         ({"platform": "linux-aarch64", "target": "host"}, ConfigError, "linux-aarch64"),
+        ({"platform": "host", "target": "host", "fit": True}, ConfigError, "--fit is for GPUs"),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_measured(

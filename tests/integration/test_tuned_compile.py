@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import adt
-from adt.api.model import job_of
+from adt.api.model import job_of, tuned_job
 from adt.api.requests import CompileRequest
 from adt.errors import ConfigError
 from adt.model.compilation import Compilation, CompileJob
@@ -20,11 +20,17 @@ from adt.model.host_run.run import run_package, run_packages
 from adt.model.inputs.random import random_inputs
 from adt.model.package import kernel_check as check_module
 from adt.model.package.package import KernelCheck, ModelPackage, load_package
+from adt.model.passes.texture.tiles import cost
 from adt.model.tuning.key import target_key, tvm_key
 from adt.model.tuning.schedules import Recording, load_intrinsics
 from adt.model.tuning.workload import same, workload
+from adt.tuning.database.gpus import FILE as GPUS
+from adt.tuning.database.gpus import keep_gpu
 from adt.tuning.database.store import open_database
+from adt.tuning.fit import fit_gpu, sums_of, tile_of
 from adt.tuning.records import BASELINE, Context, MeasuredOn, Record
+from adt.tuning.search.strategies import RANDOM
+from adt.tuning.search.task_search import Searches, SearchOptions
 from adt.tuning.tasks import (
     Extraction,
     Task,
@@ -124,6 +130,37 @@ def test_kernels_that_are_the_same_code_are_one_task() -> None:
     lowered = relax.transform.CallTIRRewrite()(builder.get())
     [task] = extraction_of(lowered, recording, "").tasks
     assert (task.name, task.kernels, task.weight) == ("one", ("one", "other"), 3)
+
+
+def test_a_row_fitted_to_records_is_what_a_compile_schedules_for(model: Path, tmp_path: Path) -> None:
+    """The searches' own schedules, with the times of a device on which the model of costs is exact."""
+    compilation, extraction = read(job(model, "opencl"))
+    before = compilation.target.gpu
+    assert before is not None
+    device = dataclasses.replace(before, items=128, sums=4)
+    searches = Searches(tuning_target(compilation.target, 2), SearchOptions(RANDOM, "none"))
+    for task in extraction.tasks:
+        sums = sums_of(task.module)
+        if sums is None:
+            continue
+        for candidate in searches.search(task).next_batch(12) or ():
+            tile = tile_of(candidate.trace)
+            assert tile is not None
+            keep(tmp_path, compilation, task, candidate.trace, 1e-9 * cost(sums, tile, device))
+    with open_database(tmp_path) as database:
+        fitted = fit_gpu(database, context_of(compilation), before)
+    assert fitted.kernels == 2 and fitted.ordered > max(0.95, fitted.ordered_before)
+    keep_gpu(tmp_path, context_of(compilation), fitted.gpu)
+
+    tuned = tuned_job(job(model, "opencl", db=tmp_path))
+
+    gpu = tuned.target().gpu
+    assert gpu is not None and (gpu.name, gpu.items) == ("a GPU", fitted.gpu.items)
+    assert tuned.tuning is not None and gpu.items < before.items
+    (tmp_path / GPUS).unlink()
+    untuned = tuned_job(job(model, "opencl", db=tmp_path))
+    assert untuned.target().gpu == before
+    assert untuned.tuning and untuned.tuning.digest != tuned.tuning.digest, "packages are cached by it"
 
 
 @pytest.fixture(scope="module")

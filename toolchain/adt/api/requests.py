@@ -254,6 +254,9 @@ class TuneRequest(TuneSettings, JobRequest):
         metavar="NAME[, DRIVER]",
     )
     compare: bool = option("Then run the model tuned and untuned in turns.", default=False)
+    fit: bool = option(
+        "Then fit to the times what schedules know of the GPU: `adt compile --db` takes it.", default=False
+    )
     on_plan: Callable[[TuningPlan], None] = python(
         "Told what is going to be done, before it begins.", default=quiet
     )

@@ -51,13 +51,15 @@ def tune(request: TuneRequest) -> TuneResult:
     first of *serials* when not given.
 
     Raises:
-        ConfigError: settings that cannot be, or contradict each other.
+        ConfigError: settings that cannot be, or contradict each other; too few times to fit a GPU to.
         ToolNotFound: a cost model, or a Dask cluster, that is asked for and not installed.
         Busy: another process tunes into the same database.
         NoDevice, TrackerError: no device was there for as long as we wait.
         ModelError, MismatchError, PackageError, RpcError, …: see :mod:`adt.errors`.
     """
+    from adt.tuning.database.gpus import keep_gpu
     from adt.tuning.database.store import open_database
+    from adt.tuning.fit import fit_gpu
 
     require_tvm()
     require_model(request.model)
@@ -66,6 +68,10 @@ def tune(request: TuneRequest) -> TuneResult:
     directory = _database(request)
     job = job_of(request, server=True)
     target = job.target()
+    if request.fit and target.gpu is None:
+        raise ConfigError(
+            f"--fit is for GPUs, and {target.name} is none", remedy="Leave it away, or give --target opencl."
+        )
     with open_rack(request, job, target) as rack, open_database(directory, write=True) as database:
         if rack.emulated and request.resolved.origins["tune.timeout"] == "default":
             settings = settings.but(timeout=EMULATED_TIMEOUT)
@@ -73,8 +79,12 @@ def tune(request: TuneRequest) -> TuneResult:
             settings = settings.but(**SHARED_PROCESSOR)
         plan, result = _run(request, settings, job, target, rack, directory, database)
         contexts = database.contexts()
-    check_ended(result, rack, settings.wait)
-    report = tune_result(plan, result, contexts)
+        check_ended(result, rack, settings.wait)
+        report = tune_result(plan, result, contexts)
+        if request.fit and target.gpu and result.context and not report.interrupted:
+            fit = fit_gpu(database, result.context, target.gpu)
+            keep_gpu(directory, result.context, fit.gpu)
+            report = dataclasses.replace(report, fit=fit)
     if request.compare and not report.interrupted:
         log.info("comparing the model with its records and without")
         report = dataclasses.replace(

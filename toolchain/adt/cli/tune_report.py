@@ -10,7 +10,7 @@ import typer
 from adt.cli.terminal import span
 
 if TYPE_CHECKING:
-    from adt.tuning.results import Comparison, TunedTask, TuneResult
+    from adt.tuning.results import Comparison, GpuFit, TunedTask, TuneResult
 
 
 OF_PLAN = ("run", "model", "database", "logs", "platform", "target")
@@ -44,6 +44,7 @@ def fields(result: TuneResult) -> dict[str, Any]:
         "failures": dict(result.failures),
         "next": result.plan.compile_command,
         "comparison": asdict(result.comparison) if result.comparison else None,
+        "fit": asdict(result.fit) if result.fit else None,
     }
 
 
@@ -77,6 +78,8 @@ def lines(result: TuneResult) -> Iterator[str]:
             f"trials    {result.done} of {result.total}; {result.kept} records of this session are kept "
             f"({span(result.seconds)})"
         )
+    if result.fit:
+        yield from fit_lines(result.fit)
     if result.comparison:
         yield from comparison_lines(result.comparison)
     if result.interrupted:
@@ -118,6 +121,18 @@ def _reasons(result: TuneResult) -> Iterator[str]:
 
 def _ms(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
+
+
+def fit_lines(fit: GpuFit) -> Iterator[str]:
+    """The row of the GPU, and how well the model of costs orders its schedules."""
+    gpu, before = fit.gpu, fit.before
+    yield (
+        f"fitted    to {fit.schedules} schedules of {fit.kernels} kernels: "
+        f"{fit.ordered:.0%} of the pairs are in order ({fit.ordered_before:.0%} before)"
+    )
+    for name in ("wave", "work_group", "items", "sums", "local_bytes"):
+        now, was = getattr(gpu, name), getattr(before, name)
+        yield f"  {name:<12}{now}" + (f" (was {was})" if now != was else "")
 
 
 def comparison_lines(comparison: Comparison) -> list[str]:

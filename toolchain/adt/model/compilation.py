@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adt.bundle.bundle import TargetBundle
@@ -54,6 +54,8 @@ class CompileJob:
         """
         settings = self.settings
         target = package_target(self.platform, settings, self.like)
+        if self.tuning is not None and self.tuning.gpu is not None and target.gpu is not None:
+            target = replace(target, gpu=target.gpu.fitted(self.tuning.gpu))
         check_combination(settings.compile.offload, target.device, self.platform, settings.build.api_level)
         return target
 

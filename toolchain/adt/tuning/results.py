@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from adt.model.targets.gpu import Gpu
 from adt.tuning.records import Context, Record
 
 
@@ -210,6 +211,23 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class GpuFit:
+    """The row of a GPU that was fitted to measured times (:mod:`adt.tuning.fit`)."""
+
+    gpu: Gpu
+    before: Gpu
+    """What schedules were made for until then."""
+    kernels: int
+    """Convolutions and products that were measured …"""
+    schedules: int
+    """… with so many schedules."""
+    ordered: float
+    """Share of the pairs of schedules of one kernel that the model of costs orders as their times are …"""
+    ordered_before: float
+    """… and had with the row before."""
+
+
+@dataclass(frozen=True)
 class TuneResult:
     """What :func:`adt.tune` did."""
 
@@ -231,6 +249,8 @@ class TuneResult:
     interrupted: bool
     """It was asked to stop before the end; the same command goes on."""
     comparison: Comparison | None
+    """None: not asked for."""
+    fit: GpuFit | None = None
     """None: not asked for."""
 
     @property

@@ -64,6 +64,15 @@ class Gpu:
     largest_group: int = 256
     """Work-items in a work-group, at most, where it is alone on the GPU or nearly so."""
 
+    def fitted(self, row: Gpu) -> Gpu:
+        """The row that was fitted to the same device's times, within this one's limits."""
+        return dataclasses.replace(
+            row,
+            wave=min(row.wave, self.work_group),
+            work_group=min(row.work_group, self.work_group),
+            local_bytes=min(row.local_bytes, self.local_bytes),
+        )
+
 
 @dataclass(frozen=True)
 class _Chip:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from adt.model.targets.gpu import Gpu
+
 
 @dataclass(frozen=True)
 class TunedKernel:
@@ -62,6 +64,8 @@ class Tuning:
     times: KernelTimes | None = None
     """By which textures and buffers are compared; None: the target has no textures, or there are no such
     times."""
+    gpu: Gpu | None = None
+    """The row that was fitted to that device; None: none was."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from adt.model.package.manifest import PackageLike
 from adt.model.targets import ModelTarget
 from adt.model.tuning.key import key_words, target_key, without_textures
 from adt.model.tuning.tuning import KernelTimes, TimedKernel, TunedKernel, Tuning
+from adt.tuning.database.gpus import fitted_gpu
 from adt.tuning.database.selection import describe
 from adt.tuning.database.store import Database, open_database
 from adt.tuning.records import Context
@@ -162,8 +163,11 @@ def _collect(database: Database, context: Context) -> Tuning:
     facts = [context.target, context.tvm, context.device, context.driver, emulated, decisions]
     if times is not None:
         facts.append(dataclasses.asdict(times))
+    gpu = fitted_gpu(database.directory, context)
+    if gpu is not None:
+        facts.append(dataclasses.asdict(gpu))
     digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-    return Tuning(tuple(kernels.values()), digest, context.device, context.driver, emulated, times)
+    return Tuning(tuple(kernels.values()), digest, context.device, context.driver, emulated, times, gpu)
 
 
 def _times(database: Database, context: Context) -> tuple[TimedKernel, ...]:
