@@ -319,8 +319,14 @@ def test_the_example_in_cpp(built: Built, mixed: Package, tmp_path: Path, compil
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 def test_the_class(
-    built: Built, mixed: Package, recurrent: Package, symbolic: Package, tmp_path: Path, compiler: str
+    built: Built,
+    mixed: Package,
+    recurrent: Package,
+    symbolic: Package,
+    on_opencl: Path,
+    tmp_path: Path,
+    compiler: str,
 ) -> None:
     source = (Path(__file__).parents[1] / "support/codegen/runner_class.cc").read_text()
     program = compiled([compiler, *CXX], source, built, tmp_path)
-    assert ran(program, mixed.path, recurrent.path, symbolic.path) == "done\n"
+    assert ran(program, mixed.path, recurrent.path, symbolic.path, on_opencl) == "done\n"

@@ -1,5 +1,5 @@
 // The class of adt/runner.h, for tests/integration/test_runner_abi.py: <mixed> <recurrent>
-// <symbolic>.
+// <symbolic> <opencl>.
 
 #include <cstdio>
 #include <cstdlib>
@@ -104,6 +104,22 @@ void Symbolic(const char* path) {
   REQUIRE((runner.Output<float>(0) == std::vector<float>{2, 4, 6}));
 }
 
+// What is built while an OpenCL package is loaded.
+void Progress(const char* path) {
+  std::vector<std::pair<int, int>> calls;
+  adt::Options options;
+  options.program_cache = "off";
+  options.build_threads = 2;
+  options.build_progress = [&](int done, int total) { calls.emplace_back(done, total); };
+  const adt::Runner runner(path, options);
+  REQUIRE(runner.device() == "opencl" && calls.size() >= 2 && calls.front().first == 0);
+  REQUIRE(calls.back().first == calls.back().second && calls.back().second > 0);
+  options.build_threads = -1;
+  calls.clear();
+  const adt::Runner lazy(path, options);
+  REQUIRE(calls.empty());
+}
+
 }  // namespace
 
 int main(int, char** argv) {
@@ -113,5 +129,6 @@ int main(int, char** argv) {
   Mixed(argv[1]);
   Recurrent(argv[2]);
   Symbolic(argv[3]);
+  Progress(argv[4]);
   std::puts("done");
 }
