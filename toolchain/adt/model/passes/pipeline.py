@@ -30,6 +30,7 @@ from adt.model.passes.reports import Convolution, TextureReport
 from adt.model.passes.texture.choice import TextureChooser
 from adt.model.passes.texture.pipeline import with_textures
 from adt.model.passes.texture.placement import image_limits
+from adt.model.passes.texture.products import schedule_products
 from adt.model.passes.texture.recurrence import GpuSteps, bind_recurrences
 from adt.model.passes.workarounds import (
     plain_unit_reductions,
@@ -37,6 +38,7 @@ from adt.model.passes.workarounds import (
     shorten_kernel_names,
 )
 from adt.model.targets import ModelTarget
+from adt.model.targets.gpu import ANY_ADRENO, Gpu
 from adt.model.tuning.schedules import KernelSchedules, take_schedules
 
 log = logging.getLogger("adt.compile")
@@ -95,7 +97,7 @@ def prepare_module(
         return PreparedModule(fused, weights, lower, tir_pipeline(alignment), None, (), kernels_of(fused))
     if target.gpu is None or chooser.never or not (target.textures or is_flat(module)):
         kernels: dict[str, Any] = {}
-        passes = relax_pipeline(target.device, kernels, schedules, vectors)
+        passes = relax_pipeline(target.device, kernels, schedules, vectors, target.gpu or ANY_ADRENO)
         lower = tir_pipeline(alignment, buffers=target.gpu is not None)
         return PreparedModule(module, params, passes, lower, None, (), kernels)
     limits = image_limits(tvm_target) if target.textures else None
@@ -103,7 +105,7 @@ def prepare_module(
     return PreparedModule(
         textured.module,
         textured.params,
-        fused_pipeline(schedules),
+        fused_pipeline(schedules, target.gpu),
         tir_pipeline(alignment, textures=target.textures, buffers=not target.textures),
         textured.report if target.textures else None,
         () if target.textures else textured.report.convolutions,
@@ -128,7 +130,11 @@ def _refuse_branches(module: Any, target: ModelTarget) -> None:
 
 
 def relax_pipeline(
-    device: str, plain: dict[str, Any], schedules: KernelSchedules, vectors: Vectors | None = None
+    device: str,
+    plain: dict[str, Any],
+    schedules: KernelSchedules,
+    vectors: Vectors | None = None,
+    gpu: Gpu = ANY_ADRENO,
 ) -> Any:
     """The pipeline for kernels on *device* (``cpu`` or ``opencl``), as ``tvm.compile`` takes it.
 
@@ -136,8 +142,11 @@ def relax_pipeline(
         plain: gets the kernels before they are scheduled, by name.
         schedules: what kernels are scheduled by, before rules take the rest.
         vectors: what a CPU's rules schedule for; None: the rest stay plain loops there.
+        gpu: what those for GPUs are made for.
     """
-    return _cpu_pipeline(plain, schedules, vectors) if device == "cpu" else _opencl_pipeline(plain, schedules)
+    if device == "cpu":
+        return _cpu_pipeline(plain, schedules, vectors)
+    return _opencl_pipeline(plain, schedules, gpu)
 
 
 def _cpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules, vectors: Vectors | None) -> Any:
@@ -180,7 +189,7 @@ def kernel_pipeline(schedules: KernelSchedules, vectors: Vectors | None) -> Any:
     return pipeline
 
 
-def _opencl_pipeline(plain: dict[str, Any], schedules: KernelSchedules) -> Any:
+def _opencl_pipeline(plain: dict[str, Any], schedules: KernelSchedules, gpu: Gpu) -> Any:
     import tvm
     from tvm.relax.backend.gpu_generic import pipeline as generic
 
@@ -195,7 +204,7 @@ def _opencl_pipeline(plain: dict[str, Any], schedules: KernelSchedules) -> Any:
             count_flops(),
             collect_kernels(plain),
         ]
-        passes = [*before, *_views(), fused_pipeline(schedules)]
+        passes = [*before, *_views(), fused_pipeline(schedules, gpu)]
         return tvm.transform.Sequential(passes)(module)
 
     return pipeline
@@ -209,10 +218,10 @@ def _views() -> tuple[Any, ...]:
     return relax.transform.RewriteDataflowReshape(), relax.transform.DeadCodeElimination(["main"])
 
 
-def fused_pipeline(schedules: KernelSchedules) -> Any:
+def fused_pipeline(schedules: KernelSchedules, gpu: Gpu = ANY_ADRENO) -> Any:
     """The rest of an OpenCL pipeline, for a module that is legalized and fused and whose reshapes are
-    views: kernels that have no schedule get one, of *schedules* or by TVM's rules, and what is left of
-    Relax is lowered for the VM."""
+    views: kernels that have no schedule get one, of *schedules*, for *gpu*, or by TVM's rules, and what is
+    left of Relax is lowered for the VM."""
     import tvm
     from tvm.relax.backend.gpu_generic import pipeline as generic
     from tvm.s_tir import dlight
@@ -223,6 +232,7 @@ def fused_pipeline(schedules: KernelSchedules) -> Any:
     def pipeline(module: Any, _context: Any) -> Any:
         target = tvm.target.Target.current()
         module = take_schedules(schedules)(plain_unit_reductions()(bind_recurrences()(module)))
+        module = schedule_products(gpu)(module)
         with _any_gpu(target):
             schedule = dlight.ApplyDefaultSchedule(*(_careful(getattr(dlight.gpu, rule)()) for rule in rules))
             module = schedule(module)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.cpu.products import Products
+from adt.model.passes.cpu.products import CpuProducts
 from adt.model.passes.cpu.vector_rows import VectorRow
 from adt.model.passes.cpu.vectors import Vectors, best_lanes
 from adt.model.passes.fusion import bound_operators, cpu_dispatch, fuse
@@ -54,7 +54,7 @@ def with_blocks(
         first = channels_first(bound_operators(module, params))
         lanes = best_lanes(first, vectors)
         rows = Rows(lambda x: VectorRow(x, vectors.lanes))
-        first = Normalizations(Products(first, vectors).run(), rows).run()
+        first = Normalizations(CpuProducts(first, vectors).run(), rows).run()
         blocking = Blocking(lanes, least=max(1, lanes // 4), rounds=False, widens=True)
         blocked, _ = block_channels(first, FloatBlocks(vectors), blocking)
         fused, weights = fuse(blocked, params, cpu_dispatch())

@@ -10,7 +10,7 @@ into panels ``(…, ceil(N/L), K, L)`` first. How an operand was transposed is h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from adt.model.passes.cpu.decisions import Decisions
@@ -27,74 +27,44 @@ from adt.model.passes.cpu.kernel import (
 from adt.model.passes.cpu.tiles import best_tile
 from adt.model.passes.cpu.vectors import Vectors
 from adt.model.passes.layout.blocks import ceil_blocks
-from adt.model.passes.layout.rewriter import Rewriter, static_shape
-from adt.model.passes.nodes import operator_name
+from adt.model.passes.layout.rewriter import static_shape
+from adt.model.passes.precision.half import SINGLE
+from adt.model.passes.products import Products, Read, broadcast, sums_of, whole
 
 SUMS, PANELS = "product_sums", "product_panels"
 """The blocks of such a kernel: the sums, and the right operand where it is packed."""
-ROWS, TERMS = "rows", "terms"
-"""Without panels, lanes take a row of the right operand, or the terms of a sum: too few rows share those."""
+TERMS = "terms"
+"""The block whose lanes take the terms of a sum: too few rows share those."""
 LEAST_ROWS = 4
 """Rows from which on it is worth to pack what they share."""
 
 
-class Products(Rewriter):
+class CpuProducts(Products):
     """Makes a kernel of each product of float32 by a computed tensor, where the shapes are known."""
+
+    transposes_results = False
 
     def __init__(self, module: Any, vectors: Vectors) -> None:
         super().__init__(module)
         self.vectors = vectors
-        self.transposed: dict[Any, tuple[Any, tuple[int, ...]]] = {}
-        """Variable that is another with permuted axes, to that one and the permutation."""
 
-    def bind(self, binding: Any) -> None:
-        call = binding.value
-        name = operator_name(call)
-        if name == "relax.matmul" and self._is_taken(*call.args):
-            self.values[binding.var] = self._product(*call.args)
-            return
-        if name == "relax.permute_dims" and (shape := static_shape(binding.var)):
-            axes = call.attrs.axes or reversed(range(len(shape)))
-            self.transposed[binding.var] = (call.args[0], tuple(int(axis) % len(shape) for axis in axes))
-        super().bind(binding)
-
-    def _is_taken(self, left: Any, right: Any) -> bool:
-        from tvm import relax
-
-        shapes = static_shape(left), static_shape(right)
-        if isinstance(right, relax.Constant) or left.struct_info.dtype != "float32" or None in shapes:
+    def takes(self, left: Any, right: Any) -> bool:
+        """Whether the product of these operands becomes a kernel."""
+        if left.struct_info.dtype != SINGLE or not super().takes(left, right):
             return False
-        if any(len(shape or ()) < 2 for shape in shapes):
-            return False
-        return (shapes[0] or ())[-2] >= LEAST_ROWS or self._columns_lie_together(right)
+        return (static_shape(left) or ())[-2] >= LEAST_ROWS or self.view_of(right).lies_along(-2)
 
-    def _product(self, left: Any, right: Any) -> Any:
-        shapes = [static_shape(operand) or () for operand in (left, right)]
-        lanes = _lanes(shapes[1][-1], self.vectors)
-        a, of_a = self._source(left)
-        if of_a[-1] != len(of_a) - 1:  # a row's elements are to lie together
-            a, of_a = left, tuple(range(len(of_a)))
-        b, of_b = self._source(right)
-        form = ROWS
-        if shapes[0][-2] < LEAST_ROWS:
-            form = TERMS
-        elif shapes[1][-1] % lanes or of_b[-1] != len(of_b) - 1:
-            form = PANELS
-        return self.builder.emit_te(
-            lambda x, y: _product(_permuted(x, of_a), _permuted(y, of_b), shapes, lanes, form),
-            self.copy(a),
-            self.copy(b),
-            primfunc_name_hint="product",
-        )
-
-    def _columns_lie_together(self, value: Any) -> bool:
-        """Whether *value* is transposed, so that what is summed is a row of its source."""
-        _, axes = self._source(value)
-        return axes[-2] == len(axes) - 1
-
-    def _source(self, value: Any) -> tuple[Any, tuple[int, ...]]:
-        """The tensor that *value* is with permuted axes, and the permutation."""
-        return self.transposed.get(value, (value, tuple(range(len(static_shape(value) or ())))))
+    def product(self, left: Any, right: Any, _result: Any, _order: Sequence[int] = ()) -> Any:
+        """The call that computes the product of these operands."""
+        a, b = self.view_of(left), self.view_of(right)
+        lanes = _lanes(b.shape[-1], self.vectors)
+        if not a.lies_along(-1):
+            a = whole(left)
+        shapes = a.shape, b.shape
+        if a.shape[-2] >= LEAST_ROWS and (b.shape[-1] % lanes or not b.lies_along(-1)):
+            return self.emit_product(a, b, lambda x, y: _in_panels(a.read(x), b.read(y), shapes, lanes))
+        name = SUMS if a.shape[-2] >= LEAST_ROWS else TERMS
+        return self.emit_product(a, b, lambda x, y: sums_of(a.read(x), b.read(y), shapes, SINGLE, name))
 
 
 def _lanes(columns: int, vectors: Vectors) -> int:
@@ -103,55 +73,27 @@ def _lanes(columns: int, vectors: Vectors) -> int:
     return min(widths, key=lambda lanes: (ceil_blocks(columns, lanes), lanes))
 
 
-Read = Callable[..., Any]
-
-
-def _permuted(tensor: Any, axes: Sequence[int]) -> Read:
-    """*tensor* with permuted axes, by its indices."""
-    return lambda *places: tensor(*(places[axes.index(axis)] for axis in range(len(axes))))
-
-
-def _product(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int, form: str) -> Any:
-    """The tensor expression; *shapes* of both operands, their first axes broadcast.
-
-    Args:
-        form: :data:`PANELS`, :data:`ROWS` or :data:`TERMS`.
-    """
+def _in_panels(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int) -> Any:
+    """The tensor expression of a product whose right operand is packed into panels of so many *lanes*."""
     from tvm import te, tirx
 
-    (*batch_a, rows, terms), (*batch_b, _, columns) = shapes
-    rank = max(len(batch_a), len(batch_b))
-    padded = [[1] * (rank - len(batch)) + list(batch) for batch in (batch_a, batch_b)]
-    batch = [max(extents) for extents in zip(*padded, strict=True)]
+    (*_, rows, terms), (*batch_b, _, columns) = shapes
+    batch, (of_a, of_b) = broadcast(shapes)
     k = te.reduce_axis((0, terms), "k")
 
-    def own(places: Sequence[Any], extents: Sequence[int]) -> list[Any]:
-        """The places in a batch that is broadcast."""
-        last = list(places)[rank - len(extents) :]
-        return [0 if extent == 1 else place for place, extent in zip(last, extents, strict=True)]
-
-    def factor(*at: Any) -> Any:
-        return a(*own(at[:rank], batch_a), at[rank], k)
-
-    if form != PANELS:
-        return te.compute(
-            (*batch, rows, columns),
-            lambda *at: te.sum(factor(*at) * b(*own(at[:rank], batch_b), k, at[-1]), axis=k),
-            name=SUMS if form == ROWS else TERMS,
-        )
-
     def packed(*at: Any) -> Any:
-        part, term, lane = at[-3:]
+        part, place, lane = at[-3:]
         column = part * lanes + lane
-        value = b(*at[:-3], term, column)
+        value = b(*at[:-3], place, column)
         return tirx.if_then_else(column < columns, value, 0.0) if columns % lanes else value
 
     packs = te.compute((*batch_b, ceil_blocks(columns, lanes), terms, lanes), packed, name=PANELS)
-    sums = te.compute(
-        (*batch, rows, ceil_blocks(columns, lanes), lanes),
-        lambda *at: te.sum(factor(*at) * packs(*own(at[:rank], batch_b), at[-2], k, at[-1]), axis=k),
-        name=SUMS,
-    )
+
+    def term(*at: Any) -> Any:
+        *places, row, part, lane = at
+        return te.sum(a(*of_a(places), row, k) * packs(*of_b(places), part, k, lane), axis=k)
+
+    sums = te.compute((*batch, rows, ceil_blocks(columns, lanes), lanes), term, name=SUMS)
     return te.compute(
         (*batch, rows, columns), lambda *at: sums(*at[:-1], at[-1] // lanes, at[-1] % lanes), name="product"
     )

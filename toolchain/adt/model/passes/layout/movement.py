@@ -178,7 +178,10 @@ def reshape(walk: Walk, variable: Any, call: Any) -> bool:
             blocked = (output[0], walk.blocking.count(output[1]), *output[2:], walk.lanes)
             walk.blocked[variable] = walk.reshaped(walk.rows[data], blocked)
             return True
-    return False
+    else:
+        return False
+    walk.values[variable] = walk.reshaped(walk.copy(data), output)
+    return True
 
 
 def permute(walk: Walk, variable: Any, call: Any) -> bool:

@@ -19,6 +19,7 @@ from adt.model.passes.layout.channels import channels_first
 from adt.model.passes.layout.operators import block_channels
 from adt.model.passes.layout.rewriter import is_flat
 from adt.model.passes.normalizations import Normalizations, Rows
+from adt.model.passes.products import Products
 from adt.model.passes.reports import Convolution, TextureReport
 from adt.model.passes.texture.chains import in_chains
 from adt.model.passes.texture.choice import BY_MODEL, TextureChooser, missed_records
@@ -70,6 +71,7 @@ def with_textures(
     maps = Rows(partial(DealtRow, gpu=gpu, apart=True), BEFORE_ELEMENTWISE)
     with target:
         first = channels_first(bound_operators(module, params))
+        first = Products(first).run() if is_flat(first) else first
         first = _normalized(first, replace(rows, channels=True))
 
         def blocked(choice: TextureChooser) -> tuple[Any, dict[str, Any], tuple[Convolution, ...]]:
