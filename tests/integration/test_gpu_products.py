@@ -1,0 +1,153 @@
+"""Matrix products that stay in plain buffers of GPUs: right on PoCL for each kind of GPU, whatever their extents."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import tvm
+from tvm import relax, te
+
+import adt
+from adt.model.host_run.run import run_package
+from adt.model.inputs.random import random_inputs
+from adt.model.passes.layout.rewriter import is_flat
+from adt.model.passes.lowering import tir_pipeline
+from adt.model.passes.products import Products
+from adt.model.passes.texture.products import product_schedule
+from adt.model.targets.gpu import ANY_ADRENO, ANY_MALI
+from support.models.blocked import calls, model
+from support.models.onnx_graphs import f32, graph_of, node, write
+
+TRANSPOSE_LAST = [0, 1, 3, 2]
+TRANSPOSED = tuple(itertools.product((False, True), repeat=2))
+"""Whether each operand of a product is."""
+EXTENTS = ((1, 77, 64), (1, 200, 512), (3, 61, 77), (7, 197, 64), (61, 3, 1), (64, 128, 8), (5, 1, 16))
+"""Rows, columns and terms."""
+
+
+def products(extents: Sequence[tuple[int, int, int]]) -> onnx.ModelProto:
+    """Products of tensors with all *extents*, each operand transposed or not, one broadcast over the batch, the
+    other over the heads; scaled, and with a mask."""
+    nodes, inputs, outputs, weights = [], {}, [], {}
+    for (rows, columns, terms), (left, right) in itertools.product(extents, TRANSPOSED):
+        name = f"{rows}_{columns}_{terms}_{left}_{right}"
+        inputs[f"a{name}"] = (2, 1, terms, rows) if left else (2, 1, rows, terms)
+        inputs[f"b{name}"] = (1, 3, columns, terms) if right else (3, terms, columns)
+        a, b = f"a{name}", f"b{name}"
+        if left:
+            nodes.append(node("Transpose", [a], [f"ta{name}"], perm=TRANSPOSE_LAST))
+        if right:
+            nodes.append(node("Transpose", [b], [f"tb{name}"], perm=TRANSPOSE_LAST))
+        weights[f"s{name}"], weights[f"m{name}"] = np.float32(0.3), f32(2, 1, rows, columns)
+        operands = [f"t{a}" if left else a, f"t{b}" if right else b]
+        nodes += [
+            node("MatMul", operands, [f"p{name}"]),
+            node("Mul", [f"p{name}", f"s{name}"], [f"q{name}"]),
+            node("Add", [f"q{name}", f"m{name}"], [f"y{name}"]),
+        ]
+        outputs.append(f"y{name}")
+    return graph_of(nodes, inputs, outputs, weights)
+
+
+def dense() -> onnx.ModelProto:
+    """Layers of one row and of three, of columns in fours and not, with what TVM has no vectors of behind."""
+    nodes, inputs, outputs, weights = [], {}, [], {}
+    for rows, columns, terms in ((1, 200, 512), (1, 61, 77), (3, 12, 30)):
+        name = f"{rows}_{columns}"
+        inputs[f"x{name}"] = (rows, terms)
+        weights |= {f"w{name}": f32(terms, columns), f"b{name}": f32(columns)}
+        nodes += [
+            node("Gemm", [f"x{name}", f"w{name}", f"b{name}"], [f"d{name}"]),
+            node("Erf", [f"d{name}"], [f"y{name}"]),
+        ]
+        outputs.append(f"y{name}")
+    return graph_of(nodes, inputs, outputs, weights)
+
+
+def heads() -> onnx.ModelProto:
+    """Attention of three heads of 20 over 37 tokens, whose queries, keys and values are one tensor."""
+    nodes = [
+        node("Transpose", ["x"], ["parts"], perm=[2, 0, 3, 1, 4]),
+        *(node("Gather", ["parts", f"i{place}"], [name], axis=0) for place, name in enumerate("qkv")),
+        node("Transpose", ["k"], ["kt"], perm=TRANSPOSE_LAST),
+        node("MatMul", ["q", "kt"], ["scores"]),
+        node("Softmax", ["scores"], ["shares"], axis=-1),
+        node("MatMul", ["shares", "v"], ["each"]),
+        node("Transpose", ["each"], ["y"], perm=[0, 2, 1, 3]),
+    ]
+    return graph_of(nodes, {"x": (2, 37, 3, 3, 20)}, ["y"], {f"i{n}": np.int64(n) for n in range(3)})
+
+
+MODELS = {"products": lambda: products(EXTENTS), "dense": dense, "heads": heads}
+
+
+@pytest.mark.parametrize("target", ["opencl", "mali", "adreno"])
+@pytest.mark.parametrize("name", MODELS)
+def test_products_are_right(name: str, target: str, tmp_path: Path) -> None:
+    graph = MODELS[name]()
+    adt.build_target(platform="host")
+    package = adt.compile(
+        write(graph, tmp_path / "m.onnx"), out=tmp_path / "p", platform="host", target=target, check=False
+    )
+
+    kernels = [kernel.name for kernel in package.manifest.kernels]
+    assert not any("transpose" in kernel or "take" in kernel for kernel in kernels)
+    inputs = dict(random_inputs(package.manifest.entry().inputs, 0))
+    have = run_package(package.path, inputs, timeout=300)
+    session = onnxruntime.InferenceSession(graph.SerializeToString())
+    outputs = [output.name for output in session.get_outputs()]
+    for output, want in zip(outputs, session.run(outputs, inputs), strict=True):
+        np.testing.assert_allclose(have[output], want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
+
+
+def function(rows: int, columns: int, terms: int, dtype: str = "float32", sums: str = "float32") -> object:
+    """The unscheduled kernel of a product of two matrices, doubled."""
+    a = te.placeholder((rows, terms), dtype, "a")
+    b = te.placeholder((terms, columns), dtype, "b")
+    k = te.reduce_axis((0, terms), "k")
+    product = te.compute(
+        (rows, columns), lambda i, j: te.sum(a[i, k].astype(sums) * b[k, j].astype(sums), axis=k)
+    )
+    return te.create_prim_func([a, b, te.compute((rows, columns), lambda i, j: product[i, j] * 2)])
+
+
+def source(scheduled: tvm.tirx.PrimFunc) -> str:
+    """The OpenCL C of a scheduled kernel."""
+    module = tvm.IRModule({"main": scheduled.with_attr("global_symbol", "main")})
+    target = tvm.target.Target({"kind": "opencl", "host": {"kind": "llvm"}})
+    built = tvm.compile(module, target=target, tir_pipeline=tir_pipeline(64, buffers=True))
+    return str(built.mod.imports[0].inspect_source())
+
+
+@pytest.mark.parametrize("gpu", [ANY_ADRENO, ANY_MALI], ids=["adreno", "mali"])
+def test_work_items_share_the_sums_of_a_vector(gpu: adt.model.targets.gpu.Gpu) -> None:
+    text = source(product_schedule(function(1, 1000, 2048), gpu))
+
+    assert "__local float4" in text and text.count("barrier(") == 1
+    assert "__global float4* restrict b" in text
+
+
+def test_a_matrix_of_many_rows_is_computed_without_local_memory() -> None:
+    text = source(product_schedule(function(2048, 2048, 64), ANY_MALI))
+
+    assert "__local" not in text and "barrier(" not in text
+
+
+@pytest.mark.parametrize("sums", ["float16", "float32"])
+def test_half_precision_is_read_in_fours(sums: str) -> None:
+    text = source(product_schedule(function(8, 64, 32, "float16", sums), ANY_ADRENO))
+
+    assert "__global half4* restrict b" in text
+    assert ("convert_float4" in text) == (sums == "float32")
+
+
+def test_a_product_by_a_constant_is_left_to_the_layout_walk() -> None:
+    module = model((4, 8), lambda b, x: b.emit(relax.op.matmul(x, relax.const(f32(8, 4)))))
+
+    assert is_flat(module) and calls(Products(module).run()) == ["relax.matmul"]
