@@ -19,7 +19,7 @@ from adt.model.targets.gpu import Gpu
 MOST_ROWS, MOST_VECTORS = 8, 4
 """Of a work-item."""
 EXCHANGED = 4 << 10
-"""Bytes of parts of sums that a work-group puts into local memory even where that is main memory."""
+"""Bytes of parts of a vector's sums that a group puts into local memory even where that is main memory."""
 LINE = 64
 """Bytes that memory gives at once: neighbouring work-items are to use all of them."""
 
@@ -108,23 +108,21 @@ def _group_reads(product: Product, tile: ProductTile) -> int:
 def _tiles(product: Product, gpu: Gpu) -> Iterator[ProductTile]:
     vectors = product.columns // product.lanes
     steps = product.terms // product.unit
-    counts = [1, *(count for count in PARTS_OF_A_PIXEL if steps % count == 0)]
+    counts = [1]
+    if gpu.local_bytes or product.rows == 1:
+        counts += [count for count in PARTS_OF_A_PIXEL if steps % count == 0]
     # As many neighbours as read a whole line together, where they read along columns.
-    least = 1 if product.right_by_terms else max(1, LINE // (product.lanes * product.bytes))
+    line = 1 if product.right_by_terms else max(1, LINE // (product.lanes * product.bytes))
     for wide, deep, parts in itertools.product(powers(MOST_ROWS), powers(MOST_VECTORS), counts):
         if wide >= 2 * product.rows or deep >= 2 * vectors or wide * deep > gpu.sums:
             continue
+        columns = _power_over(ceil_blocks(vectors, deep))
         for most in {gpu.wave, gpu.work_group}:
-            room = most // parts
-            if not room:
-                continue
-            for across in powers(room):
-                down = min(room // across, _power_over(ceil_blocks(product.rows, wide)))
-                if across < min(least, room) and across * deep < vectors:
+            for across in powers(min(most // parts, columns)):
+                if across < min(line, columns) and parts > 1:
                     continue
-                tile = ProductTile(
-                    wide, deep, down, min(across, _power_over(ceil_blocks(vectors, deep))), parts
-                )
+                down = min(most // parts // across, _power_over(ceil_blocks(product.rows, wide)))
+                tile = ProductTile(wide, deep, down, across, parts)
                 local = 0 if parts == 1 else tile.items * wide * deep * product.lanes * 4
                 if local <= max(gpu.local_bytes, EXCHANGED):
                     yield tile
