@@ -20,10 +20,11 @@ from adt.model.passes.layout.rewriter import is_flat
 from adt.model.passes.lowering import tir_pipeline
 from adt.model.passes.products import Products
 from adt.model.passes.texture.products import product_schedule
-from adt.model.targets.gpu import ANY_ADRENO, ANY_MALI
+from adt.model.targets.gpu import ANY_ADRENO, Gpu, gpu_of
 from support.models.blocked import calls, model
 from support.models.onnx_graphs import f32, graph_of, node, write
 
+ANY_MALI = gpu_of("Mali-G715", {})
 TRANSPOSE_LAST = [0, 1, 3, 2]
 TRANSPOSED = tuple(itertools.product((False, True), repeat=2))
 """Whether each operand of a product is."""
@@ -126,7 +127,7 @@ def source(scheduled: tvm.tirx.PrimFunc) -> str:
 
 
 @pytest.mark.parametrize("gpu", [ANY_ADRENO, ANY_MALI], ids=["adreno", "mali"])
-def test_work_items_share_the_sums_of_a_vector(gpu: adt.model.targets.gpu.Gpu) -> None:
+def test_work_items_share_the_sums_of_a_vector(gpu: Gpu) -> None:
     text = source(product_schedule(function(1, 1000, 2048), gpu))
 
     assert "__local float4" in text and text.count("barrier(") == 1

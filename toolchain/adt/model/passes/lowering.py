@@ -26,6 +26,7 @@ import re
 from typing import Any
 
 from adt.model.passes.layout.blocks import LANES
+from adt.model.passes.nodes import tir_nodes
 
 IMPORTS = ("pragma_import_llvm", "pragma_import_c", "import_llvm", "import_c")
 """Attributes, and values of ``pragma_scope``, by which code that is a text becomes part of a kernel."""
@@ -114,12 +115,28 @@ def vector_pointers() -> Any:
         def exact(node: Any) -> Any:
             if not node.dtype.startswith("int"):
                 return node
-            quotient, rest = tirx.floordiv(node.a, node.b), tirx.floormod(node.a, node.b)
-            return analyzer.simplify(quotient) if analyzer.can_prove_equal(rest, 0) else node
+            quotient = analyzer.simplify(_quotient(node.a, node.b, analyzer))
+            # The code generator knows no FloorDiv.
+            return node if tir_nodes(quotient, tirx.FloorDiv) else quotient
 
         return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, exact, ["tirx.Div"]))
 
     return tvm.transform.Sequential([tirx.transform.PointerValueTypeRewrite(), divide])
+
+
+def _quotient(value: Any, divisor: Any, analyzer: Any) -> Any:
+    """*value* by *divisor*, the parts of a sum or a minimum by themselves where these are multiples of it;
+    a FloorDiv of what is not known to be one."""
+    from tvm import tirx
+
+    def is_multiple(part: Any) -> bool:
+        return bool(analyzer.can_prove_equal(tirx.floormod(part, divisor), 0))
+
+    if isinstance(value, tirx.Add | tirx.Min) and is_multiple(value.a) and is_multiple(value.b):
+        parts = [_quotient(part, divisor, analyzer) for part in (value.a, value.b)]
+        return type(value)(*parts)
+    quotient = tirx.floordiv(value, divisor)
+    return analyzer.simplify(quotient) if is_multiple(value) else quotient
 
 
 def check_images() -> Any:
