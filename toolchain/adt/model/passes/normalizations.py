@@ -60,6 +60,8 @@ class Rows:
 
     row: Callable[[Any], Row]
     """How a kernel goes through the rows of a tensor, which are its last axis."""
+    columns: Callable[[Any], Row] | None = None
+    """How, where rows are the axes between the first two and the last one; None: no kernel does."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """Of a kernel."""
     channels: bool = False
@@ -86,6 +88,8 @@ class Normalizations(Rewriter):
             super().bind(binding)
         elif operator_name(value) == "relax.nn.softmax" and _is_last(value, value.attrs.axis):
             self.values[variable] = self._row_kernel(_softmax, [value.args[0]], 1, "softmax")
+        elif operator_name(value) == "relax.nn.softmax" and self.rows.columns is not None:
+            self.values[variable] = self._column_softmax(value, self.rows.columns)
         elif normal := self._normalization(value):
             self.normal[variable] = normal
             if self.rows.channels and _of_channels(normal):
@@ -121,6 +125,21 @@ class Normalizations(Rewriter):
             primfunc_attrs=dict(self.rows.attributes),
         )
         return result if flat[0] == shape else self.builder.emit(relax.op.reshape(result, shape))
+
+    def _column_softmax(self, call: Any, columns: Callable[[Any], Row]) -> Any:
+        """The kernel of a softmax over an axis before the last one."""
+        from tvm import relax
+
+        shape = static_shape(call) or ()
+        axis = int(call.attrs.axis) % len(shape)
+        flat = (math.prod(shape[:axis]), 1, shape[axis], math.prod(shape[axis + 1 :]))
+        result = self.builder.emit_te(
+            lambda x: _softmax(columns(x)),
+            self.builder.emit(relax.op.reshape(self.copy(call.args[0]), flat)),
+            primfunc_name_hint="softmax",
+            primfunc_attrs=dict(self.rows.attributes),
+        )
+        return self.builder.emit(relax.op.reshape(result, shape))
 
     def _normalization(self, call: Any) -> Normalization | None:
         """What *call* ends, if that is a normalization."""

@@ -244,8 +244,11 @@ def group_norm(walk: Walk, variable: Any, call: Any) -> bool:
     from tvm import relax
 
     data, *extras = call.args
-    shape = static_shape(data)
-    if walk.maps is None or data not in walk.blocked or shape is None or math.prod(shape[2:]) > MOST_PLACES:
+    shape, rows = static_shape(data), walk.row_kernels
+    texels = rows.columns if rows else None
+    if rows is None or texels is None or data not in walk.blocked or shape is None:
+        return False
+    if math.prod(shape[2:]) > MOST_PLACES:
         return False
     constants = all(isinstance(extra, relax.Constant) for extra in extras)
     spatial = sorted(int(axis) for axis in call.attrs.axes) == list(range(2, len(shape)))
@@ -253,11 +256,11 @@ def group_norm(walk: Walk, variable: Any, call: Any) -> bool:
         return False
     aligned = (relax.const(extra.data.numpy().reshape(1, -1, *(1,) * len(shape[2:]))) for extra in extras)
     walk.blocked[variable] = walk.builder.emit_te(
-        lambda x, *rest: normalized_maps(walk.maps.row(x), float(call.attrs.epsilon), *rest),
+        lambda x, *rest: normalized_maps(texels(x), float(call.attrs.epsilon), *rest),
         walk.blocks_of(data),
         *(_blocked_constant(walk, extra, len(shape)) for extra in aligned),
         primfunc_name_hint="normalization_blocks",
-        primfunc_attrs=dict(walk.maps.attributes),
+        primfunc_attrs=dict(rows.attributes),
     )
     return True
 
@@ -293,7 +296,7 @@ RULES: Mapping[str, Rule] = {
 
 
 def block_channels(
-    module: Any, chooser: LayoutChooser, blocking: Blocking = TEXELS, maps: Rows | None = None
+    module: Any, chooser: LayoutChooser, blocking: Blocking = TEXELS, rows: Rows | None = None
 ) -> tuple[Any, tuple[Convolution, ...]]:
     """Rewrite ``main`` of the Relax *module* so that what can be blocked is.
 
@@ -301,7 +304,7 @@ def block_channels(
         module: static shapes; weights are bound as constants (they are packed here, once).
         chooser: says which of the convolutions and products that can be blocked are.
         blocking: the size of a block.
-        maps: how a kernel goes through the places of a blocked tensor; None: no kernel does.
+        rows: how kernels go through rows; None: the walk makes no such kernels.
 
     Returns:
         The new module, and what became of each convolution and matrix product. A model with
@@ -311,7 +314,7 @@ def block_channels(
 
     if not is_flat(module):
         return module, ()
-    walk = Walk(module, chooser, RULES, blocking, maps)
+    walk = Walk(module, chooser, RULES, blocking, rows)
     rewritten = walk.run()
     report = tuple(walk.report)
     if all(row.reason for row in report):

@@ -94,14 +94,14 @@ class Walk(Rewriter):
         chooser: LayoutChooser,
         rules: Mapping[str, Rule],
         blocking: Blocking = TEXELS,
-        maps: Rows | None = None,
+        rows: Rows | None = None,
     ) -> None:
         super().__init__(module)
         self.chooser = chooser
         self.rules = rules
         self.blocking = blocking
         self.lanes = blocking.lanes
-        self.maps = maps
+        self.row_kernels = rows
         self.blocked: dict[Any, Any] = {}
         """Variable of the model to its blocked form; ``values`` holds the plain ones."""
         self.rows: dict[Any, Any] = {}

@@ -67,15 +67,14 @@ def with_textures(
     """
     from tvm import relax
 
-    rows = Rows(partial(DealtRow, gpu=gpu), BEFORE_ELEMENTWISE)
-    maps = Rows(partial(DealtRow, gpu=gpu, apart=True), BEFORE_ELEMENTWISE)
+    rows = Rows(partial(DealtRow, gpu=gpu), partial(DealtRow, gpu=gpu, apart=True), BEFORE_ELEMENTWISE)
     with target:
         first = channels_first(bound_operators(module, params))
         first = Products(first).run() if is_flat(first) else first
         first = _normalized(first, replace(rows, channels=True))
 
         def blocked(choice: TextureChooser) -> tuple[Any, dict[str, Any], tuple[Convolution, ...]]:
-            result, convolutions = block_channels(first, in_chains(first, choice), maps=maps)
+            result, convolutions = block_channels(first, in_chains(first, choice), rows=rows)
             return *fuse(_normalized(result, rows), params, gpu_dispatch(target)), convolutions
 
         fused, weights, convolutions = blocked(chooser)

@@ -28,6 +28,7 @@ from adt.model.passes.layout.rewriter import Rewriter, static_shape
 from adt.model.passes.reports import KernelTextures, WeightTexture
 from adt.model.passes.texture.convolution import convolution_schedule
 from adt.model.passes.texture.kernel_blocks import NotSchedulable
+from adt.model.passes.texture.reductions import is_other_reduction, reduction_schedule
 from adt.model.passes.texture.rows import is_dealt, row_schedule
 from adt.model.passes.texture.schedules import (
     element_schedule,
@@ -314,7 +315,9 @@ class TextureKernels:
     def _needs_schedule(self, function: Any) -> bool:
         """Whether the kernel is scheduled here even where it touches no image."""
         sums = is_convolution(function) or is_global_pool(function) or is_dealt(function)
-        return sums or (not self.images and moves_texels(function))
+        if sums or (not self.images and moves_texels(function)):
+            return True
+        return is_other_reduction(function) and not writes_texels(function)
 
     def _schedule(self, function: Any, *, writes: bool) -> Any:
         """The first schedule of *function* that uses its images rightly, or why there is none."""
@@ -335,6 +338,8 @@ class TextureKernels:
                 partial(convolution_schedule, gpu=self.gpu),
                 partial(convolution_schedule, gpu=self.gpu, by_lane=True),
             ]
+        if is_other_reduction(function) and not writes_texels(function):
+            schedules += [partial(reduction_schedule, gpu=self.gpu)]
         if is_dealt(function):
             schedules += [
                 partial(row_schedule, gpu=self.gpu),
