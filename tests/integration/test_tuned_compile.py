@@ -226,7 +226,8 @@ def test_a_baseline_is_what_compiling_gives_without_records(model: Path, target:
 
 
 @pytest.mark.parametrize(
-    ("target", "reason"), [("cpu", "it calls a function outside"), ("opencl", "TVM brings its schedule")]
+    ("target", "reason"),
+    [("cpu", "it calls a function outside"), ("opencl", "its schedule is given (sorting")],
 )
 def test_what_cannot_be_tuned_is_named_with_the_reason(tmp_path: Path, target: str, reason: str) -> None:
     graph = helper.make_graph(
