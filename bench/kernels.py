@@ -43,9 +43,9 @@ from adt.api.model import job_of
 from adt.api.requests import CompileRequest
 from adt.errors import AdtError, ConfigError, ToolNotFound
 from adt.model.compilation import CompileJob
+from adt.model.passes.gpu.choice import TextureChooser
 from adt.model.passes.layout.signature import convolution, product
 from adt.model.passes.layout.walk import Moves
-from adt.model.passes.texture.choice import TextureChooser
 from adt.model.targets.gpu import ANY_ADRENO
 
 WARMUP = 3

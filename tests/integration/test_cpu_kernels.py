@@ -17,8 +17,8 @@ from adt.model.inspection.flops import SCHEDULED
 from adt.model.passes.cpu.recurrence import CpuSteps, is_recurrence
 from adt.model.passes.cpu.schedules import scheduled
 from adt.model.passes.cpu.vectors import Vectors, vectors_of
+from adt.model.passes.gpu.choice import BY_MODEL
 from adt.model.passes.pipeline import prepare_module
-from adt.model.passes.texture.choice import BY_MODEL
 from adt.model.targets.target import model_target
 from adt.model.tuning.schedules import Untuned
 from support.models import sequences, transformers, vision

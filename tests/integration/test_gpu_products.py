@@ -16,10 +16,10 @@ from tvm import relax, te
 import adt
 from adt.model.host_run.run import run_package
 from adt.model.inputs.random import random_inputs
+from adt.model.passes.gpu.products import product_schedule
 from adt.model.passes.layout.rewriter import is_flat
 from adt.model.passes.lowering import tir_pipeline
 from adt.model.passes.products import Products
-from adt.model.passes.texture.products import product_schedule
 from adt.model.targets.gpu import ANY_ADRENO, Gpu, gpu_of
 from support.models.blocked import calls, model
 from support.models.onnx_graphs import f32, graph_of, node, write

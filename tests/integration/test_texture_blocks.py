@@ -10,10 +10,10 @@ import pytest
 import tvm
 from tvm import relax
 
+from adt.model.passes.gpu.choice import BY_MODEL
 from adt.model.passes.layout.blocks import Window, ceil_blocks
 from adt.model.passes.layout.channels import channels_first
 from adt.model.passes.layout.operators import block_channels
-from adt.model.passes.texture.choice import BY_MODEL
 from adt.model.passes.workarounds import LONGEST, short_name
 from support.models.blocked import (
     RANDOM,

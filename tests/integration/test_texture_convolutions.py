@@ -12,19 +12,19 @@ import tvm
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from adt.model.passes.layout import blocks
-from adt.model.passes.layout.blocks import is_convolution
-from adt.model.passes.lowering import tir_pipeline
-from adt.model.passes.texture.convolution import (
+from adt.model.passes.gpu.convolution import (
     DefaultDecisions,
     convolution_of,
     convolution_schedule,
     schedule_convolution,
 )
-from adt.model.passes.texture.kernel_blocks import NotSchedulable
-from adt.model.passes.texture.placement import with_images
-from adt.model.passes.texture.schedules import prove
-from adt.model.passes.texture.tiles import Tile, best_tile
+from adt.model.passes.gpu.kernel_blocks import NotSchedulable
+from adt.model.passes.gpu.placement import with_images
+from adt.model.passes.gpu.schedules import prove
+from adt.model.passes.gpu.tiles import Tile, best_tile
+from adt.model.passes.layout import blocks
+from adt.model.passes.layout.blocks import is_convolution
+from adt.model.passes.lowering import tir_pipeline
 from adt.model.plugins import load_plugin, opencl_runtime
 from adt.model.targets.gpu import ANY_ADRENO
 

@@ -12,12 +12,12 @@ import pytest
 import tvm
 from tvm import relax, te, tirx
 
+from adt.model.passes.gpu.choice import ALWAYS
+from adt.model.passes.gpu.kernel_blocks import NotSchedulable
+from adt.model.passes.gpu.placement import SCOPE, ImageLimits, place, with_images
+from adt.model.passes.gpu.schedules import element_schedule, prove, texel_schedule
 from adt.model.passes.layout.operators import block_channels
 from adt.model.passes.lowering import check_images, image_faults, texture_lowering
-from adt.model.passes.texture.choice import ALWAYS
-from adt.model.passes.texture.kernel_blocks import NotSchedulable
-from adt.model.passes.texture.placement import SCOPE, ImageLimits, place, with_images
-from adt.model.passes.texture.schedules import element_schedule, prove, texel_schedule
 from adt.model.tuning.schedules import Untuned
 from support.models import networks
 
@@ -172,11 +172,11 @@ def test_an_image_over_the_devices_limits_stays_a_buffer(tmp_path: Path) -> None
 
 def test_weights_become_parameters_with_their_names(tmp_path: Path) -> None:
     from adt.model.importers.importer import import_model
-    from adt.model.passes.texture.pipeline import with_textures
+    from adt.model.passes.gpu.pipeline import for_gpu
 
     imported = import_model(networks.mixed_blocks(tmp_path / "m.onnx"), {})
 
-    made = with_textures(imported.module, imported.params, TARGET, LIMITS, Untuned(), chooser=ALWAYS)
+    made = for_gpu(imported.module, imported.params, TARGET, LIMITS, Untuned(), chooser=ALWAYS)
 
     names = [str(param.name_hint) for param in made.module["main"].params]
     assert names[1:] == list(made.params)
@@ -203,10 +203,10 @@ def rows_merged(path: Path) -> Any:
 
 def placed(path: Path) -> Any:
     from adt.model.importers.importer import import_model
-    from adt.model.passes.texture.pipeline import with_textures
+    from adt.model.passes.gpu.pipeline import for_gpu
 
     imported = import_model(path, {})
-    return with_textures(imported.module, imported.params, TARGET, LIMITS, Untuned()).module
+    return for_gpu(imported.module, imported.params, TARGET, LIMITS, Untuned()).module
 
 
 @pytest.mark.parametrize("make", [classifier, rows_merged])

@@ -14,9 +14,9 @@ from tvm import relax
 import adt
 from adt.model.host_run.run import run_package
 from adt.model.inputs.random import random_inputs
+from adt.model.passes.gpu.choice import ALWAYS, BY_MODEL
 from adt.model.passes.layout.channels import channels_first
 from adt.model.passes.layout.operators import block_channels
-from adt.model.passes.texture.choice import ALWAYS, BY_MODEL
 from support.models import networks
 from support.models.blocked import RANDOM, blocked_like_plain, calls, computed, conv, last, model, weight
 

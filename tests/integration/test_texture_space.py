@@ -13,12 +13,12 @@ import tvm
 from tvm import te, tirx
 from tvm.s_tir import Schedule, meta_schedule
 
+from adt.model.passes.gpu.kernel_blocks import NotSchedulable
+from adt.model.passes.gpu.placement import with_images
+from adt.model.passes.gpu.schedules import prove
+from adt.model.passes.gpu.tiles import MOST_WIDE
 from adt.model.passes.layout import blocks
 from adt.model.passes.lowering import tir_pipeline
-from adt.model.passes.texture.kernel_blocks import NotSchedulable
-from adt.model.passes.texture.placement import with_images
-from adt.model.passes.texture.schedules import prove
-from adt.model.passes.texture.tiles import MOST_WIDE
 from adt.model.plugins import load_plugin, opencl_runtime
 from adt.model.tuning.schedules import load_intrinsics
 from adt.model.tuning.traces import apply_trace, trace_text

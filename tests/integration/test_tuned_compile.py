@@ -20,7 +20,7 @@ from adt.model.host_run.run import run_package, run_packages
 from adt.model.inputs.random import random_inputs
 from adt.model.package import kernel_check as check_module
 from adt.model.package.package import KernelCheck, ModelPackage, load_package
-from adt.model.passes.texture.tiles import cost
+from adt.model.passes.gpu.tiles import cost
 from adt.model.tuning.key import target_key, tvm_key
 from adt.model.tuning.schedules import Recording, load_intrinsics
 from adt.model.tuning.workload import same, workload

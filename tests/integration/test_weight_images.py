@@ -23,10 +23,10 @@ from adt.model.inputs.random import random_inputs
 from adt.model.inspection.inspection import Inspection
 from adt.model.package.files import MANIFEST, PARAMS
 from adt.model.package.package import ModelPackage
-from adt.model.passes.texture.choice import ALWAYS
-from adt.model.passes.texture.pipeline import TexturedModule, with_textures
-from adt.model.passes.texture.placement import SCOPE, ImageLimits
-from adt.model.passes.texture.schedules import NotSchedulable, prove
+from adt.model.passes.gpu.choice import ALWAYS
+from adt.model.passes.gpu.pipeline import GpuModule, for_gpu
+from adt.model.passes.gpu.placement import SCOPE, ImageLimits
+from adt.model.passes.gpu.schedules import NotSchedulable, prove
 from adt.model.tuning.schedules import Untuned
 from support.devices import intel_opencl
 from support.devices.programs import Finished
@@ -246,7 +246,7 @@ def test_a_server_without_the_function_for_images_is_named(
     assert "adt build-target" in refused.value.remedy
 
 
-def placed(model: Path, limits: ImageLimits) -> TexturedModule:
+def placed(model: Path, limits: ImageLimits) -> GpuModule:
     imported = import_model(model, {})
     target = tvm.target.Target(
         {
@@ -256,7 +256,7 @@ def placed(model: Path, limits: ImageLimits) -> TexturedModule:
             "host": {"kind": "llvm"},
         }
     )
-    return with_textures(imported.module, imported.params, target, limits, Untuned(), chooser=ALWAYS)
+    return for_gpu(imported.module, imported.params, target, limits, Untuned(), chooser=ALWAYS)
 
 
 def test_a_weight_over_the_limits_of_images_stays_a_buffer(model: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_kernel_that_cannot_read_its_weight_as_an_image_keeps_its_other_images
                 raise NotSchedulable("made up")
         prove(function, target)
 
-    monkeypatch.setattr("adt.model.passes.texture.placement.prove", refusing)
+    monkeypatch.setattr("adt.model.passes.gpu.placement.prove", refusing)
 
     made = placed(model, ImageLimits(side=8192, layers=2048))
 

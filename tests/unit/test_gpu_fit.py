@@ -12,7 +12,7 @@ import pytest
 from adt.api.model import job_of
 from adt.api.requests import CompileRequest
 from adt.errors import ConfigError
-from adt.model.passes.texture.tiles import Sums, Tile, _tiles, cost
+from adt.model.passes.gpu.tiles import Sums, Tile, _tiles, cost
 from adt.model.targets.gpu import ANY_ADRENO, Gpu, gpu_of
 from adt.model.tuning.tuning import Tuning
 from adt.tuning.database.gpus import FILE, fitted_gpu, keep_gpu

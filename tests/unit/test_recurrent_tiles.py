@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from adt.model.passes.gpu.recurrence import GpuSteps
+from adt.model.passes.gpu.recurrent_tile import step_tile
 from adt.model.passes.recurrence import Recurrence
-from adt.model.passes.texture.recurrence import GpuSteps
-from adt.model.passes.texture.recurrent_tile import step_tile
 from adt.model.targets.gpu import ANY_ADRENO, Gpu, gpu_of
 
 GPUS = {"adreno": ANY_ADRENO, "mali": gpu_of("Mali", {}), "small": gpu_of("", {"max_threads_per_block": 20})}

@@ -12,10 +12,10 @@ import pytest
 import tvm
 from tvm import relax
 
+from adt.model.passes.gpu.chains import BLOCKED, PLAIN, Cut, in_chains
+from adt.model.passes.gpu.choice import CLEARLY, SLOWEST, MeasuredTimes, TextureChooser
 from adt.model.passes.layout.operators import block_channels
 from adt.model.passes.layout.signature import Signature, convolution
-from adt.model.passes.texture.chains import BLOCKED, PLAIN, Cut, in_chains
-from adt.model.passes.texture.choice import CLEARLY, SLOWEST, MeasuredTimes, TextureChooser
 from support.models.blocked import conv, model
 
 MOVING = 0.6

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from adt.model.passes.gpu.kernel_blocks import NotSchedulable
+from adt.model.passes.gpu.schedules import shares_of
 from adt.model.passes.layout.blocks import TEXELS, Window, packed
 from adt.model.passes.layout.movement import repeats
 from adt.model.passes.layout.walk import one_pixel
-from adt.model.passes.texture.kernel_blocks import NotSchedulable
-from adt.model.passes.texture.schedules import shares_of
 from adt.model.targets.gpu import ANY_ADRENO
 
 

@@ -8,9 +8,7 @@ import math
 import pytest
 
 from adt.errors import ConfigError
-from adt.model.passes.layout.signature import Signature, convolution, product
-from adt.model.passes.layout.walk import Moves
-from adt.model.passes.texture.choice import (
+from adt.model.passes.gpu.choice import (
     ALWAYS,
     BY_MODEL,
     MeasuredTimes,
@@ -18,6 +16,8 @@ from adt.model.passes.texture.choice import (
     multiply_adds_per_texel,
     texture_chooser,
 )
+from adt.model.passes.layout.signature import Signature, convolution, product
+from adt.model.passes.layout.walk import Moves
 from adt.model.targets.gpu import ANY_ADRENO, gpu_of
 
 CONV = convolution("float32", (64, 64, 3, 3), (1, 64, 56, 56), (1, 1), 1)

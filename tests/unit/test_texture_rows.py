@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from adt.model.passes.texture.rows import Deal, deal_of
+from adt.model.passes.gpu.rows import Deal, deal_of
 from adt.model.targets.gpu import ANY_ADRENO, Gpu, gpu_of
 
 

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from adt.model.passes.texture.tiles import PARTS, STATEMENTS, Sums, Tile, best_tile, cost, divisors
+from adt.model.passes.gpu.tiles import PARTS, STATEMENTS, Sums, Tile, best_tile, cost, divisors
 from adt.model.targets.gpu import ANY_ADRENO, gpu_of
 
 DEEP = Sums(1, 128, 7, 7, 128, 4, 3, 3, (1, 1), texels=True, grouped=False)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TIMEOUT = 600.0
 """Seconds for one kernel: TVM compiles it first, and plain loops are slow."""
 TEXTURED = re.compile(r"_texture(_\d+)?$")
-"""How the name of a kernel for images ends (:mod:`adt.model.passes.texture.placement`)."""
+"""How the name of a kernel for images ends (:mod:`adt.model.passes.gpu.placement`)."""
 
 
 class NotComputable(Exception):

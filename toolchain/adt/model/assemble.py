@@ -30,10 +30,10 @@ from adt.model.package.manifest import (
     PackageTvm,
 )
 from adt.model.package.package import ModelPackage
+from adt.model.passes.gpu.choice import texture_chooser
 from adt.model.passes.offload.partition import OffloadedModel, offload_module, plugin_for
 from adt.model.passes.pipeline import PreparedModule, prepare_module
 from adt.model.passes.precision.single import has_half
-from adt.model.passes.texture.choice import texture_chooser
 from adt.model.targets.gpu import ANY_ADRENO
 from adt.model.tuning.schedules import KernelSchedules, Tuned, Untuned
 from adt.model.tuning.tuning import Tuning, TuningReport

@@ -1,7 +1,7 @@
 """Fit the row of a GPU to measured times: that by which the model of costs orders kernels best.
 
 The kernels are the convolutions and products on blocked tensors among a tuning's records. Each was measured
-with many tiles (:mod:`adt.model.passes.texture.tiles`), which its traces have as decisions. Of all rows of a
+with many tiles (:mod:`adt.model.passes.gpu.tiles`), which its traces have as decisions. Of all rows of a
 grid the one is taken by which most pairs of schedules of one kernel are in the order of their times. What
 times do not tell, the greatest work-group, stays.
 """
@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import ConfigError
-from adt.model.passes.texture.kernel_blocks import NotSchedulable, refusals
-from adt.model.passes.texture.tiles import Sums, Tile, cost
+from adt.model.passes.gpu.kernel_blocks import NotSchedulable, refusals
+from adt.model.passes.gpu.tiles import Sums, Tile, cost
 from adt.model.targets.gpu import Gpu
 from adt.tuning.records import BASELINE, Context, by_candidate, typical_record
 from adt.tuning.results import GpuFit
@@ -63,7 +63,7 @@ def fit_gpu(database: Database, context: Context, before: Gpu) -> GpuFit:
 
 
 def fit(times: Sequence[TimedTile], before: Gpu) -> GpuFit:
-    """The row of a GPU by which :func:`~adt.model.passes.texture.tiles.cost` orders *times* best.
+    """The row of a GPU by which :func:`~adt.model.passes.gpu.tiles.cost` orders *times* best.
 
     Raises:
         ConfigError: they are too few, or all the same.
@@ -148,8 +148,8 @@ def sums_of(module: Any) -> Sums | None:
     """The sums of the workload *module*; None: it is no convolution on blocked tensors."""
     from tvm import s_tir
 
+    from adt.model.passes.gpu.convolution import convolution_of
     from adt.model.passes.layout.blocks import is_convolution
-    from adt.model.passes.texture.convolution import convolution_of
 
     if not is_convolution(module["main"]):
         return None
@@ -161,7 +161,7 @@ def sums_of(module: Any) -> Sums | None:
 
 
 def tile_of(trace: str) -> Tile | None:
-    """The tile of a schedule by :func:`adt.model.passes.texture.convolution.schedule_convolution`, of its
+    """The tile of a schedule by :func:`adt.model.passes.gpu.convolution.schedule_convolution`, of its
     *trace*; None: it is of another one."""
     steps, decisions = json.loads(trace)
     chosen = dict(decisions)

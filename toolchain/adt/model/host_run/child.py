@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from adt.host.child import serve
-from adt.model.passes.texture.placement import SCOPE
+from adt.model.passes.gpu.placement import SCOPE
 
 
 class Runner:

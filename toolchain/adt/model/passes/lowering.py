@@ -142,7 +142,7 @@ def _quotient(value: Any, divisor: Any, analyzer: Any) -> Any:
 def check_images() -> Any:
     """A pass for lowered TIR that raises RuntimeError where :func:`image_faults` finds one.
 
-    Every kernel was tried before (:func:`adt.model.passes.texture.schedules.prove`): this is the
+    Every kernel was tried before (:func:`adt.model.passes.gpu.schedules.prove`): this is the
     last line, and what it stops is a fault of adt's.
     """
     import tvm

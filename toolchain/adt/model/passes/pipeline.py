@@ -1,6 +1,6 @@
 """The Relax passes that a model goes through for its target, and the TIR pipeline that follows them.
 
-For GPUs :mod:`adt.model.passes.texture.pipeline` runs first, unless a model is to stay plain; then they are
+For GPUs :mod:`adt.model.passes.gpu.pipeline` runs first, unless a model is to stay plain; then they are
 TVM's own, inside of ``tvm.compile``, as for CPUs. A schedule rule that raises (TVM 0.25's GEMV does,
 on some fused epilogues) counts as one that does not apply: the next one is tried, and the last takes
 every kernel.
@@ -21,17 +21,17 @@ from adt.model.passes.cpu.recurrence import CpuSteps
 from adt.model.passes.cpu.schedules import schedule_kernels
 from adt.model.passes.cpu.vectors import Vectors, vectors_of
 from adt.model.passes.fusion import gpu_dispatch
+from adt.model.passes.gpu.choice import TextureChooser
+from adt.model.passes.gpu.pipeline import for_gpu
+from adt.model.passes.gpu.placement import image_limits
+from adt.model.passes.gpu.products import schedule_products
+from adt.model.passes.gpu.recurrence import GpuSteps, bind_recurrences
 from adt.model.passes.layout.rewriter import StaticShapes, is_flat
 from adt.model.passes.lowering import tir_pipeline
 from adt.model.passes.nodes import relax_nodes, tir_nodes
 from adt.model.passes.precision.single import has_half
 from adt.model.passes.recurrence import RecurrentSteps
 from adt.model.passes.reports import Convolution, TextureReport
-from adt.model.passes.texture.choice import TextureChooser
-from adt.model.passes.texture.pipeline import with_textures
-from adt.model.passes.texture.placement import image_limits
-from adt.model.passes.texture.products import schedule_products
-from adt.model.passes.texture.recurrence import GpuSteps, bind_recurrences
 from adt.model.passes.workarounds import (
     plain_unit_reductions,
     plan_memory,
@@ -101,15 +101,15 @@ def prepare_module(
         lower = tir_pipeline(alignment, buffers=target.gpu is not None)
         return PreparedModule(module, params, passes, lower, None, (), kernels)
     limits = image_limits(tvm_target) if target.textures else None
-    textured = with_textures(module, params, tvm_target, limits, schedules, gpu=target.gpu, chooser=chooser)
+    placed = for_gpu(module, params, tvm_target, limits, schedules, gpu=target.gpu, chooser=chooser)
     return PreparedModule(
-        textured.module,
-        textured.params,
+        placed.module,
+        placed.params,
         fused_pipeline(schedules, target.gpu),
         tir_pipeline(alignment, textures=target.textures, buffers=not target.textures),
-        textured.report if target.textures else None,
-        () if target.textures else textured.report.convolutions,
-        textured.plain,
+        placed.report if target.textures else None,
+        () if target.textures else placed.report.convolutions,
+        placed.plain,
     )
 
 

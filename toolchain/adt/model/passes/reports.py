@@ -19,7 +19,7 @@ class Convolution:
     reason: str
     """Why its channels are not blocked, so that it stays plain, in buffers; empty: they are."""
     grounds: str = ""
-    """Why they are, if they are: see :mod:`adt.model.passes.texture.choice`."""
+    """Why they are, if they are: see :mod:`adt.model.passes.gpu.choice`."""
     kind: str = "convolution"
     """Or ``product``: a matrix product."""
 

@@ -31,7 +31,7 @@ The other families':
   memory have 64 to 256 work-items, and a sub-slice has 64 KB for them (Intel's OpenCL developer guide). Xe
   and Arc have the same row. 24 units are a UHD 620's.
 - *NVIDIA*: the one row that was measured, on an H200, whose times the model of costs was fitted to
-  (:mod:`adt.model.passes.texture.tiles`): Adreno's default. Its warps are of 32 work-items, and groups
+  (:mod:`adt.model.passes.gpu.tiles`): Adreno's default. Its warps are of 32 work-items, and groups
   multiples of two.
 
 None of the others was measured: adt has met none yet.

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.texture.kernel_blocks import NotSchedulable
+from adt.model.passes.gpu.kernel_blocks import NotSchedulable
 from adt.model.tuning.schedules import load_intrinsics
 from adt.tuning.candidates import NoSpace
 from adt.tuning.space.texture_space import texture_space, uses_texels

@@ -2,7 +2,7 @@
 
 Upstream's rules know no images: they store lanes one by one and stage tiles in shared
 memory. Here each work-item computes whole texels. A convolution's schedules are those
-of :mod:`adt.model.passes.texture.schedules`, which compiling takes, too: what its cost model
+of :mod:`adt.model.passes.gpu.schedules`, which compiling takes, too: what its cost model
 decides there is sampled here, with that decision as the first one, so that the search
 explores around it. Of other kernels the shape of the work-group and the texels of a
 work-item are sampled. All of it is by TVM's instructions, so that its evolutionary
@@ -16,19 +16,19 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from adt.model.passes.layout.blocks import is_convolution
-from adt.model.passes.layout.signature import REDUCE
-from adt.model.passes.texture.convolution import convolution_of, schedule_convolution
-from adt.model.passes.texture.kernel_blocks import (
+from adt.model.passes.gpu.convolution import convolution_of, schedule_convolution
+from adt.model.passes.gpu.kernel_blocks import (
     NotSchedulable,
     kernel_blocks,
     reduction_loops,
     refusals,
     texel_loops,
 )
-from adt.model.passes.texture.placement import SCOPE
-from adt.model.passes.texture.schedules import moves_texels, prove
-from adt.model.passes.texture.tiles import STATEMENTS, best_tile
+from adt.model.passes.gpu.placement import SCOPE
+from adt.model.passes.gpu.schedules import moves_texels, prove
+from adt.model.passes.gpu.tiles import STATEMENTS, best_tile
+from adt.model.passes.layout.blocks import is_convolution
+from adt.model.passes.layout.signature import REDUCE
 from adt.model.targets.gpu import Gpu, gpu_of
 from adt.tuning.space.texture_tiles import accumulate, bind_groups, bind_items, sample_tiles
 
@@ -54,7 +54,7 @@ def texture_space(function: Any, target: Any) -> Any:
     are those of the trace that is generated is checked to use the images rightly.
 
     Args:
-        function: of :func:`adt.model.passes.texture.placement.with_images`: static shapes, not scheduled.
+        function: of :func:`adt.model.passes.gpu.placement.with_images`: static shapes, not scheduled.
         target: TVM's; the context in which the generator is used must name the same.
 
     Raises:
@@ -148,7 +148,7 @@ def _texel_space(schedule: Any, *, by_lane: bool, rounded: bool) -> None:
     """Sample a schedule whose work-items compute whole texels.
 
     Args:
-        by_lane: see :func:`adt.model.passes.texture.schedules.texel_schedule`.
+        by_lane: see :func:`adt.model.passes.gpu.schedules.texel_schedule`.
         rounded: rows and columns of few divisors are rounded up; what is beyond their end is not stored.
 
     Raises:
@@ -197,7 +197,7 @@ seen to compile for 20 s what 1024 give."""
 
 
 class Sampled:
-    """A :class:`adt.model.passes.texture.convolution.Decisions` of TVM's instructions that sample."""
+    """A :class:`adt.model.passes.gpu.convolution.Decisions` of TVM's instructions that sample."""
 
     def tile(self, schedule: Any, loop: Any, wanted: Sequence[int], most: int) -> Sequence[Any]:
         """Any extents whose product is the loop's."""

@@ -11,7 +11,7 @@ and a blocked tensor of one pixel is what its rows are: a change of shape, no ke
 
 L is 4 for images and NEON, 8 or 16 for wider vectors. Where blocked tensors are stored (buffers,
 images) is of no account here: for textures
-:mod:`adt.model.passes.texture.placement` decides.
+:mod:`adt.model.passes.gpu.placement` decides.
 """
 
 from __future__ import annotations

@@ -27,12 +27,12 @@ from typing import Any
 
 from adt.model.inspection.flops import SCHEDULED
 from adt.model.passes.cpu.indices import narrow_indices
+from adt.model.passes.gpu.kernel_blocks import NotSchedulable, refusals
+from adt.model.passes.gpu.product_tiles import Product, ProductTile, best_product_tile
+from adt.model.passes.gpu.schedules import prove
 from adt.model.passes.layout.blocks import FLOATS, LANES, ceil_blocks
 from adt.model.passes.layout.signature import REDUCE, SPATIAL, reduces, variables_of
 from adt.model.passes.nodes import tir_nodes
-from adt.model.passes.texture.kernel_blocks import NotSchedulable, refusals
-from adt.model.passes.texture.product_tiles import Product, ProductTile, best_product_tile
-from adt.model.passes.texture.schedules import prove
 from adt.model.targets.gpu import Gpu
 
 log = logging.getLogger("adt.compile")

@@ -31,8 +31,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from adt.model.passes.layout.blocks import LANES, STAGE
-from adt.model.passes.texture.kernel_blocks import (
+from adt.model.passes.gpu.kernel_blocks import (
     KernelBlocks,
     NotSchedulable,
     kernel_blocks,
@@ -40,7 +39,8 @@ from adt.model.passes.texture.kernel_blocks import (
     refusals,
     texel_loops,
 )
-from adt.model.passes.texture.tiles import DEPTHS, HEIGHTS, MOST_WIDE, PARTS_OF_A_PIXEL, Sums, Tile, best_tile
+from adt.model.passes.gpu.tiles import DEPTHS, HEIGHTS, MOST_WIDE, PARTS_OF_A_PIXEL, Sums, Tile, best_tile
+from adt.model.passes.layout.blocks import LANES, STAGE
 from adt.model.targets.gpu import Gpu
 
 MOST_FOURS = 4
@@ -117,7 +117,7 @@ def convolution_of(schedule: Any, *, by_lane: bool = False) -> ConvolutionKernel
     """The convolution that the unscheduled kernel is.
 
     Args:
-        by_lane: see :func:`adt.model.passes.texture.schedules.texel_schedule`.
+        by_lane: see :func:`adt.model.passes.gpu.schedules.texel_schedule`.
 
     Raises:
         NotSchedulable: it is none.

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from adt.model.passes.gpu.recurrent_tile import StepTile
 from adt.model.passes.layout.blocks import LANES, ceil_blocks
 from adt.model.passes.recurrence import Recurrence, gru_gates, lstm_gates, rnn_gate
-from adt.model.passes.texture.recurrent_tile import StepTile
 
 MOST_READS = 8
 """Vectors of weights that are asked for at once."""

@@ -43,7 +43,7 @@ def kernel_blocks(schedule: Any, *, by_lane: bool = False, kept: Sequence[Any] =
     """Inline what can be in the unscheduled kernel; put into private memory what cannot.
 
     Args:
-        by_lane: see :func:`adt.model.passes.texture.schedules.texel_schedule`.
+        by_lane: see :func:`adt.model.passes.gpu.schedules.texel_schedule`.
         kept: blocks that are left as they are.
 
     Raises:

@@ -15,22 +15,22 @@ from typing import Any
 
 from adt.model.inspection.reference_kernels import kernels_of
 from adt.model.passes.fusion import bound_operators, fuse, gpu_dispatch
+from adt.model.passes.gpu.chains import in_chains
+from adt.model.passes.gpu.choice import BY_MODEL, TextureChooser, missed_records
+from adt.model.passes.gpu.placement import ImageLimits, place
+from adt.model.passes.gpu.rows import BEFORE_ELEMENTWISE, DealtRow
 from adt.model.passes.layout.channels import channels_first
 from adt.model.passes.layout.operators import block_channels
 from adt.model.passes.layout.rewriter import is_flat
 from adt.model.passes.normalizations import Normalizations, Rows
 from adt.model.passes.products import Products
 from adt.model.passes.reports import Convolution, TextureReport
-from adt.model.passes.texture.chains import in_chains
-from adt.model.passes.texture.choice import BY_MODEL, TextureChooser, missed_records
-from adt.model.passes.texture.placement import ImageLimits, place
-from adt.model.passes.texture.rows import BEFORE_ELEMENTWISE, DealtRow
 from adt.model.targets.gpu import ANY_ADRENO, Gpu
 from adt.model.tuning.schedules import KernelSchedules
 
 
 @dataclass(frozen=True)
-class TexturedModule:
+class GpuModule:
     """A model whose tensors are placed: fused kernels, those that write blocked tensors scheduled."""
 
     module: Any
@@ -42,7 +42,7 @@ class TexturedModule:
     """The kernels before they were made for images and scheduled, by name."""
 
 
-def with_textures(
+def for_gpu(
     module: Any,
     params: Mapping[str, Any],
     target: Any,
@@ -51,7 +51,7 @@ def with_textures(
     *,
     gpu: Gpu = ANY_ADRENO,
     chooser: TextureChooser = BY_MODEL,
-) -> TexturedModule:
+) -> GpuModule:
     """Block the channels of an imported model where that pays, and put its tensors into textures where that
     is right.
 
@@ -74,18 +74,18 @@ def with_textures(
         first = _normalized(first, replace(rows, channels=True))
 
         def blocked(choice: TextureChooser) -> tuple[Any, dict[str, Any], tuple[Convolution, ...]]:
-            result, convolutions = block_channels(first, in_chains(first, choice), rows=rows)
+            result, convolutions = block_channels(first, in_chains(first, choice, rows), rows=rows)
             return *fuse(_normalized(result, rows), params, gpu_dispatch(target)), convolutions
 
         fused, weights, convolutions = blocked(chooser)
         if chooser.times and (missed := missed_records(fused, chooser.times, schedules)):
             fused, weights, convolutions = blocked(chooser.without(missed))
         if not is_flat(fused):
-            return TexturedModule(fused, weights, TextureReport(convolutions, ()), kernels_of(fused))
+            return GpuModule(fused, weights, TextureReport(convolutions, ()), kernels_of(fused))
         placed = place(fused, target, limits, schedules, gpu=gpu)
         result = relax.transform.DeadCodeElimination(["main"])(placed.module)
         report = TextureReport(convolutions, placed.kernels, placed.weights)
-        return TexturedModule(result, weights, report, kernels_of(fused))
+        return GpuModule(result, weights, report, kernels_of(fused))
 
 
 def _normalized(module: Any, rows: Rows) -> Any:

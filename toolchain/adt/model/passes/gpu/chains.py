@@ -16,28 +16,31 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
+from adt.model.passes.gpu.choice import CLEARLY, SLOWEST, MeasuredTimes, TextureChooser
+from adt.model.passes.layout.blocks import TEXELS
 from adt.model.passes.layout.convolutions import FUSED_WITH_PACKING
 from adt.model.passes.layout.operators import RULES
 from adt.model.passes.layout.rewriter import is_flat
 from adt.model.passes.layout.signature import Signature
 from adt.model.passes.layout.walk import Choice, Moves, Walk, size_of
-from adt.model.passes.texture.choice import CLEARLY, SLOWEST, MeasuredTimes, TextureChooser
+from adt.model.passes.normalizations import Rows
 
 BLOCKED, PLAIN = "blocked", "plain"
 """Source and sink."""
 
 
-def in_chains(module: Any, chooser: TextureChooser) -> TextureChooser:
+def in_chains(module: Any, chooser: TextureChooser, rows: Rows | None = None) -> TextureChooser:
     """*chooser* with forms of the convolutions and products of *module* that it has times of.
 
     Args:
         module: ``main`` as the layout walk takes it; with control flow it gets no forms.
         chooser: what was not measured in both forms is as its model says.
+        rows: see :func:`~adt.model.passes.layout.operators.block_channels`.
     """
     if chooser.times is None or not is_flat(module):
         return chooser
     survey = _Survey(chooser)
-    walk = Walk(module, survey, RULES)
+    walk = Walk(module, survey, RULES, TEXELS, rows)
     walk.run()
     graph = _graph(module, walk, survey, chooser.times)
     blocked = graph.side_of_source()

@@ -3,7 +3,7 @@
 An image can only be written a texel at a time. TVM's code generator takes any store
 for that of a texel, so a schedule that stores lanes one by one gives wrong numbers
 without a word. Here each work-item computes the four lanes of its texels as vectors.
-Convolutions are in :mod:`adt.model.passes.texture.convolution`.
+Convolutions are in :mod:`adt.model.passes.gpu.convolution`.
 
 A pool over a whole map has no more texels than blocks of channels, and windows of thousands
 of places: with one work-item for each texel most of a GPU would be idle. There the places of
@@ -17,11 +17,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.layout.blocks import FLOATS, LANES
-from adt.model.passes.layout.signature import SPATIAL
-from adt.model.passes.lowering import image_faults, texture_lowering
-from adt.model.passes.nodes import tir_nodes
-from adt.model.passes.texture.kernel_blocks import (
+from adt.model.passes.gpu.kernel_blocks import (
     KernelBlocks,
     NotSchedulable,
     first_line,
@@ -31,7 +27,11 @@ from adt.model.passes.texture.kernel_blocks import (
     refusals,
     texel_loops,
 )
-from adt.model.passes.texture.tiles import divisors
+from adt.model.passes.gpu.tiles import divisors
+from adt.model.passes.layout.blocks import FLOATS, LANES
+from adt.model.passes.layout.signature import SPATIAL
+from adt.model.passes.lowering import image_faults, texture_lowering
+from adt.model.passes.nodes import tir_nodes
 from adt.model.passes.workarounds import plain_unit_reductions
 from adt.model.targets.gpu import Gpu
 

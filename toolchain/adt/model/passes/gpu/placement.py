@@ -4,7 +4,7 @@ A tensor is an image where all of this holds; otherwise it stays a buffer, and t
 reason is kept:
 
 - its last axis is a texel of floating-point numbers, and the image fits the device,
-- the kernel that makes it writes whole texels (:mod:`adt.model.passes.texture.schedules`), and
+- the kernel that makes it writes whole texels (:mod:`adt.model.passes.gpu.schedules`), and
   this and every kernel that reads it pass the check of :mod:`adt.model.passes.lowering`,
 - only kernels read it: the caller, views of another shape and library calls need buffers.
 
@@ -23,14 +23,11 @@ from functools import partial
 from typing import Any
 
 from adt.model.inspection.flops import SCHEDULED, flops_of
-from adt.model.passes.layout.blocks import FLOATS, LANES, is_convolution
-from adt.model.passes.layout.rewriter import Rewriter, static_shape
-from adt.model.passes.reports import KernelTextures, WeightTexture
-from adt.model.passes.texture.convolution import convolution_schedule
-from adt.model.passes.texture.kernel_blocks import NotSchedulable
-from adt.model.passes.texture.reductions import is_other_reduction, reduction_schedule
-from adt.model.passes.texture.rows import is_dealt, row_schedule
-from adt.model.passes.texture.schedules import (
+from adt.model.passes.gpu.convolution import convolution_schedule
+from adt.model.passes.gpu.kernel_blocks import NotSchedulable
+from adt.model.passes.gpu.reductions import is_other_reduction, reduction_schedule
+from adt.model.passes.gpu.rows import is_dealt, row_schedule
+from adt.model.passes.gpu.schedules import (
     element_schedule,
     is_global_pool,
     moves_texels,
@@ -39,6 +36,9 @@ from adt.model.passes.texture.schedules import (
     texel_schedule,
     writes_texels,
 )
+from adt.model.passes.layout.blocks import FLOATS, LANES, is_convolution
+from adt.model.passes.layout.rewriter import Rewriter, static_shape
+from adt.model.passes.reports import KernelTextures, WeightTexture
 from adt.model.targets.gpu import ANY_ADRENO, Gpu
 from adt.model.tuning.schedules import KernelSchedules, is_scheduled
 from adt.model.tuning.workload import REFUSED, marked
@@ -101,7 +101,7 @@ def place(
     image = ir.VDevice(target, 0, SCOPE)
     if limits is not None:
         module.update_global_info("vdevice", [ir.VDevice(target, 0, BUFFER), image])
-    kernels = TextureKernels(module, target, schedules, gpu, images=limits is not None)
+    kernels = GpuKernels(module, target, schedules, gpu, images=limits is not None)
     while not _settle(module, reasons, set(weights), kernels):
         pass
     placement = _Placement(module, reasons, kernels, image)
@@ -112,7 +112,7 @@ def place(
     return PlacedModule(result, tuple(placement.rows), rows)
 
 
-def _settle(module: Any, reasons: dict[Any, str], weights: set[Any], kernels: TextureKernels) -> bool:
+def _settle(module: Any, reasons: dict[Any, str], weights: set[Any], kernels: GpuKernels) -> bool:
     """Make each call's kernel; take back images that one cannot use. Whether there were none."""
     settled = True
     for binding in _bindings(module):
@@ -214,7 +214,7 @@ def _unfit(variable: Any, limits: ImageLimits | None) -> str:
 class _Placement(Rewriter):
     """Rewrites the calls: the variable's device, and the kernel that fits it."""
 
-    def __init__(self, module: Any, reasons: Mapping[Any, str], kernels: TextureKernels, image: Any) -> None:
+    def __init__(self, module: Any, reasons: Mapping[Any, str], kernels: GpuKernels, image: Any) -> None:
         super().__init__(module)
         self.reasons = reasons
         self.kernels = kernels
@@ -275,7 +275,7 @@ class _Placement(Rewriter):
         return self.called[key]
 
 
-class TextureKernels:
+class GpuKernels:
     """The kernels of a module, made for the images among their arguments."""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 Where kernels of both forms were measured on the device that is compiled for (``adt tune``
 for ``adreno``, and for ``adreno-buffer`` with ``texture_choice`` ``never``, into one database),
-the times decide, for all of a model at once: :mod:`adt.model.passes.texture.chains`.
+the times decide, for all of a model at once: :mod:`adt.model.passes.gpu.chains`.
 
 Of a GPU without textures the choice is between blocked and plain channels, both in buffers.
 

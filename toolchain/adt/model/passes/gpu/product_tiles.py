@@ -1,6 +1,6 @@
 """How much a work-item computes of a matrix product in plain buffers, chosen by a model of what it costs.
 
-The model is that of :mod:`adt.model.passes.texture.tiles`, whose constants mean the same here: a work-item
+The model is that of :mod:`adt.model.passes.gpu.tiles`, whose constants mean the same here: a work-item
 keeps a tile of sums in registers, rows by vectors of columns, and where there are few sums, work-items share
 each of them. What differs is what is read: a matrix whose rows are of an odd length is read number by number.
 """
@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from adt.model.passes.gpu.tiles import ADD, MEET, MORE_ROOM, PARTS_OF_A_PIXEL, READ, START, STEP, WRITE
 from adt.model.passes.layout.blocks import LANES, ceil_blocks
-from adt.model.passes.texture.tiles import ADD, MEET, MORE_ROOM, PARTS_OF_A_PIXEL, READ, START, STEP, WRITE
 from adt.model.targets.gpu import Gpu
 
 MOST_ROWS, MOST_VECTORS = 8, 4

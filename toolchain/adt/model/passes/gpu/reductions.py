@@ -10,10 +10,10 @@ import math
 from typing import Any
 
 from adt.model.passes.cpu.indices import narrow_indices
+from adt.model.passes.gpu.kernel_blocks import NotSchedulable, refusals
+from adt.model.passes.gpu.tiles import divisors
 from adt.model.passes.layout.signature import SPATIAL, reduces, variables_of
 from adt.model.passes.nodes import tir_nodes
-from adt.model.passes.texture.kernel_blocks import NotSchedulable, refusals
-from adt.model.passes.texture.tiles import divisors
 from adt.model.targets.gpu import Gpu
 
 LEAST_SHARED = 32
