@@ -41,7 +41,7 @@ def convolution(lanes: int = 8, *, depthwise: bool = False, stride: int = 1, tap
     weight = te.placeholder(shape, "float32", name="w")
     border = taps // 2
     window = blocks.Window((taps, taps), (stride, stride), (border, border), (border, border), (1, 1))
-    blocking = blocks.Blocking(lanes, least=1, rounds=False, zeros=True)
+    blocking = blocks.Blocking(lanes, least=1, rounds=False)
     sums = blocks.convolution(x, weight, window, 16 if depthwise else 1, "float32", blocking)
     relu = te.compute(sums.shape, lambda *at: te.max(sums(*at), 0.0), name="relu")
     return te.create_prim_func([x, weight, relu])
