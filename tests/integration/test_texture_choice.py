@@ -7,16 +7,12 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import numpy as np
-import onnxruntime
 import pytest
 
 import adt
 from adt.api.model import job_of
 from adt.api.requests import CompileRequest
 from adt.model.compilation import Compilation
-from adt.model.host_run.run import run_package
-from adt.model.inputs.random import random_inputs
 from adt.model.package.package import ModelPackage
 from adt.model.passes.layout import blocks
 from adt.model.passes.layout.signature import Signature, product, signature_of
@@ -26,6 +22,7 @@ from adt.tuning.database.store import open_database
 from adt.tuning.records import BASELINE, Context, MeasuredOn, Record
 from adt.tuning.tasks import Task, extract, tuning_target
 from support.models import networks
+from support.models.reference import off_reference
 from support.models.schedules import hand_trace
 
 FORMS = {"adreno": "always", "adreno-buffer": "never"}
@@ -89,13 +86,6 @@ def rows(package: ModelPackage) -> tuple[Convolution, ...]:
     report = package.manifest.made.textures
     assert report is not None
     return report.convolutions
-
-
-def off_reference(package: ModelPackage, model: Path) -> float:
-    inputs = random_inputs(package.manifest.entry().inputs, seed=3)
-    [found] = run_package(package.path, inputs, timeout=300).values()
-    [want] = onnxruntime.InferenceSession(str(model)).run(None, dict(inputs))
-    return float(np.abs(found - want).max() / np.abs(want).max())
 
 
 def computes(task: Task) -> Signature:

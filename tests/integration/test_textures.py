@@ -12,30 +12,18 @@ import pytest
 import adt
 from adt.errors import ToolNotFound, VerifyFailed
 from adt.model.host_run.opencl import opencl_device
-from adt.model.host_run.run import run_package
 from adt.model.inputs.random import random_inputs
 from adt.model.package import kernel_check
 from adt.model.package.package import KernelCheck, ModelPackage, SkippedCheck
 from adt.model.passes.layout import blocks
 from support.devices import intel_opencl
 from support.models import networks, vision
+from support.models.reference import off_reference
 
 
 def compiled(model: Path, out: Path, **options: Any) -> ModelPackage:
     return adt.compile(
         model, out=out, **{"platform": "host", "target": "adreno", "use_cache": False, **options}
-    )
-
-
-def off_reference(package: ModelPackage, model: Path) -> float:
-    """Largest difference to ONNX Runtime, as a share of the output's magnitude."""
-    inputs = random_inputs(package.manifest.entry().inputs, seed=3)
-    found = run_package(package.path, inputs, timeout=300)
-    session = onnxruntime.InferenceSession(str(model))
-    names = [output.name for output in session.get_outputs()]
-    return max(
-        float(np.abs(found[name] - want).max() / np.abs(want).max())
-        for name, want in zip(names, session.run(names, dict(inputs)), strict=True)
     )
 
 

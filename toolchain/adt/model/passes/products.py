@@ -3,13 +3,12 @@ they lie, however they were transposed or taken out of a larger tensor."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from adt.model.passes.layout.blocks import FLOATS
-from adt.model.passes.layout.rewriter import Rewriter, static_shape
+from adt.model.passes.layout.rewriter import Rewriter, readers_of, static_shape
 from adt.model.passes.nodes import operator_name
 
 PERMUTE = "relax.permute_dims"
@@ -67,7 +66,7 @@ class Products(Rewriter):
         self.views: dict[Any, View] = {}
         self.products: dict[Any, tuple[Any, Any]] = {}
         """Variable that is a product and is not computed but as a transposition, to the operands."""
-        self.readers = _readers(module["main"])
+        self.readers = readers_of(module)
 
     def bind(self, binding: Any) -> None:
         call = binding.value
@@ -75,7 +74,8 @@ class Products(Rewriter):
         if name == "relax.matmul" and self.takes(*call.args):
             left, right = call.args
             readers = self.readers[binding.var]
-            if self.transposes_results and [operator_name(reader) for reader in readers] == [PERMUTE]:
+            names = [operator_name(reader.value) if reader else "" for reader in readers]
+            if self.transposes_results and names == [PERMUTE]:
                 self.products[binding.var] = left, right
             else:
                 self.values[binding.var] = self.product(left, right, binding.var)
@@ -143,20 +143,6 @@ def _order(call: Any) -> list[int]:
     """The axes of its tensor in the order in which the transposition *call* has them."""
     rank = len(static_shape(call.args[0]) or ())
     return [int(axis) % rank for axis in call.attrs.axes or reversed(range(rank))]
-
-
-def _readers(main: Any) -> defaultdict[Any, list[Any]]:
-    """What reads each variable of *main*: the values that are bound, and None for the result."""
-    from tvm import relax
-
-    readers: defaultdict[Any, list[Any]] = defaultdict(list)
-    for block in main.body.blocks:
-        for binding in block.bindings:
-            for variable in relax.analysis.free_vars(binding.value):
-                readers[variable].append(binding.value)
-    for variable in relax.analysis.free_vars(main.body.body):
-        readers[variable].append(None)
-    return readers
 
 
 Own = Callable[[Sequence[Any]], list[Any]]

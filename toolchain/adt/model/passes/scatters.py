@@ -13,6 +13,7 @@ from typing import Any
 from adt.model.inspection.flops import SCHEDULED
 from adt.model.passes.layout.blocks import ceil_blocks
 from adt.model.passes.layout.rewriter import static_shape
+from adt.model.passes.workarounds import replaced_calls
 
 WORK_GROUP = 64
 """Work-items that any GPU has in a work-group."""
@@ -20,42 +21,27 @@ WORK_GROUP = 64
 
 def parallel_scatters() -> Any:
     """A pass that replaces ``relax.scatter_nd`` of tensors with known extents which adds nothing up."""
-    import tvm
     from tvm import relax
-    from tvm.relax.expr_functor import PyExprMutator, mutator
 
-    @mutator
-    class Replace(PyExprMutator):  # type: ignore[misc]
-        def visit_call_(self, call: Any) -> Any:
-            call = super().visit_call_(call)
-            if getattr(call.op, "name", "") != "relax.scatter_nd" or call.attrs.reduction != "update":
-                return call
-            shapes = [static_shape(tensor) for tensor in call.args]
-            if not all(shapes):
-                return call
-            extents, (*counts, depth), _ = (shape or () for shape in shapes)
-            flat_shapes = ([math.prod(extents)], [math.prod(counts), depth], [-1])
-            flat = [
-                self.builder_.emit(relax.op.reshape(tensor, shape))
-                for tensor, shape in zip(call.args, flat_shapes, strict=True)
-            ]
-            scattered = self.builder_.emit_te(
-                lambda *tensors: _scatter(extents, *tensors),
-                *flat,
-                primfunc_name_hint="scatter_nd",
-                primfunc_attrs={SCHEDULED: True},
-            )
-            return relax.op.reshape(scattered, extents)
+    def replaced(builder: Any, call: Any) -> Any:
+        shapes = [static_shape(tensor) for tensor in call.args]
+        if call.attrs.reduction != "update" or not all(shapes):
+            return call
+        extents, (*counts, depth), _ = (shape or () for shape in shapes)
+        flat_shapes = ([math.prod(extents)], [math.prod(counts), depth], [-1])
+        flat = [
+            builder.emit(relax.op.reshape(tensor, shape))
+            for tensor, shape in zip(call.args, flat_shapes, strict=True)
+        ]
+        scattered = builder.emit_te(
+            lambda *tensors: _scatter(extents, *tensors),
+            *flat,
+            primfunc_name_hint="scatter_nd",
+            primfunc_attrs={SCHEDULED: True},
+        )
+        return relax.op.reshape(scattered, extents)
 
-    @tvm.transform.module_pass(opt_level=0, name="adt.ParallelScatters")  # type: ignore[untyped-decorator]
-    def replace(module: Any, _context: Any) -> Any:
-        visitor = Replace(module)
-        for variable, function in module.functions_items():
-            if isinstance(function, relax.Function):
-                visitor.builder_.update_func(variable, visitor.visit_expr(function))
-        return visitor.builder_.get()
-
-    return replace
+    return replaced_calls("adt.ParallelScatters", ("relax.scatter_nd",), replaced)
 
 
 def _scatter(extents: Sequence[int], data: Any, indices: Any, updates: Any) -> Any:

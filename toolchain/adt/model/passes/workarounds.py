@@ -22,8 +22,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
+
+from adt.model.passes.nodes import operator_name
 
 LEAST_CUT = 64
 """Elements from which an axis is cut into chunks; below, each element adds up all before it."""
@@ -35,6 +37,28 @@ SIZE_OF_IMAGE = "DeviceGetMemSize.opencl"
 
 def scans_as_reductions() -> Any:
     """A pass that replaces ``relax.cumsum`` and ``relax.cumprod`` of tensors with known extents."""
+    from tvm import relax
+
+    def replaced(builder: Any, call: Any) -> Any:
+        (data,), attributes = call.args, call.attrs
+        shape = getattr(data.struct_info.shape, "values", None)
+        if shape is None or not all(hasattr(extent, "value") for extent in shape):
+            return call
+        extents = [int(extent) for extent in shape]
+        axis = attributes.axis
+        outer, length, inner = (1, math.prod(extents), 1) if axis is None else _around(extents, int(axis))
+        flat = builder.emit(relax.op.reshape(data, (outer, length, inner)))
+        dtype = call.struct_info.dtype
+        operation = "sum" if operator_name(call) == "relax.cumsum" else "product"
+        scanned = builder.emit_te(_scan, flat, operation, dtype, bool(attributes.exclusive))
+        return relax.op.reshape(scanned, call.struct_info.shape)
+
+    return replaced_calls("adt.ScansAsReductions", ("relax.cumsum", "relax.cumprod"), replaced)
+
+
+def replaced_calls(name: str, operators: Collection[str], replace: Callable[[Any, Any], Any]) -> Any:
+    """The pass *name*, by which *replace* says what stands for each call of *operators*, with a builder to
+    emit what that needs."""
     import tvm
     from tvm import relax
     from tvm.relax.expr_functor import PyExprMutator, mutator
@@ -43,31 +67,17 @@ def scans_as_reductions() -> Any:
     class Replace(PyExprMutator):  # type: ignore[misc]
         def visit_call_(self, call: Any) -> Any:
             call = super().visit_call_(call)
-            name = getattr(call.op, "name", "")
-            if name not in ("relax.cumsum", "relax.cumprod"):
-                return call
-            (data,), attributes = call.args, call.attrs
-            shape = getattr(data.struct_info.shape, "values", None)
-            if shape is None or not all(hasattr(extent, "value") for extent in shape):
-                return call
-            extents = [int(extent) for extent in shape]
-            axis = attributes.axis
-            outer, length, inner = (1, math.prod(extents), 1) if axis is None else _around(extents, int(axis))
-            flat = self.builder_.emit(relax.op.reshape(data, (outer, length, inner)))
-            dtype = call.struct_info.dtype
-            operation = "sum" if name == "relax.cumsum" else "product"
-            scanned = self.builder_.emit_te(_scan, flat, operation, dtype, bool(attributes.exclusive))
-            return relax.op.reshape(scanned, call.struct_info.shape)
+            return replace(self.builder_, call) if operator_name(call) in operators else call
 
-    @tvm.transform.module_pass(opt_level=0, name="adt.ScansAsReductions")  # type: ignore[untyped-decorator]
-    def replace(module: Any, _context: Any) -> Any:
+    @tvm.transform.module_pass(opt_level=0, name=name)  # type: ignore[untyped-decorator]
+    def replaced(module: Any, _context: Any) -> Any:
         visitor = Replace(module)
         for variable, function in module.functions_items():
             if isinstance(function, relax.Function):
                 visitor.builder_.update_func(variable, visitor.visit_expr(function))
         return visitor.builder_.get()
 
-    return replace
+    return replaced
 
 
 def _around(extents: list[int], axis: int) -> tuple[int, int, int]:

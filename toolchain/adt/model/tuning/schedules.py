@@ -11,8 +11,8 @@ from importlib.util import find_spec, module_from_spec
 from typing import Any, Protocol
 
 from adt.model.inspection.flops import CPU_SCHEDULE, SCHEDULED
-from adt.model.passes.cpu.indices import narrow_indices
 from adt.model.passes.cpu.schedules import finished
+from adt.model.passes.indices import narrow_indices
 from adt.model.passes.layout.blocks import is_convolution
 from adt.model.tuning.traces import TraceError, apply_trace
 from adt.model.tuning.traces import scheduled as replayed

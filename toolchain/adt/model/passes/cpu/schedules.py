@@ -17,7 +17,6 @@ from adt.model.passes.cpu.bias import sums_from_bias
 from adt.model.passes.cpu.convolution import convolution
 from adt.model.passes.cpu.decisions import Decisions, Untuned
 from adt.model.passes.cpu.elementwise import elements
-from adt.model.passes.cpu.indices import narrow_indices, simple_indices
 from adt.model.passes.cpu.kernel import NoSchedule
 from adt.model.passes.cpu.products import product
 from adt.model.passes.cpu.reads import reads_differ
@@ -25,6 +24,7 @@ from adt.model.passes.cpu.recurrence import is_recurrence
 from adt.model.passes.cpu.reduction import reduction, rows
 from adt.model.passes.cpu.vector_math import shared_divisors, vectorized_math
 from adt.model.passes.cpu.vectors import Vectors
+from adt.model.passes.indices import narrow_indices, simple_indices
 
 log = logging.getLogger("adt.compile")
 

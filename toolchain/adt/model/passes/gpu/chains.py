@@ -20,7 +20,7 @@ from adt.model.passes.gpu.choice import CLEARLY, SLOWEST, MeasuredTimes, Texture
 from adt.model.passes.layout.blocks import TEXELS
 from adt.model.passes.layout.convolutions import FUSED_WITH_PACKING
 from adt.model.passes.layout.operators import RULES
-from adt.model.passes.layout.rewriter import is_flat
+from adt.model.passes.layout.rewriter import bindings_of, is_flat, readers_of
 from adt.model.passes.layout.signature import Signature
 from adt.model.passes.layout.walk import Choice, Moves, Walk, size_of
 from adt.model.passes.normalizations import Rows
@@ -67,15 +67,8 @@ class _Survey:
 
 
 def _graph(module: Any, walk: Walk, survey: _Survey, times: MeasuredTimes) -> Cut:
-    from tvm import relax
-
     graph = Cut()
-    main = module["main"]
-    readers: defaultdict[Any, list[Any]] = defaultdict(list)
-    for binding in (binding for block in main.body.blocks for binding in block.bindings):
-        variable = binding.var
-        for source in dict.fromkeys(relax.analysis.free_vars(binding.value)):
-            readers[source].append(variable)
+    for variable in (binding.var for binding in bindings_of(module)):
         if variable in survey.measured:
             blocked, plain = survey.measured[variable]
             graph.add(BLOCKED, variable, plain * CLEARLY)
@@ -84,17 +77,15 @@ def _graph(module: Any, walk: Walk, survey: _Survey, times: MeasuredTimes) -> Cu
             graph.add(BLOCKED, variable, math.inf)
         elif variable in walk.made_by or variable in survey.by_model or not _has_blocks(walk, variable):
             graph.add(variable, PLAIN, math.inf)
-    for result in relax.analysis.free_vars(main.body.body):
-        readers[result].append(PLAIN)
-    for param in main.params:
+    for param in module["main"].params:
         graph.add(param, PLAIN, math.inf)
-    for source, users in readers.items():
+    for source, readers in readers_of(module).items():
         free = source in walk.rows and walk.in_whole_rows(source)  # a change of shape
         moving = 0 if free else times.moving(_bytes(source))
         fused = walk.made_by.get(source) in FUSED_WITH_PACKING
         graph.add(source, ("unpacked", source), moving)
         graph.add(("packed", source), source, 0 if fused else moving)
-        for user in users:
+        for user in (reader.var if reader else PLAIN for reader in readers):
             graph.add(("unpacked", source), user, math.inf)
             graph.add(user, ("packed", source), math.inf)
     return graph

@@ -37,7 +37,7 @@ from adt.model.passes.gpu.schedules import (
     writes_texels,
 )
 from adt.model.passes.layout.blocks import FLOATS, LANES, is_convolution
-from adt.model.passes.layout.rewriter import Rewriter, static_shape
+from adt.model.passes.layout.rewriter import Rewriter, bindings_of, static_shape
 from adt.model.passes.reports import KernelTextures, WeightTexture
 from adt.model.targets.gpu import ANY_ADRENO, Gpu
 from adt.model.tuning.schedules import KernelSchedules, is_scheduled
@@ -115,7 +115,7 @@ def place(
 def _settle(module: Any, reasons: dict[Any, str], weights: set[Any], kernels: GpuKernels) -> bool:
     """Make each call's kernel; take back images that one cannot use. Whether there were none."""
     settled = True
-    for binding in _bindings(module):
+    for binding in bindings_of(module):
         if not _is_kernel_call(binding.value):
             continue
         kernel, operands = binding.value.args
@@ -141,10 +141,6 @@ def _textured(binding: Any, reasons: Mapping[Any, str]) -> tuple[bool, ...]:
     return tuple(reasons.get(variable, "-") == "" for variable in (*operands, binding.var))
 
 
-def _bindings(module: Any) -> list[Any]:
-    return [binding for block in module["main"].body.blocks for binding in block.bindings]
-
-
 def _weights(module: Any) -> list[Any]:
     """The parameters of ``main`` that may become images: blocked, with rows of more than the one texel of a
     bias."""
@@ -159,7 +155,7 @@ def _reasons(module: Any, weights: Sequence[Any], limits: ImageLimits | None) ->
     from tvm import relax
 
     main = module["main"]
-    bindings = _bindings(module)
+    bindings = bindings_of(module)
     reasons = {
         binding.var: _unfit(binding.var, limits) for binding in bindings if _is_kernel_call(binding.value)
     } | {weight: _unfit(weight, limits) for weight in weights}
@@ -315,9 +311,7 @@ class GpuKernels:
     def _needs_schedule(self, function: Any) -> bool:
         """Whether the kernel is scheduled here even where it touches no image."""
         sums = is_convolution(function) or is_global_pool(function) or is_dealt(function)
-        if sums or (not self.images and moves_texels(function)):
-            return True
-        return is_other_reduction(function) and not writes_texels(function)
+        return sums or is_other_reduction(function) or (not self.images and moves_texels(function))
 
     def _schedule(self, function: Any, *, writes: bool) -> Any:
         """The first schedule of *function* that uses its images rightly, or why there is none."""
@@ -338,7 +332,7 @@ class GpuKernels:
                 partial(convolution_schedule, gpu=self.gpu),
                 partial(convolution_schedule, gpu=self.gpu, by_lane=True),
             ]
-        if is_other_reduction(function) and not writes_texels(function):
+        if is_other_reduction(function):
             schedules += [partial(reduction_schedule, gpu=self.gpu)]
         if is_dealt(function):
             schedules += [

@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.model.inspection.flops import SCHEDULED
-from adt.model.passes.cpu.indices import narrow_indices
 from adt.model.passes.gpu.kernel_blocks import NotSchedulable, refusals
 from adt.model.passes.gpu.product_tiles import Product, ProductTile, best_product_tile
 from adt.model.passes.gpu.schedules import prove
+from adt.model.passes.indices import narrow_indices
 from adt.model.passes.layout.blocks import FLOATS, LANES, ceil_blocks
 from adt.model.passes.layout.signature import REDUCE, SPATIAL, reduces, variables_of
 from adt.model.passes.nodes import tir_nodes
@@ -467,14 +467,7 @@ def _block(
     init = (
         tirx.BufferStore(store.buffer, tirx.const(0, store.buffer.dtype), store.indices) if reduce else None
     )
-    block = tirx.SBlock(
-        axes,
-        [_point(load) for load in loads if not load.buffer.same_as(store.buffer)],
-        [_point(store)],
-        name,
-        statement,
-        init,
-    )
+    block = tirx.SBlock(axes, [_point(load) for load in loads], [_point(store)], name, statement, init)
     loops = [tirx.Var(f"i{place}", "int32") for place in range(len(sizes))]
     nest: Any = tirx.SBlockRealize(loops, True, block)
     for loop, size in reversed(list(zip(loops, sizes, strict=True))):
@@ -495,8 +488,8 @@ def _bind(schedule: Any, product: Product, tile: ProductTile, *, by_lane: bool) 
     # Neighbours read what lies together: terms of one column, or vectors of columns.
     threads = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
     of_part, of_column, of_row = threads if product.right_by_terms else (threads[2], *threads[:2])
-    for block, scope in ((left, "local"), (right, "local"), (sums, "local")):
-        schedule.set_scope(block, 0, scope)
+    for block in (left, right, sums):
+        schedule.set_scope(block, 0, "local")
 
     batch, row, column = schedule.get_loops(store)
     groups_down, down, wide = schedule.split(row, [None, tile.down, tile.wide])

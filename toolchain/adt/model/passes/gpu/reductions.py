@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from adt.model.passes.cpu.indices import narrow_indices
 from adt.model.passes.gpu.kernel_blocks import NotSchedulable, refusals
+from adt.model.passes.gpu.schedules import writes_texels
 from adt.model.passes.gpu.tiles import divisors
+from adt.model.passes.indices import narrow_indices
 from adt.model.passes.layout.signature import SPATIAL, reduces, variables_of
 from adt.model.passes.nodes import tir_nodes
 from adt.model.targets.gpu import Gpu
@@ -23,11 +24,11 @@ LEAST_EACH = 4
 
 
 def is_other_reduction(function: Any) -> bool:
-    """Whether the unscheduled TIR *function* reduces once, and not to a sum."""
+    """Whether the unscheduled TIR *function* reduces once, not to a sum, and writes no texels."""
     from tvm import tirx
 
     blocks = [block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None]
-    if len(blocks) != 1:
+    if len(blocks) != 1 or writes_texels(function):
         return False
     body = blocks[0].body
     return not isinstance(body, tirx.BufferStore) or not isinstance(body.value, tirx.Add)

@@ -21,6 +21,7 @@ from typing import Any
 
 from adt.model.passes.gpu.kernel_blocks import refusals
 from adt.model.passes.gpu.tiles import divisors
+from adt.model.passes.indices import narrow_indices
 from adt.model.passes.layout.blocks import LANES, ceil_blocks
 from adt.model.passes.layout.signature import SPATIAL, reduces
 from adt.model.passes.nodes import block_with, tir_nodes
@@ -224,11 +225,9 @@ def row_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
     Raises:
         NotSchedulable: it has others.
     """
-    import tvm
-    from tvm import s_tir, tirx
+    from tvm import s_tir
 
-    narrow = tirx.transform.ForceNarrowIndexToInt32()(tvm.IRModule({"main": function}))
-    schedule = s_tir.Schedule(narrow)
+    schedule = s_tir.Schedule(narrow_indices(function))
     with refusals():
         _schedule(schedule, gpu, by_lane)
     return _with_own_places(schedule.mod["main"])

@@ -28,6 +28,7 @@ from adt.model.passes.gpu.kernel_blocks import (
     texel_loops,
 )
 from adt.model.passes.gpu.tiles import divisors
+from adt.model.passes.indices import narrow_indices
 from adt.model.passes.layout.blocks import FLOATS, LANES
 from adt.model.passes.layout.signature import SPATIAL
 from adt.model.passes.lowering import image_faults, texture_lowering
@@ -179,13 +180,11 @@ def pool_schedule(function: Any, gpu: Gpu) -> Any:
     Raises:
         NotSchedulable: it does not, or the places of a map cannot be dealt out evenly.
     """
-    import tvm
-    from tvm import s_tir, tirx
+    from tvm import s_tir
 
     # TVM 0.25 cannot lower the place that a work-item reads (its number divided by the length of a row)
     # where the extents are of 64 bits: the number of a work-item has 32.
-    narrow = tirx.transform.ForceNarrowIndexToInt32()(tvm.IRModule({"main": function}))
-    schedule = s_tir.Schedule(narrow)
+    schedule = s_tir.Schedule(narrow_indices(function))
     with refusals():
         blocks = kernel_blocks(schedule)
         if blocks.reduction is None or not _window(function):

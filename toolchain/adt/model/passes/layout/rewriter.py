@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -174,6 +175,24 @@ def returned_views(module: Any) -> Any:
         return module
     read = relax.analysis.free_vars(last.value)
     return module if any(param in read for param in main.params) else Rewriter(module).run()
+
+
+def bindings_of(module: Any) -> list[Any]:
+    """The bindings of ``main``, in order."""
+    return [binding for block in module["main"].body.blocks for binding in block.bindings]
+
+
+def readers_of(module: Any) -> defaultdict[Any, list[Any]]:
+    """What reads each variable of ``main``: bindings, and None for the result."""
+    from tvm import relax
+
+    readers: defaultdict[Any, list[Any]] = defaultdict(list)
+    for binding in bindings_of(module):
+        for variable in relax.analysis.free_vars(binding.value):
+            readers[variable].append(binding)
+    for variable in relax.analysis.free_vars(module["main"].body.body):
+        readers[variable].append(None)
+    return readers
 
 
 def is_flat(module: Any) -> bool:

@@ -1,0 +1,28 @@
+"""What ONNX Runtime computes, to compare packages with that were run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+from adt.model.host_run.run import run_package
+from adt.model.inputs.random import random_inputs
+from adt.model.package.package import ModelPackage
+
+
+def off_reference(package: ModelPackage, model: Path, least: float = 0.0) -> float:
+    """Largest difference to ONNX Runtime, as a share of the output's magnitude.
+
+    Args:
+        least: magnitude of an output that is smaller, or nothing but zeros.
+    """
+    inputs = random_inputs(package.manifest.entry().inputs, seed=3)
+    found = run_package(package.path, inputs, timeout=300)
+    session = onnxruntime.InferenceSession(str(model))
+    names = [output.name for output in session.get_outputs()]
+    return max(
+        float(np.abs(found[name] - want).max() / max(np.abs(want).max(), least))
+        for name, want in zip(names, session.run(names, dict(inputs)), strict=True)
+    )
