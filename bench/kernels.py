@@ -9,9 +9,8 @@ Each operator of the networks (:mod:`kernel_table`), once, at its real shape and
 follows it in the same kernel. Every kernel is compared with ONNX Runtime: float32 may be off
 by 1e-4 of the output's magnitude, float16_acc32 by 1e-2. The times are the device's own
 (OpenCL events), mean of the runs. In textures the operator reads and writes images, in buffers the
-same blocks of channels, and plain is what TVM's own rules schedule; what packs and unpacks around it
-is listed apart. Exits with 1 where a kernel is wrong or cannot be made;
-its row says why.
+same blocks of channels, and plain is without them, mostly by TVM's own rules; what packs and unpacks
+around it is listed apart. Exits with 1 where a kernel is wrong or cannot be made; its row says why.
 
 On this machine's OpenCL device (--here, the usual), or on a device behind ADB (--serial). Half
 precision only where the driver has cl_khr_fp16, CLML only where device and bundle have it.
