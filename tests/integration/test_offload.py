@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import adt
+from adt.bundle.libraries import LIBRARIES
 from adt.errors import MismatchError
 from adt.host.cache import cache_dir
 from adt.host.resources import resource
@@ -25,8 +26,8 @@ from adt.host.tvm_source import find_source
 from adt.measure.reference import run_reference
 from adt.model.host_run.run import run_package
 from adt.model.inputs.random import random_inputs
-from adt.model.passes.offload.partition import OffloadedModel, offload_module, plugin_for
-from adt.model.plugins import CLML, OPENCL, build, load_plugin
+from adt.model.passes.offload.partition import OffloadedModel, offload_module
+from adt.model.plugins import OPENCL, build, code_generator, load_plugin
 from adt.options.resolve import load_settings
 from support.models.offload import mobile_net, residual_net
 from support.models.published import named
@@ -42,8 +43,8 @@ def handed(model: Path, kind: str) -> OffloadedModel:
     from adt.model.importers.importer import import_model
 
     imported = import_model(model, {})
-    plugin = plugin_for(kind, load_settings().settings.tvm)
-    return offload_module(imported.module, imported.params, kind, plugin=plugin, api_level=30)
+    tvm_settings = load_settings().settings.tvm
+    return offload_module(imported.module, imported.params, kind, tvm=tvm_settings, api_level=30)
 
 
 def kernels(offloaded: OffloadedModel) -> list[str]:
@@ -82,17 +83,31 @@ def run_with_numpy(offloaded: OffloadedModel, *inputs: np.ndarray[Any, Any]) -> 
     return [tensor.numpy() for tensor in ([answer] if hasattr(answer, "numpy") else answer)]
 
 
-@pytest.mark.parametrize("kind", ["clml", "nnapi"])
+@pytest.mark.parametrize("kind", ["clml", "nnapi", "nnapi,clml", "clml,nnapi"])
 @pytest.mark.parametrize("net", [residual_net, mobile_net])
 def test_the_subgraphs_compute_the_model(net: Callable[[Path], Path], kind: str, tmp_path: Path) -> None:
     model = net(tmp_path / "net.onnx")
     x = np.random.default_rng(0).standard_normal(SHAPES[net]).astype(np.float32)
     offloaded = handed(model, kind)
-    assert offloaded.kind == kind
+    assert offloaded.libraries == kind
     assert sum(name.endswith("conv2d") for name in kernels(offloaded)) >= 2
     (computed,) = run_with_numpy(offloaded, x)
     (expected,) = run_reference(model, {"x": x}).values()
     np.testing.assert_allclose(computed, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_first_of_two_libraries_takes_what_it_can(tmp_path: Path) -> None:
+    model = mobile_net(tmp_path / "net.onnx")
+    alone = {kind: handed(model, kind).report for kind in ("clml", "nnapi")}
+    for first, second in (("clml", "nnapi"), ("nnapi", "clml")):
+        both = handed(model, f"{first},{second}")
+        shares = {share.library: share.ops for share in both.report.shares}
+        assert list(shares) == [first, second]
+        assert shares[first] == alone[first].ops and 0 < shares[second] < alone[second].ops
+        assert sum(shares.values()) == both.report.ops > max(report.ops for report in alone.values())
+        assert {subgraph.library for subgraph in both.subgraphs} == {first, second}
+    left = "\n".join(both.report.left)
+    assert "CLML" in left and "NNAPI" in left
 
 
 def test_a_residual_net_goes_to_clml_but_for_its_classifier(tmp_path: Path) -> None:
@@ -128,10 +143,12 @@ def test_a_clml_package_holds_the_subgraph_and_its_weights(tmp_path: Path) -> No
     recorded = [path.read_text() for path in sorted((package.path / "inspect/clml").glob("*.json"))]
     assert len(recorded) == facts.made.offload.subgraphs == 2
     assert "inspect/clml/0.json" in facts.inspection
-    assert list(adt.inspect(package.path).clml().values()) == [json.loads(text) for text in recorded]
+    assert list(adt.inspect(package.path).subgraphs()["clml"].values()) == [
+        json.loads(text) for text in recorded
+    ]
 
     tvm_settings = load_settings().settings.tvm
-    for plugin in (CLML, OPENCL):
+    for plugin in (code_generator(LIBRARIES["clml"]), OPENCL):
         load_plugin(build(plugin, tvm_settings))
     (loader,) = tvm.runtime.load_module(str(package.path / "mod.so")).imports
     graphs = [module.inspect_source("json") for module in loader.imports if module.kind == "clml"]
@@ -202,8 +219,8 @@ def test_the_subgraphs_compute_real_models(name: str, kind: str) -> None:
     model = named(name)
     imported = import_model(model.path(), model.shapes)
     inputs = random_inputs(imported.inputs, 0)
-    plugin = plugin_for(kind, load_settings().settings.tvm)
-    offloaded = offload_module(imported.module, imported.params, kind, plugin=plugin, api_level=30)
+    tvm_settings = load_settings().settings.tvm
+    offloaded = offload_module(imported.module, imported.params, kind, tvm=tvm_settings, api_level=30)
     assert offloaded.report.ops > 20
     computed = run_with_numpy(offloaded, *(inputs[spec.name] for spec in imported.inputs))
     plain = OffloadedModel(imported.module, imported.params, offloaded.report, ())

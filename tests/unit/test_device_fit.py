@@ -77,6 +77,8 @@ def test_a_clml_package_on_a_bundle_without_clml() -> None:
     assert "--offload none" in error.remedy
     able = replace(BUNDLE, options=replace(BUNDLE.options, clml=True))
     check_fit(able, replace(PACKAGE, offload="clml"), LINUX, serial="S")
+    error = refused(able, replace(PACKAGE, offload="clml,nnapi"), LINUX)
+    assert "NNAPI" in error.what and "--offload clml" in error.remedy
 
 
 def test_an_nnapi_package_on_a_bundle_without_nnapi() -> None:

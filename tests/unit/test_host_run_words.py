@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from adt.bundle.libraries import LIBRARIES
 from adt.errors import RunError, ToolNotFound
 from adt.host.child import ChildDied, ChildFailed, ChildHung
 from adt.model import plugins
@@ -82,7 +83,7 @@ def test_no_compiler_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ToolNotFound) as caught:
-        plugins._compiler(plugins.CLML)
+        plugins._compiler(plugins.code_generator(LIBRARIES["clml"]))
     assert "apt-get install g++" in caught.value.remedy and "CLML" in caught.value.remedy
 
 

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from adt.bundle import plan
+from adt.bundle.bundle import BundleOptions
+from adt.bundle.libraries import LIBRARIES, Library, join_libraries, parse_libraries
 from adt.bundle.platforms import platform_named
 from adt.bundle.presets import choose_preset
 from adt.errors import ConfigError, ModelError, SourceError
 from adt.model.passes.offload.clml import Clml
 from adt.model.passes.offload.nnapi import Nnapi
 from adt.model.passes.offload.partition import (
-    OFFLOADS,
     OffloadedModel,
     Subgraph,
     check_combination,
     offload_module,
+    rules_of,
 )
 from adt.model.passes.reports import OffloadReport
 from adt.model.plugins import foreign_types, layout_function
+from adt.options.option import options_of
 from adt.options.resolve import load_settings
+from adt.options.sections import BuildSettings
 
 PHONE = platform_named("android-arm64-v8a")
 BOARD = platform_named("linux-aarch64")
-CLML = Clml([], frozenset(), weights_inside=True)
-NNAPI = Nnapi([], frozenset(), weights_inside=False)
+CLML = Clml([], "openclml", frozenset(), weights_inside=True)
+NNAPI = Nnapi([], "nnapi", frozenset(), weights_inside=False)
 
 
 @pytest.mark.parametrize(
@@ -51,13 +55,31 @@ def test_what_goes_together(kind: str, device: str, platform: Any, level: int) -
         ("nnapi", "opencl", PHONE, 30, "--target cpu"),
         ("nnapi", "cpu", BOARD, 30, "android-arm64-v8a"),
         ("nnapi", "cpu", PHONE, 28, "--api-level 29"),
-        ("cuda", "cpu", PHONE, 28, ", ".join(OFFLOADS)),
+        ("cuda", "cpu", PHONE, 28, ", ".join(LIBRARIES)),
+        ("nnapi,none", "cpu", PHONE, 29, ", ".join(LIBRARIES)),
+        ("nnapi,nnapi", "cpu", PHONE, 29, "once"),
+        ("clml,nnapi", "opencl", PHONE, 29, "--target cpu"),
     ],
 )
 def test_what_does_not(kind: str, device: str, platform: Any, level: int, remedy: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check_combination(kind, device, platform, level)
     assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBRARIES)
+def test_each_row_has_its_rules_and_its_place_in_builds_and_bundles(library: Library) -> None:
+    assert rules_of(library, 29).patterns
+    without = BundleOptions(opencl=True, clml=False, rpc=True, alignment=32, build_type="Release")
+    assert without.libraries == ()
+    assert replace(without, **{library.name: True}).libraries == (library,)
+    assert library.build_option.split()[0] == options_of(BuildSettings)[library.name].flag
+
+
+def test_the_order_of_libraries_is_kept() -> None:
+    assert [library.name for library in parse_libraries("nnapi, clml")] == ["nnapi", "clml"]
+    for text in ("nnapi,clml", "none"):
+        assert join_libraries(parse_libraries(text)) == text
 
 
 def variable(shape: Sequence[Any], dtype: str = "float32") -> Any:
@@ -185,7 +207,7 @@ def test_nnapis_convolution_takes_a_bias_and_no_other_sum() -> None:
 
 
 def test_the_level_of_the_api_decides_what_nnapi_knows() -> None:
-    names = [[name for name, *_ in Nnapi.rules(level).patterns] for level in (29, 36)]
+    names = [[name for name, *_ in rules_of(LIBRARIES["nnapi"], level).patterns] for level in (29, 36)]
     assert "nnapi.conv2d" in names[0] and "nnapi.batch_matmul" not in names[1]
 
 
@@ -198,7 +220,7 @@ def test_open_dimensions_cannot_go() -> None:
     with builder.function("main", [x]):
         builder.emit_func_output(builder.emit(relax.op.nn.relu(x)))
     with pytest.raises(ModelError, match="open dimensions") as caught:
-        offload_module(builder.get(), {}, "clml", plugin=Path("unused"), api_level=29)
+        offload_module(builder.get(), {}, "clml", tvm=load_settings().settings.tvm, api_level=29)
     assert "--shape x:" in caught.value.remedy
 
 
@@ -217,24 +239,23 @@ def test_a_tree_that_differs_in_expressions_is_refused() -> None:
 
 def test_subgraphs_are_written_below_inspect(tmp_path: Path) -> None:
     report = OffloadReport(wanted="nnapi", ops=1, total=2, subgraphs=1, left=())
-    some = OffloadedModel(None, {}, report, (Subgraph("f", "{}"),))
+    some = OffloadedModel(None, {}, report, (Subgraph("nnapi", "f", "{}"),))
     some.write(tmp_path)
     assert (tmp_path / "inspect/nnapi/0.json").read_text() == "{}\n"
-    assert some.kind == "nnapi"
+    assert some.libraries == "nnapi"
     nothing = OffloadedModel(None, {}, report, ())
     nothing.write(tmp_path / "other")
-    assert nothing.kind == "none" and not (tmp_path / "other").exists()
+    assert nothing.libraries == "none" and not (tmp_path / "other").exists()
 
 
 def test_nnapi_is_built_for_android_from_the_level_on_that_it_takes() -> None:
     settings = load_settings({"build.nnapi": True}, environ={}, start=Path("/")).settings.build
-    phone = choose_preset(settings)
-    for changes, choice, remedy in (
-        ({"api_level": 28}, phone, "--api-level 29"),
-        ({"api_level": 29}, choose_preset(settings.but(platform="linux-aarch64")), "android-arm64-v8a"),
+    for changes, remedy in (
+        ({"api_level": 28}, "--api-level 29"),
+        ({"platform": "linux-aarch64"}, "android-arm64-v8a"),
     ):
         with pytest.raises(ConfigError) as caught:
-            plan._check_nnapi(settings.but(**changes), choice)
+            choose_preset(settings.but(**changes))
         assert remedy in caught.value.remedy
-    plan._check_nnapi(settings.but(api_level=29), phone)
-    plan._check_nnapi(settings.but(nnapi=False), phone)
+    assert choose_preset(settings.but(api_level=29)).libraries == (LIBRARIES["nnapi"],)
+    assert choose_preset(settings.but(nnapi=False, api_level=28)).libraries == ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from adt.bundle.libraries import LIBRARIES, Library
 from adt.errors import PackageError
 from adt.host import manifest
 from adt.host.cache import file_sha256
@@ -51,6 +52,11 @@ class BundleOptions:
     """libOpenCL.so is linked: nothing of the bundle starts on a device that has none."""
     nnapi: bool = False
     """The runtime for Android's NNAPI is inside."""
+
+    @property
+    def libraries(self) -> tuple[Library, ...]:
+        """Those whose runtimes are inside."""
+        return tuple(library for library in LIBRARIES.values() if getattr(self, library.name))
 
 
 @dataclass(frozen=True)
@@ -114,11 +120,12 @@ class BundleManifest:
     def summary(self) -> str:
         """What distinguishes it from other bundles of its platform, for people."""
         options = self.options
-        clml = f"CLML {options.clml_sdk}" if options.clml_sdk else "CLML"
         parts = [
             ("OpenCL (linked)" if options.opencl_linked else "OpenCL") if options.opencl else "no OpenCL",
-            clml if options.clml else "",
-            "NNAPI" if options.nnapi else "",
+            *(
+                f"CLML {options.clml_sdk}" if library.name == "clml" and options.clml_sdk else library.title
+                for library in options.libraries
+            ),
             "RPC" if options.rpc else "no RPC",
             f"{options.alignment}-byte tensors",
             options.build_type if options.build_type != "Release" else "",

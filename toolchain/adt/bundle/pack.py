@@ -18,6 +18,7 @@ from adt.bundle.bundle import (
     TargetBundle,
 )
 from adt.bundle.functions import registered_functions
+from adt.bundle.libraries import LIBRARIES
 from adt.bundle.plan import BuildPlan
 from adt.errors import BuildError
 from adt.host import cache, manifest
@@ -99,13 +100,12 @@ def _describe(plan: BuildPlan, directory: Path, sources: str) -> BundleManifest:
         context_symbols=tuple(info["context_symbols"]),
         options=BundleOptions(
             opencl=info["opencl"],
-            clml=info["clml"],
             rpc=info["rpc"],
             alignment=info["alignment"],
             build_type=info["build_type"],
             clml_sdk=info["clml_sdk"],
             opencl_linked=info["opencl_linked"],
-            nnapi=info["nnapi"],
+            **{name: info[name] for name in LIBRARIES},
         ),
         page_alignment=min(pages),
         functions=registered_functions(plan.build_dir),

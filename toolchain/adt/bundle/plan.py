@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adt.bundle.platforms import NNAPI_API_LEVEL, Platform
+from adt.bundle.platforms import Platform
 from adt.bundle.presets import Choice, choose_preset
-from adt.errors import ConfigError
 from adt.host import cache
 from adt.host.ndk import Ndk, find_ndk
 from adt.host.tools import compiler_identity, find_tool
@@ -62,7 +61,6 @@ def plan_build(settings: Settings) -> BuildPlan:
         ToolNotFound, NdkError, SourceError, SdkError: something that the build needs is missing.
     """
     choice = choose_preset(settings.build)
-    _check_nnapi(settings.build, choice)
     platform = choice.platform
     ndk = find_ndk(settings.build.ndk) if platform.android else None
     if ndk:
@@ -106,20 +104,6 @@ def plan_build(settings: Settings) -> BuildPlan:
     )
 
 
-def _check_nnapi(options: BuildSettings, choice: Choice) -> None:
-    """NNAPI is Android's, and TVM's runtime for it calls functions of API level 29."""
-    if options.nnapi and not choice.platform.android:
-        raise ConfigError(
-            f"NNAPI is Android's, and the platform is {choice.platform.name}",
-            remedy="Leave --nnapi and build.nnapi out, or build --for android-arm64-v8a.",
-        )
-    if options.nnapi and options.api_level < NNAPI_API_LEVEL:
-        raise ConfigError(
-            f"NNAPI takes what TVM gives it from API level {NNAPI_API_LEVEL}; this is {options.api_level}",
-            remedy=f"Add --api-level {NNAPI_API_LEVEL}, or leave --nnapi out.",
-        )
-
-
 def _sdks(options: BuildSettings, choice: Choice) -> tuple[ClmlSdk | None, OpenClSdk | None]:
     """The SDKs that the build was asked to use; what reads them is imported only then."""
     clml = opencl_sdk = None
@@ -144,8 +128,4 @@ def _options(options: BuildSettings, choice: Choice, ndk: Ndk | None) -> dict[st
     }
     if ndk:
         values["ANDROID_PLATFORM"] = f"android-{options.api_level}"
-    if choice.clml:
-        values["ADT_CLML"] = "ON"
-    if options.nnapi:
-        values["USE_NNAPI_RUNTIME"] = "ON"
-    return values
+    return values | {library.variable: "ON" for library in choice.libraries}

@@ -11,8 +11,6 @@ from adt.options.resolve import did_you_mean
 BIG_PAGE = 16384
 """Bytes; pages of 64-bit devices with Android 15 and later, and of many arm64 servers."""
 PAGE = 4096
-NNAPI_API_LEVEL = 29
-"""Android's lowest at which NNAPI takes convolutions in NCHW, as TVM's runtime gives them."""
 
 
 @dataclass(frozen=True)

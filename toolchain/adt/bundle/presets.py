@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from adt.bundle.libraries import LIBRARIES, Library
 from adt.bundle.platforms import PLATFORMS, PRESETS, Platform, preset_named
 from adt.errors import AdtError, ConfigError
 from adt.host.ndk import find_ndk
@@ -26,8 +27,13 @@ class Choice:
     platform: Platform
     opencl: bool
     """The OpenCL runtime is built in."""
-    clml: bool
-    """The CLML runtime is built in, which implies OpenCL."""
+    libraries: tuple[Library, ...]
+    """Those whose runtimes are built in; CLML's implies OpenCL."""
+
+    @property
+    def clml(self) -> bool:
+        """The CLML runtime is built in."""
+        return LIBRARIES["clml"] in self.libraries
 
 
 def choose_preset(options: BuildSettings) -> Choice:
@@ -38,7 +44,7 @@ def choose_preset(options: BuildSettings) -> Choice:
     the one with the platform's own name.
 
     Raises:
-        ConfigError: the platform is unknown, or two options contradict each other.
+        ConfigError: the platform is unknown, or has no such library, or two options contradict each other.
     """
     platform, variant = preset_named(options.platform)
     if variant in ("cpu", "opencl") and options.clml:
@@ -59,7 +65,12 @@ def choose_preset(options: BuildSettings) -> Choice:
         )
     suffix = "-clml" if clml else ("" if opencl else "-cpu")
     name = options.platform if variant else platform.name + suffix
-    return Choice(name, platform, opencl, clml)
+    libraries = [
+        row for row in LIBRARIES.values() if (clml if row.name == "clml" else getattr(options, row.name))
+    ]
+    for library in libraries:
+        library.check(platform, options.api_level, f"--{library.name} and build.{library.name}")
+    return Choice(name, platform, opencl, tuple(libraries))
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,12 @@ def _processors() -> list[str]:
     return ["native", *(soc.name for soc in SOCS)]
 
 
+def _libraries() -> list[str]:
+    from adt.bundle.libraries import LIBRARIES, NONE
+
+    return [*LIBRARIES, NONE]
+
+
 def _bundles() -> list[str]:
     from adt.bundle.bundle_cache import cached_bundles
 
@@ -75,5 +81,6 @@ serials = offer(_serials, several=True)
 platform = offer(_platforms)
 target = offer(_targets)
 processor = offer(_processors)
+libraries = offer(_libraries, several=True)
 bundle = offer(_bundles)
 virtual_device = offer(_virtual_devices)

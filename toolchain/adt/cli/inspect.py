@@ -15,14 +15,14 @@ from adt.options.option import MaybePath, Options, option, values_of
 if TYPE_CHECKING:
     from adt.model.inspection.diff import PackageDiff
     from adt.model.inspection.inspection import Inspection, Param
-    from adt.model.passes.reports import Convolution, TextureReport
+    from adt.model.passes.reports import Convolution, OffloadReport, TextureReport
 
 
 class InspectFlags(Options):
     """What is shown; the first eleven exclude each other."""
 
     opencl: bool = option("The source of the OpenCL kernels.", default=False)
-    clml: bool = option("The subgraphs that CLML computes, as JSON.", default=False)
+    offload: bool = option("What libraries compute, as JSON, what not, and why.", default=False)
     relax: bool = option("main after the last Relax pass.", default=False)
     tir: bool = option("The scheduled kernels.", default=False)
     llvm: bool = option("LLVM IR of the host's code.", default=False)
@@ -35,7 +35,7 @@ class InspectFlags(Options):
     kernel: str | None = option("Only this kernel, with --opencl.", default=None, metavar="NAME")
     profile: MaybePath = option("Times of the calls, for --html.", default=None, metavar="FILE")
     out: MaybePath = option(
-        "With --opencl, --clml: a file for each, here.", "--out", "-o", default=None, metavar="DIR"
+        "With --opencl, --offload: a file for each, here.", "--out", "-o", default=None, metavar="DIR"
     )
 
 
@@ -56,7 +56,7 @@ def _check_flags(shown: list[str], flags: InspectFlags) -> None:
         raise ConfigError(
             f"--{shown[0]} and --{shown[1]} cannot be shown at once", remedy="Choose one; run adt again."
         )
-    for name, where in (("kernel", ["opencl"]), ("profile", ["html"]), ("out", ["opencl", "clml"])):
+    for name, where in (("kernel", ["opencl"]), ("profile", ["html"]), ("out", ["opencl", "offload"])):
         if getattr(flags, name) is not None and not set(shown) & set(where):
             raise ConfigError(
                 f"--{name} goes with {' or '.join(f'--{view}' for view in where)}",
@@ -101,17 +101,35 @@ def _opencl(inspection: Inspection, _package: Path, flags: InspectFlags) -> View
     return {"opencl": rows}, [f"wrote {len(rows)} files to {flags.out}"]
 
 
-def _clml(inspection: Inspection, _package: Path, flags: InspectFlags) -> View:
+def _offload(inspection: Inspection, _package: Path, flags: InspectFlags) -> View:
     import json
 
     from adt.api.inspect import write_texts
 
-    graphs = inspection.clml()
+    report = inspection.package.manifest.made.offload
+    if report is None:
+        raise ConfigError(
+            f"the package {inspection.package.manifest.name} hands nothing to a library",
+            remedy="Compile the model with --offload LIBRARY (docs/libraries.md).",
+        )
+    libraries = inspection.subgraphs()
+    fields = {"offload": asdict(report), "subgraphs": libraries}
     if flags.out is None:
-        return {"clml": graphs}, [json.dumps(graphs, indent=2)]
-    texts = {f"{name}.json": json.dumps(graph, indent=2) + "\n" for name, graph in graphs.items()}
+        return fields, [*offload_lines(report), json.dumps(libraries, indent=2)]
+    texts = {
+        f"{name}.json": json.dumps(graph, indent=2) + "\n"
+        for graphs in libraries.values()
+        for name, graph in graphs.items()
+    }
     write_texts(texts, flags.out)
-    return {"clml": graphs}, [f"wrote {len(graphs)} files to {flags.out}"]
+    return fields, [*offload_lines(report), f"wrote {len(texts)} files to {flags.out}"]
+
+
+def offload_lines(report: OffloadReport) -> Iterator[str]:
+    """What libraries compute, and what they do not."""
+    yield f"offload  {report.summary}"
+    for line in report.left:
+        yield f"         stays in TVM's kernels: {line}"
 
 
 def _params(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
@@ -256,9 +274,7 @@ def _summary_lines(inspection: Inspection) -> Iterator[str]:
         for kind, specs in (("input", entry.inputs), ("output", entry.outputs)):
             for spec in specs:
                 yield f"{kind:<11} {spec.name}: {spec.dtype}[{', '.join(map(str, spec.shape))}]"
-    yield (
-        f"precision   {facts.precision}, offload {facts.offload}, tensors aligned to {facts.alignment} bytes"
-    )
+    yield f"precision   {facts.precision}, tensors aligned to {facts.alignment} bytes"
     textures = f", {inspection.textured} of them with textures" if target.device == "opencl" else ""
     yield (f"kernels     {facts.total} on {target.device}{textures}; {facts.tuned} of {facts.total} tuned")
     if facts.made.textures:
@@ -270,6 +286,8 @@ def _summary_lines(inspection: Inspection) -> Iterator[str]:
         )
     if facts.made.blocked:
         yield f"blocked     {facts.made.blocked_summary} (--textures says why)"
+    if facts.made.offload:
+        yield f"offload     {facts.made.offload.summary} (--offload says why not more)"
     if facts.made.tuning:
         yield f"tuning      {facts.made.tuning.origin}"
     if inspection.recorded:
@@ -331,7 +349,7 @@ def _count(value: Any) -> str:
 VIEWS: dict[str, Callable[[Inspection, Path, InspectFlags], View]] = {
     "summary": _summary,
     "opencl": _opencl,
-    "clml": _clml,
+    "offload": _offload,
     "relax": _text("relax", "relax"),
     "tir": _text("tir", "tir"),
     "llvm": _text("llvm", "llvm"),

@@ -87,13 +87,10 @@ def _lines(package: ModelPackage) -> Iterator[str]:
         for operator in compilation.blocked:
             if operator.reason:
                 yield f"         {operator.name} stays plain: {operator.reason}"
-    if offload := compilation.offload:
-        yield (
-            f"offload  {offload.ops} of {offload.total} operators to {offload.wanted} "
-            f"in {offload.subgraphs} subgraphs"
-        )
-        for line in offload.left:
-            yield f"         stays in TVM's kernels: {line}"
+    if compilation.offload:
+        from adt.cli.inspect import offload_lines
+
+        yield from offload_lines(compilation.offload)
     yield from _check_lines(package)
     if compilation.accuracy:
         yield from _accuracy_lines(compilation.accuracy)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import adt
+from adt.bundle.libraries import NONE
 from adt.errors import AdtError, CompileError
 from adt.host import manifest
 from adt.host.cache import file_sha256
@@ -31,7 +32,7 @@ from adt.model.package.manifest import (
 )
 from adt.model.package.package import ModelPackage
 from adt.model.passes.gpu.choice import texture_chooser
-from adt.model.passes.offload.partition import OffloadedModel, offload_module, plugin_for
+from adt.model.passes.offload.partition import OffloadedModel, offload_module
 from adt.model.passes.pipeline import PreparedModule, prepare_module
 from adt.model.passes.precision.single import has_half
 from adt.model.targets.gpu import ANY_ADRENO
@@ -66,23 +67,19 @@ def assemble(compilation: Compilation, directory: Path) -> ModelPackage:
 
 
 def offload(compilation: Compilation) -> tuple[Compilation, OffloadedModel | None]:
-    """Hand operators to a vendor's library, if that was asked for: what is left, and what was handed over.
+    """Hand operators to libraries, if that was asked for: what is left, and what was handed over.
 
     Raises:
         CompileError: the library's code generator failed.
         ModelError, ToolNotFound, SourceError, DownloadError: see :func:`assemble`.
     """
     imported, settings = compilation.imported, compilation.settings
-    kind = settings.compile.offload
-    if kind == "none":
+    libraries = settings.compile.offload
+    if libraries == NONE:
         return compilation, None
-    with tvm_errors(f"the part for {kind}"):
+    with tvm_errors(f"the part for {libraries}"):
         offloaded = offload_module(
-            imported.module,
-            imported.params,
-            kind,
-            plugin=plugin_for(kind, settings.tvm),
-            api_level=settings.build.api_level,
+            imported.module, imported.params, libraries, tvm=settings.tvm, api_level=settings.build.api_level
         )
     left = dataclasses.replace(imported, module=offloaded.module, params=offloaded.params)
     return dataclasses.replace(compilation, imported=left), offloaded
@@ -224,7 +221,7 @@ def _manifest(
         tvm=PackageTvm(str(tvm.__version__), str(tvm_ffi.__version__), context_symbols(elf)),
         alignment=compilation.alignment,
         precision=settings.compile.precision,
-        offload=offloaded.kind if offloaded else "none",
+        offload=offloaded.libraries if offloaded else NONE,
         kernels=tuple(
             Kernel(name, target.device, tuned=name in tuned, textures=build.textures.get(name, 0))
             for name in names

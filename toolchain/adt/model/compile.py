@@ -21,6 +21,7 @@ from typing import Any
 
 import adt
 from adt.bundle.audit.gate import audit_made
+from adt.bundle.libraries import parse_libraries
 from adt.errors import CompileError, PackageError
 from adt.host import cache
 from adt.host.disk import scratch_directory
@@ -41,7 +42,7 @@ from adt.model.package.package import (
     save_check,
     write_package,
 )
-from adt.model.passes.offload.partition import PLUGINS, plugin_for
+from adt.model.plugins import build, code_generator
 from adt.model.targets import ModelTarget
 from adt.model.versions import OURS, install, require_tvm, texture_codegen_trusted
 from adt.options.option import values_of
@@ -222,7 +223,7 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
         }
         if bundle
         else None,
-        "plugin": _plugin(job.settings),
+        "plugins": _plugins(job.settings),
         "versions": versions,
         "tuning": job.tuning.digest if job.tuning else "",
         "plain": job.plain,
@@ -232,10 +233,10 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
     }
 
 
-def _plugin(settings: Settings) -> str:
-    """Which build of a vendor library's code generator takes part; empty: none."""
-    kind = settings.compile.offload
-    return plugin_for(kind, settings.tvm).parent.name if kind in PLUGINS else ""
+def _plugins(settings: Settings) -> list[str]:
+    """Which builds of libraries' code generators take part."""
+    libraries = parse_libraries(settings.compile.offload)
+    return [build(code_generator(library), settings.tvm).parent.name for library in libraries]
 
 
 def _versions() -> dict[str, str]:

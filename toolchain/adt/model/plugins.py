@@ -19,6 +19,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from adt.bundle.libraries import Library
 from adt.errors import SourceError, ToolNotFound
 from adt.host import cache
 from adt.host.disk import scratch_directory
@@ -48,8 +49,6 @@ class Plugin:
 
 
 OPENCL = Plugin("opencl", "libtvm_runtime_opencl.so", "TVM's OpenCL runtime")
-CLML: Plugin = Plugin("clml", "libadt_codegen_clml.so", "TVM's code generator for CLML")
-NNAPI: Plugin = Plugin("nnapi", "libadt_codegen_nnapi.so", "TVM's code generator for NNAPI")
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,12 @@ class Wheel:
     """Directory of the Python package tvm_ffi."""
     digest: str
     """sha256 that names the libraries of both."""
+
+
+def code_generator(library: Library) -> Plugin:
+    """What makes subgraphs for *library*."""
+    name = library.name
+    return Plugin(name, f"libadt_codegen_{name}.so", f"the code generator for {library.title}")
 
 
 def opencl_runtime(settings: TvmSettings | None = None) -> Path:

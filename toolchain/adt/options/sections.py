@@ -165,9 +165,11 @@ class Kernels(Shapes, Computing, section="compile"):
         separator=",",
     )
     offload: Text = option(
-        "Hand operators to a vendor's library: ``clml`` (Adreno GPUs), ``nnapi`` (Android), or ``none``.",
+        "Hand operators to libraries, the first of them first: ``clml`` (Adreno GPUs), ``nnapi`` (Android), "
+        "or ``none``.",
         default="none",
-        choices=["clml", "nnapi", "none"],
+        metavar="LIBRARY,…|none",
+        offers="libraries",
     )
     texture_choice: Text = option(
         "Channels in blocks of four, in textures or buffers: where that is faster, by records of both forms "

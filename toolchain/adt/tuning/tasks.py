@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from adt.bundle.libraries import parse_libraries, titles
 from adt.model.assemble import offload, preparation
 from adt.model.compilation import Compilation
 from adt.model.inspection.flops import flops_of
@@ -57,7 +58,8 @@ def extract(compilation: Compilation) -> Extraction:
     recording = Recording()
     with preparation(compilation, recording) as (_target, prepared):
         lowered = prepared.relax_pipeline(prepared.module)
-    return extraction_of(lowered, recording, offloaded.kind.upper() if offloaded else "a library")
+    library = titles(parse_libraries(offloaded.libraries)) if offloaded else ""
+    return extraction_of(lowered, recording, library or "a library")
 
 
 def toolchain_of(compilation: Compilation) -> Toolchain:

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adt.bundle.libraries import titles
 from adt.bundle.platforms import PLATFORMS
 from adt.errors import MismatchError, RunError, ToolNotFound
 from adt.host.child import Child, ChildFailed, ChildHung
@@ -130,9 +131,9 @@ def _request(
 
 def _check_machine(manifest: PackageManifest) -> None:
     compile_here = partial(manifest.source.compile_command, "--for", "host")
-    if manifest.offload != "none":
+    if manifest.libraries:
         raise MismatchError(
-            f"the package {manifest.name} hands operators to {manifest.offload.upper()}, which is not here",
+            f"the package {manifest.name} hands operators to {titles(manifest.libraries)}, which is not here",
             remedy="Compile it without: "
             + compile_here("--target", manifest.target.name, "--offload", "none"),
         )

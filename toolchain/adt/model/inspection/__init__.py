@@ -6,5 +6,5 @@
 ``plain.json.gz`` each kernel before it was scheduled, TIR in TVM's JSON, gzip: any machine can run it
 ``opencl/*.cl``  the source of each OpenCL kernel
 ``host.ll.gz``   LLVM IR of the host code, gzip; the assembly is generated from it
-``clml/*.json``  subgraphs that CLML computes
+``clml/*.json``  subgraphs that CLML computes, likewise of other libraries
 """

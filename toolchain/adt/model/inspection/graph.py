@@ -11,7 +11,7 @@ SCHEMA_VERSION = 1
 
 KERNEL, BUILTIN, EXTERN, FUNCTION = "kernel", "builtin", "extern", "function"
 """Kinds of a call: a generated kernel, one of the VM's own, something a library computes (CLML,
-NNAPI, cuBLAS), or another Relax function of the module."""
+NNAPI), or another Relax function of the module."""
 
 GLOBAL = "global"
 """The memory scope of plain buffers; textures have one that starts with ``global.texture``."""
@@ -115,7 +115,7 @@ class Graph:
     kernels: tuple[DeviceKernel, ...] = ()
     """Kernels of the OpenCL program; none for the CPU."""
     handed: tuple[Subgraph, ...] = ()
-    """Subgraphs of CLML or NNAPI."""
+    """Subgraphs that libraries compute."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
 

@@ -88,34 +88,24 @@ class Inspection:
             )
         return {kernel.name: self._text(kernel.file) for kernel in self.graph.kernels}
 
-    def clml(self) -> dict[str, Any]:
-        """The subgraphs that CLML computes, by name.
+    def subgraphs(self) -> dict[str, dict[str, Any]]:
+        """The subgraphs that libraries compute, by the library and their function's name.
 
         Raises:
-            PackageError: there are none.
+            PackageError: ``inspect/`` is damaged.
         """
-        subgraphs = self.handed("clml")
-        if not subgraphs:
-            raise PackageError(
-                f"{self.package.manifest.name} hands nothing to CLML",
-                remedy=self.package.manifest.source.compile_command(
-                    "--target", "adreno", "--offload", "clml"
-                ),
-            )
-        return subgraphs
-
-    def handed(self, kind: str) -> dict[str, Any]:
-        """The subgraphs that the library *kind* (``clml``, ``nnapi``) computes, by their function's name."""
         names = {subgraph.sha256: subgraph.name for subgraph in self.graph.handed} if self.recorded else {}
-        subgraphs = {}
-        for path in sorted((self._directory / kind).glob("*.json")):
-            text = self._text(f"{kind}/{path.name}")
-            digest = hashlib.sha256(text.removesuffix("\n").encode()).hexdigest()
-            try:
-                subgraphs[names.get(digest, path.stem)] = parse_json(text)
-            except ValueError as error:
-                raise PackageError(f"{path} is damaged: {error}", remedy=self._remedy) from error
-        return subgraphs
+        libraries: dict[str, dict[str, Any]] = {}
+        for library in self.package.manifest.libraries:
+            graphs = libraries[library.name] = {}
+            for path in sorted((self._directory / library.name).glob("*.json")):
+                text = self._text(f"{library.name}/{path.name}")
+                digest = hashlib.sha256(text.removesuffix("\n").encode()).hexdigest()
+                try:
+                    graphs[names.get(digest, path.stem)] = parse_json(text)
+                except ValueError as error:
+                    raise PackageError(f"{path} is damaged: {error}", remedy=self._remedy) from error
+        return libraries
 
     def relax(self) -> str:
         """``main`` after the last Relax pass, as TVMScript."""

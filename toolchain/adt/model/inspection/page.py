@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from adt.bundle.libraries import LIBRARIES, titles
 from adt.errors import AdtError
 from adt.host.web_page import web_page
 from adt.model.inspection.graph import Graph
@@ -49,7 +50,7 @@ def page_data(inspection: Inspection, profile: Profile | None) -> dict[str, Any]
         "name": facts.name,
         "target": facts.target.name,
         "platform": facts.target.platform,
-        "offload": "" if facts.offload == "none" else facts.offload.upper(),
+        "offload": titles(facts.libraries),
         "facts": _facts(inspection),
         "entry": {
             "inputs": [vars(spec) for spec in facts.entry().inputs],
@@ -123,9 +124,9 @@ def _sources(inspection: Inspection) -> dict[str, dict[str, str]]:
             sources[kernel.function] = {kernel.name: text[:MOST_SOURCE]} | own
     except (AdtError, OSError):  # left out: the page has fewer texts
         pass
-    for kind in ("clml", "nnapi"):
-        for name, graph in inspection.handed(kind).items():
-            sources[name] = {kind.upper(): json.dumps(graph, indent=1)[:MOST_SOURCE]}
+    for library, graphs in inspection.subgraphs().items():
+        for name, graph in graphs.items():
+            sources[name] = {LIBRARIES[library].title: json.dumps(graph, indent=1)[:MOST_SOURCE]}
     return sources
 
 
@@ -135,7 +136,7 @@ def _facts(inspection: Inspection) -> list[list[str]]:
         ["model", f"{facts.source.file} ({facts.source.format})"],
         ["target", f"{facts.target.name} on {facts.target.platform} ({facts.target.triple})"],
         ["precision", facts.precision],
-        ["offload", facts.offload],
+        ["offload", facts.made.offload.summary if facts.made.offload else facts.offload],
         ["alignment", f"{facts.alignment} bytes"],
         ["kernels", f"{facts.total}, {facts.tuned} tuned"],
     ]

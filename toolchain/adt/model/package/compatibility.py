@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from adt.bundle.platforms import NNAPI_API_LEVEL
+from adt.bundle.libraries import join_libraries
 from adt.errors import MismatchError
 from adt.host.cpuinfo import own_features
 
@@ -59,18 +59,15 @@ def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
             remedy=f"Build the bundle with it: {rebuild} --opencl; or compile for the CPU: {recompile} "
             "--target cpu",
         )
-    if package.offload == "clml" and not bundle.options.clml:
-        raise MismatchError(
-            f"the package {name} hands operators to CLML, the bundle has no CLML runtime",
-            remedy=f"Build the bundle with it: {rebuild} --clml SDK (Qualcomm's; docs/clml.md); or compile "
-            f"without: {recompile} --target {target.name} --offload none",
-        )
-    if package.offload == "nnapi" and not bundle.options.nnapi:
-        raise MismatchError(
-            f"the package {name} hands operators to NNAPI, the bundle has no NNAPI runtime",
-            remedy=f"Build the bundle with it: {rebuild} --nnapi --api-level {NNAPI_API_LEVEL}; or compile "
-            f"without: {recompile} --offload none",
-        )
+    for library in package.libraries:
+        if library not in bundle.options.libraries:
+            others = tuple(other for other in package.libraries if other != library)
+            raise MismatchError(
+                f"the package {name} hands operators to {library.title}, the bundle has no {library.title} "
+                "runtime",
+                remedy=f"Build the bundle with it: {rebuild} {library.build_option}; or compile without: "
+                f"{recompile} --target {target.name} --offload {join_libraries(others)}",
+            )
 
 
 def check_cpu(package: PackageManifest, offers: frozenset[str], where: str, *options: str) -> None:

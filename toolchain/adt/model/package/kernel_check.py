@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adt.bundle.libraries import titles
 from adt.bundle.platforms import platform_named
 from adt.errors import AdtError, DownloadError, InputError, RunError, SourceError, ToolNotFound, VerifyFailed
 from adt.host.disk import scratch_directory
@@ -99,9 +100,9 @@ def _obstacle(device: HostOpenCl | None, package: ModelPackage, target: ModelTar
     if device is None:
         reason = "this machine has no OpenCL device (apt-get install pocl-opencl-icd gives it one)"
         return Obstacle(reason, NO_OPENCL)
-    if manifest.offload != "none":
+    if manifest.libraries:
         return Obstacle(
-            f"{manifest.offload.upper()}, which computes part of it, is not on this machine",
+            f"{titles(manifest.libraries)}, which computes part of it, is not on this machine",
             "Check the same model with --offload none; on the device, adt verify compares the whole package.",
         )
     if target.textures and not device.images:

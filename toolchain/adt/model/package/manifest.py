@@ -15,6 +15,7 @@ from pathlib import Path
 from shlex import join
 from typing import Any
 
+from adt.bundle.libraries import LIBRARIES, NONE, Library, parse_libraries
 from adt.bundle.platforms import PLATFORMS
 from adt.errors import PackageError
 from adt.host import manifest
@@ -220,7 +221,7 @@ class PackageManifest:
     precision: str
     """``float32``, ``float16_acc32`` or ``float16``."""
     offload: str
-    """``none``, ``clml`` or ``nnapi``."""
+    """``none``, or names of libraries that compute a part: ``clml,nnapi``."""
     kernels: tuple[Kernel, ...]
     tuned: int
     """How many kernels come from tuning records …"""
@@ -235,6 +236,11 @@ class PackageManifest:
     """Files below ``inspect/``, for `adt inspect`; a package without them works, and no device gets them."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def libraries(self) -> tuple[Library, ...]:
+        """Those that compute a part of it."""
+        return parse_libraries(self.offload)
 
     @property
     def needs_half(self) -> bool:
@@ -270,6 +276,8 @@ def read_manifest(path: Path, *, remedy: str) -> PackageManifest:
 
 def _fault(facts: PackageManifest) -> str:
     """What no package has, and ``rtvm`` refuses, though each field is of the right type; empty for none."""
+    if unknown := set(facts.offload.split(",")) - {NONE, *LIBRARIES}:
+        return f"it needs the library {min(unknown)!r}, which this adt does not know"
     for name in facts.files:
         if name not in (LIBRARY, PARAMS):
             return f"files lists {name!r}"

@@ -153,11 +153,23 @@ def far_off(output: OutputAccuracy) -> bool:
 
 
 @dataclass(frozen=True)
+class LibraryShare:
+    """What one library computes."""
+
+    library: str
+    """As ``--offload`` names it."""
+    ops: int
+    """Operators."""
+    subgraphs: int
+    """How many parts of the model they make."""
+
+
+@dataclass(frozen=True)
 class OffloadReport:
     """What was asked for with ``--offload``, and what came of it."""
 
     wanted: str
-    """``clml`` or ``nnapi``."""
+    """The libraries, in order of precedence: ``clml,nnapi``."""
     ops: int
     """Operators that were handed over …"""
     total: int
@@ -165,4 +177,13 @@ class OffloadReport:
     subgraphs: int
     """How many parts of the model they make."""
     left: tuple[str, ...]
-    """What was not handed over, one line for each kind of operator, with the reason where it is known."""
+    """What was not handed over, one line for each kind of operator, with the reasons that are known."""
+    shares: tuple[LibraryShare, ...] = ()
+    """What each library got; empty in packages of an older adt."""
+
+    @property
+    def summary(self) -> str:
+        """The shares, for people."""
+        shares = self.shares or (LibraryShare(self.wanted, self.ops, self.subgraphs),)
+        parts = (f"{s.ops} to {s.library} in {s.subgraphs} subgraphs" for s in shares)
+        return f"of {self.total} operators {', '.join(parts)}"

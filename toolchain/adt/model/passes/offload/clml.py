@@ -27,14 +27,6 @@ RANK = 4
 class Clml(Rules):
     """TVM's CLML runtime."""
 
-    @staticmethod
-    def rules() -> Clml:
-        """As of the installed TVM."""
-        from tvm.relax.backend.adreno.clml import clml_pattern_table
-
-        read = frozenset({"relax.attrs.BatchNormAttrs", "relax.attrs.PadAttrs"})
-        return Clml(clml_pattern_table(), read, weights_inside=True)
-
     def prepare(self, module: Any, params: Mapping[str, Any]) -> Any:
         """Bind the weights, fold batch norms, lay convolutions out as NCHW."""
         import tvm
@@ -65,6 +57,14 @@ class Clml(Rules):
         if "conv2d_transpose" in parts:
             return "CLML's runtime in TVM ignores output padding and groups of a transposed convolution"
         return first_objection(calls, _types, _CHECKS)
+
+
+def rules(_api_level: int) -> Clml:
+    """As of the installed TVM."""
+    from tvm.relax.backend.adreno.clml import clml_pattern_table
+
+    read = frozenset({"relax.attrs.BatchNormAttrs", "relax.attrs.PadAttrs"})
+    return Clml(clml_pattern_table(), "openclml", read, weights_inside=True)
 
 
 def _other_layouts(function: Any) -> bool:

@@ -26,22 +26,6 @@ RANK = 4
 class Nnapi(Rules):
     """TVM's NNAPI runtime."""
 
-    @staticmethod
-    def rules(api_level: int) -> Nnapi:
-        """As of the installed TVM, for Android of *api_level*."""
-        from tvm.relax.backend.contrib import nnapi
-        from tvm.relax.backend.pattern_registry import get_patterns_with_prefix
-
-        level = min(api_level - LEVEL_OF_API, HIGHEST_LEVEL)
-        patterns = [
-            (pattern.name, pattern.pattern, pattern.annotation_patterns, pattern.check)
-            for pattern in get_patterns_with_prefix("nnapi")
-            if nnapi.min_feature_level(pattern.name) <= level
-        ]
-        names = ("Conv2D", "Pool2D", "PermuteDims", "Astype", "Statistical")
-        read = frozenset(f"relax.attrs.{name}Attrs" for name in names)
-        return Nnapi(patterns, read, weights_inside=False)
-
     def prepare(self, module: Any, params: Mapping[str, Any]) -> Any:
         """Compute what depends on constants alone."""
         from tvm.relax import transform
@@ -52,6 +36,22 @@ class Nnapi(Rules):
         """See :meth:`adt.model.passes.offload.rules.Rules.objection`."""
         reason = first_objection(calls, _types, _CHECKS)
         return reason or (_bias(calls) if name == "nnapi.conv2d" else "")
+
+
+def rules(api_level: int) -> Nnapi:
+    """As of the installed TVM, for Android of *api_level*."""
+    from tvm.relax.backend.contrib import nnapi
+    from tvm.relax.backend.pattern_registry import get_patterns_with_prefix
+
+    level = min(api_level - LEVEL_OF_API, HIGHEST_LEVEL)
+    patterns = [
+        (pattern.name, pattern.pattern, pattern.annotation_patterns, pattern.check)
+        for pattern in get_patterns_with_prefix("nnapi")
+        if nnapi.min_feature_level(pattern.name) <= level
+    ]
+    names = ("Conv2D", "Pool2D", "PermuteDims", "Astype", "Statistical")
+    read = frozenset(f"relax.attrs.{name}Attrs" for name in names)
+    return Nnapi(patterns, "nnapi", read, weights_inside=False)
 
 
 def _types(call: Any) -> str:

@@ -1,8 +1,7 @@
-"""Hand parts of a model to a vendor's library: CLML on Adreno GPUs, Android's NNAPI.
+"""Hand parts of a model to libraries, such as CLML on Adreno GPUs or Android's NNAPI.
 
-TVM's patterns say which operators go; :mod:`adt.model.passes.offload.clml` and
-:mod:`adt.model.passes.offload.nnapi` take back those that TVM's runtime for the library
-would compute wrongly or refuse on the device, where nobody sees it before.
+Patterns say which operators go; a library's rules (the module of its name beside this one) take back
+those that TVM's runtime for it would compute wrongly or refuse on the device, where nobody sees it before.
 A group of operators that belong together becomes one *subgraph*: a JSON text in
 mod.so, run by the library. What is left is compiled as without offload.
 """
@@ -11,37 +10,34 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from adt.bundle.platforms import NNAPI_API_LEVEL, Platform
+from adt.bundle.libraries import Library, join_libraries, parse_libraries
+from adt.bundle.platforms import Platform
 from adt.errors import ConfigError, ModelError
 from adt.model import plugins
 from adt.model.package.files import INSPECT
 from adt.model.passes.nodes import operator_name, relax_nodes
-from adt.model.passes.offload.clml import Clml
-from adt.model.passes.offload.nnapi import Nnapi
 from adt.model.passes.offload.rules import Rules, fixed
-from adt.model.passes.offload.weights import bind_weights, detach_weights
-from adt.model.passes.reports import OffloadReport
-from adt.model.plugins import load_plugin
+from adt.model.passes.offload.weights import CODEGEN, bind_weights, detach_weights
+from adt.model.passes.reports import LibraryShare, OffloadReport
 from adt.options.sections import TvmSettings
 
 log = logging.getLogger("adt.compile")
 
-NONE = "none"
-PLUGINS = {"clml": plugins.CLML, "nnapi": plugins.NNAPI}
-OFFLOADS = (NONE, *PLUGINS)
 SHAPES = frozenset({"relax.shape_of", "relax.shape_to_tensor", "relax.tensor_to_shape"})
 """Operators on shapes, which compute nothing."""
 
 
 @dataclass(frozen=True)
 class Subgraph:
-    """One part of the model that the library runs."""
+    """One part of the model that a library runs."""
 
+    library: str
     symbol: str
     """Name of its function in mod.so."""
     json: str
@@ -60,130 +56,154 @@ class OffloadedModel:
     subgraphs: tuple[Subgraph, ...]
 
     @property
-    def kind(self) -> str:
-        """``clml``, ``nnapi``, or ``none`` when nothing could be handed over."""
-        return self.report.wanted if self.subgraphs else NONE
+    def libraries(self) -> str:
+        """Those that got a part, as ``--offload`` names them: ``clml``, or ``none``."""
+        wanted = parse_libraries(self.report.wanted)
+        takers = {subgraph.library for subgraph in self.subgraphs}
+        return join_libraries(tuple(library for library in wanted if library.name in takers))
 
     def write(self, package: Path) -> None:
-        """Write each subgraph to ``inspect/<kind>/<n>.json`` of the directory *package*."""
-        directory = package / INSPECT / self.report.wanted
-        if self.subgraphs:
+        """Write each subgraph to ``inspect/<library>/<n>.json`` of the directory *package*."""
+        numbers: Counter[str] = Counter()
+        for subgraph in self.subgraphs:
+            directory = package / INSPECT / subgraph.library
             directory.mkdir(parents=True, exist_ok=True)
-        for number, subgraph in enumerate(self.subgraphs):
-            (directory / f"{number}.json").write_text(subgraph.json + "\n")
+            (directory / f"{numbers[subgraph.library]}.json").write_text(subgraph.json + "\n")
+            numbers[subgraph.library] += 1
 
 
-def plugin_for(kind: str, settings: TvmSettings) -> Path:
-    """The code generator for *kind*, built if it was not before.
+@dataclass(frozen=True)
+class Taker:
+    """A library that operators are handed to."""
 
-    Raises:
-        ToolNotFound, SourceError, DownloadError: see :func:`adt.model.plugins.build`.
-    """
-    return plugins.build(PLUGINS[kind], settings)
+    name: str
+    rules: Rules
+    foreign: frozenset[str] = frozenset()
+    """Types of operators' attributes that its code generator would misread."""
 
 
-def check_combination(kind: str, device: str, platform: Platform, api_level: int) -> None:
+def check_combination(text: str, device: str, platform: Platform, api_level: int) -> None:
     """Refuse an offload that cannot run on what is compiled for.
 
     Args:
+        text: the libraries, as ``--offload`` names them.
         device: device of the target: ``cpu`` or ``opencl``.
 
     Raises:
         ConfigError: it does not go together; the remedy says what does.
     """
-    if kind not in OFFLOADS:
-        raise ConfigError(f"unknown offload {kind!r}", remedy=f"Choose one of: {', '.join(OFFLOADS)}.")
-    if kind == "clml" and device != "opencl":
-        raise ConfigError(
-            "--offload clml hands operators to the Adreno GPU's driver, the target is the CPU",
-            remedy="Add --target adreno, adreno-buffer or opencl; or leave --offload out.",
-        )
-    if kind == "nnapi":
-        if device != "cpu" or not platform.android:
+    for library in parse_libraries(text):
+        library.check(platform, api_level, "--offload")
+        if library.device != device:
             raise ConfigError(
-                f"--offload nnapi needs Android and --target cpu; this is {device} on {platform.name}",
-                remedy="Compile for android-arm64-v8a with --target cpu; or leave --offload out.",
-            )
-        if api_level < NNAPI_API_LEVEL:
-            raise ConfigError(
-                f"NNAPI takes TVM's convolutions from API level {NNAPI_API_LEVEL}; this is {api_level}",
-                remedy=f"Build and compile with --api-level {NNAPI_API_LEVEL} or higher.",
+                f"--offload {library.name} goes with targets that compute on {library.device}, this one "
+                f"computes on {device}",
+                remedy=f"Add --target {library.targets}; or leave --offload out.",
             )
 
 
 def offload_module(
-    module: Any, params: Mapping[str, Any], kind: str, *, plugin: Path, api_level: int
+    module: Any, params: Mapping[str, Any], text: str, *, tvm: TvmSettings, api_level: int
 ) -> OffloadedModel:
-    """Hand over what *kind* can take.
+    """Hand over what libraries can take.
 
     Args:
         module: the imported Relax module, with *params* as arguments of ``main`` after its inputs.
-        plugin: the code generator's library (:mod:`adt.model.plugins`).
+        text: the libraries, as ``--offload`` names them: the first takes what it can first.
+        tvm: where the source of their code generators comes from, which are built if they were not before.
         api_level: Android's, which says what NNAPI knows.
 
     Raises:
         ModelError: the model has open dimensions or control flow.
-        SourceError: the plugin does not fit the installed TVM.
+        ToolNotFound, SourceError, DownloadError: see :func:`adt.model.plugins.build`.
     """
     _check_form(module)
-    loaded = load_plugin(plugin)
-    rules: Rules = Clml.rules() if kind == "clml" else Nnapi.rules(api_level)
-    return _partition(
-        rules.prepare(_known_shapes(module), params), params, kind, rules, loaded.foreign & rules.reads
-    )
+    takers = []
+    for library in parse_libraries(text):
+        loaded = plugins.load_plugin(plugins.build(plugins.code_generator(library), tvm))
+        rules = rules_of(library, api_level)
+        takers.append(Taker(library.name, rules, loaded.foreign & rules.reads))
+    return partition(_known_shapes(module), params, takers)
 
 
-def _partition(
-    module: Any, params: Mapping[str, Any], kind: str, rules: Rules, foreign: frozenset[str]
-) -> OffloadedModel:
+def rules_of(library: Library, api_level: int) -> Rules:
+    """What *library* takes on Android of *api_level*."""
+    rules: Rules = import_module(f"adt.model.passes.offload.{library.name}").rules(api_level)
+    return rules
+
+
+def partition(module: Any, params: Mapping[str, Any], takers: Sequence[Taker]) -> OffloadedModel:
+    """Hand over what *takers* take, the first of them first; their code generators are loaded."""
     from tvm.relax import transform
-    from tvm.relax.backend.utils import has_leaking_intermediate_variables
 
-    total = _count(module["main"])
+    for taker in takers:
+        module = taker.rules.prepare(module, params)
+    operators = _count(module["main"])
+    total = operators.total()
     objections: dict[str, dict[str, None]] = {}
-
-    def guarded(pattern: tuple[Any, ...]) -> tuple[Any, ...]:
-        name, what, annotations, check = pattern
-
-        def is_taken(context: Any) -> bool:
-            if has_leaking_intermediate_variables(context):
-                return False  # a subgraph's kernel gives its last value alone; a shorter pattern may fit
-            calls = [value for value in context.matched_bindings.values() if operator_name(value)]
-            if reason := _misread(calls, foreign) or rules.objection(name, calls):
-                log.debug("not handed over: %s: %s", name, reason)
-                objections.setdefault(_core(calls), {})[reason] = None
-                return False
-            return check is None or bool(check(context))  # which takes fixed shapes for granted
-
-        return name, what, annotations, is_taken
-
-    fuse = transform.FuseOpsByPattern([guarded(pattern) for pattern in rules.patterns], bind_constants=False)
-    module = transform.MergeCompositeFunctions()(fuse(module))
-    if rules.weights_inside:
-        module = bind_weights(module)
-    left = _count(module["main"])  # the rest is in functions of their own by now
+    ops = {}
+    for taker in takers:
+        patterns = [_guarded(pattern, taker, objections) for pattern in taker.rules.patterns]
+        module = transform.FuseOpsByPattern(patterns, bind_constants=False)(module)
+        left = _count(module["main"])  # the rest is in functions of their own by now
+        ops[taker.name] = operators.total() - left.total()
+        operators = left
+    module = transform.MergeCompositeFunctions()(module)
+    inside = {taker.rules.codegen for taker in takers if taker.rules.weights_inside}
+    if inside:
+        module = bind_weights(module, inside)
+    names = {taker.rules.codegen: taker.name for taker in takers}
+    owners = {
+        str(function.attrs["global_symbol"]): names[str(function.attrs[CODEGEN])]
+        for function in module.functions.values()
+        if function.attrs is not None and CODEGEN in function.attrs
+    }
     module = transform.RunCodegen()(module)
     attributes = dict(module.attrs.items()) if module.attrs else {}
-    subgraphs = tuple(
-        Subgraph(str(external["get_symbol"]()), str(external.inspect_source("json")))
-        for external in attributes.get("external_mods", [])
-    )
-    remaining, params = detach_weights(module, params) if rules.weights_inside else (module, dict(params))
+    subgraphs = []
+    for external in attributes.get("external_mods", []):
+        symbol = str(external["get_symbol"]())
+        subgraphs.append(Subgraph(owners[symbol], symbol, str(external.inspect_source("json"))))
+    remaining, params = detach_weights(module, params) if inside else (module, dict(params))
+    counts = Counter(subgraph.library for subgraph in subgraphs)
     report = OffloadReport(
-        wanted=kind,
-        ops=total.total() - left.total(),
-        total=total.total(),
+        wanted=",".join(ops),
+        ops=sum(ops.values()),
+        total=total,
         subgraphs=len(subgraphs),
         left=tuple(
             f"{count} × {name.removeprefix('relax.')}"
             + ": " * (name in objections)
             + "; ".join(objections.get(name, ()))
-            for name, count in sorted(left.items())
+            for name, count in sorted(operators.items())
         ),
+        shares=tuple(LibraryShare(name, ops[name], counts[name]) for name in ops),
     )
-    if not subgraphs:
-        log.warning("nothing of the model goes to %s: TVM's kernels compute all of it", kind)
-    return OffloadedModel(remaining, params, report, subgraphs)
+    for name in ops:
+        if not counts[name]:
+            log.warning("nothing of the model goes to %s: others compute all of it", name)
+    return OffloadedModel(remaining, params, report, tuple(subgraphs))
+
+
+def _guarded(
+    pattern: tuple[Any, ...], taker: Taker, objections: dict[str, dict[str, None]]
+) -> tuple[Any, ...]:
+    """*pattern* that matches only what *taker* computes rightly; the reasons go into *objections*."""
+    from tvm.relax.backend.utils import has_leaking_intermediate_variables
+
+    name, what, annotations, check = pattern
+
+    def is_taken(context: Any) -> bool:
+        if has_leaking_intermediate_variables(context):
+            return False  # a subgraph's kernel gives its last value alone; a shorter pattern may fit
+        calls = [value for value in context.matched_bindings.values() if operator_name(value)]
+        if reason := _misread(calls, taker.foreign) or taker.rules.objection(name, calls):
+            log.debug("not handed over: %s: %s", name, reason)
+            objections.setdefault(_core(calls), {})[reason] = None
+            return False
+        return check is None or bool(check(context))  # which takes fixed shapes for granted
+
+    return name, what, annotations, is_taken
 
 
 def _check_form(module: Any) -> None:

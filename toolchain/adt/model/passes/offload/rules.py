@@ -14,6 +14,8 @@ class Rules(ABC):
 
     patterns: list[Any]
     """TVM's: ``(name, pattern, annotations, check)``."""
+    codegen: str
+    """What the patterns' names begin with, before a dot: TVM's name of the code generator."""
     reads: frozenset[str]
     """Types of operators' attributes that the code generator reads from memory, not by reflection."""
     weights_inside: bool

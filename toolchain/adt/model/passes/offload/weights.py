@@ -9,28 +9,36 @@ with their weights as arguments, and get them here, a function of its own for ea
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 CODEGEN = "Codegen"
-"""Attribute of a function that TVM's RunCodegen hands over."""
+"""Attribute of a function that TVM's RunCodegen hands over, to the code generator that it names."""
 LARGE = 1024
 """Elements from which on a constant is worth a place in mod.params."""
 
 
-def bind_weights(module: Any) -> Any:
-    """*module* after MergeCompositeFunctions, with every constant that ``main`` passes moved inside."""
+def bind_weights(module: Any, codegens: Set[str]) -> Any:
+    """*module* after MergeCompositeFunctions, with constants that ``main`` passes to a function moved inside.
+
+    Args:
+        codegens: code generators whose functions get theirs.
+    """
     import tvm
     from tvm import relax
     from tvm.relax.expr_functor import PyExprMutator, mutator
 
     bound_functions: set[Any] = set()
 
+    def is_bound(function: Any) -> bool:
+        attributes = (function.attrs if function is not None else None) or {}
+        return CODEGEN in attributes and str(attributes[CODEGEN]) in codegens
+
     @mutator
     class Bind(PyExprMutator):  # type: ignore[misc]
         def visit_call_(self, call: Any) -> Any:
             function = module[call.op] if isinstance(call.op, relax.GlobalVar) else None
-            if not _is_offloaded(function):
+            if not is_bound(function):
                 return super().visit_call_(call)
             name = f"{call.op.name_hint}_{len(bound_functions)}"
             bound = _inside(_bound(function, call.args)).with_attr("global_symbol", name)
@@ -43,7 +51,7 @@ def bind_weights(module: Any) -> Any:
     functions = {
         variable: function
         for variable, function in bind.builder_.get().functions_items()
-        if variable in bound_functions or not _is_offloaded(function)
+        if variable in bound_functions or not is_bound(function)
     }
     return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
 
@@ -80,10 +88,6 @@ def detach_weights(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[st
     )
     module.update_func(module.get_global_var("main"), function)
     return relax.transform.Normalize()(module), params_left
-
-
-def _is_offloaded(function: Any) -> bool:
-    return function is not None and function.attrs is not None and CODEGEN in function.attrs
 
 
 def _constant(expression: Any) -> bool:

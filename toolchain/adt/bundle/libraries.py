@@ -1,0 +1,104 @@
+"""Libraries that compute operators of a model on the device, instead of TVM's kernels: a row for each.
+
+A library joins with
+
+- its row here;
+- a field of the row's name in the settings of a build (``build.NAME``), in
+  :class:`~adt.bundle.bundle.BundleOptions` and in what BuildInfo.cmake writes;
+- ``adt/model/passes/offload/NAME.py``, whose function ``rules`` says what it takes;
+- its code generator in ``cmake_presets/plugins``, and its runtime in ``cmake_presets``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from adt.bundle.platforms import Platform
+from adt.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Library:
+    """One library."""
+
+    name: str
+    """As ``--offload`` takes it."""
+    title: str
+    """For people."""
+    device: str
+    """Device of the targets that it goes with: ``cpu`` or ``opencl``."""
+    targets: str
+    """Those targets, for people."""
+    variable: str
+    """CMake's, which builds its runtime in."""
+    build_option: str
+    """What `adt build-target` takes to build it in."""
+    api_level: int = 0
+    """Android's lowest; 0: it is not Android's."""
+
+    def check(self, platform: Platform, api_level: int, option: str) -> None:
+        """Check that it is there on *platform* with *api_level*.
+
+        Args:
+            option: that which asks for it.
+
+        Raises:
+            ConfigError: it is not.
+        """
+        if self.api_level and not platform.android:
+            raise ConfigError(
+                f"{self.title} is Android's, and the platform is {platform.name}",
+                remedy=f"Choose --for android-arm64-v8a, or leave {option} out.",
+            )
+        if api_level < self.api_level:
+            raise ConfigError(
+                f"{self.title} takes what TVM gives it from API level {self.api_level}; this is {api_level}",
+                remedy=f"Add --api-level {self.api_level}, or leave {option} out.",
+            )
+
+
+_ROWS = (
+    Library(
+        "clml",
+        "CLML",
+        "opencl",
+        "adreno, adreno-buffer or opencl",
+        "ADT_CLML",
+        "--clml SDK (Qualcomm's; docs/clml.md)",
+    ),
+    # Android 10 is the first whose NNAPI takes convolutions in NCHW, as TVM's runtime gives them.
+    Library("nnapi", "NNAPI", "cpu", "cpu", "USE_NNAPI_RUNTIME", "--nnapi --api-level 29", api_level=29),
+)
+LIBRARIES = {row.name: row for row in _ROWS}
+"""Every library, by name."""
+NONE = "none"
+"""``--offload`` without a library."""
+
+
+def parse_libraries(text: str) -> tuple[Library, ...]:
+    """The libraries of an ``--offload``, such as ``clml,nnapi``, in order of precedence.
+
+    Raises:
+        ConfigError: there is no such library, or one comes twice.
+    """
+    names = [name.strip() for name in text.split(",")]
+    if names == [NONE]:
+        return ()
+    if unknown := [name for name in names if name not in LIBRARIES]:
+        raise ConfigError(
+            f"unknown offload {unknown[0]!r}",
+            remedy=f"Choose {NONE}, or some of: {', '.join(LIBRARIES)} (the first takes what it can first).",
+        )
+    if len(set(names)) < len(names):
+        raise ConfigError(f"--offload {text} names a library twice", remedy="Name each once.")
+    return tuple(LIBRARIES[name] for name in names)
+
+
+def join_libraries(libraries: tuple[Library, ...]) -> str:
+    """What :func:`parse_libraries` reads."""
+    return ",".join(library.name for library in libraries) or NONE
+
+
+def titles(libraries: tuple[Library, ...]) -> str:
+    """*libraries* for people."""
+    return " and ".join(library.title for library in libraries)
