@@ -107,9 +107,8 @@ function(adt_read_opencl_libraries root)
   set(ADT_OPENCL_LIBRARIES "${libraries}" PARENT_SCOPE)
 endfunction()
 
-# Call our functions in place of some that TVM's OpenCL runtime calls, and add one of ours: see src/opencl_images.cc,
-# src/opencl_image_reuse.cc, src/opencl_library.cc and src/opencl_programs.cc. Takes the tree's targets, after it was
-# added.
+# Call our functions in place of some that TVM's OpenCL runtime calls, and add one of ours: see src/opencl_*.cc. Takes
+# the tree's targets, after it was added.
 function(adt_extend_opencl)
   set(runtime tvm_runtime_objs) # where trees up to 0.25 have it
   if(TARGET tvm_runtime_opencl)
@@ -122,9 +121,14 @@ function(adt_extend_opencl)
       opencl_device_api.cc:clCreateBuffer=adt_opencl_create_buffer
       opencl_device_api.cc:clCreateImage=adt_opencl_create_image
       opencl_device_api.cc:clReleaseMemObject=adt_opencl_release_memory
+      opencl_module.cc:clReleaseKernel=adt_opencl_release_kernel
+      opencl_module.cc:clReleaseProgram=adt_opencl_release_program
+      opencl_module.cc:clGetProgramInfo=adt_opencl_program_info
+      opencl_module.cc:clGetProgramBuildInfo=adt_opencl_build_info
   )
   target_sources(
-    ${runtime} PRIVATE "${ours}/opencl_images.cc" "${ours}/opencl_image_reuse.cc" "${ours}/opencl_programs.cc"
+    ${runtime} PRIVATE "${ours}/opencl_failures.cc" "${ours}/opencl_images.cc" "${ours}/opencl_image_reuse.cc"
+                       "${ours}/opencl_programs.cc"
   )
   file(GLOB_RECURSE header "${ADT_TVM_SOURCE}/src/opencl_common.h")
   get_filename_component(headers "${header}" DIRECTORY)

@@ -207,7 +207,7 @@ void Session::KeepPrograms() {
 Session::~Session() {
   try {
     Wait();
-  } catch (const Error&) {  // the device failed: there is nothing to wait for
+  } catch (...) {  // the device failed: there is nothing to wait for
   }
 }
 

@@ -1,0 +1,56 @@
+"""A GPU that fails or is lost ends in an error of the C interface, not in the end of the app's process.
+
+OpenCL is a stand-in, which computes nothing: each of its calls fails in turn.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from test_cpp_runner import Built, built
+from test_rtvm import onnx_file, textured
+
+import adt
+from adt.model.package.package import ModelPackage
+
+__all__ = ["built", "onnx_file", "textured"]
+
+SUPPORT = Path(__file__).parents[1] / "support"
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the stand-in's libOpenCL.so."""
+    place = tmp_path_factory.mktemp("standin")
+    headers = adt.source().path / "3rdparty/OpenCL-Headers"
+    source = SUPPORT / "standins/opencl_driver.c"
+    words = ["gcc", "-shared", "-fPIC", "-O1", "-w", f"-I{headers}", source, "-o", place / "libOpenCL.so"]
+    subprocess.run(words, check=True)
+    return place
+
+
+@pytest.mark.parametrize("vendor", ["adt tests", "QUALCOMM"])  # of the latter, images are parts of buffers
+def test_every_call_may_fail(
+    built: Built, textured: ModelPackage, driver: Path, tmp_path: Path, vendor: str
+) -> None:
+    lib, program = built.installed / "lib", tmp_path / "program"
+    words = ["gcc", "-std=gnu99", "-Wall", "-Wextra", "-Werror", f"-I{built.installed / 'include'}"]
+    link = [f"-L{lib}", "-ladt_runner", "-ldl", f"-Wl,-rpath,{lib}", f"-Wl,-rpath-link,{lib}"]
+    subprocess.run([*words, SUPPORT / "codegen/gpu_faults.c", "-o", program, *link], check=True)
+
+    done = subprocess.run(
+        [program, textured.path, tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "LD_LIBRARY_PATH": str(driver), "STANDIN_VENDOR": vendor},
+    )
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    for line in done.stdout.splitlines():
+        _kind, lives, failed = line.rsplit(maxsplit=2)
+        assert int(lives) > 100 and int(failed) > 50, line
+    assert len(done.stdout.splitlines()) == 3
