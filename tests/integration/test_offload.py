@@ -18,7 +18,7 @@ import pytest
 
 import adt
 from adt.bundle.libraries import LIBRARIES
-from adt.errors import MismatchError
+from adt.errors import ConfigError, MismatchError, ModelError
 from adt.host.cache import cache_dir
 from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
@@ -29,6 +29,7 @@ from adt.model.inputs.random import random_inputs
 from adt.model.passes.offload.partition import OffloadedModel, offload_module
 from adt.model.plugins import OPENCL, build, code_generator, load_plugin
 from adt.options.resolve import load_settings
+from support.devices.programs import adt as cli
 from support.models.offload import mobile_net, residual_net
 from support.models.published import named
 from support.models.small import small_model
@@ -161,6 +162,32 @@ def test_a_clml_package_holds_the_subgraph_and_its_weights(tmp_path: Path) -> No
     with pytest.raises(MismatchError, match="CLML, which is not here"):
         run_package(package.path, {"x": np.zeros((1, 3, 32, 32), np.float32)}, timeout=300)
     assert package.checked is not None and "CLML" in getattr(package.checked, "reason", "")
+
+
+def test_inspect_tells_what_is_called_and_what_stays(tmp_path: Path) -> None:
+    model = residual_net(tmp_path / "net.onnx")
+    package = adt.compile(
+        model, out=tmp_path / "package", platform="host", target="opencl", offload="clml", check=False
+    )
+    shown = cli("inspect", package.path, "--offload").stdout
+    assert "of 32 operators 30 to clml in 2 subgraphs" in shown
+    assert "4 × openclml.relu.bias.nn.conv2d" in shown and "stays in TVM's kernels: 1 × matmul" in shown
+    assert cli("inspect", package.path, "--offload", "--out", tmp_path / "graphs").returncode == 0
+    assert len(list((tmp_path / "graphs").glob("*.json"))) == 2
+    assert "30 to clml" in cli("inspect", package.path).stdout
+
+
+def test_a_comparison_needs_a_library_a_part_for_it_and_a_bundle_that_has_it(tmp_path: Path) -> None:
+    model = residual_net(tmp_path / "net.onnx")
+    with pytest.raises(ConfigError, match="no library is named"):
+        adt.compare_offload(model, platform="host", target="opencl")
+    small = small_model(tmp_path / "small.onnx", op="Sigmoid")
+    with pytest.raises(ModelError, match="nothing of the model goes to clml"):
+        adt.compare_offload(small, platform="host", target="opencl", offload="clml")
+    adt.build_target(platform="host")
+    with pytest.raises(MismatchError, match="no CLML runtime") as caught:
+        adt.compare_offload(model, platform="host", target="opencl", offload="clml")
+    assert "--clml SDK" in caught.value.remedy
 
 
 def test_an_arm64_package_with_textures_for_the_rest(tmp_path: Path) -> None:

@@ -17,14 +17,19 @@ import numpy as np
 import pytest
 
 from adt.api import bench as api_bench
+from adt.api.model import job_of, tuned_job
+from adt.api.requests import CompileRequest
 from adt.errors import ConfigError, DiskError, InputError
 from adt.host.data import data_dir
 from adt.measure import bench, history, trend
+from adt.measure.offload_choice import fastest_offload
 from adt.measure.protocol import PROTOCOLS
 from adt.measure.record import EMULATED, BenchRecord, Machine, Method, Speed, Start, Subject
 from adt.measure.sensors import Energy, Sensors
 from adt.measure.statistics import Drift, quantiles, summarise
 from adt.measure.trend import page_data
+from adt.model.package.model_store import model_sha256
+from support.models.small import small_model
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 PHONE = Machine("device", "R58N", "Phone 5", "SM8550", "Adreno 740", "gpu", "v.790", False)
@@ -278,3 +283,47 @@ def test_the_page_about_it_names_what_there_is() -> None:
     assert len(set(flags)) >= 9
     for name in (*verdicts, trend.EMULATED, *flags):
         assert f"`{name}`" in text, name
+
+
+def of(offload: str, number: int, ms: float | None, **changes: object) -> BenchRecord:
+    """A benchmark of a package that hands a part to *offload*."""
+    return record(number, ms, subject=replace(SUBJECT, offload=offload), **changes)
+
+
+def choice(records: list[BenchRecord], soc: str = "") -> str | None:
+    fastest = fastest_offload(records, "s1", "adreno", "android-arm64-v8a", "float16", soc)
+    return fastest and fastest.subject.offload
+
+
+def test_the_fastest_of_the_newest_benchmarks_chooses_libraries() -> None:
+    ours, clml = of("none", 1, 5.0), of("clml", 2, 4.0)
+    assert choice([ours, clml]) == "clml"
+    assert choice([ours, clml, of("none", 3, 3.0)]) == "none", "a newer one of ours is faster"
+    assert choice([ours, clml, of("clml", 3, 6.0)]) == "none", "a newer one of the library is slower"
+    assert choice([clml]) is None and choice([ours]) is None, "there is nothing to compare with"
+    assert (
+        choice([ours, of("clml", 2, None)]) is None and choice([ours, replace(clml, correct=False)]) is None
+    )
+
+
+def test_benchmarks_of_another_device_model_or_method_choose_nothing() -> None:
+    ours, clml = of("none", 1, 5.0), of("clml", 2, 4.0)
+    assert choice([ours, clml], soc="SM8550") == "clml" and choice([ours, clml], soc="SM8650") is None
+    assert choice([ours, replace(clml, machine=replace(PHONE, soc="SM8650"))]) is None
+    assert choice([ours, replace(clml, method=replace(METHOD, threads=4))]) is None
+    assert choice([ours, replace(clml, subject=replace(clml.subject, source_sha256="s2"))]) is None
+
+
+@pytest.mark.parametrize(("milliseconds", "offload"), [(4.0, "clml"), (6.0, "none"), (None, "none")])
+def test_offload_auto_is_what_was_measured(
+    milliseconds: float | None, offload: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ADT_DATA_DIR", str(tmp_path))
+    model = small_model(tmp_path / "small.onnx", op="Relu")
+    job = job_of(CompileRequest(model, platform="linux-aarch64", target="adreno", offload="auto"))
+    subject = replace(
+        SUBJECT, source_sha256=model_sha256(model), platform="linux-aarch64", precision="float32"
+    )
+    history.save(record(1, 5.0, subject=subject))
+    history.save(record(2, milliseconds, subject=replace(subject, offload="clml")))
+    assert tuned_job(job).settings.compile.offload == offload

@@ -47,6 +47,7 @@ from adt.api.inspect import inspect_html as inspect_html
 from adt.api.model import compile as compile
 from adt.api.model import compile_kernel as compile_kernel
 from adt.api.model import explain as explain
+from adt.api.offload import compare_offload as compare_offload
 from adt.api.package import package_merge as package_merge
 from adt.api.package import package_split_params as package_split_params
 from adt.api.package import package_verify as package_verify

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from adt.api.bundles import choose_bundle
 from adt.api.requests import CompileRequest, ExplainRequest, JobRequest, KernelRequest
 from adt.bundle.bundle import load_bundle
+from adt.bundle.libraries import AUTO, NONE
 from adt.bundle.platforms import platform_named
 from adt.errors import ConfigError, MismatchError
 from adt.host.ndk import find_ndk
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from adt.model.compilation import CompileJob
     from adt.model.importers.importer import Explanation
     from adt.model.kernels import CompiledKernel
+
+log = logging.getLogger("adt.compile")
 
 
 @takes(CompileRequest)
@@ -86,12 +90,13 @@ def job_of(request: JobRequest, *, server: bool = False) -> CompileJob:
 
 
 def tuned_job(job: CompileJob) -> CompileJob:
-    """*job* with the records of the database that its settings name, if they name one.
+    """*job* with what records decide: libraries of ``--offload auto``, and a database's schedules.
 
     Raises:
         ConfigError: the database has records of several devices, or none of the one that was chosen.
         PackageError: there is no database.
     """
+    job = measured_offload(job)
     settings = job.settings.compile
     if not settings.db:
         if settings.tuned_on:
@@ -106,6 +111,30 @@ def tuned_job(job: CompileJob) -> CompileJob:
     records, target = Path(settings.db), job.target()
     tuning = tuning_for_target(records, target, tvm_key(), tuned_on=settings.tuned_on, like=job.like)
     return replace(job, tuning=tuning)
+
+
+def measured_offload(job: CompileJob) -> CompileJob:
+    """*job* with what ``--offload auto`` stands for: the libraries of the fastest benchmark, or none."""
+    settings, source = job.settings, job.model
+    if settings.compile.offload != AUTO:
+        return job
+    from adt.measure import history
+    from adt.measure.offload_choice import fastest_offload
+    from adt.model.compilation import package_target
+    from adt.model.package.model_store import model_sha256
+
+    fastest = fastest_offload(
+        history.load(),
+        model_sha256(source) if source.is_file() else "",
+        package_target(job.platform, settings, job.like).name,
+        job.platform.name,
+        settings.compile.precision,
+        job.like.soc if job.like else "",
+    )
+    offload = fastest.subject.offload if fastest else NONE
+    reason = f"measured on {fastest.machine.name} at {fastest.when}" if fastest else "nothing was measured"
+    log.info("--offload auto: %s (%s)", offload, reason)
+    return replace(job, settings=replace(settings, compile=settings.compile.but(offload=offload)))
 
 
 @takes(ExplainRequest)

@@ -681,15 +681,20 @@ class ProtocolOptions(Threads, Seed):
     end_to_end: bool = option("Time copying inputs in and outputs out, too.", default=False)
 
 
-class BenchOptions(ProtocolOptions, InputArrays, PlaceOptions):
-    """Of every benchmark on a device."""
+class MeasureOptions(ProtocolOptions, InputArrays, PlaceOptions):
+    """Of every measurement on a device."""
 
     cool_down: str | None = option(
         "Wait first: until the hottest zone is at most so warm (45C), or so long (30s).", default=None
     )
-    verify: bool = option("Compare the outputs with the reference first.", default=True)
     record: bool = option("Keep the result for `adt report`.", default=True)
     label: str = option("Kept with the result.", default="")
+
+
+class BenchOptions(MeasureOptions):
+    """Of every benchmark of packages."""
+
+    verify: bool = option("Compare the outputs with the reference first.", default=True)
 
 
 class BenchRequest(BenchOptions, PlaceRequest, SourceModel):
@@ -698,12 +703,21 @@ class BenchRequest(BenchOptions, PlaceRequest, SourceModel):
     cold_start: bool = option("With OpenCL: load once without compiled programs, too.", default=True)
 
 
-class AbRequest(BenchOptions):
+class Rounds(Options):
+    """How long two packages take turns."""
+
+    rounds: int | None = option("Rounds of --ab, each A B B A.", default=None, help="Rounds, each A B B A.")
+
+
+class AbRequest(Rounds, BenchOptions):
     """Of ``bench_ab``."""
 
     a: PathTo = option("A package.", kw_only=False)
     b: PathTo = option("Another one.", kw_only=False)
-    rounds: int | None = option("Rounds of --ab, each A B B A.", default=None)
+
+
+class CompareOffloadRequest(Rounds, MeasureOptions, Records, JobRequest):
+    """Of ``compare_offload``."""
 
 
 class ApkRequest(ProtocolOptions, Request, NdkRoot, PackagesArgument):

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from adt.api.model import job_of
+from adt.api.model import job_of, measured_offload
 from adt.api.requests import TuneRequest
 from adt.api.tune_places import Rack, open_rack, platform_for
 from adt.api.tune_result import check_ended, compare_packages, compile_command, tune_result
@@ -66,7 +66,7 @@ def tune(request: TuneRequest) -> TuneResult:
     request = request.but(platform=platform_for(request))
     settings = _check_settings(request.settings.tune)
     directory = _database(request)
-    job = job_of(request, server=True)
+    job = measured_offload(job_of(request, server=True))
     target = job.target()
     if request.fit and target.gpu is None:
         raise ConfigError(

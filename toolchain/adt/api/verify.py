@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,8 @@ class VerifyResult:
     """The same for people."""
     runs: tuple[tuple[str, Verification], ...] = ()
     """Each set of inputs by name, and what came of it."""
+    right: Mapping[str, Array] = field(default_factory=dict)
+    """What the reference gave, by name, on the first set of inputs."""
 
 
 @dataclass(frozen=True)
@@ -112,12 +114,13 @@ def verify_at(
             remedy="Verify one set of inputs at a time, or against a runtime: --reference auto.",
         )
     options = RtvmOptions(entry=entry.name, device=manifest.target.device)
-    runs, outputs = [], []
+    runs, outputs, answers = [], [], []
     for name, arrays in sets:
         ran = opened.place.run(options, arrays, timeout=resolved.device.run_seconds)
         right, quanta = reference.run(arrays), manifest.made.quanta
         runs.append((name, compare(ran.outputs, right, resolved.verify, manifest.precision, quanta)))
         outputs.append(ran.outputs)
+        answers.append(right)
     return VerifyResult(
         opened.place.name,
         worst_of(runs),
@@ -126,6 +129,7 @@ def verify_at(
         reference.name,
         reference.what,
         tuple(runs),
+        answers[0],
     )
 
 

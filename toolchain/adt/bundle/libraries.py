@@ -73,6 +73,8 @@ LIBRARIES = {row.name: row for row in _ROWS}
 """Every library, by name."""
 NONE = "none"
 """``--offload`` without a library."""
+AUTO = "auto"
+"""``--offload`` as benchmarks decide (:mod:`adt.measure.offload_choice`)."""
 
 
 def parse_libraries(text: str) -> tuple[Library, ...]:

@@ -59,10 +59,11 @@ def bench(keywords: Keywords, flags: BenchFlags) -> Rendering:
     result = adt.bench(flags.package, **keywords)
     if flags.times and result.times:
         save_npz(flags.times, result.times)
-    return Rendering("bench", lambda: _fields(result), _lines(result), _failure(result))
+    return Rendering("bench", lambda: bench_fields(result), _lines(result), _failure(result))
 
 
-def _fields(result: BenchResult) -> dict[str, Any]:
+def bench_fields(result: BenchResult) -> dict[str, Any]:
+    """The document of one benchmark."""
     from adt.cli.verify import verification_fields
     from adt.host.manifest import bare_fields
 
@@ -83,8 +84,8 @@ def _compared(result: AbResult) -> Rendering:
     return Rendering(
         "bench-ab",
         lambda: {
-            "a": _fields(result.a),
-            "b": _fields(result.b),
+            "a": bench_fields(result.a),
+            "b": bench_fields(result.b),
             "emulated": result.a.record.machine.emulated,
             "b_times_as_fast": vars(result.ratio) if result.ratio else None,
             "round_ms": result.round_ms,
@@ -154,7 +155,7 @@ def _speed(record: BenchRecord, speed: Speed) -> Iterator[tuple[str, str]]:
     what = "copying in, running, copying out" if method.end_to_end else "running"
     yield "method", f"{method.key}; {what}"
     yield "runs", f"{times.count} in {seconds:.2f} s of running"
-    yield "latency", _latency(times)
+    yield "latency", latency(times)
     yield (
         "",
         f"mean {ms(times.mean_ms)}, std {ms(times.std_ms)}, from {ms(times.min_ms)} to {ms(times.max_ms)}; "
@@ -224,7 +225,7 @@ def _ab_lines(result: AbResult, verdict: str) -> Iterator[str]:
             yield f"  {'speed':<9} none: {record.no_speed}"
             continue
         times = record.speed.times
-        yield f"  {'latency':<9} {_latency(times)}, of {times.count} runs"
+        yield f"  {'latency':<9} {latency(times)}, of {times.count} runs"
         for flag in record.flags:
             if flag.name not in ABOUT_THE_MACHINE:
                 yield f"  {'!':<9} {flag.name}: {flag.text}"
@@ -232,7 +233,8 @@ def _ab_lines(result: AbResult, verdict: str) -> Iterator[str]:
         yield f"{verdict} (95 % confidence, {len(result.round_ms)} rounds A B B A)"
 
 
-def _latency(times: TimeSummary) -> str:
+def latency(times: TimeSummary) -> str:
+    """Quantiles of *times*."""
     return f"p50 {ms(times.p50_ms)}, p90 {ms(times.p90_ms)}, p99 {ms(times.p99_ms)}"
 
 

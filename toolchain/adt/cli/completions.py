@@ -59,9 +59,9 @@ def _processors() -> list[str]:
 
 
 def _libraries() -> list[str]:
-    from adt.bundle.libraries import LIBRARIES, NONE
+    from adt.bundle.libraries import AUTO, LIBRARIES, NONE
 
-    return [*LIBRARIES, NONE]
+    return [*LIBRARIES, AUTO, NONE]
 
 
 def _bundles() -> list[str]:

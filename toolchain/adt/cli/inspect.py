@@ -115,19 +115,22 @@ def _offload(inspection: Inspection, _package: Path, flags: InspectFlags) -> Vie
     libraries = inspection.subgraphs()
     fields = {"offload": asdict(report), "subgraphs": libraries}
     if flags.out is None:
-        return fields, [*offload_lines(report), json.dumps(libraries, indent=2)]
+        return fields, [*offload_lines(report, inspection), json.dumps(libraries, indent=2)]
     texts = {
         f"{name}.json": json.dumps(graph, indent=2) + "\n"
         for graphs in libraries.values()
         for name, graph in graphs.items()
     }
     write_texts(texts, flags.out)
-    return fields, [*offload_lines(report), f"wrote {len(texts)} files to {flags.out}"]
+    return fields, [*offload_lines(report, inspection), f"wrote {len(texts)} files to {flags.out}"]
 
 
-def offload_lines(report: OffloadReport) -> Iterator[str]:
-    """What libraries compute, and what they do not."""
+def offload_lines(report: OffloadReport, inspection: Inspection) -> Iterator[str]:
+    """What libraries compute, call by call, and what they do not."""
     yield f"offload  {report.summary}"
+    for name, counts in inspection.library_calls().items():
+        parts = ", ".join(f"{count} × {kernel}" for kernel, count in counts.items())
+        yield f"         {name} calls {parts}"
     for line in report.left:
         yield f"         stays in TVM's kernels: {line}"
 

@@ -89,8 +89,9 @@ def _lines(package: ModelPackage) -> Iterator[str]:
                 yield f"         {operator.name} stays plain: {operator.reason}"
     if compilation.offload:
         from adt.cli.inspect import offload_lines
+        from adt.model.inspection.inspection import Inspection
 
-        yield from offload_lines(compilation.offload)
+        yield from offload_lines(compilation.offload, Inspection(package))
     yield from _check_lines(package)
     if compilation.accuracy:
         yield from _accuracy_lines(compilation.accuracy)

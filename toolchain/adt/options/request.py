@@ -66,6 +66,18 @@ class Request(Options):
         origin = self.resolved.origins[options_of(type(self))[name].key]
         return getattr(self, name) if origin == "flag" else None
 
+    def keywords_of(self, other: type[Options], *without: str) -> dict[str, Any]:
+        """The keywords with which *other* asks for the same, as far as both have them.
+
+        Args:
+            without: fields of that name mean something else there.
+        """
+        return {
+            name: self.named(name) if about.key else getattr(self, name)
+            for name, about in options_of(other).items()
+            if name in self._options and name not in without
+        }
+
     def but(self, **changes: Any) -> Self:
         """The same, asked with *changes*. No setting is looked up again; one that is None stays as it is."""
         asked = copy.copy(self)

@@ -166,9 +166,9 @@ class Kernels(Shapes, Computing, section="compile"):
     )
     offload: Text = option(
         "Hand operators to libraries, the first of them first: ``clml`` (Adreno GPUs), ``nnapi`` (Android), "
-        "or ``none``.",
+        "``auto``: as benchmarks of this model on the device decide (`adt compare-offload`), else ``none``.",
         default="none",
-        metavar="LIBRARY,…|none",
+        metavar="LIBRARY,…|auto|none",
         offers="libraries",
     )
     texture_choice: Text = option(

@@ -7,6 +7,7 @@ import hashlib
 import re
 import textwrap
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -106,6 +107,23 @@ class Inspection:
                 except ValueError as error:
                     raise PackageError(f"{path} is damaged: {error}", remedy=self._remedy) from error
         return libraries
+
+    def library_calls(self) -> dict[str, dict[str, int]]:
+        """What each subgraph calls of its library, and how often, by the subgraph's name.
+
+        Raises:
+            PackageError: ``inspect/`` is damaged.
+        """
+        graphs = {name: graph for part in self.subgraphs().values() for name, graph in part.items()}
+        try:
+            return {
+                name: dict(Counter(str(node["name"]) for node in graph["nodes"] if node["op"] == "kernel"))
+                for name, graph in graphs.items()
+            }
+        except (KeyError, TypeError) as error:
+            raise PackageError(
+                f"a subgraph of {self.package.place} is damaged", remedy=self._remedy
+            ) from error
 
     def relax(self) -> str:
         """``main`` after the last Relax pass, as TVMScript."""

@@ -23,7 +23,7 @@ from adt.model import plugins
 from adt.model.package.files import INSPECT
 from adt.model.passes.nodes import operator_name, relax_nodes
 from adt.model.passes.offload.rules import Rules, fixed
-from adt.model.passes.offload.weights import CODEGEN, bind_weights, detach_weights
+from adt.model.passes.offload.weights import bind_weights, detach_weights
 from adt.model.passes.reports import LibraryShare, OffloadReport
 from adt.options.sections import TvmSettings
 
@@ -150,20 +150,14 @@ def partition(module: Any, params: Mapping[str, Any], takers: Sequence[Taker]) -
         operators = left
     module = transform.MergeCompositeFunctions()(module)
     inside = {taker.rules.codegen for taker in takers if taker.rules.weights_inside}
-    if inside:
-        module = bind_weights(module, inside)
     names = {taker.rules.codegen: taker.name for taker in takers}
-    owners = {
-        str(function.attrs["global_symbol"]): names[str(function.attrs[CODEGEN])]
-        for function in module.functions.values()
-        if function.attrs is not None and CODEGEN in function.attrs
-    }
-    module = transform.RunCodegen()(module)
+    module = transform.RunCodegen()(bind_weights(module, names, inside))
     attributes = dict(module.attrs.items()) if module.attrs else {}
     subgraphs = []
     for external in attributes.get("external_mods", []):
         symbol = str(external["get_symbol"]())
-        subgraphs.append(Subgraph(owners[symbol], symbol, str(external.inspect_source("json"))))
+        library = symbol.rpartition("_")[0]
+        subgraphs.append(Subgraph(library, symbol, str(external.inspect_source("json"))))
     remaining, params = detach_weights(module, params) if inside else (module, dict(params))
     counts = Counter(subgraph.library for subgraph in subgraphs)
     report = OffloadReport(

@@ -9,6 +9,7 @@ with their weights as arguments, and get them here, a function of its own for ea
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Set
 from typing import Any
 
@@ -18,40 +19,53 @@ LARGE = 1024
 """Elements from which on a constant is worth a place in mod.params."""
 
 
-def bind_weights(module: Any, codegens: Set[str]) -> Any:
-    """*module* after MergeCompositeFunctions, with constants that ``main`` passes to a function moved inside.
+def bind_weights(module: Any, names: Mapping[str, str], inside: Set[str]) -> Any:
+    """*module* after MergeCompositeFunctions, with short names for what is handed over (``clml_0``).
+
+    TVM's are made of all operators inside, too long for a file.
 
     Args:
-        codegens: code generators whose functions get theirs.
+        names: code generator → what the names of its functions begin with.
+        inside: code generators whose functions get the constants that ``main`` passes to them.
     """
     import tvm
     from tvm import relax
     from tvm.relax.expr_functor import PyExprMutator, mutator
 
-    bound_functions: set[Any] = set()
+    counts: Counter[str] = Counter()
+    unbound: dict[Any, Any] = {}
 
-    def is_bound(function: Any) -> bool:
+    def codegen(function: Any) -> str:
         attributes = (function.attrs if function is not None else None) or {}
-        return CODEGEN in attributes and str(attributes[CODEGEN]) in codegens
+        return str(attributes[CODEGEN]) if CODEGEN in attributes else ""
 
     @mutator
     class Bind(PyExprMutator):  # type: ignore[misc]
         def visit_call_(self, call: Any) -> Any:
             function = module[call.op] if isinstance(call.op, relax.GlobalVar) else None
-            if not is_bound(function):
+            generator = codegen(function)
+            if not generator:
                 return super().visit_call_(call)
-            name = f"{call.op.name_hint}_{len(bound_functions)}"
-            bound = _inside(_bound(function, call.args)).with_attr("global_symbol", name)
-            variable = self.builder_.add_func(bound, name)
-            bound_functions.add(variable)
-            return relax.Call(variable, [self.visit_expr(argument) for argument in _variables(call.args)])
+            if generator in inside:
+                variable = self.add(generator, _inside(_bound(function, call.args)))
+                arguments = _variables(call.args)
+            else:
+                variable = unbound[call.op] = unbound.get(call.op) or self.add(generator, function)
+                arguments = call.args
+            return relax.Call(variable, [self.visit_expr(argument) for argument in arguments])
+
+        def add(self, generator: str, function: Any) -> Any:
+            name = f"{names[generator]}_{counts[generator]}"
+            counts[generator] += 1
+            return self.builder_.add_func(function.with_attr("global_symbol", name), name)
 
     bind = Bind(module)
     bind.builder_.update_func(module.get_global_var("main"), bind.visit_expr(module["main"]))
+    old = {variable.name_hint for variable, function in module.functions_items() if codegen(function)}
     functions = {
         variable: function
         for variable, function in bind.builder_.get().functions_items()
-        if variable in bound_functions or not is_bound(function)
+        if variable.name_hint not in old
     }
     return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
 

@@ -1,0 +1,41 @@
+"""Which libraries a model is fastest with, by the benchmarks of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from adt.bundle.libraries import NONE
+from adt.measure.record import BenchRecord
+
+
+def fastest_offload(
+    records: Iterable[BenchRecord], source_sha256: str, target: str, platform: str, precision: str, soc: str
+) -> BenchRecord | None:
+    """The fastest of the newest benchmarks of one model, of which one is without libraries.
+
+    Args:
+        records: oldest first.
+        source_sha256: of the model.
+        target, platform, precision: what it is compiled for.
+        soc: system on chip of the device; empty: the device that was measured last.
+
+    Returns:
+        None where nothing is to be compared: no benchmarks with libraries, or none without.
+    """
+    wanted = (source_sha256, target, platform, precision)
+    latest: dict[tuple[str, str], dict[str, BenchRecord]] = {}
+    for record in records:
+        subject = record.subject
+        fits = (subject.source_sha256, subject.target, subject.platform, subject.precision) == wanted
+        if fits and record.speed and record.correct is not False and soc in ("", record.machine.soc):
+            series = (record.machine.key, record.method.key)
+            latest[series] = latest.pop(series, {}) | {subject.offload: record}
+    for measured in reversed(latest.values()):
+        if NONE in measured and len(measured) > 1:
+            return min(measured.values(), key=_milliseconds)
+    return None
+
+
+def _milliseconds(record: BenchRecord) -> float:
+    assert record.speed is not None
+    return record.speed.times.p50_ms
