@@ -1,14 +1,16 @@
 """Time networks on this machine's processor, untuned, against onnxruntime; or check them on emulated ones.
 
     python bench/cpu.py [--models resnet18,mobilenet_v2,…] [--threads 1,2] [--cpu NAME] [--avx2]
-                        [--rounds 3] [-o FILE.json]
+                        [--xnnpack] [--rounds 3] [-o FILE.json]
     python bench/cpu.py --emulated linux-aarch64 [--models …] [--cpu cortex-a76] [--precision float16]
 
 Each network is compiled for this machine, checked against onnxruntime by ``adt verify``, and timed
 by ``rtvm`` (the median and the minimum of its runs) in turns with onnxruntime on random inputs and
-as many threads. What counts is the ratio: both share the machine's noise. With ``--avx2`` both believe that
-this processor has no AVX-512 (no_avx512.c). With ``--emulated`` nothing is timed: it is compiled for that
-platform and compared with onnxruntime, once, by ``rtvm`` in qemu. Exits with 1 where a network is wrong.
+as many threads. What counts is the ratio: both share the machine's noise. With ``--xnnpack`` also with
+what XNNPACK takes handed to it, for which there must be a bundle (``adt build-target --for host
+--xnnpack``). With ``--avx2`` all believe that this processor has no AVX-512 (no_avx512.c). With
+``--emulated`` nothing is timed: it is compiled for that platform and compared with onnxruntime, once,
+by ``rtvm`` in qemu. Exits with 1 where a network is wrong.
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--emulated", choices=EMULATED, help="check, on this platform's emulated processor")
     parser.add_argument("--precision", default="float32", help="that is checked")
     parser.add_argument("--avx2", action="store_true")
+    parser.add_argument("--xnnpack", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("-o", "--out", type=Path)
     given = parser.parse_args(argv)
@@ -101,17 +104,25 @@ def measure(place: Path, name: str, threads: int, given: argparse.Namespace) -> 
         adt.compile(model, out=package, platform="host", cpu=given.cpu or "native")
         seconds = time.process_time() - began
     verified = adt.verify(package)
+    offloaded = place / f"{name}-xnnpack"
+    if given.xnnpack and not offloaded.exists():
+        adt.compile(model, out=offloaded, platform="host", cpu=given.cpu or "native", offload="xnnpack")
+    right = verified.verification.passed and (not given.xnnpack or agrees(model, offloaded))
     session, feeds = onnxruntime_session(model, threads)
     ours: list[float] = []
     theirs: list[float] = []
+    by_xnnpack: list[float] = []
     for _ in range(given.rounds):
         theirs += timed(session, feeds)
-        runs = max(LEAST_RUNS, round(SECONDS * 1000 / min(theirs)))
-        ours += run(package, min(runs, 2000), threads)
+        runs = min(max(LEAST_RUNS, round(SECONDS * 1000 / min(theirs))), 2000)
+        ours += run(package, runs, threads)
+        by_xnnpack += run(offloaded, runs, threads) if given.xnnpack else []
+    with_xnnpack = {"xnnpack_ms": [min(by_xnnpack), median(by_xnnpack)]} if by_xnnpack else {}
     return {
+        **with_xnnpack,
         "model": name,
         "threads": threads,
-        "right": verified.verification.passed,
+        "right": right,
         "adt_ms": [min(ours), median(ours)],
         "onnxruntime_ms": [min(theirs), median(theirs)],
         "ratio": min(ours) / min(theirs),
@@ -120,25 +131,42 @@ def measure(place: Path, name: str, threads: int, given: argparse.Namespace) -> 
     }
 
 
+def agrees(model: Path, package: Path) -> bool:
+    """Whether a package for this machine gives onnxruntime's outputs by rtvm."""
+    import adt
+
+    session, feeds = onnxruntime_session(model, 1)
+    return agree(session, feeds, dict(adt.run(package, inputs=feeds).outputs), "float32").passed
+
+
+def agree(session: Any, feeds: dict[str, Any], outputs: dict[str, Any], precision: str) -> Any:
+    """How *outputs* compare with onnxruntime's."""
+    from adt.measure.verify import compare
+    from adt.options.resolve import load_settings
+
+    names = [output.name for output in session.get_outputs()]
+    references = dict(zip(names, session.run(None, feeds), strict=True))
+    return compare(outputs, references, load_settings({}).settings.verify, precision)
+
+
 def right_when_emulated(place: Path, name: str, given: argparse.Namespace) -> bool:
     """Whether a network gives onnxruntime's outputs on an emulated processor."""
     import adt
-    from adt.measure.verify import compare
-    from adt.options.resolve import load_settings
     from support.devices.emulated import outputs_of
 
     model, package = model_file(place, name), place / f"{name}-{given.emulated}"
     cpu = given.cpu or EMULATED[given.emulated]
-    adt.compile(model, out=package, platform=given.emulated, cpu=cpu, precision=given.precision)
+    offload = "xnnpack" if given.xnnpack else "none"
+    adt.compile(
+        model, out=package, platform=given.emulated, cpu=cpu, precision=given.precision, offload=offload
+    )
     session, feeds = onnxruntime_session(model, 1)
     try:
         outputs = outputs_of(package, feeds, timeout=LONGEST)
     except (AssertionError, subprocess.TimeoutExpired) as error:
         right, words = False, str(error)
     else:
-        names = [output.name for output in session.get_outputs()]
-        references = dict(zip(names, session.run(None, feeds), strict=True))
-        compared = compare(outputs, references, load_settings({}).settings.verify, given.precision)
+        compared = agree(session, feeds, outputs, given.precision)
         right = compared.passed
         words = f"at most {max(output.max_rel for output in compared.outputs):.1e} of the largest value off"
     sys.stdout.write(
@@ -217,9 +245,10 @@ def geometric_mean(ratios: Sequence[float]) -> float:
 
 def _print(row: dict[str, Any]) -> None:
     ours, theirs = row["adt_ms"], row["onnxruntime_ms"]
+    xnnpack = "XNNPACK {:8.2f} ms ({:.2f})  ".format(*row["xnnpack_ms"]) if "xnnpack_ms" in row else ""
     sys.stdout.write(
         f"{row['model']:24} {row['threads']} thread(s)  adt {ours[0]:8.2f} ms (median {ours[1]:.2f})  "
-        f"onnxruntime {theirs[0]:8.2f} ms ({theirs[1]:.2f})  "
+        f"{xnnpack}onnxruntime {theirs[0]:8.2f} ms ({theirs[1]:.2f})  "
         f"ratio {row['ratio']:.2f} ({row['ratio_of_medians']:.2f})  {'right' if row['right'] else 'WRONG'}\n"
     )
     sys.stdout.flush()

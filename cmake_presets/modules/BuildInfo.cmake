@@ -79,6 +79,7 @@ function(adt_write_build_info file)
   adt_json_bool(opencl "${USE_OPENCL}")
   adt_json_bool(clml "${USE_CLML_GRAPH_EXECUTOR}")
   adt_json_bool(nnapi "${USE_NNAPI_RUNTIME}")
+  adt_json_bool(xnnpack "${ADT_XNNPACK}")
   adt_json_bool(rpc "${USE_CPP_RPC}")
   adt_json_bool(opencl_linked "${OpenCL_LIBRARIES}")
   set(clml_sdk "null")
@@ -107,6 +108,7 @@ function(adt_write_build_info file)
   \"clml\": ${clml},
   \"clml_sdk\": ${clml_sdk},
   \"nnapi\": ${nnapi},
+  \"xnnpack\": ${xnnpack},
   \"rpc\": ${rpc},
   \"system_name\": ${CMAKE_SYSTEM_NAME_JSON},
   \"system_processor\": ${CMAKE_SYSTEM_PROCESSOR_JSON},

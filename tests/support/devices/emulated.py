@@ -29,8 +29,9 @@ def outputs_of(
         AssertionError: rtvm failed.
         subprocess.TimeoutExpired: it took longer than *timeout* seconds.
     """
-    platform = load_package(package).manifest.target.platform
-    bundle = adt.build_target(platform=platform).bundle
+    manifest = load_package(package).manifest
+    platform = manifest.target.platform
+    bundle = adt.build_target(platform=platform, xnnpack="xnnpack" in manifest.offload).bundle
     assert isinstance(bundle, TargetBundle)
     with tempfile.TemporaryDirectory() as place:
         given, computed = Path(place, "in.npz"), Path(place, "out.npz")

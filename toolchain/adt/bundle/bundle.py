@@ -52,6 +52,8 @@ class BundleOptions:
     """libOpenCL.so is linked: nothing of the bundle starts on a device that has none."""
     nnapi: bool = False
     """The runtime for Android's NNAPI is inside."""
+    xnnpack: bool = False
+    """``lib/libadt_xnnpack.so`` is inside."""
 
     @property
     def libraries(self) -> tuple[Library, ...]:

@@ -57,6 +57,8 @@ class Library:
             )
 
 
+XNNPACK_VARIABLE = "ADT_XNNPACK"
+
 _ROWS = (
     Library(
         "clml",
@@ -68,6 +70,7 @@ _ROWS = (
     ),
     # Android 10 is the first whose NNAPI takes convolutions in NCHW, as TVM's runtime gives them.
     Library("nnapi", "NNAPI", "cpu", "cpu", "USE_NNAPI_RUNTIME", "--nnapi --api-level 29", api_level=29),
+    Library("xnnpack", "XNNPACK", "cpu", "cpu", XNNPACK_VARIABLE, "--xnnpack"),
 )
 LIBRARIES = {row.name: row for row in _ROWS}
 """Every library, by name."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from adt.bundle.libraries import XNNPACK_VARIABLE
 from adt.bundle.platforms import Platform
 from adt.bundle.presets import Choice, choose_preset
 from adt.host import cache
@@ -59,6 +60,7 @@ def plan_build(settings: Settings) -> BuildPlan:
     Raises:
         ConfigError: the platform is unknown, or options contradict each other.
         ToolNotFound, NdkError, SourceError, SdkError: something that the build needs is missing.
+        DownloadError: XNNPACK's source is needed and cannot be had.
     """
     choice = choose_preset(settings.build)
     platform = choice.platform
@@ -87,8 +89,14 @@ def plan_build(settings: Settings) -> BuildPlan:
     if opencl_sdk:
         places["ADT_OPENCL_SDK"] = opencl_sdk.path
         identity["OpenCL SDK"] = opencl_sdk.digest
-    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-    key = f"{platform.name}-{digest[:12]}"
+    if settings.build.xnnpack:
+        from adt.host.xnnpack_source import find_xnnpack
+
+        xnnpack = find_xnnpack(settings.build.xnnpack_source)
+        places["ADT_XNNPACK_SOURCE"] = xnnpack.path
+        identity["XNNPACK"] = xnnpack.digest
+    # It changes nothing of the rest: with it a bundle is built where that without is, from the same objects.
+    rest = {name: value for name, value in identity.items() if name not in ("XNNPACK", XNNPACK_VARIABLE)}
     root = cache.cache_dir()
     return BuildPlan(
         platform,
@@ -99,9 +107,15 @@ def plan_build(settings: Settings) -> BuildPlan:
         settings.build,
         identity,
         tuple(f"-D{name}={value}" for name, value in {**options, **places}.items()),
-        build_dir=root / "build" / key,
-        bundle_dir=root / "bundles" / key,
+        build_dir=root / "build" / _key(platform, rest),
+        bundle_dir=root / "bundles" / _key(platform, identity),
     )
+
+
+def _key(platform: Platform, identity: Mapping[str, str]) -> str:
+    """The name of a directory for what has this *identity*."""
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    return f"{platform.name}-{digest[:12]}"
 
 
 def _sdks(options: BuildSettings, choice: Choice) -> tuple[ClmlSdk | None, OpenClSdk | None]:

@@ -79,7 +79,19 @@ class ClmlSdk(Options, section="build"):
     )
 
 
-class BuildSettings(ClmlSdk, ApiLevel, NdkRoot, PlatformName, section="build"):
+class XnnpackTrees(Options, section="build"):
+    """XNNPACK's source alone."""
+
+    xnnpack_source: Directory = option(
+        "XNNPACK's source: a directory with the trees xnnpack, pthreadpool, fxdiv and cpuinfo; empty: they "
+        "are obtained.",
+        default="",
+        help="XNNPACK's source trees; else they are obtained.",
+        metavar="DIR",
+    )
+
+
+class BuildSettings(XnnpackTrees, ClmlSdk, ApiLevel, NdkRoot, PlatformName, section="build"):
     """How a TargetBundle is built."""
 
     alignment: Number = option(
@@ -96,6 +108,10 @@ class BuildSettings(ClmlSdk, ApiLevel, NdkRoot, PlatformName, section="build"):
     )
     nnapi: Flag = option(
         "Build the runtime for Android's NNAPI in, from API level 29; libneuralnetworks.so is linked then.",
+        default=False,
+    )
+    xnnpack: Flag = option(
+        "Build XNNPACK in, Google's kernels for CPUs, for packages compiled with ``--offload xnnpack``.",
         default=False,
     )
     rpc: Flag = option("Build tvm_rpc.", default=True)
@@ -166,7 +182,8 @@ class Kernels(Shapes, Computing, section="compile"):
     )
     offload: Text = option(
         "Hand operators to libraries, the first of them first: ``clml`` (Adreno GPUs), ``nnapi`` (Android), "
-        "``auto``: as benchmarks of this model on the device decide (`adt compare-offload`), else ``none``.",
+        "``xnnpack`` (any CPU), ``auto``: as benchmarks of this model on the device decide "
+        "(`adt compare-offload`), else ``none``.",
         default="none",
         metavar="LIBRARY,…|auto|none",
         offers="libraries",

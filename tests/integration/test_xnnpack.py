@@ -1,0 +1,91 @@
+"""Operators handed to XNNPACK: a bundle with it computes what onnxruntime computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import adt
+from adt.bundle.bundle import TargetBundle
+from adt.device.rtvm import RtvmOptions
+from adt.errors import MismatchError
+from adt.measure.reference import run_reference
+from adt.model.host_run.run import run_package
+from adt.model.package.package import ModelPackage
+from support.models.offload import mobile_net, residual_net
+from support.models.quantized_onnx import examples, written_by_onnxruntime
+
+
+@pytest.fixture(scope="session")
+def bundle() -> TargetBundle:
+    built = adt.build_target(platform="host", xnnpack=True).bundle
+    assert isinstance(built, TargetBundle)
+    return built
+
+
+def compiled(model: Path, out: Path) -> ModelPackage:
+    return adt.compile(model, out=out, platform="host", offload="xnnpack", use_cache=False)
+
+
+def test_the_bundle_has_it_and_all_others_stay_as_they_are(bundle: TargetBundle) -> None:
+    facts = bundle.manifest
+    assert facts.options.xnnpack and "XNNPACK" in facts.summary
+    assert "lib/libadt_xnnpack.so" in facts.files and "licenses/xnnpack/LICENSE" in facts.licenses
+    assert "libadt_xnnpack.so" in facts.files["lib/libadt_runner.so"].needed
+    plain = adt.build_target(platform="host").bundle.manifest
+    assert not plain.options.xnnpack and "lib/libadt_xnnpack.so" not in plain.files
+    same = {"lib/libtvm_ffi.so", "lib/libtvm_runtime.so"}
+    assert all(plain.files[name].sha256 == facts.files[name].sha256 for name in same)
+
+
+@pytest.mark.parametrize("net", [residual_net, mobile_net])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_networks_through_rtvm(
+    net: Callable[[Path], Path], threads: int, bundle: TargetBundle, tmp_path: Path
+) -> None:
+    model = net(tmp_path / "net.onnx")
+    package = compiled(model, tmp_path / "package")
+    (share,) = package.manifest.made.offload.shares
+    assert share.ops >= 10
+    shape = package.manifest.entry().inputs[0].shape
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    options = RtvmOptions(threads=threads)
+    ran = adt.run(package.path, inputs={"x": x}, bundle=bundle.path, run_count=2, options=options)
+    for name, expected in run_reference(model, {"x": x}).items():
+        np.testing.assert_allclose(ran.outputs[name], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_stays_says_why(tmp_path: Path) -> None:
+    package = compiled(mobile_net(tmp_path / "net.onnx"), tmp_path / "package")
+    left = "\n".join(package.manifest.made.offload.left)
+    assert "1 × nn.avg_pool2d: XNNPACK leaves padding out of averages" in left
+    assert "1 × nn.conv2d_transpose" in left
+    whole = compiled(residual_net(tmp_path / "residual.onnx"), tmp_path / "residual")
+    assert [line.partition(":")[0] for line in whole.manifest.made.offload.left] == ["1 × nn.softmax"]
+    assert len(adt.inspect(whole.path).subgraphs()["xnnpack"]) == 1
+
+
+@pytest.mark.parametrize("kind", ["QDQ int8", "QDQ uint8"])
+def test_integers_through_rtvm(kind: str, bundle: TargetBundle, tmp_path: Path) -> None:
+    """Within some steps of the output's scale: onnxruntime rounds sums before an activation, too."""
+    model = written_by_onnxruntime("convolutions", kind, tmp_path)
+    package = compiled(model, tmp_path / "package")
+    import onnx
+
+    (feeds,) = examples(onnx.load(model), 1)
+    ran = adt.run(package.path, inputs=feeds, bundle=bundle.path)
+    for name, expected in run_reference(model, feeds).items():
+        assert np.abs(ran.outputs[name] - expected).max() <= 0.05 * np.abs(expected).max()
+
+
+def test_a_bundle_without_it_refuses_the_package(tmp_path: Path) -> None:
+    package = compiled(residual_net(tmp_path / "net.onnx"), tmp_path / "package")
+    plain = adt.build_target(platform="host").bundle
+    with pytest.raises(MismatchError, match="no XNNPACK runtime") as caught:
+        adt.run(package.path, bundle=plain.path)
+    assert "adt build-target --for host --xnnpack" in caught.value.remedy
+    with pytest.raises(MismatchError, match="XNNPACK, which is not here"):
+        run_package(package.path, {"x": np.zeros((1, 3, 32, 32), np.float32)}, timeout=300)
