@@ -348,3 +348,17 @@ def test_a_graph_that_ends_tvm_ends_a_process_of_its_own(monkeypatch: pytest.Mon
     broken, read = reader.read_graphs([endless, whole])
     assert isinstance(broken, GraphError) and "while it reads it" in str(broken)
     assert not isinstance(read, GraphError)
+
+
+def test_what_was_mapped_before_is_no_part_of_a_readings_memory() -> None:
+    """PyTorch beside TVM and a GPU's driver map many GiB."""
+    x = te.placeholder((4, 8), "float32", "x")
+    function = te.create_prim_func([x, te.compute((4, 8), lambda i, j: x[i, j] + 1, "y")])
+    graph = str(tvm.ir.save_json(tvm.IRModule({"main": function})))
+    program = (
+        "import mmap, sys; held = mmap.mmap(-1, 40 << 30, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)\n"
+        "from adt.model.graphs.reader import limit_memory, refusal\n"
+        "limit_memory(); print(repr(refusal(sys.stdin.read())))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], input=graph, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("''\n", 0), done.stderr

@@ -8,6 +8,7 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from adt.errors import last_line
@@ -60,8 +61,8 @@ def _tried(texts: Sequence[str]) -> list[str]:
     return reasons
 
 
-MOST_MEMORY = 16 << 30
-"""Bytes of address space, TVM's libraries among them."""
+MOST_MEMORY = 8 << 30
+"""Bytes of address space that a reading may add to what Python and TVM take before it."""
 
 
 def refusal(text: str) -> str:
@@ -79,7 +80,20 @@ def refusal(text: str) -> str:
     return ""
 
 
+def limit_memory() -> None:
+    """Limit what this process may add to its address space.
+
+    TVM is there before: where the library of its compiler cannot be mapped, TVM goes on without it and
+    knows no graph; with PyTorch beside it and a driver of a GPU it maps many GiB.
+    """
+    import tvm.tirx.analysis  # noqa: F401
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + MOST_MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limit_memory()
     serve(refusal)
