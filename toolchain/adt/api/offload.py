@@ -11,7 +11,7 @@ from adt.api.bundles import package_bundle
 from adt.api.model import job_of, tuned_job
 from adt.api.profile import profile
 from adt.api.requests import AbRequest, CompareOffloadRequest, ProfileRequest
-from adt.bundle.libraries import LIBRARIES, NONE, parse_libraries
+from adt.bundle.libraries import LIBRARIES, NONE, parse_libraries, titles
 from adt.errors import ConfigError, ModelError
 from adt.measure.statistics import Interval
 from adt.measure.verify import Verification, compare
@@ -141,7 +141,7 @@ def _variant(
 ) -> Variant:
     speed, calls = side.record.speed, None
     if speed is not None:
-        log.info("profiling %s", package.manifest.offload)
+        log.info("profiling %s", titles(package.manifest.libraries) or "adt's kernels")
         calls = profile(package.path, **request.keywords_of(ProfileRequest, "runs", "warmup_runs"))
     grown = speed.peak_kb - speed.before_load_kb if speed and speed.peak_kb and speed.before_load_kb else None
     return Variant(package, side, agreement, calls, Inspection(package).graph.total, grown)
