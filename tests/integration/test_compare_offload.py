@@ -15,7 +15,8 @@ import pytest
 
 import adt
 from adt.api import offload
-from adt.cli.offload import _failure
+from adt.cli.offload import _failure, _lines
+from adt.device.place import HostPlace
 from support.devices.programs import adt_json
 from support.models.offload import mobile_net, residual_net
 
@@ -88,6 +89,16 @@ def test_outputs_that_differ_are_told(model: Path, monkeypatch: pytest.MonkeyPat
     assert not result.passed and not result.between.passed
     error = _failure(result)
     assert error is not None and "library with fused" in error.what
+
+
+def test_an_emulated_place_has_no_times(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HostPlace, "emulated", True)
+    result = adt.compare_offload(model, **HOW, record=False)
+    assert result.passed and result.ratio is None
+    assert result.fused.profile is None and result.library.profile is None
+    text = "\n".join(_lines(result, everything=False))
+    assert "right: library with fused" in text and "no times: the device is emulated" in text
+    assert "p50" not in text and "call by call" not in text
 
 
 def test_the_example_goes_from_fused_kernels_to_a_librarys(tmp_path: Path) -> None:
