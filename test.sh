@@ -18,7 +18,7 @@ if [ "$mode" = --all ]; then
   marked=(-m "")
 fi
 need_packages "${packages[@]}"
-install_adt "[dev,demo,tune,dask,$formats]"
+install_adt "[dev,demo,tune,dask,cuda,$formats]"
 cd "$root"
 export PATH="$venv/bin:$PATH"
 

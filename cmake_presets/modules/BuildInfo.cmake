@@ -78,6 +78,7 @@ function(adt_write_build_info file)
   adt_json_array(symbols ${ADT_CONTEXT_SYMBOLS})
   adt_json_bool(opencl "${USE_OPENCL}")
   adt_json_bool(clml "${USE_CLML_GRAPH_EXECUTOR}")
+  adt_json_bool(cuda "${ADT_CUDA}")
   adt_json_bool(nnapi "${USE_NNAPI_RUNTIME}")
   adt_json_bool(xnnpack "${ADT_XNNPACK}")
   adt_json_bool(rpc "${USE_CPP_RPC}")
@@ -107,6 +108,7 @@ function(adt_write_build_info file)
   \"opencl_linked\": ${opencl_linked},
   \"clml\": ${clml},
   \"clml_sdk\": ${clml_sdk},
+  \"cuda\": ${cuda},
   \"nnapi\": ${nnapi},
   \"xnnpack\": ${xnnpack},
   \"rpc\": ${rpc},

@@ -19,7 +19,21 @@ struct KnownDevice {
   DLDeviceType type;
 };
 
-constexpr std::array<KnownDevice, 2> kDevices{{{"cpu", kDLCPU}, {"opencl", kDLOpenCL}}};
+constexpr std::array<KnownDevice, 3> kDevices{
+    {{"cpu", kDLCPU}, {"opencl", kDLOpenCL}, {"cuda", kDLCUDA}}};
+
+const char* RemedyOfAbsent(DLDevice device) {
+  switch (device.device_type) {
+    case kDLOpenCL:
+      return "The device must have an OpenCL driver whose libOpenCL.so this program may load (its "
+             "directory in LD_LIBRARY_PATH); otherwise compile the model for cpu.";
+    case kDLCUDA:
+      return "The machine must have an NVIDIA GPU and its driver, whose libcuda.so.1 this program "
+             "may load; otherwise compile the model for cpu.";
+    default:
+      return "Compile the model for a device that this machine has.";
+  }
+}
 
 }  // namespace
 
@@ -47,14 +61,10 @@ void RequirePresent(DLDevice device, const std::string& name) {
   DeviceAPI* api = DeviceAPI::Get(device, /*allow_missing=*/true);
   if (api == nullptr) {
     throw Error(ErrorKind::kPackage, "this runner was built without " + name,
-                "Build the target again with it (adt build-target), or compile the model for cpu.");
+                "Build the target again with it (adt build-target --" + name +
+                    "), or compile the model for cpu.");
   }
-  const bool opencl = device.device_type == kDLOpenCL;
-  const char* remedy =
-      opencl
-          ? "The device must have an OpenCL driver whose libOpenCL.so this program may load (its "
-            "directory in LD_LIBRARY_PATH); otherwise compile the model for cpu."
-          : "Compile the model for a device that this machine has.";
+  const char* remedy = RemedyOfAbsent(device);
   const bool present = WithTvmErrors(
       ErrorKind::kPackage, [&] { return "the device " + name + " cannot be used"; }, remedy,
       [&] {

@@ -8,8 +8,8 @@
 
 namespace adt {
 
-/// The device called *name* ("cpu", "opencl"). Throws Error(kPackage) when this runner knows none
-/// of that name.
+/// The device called *name* ("cpu", "opencl", "cuda"). Throws Error(kPackage) when this runner
+/// knows none of that name.
 DLDevice FindDevice(const std::string& name);
 
 /// Names of the devices whose runtime is built in.

@@ -190,6 +190,11 @@ class DeviceTimer {
   bool running_ = true;
 };
 
+/// Whether *device* has a clock of its own.
+bool HasClock(DLDevice device) {
+  return device.device_type == kDLOpenCL || device.device_type == kDLCUDA;
+}
+
 /// Puts clocks around the calls of one run.
 class Stopwatch {
  public:
@@ -225,7 +230,7 @@ class Stopwatch {
     Open open{next_, {}, {}};
     if (timed_[next_]) {
       for (DLDevice device : devices_) {
-        if (device.device_type == kDLOpenCL) {
+        if (HasClock(device)) {
           open.timers.push_back(std::make_unique<DeviceTimer>(device));
         }
       }
@@ -331,7 +336,7 @@ CallProfile ProfileCalls(const ffi::Module& vm, const std::string& entry, std::i
     for (std::int64_t run = 0; run < runs; ++run) {
       std::vector<std::unique_ptr<DeviceTimer>> clocks;
       for (DLDevice device : recorder.devices()) {
-        if (device.device_type == kDLOpenCL) {
+        if (HasClock(device)) {
           clocks.push_back(std::make_unique<DeviceTimer>(device));
         }
       }

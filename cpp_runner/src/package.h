@@ -61,7 +61,7 @@ struct SourceModel {
 
 struct PackageTarget {
   std::string name;
-  /// Device that the entry's tensors live on: "cpu" or "opencl".
+  /// Device that the entry's tensors live on: "cpu", "opencl" or "cuda".
   std::string device;
   std::string platform;
   std::string triple;

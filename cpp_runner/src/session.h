@@ -22,7 +22,7 @@
 namespace adt {
 
 struct SessionOptions {
-  /// "cpu" or "opencl"; empty for the one the package was compiled for.
+  /// "cpu", "opencl" or "cuda"; empty for the one the package was compiled for.
   std::string device;
   /// Where compiled OpenCL programs are kept.
   ProgramStore programs;
@@ -58,7 +58,7 @@ class Session {
   const Package& package() const { return package_; }
   /// The text of mod.json.
   const std::string& manifest() const { return manifest_; }
-  /// "cpu" or "opencl".
+  /// "cpu", "opencl" or "cuda".
   const std::string& device() const { return device_name_; }
   /// What the device calls itself.
   const std::string& device_name() const { return device_label_; }

@@ -151,7 +151,7 @@ def test_textures_are_marked(model: Path, tmp_path: Path) -> None:
     assert 0 < found.textured <= found.package.manifest.total
     assert f"{found.textured} of them with textures" in shown and "global.texture" in shown
     textured = [kernel for kernel in found.graph.kernels if kernel.textures]
-    texts = found.opencl()
+    texts = found.sources("opencl")
     for kernel in found.graph.kernels:
         assert ("image2d" in texts[kernel.name]) == bool(kernel.textures)
     assert any(argument.startswith("write_only ") for kernel in textured for argument in kernel.textures)

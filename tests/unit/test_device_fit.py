@@ -70,6 +70,13 @@ def test_an_opencl_package_on_a_bundle_without_opencl() -> None:
     check_fit(replace(BUNDLE, options=replace(BUNDLE.options, opencl=True)), package, LINUX, serial="S")
 
 
+def test_a_cuda_package_on_a_bundle_without_cuda() -> None:
+    package = replace(PACKAGE, target=replace(PACKAGE.target, device="cuda"))
+    error = refused(BUNDLE, package, LINUX)
+    assert "--for linux-aarch64 --cuda" in error.remedy and "--target cpu" in error.remedy
+    check_fit(replace(BUNDLE, options=replace(BUNDLE.options, cuda=True)), package, LINUX, serial="S")
+
+
 def test_a_clml_package_on_a_bundle_without_clml() -> None:
     error = refused(BUNDLE, replace(PACKAGE, offload="clml"), LINUX)
     assert "CLML" in error.what

@@ -190,7 +190,7 @@ def test_a_profile_of_another_package(inspection: Inspection, tmp_path: Path) ->
 def test_without_a_record(tmp_path: Path) -> None:
     bare = Inspection(make_package(tmp_path / "pkg"))
     assert not bare.recorded and bare.textured == 0
-    for look in (bare.relax, bare.tir, bare.llvm, bare.opencl, lambda: render(bare)):
+    for look in (bare.relax, bare.tir, bare.llvm, bare.sources, lambda: render(bare)):
         with pytest.raises(PackageError, match="was left out") as missing:
             look()
         assert "adt compile toy.onnx" in missing.value.remedy

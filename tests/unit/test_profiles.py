@@ -209,7 +209,7 @@ def test_a_file_of_the_first_kind_is_still_read(tmp_path: Path) -> None:
 
 def test_the_table(profile: Profile) -> None:
     lines = table(profile)
-    assert "toy, entry main" in lines[0] and "OpenCL events" in lines[2]
+    assert "toy, entry main" in lines[0] and "the device's clock (its events)" in lines[2]
     rows = lines[lines.index("") + 1 :]
     assert [row.split("  ")[0] for row in rows] == ["kernel", "conv", "relu", "the virtual machine"]
     assert "device" in rows[1] and "100.0%" in rows[1] and rows[2].split()[4] == "-"

@@ -36,6 +36,7 @@ def test_the_plain_names() -> None:
         "adreno": ["adreno", "opencl", "gpu", "texture"],
         "adreno-buffer": ["adreno", "opencl", "gpu"],
         "mali": ["mali", "opencl", "gpu"],
+        "cuda": None,
     }
     assert target("cpu").spec == host
     assert (target("cpu").device, target("mali").device) == ("cpu", "opencl")
@@ -49,7 +50,38 @@ def test_every_name_is_a_target_of_tvm() -> None:
     for name in NAMES:
         made = target(name, "host" if name == "host" else LINUX)
         kind = tvm.target.Target(made.spec).kind.name
-        assert kind == {"cpu": "llvm", "opencl": "opencl"}[made.device]
+        assert kind == {"cpu": "llvm"}.get(made.device, made.device)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("cuda:sm_87", "cuda:sm_87"),
+        ("cuda:8.7", "cuda:sm_87"),
+        ("cuda:sm_120", "cuda:sm_120"),
+        ("cuda:Jetson Orin", "cuda:sm_87"),
+        ("cuda:jetson_nano", "cuda:sm_53"),
+        ("cuda:RTX 3080 Ti", "cuda:sm_86"),
+        ("cuda:gtx1060", "cuda:sm_61"),
+        ("cuda", "cuda"),
+        ("cuda -arch=sm_87 -libs=cudnn", "cuda:sm_87"),
+        ('{"kind": "cuda", "arch": "sm_90", "host": {"kind": "llvm", "mcpu": "cortex-a78"}}', "cuda:sm_90"),
+        ("nvidia/jetson-agx-xavier", "cuda:sm_72"),
+    ],
+)
+def test_cuda_for_an_architecture_or_a_chip(text: str, name: str) -> None:
+    made = target(text)
+    assert (made.name, made.device, made.vdevices) == (name, "cuda", ("cuda",))
+    assert made.spec["arch"] == (name.partition(":")[2] or "sm_53")
+    assert made.gpu is not None and made.gpu.name == "NVIDIA"
+    assert target(made.name).spec["arch"] == made.spec["arch"]
+
+
+def test_cuda_where_there_is_none() -> None:
+    assert "linux-aarch64, host" in refused("cuda:sm_87", PHONE).remedy
+    assert "linux-aarch64, host" in refused("cuda", "linux-armhf").remedy
+    assert "Did you mean 'jetson-orin'" in refused("cuda:jetson-orim").what
+    assert "sm_87" in refused("cuda:").remedy and "sm_87" in refused("cuda -arch=compute_90").remedy
 
 
 def test_vulkan_is_refused_for_what_the_wheel_lacks() -> None:
@@ -124,7 +156,7 @@ def test_the_host_of_a_gpu(text: str) -> None:
     [
         ("opncl", "Did you mean 'opencl'?", "adreno-buffer"),
         ("adreno_buffer", "Did you mean 'adreno-buffer'?", "mali"),
-        ("cuda -libs=cudnn", "is for cuda", "opencl"),
+        ("rocm -libs=miopen", "is for rocm", "opencl"),
         ("opencl, clml, llvm", "CLML", "--target adreno --offload clml"),
         ("qcom/adreno-opencl-clml", "CLML", "--target adreno --offload clml"),
         ("opencl, cuda", "several devices", "its target alone"),

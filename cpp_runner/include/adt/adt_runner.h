@@ -58,7 +58,7 @@ typedef void (*adt_build_progress_t)(void* data, int32_t done, int32_t total);
  * ADT_RUNNER_OPTIONS_INIT. */
 typedef struct adt_runner_options {
   uint32_t struct_size; /* sizeof(adt_runner_options_t): which fields this program knows */
-  const char* device;   /* "cpu" or "opencl"; NULL: the one the package was compiled for */
+  const char* device;   /* "cpu", "opencl" or "cuda"; NULL: the one the package was compiled for */
   /* Directory where compiled OpenCL kernels are kept, or "off"; NULL: $ADT_PROGRAM_CACHE, else the
    * user's cache directory, else none. */
   const char* program_cache;
@@ -143,7 +143,7 @@ void adt_runner_free(adt_runner_t* runner);
 
 const char* adt_runner_package_name(const adt_runner_t* runner);
 const char* adt_runner_manifest(const adt_runner_t* runner);      /* the text of mod.json */
-const char* adt_runner_device(const adt_runner_t* runner);        /* "cpu" or "opencl" */
+const char* adt_runner_device(const adt_runner_t* runner);        /* "cpu", "opencl" or "cuda" */
 const char* adt_runner_device_name(const adt_runner_t* runner);   /* what it calls itself */
 const char* adt_runner_device_driver(const adt_runner_t* runner); /* its version; "" for a CPU */
 

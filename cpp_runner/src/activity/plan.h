@@ -26,7 +26,7 @@ struct Plan {
   /// sha256 of each bundle's bundle.json, by ABI.
   std::map<std::string, std::string> bundle_digests;
   std::vector<PlannedModel> models;
-  /// "cpu" or "opencl"; empty for what each package was compiled for.
+  /// "cpu", "opencl" or "cuda"; empty for what each package was compiled for.
   std::string device;
   /// 0 for the runtime's choice.
   std::int64_t threads = 0;

@@ -81,8 +81,9 @@ void CheckAffinity(const std::string& text) {
 }
 
 void RequireTogether(const Options& options, bool calls_given) {
-  if (options.zero_copy && options.device == "opencl") {
-    throw Error(ErrorKind::kUsage, "--zero-copy is for cpu: an OpenCL device has memory of its own",
+  if (options.zero_copy && !options.device.empty() && options.device != "cpu") {
+    throw Error(ErrorKind::kUsage,
+                "--zero-copy is for cpu: " + options.device + " has memory of its own",
                 "Leave --zero-copy out.");
   }
   if (calls_given && options.dump_calls.empty()) {
@@ -155,8 +156,8 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
        }},
       {"--device",
        [&](const std::string& name, const std::string& value) {
-         if (value != "cpu" && value != "opencl") {
-           Wrong(name + " takes cpu or opencl, not '" + value + "'");
+         if (value != "cpu" && value != "opencl" && value != "cuda") {
+           Wrong(name + " takes cpu, opencl or cuda, not '" + value + "'");
          }
          options.device = value;
        }},

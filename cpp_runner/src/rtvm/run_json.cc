@@ -30,7 +30,10 @@ void WriteDevice(JsonWriter* json, const RunReport& report) {
   json->Key("kind").String(report.device).Key("name").String(report.device_name);
   WriteText(json, "vendor", report.opencl ? report.opencl->vendor : "");
   WriteText(json, "driver", report.opencl ? report.opencl->driver : "");
-  WriteText(json, "type", report.opencl ? report.opencl->type : "cpu");
+  WriteText(json, "type",
+            report.opencl            ? report.opencl->type
+            : report.device == "cpu" ? "cpu"
+                                     : "gpu");
   json->EndObject();
 }
 

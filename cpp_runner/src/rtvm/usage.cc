@@ -5,14 +5,14 @@ namespace adt::rtvm {
 std::string Usage() {
   return R"(rtvm: run a model package of adt on this machine.
 
-  rtvm --model DIR [--device cpu|opencl] [--input IN.npz] [--output OUT.npz]
+  rtvm --model DIR [--device cpu|opencl|cuda] [--input IN.npz] [--output OUT.npz]
        [--dry-run N] [--run-count N] [--seed S] [--entry NAME] [--json] [...]
   rtvm --model DIR --dump-meta [--json]
   rtvm --version [--json]
 
 What runs:
   --model DIR          the package: a directory with mod.so, mod.params and mod.json
-  --device NAME        cpu or opencl; default: what the package was compiled for
+  --device NAME        cpu, opencl or cuda; default: what the package was compiled for
   --entry NAME         function to run (default main)
   --input FILE         inputs, as numpy.savez writes them; default: random values from --seed
   --seed S             seed of the random inputs (default 0)

@@ -110,14 +110,17 @@ def inspect_html(package: AnyPath, out: AnyPath, *, profile: AnyPath | None = No
     write_text(Path(out), render(inspection, times))
 
 
-def named_kernels(inspection: Inspection, name: str | None) -> dict[str, str]:
-    """The OpenCL source of the kernel *name*, or of those that the function *name* launches; None: of all.
+def named_kernels(inspection: Inspection, device: str, name: str | None) -> dict[str, str]:
+    """The source of the kernel *name*, or of those that the function *name* launches; None: of all.
+
+    Args:
+        device: ``opencl`` or ``cuda``.
 
     Raises:
-        PackageError: there are no OpenCL kernels.
+        PackageError: there are no kernels for it.
         ConfigError: there is none of that name.
     """
-    texts = inspection.opencl()
+    texts = inspection.sources(device)
     if name is None:
         return texts
     chosen = (name,) if name in texts else inspection.by_function().get(name, ())

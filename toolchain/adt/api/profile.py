@@ -127,14 +127,14 @@ def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
     model.set_inputs(inputs, entry)
     for _ in range(request.warmup_runs):
         model.run(entry)
-    opencl = model.package.manifest.target.device == "opencl"
+    gpu = model.package.manifest.target.device != "cpu"
     plain_us: list[float] = []
     with explain_errors(model.package, "be profiled"):
-        if not opencl:  # there TVM's evaluator counts the device's work alone
+        if not gpu:  # there TVM's evaluator counts the device's work alone
             evaluate = model.machine.time_evaluator("invoke_stateful", model.device, number=1, repeat=runs)
             plain_us = [1e6 * time for time in evaluate(entry).results]
         text = str(measure(model.machine.module, entry, runs))
-        name = str(model.device.device_name) if opencl else ""
+        name = str(model.device.device_name) if gpu else ""
     try:
         raw = parse_json(text)
     except ValueError as error:
@@ -142,9 +142,7 @@ def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
             f"what the RPC server answers as a profile is no JSON: {error}",
             remedy="Serve from a bundle that this adt built: adt build-target.",
         ) from error
-    where = ProfilePlace(
-        remote.label, remote.emulated, RPC, name, "cpu" if opencl and _POCL.match(name) else ""
-    )
+    where = ProfilePlace(remote.label, remote.emulated, RPC, name, "cpu" if gpu and _POCL.match(name) else "")
     return assemble(model.package, entry, raw, where, plain_us=plain_us, limits=limits)
 
 

@@ -54,6 +54,8 @@ class BundleOptions:
     """The runtime for Android's NNAPI is inside."""
     xnnpack: bool = False
     """``lib/libadt_xnnpack.so`` is inside."""
+    cuda: bool = False
+    """The CUDA runtime is inside (the driver's libcuda.so.1 is opened at run time)."""
 
     @property
     def libraries(self) -> tuple[Library, ...]:
@@ -128,6 +130,7 @@ class BundleManifest:
                 f"CLML {options.clml_sdk}" if library.name == "clml" and options.clml_sdk else library.title
                 for library in options.libraries
             ),
+            "CUDA" if options.cuda else "",
             "RPC" if options.rpc else "no RPC",
             f"{options.alignment}-byte tensors",
             options.build_type if options.build_type != "Release" else "",

@@ -106,6 +106,7 @@ def _describe(plan: BuildPlan, directory: Path, sources: str) -> BundleManifest:
             clml_sdk=info["clml_sdk"],
             opencl_linked=info["opencl_linked"],
             **{name: info[name] for name in LIBRARIES},
+            cuda=info["cuda"],
         ),
         page_alignment=min(pages),
         functions=registered_functions(plan.build_dir),

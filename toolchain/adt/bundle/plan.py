@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.bundle.libraries import XNNPACK_VARIABLE
-from adt.bundle.platforms import Platform
+from adt.bundle.platforms import PLATFORMS, Platform
 from adt.bundle.presets import Choice, choose_preset
-from adt.host import cache
+from adt.errors import ConfigError
+from adt.host import cache, cuda_headers
 from adt.host.ndk import Ndk, find_ndk
 from adt.host.tools import compiler_identity, find_tool
 from adt.host.tvm_source import TvmSource, find_source
@@ -63,6 +64,7 @@ def plan_build(settings: Settings) -> BuildPlan:
         DownloadError: XNNPACK's source is needed and cannot be had.
     """
     choice = choose_preset(settings.build)
+    _check_cuda(settings.build, choice)
     platform = choice.platform
     ndk = find_ndk(settings.build.ndk) if platform.android else None
     if ndk:
@@ -89,6 +91,9 @@ def plan_build(settings: Settings) -> BuildPlan:
     if opencl_sdk:
         places["ADT_OPENCL_SDK"] = opencl_sdk.path
         identity["OpenCL SDK"] = opencl_sdk.digest
+    if settings.build.cuda:
+        places["ADT_CUDA_HEADERS"] = cuda_headers.directory()
+        identity["CUDA headers"] = cuda_headers.WHEEL.sha256
     if settings.build.xnnpack:
         from adt.host.xnnpack_source import find_xnnpack
 
@@ -118,6 +123,16 @@ def _key(platform: Platform, identity: Mapping[str, str]) -> str:
     return f"{platform.name}-{digest[:12]}"
 
 
+def _check_cuda(options: BuildSettings, choice: Choice) -> None:
+    """CUDA is of 64-bit Linux."""
+    if options.cuda and not choice.platform.cuda:
+        having = ", ".join(platform.name for platform in PLATFORMS.values() if platform.cuda)
+        raise ConfigError(
+            f"there is no CUDA for {choice.platform.name}",
+            remedy=f"Leave --cuda and build.cuda out, or build for one of: {having}.",
+        )
+
+
 def _sdks(options: BuildSettings, choice: Choice) -> tuple[ClmlSdk | None, OpenClSdk | None]:
     """The SDKs that the build was asked to use; what reads them is imported only then."""
     clml = opencl_sdk = None
@@ -142,4 +157,6 @@ def _options(options: BuildSettings, choice: Choice, ndk: Ndk | None) -> dict[st
     }
     if ndk:
         values["ANDROID_PLATFORM"] = f"android-{options.api_level}"
+    if options.cuda:
+        values["ADT_CUDA"] = "ON"
     return values | {library.variable: "ON" for library in choice.libraries}

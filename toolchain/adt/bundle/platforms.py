@@ -41,6 +41,11 @@ class Platform:
     """How LLVM passes floating-point arguments (``hard``, ``soft``); empty: as it does for the triple."""
 
     @property
+    def cuda(self) -> bool:
+        """Whether there are machines of it with NVIDIA's GPUs."""
+        return not self.android and self.machine in ("X86_64", "AARCH64")
+
+    @property
     def android(self) -> bool:
         """Whether this is Android: bionic, NDK, API levels."""
         return self.name.startswith("android-")

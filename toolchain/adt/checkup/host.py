@@ -23,6 +23,7 @@ from adt.host.process import Finished
 from adt.host.resources import resource
 from adt.host.tools import Tool
 from adt.host.version import Version, parse_version
+from adt.model.cuda_code import find_compiler
 from adt.model.versions import FFI, OURS, PAIRINGS, TVM, install, installed_version, mend
 from adt.virtual import prerequisites, state
 
@@ -223,6 +224,16 @@ def check_git(path: Path | None, version: str) -> Check:
     return ok("git", version.removeprefix("git version "), str(path))
 
 
+def check_cuda(scope: Scope) -> Iterator[Check]:
+    """The compiler of kernels for CUDA: asked for only where the settings compile for it."""
+    try:
+        compiler = find_compiler()
+        yield ok("CUDA", compiler.name, "its machine code: --target cuda:ARCH")
+    except ToolNotFound as error:
+        if scope.settings.compile.target.startswith("cuda"):
+            yield failed("CUDA", error.what, "the setting compile.target", error.remedy)
+
+
 def _program_questions(scope: Scope) -> Iterator[Question]:
     """One question per program."""
 
@@ -245,6 +256,7 @@ def _program_questions(scope: Scope) -> Iterator[Question]:
         if platform.compiler:
             yield Question(f"compiler for {platform.name}", partial(compiler, platform))
     yield Question("git", lambda: [check_git(*_program("git"))])
+    yield Question("CUDA", lambda: check_cuda(scope))
 
 
 def _program(name: str) -> tuple[Path | None, str]:

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 
 class InspectFlags(Options):
-    """What is shown; the first eleven exclude each other."""
+    """What is shown; the first twelve exclude each other."""
 
     opencl: bool = option("The source of the OpenCL kernels.", default=False)
+    cuda: bool = option("The CUDA source of the kernels.", default=False)
     offload: bool = option("What libraries compute, as JSON, what not, and why.", default=False)
     relax: bool = option("main after the last Relax pass.", default=False)
     tir: bool = option("The scheduled kernels.", default=False)
@@ -32,10 +33,14 @@ class InspectFlags(Options):
     textures: bool = option("What is in textures, what is not, and why.", default=False)
     diff: MaybePath = option("What differs between this package and PKG2.", default=None, metavar="PKG2")
     html: MaybePath = option("Write a page for the browser.", default=None, metavar="FILE")
-    kernel: str | None = option("Only this kernel, with --opencl.", default=None, metavar="NAME")
+    kernel: str | None = option("Only this kernel, with --opencl, --cuda.", default=None, metavar="NAME")
     profile: MaybePath = option("Times of the calls, for --html.", default=None, metavar="FILE")
     out: MaybePath = option(
-        "With --opencl, --offload: a file for each, here.", "--out", "-o", default=None, metavar="DIR"
+        "With --opencl, --cuda, --offload: a file for each, here.",
+        "--out",
+        "-o",
+        default=None,
+        metavar="DIR",
     )
 
 
@@ -44,7 +49,7 @@ def inspect(keywords: Keywords, flags: InspectFlags) -> Rendering:
     """Show what is in a package: kernels, textures, memory, code, parameters; or a page with the graph."""
     import adt
 
-    shown = [name for name, value in list(values_of(flags).items())[:11] if value]
+    shown = [name for name, value in list(values_of(flags).items())[:12] if value]
     _check_flags(shown, flags)
     inspection = adt.inspect(**keywords)
     fields, lines = VIEWS[shown[0] if shown else "summary"](inspection, keywords["package"], flags)
@@ -56,7 +61,11 @@ def _check_flags(shown: list[str], flags: InspectFlags) -> None:
         raise ConfigError(
             f"--{shown[0]} and --{shown[1]} cannot be shown at once", remedy="Choose one; run adt again."
         )
-    for name, where in (("kernel", ["opencl"]), ("profile", ["html"]), ("out", ["opencl", "offload"])):
+    for name, where in (
+        ("kernel", ["opencl", "cuda"]),
+        ("profile", ["html"]),
+        ("out", ["opencl", "cuda", "offload"]),
+    ):
         if getattr(flags, name) is not None and not set(shown) & set(where):
             raise ConfigError(
                 f"--{name} goes with {' or '.join(f'--{view}' for view in where)}",
@@ -78,11 +87,12 @@ def _text(name: str, method: str) -> Callable[[Inspection, Path, InspectFlags], 
     return view
 
 
-def _opencl(inspection: Inspection, _package: Path, flags: InspectFlags) -> View:
+def _kernels(inspection: Inspection, _package: Path, flags: InspectFlags) -> View:
     from adt.api.inspect import named_kernels, write_texts
 
+    device = "cuda" if flags.cuda else "opencl"
     facts = {row.name: row for row in inspection.graph.kernels}
-    texts = named_kernels(inspection, flags.kernel)
+    texts = named_kernels(inspection, device, flags.kernel)
     rows = [
         {
             "name": name,
@@ -96,9 +106,9 @@ def _opencl(inspection: Inspection, _package: Path, flags: InspectFlags) -> View
         for name, text in texts.items()
     ]
     if flags.out is None:
-        return {"opencl": rows}, ["\n".join(texts.values()).removesuffix("\n")]
-    write_texts({f"{Path(facts[name].file).stem}.cl": text for name, text in texts.items()}, flags.out)
-    return {"opencl": rows}, [f"wrote {len(rows)} files to {flags.out}"]
+        return {device: rows}, ["\n".join(texts.values()).removesuffix("\n")]
+    write_texts({Path(facts[name].file).name: text for name, text in texts.items()}, flags.out)
+    return {device: rows}, [f"wrote {len(rows)} files to {flags.out}"]
 
 
 def _offload(inspection: Inspection, _package: Path, flags: InspectFlags) -> View:
@@ -351,7 +361,8 @@ def _count(value: Any) -> str:
 
 VIEWS: dict[str, Callable[[Inspection, Path, InspectFlags], View]] = {
     "summary": _summary,
-    "opencl": _opencl,
+    "opencl": _kernels,
+    "cuda": _kernels,
     "offload": _offload,
     "relax": _text("relax", "relax"),
     "tir": _text("tir", "tir"),

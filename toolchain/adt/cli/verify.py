@@ -216,7 +216,7 @@ def next_steps(package: Path, layers: LayerScan, call: CallComparison) -> list[s
         steps.append("Keep tensors in buffers: adt compile MODEL --target adreno-buffer.")
     if call.half:
         steps.append("Keep its operators in float32: adt compile MODEL --keep-float32 NAME.")
-    source = f"--opencl --kernel {call.name}_kernel" if layers.device == "opencl" else "--tir"
+    source = "--tir" if layers.device == "cpu" else f"--{layers.device} --kernel {call.name}_kernel"
     steps.append(f"Look at it: adt inspect {quote(str(package))} {source}.")
     steps.append("Report it with the package; --reference host and --opt-level 0 narrow it down.")
     return steps

@@ -33,7 +33,7 @@ class RtvmOptions:
 
     entry: str = "main"
     device: str = "cpu"
-    """``cpu`` or ``opencl``."""
+    """``cpu``, ``opencl`` or ``cuda``."""
     seed: int = 0
     """Of the inputs that it makes up when none are given."""
     warmup_runs: int = 0
@@ -96,10 +96,10 @@ class RtvmOptions:
         return [*words, "--program-cache", programs if self.program_cache else "off"]
 
     def _check(self) -> None:
-        if self.device not in ("cpu", "opencl") or self.run_count < 1 or self.warmup_runs < 0:
+        if self.device not in ("cpu", "opencl", "cuda") or self.run_count < 1 or self.warmup_runs < 0:
             raise InputError(
                 f"cannot run {self.run_count} times after {self.warmup_runs} on {self.device!r}",
-                remedy="Give a run count of at least 1, at least 0 warm-up runs, and cpu or opencl.",
+                remedy="Give a run count of at least 1, at least 0 warm-up runs, and cpu, opencl or cuda.",
             )
 
     @property

@@ -187,11 +187,11 @@ def machine_of(place: Place, report: Mapping[str, Any] | None, now: Conditions |
         now: of the same machine.
     """
     ran: Mapping[str, Any] = report["device"] if report else {}
-    opencl = ran.get("kind") == "opencl"
+    gpu = ran.get("kind", "cpu") != "cpu"
     computes = {
-        "computes": (str(ran.get("name") or "OpenCL") if opencl else "cpu") if ran else "",
-        "computes_type": (str(ran.get("type") or "") if opencl else "cpu") if ran else "",
-        "driver": str(ran.get("driver") or "") if opencl else "",
+        "computes": (str(ran.get("name") or "a GPU") if gpu else "cpu") if ran else "",
+        "computes_type": (str(ran.get("type") or "") if gpu else "cpu") if ran else "",
+        "driver": str(ran.get("driver") or "") if gpu else "",
     }
     if isinstance(place, DevicePlace):
         properties = place.device.facts.properties

@@ -26,8 +26,10 @@ from adt.errors import CompileError, PackageError
 from adt.host import cache
 from adt.host.disk import scratch_directory
 from adt.host.tools import compiler_identity
+from adt.model import plugins
 from adt.model.assemble import assemble, package_name
 from adt.model.compilation import CompileJob
+from adt.model.cuda_code import find_compiler
 from adt.model.functions import check_functions
 from adt.model.host_run.opencl import opencl_device
 from adt.model.package import files, model_store, origin
@@ -224,6 +226,9 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
         if bundle
         else None,
         "plugins": _plugins(job.settings),
+        "cuda": [find_compiler().identity, plugins.build(plugins.CUDA, job.settings.tvm).parent.name]
+        if target.device == "cuda"
+        else None,
         "versions": versions,
         "tuning": job.tuning.digest if job.tuning else "",
         "plain": job.plain,

@@ -18,6 +18,8 @@ from adt.model.importers.imported_model import ImportedModel
 from adt.model.importers.op_table import OpRow
 from adt.model.passes.nodes import relax_nodes, tir_nodes
 
+GPU_KINDS = ("opencl", "cuda")
+"""Kinds of modules with a GPU's kernels."""
 OWN = "__tvm"
 """Names of the code generator's own functions, which every runtime has, start so."""
 
@@ -57,12 +59,12 @@ def _imported(module: Any) -> Iterator[Any]:
     """The modules with what was handed over to libraries.
 
     Not those with kernels, whose names the lowered module has, and the constants around them: TVM's wheel
-    refuses to ask OpenCL ones, and those of another processor.
+    refuses to ask those of a GPU, and those of another processor.
     """
     for inner in module.imports:
-        if inner.kind not in ("opencl", "llvm", "const_loader"):
+        if inner.kind not in (*GPU_KINDS, "llvm", "const_loader"):
             yield inner
-        if inner.kind != "opencl":
+        if inner.kind not in GPU_KINDS:
             yield from _imported(inner)
 
 

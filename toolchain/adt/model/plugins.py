@@ -49,6 +49,7 @@ class Plugin:
 
 
 OPENCL = Plugin("opencl", "libtvm_runtime_opencl.so", "TVM's OpenCL runtime")
+CUDA: Plugin = Plugin("cuda", "libadt_codegen_cuda.so", "what keeps machine code for CUDA")
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,10 @@ class BuildSettings(XnnpackTrees, ClmlSdk, ApiLevel, NdkRoot, PlatformName, sect
         "Build XNNPACK in, Google's kernels for CPUs, for packages compiled with ``--offload xnnpack``.",
         default=False,
     )
+    cuda: Flag = option(
+        "Build the runtime for CUDA in, on 64-bit Linux (the driver's libcuda.so.1 is opened at run time).",
+        default=False,
+    )
     rpc: Flag = option("Build tvm_rpc.", default=True)
     build_type: Text = option(
         "CMake's build type; Debug and RelWithDebInfo put symbol files beside the stripped ones.",
@@ -138,9 +142,9 @@ class Target(Options, section="compile"):
 
     target: Text = option(
         "What computes: ``cpu``, ``opencl`` (buffers), ``adreno`` (textures), ``adreno-buffer``, ``mali``, "
-        "``host`` (this machine), or TVM's own string, tag or dictionary for one of them.",
+        "``cuda:ARCH`` (NVIDIA), ``host`` (this machine), or TVM's own string, tag or dictionary for one.",
         default="cpu",
-        metavar="cpu|opencl|adreno|adreno-buffer|mali|host|…",
+        metavar="cpu|opencl|adreno|adreno-buffer|mali|cuda:ARCH|host|…",
         offers="target",
     )
 

@@ -339,7 +339,7 @@ def assemble(
     inspection = Inspection(package)
     graph = inspection.graph if inspection.recorded and entry == MAIN else None
     joined = join(report, graph, target.device)
-    name = f"{where.label}, {where.device_name}" if target.device == "opencl" else where.label
+    name = f"{where.label}, {where.device_name}" if target.device != "cpu" else where.label
     limits = limits or Limits()
     return Profile(
         library_sha256=package.manifest.files[LIBRARY].sha256,

@@ -2,7 +2,7 @@
 // Draws the page of a profile, with what web_page.js has.
 (() => {
   const MOST_BARS = 24;
-  const DEVICES = { opencl: "OpenCL", library: "library", cpu: "CPU", vm: "TVM's virtual machine" };
+  const DEVICES = { opencl: "OpenCL", cuda: "CUDA", library: "library", cpu: "CPU", vm: "TVM's virtual machine" };
 
   const flops = (value) => (known(value) ? scaled(value, ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"], 1000) : "?");
   const percent = (share) => (known(share) ? `${(100 * share).toFixed(1)} %` : "-");

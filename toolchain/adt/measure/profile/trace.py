@@ -12,11 +12,12 @@ from adt.errors import ConfigError
 from adt.model.inspection.profile import Profile
 
 PROCESS = 1
-TRACKS = {"opencl": 1, "library": 2, "cpu": 3, "vm": 4}
+TRACKS = {"opencl": 1, "cuda": 1, "library": 2, "cpu": 3, "vm": 4}
 """Where a call runs → its track."""
 ELSEWHERE = 5
 NAMES = {
     "opencl": "OpenCL kernels",
+    "cuda": "CUDA kernels",
     "library": "library",
     "cpu": "CPU kernels",
     "vm": "TVM's virtual machine",

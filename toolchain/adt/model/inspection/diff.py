@@ -133,7 +133,7 @@ def _sources(inspection: Inspection) -> dict[str, Any]:
     if not inspection.recorded:
         return facts
     scheduled = inspection.tir_functions()
-    sources = inspection.opencl() if inspection.graph.kernels else {}
+    sources = inspection.sources()
     launched = inspection.by_function()
     for name, known in facts.items():
         known[3] = scheduled.get(name, "") + "".join(sources[kernel] for kernel in launched.get(name, ()))

@@ -92,6 +92,11 @@ class DeviceKernel:
     """Its source, below ``inspect/``."""
     lines: int
 
+    @property
+    def device(self) -> str:
+        """What it is written for: ``opencl`` or ``cuda``."""
+        return self.file.partition("/")[0]
+
 
 @dataclass(frozen=True)
 class Subgraph:
@@ -113,7 +118,7 @@ class Graph:
     outputs: tuple[int, ...]
     """Tensors that ``main`` returns."""
     kernels: tuple[DeviceKernel, ...] = ()
-    """Kernels of the OpenCL program; none for the CPU."""
+    """Kernels of the GPU's program; none for the CPU."""
     handed: tuple[Subgraph, ...] = ()
     """Subgraphs that libraries compute."""
     schema: str = SCHEMA
@@ -147,10 +152,10 @@ class Graph:
         return sizes
 
     def device_of(self, call: Call) -> str:
-        """Where *call* runs: ``opencl``, ``cpu``, ``library`` (a vendor's), ``vm`` (the VM itself)."""
+        """Where *call* runs: ``opencl``, ``cuda``, ``cpu``, ``library`` (a vendor's), ``vm`` (the VM)."""
         if call.kind in (BUILTIN, EXTERN):
             return "vm" if call.kind == BUILTIN else "library"
-        return "opencl" if any(kernel.function == call.name for kernel in self.kernels) else "cpu"
+        return next((kernel.device for kernel in self.kernels if kernel.function == call.name), "cpu")
 
     def textures_of(self, function: str) -> int:
         """How many image arguments the kernels of *function* have."""

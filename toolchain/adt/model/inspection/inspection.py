@@ -23,6 +23,9 @@ from adt.model.inspection.graph import GRAPH, KERNEL, SCHEMA, SCHEMA_VERSION, Gr
 from adt.model.package.files import INSPECT, PARAMS, is_inside
 from adt.model.package.package import ModelPackage, load_package
 
+LANGUAGES = {"opencl": "OpenCL", "cuda": "CUDA"}
+"""Of a GPU's kernels, by device."""
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -75,19 +78,24 @@ class Inspection:
         """How many of the package's functions have kernels that read or write textures."""
         return sum(kernel.textures > 0 for kernel in self.package.manifest.kernels)
 
-    def opencl(self) -> dict[str, str]:
-        """The OpenCL source of each kernel, by name; each compiles on its own.
+    def sources(self, device: str = "") -> dict[str, str]:
+        """The source of each of the GPU's kernels, by name; each compiles on its own.
+
+        Args:
+            device: ``opencl`` or ``cuda``, which they must be for; empty: what there is.
 
         Raises:
-            PackageError: there is none: the package computes on the CPU, or ``inspect/`` was dropped.
+            PackageError: there is none: the package computes elsewhere, or ``inspect/`` was dropped.
         """
-        if not self.graph.kernels:
+        kernels = self.graph.kernels
+        if device and not any(kernel.device == device for kernel in kernels):
             manifest_ = self.package.manifest
             raise PackageError(
-                f"{manifest_.name} has no OpenCL kernels: it is compiled for {manifest_.target.name}",
-                remedy=manifest_.source.compile_command("--target", "opencl"),
+                f"{manifest_.name} has no {LANGUAGES[device]} kernels: it is compiled for "
+                f"{manifest_.target.name}",
+                remedy=manifest_.source.compile_command("--target", device),
             )
-        return {kernel.name: self._text(kernel.file) for kernel in self.graph.kernels}
+        return {kernel.name: self._text(kernel.file) for kernel in kernels}
 
     def subgraphs(self) -> dict[str, dict[str, Any]]:
         """The subgraphs that libraries compute, by the library and their function's name.

@@ -7,7 +7,7 @@
     return node.texture ? "texture" : node.device;
   };
   const WHERE = {
-    texture: "OpenCL, textures", opencl: "OpenCL, buffers", cpu: "CPU", vm: "TVM's virtual machine",
+    texture: "OpenCL, textures", opencl: "OpenCL, buffers", cuda: "CUDA", cpu: "CPU", vm: "TVM's virtual machine",
     library: data.offload || "library", io: "the caller",
   };
   const calls = data.nodes.filter((node) => node.call >= 0);
@@ -218,7 +218,7 @@
     }
     rows.forEach(({ storage, index }, line) => {
       const y = top + line * row;
-      const kind = storage.scope.includes("texture") ? "texture" : data.kernels.length ? "opencl" : "cpu";
+      const kind = storage.scope.includes("texture") ? "texture" : data.kernels.length ? data.kernels[0].file.split("/")[0] : "cpu";
       svg.append(draw("text", { class: "note", x: 0, y: y + 15 }, `${size(storage.bytes)} ${storage.scope}`),
         draw("rect", { class: "frame", x: at(storage.first), y: y + 2, height: row - 4, rx: 4,
           width: Math.max(2, at(storage.last + 1) - at(storage.first)) }));

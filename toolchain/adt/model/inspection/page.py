@@ -113,7 +113,7 @@ def _textures(inspection: Inspection) -> dict[str, Any] | None:
 
 
 def _sources(inspection: Inspection) -> dict[str, dict[str, str]]:
-    """Texts of each function: kernels' OpenCL by their names, and its TIR."""
+    """Texts of each function: kernels' sources by their names, and its TIR."""
     sources: dict[str, dict[str, str]] = {}
     try:
         for name, text in inspection.tir_functions().items():

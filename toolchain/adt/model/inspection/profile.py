@@ -13,7 +13,7 @@ from adt.model.package.manifest import PackageManifest
 SCHEMA = "adt.profile"
 SCHEMA_VERSION = 1
 HOST_CLOCK, EVENTS = "host", "event"
-"""Clocks: the host's around a call and the wait for its device, and the device's own (OpenCL events)."""
+"""Clocks: the host's around a call and the wait for its device, and the device's own (its events)."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class CallTime:
     kind: str = ""
     """As in the graph; ``builtin`` for the VM's own; empty: unknown."""
     device: str = ""
-    """``opencl``, ``cpu``, ``library`` or ``vm``; empty: unknown."""
+    """``opencl``, ``cuda``, ``cpu``, ``library`` or ``vm``; empty: unknown."""
     clock: str = HOST_CLOCK
     """``event``: the device's own clock; ``host``: the host's, with launch and synchronisation."""
     host_us: float | None = None
@@ -165,7 +165,7 @@ class Profile:
         host = "the host's clock, with launch and synchronisation of each call"
         if not events:
             return host
-        return f"the device's clock (OpenCL events) for {events} of {len(self.calls)} calls; else {host}"
+        return f"the device's clock (its events) for {events} of {len(self.calls)} calls; else {host}"
 
 
 def load_profile(path: Path, package: PackageManifest) -> Profile:

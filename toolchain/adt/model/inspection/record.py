@@ -15,6 +15,7 @@ from typing import Any
 from adt.errors import last_line
 from adt.host import manifest
 from adt.host.cache import file_sha256
+from adt.model.functions import GPU_KINDS
 from adt.model.inspection.graph import GRAPH, DeviceKernel, Subgraph
 from adt.model.inspection.lowered import Capture, read_main
 from adt.model.inspection.reference_kernels import PLAIN, compress, kernels_of
@@ -25,8 +26,10 @@ log = logging.getLogger("adt.compile")
 
 MOST_NAME = 120
 """Characters of a kernel's name in its file's; fused kernels can have very long ones."""
-KERNELS = ("llvm", "opencl")
+KERNELS = ("llvm", *GPU_KINDS)
 """Kinds of modules with generated code."""
+EXTENSIONS = {"opencl": "cl", "cuda": "cu"}
+"""Of the source of a kernel, by the kind of its module."""
 THREADS = ("x", "y", "z")
 
 
@@ -47,7 +50,7 @@ def record(package: Path, capture: Capture, executable: Any, plain: Mapping[str,
     directory.mkdir(exist_ok=True)
     kernels: tuple[DeviceKernel, ...] = ()
     functions = kernels_of(capture.lowered)
-    with _part("the OpenCL source"):
+    with _part("the kernels' source"):
         kernels = tuple(_kernels(executable, functions, directory))
     with _part("the graph"):
         graph = replace(read_main(capture.lowered), kernels=kernels, handed=tuple(_handed(executable)))
@@ -110,7 +113,7 @@ def _modules(executable: Any) -> Iterator[Any]:
 def _handed(executable: Any) -> Iterator[Subgraph]:
     """The subgraphs of libraries that the executable carries."""
     for module in _modules(executable):
-        if module.kind in KERNELS:  # asked for a function, an OpenCL module wants a runtime
+        if module.kind in KERNELS:  # asked for a function, a GPU's module wants a runtime
             continue
         if module.implements_function("get_symbol", query_imports=False):
             text = str(module.inspect_source("json"))
@@ -120,20 +123,19 @@ def _handed(executable: Any) -> Iterator[Subgraph]:
 
 def _kernels(executable: Any, functions: Mapping[str, Any], directory: Path) -> Iterator[DeviceKernel]:
     sources = [
-        kernel
+        (module.kind, kernel)
         for module in _modules(executable)
-        if module.kind == "opencl"
+        if module.kind in GPU_KINDS
         for kernel in split_program(module.inspect_source())
     ]
-    if sources:
-        (directory / "opencl").mkdir(exist_ok=True)
     place: dict[str, int] = {}
-    for source in sources:
+    for kind, source in sources:
+        (directory / kind).mkdir(exist_ok=True)
         at = place[source.function] = place.get(source.function, -1) + 1
         launches = _launches(functions[source.function]) if source.function in functions else ()
-        of_function = sum(s.function == source.function for s in sources)
+        of_function = sum(s.function == source.function for _, s in sources)
         grid, block = launches[at] if len(launches) == of_function else ((), ())
-        file = f"opencl/{_file_name(source.name)}.cl"
+        file = f"{kind}/{_file_name(source.name)}.{EXTENSIONS[kind]}"
         (directory / file).write_text(source.text)
         yield DeviceKernel(
             source.name,
@@ -207,6 +209,11 @@ def _write_scripts(module: Any, functions: Mapping[str, Any], directory: Path) -
 SECTION = re.compile(r"^// Function: (\S+)\n", re.MULTILINE)
 PROTOTYPE = re.compile(r"^__kernel [^\n{]*?(\w+)\(([^\n{]*)\);\n", re.MULTILINE)
 DEFINITION = re.compile(r"__kernel [^{;]*?(\w+)\(([^{;]*)\)\s*\{")
+CUDA = re.compile(
+    r'^extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(([^{;]*)\) \{\n.*?^}\n',
+    re.MULTILINE | re.DOTALL,
+)
+CUDA_PROTOTYPE = re.compile(r'^extern "C" __global__ void [^{;\n]*;\n', re.MULTILINE)
 IMAGE = re.compile(r"\bimage[123]d(?:_array)?_t\b")
 LAUNCHED = re.compile(r"_kernel(?:_\d+)?$")
 
@@ -230,8 +237,15 @@ class KernelSource:
 
 
 def split_program(program: str) -> tuple[KernelSource, ...]:
-    """The kernels of *program*, which TVM writes in sections that repeat every prototype."""
-    return tuple(_kernel(name, text) for name, text in _sections(program))
+    """The kernels of *program*: of OpenCL, which TVM writes in sections that repeat every prototype, or of
+    CUDA, after what they have in common."""
+    definitions = list(CUDA.finditer(program))
+    if not definitions:
+        return tuple(_kernel(name, text) for name, text in _sections(program))
+    common = CUDA_PROTOTYPE.sub("", program[: definitions[0].start()]).strip()
+    return tuple(
+        KernelSource(match[1], (), _arguments(match[2])[1], f"{common}\n{match[0]}") for match in definitions
+    )
 
 
 def _sections(program: str) -> Iterator[tuple[str, str]]:

@@ -59,6 +59,12 @@ def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
             remedy=f"Build the bundle with it: {rebuild} --opencl; or compile for the CPU: {recompile} "
             "--target cpu",
         )
+    if target.device == "cuda" and not bundle.options.cuda:
+        raise MismatchError(
+            f"the package {name} computes on CUDA, the bundle has no CUDA runtime",
+            remedy=f"Build the bundle with it: {rebuild} --cuda; or compile for the CPU: {recompile} "
+            "--target cpu",
+        )
     for library in package.libraries:
         if library not in bundle.options.libraries:
             others = tuple(other for other in package.libraries if other != library)

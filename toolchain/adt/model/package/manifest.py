@@ -96,7 +96,7 @@ class PackageTarget:
     name: str
     """adt's name of the target: ``cpu``, ``opencl``, …"""
     device: str
-    """Device that the entry's tensors live on: ``cpu`` or ``opencl``."""
+    """Device that the entry's tensors live on: ``cpu``, ``opencl`` or ``cuda``."""
     platform: str
     """``android-arm64-v8a``, ``linux-aarch64`` or ``host``."""
     triple: str

@@ -136,7 +136,7 @@ def relax_pipeline(
     vectors: Vectors | None = None,
     gpu: Gpu = ANY_ADRENO,
 ) -> Any:
-    """The pipeline for kernels on *device* (``cpu`` or ``opencl``), as ``tvm.compile`` takes it.
+    """The pipeline for kernels on *device* (``cpu``, ``opencl`` or ``cuda``), as ``tvm.compile`` takes it.
 
     Args:
         plain: gets the kernels before they are scheduled, by name.
@@ -146,7 +146,7 @@ def relax_pipeline(
     """
     if device == "cpu":
         return _cpu_pipeline(plain, schedules, vectors)
-    return _opencl_pipeline(plain, schedules, gpu)
+    return _gpu_pipeline(plain, schedules, gpu)
 
 
 def _cpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules, vectors: Vectors | None) -> Any:
@@ -189,11 +189,11 @@ def kernel_pipeline(schedules: KernelSchedules, vectors: Vectors | None) -> Any:
     return pipeline
 
 
-def _opencl_pipeline(plain: dict[str, Any], schedules: KernelSchedules, gpu: Gpu) -> Any:
+def _gpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules, gpu: Gpu) -> Any:
     import tvm
     from tvm.relax.backend.gpu_generic import pipeline as generic
 
-    @tvm.transform.module_pass(opt_level=0, name="adt.OpenCLPipeline")  # type: ignore[untyped-decorator]
+    @tvm.transform.module_pass(opt_level=0, name="adt.GpuPipeline")  # type: ignore[untyped-decorator]
     def pipeline(module: Any, _context: Any) -> Any:
         target = tvm.target.Target.current()
         legalize = generic.legalize_passes(target)[:-1]  # all but its schedule rules
@@ -219,7 +219,7 @@ def _views() -> tuple[Any, ...]:
 
 
 def fused_pipeline(schedules: KernelSchedules, gpu: Gpu = ANY_ADRENO) -> Any:
-    """The rest of an OpenCL pipeline, for a module that is legalized and fused and whose reshapes are
+    """The rest of a GPU's pipeline, for a module that is legalized and fused and whose reshapes are
     views: kernels that have no schedule get one, of *schedules*, for *gpu*, or by TVM's rules, and what is
     left of Relax is lowered for the VM."""
     import tvm
@@ -254,8 +254,11 @@ def _any_gpu(target: Any) -> Any:
     import tvm
 
     limits = {name: int(value) for name, value in target.attrs.items() if isinstance(value, int)}
+    arch = {"arch": str(target.attrs["arch"])} if "arch" in target.attrs else {}
     keys = [str(key) for key in target.keys if key not in ("adreno", "texture")]
-    return tvm.target.Target({"kind": target.kind.name, "keys": keys, **limits, "host": {"kind": "llvm"}})
+    return tvm.target.Target(
+        {"kind": target.kind.name, "keys": keys, **arch, **limits, "host": {"kind": "llvm"}}
+    )
 
 
 def _careful(rule: Any) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 from adt.bundle.platforms import HOST_MACHINE, PLATFORMS
 from adt.errors import ConfigError
 from adt.limits import parse_json
+from adt.model.targets.cuda import architecture
 from adt.options.resolve import did_you_mean
 
 NAMES = {
@@ -25,6 +26,7 @@ NAMES = {
     "adreno": "Adreno GPUs, tensors in textures where that is right",
     "adreno-buffer": "Adreno GPUs, tensors in buffers",
     "mali": "Mali GPUs",
+    "cuda": "NVIDIA GPUs; cuda:ARCH or cuda:CHIP has machine code for one architecture",
     "host": "this machine's own processor, with all that it offers",
 }
 """adt's targets, and what each is for."""
@@ -52,6 +54,16 @@ _OPENCL = (
     "max_function_args",
     "image_base_address_alignment",
 )
+_CUDA = (
+    "arch",
+    "max_num_threads",
+    "max_threads_per_block",
+    "max_shared_memory_per_block",
+    "thread_warp_size",
+    "registers_per_block",
+    "l2_cache_size_bytes",
+)
+_KNOWN = {"llvm": _LLVM, "opencl": _OPENCL, "cuda": _CUDA}
 _COMMON = ("kind", "device", "keys", "host", "tag", "model", "libs")
 _FORMER = ("link-params", "runtime", "system-lib", "executor", "interface-api", "unpacked-api", "jit")
 _IDLE = ("model", "libs", "tag", "mabi", *_FORMER)
@@ -80,7 +92,9 @@ class ParsedTarget:
     cpu: str = ""
     """The processor, as ``--cpu`` takes it."""
     gpu: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes of TVM's opencl target."""
+    """Attributes of TVM's opencl or cuda target."""
+    arch: str = ""
+    """CUDA's architecture (``sm_87``); empty: the driver compiles for its GPU."""
     llvm: Mapping[str, Any] = field(default_factory=dict)
     """Further attributes of TVM's llvm target."""
     ignored: tuple[str, ...] = ()
@@ -91,7 +105,7 @@ class ParsedTarget:
     @property
     def options(self) -> str:
         """The same as options of ``adt compile``."""
-        words = [f"--target {self.name}"]
+        words = [f"--target {self.name}" + f":{self.arch}" * bool(self.arch)]
         if self.cpu:
             words.append(f"--cpu {self.cpu}")
         if self.platform and self.name != "host":
@@ -111,6 +125,8 @@ def parse_target(text: str) -> ParsedTarget:
         return ParsedTarget("host", platform="host", plain=True)
     if text in NAMES:
         return ParsedTarget(text, plain=True)
+    if text.startswith("cuda:"):
+        return ParsedTarget("cuda", arch=architecture(text.removeprefix("cuda:")), plain=True)
     if text.startswith("{"):
         return _interpret(_from_json(text), text)
     if "/" in text.split(" ")[0]:
@@ -163,7 +179,7 @@ def _from_classic(text: str) -> dict[str, Any]:
     for other in others:
         if "clml" in (first["kind"], other["kind"]):
             raise _offload_error(text)
-        if other["kind"] != "llvm" or first["kind"] != "opencl":
+        if other["kind"] != "llvm" or first["kind"] not in ("opencl", "cuda"):
             raise ConfigError(
                 f"the target {text!r} names several devices",
                 remedy="A package computes on one: give its target alone, for example --target opencl.",
@@ -229,12 +245,12 @@ def _interpret(spec: Mapping[str, Any], text: str, *, classic: bool = False) -> 
             f"the target {text!r} is for Vulkan, and the TVM wheel generates no code for it",
             remedy="GPUs of phones run OpenCL: --target adreno, mali or opencl.",
         )
-    if kind not in ("llvm", "opencl"):
+    if kind not in _KNOWN:
         raise ConfigError(
             f"the target {text!r} is for {kind}, which adt does not compile for",
             remedy=f"Choose one of: {', '.join(NAMES)}.",
         )
-    known = (*_COMMON, *_FORMER, *(_LLVM if kind == "llvm" else _OPENCL))
+    known = (*_COMMON, *_FORMER, *_KNOWN[kind])
     for name in spec:
         if name not in known:
             raise ConfigError(
@@ -247,12 +263,16 @@ def _interpret(spec: Mapping[str, Any], text: str, *, classic: bool = False) -> 
     device = str(spec.get("device", ""))
     if "clml" in keys:
         raise _offload_error(text)
-    if device == "adreno" or "adreno" in keys:
+    if kind == "cuda":
+        name = kind
+    elif device == "adreno" or "adreno" in keys:
         textures = "texture" in keys or (classic and not keys)
         name = "adreno" if textures else "adreno-buffer"
     else:
         name = "mali" if device in ("mali", "bifrost") or "mali" in keys else "opencl"
-    gpu = {key: _whole(key, value, text) for key, value in spec.items() if key in _OPENCL}
+    gpu = {
+        key: _whole(key, value, text) for key, value in spec.items() if key in _KNOWN[kind] and key != "arch"
+    }
     host = spec.get("host", {"kind": "llvm"})
     if isinstance(host, str):
         host = _parse_kind(host, text)
@@ -263,9 +283,10 @@ def _interpret(spec: Mapping[str, Any], text: str, *, classic: bool = False) -> 
         )
     cpu = _cpu(host, text, name)
     ignored = (*cpu.ignored, *_ignored(spec))
-    if name == "opencl" and device:
+    if name in ("opencl", "cuda") and device:
         ignored = (*ignored, f"device={device}")
-    return ParsedTarget(name, cpu.triple, cpu.platform, cpu.cpu, gpu, cpu.llvm, ignored)
+    arch = architecture(str(spec["arch"])) if "arch" in spec else ""
+    return ParsedTarget(name, cpu.triple, cpu.platform, cpu.cpu, gpu, arch, cpu.llvm, ignored)
 
 
 def _cpu(spec: Mapping[str, Any], text: str, name: str) -> ParsedTarget:

@@ -10,6 +10,7 @@ from typing import Any
 
 from adt.bundle.platforms import PLATFORMS, Platform, platform_named
 from adt.errors import ConfigError
+from adt.model.targets import cuda
 from adt.model.targets.cpu import NATIVE, cpu_choice, kernel_features, warn_of_sve
 from adt.model.targets.gpu import Gpu, gpu_of
 from adt.model.targets.parser import ParsedTarget, parse_target
@@ -23,6 +24,8 @@ _GPUS: dict[str, dict[str, Any]] = {
     "mali": {"device": "mali", "keys": ["mali", "opencl", "gpu"]},
 }
 """What tells TVM's schedule rules which GPU it is."""
+_CUDA = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 48 << 10, "thread_warp_size": 32}
+"""Limits that every architecture of CUDA keeps."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,9 @@ class ModelTarget:
     """What a model is compiled for."""
 
     name: str
-    """adt's name, of :data:`adt.model.targets.parser.NAMES`."""
+    """adt's name, of :data:`adt.model.targets.parser.NAMES`, with CUDA's architecture (``cuda:sm_87``)."""
     device: str
-    """Device of the entry's tensors: ``cpu`` or ``opencl``."""
+    """Device of the entry's tensors: ``cpu``, ``opencl`` or ``cuda``."""
     spec: dict[str, Any]
     """TVM's dictionary."""
     vdevices: tuple[str, ...]
@@ -88,6 +91,8 @@ def model_target(
     if platform.float_abi:
         host["mfloat-abi"] = platform.float_abi
     host |= parsed.llvm
+    if parsed.name == "cuda":
+        return _cuda_target(parsed, host, demands)
     if parsed.name not in _GPUS:
         return ModelTarget(parsed.name, "cpu", host, ("cpu",), cpu_features=demands)
     textures = parsed.name == "adreno"
@@ -104,8 +109,22 @@ def model_target(
     return ModelTarget(parsed.name, "opencl", spec, vdevices, textures, demands, scheduled_for)
 
 
+def _cuda_target(parsed: ParsedTarget, host: dict[str, Any], demands: tuple[str, ...]) -> ModelTarget:
+    """NVIDIA's GPU: machine code for its architecture, or else what any driver compiles for its own."""
+    name = f"cuda:{parsed.arch}" if parsed.arch else "cuda"
+    limits = {**_CUDA, **parsed.gpu}
+    spec = {"kind": "cuda", "arch": parsed.arch or cuda.PTX, "host": host, **limits}
+    return ModelTarget(name, "cuda", spec, ("cuda",), False, demands, gpu_of("NVIDIA", limits))
+
+
 def _check_platform(parsed: ParsedTarget, text: str, platform: Platform, api_level: int) -> None:
     """Refuse a target whose own words contradict the platform."""
+    if parsed.name == "cuda" and not platform.cuda:
+        having = ", ".join(name for name, other in PLATFORMS.items() if other.cuda)
+        raise ConfigError(
+            f"the target {text!r} is for NVIDIA's GPUs, of which there are none on {platform.name}",
+            remedy=f"Give --for one of {having}; GPUs of phones run OpenCL: --target adreno, mali or opencl.",
+        )
     if not parsed.platform or parsed.platform == platform.name:
         level = re.search(r"android(?:eabi)?(\d+)$", parsed.triple)
         if level and int(level[1]) != api_level:

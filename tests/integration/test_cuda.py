@@ -1,0 +1,210 @@
+"""CUDA without a GPU: machine code is made, packed and looked at, and launched on a stand-in for the driver.
+
+What computes the right numbers, and how fast, only a GPU shows: docs/cuda.md says what was run on one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from test_build_presets import check_syntax, nightly
+
+import adt
+from adt.bundle.bundle import TargetBundle
+from adt.errors import CompileError, MismatchError, ToolNotFound
+from adt.host import cuda_headers
+from adt.host.elf import read_elf
+from adt.host.resources import resource
+from adt.host.tools import cmake, ninja
+from adt.model import cuda_code
+from adt.model.inspection.inspection import Inspection
+from adt.model.package.package import ModelPackage
+from support.models.networks import Network
+from support.standins.cuda import make_driver, make_runtime
+
+CUDA = 190
+"""The ELF machine of NVIDIA's code."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Convolutions, a pool over a map (sums that work-items share) and what lies between."""
+    net = Network((1, 3, 32, 32))
+    y = net.relu(net.conv("x", 16))
+    y = net.max_pool(net.add(net.conv(y, 16, 1), y), 2, 2)
+    return net.save(
+        tmp_path_factory.mktemp("model") / "net.onnx",
+        net.average_pool(y, 16, 16, padded=False),
+        (1, 16, 1, 1),
+    )
+
+
+@pytest.fixture(scope="module")
+def bundle() -> TargetBundle:
+    """One without CUDA."""
+    return adt.build_target(platform="host").bundle
+
+
+@pytest.fixture(scope="module")
+def package(model: Path, tmp_path_factory: pytest.TempPathFactory) -> ModelPackage:
+    return adt.compile(model, out=tmp_path_factory.mktemp("here"), platform="host", target="cuda:sm_86")
+
+
+def machine_codes(package: ModelPackage) -> list[int]:
+    """The architecture of each program of NVIDIA's machine code in the package's mod.so."""
+    code = (package.path / "mod.so").read_bytes()
+    images = [match.start() for match in re.finditer(rb"\x7fELF", code)][1:]
+    assert all(struct.unpack_from("<H", code, at + 18)[0] == CUDA for at in images)
+    return [struct.unpack_from("<I", code, at + 48)[0] & 0xFF for at in images]
+
+
+def test_machine_code_is_for_the_named_architecture_and_nothing_of_cuda_is_linked(
+    package: ModelPackage, model: Path, tmp_path: Path
+) -> None:
+    board = adt.compile(model, out=tmp_path / "board", platform="linux-aarch64", target="cuda:jetson-orin")
+
+    assert (machine_codes(package), machine_codes(board)) == ([86], [87])
+    for made, machine in ((package, "X86_64"), (board, "AARCH64")):
+        elf = read_elf(made.path / "mod.so")
+        assert elf.machine == machine and not any("cuda" in name or "nv" in name for name in elf.needed)
+        assert b"__global__" not in (made.path / "mod.so").read_bytes(), "the source is in it"
+    manifest = package.manifest
+    assert (manifest.target.name, manifest.target.device) == ("cuda:sm_86", "cuda")
+    assert manifest.target.spec["arch"] == "sm_86"
+
+
+def test_without_an_architecture_the_driver_compiles(model: Path, tmp_path: Path) -> None:
+    package = adt.compile(model, out=tmp_path / "any", platform="host", target="cuda")
+
+    code = (package.path / "mod.so").read_bytes()
+    assert b"\n.target sm_53\n" in code and b".visible .entry" in code
+    assert machine_codes(package) == [] and b"__global__" not in code
+
+
+def test_half_precision_compiles(model: Path, tmp_path: Path) -> None:
+    package = adt.compile(
+        model,
+        out=tmp_path / "half",
+        platform="host",
+        target="cuda:sm_53",
+        precision="float16",
+        accuracy="off",
+    )
+    assert machine_codes(package) == [53]
+
+
+def test_nvcc_compiles_where_nvrtc_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program is a stand-in, which writes how it was called."""
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text(
+        '#!/bin/sh\nfor last; do :; done\necho "$@" > "$(dirname "$last")/code"; grep -q wrong "$last" && exit 1\nexit 0\n'
+    )
+    nvcc.chmod(0o755)
+    monkeypatch.setattr(cuda_code, "_package", lambda _name: None)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    compiler = cuda_code.find_compiler()
+
+    assert compiler.name == str(nvcc)
+    assert b"-cubin -arch=sm_87 " in compiler.compile("", "sm_87", ptx=False)
+    assert b"-ptx -arch=compute_53 " in compiler.compile("", "sm_53", ptx=True)
+    with pytest.raises(CompileError, match="refuses the kernels"):
+        compiler.compile("wrong", "sm_87", ptx=False)
+
+
+def test_without_a_compiler_the_extra_is_named(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_code, "_package", lambda _name: None)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    real = shutil.which
+    monkeypatch.setattr(
+        shutil, "which", lambda name, *more, **named: None if name == "nvcc" else real(name, *more, **named)
+    )
+    with pytest.raises(ToolNotFound) as caught:
+        adt.compile(model, out=tmp_path / "none", platform="host", target="cuda:sm_86")
+    assert 'pip install "adt[cuda]"' in caught.value.remedy
+    assert not (tmp_path / "none").exists()
+
+
+def test_an_architecture_that_the_compiler_does_not_know(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match="NVRTC compiles nothing for sm_30") as caught:
+        adt.compile(model, out=tmp_path / "old", platform="host", target="cuda:sm_30")
+    assert "--target cuda" in caught.value.remedy
+
+
+def test_each_kernel_compiles_on_its_own(package: ModelPackage) -> None:
+    inspection = Inspection(package)
+    assert {kernel.device for kernel in inspection.graph.kernels} == {"cuda"}
+    sources = inspection.sources("cuda")
+    assert len(sources) >= 4
+    compiler = cuda_code.find_compiler()
+    for name, source in sources.items():
+        assert f".entry {name}(" in compiler.compile(source, "sm_86", ptx=True).decode()
+
+
+def test_a_bundle_without_cuda_refuses_the_package(package: ModelPackage, bundle: TargetBundle) -> None:
+    with pytest.raises(MismatchError) as caught:
+        adt.run(package.path, bundle=bundle.path)
+    assert "adt build-target --for host --cuda" in caught.value.remedy
+
+
+def test_the_runtime_loads_the_machine_code_and_launches_its_kernels(
+    package: ModelPackage, bundle: TargetBundle, tmp_path: Path
+) -> None:
+    """The stand-in finds each kernel in the machine code, and computes nothing."""
+    runtime = make_runtime(tmp_path, adt.source().path, bundle.path)
+    rtvm = [bundle.path / "bin/rtvm", "--model", package.path, "--json", "--run-count", "2"]
+    environ = {
+        **os.environ,
+        "LD_PRELOAD": str(runtime),
+        "LD_LIBRARY_PATH": f"{tmp_path}:{bundle.path / 'lib'}",
+    }
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(rtvm, capture_output=True, text=True, check=False, env=environ)
+
+    without = run()
+    assert without.returncode == 3 and "there is no cuda device" in without.stderr
+    assert "libcuda.so.1" in without.stderr
+
+    make_driver(tmp_path)
+    environ["CUDA_STANDIN_LOG"] = str(tmp_path / "log")
+    done = run()
+
+    assert done.returncode == 0, done.stderr
+    device = json.loads(done.stdout)["device"]
+    assert (device["kind"], device["name"], device["type"]) == ("cuda", "STAND-IN GPU", "gpu")
+    launches = [line.split() for line in (tmp_path / "log").read_text().splitlines()]
+    graph = Inspection(package).graph
+    kernels = {kernel.name: [*kernel.grid, *kernel.block] for kernel in graph.kernels}
+    assert {name for name, *_ in launches} == set(kernels)
+    assert all([int(extent) for extent in extents] == kernels[name] for name, *extents in launches)
+    assert len(launches) == 2 * sum(call.kind == "kernel" for call in graph.calls)
+
+
+def test_what_cuda_adds_to_a_board_compiles(tmp_path: Path) -> None:
+    given = [f"ADT_TVM_SOURCE={adt.source().path}", f"CMAKE_MAKE_PROGRAM={ninja().path}", "ADT_CUDA=ON"]
+    given.append(f"ADT_CUDA_HEADERS={cuda_headers.directory()}")
+    words = [cmake().path, "--preset", "linux-aarch64", "-B", tmp_path, *(f"-D{text}" for text in given)]
+    subprocess.run(words, cwd=resource("cmake_presets"), check=True, capture_output=True)
+
+    assert json.loads((tmp_path / "adt_build_info.json").read_text())["cuda"]
+    check_syntax(tmp_path, "cuda_(device_api|module|library)")
+
+
+@nightly
+@pytest.mark.parametrize("platform", ["host", "linux-aarch64"])
+def test_a_bundle_with_cuda(platform: str) -> None:
+    bundle = adt.build_target(platform=platform, cuda=True).bundle
+    assert bundle.manifest.options.cuda and "CUDA" in bundle.manifest.summary
+    assert "device_api.cuda" in bundle.manifest.functions
+    libraries = bundle.manifest.files.values()
+    assert not any("cuda" in name for library in libraries for name in library.needed)
