@@ -197,3 +197,6 @@ extern "C" cl_int CL_API_CALL adt_opencl_release_memory(cl_mem memory) {
   clReleaseMemObject(memory);
   return CL_SUCCESS;
 }
+
+// For opencl_state.cc.
+extern "C" void adt_opencl_release_images() { AllImages().ReleaseAll(); }

@@ -12,10 +12,13 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "dtype.h"
 #include "error.h"
+#include "memory_pools.h"
 #include "runner_info.h"
 #include "session.h"
 #include "threads.h"
@@ -62,30 +65,6 @@ struct EntryText {
   std::vector<std::unique_ptr<TensorText>> outputs;
 };
 
-}  // namespace
-
-struct adt_runner {
-  adt_runner(const adt::Source& source, const adt::SessionOptions& options)
-      : session(source, options) {
-    for (const adt::Entry& entry : session.package().entries) {
-      EntryText& text = entries.emplace_back();
-      text.name = entry.name;
-      for (const auto& spec : entry.inputs) {
-        text.inputs.push_back(std::make_unique<TensorText>(spec));
-      }
-      for (const auto& spec : entry.outputs) {
-        text.outputs.push_back(std::make_unique<TensorText>(spec));
-      }
-    }
-  }
-
-  mutable std::mutex mutex;  // for the session; the rest never changes
-  adt::Session session;
-  std::vector<EntryText> entries;
-};
-
-namespace {
-
 struct LastError {
   adt_status_t status = ADT_OK;
   std::string text;
@@ -129,6 +108,57 @@ adt_status_t Guard(Work&& work) noexcept {
                     "This is a bug in libadt_runner or a driver; report it with the model.");
   }
 }
+
+}  // namespace
+
+struct adt_runner {
+  adt_runner(const adt::Source& source, const adt::SessionOptions& options)
+      : session(source, options) {
+    for (const adt::Entry& entry : session.package().entries) {
+      EntryText& text = entries.emplace_back();
+      text.name = entry.name;
+      for (const auto& spec : entry.inputs) {
+        text.inputs.push_back(std::make_unique<TensorText>(spec));
+      }
+      for (const auto& spec : entry.outputs) {
+        text.outputs.push_back(std::make_unique<TensorText>(spec));
+      }
+    }
+  }
+
+  ~adt_runner() {
+    if (saving.joinable()) saving.join();
+  }
+
+  // Compiled kernels are kept beside the program's runs: a disk may be slow. The caller has the
+  // lock.
+  void SavePrograms() {
+    if (!session.programs().pending || saving.joinable()) return;
+    const auto save = [this] {
+      Guard([this] {
+        std::unique_lock<std::mutex> lock(mutex);
+        const auto file = session.TakePrograms();
+        if (!file) return;
+        lock.unlock();
+        const std::string problem = adt::WritePrograms(*file);
+        lock.lock();
+        session.NotePrograms(problem);
+      });
+    };
+    try {
+      saving = std::thread(save);
+    } catch (const std::system_error&) {  // no thread is to be had
+      session.KeepPrograms();
+    }
+  }
+
+  mutable std::mutex mutex;  // for the session; the rest never changes
+  adt::Session session;
+  std::vector<EntryText> entries;
+  std::thread saving;
+};
+
+namespace {
 
 // *work*'s result; *none* when it throws.
 template <typename Value, typename Work>
@@ -280,11 +310,11 @@ void Fill(const TensorText& text, adt_tensor_info_t* info) {
 std::int32_t Find(const std::vector<std::unique_ptr<TensorText>>& tensors, const char* name,
                   const char* what) {
   Require(name, "name");
-  std::string names;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i]->name == name) return static_cast<std::int32_t>(i);
-    names += (names.empty() ? "" : ", ") + tensors[i]->name;
   }
+  std::string names;
+  for (const auto& tensor : tensors) names += (names.empty() ? "" : ", ") + tensor->name;
   Misuse("the entry has no " + std::string(what) + " " + name, "It has: " + names + ".");
 }
 
@@ -332,24 +362,31 @@ adt_status_t adt_runner_create_from(const adt_package_source_t* source,
 
 void adt_runner_free(adt_runner_t* runner) { delete runner; }
 
+void adt_trim() { adt::TrimMemory(); }
+
 const char* adt_runner_package_name(const adt_runner_t* runner) {
-  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.package().name; });
+  return TextOf(
+      runner, [](const adt_runner& r) -> auto& { return r.session.package().name; });
 }
 
 const char* adt_runner_manifest(const adt_runner_t* runner) {
-  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.manifest(); });
+  return TextOf(
+      runner, [](const adt_runner& r) -> auto& { return r.session.manifest(); });
 }
 
 const char* adt_runner_device(const adt_runner_t* runner) {
-  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.device(); });
+  return TextOf(
+      runner, [](const adt_runner& r) -> auto& { return r.session.device(); });
 }
 
 const char* adt_runner_device_name(const adt_runner_t* runner) {
-  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.device_name(); });
+  return TextOf(
+      runner, [](const adt_runner& r) -> auto& { return r.session.device_name(); });
 }
 
 const char* adt_runner_device_driver(const adt_runner_t* runner) {
-  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.device_driver(); });
+  return TextOf(
+      runner, [](const adt_runner& r) -> auto& { return r.session.device_driver(); });
 }
 
 const char* adt_runner_program_cache(const adt_runner_t* runner) {
@@ -454,7 +491,7 @@ adt_status_t adt_runner_run(adt_runner_t* runner, std::int32_t entry) {
   return WithSession(runner, [&](adt::Session& session) {
     session.Start(Index(entry, "entry"));
     session.Wait();
-    session.KeepPrograms();
+    runner->SavePrograms();
   });
 }
 
@@ -463,9 +500,9 @@ adt_status_t adt_runner_start(adt_runner_t* runner, std::int32_t entry) {
 }
 
 adt_status_t adt_runner_wait(adt_runner_t* runner) {
-  return WithSession(runner, [](adt::Session& session) {
+  return WithSession(runner, [&](adt::Session& session) {
     session.Wait();
-    session.KeepPrograms();
+    runner->SavePrograms();
   });
 }
 

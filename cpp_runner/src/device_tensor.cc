@@ -18,7 +18,7 @@ constexpr std::int64_t kTexel = 4;
 
 // TVM takes the last axis for a texel and the ones before it for width, height and layers, whatever
 // there is.
-void RequireTexels(const DLTensor& tensor, const std::string& name) {
+void RequireTexels(const DLTensor& tensor, const std::function<std::string()>& name) {
   const std::int64_t* begin = tensor.shape;
   const std::int64_t* end = begin + tensor.ndim;
   const DLDataType type = tensor.dtype;
@@ -26,18 +26,19 @@ void RequireTexels(const DLTensor& tensor, const std::string& name) {
       type.code == kDLFloat && type.lanes == 1 && (type.bits == 16 || type.bits == 32);
   if (!channels || tensor.ndim < 3 || end[-1] != kTexel ||
       std::any_of(begin, end, [](std::int64_t extent) { return extent < 1; })) {
-    throw Error(ErrorKind::kPackage, name + " cannot lie in an image: it is no array of texels",
+    throw Error(ErrorKind::kPackage, name() + " cannot lie in an image: it is no array of texels",
                 "Compile the model again (adt compile) and deploy the package.");
   }
 }
 
 }  // namespace
 
-Tensor CopyToDevice(const DLTensor& from, DLDevice device, bool image, const std::string& name) {
+Tensor CopyToDevice(const DLTensor& from, DLDevice device, bool image,
+                    const std::function<std::string()>& name) {
   if (image) RequireTexels(from, name);
   return WithTvmErrors(
       image ? ErrorKind::kPackage : ErrorKind::kRun,
-      [&] { return "cannot copy " + name + " to the device" + (image ? " as an image" : ""); },
+      [&] { return "cannot copy " + name() + " to the device" + (image ? " as an image" : ""); },
       image ? "The package may want larger images than this device has, or more memory: compile it "
               "for the device (adt compile --like), or without textures (--target adreno-buffer)."
             : "Check the memory that the device has left.",

@@ -3,6 +3,7 @@
 
 #include <tvm/runtime/tensor.h>
 
+#include <functional>
 #include <string>
 
 namespace adt {
@@ -11,9 +12,9 @@ namespace adt {
 ///
 /// *image*: in an OpenCL image array (layers…, height, width, 4), which the driver keeps as it
 /// likes; kernels that were compiled for one take nothing else, and others no image. Throws
-/// Error(kPackage), which calls the tensor *name*: no such array, or the device makes no such
+/// Error(kPackage), which calls the tensor *name*(): no such array, or the device makes no such
 /// image. Error(kRun): the memory does not suffice.
 tvm::runtime::Tensor CopyToDevice(const DLTensor& from, DLDevice device, bool image,
-                                  const std::string& name);
+                                  const std::function<std::string()>& name);
 
 }  // namespace adt

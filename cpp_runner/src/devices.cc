@@ -38,9 +38,11 @@ const char* RemedyOfAbsent(DLDevice device) {
 }  // namespace
 
 DLDevice FindDevice(const std::string& name) {
-  std::string names;
   for (const KnownDevice& known : kDevices) {
     if (name == known.name) return DLDevice{known.type, 0};
+  }
+  std::string names;
+  for (const KnownDevice& known : kDevices) {
     names += (names.empty() ? "" : ", ") + std::string(known.name);
   }
   throw Error(ErrorKind::kPackage, "this runner knows no device " + name,

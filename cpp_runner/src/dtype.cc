@@ -39,22 +39,31 @@ const DType* FindDType(char kind, std::size_t size) {
   return nullptr;
 }
 
-std::size_t ByteSize(const DType& dtype, const std::vector<std::int64_t>& shape) {
+std::optional<std::size_t> ByteSize(std::size_t element_size, const std::int64_t* extents,
+                                    std::size_t rank) {
   constexpr auto kLimit = static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max());
-  std::uint64_t bytes = dtype.size;
+  std::uint64_t bytes = element_size;
   bool empty = false;
-  for (std::int64_t extent : shape) {
-    if (extent == 0) {
+  for (std::size_t i = 0; i < rank; ++i) {
+    if (extents[i] == 0) {
       empty = true;  // but the other extents are still checked
-    } else if (extent < 0 || static_cast<std::uint64_t>(extent) > kLimit / bytes) {
-      throw Error(ErrorKind::kInput,
-                  Describe(dtype.name, shape) + " is no array that fits into memory",
-                  "Check the file; it is damaged or was not written by numpy.");
+    } else if (extents[i] < 0 || static_cast<std::uint64_t>(extents[i]) > kLimit / bytes) {
+      return {};
     } else {
-      bytes *= static_cast<std::uint64_t>(extent);
+      bytes *= static_cast<std::uint64_t>(extents[i]);
     }
   }
   return empty ? 0 : static_cast<std::size_t>(bytes);
+}
+
+std::size_t ByteSize(const DType& dtype, const std::vector<std::int64_t>& shape) {
+  const auto bytes = ByteSize(dtype.size, shape.data(), shape.size());
+  if (!bytes) {
+    throw Error(ErrorKind::kInput,
+                Describe(dtype.name, shape) + " is no array that fits into memory",
+                "Check the file; it is damaged or was not written by numpy.");
+  }
+  return *bytes;
 }
 
 std::string Describe(std::string_view dtype, const std::vector<std::int64_t>& shape) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,8 +20,11 @@ struct DType {
 const DType* FindDType(std::string_view name);
 const DType* FindDType(char kind, std::size_t size);
 
-/// Bytes of a dense array; throws Error(kInput) when *shape* is negative or too large for this
-/// machine.
+/// Bytes of a dense array of *rank* extents; none when one is negative, or when they are too many
+/// for this machine's memory, which may have 32-bit addresses.
+std::optional<std::size_t> ByteSize(std::size_t element_size, const std::int64_t* extents,
+                                    std::size_t rank);
+/// The same; throws Error(kInput) when there is none.
 std::size_t ByteSize(const DType& dtype, const std::vector<std::int64_t>& shape);
 
 /// "float32[1, 3]", for messages.

@@ -135,7 +135,7 @@ class Recorder {
       CallArgument argument;
       argument.shape.assign(tensor.Shape().begin(), tensor.Shape().end());
       argument.dtype = std::string(ffi::DLDataTypeToString(tensor->dtype));
-      argument.scope = scopes_.Of(*tensor.operator->());
+      argument.scope = MemoryScope(*tensor.operator->());
       call.arguments.push_back(std::move(argument));
       Use(tensor->device);
     }
@@ -157,7 +157,6 @@ class Recorder {
     }
   }
 
-  MemoryScopes scopes_;
   std::int64_t depth_ = 0;
   std::vector<Call> calls_;
   std::vector<bool> timed_;

@@ -1,7 +1,6 @@
 #include "library.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <sys/syscall.h>
 #include <tvm/ffi/function.h>
 #include <unistd.h>
@@ -10,10 +9,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <mutex>
-#include <system_error>
 
 #include "error.h"
-#include "temporary_file.h"
+#include "file.h"
 #include "tvm_errors.h"
 
 namespace adt {
@@ -60,46 +58,42 @@ class Copy {
 #ifdef SYS_memfd_create
     constexpr unsigned kCloseOnExec = 1;
     constexpr unsigned kExecutable = 0x10;  // Linux 6.3 and later want it said
-    fd_ = static_cast<int>(syscall(SYS_memfd_create, "mod.so", kCloseOnExec | kExecutable));
-    if (fd_ < 0) fd_ = static_cast<int>(syscall(SYS_memfd_create, "mod.so", kCloseOnExec));
+    for (const unsigned flags : {kCloseOnExec | kExecutable, kCloseOnExec}) {
+      if (!file_.valid()) {
+        file_ = FileDescriptor(static_cast<int>(syscall(SYS_memfd_create, "mod.so", flags)));
+      }
+    }
 #else
     errno = ENOSYS;
 #endif
-    if (fd_ < 0) Fail("memory cannot be a file");
-    path_ = UniquePath(fd_);
+    if (!file_.valid()) Fail("memory cannot be a file");
+    path_ = UniquePath(file_.get());
   }
   /// In *directory*.
-  explicit Copy(const std::string& directory) : path_(directory + "/adt-XXXXXX") {
-    fd_ = MakeTemporaryFile(path_);
-    if (fd_ < 0) Fail("no file can be made in " + directory);
+  explicit Copy(const std::string& directory)
+      : file_(FileDescriptor::Create(directory + "/adt-", 0600, &path_)) {
+    if (!file_.valid()) Fail("no file can be made in " + directory);
     remove_ = true;
   }
   ~Copy() {
     if (remove_) unlink(path_.c_str());
-    if (fd_ >= 0) close(fd_);
   }
   Copy(const Copy&) = delete;
   Copy& operator=(const Copy&) = delete;
 
   void Write(const Blob& bytes) const {
-    for (std::size_t at = 0; at < bytes.size();) {
-      const ssize_t n = write(fd_, bytes.data() + at, bytes.size() - at);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) Fail("its copy cannot be written");
-      at += static_cast<std::size_t>(n);
-    }
+    if (!file_.Write(bytes.data(), bytes.size())) Fail("its copy cannot be written");
   }
   const std::string& path() const { return path_; }
 
  private:
   [[noreturn]] static void Fail(const std::string& problem) {
-    throw Error(ErrorKind::kPackage,
-                "cannot load mod.so: " + problem + ": " + std::generic_category().message(errno),
+    throw Error(ErrorKind::kPackage, "cannot load mod.so: " + problem + ": " + ErrorText(errno),
                 kMemoryRemedy);
   }
 
-  int fd_ = -1;
   std::string path_;
+  FileDescriptor file_;
   bool remove_ = false;
 };
 

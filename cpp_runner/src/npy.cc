@@ -193,7 +193,7 @@ Array ParseNpy(const std::byte* bytes, std::size_t size, const std::string& name
   return array;
 }
 
-std::vector<std::byte> FormatNpy(const Array& array) {
+std::string NpyHeader(const Array& array) {
   const DType* dtype = FindDType(array.dtype);
   if (dtype == nullptr || array.data.size() != ByteSize(*dtype, array.shape)) {
     Fail("of type " + array.dtype, "cannot be written for numpy");
@@ -208,18 +208,12 @@ std::vector<std::byte> FormatNpy(const Array& array) {
   header.append(63 - (prefix + header.size()) % 64, ' ');
   header += '\n';
 
-  std::vector<std::byte> out(prefix + header.size() + array.data.size());
-  std::byte* at = out.data();
-  std::memcpy(at, kMagic.data(), kMagic.size());
-  at += kMagic.size();
-  *at++ = std::byte{1};
-  *at++ = std::byte{0};
-  *at++ = static_cast<std::byte>(header.size() & 0xFF);
-  *at++ = static_cast<std::byte>(header.size() >> 8);
-  std::memcpy(at, header.data(), header.size());
-  at += header.size();
-  if (!array.data.empty()) std::memcpy(at, array.data.data(), array.data.size());
-  return out;
+  std::string out(kMagic);
+  out += '\x01';
+  out += '\x00';
+  out += static_cast<char>(header.size() & 0xFF);
+  out += static_cast<char>(header.size() >> 8);
+  return out + header;
 }
 
 }  // namespace adt

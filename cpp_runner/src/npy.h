@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <string>
-#include <vector>
 
 #include "array.h"
 
@@ -13,7 +12,8 @@ namespace adt {
 /// Throws Error(kInput).
 Array ParseNpy(const std::byte* bytes, std::size_t size, const std::string& name);
 
-/// A .npy file (format 1.0). Throws Error(kInput) for an element type that numpy does not have.
-std::vector<std::byte> FormatNpy(const Array& array);
+/// What comes before the array's data in its .npy file (format 1.0). Throws Error(kInput) for an
+/// element type that numpy does not have.
+std::string NpyHeader(const Array& array);
 
 }  // namespace adt

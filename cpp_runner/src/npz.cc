@@ -1,15 +1,11 @@
 #include "npz.h"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <system_error>
+#include <string_view>
 
 #include "error.h"
+#include "file.h"
 #include "npy.h"
+#include "source.h"
 #include "zip.h"
 
 namespace adt {
@@ -17,63 +13,42 @@ namespace {
 
 constexpr std::string_view kSuffix = ".npy";
 
-std::vector<std::byte> ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const std::streamoff size = file ? std::streamoff{file.tellg()} : -1;
-  if (size < 0) {
-    throw Error(ErrorKind::kInput, "cannot read " + path,
-                "Check the path; the file must be on the machine that the runner runs on.");
-  }
-  std::vector<std::byte> bytes(static_cast<std::size_t>(size));
-  file.seekg(0);
-  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-  if (!file) throw Error(ErrorKind::kInput, "cannot read " + path, "Check that it is a file.");
-  return bytes;
-}
-
-// The file gets its name only when it is complete.
-void WriteAll(const std::string& path, const std::vector<std::byte>& bytes) {
-  const std::string temporary = path + ".tmp" + std::to_string(getpid());
-  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-  file.write(reinterpret_cast<const char*>(bytes.data()),
-             static_cast<std::streamsize>(bytes.size()));
-  file.close();
-  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const std::string why = std::generic_category().message(errno);
-    std::remove(temporary.c_str());
-    throw Error(ErrorKind::kInput, "cannot write " + path + ": " + why,
-                "Choose a directory that exists, may be written to and has room.");
-  }
-}
-
 }  // namespace
 
-NamedArrays ReadNpz(const std::string& path) { return ParseNpz(ReadAll(path), path); }
+NamedArrays ReadNpz(const std::string& path) {
+  const Blob file = Blob::MapFile(
+      path, "Check the path; the file must be on the machine that the runner runs on.",
+      ErrorKind::kInput);
+  return ParseNpz(file, path);
+}
 
-NamedArrays ParseNpz(const std::vector<std::byte>& bytes, const std::string& path) {
+NamedArrays ParseNpz(const Blob& file, const std::string& path) {
   NamedArrays arrays;
-  for (const ZipMember& member : ReadZip(bytes, path)) {
+  for (const ZipMember& member : ReadZip(file.data(), file.size(), path)) {
     if (member.name.size() <= kSuffix.size() ||
         member.name.compare(member.name.size() - kSuffix.size(), kSuffix.size(), kSuffix) != 0) {
       throw Error(ErrorKind::kInput, path + " holds " + member.name + ", which is no array",
                   "Write the file with numpy.savez.");
     }
     const std::string name = member.name.substr(0, member.name.size() - kSuffix.size());
-    arrays.push_back({name, ParseNpy(member.data.data(), member.data.size(), name)});
+    arrays.push_back({name, ParseNpy(member.data, member.size, name)});
+    file.Forget(member.data, member.size);  // else it would be there twice
   }
   return arrays;
 }
 
 void WriteNpz(const std::string& path, const NamedArrays& arrays) {
-  std::vector<ZipMember> members;
+  NewFile file(path, 0666);
+  ZipWriter zip([&](const void* data, std::size_t size) { file.Write(data, size); });
   for (const NamedArray& named : arrays) {
-    if (named.name.size() > 0xFFF0) {
-      throw Error(ErrorKind::kInput, "the name of an array is too long for an .npz file",
-                  "Rename the model's outputs.");
-    }
-    members.push_back({named.name + std::string(kSuffix), FormatNpy(named.array)});
+    zip.Add(named.name + std::string(kSuffix), NpyHeader(named.array), named.array.data.data(),
+            named.array.data.size());
   }
-  WriteAll(path, FormatZip(members));
+  zip.Finish();
+  if (const std::string reason = file.Complete(); !reason.empty()) {
+    throw Error(ErrorKind::kInput, "cannot write " + path + ": " + reason,
+                "Choose a directory that exists, may be written to and has room.");
+  }
 }
 
 }  // namespace adt

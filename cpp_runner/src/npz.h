@@ -1,11 +1,10 @@
 // Arrays in .npz files, as numpy.savez writes and numpy.load reads them.
 #pragma once
 
-#include <cstddef>
 #include <string>
-#include <vector>
 
 #include "array.h"
+#include "source.h"
 
 namespace adt {
 
@@ -14,8 +13,8 @@ namespace adt {
 /// does not have.
 NamedArrays ReadNpz(const std::string& path);
 
-/// The same from memory; *path* is for messages.
-NamedArrays ParseNpz(const std::vector<std::byte>& bytes, const std::string& path);
+/// The same of a file's contents; *path* is for messages.
+NamedArrays ParseNpz(const Blob& file, const std::string& path);
 
 /// Write a stored .npz; the file appears complete or not at all. Throws Error(kInput).
 void WriteNpz(const std::string& path, const NamedArrays& arrays);

@@ -1,11 +1,8 @@
-// What OpenCL tells about the device and the memory that the runtime uses, beyond what TVM asks.
-//
-// TVM keeps its OpenCL objects to itself: the device is found again in the library that TVM opened.
+// The OpenCL device and the memory that TVM's runtime uses (cmake_presets/src/opencl_state.cc).
 #pragma once
 
 #include <dlpack/dlpack.h>
 
-#include <memory>
 #include <string>
 
 namespace adt {
@@ -21,24 +18,12 @@ struct OpenClDevice {
   std::string type;
 };
 
-/// Throws Error(kPackage) when the device does not even tell its name.
+/// Throws Error(kPackage) when the device does not tell its name.
 OpenClDevice DescribeOpenCl(DLDevice device);
 
-/// Tells in which kind of memory a tensor lies.
-class MemoryScopes {
- public:
-  MemoryScopes();
-  ~MemoryScopes();
-  MemoryScopes(const MemoryScopes&) = delete;
-  MemoryScopes& operator=(const MemoryScopes&) = delete;
-
-  /// TVM's name of the scope: "global", or "global.texture", "global.texture-weight" or
-  /// "global.texture-nhwc" for an image, by how the tensor's shape is folded into it.
-  std::string Of(const DLTensor& tensor) const;
-
- private:
-  class Queries;
-  std::unique_ptr<const Queries> queries_;
-};
+/// TVM's name of the scope that a tensor lies in: "global", or "global.texture",
+/// "global.texture-weight" or "global.texture-nhwc" for an image, by how the tensor's shape is
+/// folded into it.
+std::string MemoryScope(const DLTensor& tensor);
 
 }  // namespace adt

@@ -123,11 +123,11 @@ std::string Describe(const TensorSpec& spec) {
 }
 
 const Entry& Package::entry(const std::string& wanted) const {
-  std::string names;
   for (const Entry& candidate : entries) {
     if (candidate.name == wanted) return candidate;
-    names += (names.empty() ? "" : ", ") + candidate.name;
   }
+  std::string names;
+  for (const Entry& other : entries) names += (names.empty() ? "" : ", ") + other.name;
   throw Error(ErrorKind::kUsage, "the package has no entry " + wanted, "It has: " + names + ".");
 }
 

@@ -1,10 +1,10 @@
 #include "params.h"
 
 #include <cstring>
-#include <limits>
 #include <set>
 #include <utility>
 
+#include "dtype.h"
 #include "error.h"
 
 namespace adt {
@@ -45,9 +45,11 @@ class Reader {
     return std::string(reinterpret_cast<const char*>(Take(size)), static_cast<std::size_t>(size));
   }
 
-  void Magic(std::uint64_t wanted, const std::string& problem) {
-    if (left_ < 2 * sizeof(wanted) || Number<std::uint64_t>() != wanted) Fail(problem);
-    Number<std::uint64_t>();  // reserved
+  // Whether *magic* comes next, with a reserved number behind it; both are taken.
+  bool Magic(std::uint64_t magic) {
+    if (left_ < 2 * sizeof(magic) || Number<std::uint64_t>() != magic) return false;
+    Number<std::uint64_t>();
+    return true;
   }
 
   bool AtEnd() const { return left_ == 0; }
@@ -73,39 +75,23 @@ bool Known(DLDataType dtype) {
   return whole && dtype.lanes == 1;
 }
 
-// Bytes of a tensor; UINT64_MAX when they are more than any file has.
-std::uint64_t ByteSize(const Param& param) {
-  constexpr auto kLimit = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  std::uint64_t bytes = param.dtype.bits / 8U;
-  bool empty = false;
-  for (std::int64_t extent : param.shape) {
-    if (extent == 0) {
-      empty = true;  // but the other extents are still checked
-    } else if (extent < 0 || static_cast<std::uint64_t>(extent) > kLimit / bytes) {
-      return std::numeric_limits<std::uint64_t>::max();
-    } else {
-      bytes *= static_cast<std::uint64_t>(extent);
-    }
-  }
-  return empty ? 0 : bytes;
-}
-
 void ReadTensor(Reader* file, Param* param) {
-  const std::string damaged = "is damaged: parameter " + param->name + " ";
-  file->Magic(kTensorMagic, damaged + "is not where it should be");
-  if (file->Number<std::int32_t>() != kDLCPU) file->Fail(damaged + "is not for a CPU");
+  const auto damaged = [&] { return "is damaged: parameter " + param->name + " "; };
+  if (!file->Magic(kTensorMagic)) file->Fail(damaged() + "is not where it should be");
+  if (file->Number<std::int32_t>() != kDLCPU) file->Fail(damaged() + "is not for a CPU");
   file->Number<std::int32_t>();  // the CPU's number
   const auto rank = file->Number<std::int32_t>();
-  if (rank < 0 || rank > kMaxRank) file->Fail(damaged + "has an impossible number of dimensions");
+  if (rank < 0 || rank > kMaxRank) file->Fail(damaged() + "has an impossible number of dimensions");
   param->dtype.code = file->Number<std::uint8_t>();
   param->dtype.bits = file->Number<std::uint8_t>();
   param->dtype.lanes = file->Number<std::uint16_t>();
   if (!Known(param->dtype)) {
-    file->Fail(damaged + "has an element type that no parameter has");
+    file->Fail(damaged() + "has an element type that no parameter has");
   }
   for (std::int32_t i = 0; i < rank; ++i) param->shape.push_back(file->Number<std::int64_t>());
   const auto size = file->Number<std::uint64_t>();
-  if (size != ByteSize(*param)) file->Fail(damaged + "has a size that its shape does not have");
+  const auto bytes = ByteSize(param->dtype.bits / 8U, param->shape.data(), param->shape.size());
+  if (!bytes || size != *bytes) file->Fail(damaged() + "has a size that its shape does not have");
   param->data = file->Take(size);
   param->size = static_cast<std::size_t>(size);
 }
@@ -114,7 +100,7 @@ void ReadTensor(Reader* file, Param* param) {
 
 std::vector<Param> ParseParams(const std::byte* bytes, std::size_t size, const std::string& path) {
   Reader file(bytes, size, path);
-  file.Magic(kListMagic, "is not a file of parameters");
+  if (!file.Magic(kListMagic)) file.Fail("is not a file of parameters");
   const auto count = file.Number<std::uint64_t>();
   std::vector<Param> params;
   std::set<std::string> names;

@@ -20,11 +20,11 @@
 #include <vector>
 
 #include "error.h"
+#include "file.h"
 #include "opencl_device.h"
 #include "opencl_modules.h"
 #include "program_list.h"
 #include "sha256.h"
-#include "temporary_file.h"
 
 namespace adt {
 namespace {
@@ -33,36 +33,16 @@ namespace ffi = tvm::ffi;
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic("ADTPROG\0", 8);
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kDigestSize = 64;
 constexpr std::size_t kHeaderSize = 8 + 4 + 4 + 8 + kDigestSize;
 constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 30;
 constexpr const char* kSuffix = ".programs";
 
-std::string Message(int error) { return std::generic_category().message(error); }
-
 double MillisecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
       .count();
 }
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  // False when the kernel could not write everything out.
-  bool Close() { return close(std::exchange(fd_, -1)) == 0; }
-
- private:
-  int fd_;
-};
 
 struct FileBytes {
   bool exists = false;
@@ -70,57 +50,49 @@ struct FileBytes {
   std::string problem;  // empty when *bytes* is all of the file
 };
 
+// What is another user's, or may be changed by one, is not for the driver, which would run it.
+const char* OthersProblem(const struct stat& status, mode_t writable) {
+  if (status.st_uid != geteuid()) return "is another user's";
+  if ((status.st_mode & writable) != 0) return "may be written by other users";
+  return nullptr;
+}
+
 FileBytes ReadFile(const std::string& path) {
   FileBytes found;
-  // A pipe under this name must not stop us.
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  // A pipe under this name must not stop us, and a link may lead to what is not ours.
+  const FileDescriptor file = FileDescriptor::Open(path, O_NONBLOCK | O_NOFOLLOW);
   if (!file.valid()) {
     found.exists = errno != ENOENT && errno != ENOTDIR;
-    if (found.exists) found.problem = "cannot be read: " + Message(errno);
+    if (found.exists) found.problem = "cannot be read: " + ErrorText(errno);
     return found;
   }
   found.exists = true;
-  struct stat status{};
+  struct stat status {};
   if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
     found.problem = "is no file";
-    return found;
-  }
-  if (static_cast<std::uint64_t>(status.st_size) > kLargestFile) {
+  } else if (const char* problem = OthersProblem(status, S_IWGRP | S_IWOTH)) {
+    found.problem = problem;
+  } else if (static_cast<std::uint64_t>(status.st_size) > kLargestFile) {
     found.problem = "is larger than such a file can be";
-    return found;
+  } else {
+    found.bytes.resize(static_cast<std::size_t>(status.st_size));
+    if (!file.Read(found.bytes.data(), found.bytes.size())) found.problem = "cannot be read";
   }
-  found.bytes.resize(static_cast<std::size_t>(status.st_size));
-  std::size_t done = 0;
-  while (done < found.bytes.size()) {
-    const ssize_t n = read(file.get(), found.bytes.data() + done, found.bytes.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    done += static_cast<std::size_t>(n);
-  }
-  if (done != found.bytes.size()) found.problem = "cannot be read";
   return found;
 }
 
-// Returns why it did not work; empty when it did. The file has its name only when it is complete
-// and on its disk.
-std::string WriteFile(const std::string& path, const std::string& bytes) {
-  std::string temporary = path + ".XXXXXX";
-  FileDescriptor file(MakeTemporaryFile(temporary));
-  if (!file.valid()) return Message(errno);
-  const auto fail = [&](int error) {
-    unlink(temporary.c_str());
-    return Message(error);
-  };
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t n = write(file.get(), bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return fail(n < 0 ? errno : ENOSPC);
-    done += static_cast<std::size_t>(n);
-  }
-  if (fsync(file.get()) != 0 || !file.Close()) return fail(errno);
-  if (rename(temporary.c_str(), path.c_str()) != 0) return fail(errno);
-  return {};
+// Whether the name is one of this cache's files, and not a person's.
+bool IsCached(const fs::path& path) {
+  constexpr std::size_t kNameSize = 64;
+  return path.extension() == kSuffix && path.stem().string().size() == kNameSize;
+}
+
+// What a process left behind that was killed while it wrote.
+bool IsLeftover(const fs::path& path, fs::file_time_type used) {
+  constexpr std::chrono::hours kLongestWrite{1};
+  const std::string infix = std::string(kSuffix) + NewFile::kInfix;
+  return path.filename().string().find(infix) != std::string::npos &&
+         fs::file_time_type::clock::now() - used > kLongestWrite;
 }
 
 // The cache stays small: of the files in *directory*, the ones that were used last stay.
@@ -132,8 +104,9 @@ void RemoveOldest(const std::string& directory) {
        it.increment(failed)) {
     std::error_code gone;
     const auto used = it->last_write_time(gone);
-    const bool ours = it->path().extension() == kSuffix && it->path().stem().string().size() == 64;
-    if (!gone && ours) files.emplace_back(used, it->path());
+    if (gone) continue;
+    if (IsLeftover(it->path(), used)) fs::remove(it->path(), gone);
+    if (IsCached(it->path())) files.emplace_back(used, it->path());
   }
   if (failed || files.size() <= kMostFiles) return;
   std::sort(files.begin(), files.end());
@@ -146,11 +119,17 @@ void MarkUsed(const std::string& path) {
   fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
 }
 
-// Returns why it is not there; empty when it is.
+// Returns why it is not there for this user alone to write; empty when it is.
 std::string MakeDirectory(const std::string& path) {
   std::error_code failed;
-  fs::create_directories(path, failed);
-  return failed ? failed.message() : std::string();
+  fs::create_directories(fs::path(path).parent_path(), failed);
+  mkdir(path.c_str(), 0700);  // or it is there
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return ErrorText(errno);
+  if (!S_ISDIR(status.st_mode)) return ErrorText(ENOTDIR);
+  // A group's: Android gives each application's cache directory one, of the application's own.
+  const char* problem = OthersProblem(status, S_IWOTH);
+  return problem != nullptr ? problem : "";
 }
 
 void PutNumber(std::string* out, std::uint64_t value, std::size_t bytes) {
@@ -176,16 +155,22 @@ struct ProgramKeeper {
 struct OpenClModules {
   std::size_t found = 0;
   std::vector<ProgramKeeper> keepers;
+  /// SHA-256 of their kernels' sources: what a package says of itself is not asked.
+  std::string kernels;
 };
 
 OpenClModules FindOpenCl(const ffi::Module& library) {
   OpenClModules modules;
+  std::string digests;
   for (const ffi::Module& module : FindOpenClModules(library)) {
     ++modules.found;
+    const ffi::String source = module->InspectSource("");
+    digests += Sha256(source.data(), source.size());
     const auto get = module->GetFunction("opencl.GetPreCompiledPrograms");
     const auto set = module->GetFunction("opencl.SetPreCompiledPrograms");
     if (get && set) modules.keepers.push_back({*get, *set});
   }
+  modules.kernels = modules.found == 1 ? digests : Sha256(digests.data(), digests.size());
   return modules;
 }
 
@@ -255,11 +240,11 @@ std::optional<std::string> Compile(const std::vector<ProgramKeeper>& keepers,
 }
 
 // None, with the reason in *report*, when the device does not say what it is.
-std::optional<ProgramKey> KeyOf(const std::string& library_sha256, DLDevice device,
+std::optional<ProgramKey> KeyOf(const OpenClModules& modules, DLDevice device,
                                 ProgramReport* report) {
   try {
     const OpenClDevice found = DescribeOpenCl(device);
-    return ProgramKey{library_sha256, found.name, found.vendor, found.driver, found.platform};
+    return ProgramKey{modules.kernels, found.name, found.vendor, found.driver, found.platform};
   } catch (const Error& error) {
     report->state = ProgramState::kUnsupported;
     Warn(report, error.what());
@@ -272,10 +257,14 @@ std::string NameOf(const ProgramKey& key) {
   return Sha256(text.data(), text.size()) + kSuffix;
 }
 
+// Empty, with the reason in *report*, where nothing can be kept.
 std::string FileOf(const ProgramStore& store, const ProgramKey& key, ProgramReport* report) {
   if (store.kind == ProgramStore::Kind::kFile) return store.path;
-  if (const std::string why = MakeDirectory(store.path); !why.empty()) {
-    Warn(report, "cannot create " + store.path + " (" + why + ")");
+  if (const std::string reason = MakeDirectory(store.path); !reason.empty()) {
+    report->state = ProgramState::kRebuilt;
+    Warn(report, "cannot keep compiled kernels in " + store.path + " (" + reason +
+                     "): they are compiled at every load");
+    return {};
   }
   return store.path + "/" + NameOf(key);
 }
@@ -320,7 +309,7 @@ std::string_view Name(ProgramState state) {
 }
 
 std::string ProgramKey::Text() const {
-  return "library: " + library + "\ndevice: " + device + "\nvendor: " + vendor +
+  return "kernels: " + kernels + "\ndevice: " + device + "\nvendor: " + vendor +
          "\ndriver: " + driver + "\nplatform: " + platform + "\n";
 }
 
@@ -364,8 +353,7 @@ ParsedPrograms ParsePrograms(std::string_view bytes, const ProgramKey& key) {
 }
 
 ffi::Module LoadWithPrograms(const std::function<ffi::Module()>& load, const ProgramStore& store,
-                             const std::string& library_sha256, DLDevice device,
-                             ProgramReport* report) {
+                             DLDevice device, ProgramReport* report) {
   *report = {};
   std::optional<ffi::Module> module = load();
   if (store.kind == ProgramStore::Kind::kNone || device.device_type != kDLOpenCL) return *module;
@@ -376,9 +364,10 @@ ffi::Module LoadWithPrograms(const std::function<ffi::Module()>& load, const Pro
     Warn(report, "this TVM runtime cannot keep compiled OpenCL programs");
     return *module;
   }
-  const std::optional<ProgramKey> key = KeyOf(library_sha256, device, report);
+  const std::optional<ProgramKey> key = KeyOf(modules, device, report);
   if (!key) return *module;
   report->file = FileOf(store, *key, report);
+  if (report->file.empty()) return *module;
   const bool named = store.kind == ProgramStore::Kind::kFile;
 
   const auto start = std::chrono::steady_clock::now();
@@ -410,24 +399,31 @@ ffi::Module LoadWithPrograms(const std::function<ffi::Module()>& load, const Pro
   return *module;
 }
 
-void KeepPrograms(const ffi::Module& module, const std::string& library_sha256, DLDevice device,
-                  ProgramReport* report) {
-  if (!std::exchange(report->pending, false)) return;
-  const auto start = std::chrono::steady_clock::now();
-  const std::optional<ProgramKey> key = KeyOf(library_sha256, device, report);
-  if (!key) return;
-  const std::optional<std::string> programs = Compile(FindOpenCl(module).keepers, report);
-  if (!programs) return;
-  const std::string why = WriteFile(report->file, FormatPrograms(*key, *programs));
-  if (!why.empty()) {
-    report->state = ProgramState::kRebuilt;
-    Warn(report,
-         "cannot write " + report->file + " (" + why + "): the kernels are compiled at every load");
-    return;
-  }
-  const fs::path file(report->file);
-  if (file.filename() == NameOf(*key)) RemoveOldest(file.parent_path().string());
-  report->keep_ms = MillisecondsSince(start);
+std::optional<ProgramFile> TakePrograms(const ffi::Module& module, DLDevice device,
+                                        ProgramReport* report) {
+  if (!std::exchange(report->pending, false)) return {};
+  const OpenClModules modules = FindOpenCl(module);
+  const std::optional<ProgramKey> key = KeyOf(modules, device, report);
+  if (!key) return {};
+  const std::optional<std::string> programs = Compile(modules.keepers, report);
+  if (!programs) return {};
+  return ProgramFile{report->file, FormatPrograms(*key, *programs)};
+}
+
+std::string WritePrograms(const ProgramFile& file) {
+  NewFile out(file.path, 0600);
+  out.Write(file.bytes.data(), file.bytes.size());
+  std::string problem = out.Complete();
+  const fs::path path(file.path);
+  if (problem.empty() && IsCached(path)) RemoveOldest(path.parent_path().string());
+  return problem;
+}
+
+void NoteWrite(const std::string& problem, ProgramReport* report) {
+  if (problem.empty()) return;
+  report->state = ProgramState::kRebuilt;
+  Warn(report, "cannot write " + report->file + " (" + problem +
+                   "): the kernels are compiled at every load");
 }
 
 }  // namespace adt

@@ -4,20 +4,23 @@
 // The file (all numbers little-endian):
 //
 //   bytes 0-7     "ADTPROG" and a zero byte
-//   bytes 8-11    version of this format, 1
+//   bytes 8-11    version of this format, 2
 //   bytes 12-15   length of the key
 //   bytes 16-23   length of the programs
 //   bytes 24-87   SHA-256 of the programs, in hexadecimal digits
 //   then          the key: one "name: value" per line (see ProgramKey)
 //   then          the programs, as the runtime's opencl.GetPreCompiledPrograms gives them
 //
-// No trouble with the file is an error: the kernels are then compiled from their source.
+// No trouble with the file is an error: the kernels are then compiled from their source. So they
+// are where a file or a directory is another user's, or may be written by one: a driver runs what
+// it is given.
 #pragma once
 
 #include <dlpack/dlpack.h>
 #include <tvm/ffi/extra/module.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -41,7 +44,7 @@ ProgramStore DefaultProgramStore();
 enum class ProgramState {
   kOff,          ///< nothing was to be kept, or the package has no OpenCL kernels
   kHit,          ///< the programs came from the file
-  kWritten,      ///< there was no file; it is there, once KeepPrograms was called
+  kWritten,      ///< there was no file; it is there, once WritePrograms was called
   kRebuilt,      ///< there was a file of no use; the kernels were compiled again
   kUnsupported,  ///< the runtime or the driver does not give its programs away
 };
@@ -57,16 +60,16 @@ struct ProgramReport {
   std::string warning;
   /// Milliseconds from reading the file to programs that the driver has taken; 0 without a hit.
   double take_ms = 0;
-  /// Milliseconds that KeepPrograms took; 0 when it did nothing.
+  /// Milliseconds that taking and writing the programs took; 0 when nothing was written.
   double keep_ms = 0;
-  /// KeepPrograms has still to write the file.
+  /// The file has still to be written.
   bool pending = false;
 };
 
 /// What a program was compiled from, and what by. Another one of any part makes it foreign.
 struct ProgramKey {
-  /// SHA-256 of the package's mod.so.
-  std::string library;
+  /// SHA-256 of the kernels' sources.
+  std::string kernels;
   std::string device;
   std::string vendor;
   std::string driver;
@@ -93,17 +96,30 @@ ParsedPrograms ParsePrograms(std::string_view bytes, const ProgramKey& key);
 
 /// Load a library with *load*, and give its OpenCL kernels their compiled programs from *store*.
 /// When there are none that can be used, the kernels are compiled at their first call, and
-/// KeepPrograms writes them. *load* is called again when the driver refuses the programs. What
+/// TakePrograms gives them. *load* is called again when the driver refuses the programs. What
 /// *load* throws is thrown; nothing else is.
 tvm::ffi::Module LoadWithPrograms(const std::function<tvm::ffi::Module()>& load,
-                                  const ProgramStore& store, const std::string& library_sha256,
-                                  DLDevice device, ProgramReport* report);
+                                  const ProgramStore& store, DLDevice device,
+                                  ProgramReport* report);
 
-/// Write the programs that LoadWithPrograms did not find; kernels that nobody called yet are
-/// compiled for it. After a run, and not when loading: a driver such as PoCL compiles for a size of
-/// work-group when it first meets it. Does nothing when there is nothing to write, or the second
-/// time. *module* is what was loaded, or what was made of it. Throws nothing.
-void KeepPrograms(const tvm::ffi::Module& module, const std::string& library_sha256,
-                  DLDevice device, ProgramReport* report);
+/// What a file is to hold.
+struct ProgramFile {
+  std::string path;
+  std::string bytes;
+};
+
+/// The programs that LoadWithPrograms did not find; kernels that nobody called yet are compiled for
+/// it. After a run, and not when loading: a driver such as PoCL compiles for a size of work-group
+/// when it first meets it. None when there is nothing to write, or the second time. *module* is
+/// what was loaded, or what was made of it. Throws nothing but std::bad_alloc.
+std::optional<ProgramFile> TakePrograms(const tvm::ffi::Module& module, DLDevice device,
+                                        ProgramReport* report);
+
+/// Write the file, and remove the oldest ones beside it. Returns why that did not work; empty when
+/// it did.
+std::string WritePrograms(const ProgramFile& file);
+
+/// How writing *report*'s file went.
+void NoteWrite(const std::string& problem, ProgramReport* report);
 
 }  // namespace adt

@@ -54,8 +54,9 @@ void SetInput(ffi::PackedArgs arguments, ffi::Any* result) {
     std::vector<tvm::runtime::Tensor> tensors;
     for (int i = 2; i < arguments.size(); i += 2) {
       const auto* from = arguments[i + 1].cast<DLTensor*>();
-      const std::string name =
-          "argument " + std::to_string(tensors.size()) + " of " + std::string(entry);
+      const auto name = [&] {
+        return "argument " + std::to_string(tensors.size()) + " of " + std::string(entry);
+      };
       tensors.push_back(CopyToDevice(*from, from->device, arguments[i].cast<bool>(), name));
     }
     std::vector<ffi::AnyView> taken{entry};

@@ -5,6 +5,7 @@
 #include <tvm/runtime/device_api.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -191,17 +192,25 @@ Session::Session(const Source& source, const SessionOptions& options)
   RequirePresent(device_, device_name_);
   device_label_ = DeviceName(device_);
   if (device_.device_type == kDLOpenCL) device_driver_ = DescribeOpenCl(device_).driver;
-  const ffi::Module library =
-      LoadWithPrograms([&] { return LoadLibrary(source, options.scratch); }, options.programs,
-                       package_.files.at("mod.so").sha256, device_, &programs_);
+  const ffi::Module library = LoadWithPrograms([&] { return LoadLibrary(source, options.scratch); },
+                                               options.programs, device_, &programs_);
   build_ = BuildPrograms(library, device_, options.build);
   vm_.emplace(library, source.library_name(), VmDevices(package_, device_));
   LoadEntries(source);
 }
 
 void Session::KeepPrograms() {
-  if (!programs_.pending) return;
-  adt::KeepPrograms(vm_->module(), package_.files.at("mod.so").sha256, device_, &programs_);
+  const auto start = std::chrono::steady_clock::now();
+  const std::optional<ProgramFile> file = TakePrograms();
+  if (!file) return;
+  NotePrograms(WritePrograms(*file));
+  programs_.keep_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::optional<ProgramFile> Session::TakePrograms() {
+  if (!programs_.pending) return {};
+  return adt::TakePrograms(vm_->module(), device_, &programs_);
 }
 
 Session::~Session() {
@@ -226,7 +235,8 @@ void Session::LoadEntries(const Source& source) {
       throw Error(ErrorKind::kPackage, source.params_name + " has no parameter " + name,
                   "Compile the model again (adt compile) and deploy the package.");
     }
-    const Tensor tensor = CopyToDevice(HostArray(it->second), device_, image, "parameter " + name);
+    const Tensor tensor =
+        CopyToDevice(HostArray(it->second), device_, image, [&] { return "parameter " + name; });
     source.params.Forget(it->second.data, it->second.size);  // else each would be there twice
     loaded.emplace(key, tensor);
     return tensor;
@@ -306,13 +316,12 @@ Extents Session::RequireShape(const Port& port, std::size_t size, Extents shape)
     shape = {port.extents.data(), port.extents.size()};
   } else {
     bool fits = shape.rank == port.extents.size();
-    bytes = port.element_size;
     for (std::size_t i = 0; fits && i < shape.rank; ++i) {
-      const std::int64_t extent = shape.data[i];
-      fits = extent >= 0 && (port.extents[i] < 0 || port.extents[i] == extent) &&
-             !__builtin_mul_overflow(bytes, static_cast<std::size_t>(extent), &bytes);
+      fits = port.extents[i] < 0 || port.extents[i] == shape.data[i];
     }
-    if (!fits) {
+    const auto given = fits ? ByteSize(port.element_size, shape.data, shape.rank) : std::nullopt;
+    bytes = given.value_or(0);
+    if (!given) {
       throw Error(ErrorKind::kInput,
                   "input " + spec.name + " is " + Describe(spec.dtype, shape) +
                       ", the model takes " + Describe(spec),
@@ -508,6 +517,9 @@ void Session::Start(std::size_t entry) {
     state.outputs.clear();
     throw;
   }
+  if (state.symbols == state.symbols_before) return;
+  state.symbols_before = state.symbols;
+  state.pool_limit.AfterNewShape(device_);
 }
 
 void Session::Wait() {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "array.h"
+#include "memory_pools.h"
 #include "package.h"
 #include "program_build.h"
 #include "program_cache.h"
@@ -69,6 +70,9 @@ class Session {
   const ProgramBuildReport& build() const { return build_; }
   /// After a run: write the compiled OpenCL programs that were not found when loading, once.
   void KeepPrograms();
+  /// The same in steps: take them, to write them without the session, and say how that went.
+  std::optional<ProgramFile> TakePrograms();
+  void NotePrograms(const std::string& problem) { NoteWrite(problem, &programs_); }
   const Vm& vm() const { return *vm_; }
 
   /// Error(kUsage) with the names that there are.
@@ -141,7 +145,9 @@ class Session {
     std::vector<tvm::runtime::Tensor> params;
     std::vector<tvm::ffi::AnyView> arguments;  // the inputs', then the params
     std::vector<std::int64_t> symbols;         // extents of the last run
-    bool checked = false;                      // the arguments are complete and fit one another
+    std::vector<std::int64_t> symbols_before;  // and of the one before
+    PoolLimit pool_limit;
+    bool checked = false;  // the arguments are complete and fit one another
     tvm::ffi::Any result;
     std::vector<tvm::runtime::Tensor> outputs;
   };
@@ -156,6 +162,7 @@ class Session {
   void RequireIndices(const EntryState& state) const;
   static void TakeOutputs(EntryState* state);
 
+  PoolUser pool_user_;  // the first, and so the last to go
   Package package_;
   std::string manifest_;
   std::string device_name_;

@@ -1,38 +1,17 @@
 #include "source.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <limits>
-#include <system_error>
 #include <utility>
 
 #include "error.h"
+#include "file.h"
 
 namespace adt {
-namespace {
-
-class File {
- public:
-  explicit File(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~File() {
-    if (fd_ >= 0) close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-std::string Reason(int error) { return std::generic_category().message(error); }
-
-}  // namespace
 
 Blob::~Blob() { Release(); }
 
@@ -70,21 +49,21 @@ Blob Blob::Borrow(const void* data, std::size_t size) {
   return blob;
 }
 
-Blob Blob::MapPart(int fd, std::int64_t offset, std::int64_t size, const std::string& name) {
-  const std::string remedy =
-      "Give a descriptor that is open for reading, and where in its file the contents begin and "
-      "end.";
-  struct stat status{};
+Blob Blob::MapPart(int fd, std::int64_t offset, std::int64_t size, const std::string& name,
+                   ErrorKind kind) {
+  const char* remedy =
+      "Give a regular file that is open for reading, and where in it the contents begin and end.";
+  struct stat status {};
   if (fstat(fd, &status) != 0) {
-    throw Error(ErrorKind::kPackage, "cannot read " + name + ": " + Reason(errno), remedy);
+    throw Error(kind, "cannot read " + name + ": " + ErrorText(errno), remedy);
   }
   if (!S_ISREG(status.st_mode)) {
-    throw Error(ErrorKind::kPackage, name + " is not in a regular file", remedy);
+    throw Error(kind, name + " is not in a regular file", remedy);
   }
   const auto end = static_cast<std::int64_t>(status.st_size);
   if (size == -1 && offset >= 0 && offset <= end) size = end - offset;
   if (offset < 0 || size < 0 || offset > end || size > end - offset) {
-    throw Error(ErrorKind::kPackage,
+    throw Error(kind,
                 name + " would be " + std::to_string(size) + " bytes from " +
                     std::to_string(offset) + " on of a file of " + std::to_string(end),
                 remedy);
@@ -95,12 +74,12 @@ Blob Blob::MapPart(int fd, std::int64_t offset, std::int64_t size, const std::st
   const auto start = static_cast<off_t>(offset - before);
   const auto most = static_cast<std::uint64_t>(std::numeric_limits<std::size_t>::max());
   if (start != offset - before || static_cast<std::uint64_t>(size + before) > most) {
-    throw Error(ErrorKind::kPackage, name + " is too large for this machine's memory", remedy);
+    throw Error(kind, name + " is too large for this machine's memory", remedy);
   }
   const auto length = static_cast<std::size_t>(size + before);
   void* mapping = mmap(nullptr, length, PROT_READ, MAP_PRIVATE, fd, start);
   if (mapping == MAP_FAILED) {
-    throw Error(ErrorKind::kPackage, "cannot read " + name + ": " + Reason(errno), remedy);
+    throw Error(kind, "cannot read " + name + ": " + ErrorText(errno), remedy);
   }
   blob.mapping_ = mapping;
   blob.mapped_ = length;
@@ -109,14 +88,14 @@ Blob Blob::MapPart(int fd, std::int64_t offset, std::int64_t size, const std::st
   return blob;
 }
 
-Blob Blob::MapFile(const std::string& path, const std::string& remedy) {
-  const File file(path);
-  if (file.fd() < 0) {
-    throw Error(ErrorKind::kPackage,
-                path + (errno == ENOENT ? " does not exist" : " cannot be read: " + Reason(errno)),
-                remedy);
+Blob Blob::MapFile(const std::string& path, const std::string& remedy, ErrorKind kind) {
+  const FileDescriptor file = FileDescriptor::Open(path);
+  if (!file.valid()) {
+    throw Error(
+        kind, path + (errno == ENOENT ? " does not exist" : " cannot be read: " + ErrorText(errno)),
+        remedy);
   }
-  return MapPart(file.fd(), 0, -1, path);
+  return MapPart(file.get(), 0, -1, path, kind);
 }
 
 const std::string& Source::library_name() const {
@@ -139,8 +118,8 @@ Source OpenDirectory(const std::string& directory) {
 void UseLibrary(const std::string& path, Source* source) {
   source->library_path = path;
   if (path.find('/') == std::string::npos) return;  // the dynamic linker looks for it
-  const File file(path);
-  if (file.fd() >= 0) source->library = Blob::MapPart(file.fd(), 0, -1, path);
+  const FileDescriptor file = FileDescriptor::Open(path);
+  if (file.valid()) source->library = Blob::MapPart(file.get(), 0, -1, path);
 }
 
 }  // namespace adt

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "error.h"
+
 namespace adt {
 
 /// The contents of a file, to be read only. What is a file is mapped, not copied.
@@ -22,10 +24,12 @@ class Blob {
   static Blob Borrow(const void* data, std::size_t size);
   /// *size* bytes of an open file from *offset* on; -1 for all up to its end. The descriptor's
   /// position and the descriptor itself stay the caller's. *name* is for messages. Throws
-  /// Error(kPackage).
-  static Blob MapPart(int fd, std::int64_t offset, std::int64_t size, const std::string& name);
-  /// A whole file. Throws Error(kPackage) with *remedy*.
-  static Blob MapFile(const std::string& path, const std::string& remedy);
+  /// Error(*kind*).
+  static Blob MapPart(int fd, std::int64_t offset, std::int64_t size, const std::string& name,
+                      ErrorKind kind = ErrorKind::kPackage);
+  /// A whole file. Throws Error(*kind*), with *remedy* when it cannot be opened.
+  static Blob MapFile(const std::string& path, const std::string& remedy,
+                      ErrorKind kind = ErrorKind::kPackage);
 
   bool empty() const { return size_ == 0; }
   const std::byte* data() const { return data_; }

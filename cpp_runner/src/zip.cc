@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
+#include <initializer_list>
 #include <set>
+#include <utility>
 
 #include "error.h"
 
@@ -23,6 +24,7 @@ constexpr std::size_t kEnd64Size = 56;
 constexpr std::size_t kEnd64LocatorSize = 20;
 constexpr std::uint64_t kMax32 = 0xFFFFFFFF;
 constexpr std::uint16_t kZip64Extra = 1;
+constexpr std::uint16_t kZip64Version = 45;
 
 constexpr std::array<std::uint32_t, 256> MakeCrcTable() {
   std::array<std::uint32_t, 256> table{};
@@ -34,9 +36,10 @@ constexpr std::array<std::uint32_t, 256> MakeCrcTable() {
   return table;
 }
 
-std::uint32_t Crc32(const std::byte* data, std::size_t size) {
+// *before*: of what comes before *data*.
+std::uint32_t Crc32(const std::byte* data, std::size_t size, std::uint32_t before = 0) {
   static constexpr std::array<std::uint32_t, 256> kTable = MakeCrcTable();
-  std::uint32_t crc = 0xFFFFFFFF;
+  std::uint32_t crc = ~before;
   for (std::size_t i = 0; i < size; ++i) {
     crc = kTable[(crc ^ std::to_integer<std::uint32_t>(data[i])) & 0xFF] ^ (crc >> 8);
   }
@@ -74,7 +77,7 @@ class Reader {
   std::uint64_t U64(std::uint64_t at) const { return Number(at, 8); }
 
   std::string Text() const { return std::string(reinterpret_cast<const char*>(data_), size_); }
-  std::vector<std::byte> Bytes() const { return std::vector<std::byte>(data_, data_ + size_); }
+  const std::byte* data() const { return data_; }
   std::uint32_t Crc() const { return Crc32(data_, size_); }
 
  private:
@@ -148,56 +151,51 @@ ZipMember ReadMember(const Reader& file, const Reader& header, const Reader& ext
   if (data.size() > *left) file.Fail("is damaged: its members overlap");
   *left -= data.size();
   if (data.Crc() != header.U32(16)) file.Fail("is damaged: the checksum of " + name + " differs");
-  return {name, data.Bytes()};
+  return {name, data.data(), data.size()};
 }
 
-class Writer {
- public:
-  void Number(std::uint64_t value, std::size_t bytes) {
-    for (std::size_t i = 0; i < bytes; ++i) {
-      out_.push_back(static_cast<std::byte>((value >> (8 * i)) & 0xFF));
-    }
+void PutNumber(std::string* out, std::uint64_t value, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; ++i) {
+    *out += static_cast<char>(static_cast<unsigned char>((value >> (8 * i)) & 0xFF));
   }
-  void Text(const std::string& text) {
-    const auto* data = reinterpret_cast<const std::byte*>(text.data());
-    out_.insert(out_.end(), data, data + text.size());
-  }
-  void Bytes(const std::vector<std::byte>& bytes) {
-    out_.insert(out_.end(), bytes.begin(), bytes.end());
-  }
-  std::size_t size() const { return out_.size(); }
-  std::vector<std::byte> Take() { return std::move(out_); }
+}
 
- private:
-  std::vector<std::byte> out_;
-};
-
-// Version needed to the end of the sizes: the part that local and central headers share.
-void WriteCommonHeader(Writer* out, const ZipMember& member, std::uint32_t crc) {
-  constexpr std::uint16_t kVersion = 20;
+// From the version needed to the length of the extra field: what local and central headers share.
+// Sizes are in the extra field.
+void PutCommonHeader(std::string* out, const std::string& name, std::uint32_t crc,
+                     std::size_t extra) {
   constexpr std::uint16_t kUtf8Names = 1U << 11;
   constexpr std::uint16_t kDate = 1 << 5 | 1;  // 1980-01-01: the same arrays give the same bytes
-  out->Number(kVersion, 2);
-  out->Number(kUtf8Names, 2);
-  out->Number(0, 2);  // stored
-  out->Number(0, 2);  // time
-  out->Number(kDate, 2);
-  out->Number(crc, 4);
-  out->Number(member.data.size(), 4);
-  out->Number(member.data.size(), 4);
-  out->Number(member.name.size(), 2);
-  out->Number(0, 2);  // extra field
+  PutNumber(out, kZip64Version, 2);
+  PutNumber(out, kUtf8Names, 2);
+  PutNumber(out, 0, 2);  // stored
+  PutNumber(out, 0, 2);  // time
+  PutNumber(out, kDate, 2);
+  PutNumber(out, crc, 4);
+  PutNumber(out, kMax32, 4);
+  PutNumber(out, kMax32, 4);
+  PutNumber(out, name.size(), 2);
+  PutNumber(out, extra, 2);
+}
+
+// The extra field with a member's *numbers*.
+std::string Zip64Field(std::initializer_list<std::uint64_t> numbers) {
+  std::string field;
+  PutNumber(&field, kZip64Extra, 2);
+  PutNumber(&field, 8 * numbers.size(), 2);
+  for (const std::uint64_t number : numbers) PutNumber(&field, number, 8);
+  return field;
 }
 
 }  // namespace
 
-std::vector<ZipMember> ReadZip(const std::vector<std::byte>& bytes, const std::string& path) {
-  const Reader file(bytes.data(), bytes.size(), path);
+std::vector<ZipMember> ReadZip(const std::byte* bytes, std::size_t size, const std::string& path) {
+  const Reader file(bytes, size, path);
   const Directory directory = FindDirectory(file);
   std::vector<ZipMember> members;
   std::set<std::string> names;
   std::uint64_t at = directory.offset;
-  std::uint64_t left = bytes.size();  // members share no bytes: all of them fit into the file
+  std::uint64_t left = size;  // members share no bytes: all of them fit into the file
   for (std::uint64_t i = 0; i < directory.count; ++i) {  // ends at the file's end at the latest
     const Reader header = file.Part(at, kCentralHeaderSize);
     if (header.U32(0) != kCentralHeader)
@@ -213,44 +211,66 @@ std::vector<ZipMember> ReadZip(const std::vector<std::byte>& bytes, const std::s
   return members;
 }
 
-std::vector<std::byte> FormatZip(const std::vector<ZipMember>& members) {
-  std::uint64_t total = kEndSize;
-  for (const ZipMember& member : members) {
-    total += kLocalHeaderSize + kCentralHeaderSize + 2 * member.name.size() + member.data.size();
-  }
-  if (total >= kMax32 || members.size() >= 0xFFFF) {
-    throw Error(ErrorKind::kInput, "the arrays are too large for one .npz file (4 GiB)",
-                "Use a model with smaller outputs.");
-  }
-  Writer out;
-  Writer central;
-  for (const ZipMember& member : members) {
-    const std::uint32_t crc = Crc32(member.data.data(), member.data.size());
-    central.Number(kCentralHeader, 4);
-    central.Number(20, 2);  // version made by
-    WriteCommonHeader(&central, member, crc);
-    central.Number(0, 2);           // comment
-    central.Number(0, 2);           // disk
-    central.Number(0, 2 + 4);       // attributes
-    central.Number(out.size(), 4);  // offset
-    central.Text(member.name);
+void ZipWriter::Put(const std::string& bytes) {
+  write_(bytes.data(), bytes.size());
+  written_ += bytes.size();
+}
 
-    out.Number(kLocalHeader, 4);
-    WriteCommonHeader(&out, member, crc);
-    out.Text(member.name);
-    out.Bytes(member.data);
+void ZipWriter::Add(const std::string& name, const std::string& head, const std::byte* data,
+                    std::size_t size) {
+  if (name.size() > 0xFFFF) {
+    throw Error(ErrorKind::kInput, "the name of an array is too long for an .npz file",
+                "Rename the model's outputs.");
   }
-  const std::size_t offset = out.size();
-  const std::size_t size = central.size();
-  out.Bytes(central.Take());
-  out.Number(kEnd, 4);
-  out.Number(0, 2 + 2);  // disks
-  out.Number(members.size(), 2);
-  out.Number(members.size(), 2);
-  out.Number(size, 4);
-  out.Number(offset, 4);
-  out.Number(0, 2);  // comment
-  return out.Take();
+  const std::uint64_t all = std::uint64_t{head.size()} + size;
+  const auto* bytes = reinterpret_cast<const std::byte*>(head.data());
+  const std::uint32_t crc = Crc32(data, size, Crc32(bytes, head.size()));
+  const std::string local = Zip64Field({all, all});
+  const std::string central = Zip64Field({all, all, written_});
+
+  PutNumber(&directory_, kCentralHeader, 4);
+  PutNumber(&directory_, kZip64Version, 2);  // made by
+  PutCommonHeader(&directory_, name, crc, central.size());
+  PutNumber(&directory_, 0, 2);       // comment
+  PutNumber(&directory_, 0, 2);       // disk
+  PutNumber(&directory_, 0, 2 + 4);   // attributes
+  PutNumber(&directory_, kMax32, 4);  // offset
+  directory_ += name + central;
+  ++count_;
+
+  std::string header;
+  PutNumber(&header, kLocalHeader, 4);
+  PutCommonHeader(&header, name, crc, local.size());
+  Put(header + name + local + head);
+  write_(data, size);
+  written_ += size;
+}
+
+void ZipWriter::Finish() {
+  const std::uint64_t at = written_;
+  std::string end = std::move(directory_);
+  const std::uint64_t size = end.size();
+  PutNumber(&end, kEnd64, 4);
+  PutNumber(&end, kEnd64Size - 12, 8);  // of what follows
+  PutNumber(&end, kZip64Version, 2);    // made by
+  PutNumber(&end, kZip64Version, 2);    // needed
+  PutNumber(&end, 0, 4 + 4);            // disks
+  PutNumber(&end, count_, 8);
+  PutNumber(&end, count_, 8);
+  PutNumber(&end, size, 8);
+  PutNumber(&end, at, 8);
+  PutNumber(&end, kEnd64Locator, 4);
+  PutNumber(&end, 0, 4);  // disk
+  PutNumber(&end, at + size, 8);
+  PutNumber(&end, 1, 4);  // disks
+  PutNumber(&end, kEnd, 4);
+  PutNumber(&end, 0, 2 + 2);  // disks
+  PutNumber(&end, 0xFFFF, 2);
+  PutNumber(&end, 0xFFFF, 2);
+  PutNumber(&end, kMax32, 4);
+  PutNumber(&end, kMax32, 4);
+  PutNumber(&end, 0, 2);  // comment
+  Put(end);
 }
 
 }  // namespace adt

@@ -893,8 +893,59 @@ def test_archive_written_to_a_pipe(built: Built, symbolic: Package, tmp_path: Pa
 
 def test_missing_input_file(built: Built, mixed: Package, tmp_path: Path) -> None:
     built.run("--model", mixed.path, "--input", tmp_path / "none.npz").refused(
-        INPUT, "cannot read", "none.npz"
+        INPUT, "does not exist", "none.npz"
     )
+
+
+def test_directory_as_input(built: Built, mixed: Package, tmp_path: Path) -> None:
+    done = built.run("--model", mixed.path, "--input", tmp_path)
+    done.refused(INPUT, f"{tmp_path} is not in a regular file")
+
+
+def test_written_sizes_have_64_bits(built: Built, symbolic: Package, tmp_path: Path) -> None:
+    """Whatever their size: so no other code writes what is larger than 4 GiB."""
+    np.savez(tmp_path / "in.npz", a=np.ones(3, "float32"), b=np.ones(3, "float32"))
+    words = ("--model", symbolic.path, "--input", tmp_path / "in.npz", "--output", tmp_path / "out.npz")
+    assert built.run(*words).code == 0
+    with zipfile.ZipFile(tmp_path / "out.npz") as file:
+        (member,) = file.infolist()
+        assert member.extract_version == 45
+        assert file.testzip() is None
+    data = (tmp_path / "out.npz").read_bytes()
+    central = data.index(CENTRAL)
+    assert data[20:24] == data[central + 42 : central + 46] == b"\xff" * 4
+    end = data.index(b"PK\x06\x06")
+    assert data[end + 48 : end + 56] == central.to_bytes(8, "little")
+    with np.load(tmp_path / "out.npz") as outputs:
+        assert outputs["z"].tolist() == [2, 2, 2]
+
+
+def test_arrays_are_copied_to_the_device_and_back_only(
+    built: Built, symbolic: Package, tmp_path: Path
+) -> None:
+    size = 32 << 20
+    array = np.ones(size // 4, "float32")
+    np.savez(tmp_path / "in.npz", a=array, b=array)
+    np.savez(tmp_path / "small.npz", a=array[:4], b=array[:4])
+
+    def peak(name: str) -> int:
+        words = [
+            built.rtvm,
+            "--model",
+            symbolic.path,
+            "--input",
+            tmp_path / name,
+            "--output",
+            tmp_path / "out",
+        ]
+        child = subprocess.Popen(list(map(str, words)), stdout=subprocess.DEVNULL)
+        _pid, status, usage = os.wait4(child.pid, 0)
+        child.returncode = status
+        assert status == 0
+        return usage.ru_maxrss * 1024
+
+    # Two inputs and an output, as they are read and written, and as the model has them.
+    assert peak("in.npz") - peak("small.npz") < 6.5 * size
 
 
 def test_output_that_cannot_be_written(built: Built, mixed: Package, tmp_path: Path) -> None:

@@ -488,12 +488,75 @@ def test_where_nothing_can_be_written(rtvm: Rtvm, textured: ModelPackage, tmp_pa
     (tmp_path / "file").write_text("")
     found = rtvm.run(textured, "--program-cache", tmp_path / "file" / "directory")["program_cache"]
     assert found["state"] == "rebuilt"
-    assert "cannot create" in found["warning"]
-    assert "cannot write" in found["warning"]
+    assert "cannot keep compiled kernels" in found["warning"]
     (tmp_path / "taken").mkdir()
     found = rtvm.run(textured, "--pre-compiled", tmp_path / "taken")["program_cache"]
     assert found["state"] == "rebuilt"
     assert "is no file" in found["warning"]
+
+
+def test_what_others_may_have_written_is_not_given_to_the_driver(
+    rtvm: Rtvm, textured: ModelPackage, cached: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "programs"
+    place.mkdir(mode=0o700)
+    file = place / cached.name
+
+    def found() -> tuple[str, str]:
+        cache = rtvm.run(textured, "--program-cache", place)["program_cache"]
+        return cache["state"], cache["warning"] or ""
+
+    def faults() -> Iterator[str]:
+        file.chmod(0o666)
+        yield "may be written by other users"
+        shutil.copy(cached, tmp_path / "elsewhere")
+        file.unlink()
+        file.symlink_to(tmp_path / "elsewhere")
+        yield "cannot be read"
+        if os.geteuid() == 0:
+            os.chown(file, 65534, -1)
+            yield "is another user's"
+
+    shutil.copy(cached, file)
+    file.chmod(0o600)
+    assert found() == ("hit", "")
+    for words in faults():
+        state, warning = found()
+        assert state == "rebuilt" and words in warning, warning
+        assert file.stat().st_mode & 0o777 == 0o600 and not file.is_symlink()
+        assert found() == ("hit", "")
+    place.chmod(0o777)
+    state, warning = found()
+    assert state == "rebuilt" and "may be written by other users" in warning
+
+
+def test_programs_are_of_the_kernels_whatever_the_package_says(
+    rtvm: Rtvm, textured: ModelPackage, cached: Path, tmp_path: Path
+) -> None:
+    def changed(name: str, library: bytes) -> Path:
+        shutil.copytree(textured.path, tmp_path / name)
+        (tmp_path / name / "mod.so").write_bytes(library)
+        described = json.loads((tmp_path / name / "mod.json").read_text())
+        described["files"]["mod.so"]["sha256"] = hashlib.sha256(library).hexdigest()
+        (tmp_path / name / "mod.json").write_text(json.dumps(described))
+        return tmp_path / name
+
+    library = (textured.path / "mod.so").read_bytes()
+    same = rtvm("--model", changed("same", library + bytes(16)), "--json", "--program-cache", cached.parent)
+    assert same.json["program_cache"]["state"] == "hit"
+    broken = changed("broken", library.replace(b"__kernel void", b"__kernel vuid"))
+    rtvm("--model", broken, "--program-cache", cached.parent).refused(RUN, "OpenCL build error")
+
+
+def test_what_killed_writers_left_goes(
+    rtvm: Rtvm, textured: ModelPackage, cached: Path, tmp_path: Path
+) -> None:
+    old, young = (tmp_path / f"{number:064x}.programs.new-1-{number}" for number in range(2))
+    for path in (old, young):
+        path.write_text("half")
+    os.utime(old, (1_000_000_000, 1_000_000_000))
+    assert rtvm.run(textured, "--program-cache", tmp_path)["program_cache"]["state"] == "written"
+    assert {path.name for path in tmp_path.iterdir()} == {cached.name, young.name}
 
 
 def test_programs_are_built_when_the_package_is_loaded(

@@ -128,6 +128,11 @@ adt_status_t adt_last_status(void);
  * alike, each of the names means all. Call it before the thread's first run: a pool never grows. */
 adt_status_t adt_set_threads(int32_t count, const char* affinity);
 
+/* Give back the memory that is kept for later runs, of the CPU and of OpenCL, and that no handle
+ * uses now; a later run allocates it again. For Android's onTrimMemory, from any thread. Done by
+ * itself when the last handle is freed. */
+void adt_trim(void);
+
 /* ---- a handle ---- */
 
 /* Check the package against this runner, this machine and its own hashes, and load it. *out is the

@@ -116,6 +116,8 @@ struct Options {
 
 /// How many threads do the work of kernels that this thread calls: adt_set_threads.
 inline void SetThreads(std::int32_t count, const std::string& affinity = "big");
+/// Give back memory that is kept for later runs: adt_trim.
+inline void Trim() { adt_trim(); }
 
 /// An input, an output or an entry: its number, or its name.
 class Id {

@@ -1,11 +1,10 @@
 #include "activity/asset.h"
 
-#include <unistd.h>
-
 #include <cstdint>
 #include <memory>
 
 #include "error.h"
+#include "file.h"
 
 namespace adt::activity {
 namespace {
@@ -16,21 +15,6 @@ struct Close {
   void operator()(AAsset* asset) const { AAsset_close(asset); }
 };
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 }  // namespace
 
 Asset::Asset(AAssetManager* manager, const std::string& path) : name_("assets/" + path) {
@@ -39,8 +23,8 @@ Asset::Asset(AAssetManager* manager, const std::string& path) : name_("assets/" 
   if (!asset) throw Error(ErrorKind::kPackage, "the application has no " + name_, kRemedy);
   off64_t start = 0;
   off64_t length = 0;
-  const Descriptor file(AAsset_openFileDescriptor64(asset.get(), &start, &length));
-  if (file.get() >= 0) {
+  const FileDescriptor file(AAsset_openFileDescriptor64(asset.get(), &start, &length));
+  if (file.valid()) {
     mapped_ = Blob::MapPart(file.get(), start, length, name_);
     return;
   }

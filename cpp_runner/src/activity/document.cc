@@ -1,10 +1,9 @@
 #include "activity/document.h"
 
 #include <array>
-#include <cstdio>
 #include <ctime>
-#include <fstream>
 
+#include "file.h"
 #include "json_writer.h"
 #include "program_cache.h"
 #include "rtvm/describe.h"
@@ -87,14 +86,12 @@ std::string ErrorJson(const std::string& app, const std::string& model, const st
 }
 
 void WriteWhole(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".tmp";
-  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (file && std::rename(temporary.c_str(), path.c_str()) == 0) return;
-  std::remove(temporary.c_str());
-  throw Error(ErrorKind::kInput, path + " cannot be written",
-              "Make room on the device, and start the application again.");
+  NewFile file(path, 0666);
+  file.Write(text.data(), text.size());
+  if (const std::string reason = file.Complete(); !reason.empty()) {
+    throw Error(ErrorKind::kInput, path + " cannot be written: " + reason,
+                "Make room on the device, and start the application again.");
+  }
 }
 
 }  // namespace adt::activity

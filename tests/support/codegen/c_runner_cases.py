@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import time
 from collections.abc import Callable
 from ctypes import byref, c_int64, c_void_p
 from pathlib import Path
@@ -425,6 +426,15 @@ def state_on_opencl(library: Library, recurrent: Path) -> None:
     assert runner.get(0).tolist() == [[10.0] * 4]
 
 
+def wait_for_programs(place: Path) -> None:
+    """They are written beside the runs."""
+    for _ in range(600):
+        if [path for path in place.iterdir() if path.suffix == ".programs"]:
+            return
+        time.sleep(0.1)
+    raise AssertionError("no compiled kernels were kept")
+
+
 def kernels_are_kept(library: Library, opencl: Path, tmp: Path) -> None:
     x = np.array([[1, 2, 3, -4]], "float32")
     results = []
@@ -432,9 +442,68 @@ def kernels_are_kept(library: Library, opencl: Path, tmp: Path) -> None:
         runner = Runner(library, opencl, program_cache=str(tmp))  # the ones before are still loaded
         runner.set(0, x)
         runner.run()
+        wait_for_programs(tmp)
         assert runner.ask("program_cache") == state, runner.ask("program_cache_warning")
         results.append(runner.get(0).tolist())
     assert results[0] == results[1] == results[2]
+
+
+def resident() -> int:
+    """Bytes of this process's memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def memory_of_shapes(library: Library, symbolic: Path) -> None:
+    """100 shapes of 4 to 8 MB: what the model takes for each is not kept, nor when the handle is freed."""
+    arrays = [np.zeros(1_000_000 + 10_000 * number, "float32") for number in range(100)]
+    for array in arrays:
+        array.fill(1)
+    before = resident()
+    runner = Runner(library, symbolic)
+    for array in arrays:
+        runner.set(0, array, shaped=True)
+        runner.set(1, array, shaped=True)
+        runner.run()
+        assert runner.shape(0) == array.shape
+    most = resident() - before
+    library.raw.adt_trim()
+    trimmed = resident() - before
+    runner.run()
+    runner.free()
+    freed = resident() - before
+    assert most < 100_000_000, most
+    assert trimmed < 40_000_000, trimmed  # two inputs and an output
+    assert freed < 8_000_000, freed
+
+
+def memory_of_handles(library: Library, mixed: Path) -> None:
+    def live() -> int:
+        for _ in range(50):
+            runner = Runner(library, mixed)
+            run_mixed(runner)
+            runner.free()
+        return resident()
+
+    first = live()
+    assert live() - first < 4_000_000
+
+
+def objects_of_handles(library: Library, textured: Path, tmp: Path) -> None:
+    """Of OpenCL, which is tests/support/standins/opencl_driver.c."""
+    driver = ctypes.CDLL("libOpenCL.so")
+    counts = []
+    for _ in range(100):
+        runner = Runner(library, textured, program_cache=str(tmp))
+        x = runner.info("input", 0)
+        runner.set(0, np.zeros(x.shape[: x.rank], "float32"))
+        runner.run()
+        used = driver.standin_alive()
+        library.raw.adt_trim()  # images that are kept for the next run
+        assert 0 < driver.standin_alive() < used
+        runner.run()
+        runner.free()
+        counts.append((driver.standin_alive(), driver.standin_bytes()))
+    assert counts == [(0, 0)] * 100, counts
 
 
 def programs_are_built(library: Library, opencl: Path, tmp: Path) -> None:
@@ -464,6 +533,7 @@ def programs_are_built(library: Library, opencl: Path, tmp: Path) -> None:
         one.set(0, x)
         one.run()
         assert one.ask("program_cache") == "written"
+        wait_for_programs(tmp)
     assert lazily.get(0).tolist() == runner.get(0).tolist()
     assert load(2).ask("program_cache") == "hit"
     assert calls == []  # nothing is left to be built

@@ -1,0 +1,65 @@
+// What adt's runner asks of TVM's OpenCL runtime, which keeps its objects to itself:
+//
+//   adt.describe_opencl(device) -> name, vendor, driver, platform's version, type; what the driver
+//     does not say is ""
+//   adt.opencl_scope(tensor) -> the memory scope that the tensor's data lies in, as TVM names it
+//   adt.release_opencl_images() -> nothing: images that were kept for the next run are released
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/function.h>
+#include <tvm/ffi/reflection/registry.h>
+#include <tvm/ffi/string.h>
+
+#include <cstddef>
+#include <string>
+
+#include "opencl_common.h"
+
+extern "C" void adt_opencl_release_images();
+
+namespace {
+
+namespace ffi = tvm::ffi;
+using tvm::runtime::cl::BufferDescriptor;
+using tvm::runtime::cl::OpenCLWorkspace;
+
+template <typename Function, typename Id>
+ffi::String Text(Function function, Id id, cl_uint what) {
+  std::size_t size = 0;
+  if (function(id, what, 0, nullptr, &size) != CL_SUCCESS || size == 0) return "";
+  std::string text(size, '\0');
+  if (function(id, what, text.size(), text.data(), nullptr) != CL_SUCCESS) return "";
+  return text.c_str();
+}
+
+const char* TypeName(cl_device_id device) {
+  cl_device_type type = 0;
+  if (clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof(type), &type, nullptr) != CL_SUCCESS)
+    return "";
+  if (type & CL_DEVICE_TYPE_GPU) return "gpu";
+  if (type & CL_DEVICE_TYPE_CPU) return "cpu";
+  if (type & CL_DEVICE_TYPE_ACCELERATOR) return "accelerator";
+  return "";
+}
+
+ffi::Array<ffi::String> Describe(int device) {
+  OpenCLWorkspace* workspace = OpenCLWorkspace::Global();
+  cl_device_id id = workspace->GetCLDeviceID(device);
+  const cl_platform_id platform = workspace->device_info.at(id).platform_id;
+  return {Text(clGetDeviceInfo, id, CL_DEVICE_NAME), Text(clGetDeviceInfo, id, CL_DEVICE_VENDOR),
+          Text(clGetDeviceInfo, id, CL_DRIVER_VERSION),
+          Text(clGetPlatformInfo, platform, CL_PLATFORM_VERSION), TypeName(id)};
+}
+
+ffi::String Scope(DLTensor* tensor) {
+  const auto* data = static_cast<const BufferDescriptor*>(tensor->data);
+  return data == nullptr ? "global" : BufferDescriptor::ScopeFromMemoryLayout(data->layout);
+}
+
+}  // namespace
+
+TVM_FFI_STATIC_INIT_BLOCK() {
+  tvm::ffi::reflection::GlobalDef()
+      .def("adt.describe_opencl", Describe)
+      .def("adt.opencl_scope", Scope)
+      .def("adt.release_opencl_images", adt_opencl_release_images);
+}

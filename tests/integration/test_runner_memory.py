@@ -1,0 +1,94 @@
+"""What libadt_runner keeps, and for how long: memory, OpenCL objects, and the library itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from test_cpp_runner import Built, Package, built, echo, mixed, symbolic
+from test_gpu_faults import driver
+from test_rtvm import onnx_file, textured
+from test_runner_abi import CXX, built_library, case
+
+from adt.bundle.libraries import LIBRARIES
+from adt.model import plugins
+from adt.model.package.package import ModelPackage
+
+__all__ = ["built", "driver", "echo", "mixed", "onnx_file", "symbolic", "textured"]
+
+SUPPORT = Path(__file__).parents[1] / "support"
+
+
+def test_memory_of_shapes(built: Built, symbolic: Package) -> None:
+    case(built, "memory_of_shapes", symbolic=symbolic.path)
+
+
+def test_memory_of_handles(built: Built, mixed: Package) -> None:
+    case(built, "memory_of_handles", mixed=mixed.path)
+
+
+@pytest.mark.parametrize("vendor", ["adt tests", "QUALCOMM"])
+def test_objects_of_handles(
+    built: Built, textured: ModelPackage, driver: Path, tmp_path: Path, vendor: str
+) -> None:
+    environment = {"LD_LIBRARY_PATH": str(driver), "STANDIN_VENDOR": vendor}
+    case(built, "objects_of_handles", environment, textured=textured.path, tmp=tmp_path)
+
+
+def test_no_text_is_made_for_an_error_that_does_not_happen(
+    built: Built, mixed: Package, echo: Package, tmp_path: Path
+) -> None:
+    lib, program = built.installed / "lib", tmp_path / "program"
+    words = [
+        "g++",
+        *CXX,
+        f"-I{built.installed / 'include'}",
+        SUPPORT / "codegen/allocations.cc",
+        "-o",
+        program,
+    ]
+    link = [f"-L{lib}", "-ladt_runner", f"-Wl,-rpath,{lib}", f"-Wl,-rpath-link,{lib}"]
+    subprocess.run([*words, *link], check=True)
+    done = subprocess.run([program, mixed.path, echo.path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+# ---- loaded and unloaded 100 times -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def unload(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("unload") / "unload"
+    source = SUPPORT / "codegen/unload.c"
+    words = ["gcc", "-std=gnu99", "-Wall", "-Wextra", "-Werror", source, "-o", program, "-ldl", "-lpthread"]
+    subprocess.run(words, check=True)
+    return program
+
+
+def unloaded(unload: Path, package: Path | str, *libraries: Path) -> None:
+    done = subprocess.run(
+        [unload, package, *libraries],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "ADT_PROGRAM_CACHE": "off"},
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-2000:]
+
+
+def test_the_runner_is_unloaded(unload: Path, built: Built, mixed: Package) -> None:
+    unloaded(unload, mixed.path, built_library(built))
+    lib = built.installed / "lib"
+    unloaded(unload, mixed.path, lib / "libtvm_ffi.so", lib / "libtvm_runtime.so", built_library(built))
+
+
+@pytest.mark.parametrize("name", ["opencl", "clml", "nnapi"])
+def test_plugins_are_unloaded(unload: Path, name: str) -> None:
+    plugin = plugins.OPENCL if name == "opencl" else plugins.code_generator(LIBRARIES[name])
+    wheel = plugins.installed_wheel()
+    needed = [wheel.ffi / "lib/libtvm_ffi.so", wheel.tvm / "lib/libtvm_runtime.so"]
+    if name != "opencl":
+        needed.append(wheel.tvm / "lib/libtvm_compiler.so")
+    unloaded(unload, "-", *needed, plugins.build(plugin))
