@@ -66,7 +66,7 @@ METHODS = _words(
     """
     bind carry create data_type device device_name driver entries entry from handle info input inputs load
     load_async manifest move native_runner open options output outputs release run_async run_suspending
-    runner set_threads size start swap threads use version
+    runner set_threads size start swap threads trim_memory use version
     """
 )
 """Further methods that a model's class has, or may get."""

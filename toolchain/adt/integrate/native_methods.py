@@ -86,6 +86,7 @@ NATIVE_METHODS = (
         "Load mod.json and mod.params from parts of open files, and the library by name; 0 when that fails.",
     ),
     _method("void free(long runner)", "Release a loaded package."),
+    _method("void trim()", "Give back the memory that is kept for later runs."),
     _method("byte[] packageName(long runner)", "Name of the package."),
     _method("byte[] device(long runner)", "cpu or opencl."),
     _method("byte[] deviceName(long runner)", "What the device calls itself."),
