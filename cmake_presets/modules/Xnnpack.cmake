@@ -75,10 +75,9 @@ function(adt_add_xnnpack)
   endforeach()
   # For 4-bit weights alone, which no subgraph of ours has, and each function is there twice.
   set(XNNPACK_ENABLE_AVX512VNNIGFNI OFF CACHE BOOL "" FORCE)
-  if(CMAKE_C_COMPILER_ID STREQUAL "GNU") # which has no intrinsics for SME before version 14
-    set(XNNPACK_ENABLE_ARM_SME OFF CACHE BOOL "" FORCE)
-    set(XNNPACK_ENABLE_ARM_SME2 OFF CACHE BOOL "" FORCE)
-  endif()
+  # GCC has no intrinsics for SME before version 14, and src/xnnpack_threads.c no tiles of its width.
+  set(XNNPACK_ENABLE_ARM_SME OFF CACHE BOOL "" FORCE)
+  set(XNNPACK_ENABLE_ARM_SME2 OFF CACHE BOOL "" FORCE)
   foreach(library IN ITEMS XNNPACK PTHREADPOOL CPUINFO)
     set(${library}_LIBRARY_TYPE static CACHE STRING "" FORCE)
   endforeach()
@@ -109,6 +108,9 @@ function(adt_add_xnnpack_runtime)
               "${ADT_TVM_SOURCE}/3rdparty/tvm-ffi/3rdparty/dlpack/include"
   )
   target_include_directories(pthreadpool SYSTEM PRIVATE ${headers})
+  foreach(function IN ITEMS parallelize_2d_tile_2d parallelize_2d_tile_2d_with_uarch)
+    target_compile_definitions(operator-run PRIVATE pthreadpool_${function}=adt_${function})
+  endforeach()
   target_link_libraries(pthreadpool INTERFACE $<LINK_ONLY:tvm_runtime>) # behind it, for linkers that keep what is needed
 
   add_library(adt_xnnpack SHARED "${ours}/xnnpack_runtime.cc")

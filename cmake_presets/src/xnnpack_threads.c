@@ -63,3 +63,49 @@ void pthreadpool_parallelize(struct pthreadpool* pool, thread_function_t functio
 void pthreadpool_destroy(struct pthreadpool* pool) {
   if (pool != NULL) pthreadpool_deallocate(pool);
 }
+
+// XNNPACK computes a product row by row of tiles, and reads all weights for each: where there are
+// many, they come from memory again and again. Some columns' weights stay in a cache;
+// src/operator-run.c of XNNPACK calls these instead.
+#if defined(__x86_64__)
+#define COLUMNS 64  // a multiple of what any of XNNPACK's kernels computes at once
+#else
+#define COLUMNS 16
+#endif
+
+struct Product {
+  void* task;
+  void* argument;
+};
+
+static size_t FewColumns(size_t columns) { return columns < COLUMNS ? columns : COLUMNS; }
+
+static void ComputeTile(void* data, size_t column, size_t row, size_t columns, size_t rows) {
+  const struct Product* product = (const struct Product*)data;
+  ((pthreadpool_task_2d_tile_2d_t)product->task)(product->argument, row, column, rows, columns);
+}
+
+static void ComputeTileOn(void* data, uint32_t core, size_t column, size_t row, size_t columns,
+                          size_t rows) {
+  const struct Product* product = (const struct Product*)data;
+  ((pthreadpool_task_2d_tile_2d_with_id_t)product->task)(product->argument, core, row, column, rows,
+                                                         columns);
+}
+
+void adt_parallelize_2d_tile_2d(struct pthreadpool* pool, pthreadpool_task_2d_tile_2d_t task,
+                                void* argument, size_t rows, size_t columns, size_t tile_rows,
+                                size_t tile_columns, uint32_t flags) {
+  struct Product product = {(void*)task, argument};
+  pthreadpool_parallelize_2d_tile_2d(pool, ComputeTile, &product, columns, rows,
+                                     FewColumns(tile_columns), tile_rows, flags);
+}
+
+void adt_parallelize_2d_tile_2d_with_uarch(struct pthreadpool* pool,
+                                           pthreadpool_task_2d_tile_2d_with_id_t task,
+                                           void* argument, uint32_t core, uint32_t most,
+                                           size_t rows, size_t columns, size_t tile_rows,
+                                           size_t tile_columns, uint32_t flags) {
+  struct Product product = {(void*)task, argument};
+  pthreadpool_parallelize_2d_tile_2d_with_uarch(pool, ComputeTileOn, &product, core, most, columns,
+                                                rows, FewColumns(tile_columns), tile_rows, flags);
+}

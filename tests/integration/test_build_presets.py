@@ -20,6 +20,7 @@ from adt.host.cache import cache_dir
 from adt.host.elf import read_elf
 from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
+from adt.host.xnnpack_source import find_xnnpack
 from support.devices.programs import adt as run_adt
 from support.devices.programs import adt_json
 from support.models.small import MAGIKA
@@ -193,12 +194,15 @@ def check_syntax(build: Path, sources: str) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_what_nnapi_adds_compiles_and_a_probe_that_could_not_start_is_left_out(tmp_path: Path) -> None:
+def test_what_nnapi_and_xnnpack_add_compiles_and_a_probe_that_could_not_start_is_left_out(
+    tmp_path: Path,
+) -> None:
     """TVM 0.25's own nnapi_runtime.cc does not; an NDK without a static C++ library is played by CMake's answer."""
     ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
     words = [cmake().path, "--preset", "android-arm64-v8a", "-B", tmp_path / "build"]
     given = ["ANDROID_PLATFORM=android-29", "USE_NNAPI_RUNTIME=ON", "ADT_STATIC_CXX_LIBRARY=OFF"]
     given += [f"ADT_NDK={ndk}", f"ADT_TVM_SOURCE={adt_json('source')['path']}"]
+    given += ["ADT_XNNPACK=ON", f"ADT_XNNPACK_SOURCE={find_xnnpack('').path}"]
     done = subprocess.run(
         [*map(str, words), *(f"-D{text}" for text in given), f"-DCMAKE_MAKE_PROGRAM={ninja().path}"],
         cwd=resource("cmake_presets"),
@@ -208,9 +212,10 @@ def test_what_nnapi_adds_compiles_and_a_probe_that_could_not_start_is_left_out(t
     )
     assert done.returncode == 0 and "without it adt_probe" in done.stderr, done.stderr
     info = json.loads((tmp_path / "build/adt_build_info.json").read_text())
-    assert info["nnapi"] and info["compiler"]["triple"] == "aarch64-none-linux-android29"
+    assert info["nnapi"] and info["xnnpack"] and "lib/libadt_xnnpack.so" in info["files"]
+    assert info["compiler"]["triple"] == "aarch64-none-linux-android29"
     assert "bin/rtvm" in info["files"] and "bin/adt_probe" not in info["files"]
-    check_syntax(tmp_path / "build", "contrib/nnapi/nnapi_(builder|ops|runtime)|mended/nnapi")
+    check_syntax(tmp_path / "build", "contrib/nnapi/nnapi_(builder|ops|runtime)|mended/nnapi|src/xnnpack_")
 
 
 def test_a_clml_preset_configures_and_compiles_with_the_standin(tmp_path: Path) -> None:

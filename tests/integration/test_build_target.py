@@ -143,7 +143,9 @@ def test_a_copied_cache_has_its_bundles(
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     explained = adt_json("build-target", *built["arguments"], "--explain")["steps"]
-    assert explained == ["nothing: the bundle is up to date; it was built with tools at other paths"]
+    assert explained == [
+        "nothing: the bundle is up to date; what was built here last had other paths or options"
+    ]
     copied = adt_json("build-target", *built["arguments"])
     assert copied["reused"] and copied["bundle"] == built["bundle"]
     assert Path(copied["path"]).parent == tmp_path / "bundles"

@@ -179,6 +179,16 @@ def test_no_sdk_is_looked_for_unless_one_is_named_or_needed() -> None:
     assert found.status is Status.FAILED and "--clml" in found.remedy
 
 
+def test_the_source_of_xnnpack_is_looked_at_where_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
+    assert "XNNPACK source" not in examined({})
+    assert "not obtained yet" in examined({"ADT_BUILD_XNNPACK": "true"})["XNNPACK source"].found
+    found = examined({"ADT_BUILD_XNNPACK_SOURCE": str(tmp_path)})["XNNPACK source"]
+    assert found.status is Status.FAILED and "xnnpack/include/xnnpack.h" in found.found
+
+
 def test_an_opencl_sdk_that_the_settings_name(tmp_path: Path) -> None:
     sdk = fake_sdk(tmp_path / "sdk")
     found = examined({**HOST, "ADT_BUILD_OPENCL_SDK": str(sdk)})["OpenCL SDK"]

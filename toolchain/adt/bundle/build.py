@@ -33,7 +33,7 @@ log = logging.getLogger("adt.build")
 CONFIGURED = "adt_configured.json"
 """The configure command and the preset files it read; another one means: configure again."""
 
-ELSEWHERE = "nothing: the bundle is up to date; it was built with tools at other paths"
+ELSEWHERE = "nothing: the bundle is up to date; what was built here last had other paths or options"
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,11 @@ def _stage(destination: Path) -> str:
 
 
 def _from_elsewhere(plan: BuildPlan, sources: str) -> TargetBundle | None:
-    """The bundle, if it is whole, of the same *sources*, and was built with tools at other paths.
+    """The bundle, if it is whole and of the same *sources*, where another build was the last one.
 
     Ninja would compile everything again after the environment or the cache was
-    copied or moved, and the bytes would be the same.
+    copied or moved, and the bytes would be the same. Bundles with XNNPACK and
+    without share a build directory.
     """
     try:
         recorded = json.loads((plan.build_dir / CONFIGURED).read_text()).get("command")

@@ -1,4 +1,4 @@
-"""The Android NDK, the CLML SDK and the OpenCL SDK."""
+"""The Android NDK, the CLML SDK, the OpenCL SDK and XNNPACK's source."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from adt.host import clml
 from adt.host.elf import read_elf
 from adt.host.ndk import NEWEST_KNOWN, VARIABLES, Listed, Ndk, find_ndk, list_ndks
 from adt.host.opencl_sdk import find_opencl_sdk
+from adt.host.xnnpack_source import cached_xnnpack, find_xnnpack
 
 PAGE = 16384
 """Bytes: pages of Android 15 and newer devices that load nothing aligned to less."""
@@ -130,8 +131,20 @@ def check_opencl_sdk(scope: Scope) -> Iterator[Check]:
         yield ok("OpenCL SDK", library, f"{sdk.path}, from build.opencl_sdk")
 
 
+def check_xnnpack(scope: Scope) -> Iterator[Check]:
+    """XNNPACK's source, where the settings ask for bundles with it; nothing is fetched."""
+    options = scope.settings.build
+    if options.xnnpack_source:
+        source = find_xnnpack(options.xnnpack_source)
+        yield ok("XNNPACK source", "the four trees are there", f"{source.path}, from build.xnnpack_source")
+    elif options.xnnpack:
+        cached = cached_xnnpack()
+        found = "obtained before" if cached else "not obtained yet: the first build does so"
+        yield ok("XNNPACK source", found, str(cached or "build.xnnpack"))
+
+
 def questions(scope: Scope) -> Iterator[Question]:
-    """The NDK, then the SDKs."""
+    """The NDK, then the SDKs and sources."""
     chosen = scope.platform if scope.platform_chosen else None
     needed = scope.named(Area.NDK) or (chosen is not None and chosen.android)
 
@@ -156,3 +169,4 @@ def questions(scope: Scope) -> Iterator[Question]:
     yield Question("NDK", ndk)
     yield Question("CLML SDK", lambda: check_clml(scope))
     yield Question("OpenCL SDK", lambda: check_opencl_sdk(scope))
+    yield Question("XNNPACK source", lambda: check_xnnpack(scope))
