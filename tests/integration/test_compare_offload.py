@@ -65,6 +65,8 @@ def test_calls_of_both_are_listed_and_memory_is(document: dict[str, Any]) -> Non
     }
     assert "library" not in where["fused"] and where["library"].count("library") == 1
     assert where["fused"].count("cpu") > where["library"].count("cpu") == 1
+    layers = [call["name"] for call in document["layers"]["calls"] if call["device"] == "library"]
+    assert sum(name.endswith("_conv2d") for name in layers) == 8 and len(layers) == 15
     assert fused["planned_bytes"] > library["planned_bytes"] > 0 and library["grown_kb"] > 0
     assert {side["bench"]["subject"]["offload"] for side in (fused, library)} == {"none", "xnnpack"}
     assert all(side["bench"]["record"] for side in (fused, library))
@@ -95,7 +97,7 @@ def test_an_emulated_place_has_no_times(model: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(HostPlace, "emulated", True)
     result = adt.compare_offload(model, **HOW, record=False)
     assert result.passed and result.ratio is None
-    assert result.fused.profile is None and result.library.profile is None
+    assert result.fused.profile is result.library.profile is result.layers is None
     text = "\n".join(_lines(result, everything=False))
     assert "right: library with fused" in text and "no times: the device is emulated" in text
     assert "p50" not in text and "call by call" not in text

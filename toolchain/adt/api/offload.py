@@ -60,6 +60,9 @@ class OffloadComparison:
     library: Variant
     between: Verification
     """The library's outputs against the fused ones'."""
+    layers: Profile | None
+    """The library's layers, each in a call of its own, with what it costs to go in and out; None where times
+    do not count."""
     reference: str
     """What computed the reference, for people."""
     ratio: Interval | None
@@ -119,29 +122,36 @@ def compare_offload(request: CompareOffloadRequest) -> OffloadComparison:
         _variant(package, side, compare(result.outputs, result.right, limits, precision, quanta), request)
         for package, side, result in zip((fused, library), (turns.a, turns.b), checked, strict=True)
     ]
+    layers = None
+    if variants[1].profile is not None:
+        layers = _profile(_compiled(job, request.offload, apart=True), request)
     return OffloadComparison(
         variants[0],
         variants[1],
         compare(checked[1].outputs, checked[0].outputs, limits, precision, quanta),
+        layers,
         checked[0].reference_what,
         turns.ratio,
         turns.round_ms,
     )
 
 
-def _compiled(job: CompileJob, offload: str) -> ModelPackage:
+def _compiled(job: CompileJob, offload: str, *, apart: bool = False) -> ModelPackage:
     from adt.model.compile import cached_package
 
     settings = replace(job.settings, compile=job.settings.compile.but(offload=offload))
-    return cached_package(replace(job, settings=settings))
+    return cached_package(replace(job, settings=settings, apart=apart))
+
+
+def _profile(package: ModelPackage, request: CompareOffloadRequest) -> Profile:
+    log.info("profiling %s", titles(package.manifest.libraries) or "adt's kernels")
+    return profile(package.path, **request.keywords_of(ProfileRequest, "runs", "warmup_runs"))
 
 
 def _variant(
     package: ModelPackage, side: BenchResult, agreement: Verification, request: CompareOffloadRequest
 ) -> Variant:
-    speed, calls = side.record.speed, None
-    if speed is not None:
-        log.info("profiling %s", titles(package.manifest.libraries) or "adt's kernels")
-        calls = profile(package.path, **request.keywords_of(ProfileRequest, "runs", "warmup_runs"))
+    speed = side.record.speed
+    calls = None if speed is None else _profile(package, request)
     grown = speed.peak_kb - speed.before_load_kb if speed and speed.peak_kb and speed.before_load_kb else None
     return Variant(package, side, agreement, calls, Inspection(package).graph.total, grown)

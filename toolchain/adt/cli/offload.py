@@ -74,6 +74,7 @@ def _fields(result: OffloadComparison) -> dict[str, Any]:
             | {"outputs": [output_fields(output) for output in comparison.outputs]}
             for name, comparison in _comparisons(result).items()
         ],
+        "layers": fields_of(result.layers) if result.layers else None,
         "emulated": result.fused.bench.record.machine.emulated,
         "library_times_as_fast": vars(result.ratio) if result.ratio else None,
         "round_ms": result.round_ms,
@@ -109,9 +110,11 @@ def _lines(result: OffloadComparison, *, everything: bool) -> Iterator[str]:
     if result.ratio:
         verdict = sentence(result.ratio, (FUSED, LIBRARY))
         yield f"{verdict} (95 % confidence, {len(result.round_ms)} rounds in turns)"
-    for name, side in sides.items():
-        if side.profile:
-            yield from ("", f"{name}, call by call", *table(side.profile, everything=everything))
+    profiles = {f"{name}, call by call": side.profile for name, side in sides.items()}
+    profiles[f"{LIBRARY}, a call for each layer"] = result.layers
+    for name, calls in profiles.items():
+        if calls:
+            yield from ("", name, *table(calls, everything=everything))
 
 
 def _failure(result: OffloadComparison) -> VerifyFailed | None:

@@ -80,7 +80,12 @@ def offload(compilation: Compilation) -> tuple[Compilation, OffloadedModel | Non
         return compilation, None
     with tvm_errors(f"the part for {libraries}"):
         offloaded = offload_module(
-            imported.module, imported.params, libraries, tvm=settings.tvm, api_level=settings.build.api_level
+            imported.module,
+            imported.params,
+            libraries,
+            tvm=settings.tvm,
+            api_level=settings.build.api_level,
+            apart=compilation.apart,
         )
     left = dataclasses.replace(imported, module=offloaded.module, params=offloaded.params)
     return dataclasses.replace(compilation, imported=left), offloaded

@@ -45,6 +45,8 @@ class CompileJob:
     """Records that kernels get their schedules from."""
     plain: bool = False
     """A CPU computes plain loops on the model's own tensors: a reference for what is computed otherwise."""
+    apart: bool = False
+    """Each layer that a library takes is a subgraph of its own, so that it can be timed; not as fast."""
 
     def target(self) -> ModelTarget:
         """What the settings stand for.
@@ -105,6 +107,7 @@ class CompileJob:
             report,
             self.tuning,
             self.plain,
+            self.apart,
         )
 
 
@@ -126,6 +129,8 @@ class Compilation:
     """Records that kernels get their schedules from; None: there are none."""
     plain: bool = False
     """See :attr:`CompileJob.plain`."""
+    apart: bool = False
+    """See :attr:`CompileJob.apart`."""
 
 
 def package_target(platform: Platform, settings: Settings, like: PackageLike | None) -> ModelTarget:

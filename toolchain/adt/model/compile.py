@@ -232,6 +232,7 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
         "versions": versions,
         "tuning": job.tuning.digest if job.tuning else "",
         "plain": job.plain,
+        "apart": job.apart,
         "checking": str(opencl_device())
         if target.device == "opencl" and job.settings.compile.check != "off"
         else "",

@@ -103,7 +103,13 @@ def check_combination(text: str, device: str, platform: Platform, api_level: int
 
 
 def offload_module(
-    module: Any, params: Mapping[str, Any], text: str, *, tvm: TvmSettings, api_level: int
+    module: Any,
+    params: Mapping[str, Any],
+    text: str,
+    *,
+    tvm: TvmSettings,
+    api_level: int,
+    apart: bool = False,
 ) -> OffloadedModel:
     """Hand over what libraries can take.
 
@@ -112,6 +118,7 @@ def offload_module(
         text: the libraries, as ``--offload`` names them: the first takes what it can first.
         tvm: where the source of their code generators comes from, which are built if they were not before.
         api_level: Android's, which says what NNAPI knows.
+        apart: each match of a pattern is a subgraph of its own.
 
     Raises:
         ModelError: the model has open dimensions or control flow.
@@ -123,7 +130,7 @@ def offload_module(
         loaded = plugins.load_plugin(plugins.build(plugins.code_generator(library), tvm))
         rules = rules_of(library, api_level)
         takers.append(Taker(library.name, rules, loaded.foreign & rules.reads))
-    return partition(_known_shapes(module), params, takers)
+    return partition(_known_shapes(module), params, takers, apart=apart)
 
 
 def rules_of(library: Library, api_level: int) -> Rules:
@@ -132,7 +139,9 @@ def rules_of(library: Library, api_level: int) -> Rules:
     return rules
 
 
-def partition(module: Any, params: Mapping[str, Any], takers: Sequence[Taker]) -> OffloadedModel:
+def partition(
+    module: Any, params: Mapping[str, Any], takers: Sequence[Taker], *, apart: bool = False
+) -> OffloadedModel:
     """Hand over what *takers* take, the first of them first; their code generators are loaded."""
     from tvm.relax import transform
 
@@ -144,11 +153,12 @@ def partition(module: Any, params: Mapping[str, Any], takers: Sequence[Taker]) -
     ops = {}
     for taker in takers:
         patterns = [_guarded(pattern, taker, objections) for pattern in taker.rules.patterns]
-        module = transform.FuseOpsByPattern(patterns, bind_constants=False)(module)
+        module = transform.FuseOpsByPattern(patterns, bind_constants=False, annotate_codegen=apart)(module)
         left = _count(module["main"])  # the rest is in functions of their own by now
         ops[taker.name] = operators.total() - left.total()
         operators = left
-    module = transform.MergeCompositeFunctions()(module)
+    if not apart:
+        module = transform.MergeCompositeFunctions()(module)
     inside = {taker.rules.codegen for taker in takers if taker.rules.weights_inside}
     names = {taker.rules.codegen: taker.name for taker in takers}
     module = transform.RunCodegen()(bind_weights(module, names, inside))
@@ -156,7 +166,7 @@ def partition(module: Any, params: Mapping[str, Any], takers: Sequence[Taker]) -
     subgraphs = []
     for external in attributes.get("external_mods", []):
         symbol = str(external["get_symbol"]())
-        library = symbol.rpartition("_")[0]
+        library = symbol.partition("_")[0]
         subgraphs.append(Subgraph(library, symbol, str(external.inspect_source("json"))))
     remaining, params = detach_weights(module, params) if inside else (module, dict(params))
     counts = Counter(subgraph.library for subgraph in subgraphs)

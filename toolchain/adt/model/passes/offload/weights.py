@@ -13,14 +13,19 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from typing import Any
 
+from adt.model.passes.nodes import relax_nodes
+
 CODEGEN = "Codegen"
 """Attribute of a function that TVM's RunCodegen hands over, to the code generator that it names."""
+COMPOSITE = "Composite"
+"""Attribute of a function in one of those: the pattern that it is a match of."""
 LARGE = 1024
 """Elements from which on a constant is worth a place in mod.params."""
 
 
 def bind_weights(module: Any, names: Mapping[str, str], inside: Set[str]) -> Any:
-    """*module* after MergeCompositeFunctions, with short names for what is handed over (``clml_0``).
+    """*module* after MergeCompositeFunctions, with short names for what is handed over (``clml_0``,
+    ``clml_1_softmax``: of one operator alone).
 
     TVM's are made of all operators inside, too long for a file.
 
@@ -55,7 +60,7 @@ def bind_weights(module: Any, names: Mapping[str, str], inside: Set[str]) -> Any
             return relax.Call(variable, [self.visit_expr(argument) for argument in arguments])
 
         def add(self, generator: str, function: Any) -> Any:
-            name = f"{names[generator]}_{counts[generator]}"
+            name = f"{names[generator]}_{counts[generator]}{_only_operator(function)}"
             counts[generator] += 1
             return self.builder_.add_func(function.with_attr("global_symbol", name), name)
 
@@ -102,6 +107,14 @@ def detach_weights(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[st
     )
     module.update_func(module.get_global_var("main"), function)
     return relax.transform.Normalize()(module), params_left
+
+
+def _only_operator(function: Any) -> str:
+    """What ends the name of a function that calls one composite alone."""
+    from tvm import relax
+
+    composites = [node for node in relax_nodes(function.body, relax.Function) if COMPOSITE in node.attrs]
+    return f"_{str(composites[0].attrs[COMPOSITE]).rpartition('.')[2]}" if len(composites) == 1 else ""
 
 
 def _constant(expression: Any) -> bool:
