@@ -13,7 +13,9 @@ import struct
 import subprocess
 from pathlib import Path
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 from test_build_presets import check_syntax, nightly
 
 import adt
@@ -98,6 +100,31 @@ def test_half_precision_compiles(model: Path, tmp_path: Path) -> None:
         accuracy="off",
     )
     assert machine_codes(package) == [53]
+
+
+def test_tensors_may_be_called_as_what_cuda_knows(tmp_path: Path) -> None:
+    names = ["exp", "float4", "threadIdx", "class", "half", "a/b:0"]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 4)) for name in (*names, "y")]
+    graph = helper.make_graph([helper.make_node("Sum", names, ["y"])], "names", values[:-1], values[-1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "names.onnx")
+
+    package = adt.compile(
+        tmp_path / "names.onnx", out=tmp_path / "named", platform="host", target="cuda:sm_86"
+    )
+
+    assert machine_codes(package) == [86]
+
+
+def test_kernels_without_a_model_become_machine_code(tmp_path: Path) -> None:
+    from tvm import te
+
+    x = te.placeholder((64,), "float32", "x")
+    twice = te.compute((64,), lambda i: x[i] * 2, "twice")
+    kernel = adt.compile_kernel([x, twice], out=tmp_path / "k.so", platform="host", target="cuda:sm_75")
+    assert kernel.device == "cuda"
+    code = kernel.path.read_bytes()
+    assert b"__global__" not in code and b"cubin" in code
 
 
 def test_nvcc_compiles_where_nvrtc_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

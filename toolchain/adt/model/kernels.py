@@ -16,6 +16,7 @@ from adt.host.disk import scratch_directory
 from adt.host.elf import read_elf
 from adt.host.ndk import Ndk
 from adt.model.assemble import exported_functions, tvm_errors
+from adt.model.cuda_code import machine_code
 from adt.model.link import linker_for
 from adt.model.passes.lowering import tir_pipeline
 from adt.model.passes.nodes import tir_nodes
@@ -37,7 +38,7 @@ class CompiledKernel:
     target: str
     """adt's name of the target."""
     device: str
-    """Device that the tensors live on: ``cpu`` or ``opencl``."""
+    """Device that the tensors live on: ``cpu``, ``opencl`` or ``cuda``."""
     platform: str
     alignment: int
     """Bytes: each tensor's data must be aligned to this; the platform's runtime does so."""
@@ -81,6 +82,7 @@ def compile_kernel(
             tvm_errors("the kernel"),
             tvm.transform.PassContext(opt_level=settings.compile.opt_level),
             tvm_target,
+            machine_code(target, settings.tvm),
         ):
             built = tvm.compile(_scheduled(module, target), tvm_target, tir_pipeline=tir_pipeline(alignment))
             linker.export(built, library, scratch)

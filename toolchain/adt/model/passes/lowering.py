@@ -9,8 +9,9 @@ assumption sits in every TIR buffer's ``data_alignment``.
 Imports. TVM compiles a text that a pragma names, machine code included, into a kernel; whatever schedule
 was applied, none has such a pragma.
 
-Names. Arguments of OpenCL kernels are called as tensors are in the model; names such
-as ``encoder/dense:0`` are no identifiers, and the driver then refuses the source.
+Names. Arguments of a GPU's kernels are called as tensors are in the model; names such
+as ``encoder/dense:0`` are no identifiers, and the driver then refuses the source. CUDA C++
+has hundreds of names of its own (``exp``, ``float4``), of which none ends with ``_``.
 
 Vectors. What a GPU reads from buffers four at a time is said to be aligned so.
 
@@ -50,7 +51,10 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
         # PrimFuncs offer no way to replace a buffer everywhere that accepts another
         # alignment (`specialize` insists on an equal one); the graph's JSON does.
         graph = json.loads(tvm.ir.save_json(module))
+        target = tvm.target.Target.current(allow_none=True)
+        ending = "_" if target is not None and target.kind.name == "cuda" else ""
         nodes = graph["nodes"]
+        places: dict[str, int] = {}  # of names, which other nodes may share where they stand
         for node in nodes:
             kind = node.get("type")
             if kind == "ffi.String" and node["data"] in IMPORTS:
@@ -61,8 +65,10 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
             if kind == "tirx.Buffer":
                 node["data"]["data_alignment"] = min(node["data"]["data_alignment"], alignment)
             if kind == "tirx.Buffer" or (kind == "tirx.Var" and node["data"]["dtype"] == "handle"):
-                text = nodes[node["data"]["name"]]
-                text["data"] = identifier(text["data"])
+                name = nodes[node["data"]["name"]]["data"]
+                if (clean := identifier(name) + ending) != name:
+                    node["data"]["name"] = places.setdefault(clean, len(nodes) + len(places))
+        nodes += [{"type": "ffi.String", "data": name} for name in places]
         return tvm.ir.load_json(json.dumps(graph))
 
     def make() -> tuple[Any, Any, Any]:
