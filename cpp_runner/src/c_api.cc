@@ -3,6 +3,7 @@
 #include "adt/adt_runner.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstddef>
 #include <cstring>
 #include <exception>
@@ -134,6 +135,7 @@ struct adt_runner {
   // lock.
   void SavePrograms() {
     if (!session.programs().pending || saving.joinable()) return;
+    being_saved = true;
     const auto save = [this] {
       Guard([this] {
         std::unique_lock<std::mutex> lock(mutex);
@@ -144,17 +146,30 @@ struct adt_runner {
         lock.lock();
         session.NotePrograms(problem);
       });
+      const std::lock_guard<std::mutex> lock(mutex);
+      being_saved = false;
+      saved.notify_all();
     };
     try {
       saving = std::thread(save);
     } catch (const std::system_error&) {  // no thread is to be had
       session.KeepPrograms();
+      being_saved = false;
     }
+  }
+
+  // What became of them, which no thread changes any more.
+  const adt::ProgramReport& Programs() const {
+    std::unique_lock<std::mutex> lock(mutex);
+    saved.wait(lock, [this] { return !being_saved; });
+    return session.programs();
   }
 
   mutable std::mutex mutex;  // for the session; the rest never changes
   adt::Session session;
   std::vector<EntryText> entries;
+  mutable std::condition_variable saved;
+  bool being_saved = false;
   std::thread saving;
 };
 
@@ -391,16 +406,13 @@ const char* adt_runner_device_driver(const adt_runner_t* runner) {
 
 const char* adt_runner_program_cache(const adt_runner_t* runner) {
   return GuardValue<const char*>(nullptr, [&] {
-    const std::lock_guard<std::mutex> lock(Require(runner, "runner").mutex);
-    return adt::Name(runner->session.programs().state).data();  // a literal's
+    return adt::Name(Require(runner, "runner").Programs().state).data();  // a literal's
   });
 }
 
 const char* adt_runner_program_cache_warning(const adt_runner_t* runner) {
-  return GuardValue<const char*>(nullptr, [&] {
-    const std::lock_guard<std::mutex> lock(Require(runner, "runner").mutex);
-    return runner->session.programs().warning.c_str();
-  });
+  return GuardValue<const char*>(
+      nullptr, [&] { return Require(runner, "runner").Programs().warning.c_str(); });
 }
 
 std::int32_t adt_runner_entry_count(const adt_runner_t* runner) {

@@ -153,7 +153,7 @@ const char* adt_runner_device_name(const adt_runner_t* runner);   /* what it cal
 const char* adt_runner_device_driver(const adt_runner_t* runner); /* its version; "" for a CPU */
 
 /* What became of the compiled OpenCL kernels: "off", "hit", "written", "rebuilt" or "unsupported".
- */
+ * They are written by a thread beside the calls that follow the first run; waits for it. */
 const char* adt_runner_program_cache(const adt_runner_t* runner);
 /* What the caller may want to know of it, until the handle's next run; "" for nothing. */
 const char* adt_runner_program_cache_warning(const adt_runner_t* runner);

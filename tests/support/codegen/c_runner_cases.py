@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-import time
 from collections.abc import Callable
 from ctypes import byref, c_int64, c_void_p
 from pathlib import Path
@@ -426,15 +425,6 @@ def state_on_opencl(library: Library, recurrent: Path) -> None:
     assert runner.get(0).tolist() == [[10.0] * 4]
 
 
-def wait_for_programs(place: Path) -> None:
-    """They are written beside the runs."""
-    for _ in range(600):
-        if [path for path in place.iterdir() if path.suffix == ".programs"]:
-            return
-        time.sleep(0.1)
-    raise AssertionError("no compiled kernels were kept")
-
-
 def kernels_are_kept(library: Library, opencl: Path, tmp: Path) -> None:
     x = np.array([[1, 2, 3, -4]], "float32")
     results = []
@@ -442,7 +432,6 @@ def kernels_are_kept(library: Library, opencl: Path, tmp: Path) -> None:
         runner = Runner(library, opencl, program_cache=str(tmp))  # the ones before are still loaded
         runner.set(0, x)
         runner.run()
-        wait_for_programs(tmp)
         assert runner.ask("program_cache") == state, runner.ask("program_cache_warning")
         results.append(runner.get(0).tolist())
     assert results[0] == results[1] == results[2]
@@ -533,7 +522,6 @@ def programs_are_built(library: Library, opencl: Path, tmp: Path) -> None:
         one.set(0, x)
         one.run()
         assert one.ask("program_cache") == "written"
-        wait_for_programs(tmp)
     assert lazily.get(0).tolist() == runner.get(0).tolist()
     assert load(2).ask("program_cache") == "hit"
     assert calls == []  # nothing is left to be built
