@@ -123,9 +123,10 @@ void RequireNames(const NamedArrays& inputs, const Entry& entry) {
   }
 }
 
-// Memory that somebody else keeps, as the allocator of a tensor.
+// Memory that somebody else keeps, or a file's pages, as the allocator of a tensor.
 struct Borrowed {
   void* data;
+  Blob pages = {};
   void AllocData(DLTensor* tensor) const { tensor->data = data; }
   void FreeData(DLTensor*) const {}
 };
@@ -220,6 +221,14 @@ Session::~Session() {
   }
 }
 
+// Whether kernels of a CPU can read the parameter where it lies in the file.
+bool Session::LiesReady(const Param& param, const Blob& file) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(param.data);
+  const auto alignment = static_cast<std::uintptr_t>(std::max<std::int64_t>(package_.alignment, 1));
+  return device_.device_type == kDLCPU && file.mapped() && param.size != 0 &&
+         address % alignment == 0;
+}
+
 void Session::LoadEntries(const Source& source) {
   std::map<std::string, Param> found;
   for (Param& param : ParseParams(source.params.data(), source.params.size(), source.params_name)) {
@@ -235,9 +244,17 @@ void Session::LoadEntries(const Source& source) {
       throw Error(ErrorKind::kPackage, source.params_name + " has no parameter " + name,
                   "Compile the model again (adt compile) and deploy the package.");
     }
-    const Tensor tensor =
-        CopyToDevice(HostArray(it->second), device_, image, [&] { return "parameter " + name; });
-    source.params.Forget(it->second.data, it->second.size);  // else each would be there twice
+    const Param& stored = it->second;
+    const DLTensor array = HostArray(stored);
+    Tensor tensor;
+    if (LiesReady(stored, source.params)) {
+      const ffi::Shape shape(array.shape, array.shape + array.ndim);
+      tensor = ffi::Tensor::FromNDAlloc(Borrowed{array.data, source.params}, shape, array.dtype,
+                                        device_);
+    } else {
+      tensor = CopyToDevice(array, device_, image, [&] { return "parameter " + name; });
+      source.params.Forget(stored.data, stored.size);  // else each would be there twice
+    }
     loaded.emplace(key, tensor);
     return tensor;
   };

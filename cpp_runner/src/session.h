@@ -152,6 +152,7 @@ class Session {
     std::vector<tvm::runtime::Tensor> outputs;
   };
 
+  bool LiesReady(const Param& param, const Blob& file) const;
   void LoadEntries(const Source& source);
   EntryState& State(std::size_t entry);
   const EntryState& State(std::size_t entry) const;

@@ -13,33 +13,14 @@
 
 namespace adt {
 
-Blob::~Blob() { Release(); }
-
-Blob::Blob(Blob&& other) noexcept { *this = std::move(other); }
-
-Blob& Blob::operator=(Blob&& other) noexcept {
-  if (this != &other) {
-    Release();
-    data_ = std::exchange(other.data_, nullptr);
-    size_ = std::exchange(other.size_, 0);
-    mapping_ = std::exchange(other.mapping_, nullptr);
-    mapped_ = std::exchange(other.mapped_, 0);
-  }
-  return *this;
-}
-
-void Blob::Release() noexcept {
-  if (mapping_ != nullptr) munmap(mapping_, mapped_);
-  mapping_ = nullptr;
-}
-
 void Blob::Forget(const std::byte* part, std::size_t size) const noexcept {
   if (mapping_ == nullptr) return;
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  const auto from = static_cast<std::size_t>(part - static_cast<const std::byte*>(mapping_));
+  auto* pages = static_cast<std::byte*>(mapping_.get());
+  const auto from = static_cast<std::size_t>(part - pages);
   const std::size_t begin = (from + page - 1) / page * page;
   const std::size_t end = (from + size) / page * page;
-  if (begin < end) madvise(static_cast<std::byte*>(mapping_) + begin, end - begin, MADV_DONTNEED);
+  if (begin < end) madvise(pages + begin, end - begin, MADV_DONTNEED);
 }
 
 Blob Blob::Borrow(const void* data, std::size_t size) {
@@ -53,7 +34,7 @@ Blob Blob::MapPart(int fd, std::int64_t offset, std::int64_t size, const std::st
                    ErrorKind kind) {
   const char* remedy =
       "Give a regular file that is open for reading, and where in it the contents begin and end.";
-  struct stat status {};
+  struct stat status{};
   if (fstat(fd, &status) != 0) {
     throw Error(kind, "cannot read " + name + ": " + ErrorText(errno), remedy);
   }
@@ -81,8 +62,7 @@ Blob Blob::MapPart(int fd, std::int64_t offset, std::int64_t size, const std::st
   if (mapping == MAP_FAILED) {
     throw Error(kind, "cannot read " + name + ": " + ErrorText(errno), remedy);
   }
-  blob.mapping_ = mapping;
-  blob.mapped_ = length;
+  blob.mapping_.reset(mapping, [length](void* pages) { munmap(pages, length); });
   blob.data_ = static_cast<const std::byte*>(mapping) + before;
   blob.size_ = static_cast<std::size_t>(size);
   return blob;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -10,16 +11,10 @@
 
 namespace adt {
 
-/// The contents of a file, to be read only. What is a file is mapped, not copied.
+/// The contents of a file, to be read only. What is a file is mapped, not copied, for as long as a
+/// copy of this is there.
 class Blob {
  public:
-  Blob() = default;
-  ~Blob();
-  Blob(Blob&& other) noexcept;
-  Blob& operator=(Blob&& other) noexcept;
-  Blob(const Blob&) = delete;
-  Blob& operator=(const Blob&) = delete;
-
   /// Bytes that somebody else keeps for as long as this lives.
   static Blob Borrow(const void* data, std::size_t size);
   /// *size* bytes of an open file from *offset* on; -1 for all up to its end. The descriptor's
@@ -32,6 +27,8 @@ class Blob {
                       ErrorKind kind = ErrorKind::kPackage);
 
   bool empty() const { return size_ == 0; }
+  /// Whether these bytes stay where they are for as long as a copy of this is there.
+  bool mapped() const { return mapping_ != nullptr; }
   const std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
   /// Give back the memory of a part of these bytes: what reads them again reads the file again.
@@ -39,12 +36,9 @@ class Blob {
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
 
  private:
-  void Release() noexcept;
-
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
-  void* mapping_ = nullptr;  // what to unmap; nullptr for borrowed bytes
-  std::size_t mapped_ = 0;
+  std::shared_ptr<void> mapping_;  // the pages; none for borrowed bytes
 };
 
 /// The three files. The names are for messages: paths where there are paths.

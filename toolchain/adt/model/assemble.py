@@ -32,6 +32,7 @@ from adt.model.package.manifest import (
     PackageTvm,
 )
 from adt.model.package.package import ModelPackage
+from adt.model.package.params_file import write_params
 from adt.model.passes.gpu.choice import texture_chooser
 from adt.model.passes.offload.partition import OffloadedModel, offload_module
 from adt.model.passes.pipeline import PreparedModule, prepare_module
@@ -55,13 +56,12 @@ def assemble(compilation: Compilation, directory: Path) -> ModelPackage:
         ModelError: operators were to be handed over, and the model has open dimensions.
         ToolNotFound, SourceError, DownloadError: … and their code generator cannot be built.
     """
-    import tvm
-
     compilation, offloaded = offload(compilation)
     build = _build(compilation, directory / LIBRARY)
     if offloaded is not None:
         offloaded.write(directory)
-    tvm.runtime.save_param_dict_to_file(dict(build.prepared.params), str(directory / PARAMS))
+    on_cpu = compilation.target.device == "cpu"
+    write_params(build.prepared.params, directory / PARAMS, compilation.alignment if on_cpu else 1)
     package_manifest = _manifest(compilation, build, directory, offloaded)
     manifest.write(package_manifest, directory / MANIFEST)
     return ModelPackage(directory, package_manifest)

@@ -22,6 +22,7 @@ from adt.model.inputs.validation import check_inputs
 from adt.model.package.files import LIBRARY, PARAMS
 from adt.model.package.manifest import Entry
 from adt.model.package.package import ModelPackage
+from adt.model.package.params_file import read_params
 from adt.rpc.session import lost
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def remote_model(session: Any, package: ModelPackage, *, library: str = "") -> I
             loaded = session.load_module(path)
             machine = tvm.runtime.vm.VirtualMachine(loaded, list(devices))
         with explain_errors(package, "take its parameters"):
-            read = tvm.runtime.load_param_dict_from_file(str(package.path / PARAMS))
+            read = read_params(package.path / PARAMS)
             params = {name: tvm.runtime.tensor(value.numpy(), devices[0]) for name, value in read.items()}
         yield RemoteModel(session, package, devices[0], machine, params)
 

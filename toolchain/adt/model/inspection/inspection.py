@@ -20,6 +20,7 @@ from adt.host.disk import scratch_directory
 from adt.limits import parse_json, read_text
 from adt.model.inspection.flops import CPU_SCHEDULE
 from adt.model.inspection.graph import GRAPH, KERNEL, SCHEMA, SCHEMA_VERSION, Graph, Tensor
+from adt.model.package import params_file
 from adt.model.package.files import INSPECT, PARAMS, is_inside
 from adt.model.package.package import ModelPackage, load_package
 
@@ -301,11 +302,9 @@ def load_arrays(package: ModelPackage) -> Iterator[tuple[str, NDArray[np.generic
     Raises:
         PackageError: ``mod.params`` is no parameter file of TVM.
     """
-    import tvm
-
     path = package.path / PARAMS
     try:
-        arrays = tvm.runtime.load_param_dict_from_file(str(path))
+        arrays = params_file.read_params(path)
     except Exception as error:  # TVM's reader raises InternalError, ValueError, …
         raise PackageError(
             f"{path} is not a parameter file of TVM, or is damaged",
@@ -314,7 +313,7 @@ def load_arrays(package: ModelPackage) -> Iterator[tuple[str, NDArray[np.generic
         ) from error
     order = {name: index for index, name in enumerate(package.manifest.entry().params)}
     for name in sorted(arrays, key=lambda name: (order.get(name, len(order)), name)):
-        yield str(name), arrays[name].numpy()
+        yield name, arrays[name].numpy()
 
 
 def _row(name: str, array: Any, *, image: bool) -> Param:
