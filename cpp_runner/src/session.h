@@ -22,6 +22,8 @@
 
 namespace adt {
 
+struct Param;
+
 struct SessionOptions {
   /// "cpu", "opencl" or "cuda"; empty for the one the package was compiled for.
   std::string device;

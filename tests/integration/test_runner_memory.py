@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_cpp_runner import Built, Package, built, echo, mixed, symbolic
+from test_cpp_runner import Built, Package, built, echo, large, mixed, symbolic
 from test_gpu_faults import driver
 from test_rtvm import onnx_file, textured
 from test_runner_abi import CXX, built_library, case
@@ -16,13 +16,17 @@ from adt.bundle.libraries import LIBRARIES
 from adt.model import plugins
 from adt.model.package.package import ModelPackage
 
-__all__ = ["built", "driver", "echo", "mixed", "onnx_file", "symbolic", "textured"]
+__all__ = ["built", "driver", "echo", "large", "mixed", "onnx_file", "symbolic", "textured"]
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
 
 def test_memory_of_shapes(built: Built, symbolic: Package) -> None:
     case(built, "memory_of_shapes", symbolic=symbolic.path)
+
+
+def test_a_cpus_parameters_are_pages_of_the_file(built: Built, large: Package) -> None:
+    case(built, "parameters_are_pages_of_the_file", large=large.path)
 
 
 def test_memory_of_handles(built: Built, mixed: Package) -> None:

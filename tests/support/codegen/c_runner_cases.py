@@ -465,6 +465,25 @@ def memory_of_shapes(library: Library, symbolic: Path) -> None:
     assert freed < 8_000_000, freed
 
 
+def parameters_are_pages_of_the_file(library: Library, large: Path) -> None:
+    """64 MiB of them: handles share the pages, which the system may take back."""
+
+    def own() -> int:
+        resident_pages, file_pages = map(int, Path("/proc/self/statm").read_text().split()[1:3])
+        return (resident_pages - file_pages) * os.sysconf("SC_PAGESIZE")
+
+    before = own()
+    runners = [Runner(library, large) for _ in range(3)]
+    for runner in runners:
+        runner.set(0, np.full(1, 7, "float32"))
+        runner.run()
+        assert runner.get(0) == 7
+    grown = own() - before
+    assert grown < 8_000_000, grown
+    for runner in runners:
+        runner.free()
+
+
 def memory_of_handles(library: Library, mixed: Path) -> None:
     def live() -> int:
         for _ in range(50):
