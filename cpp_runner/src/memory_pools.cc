@@ -24,7 +24,8 @@ std::atomic<int>& Users() {
 
 void TrimMemory() noexcept {
   try {
-    for (const DLDevice device : {DLDevice{kDLCPU, 0}, DLDevice{kDLOpenCL, 0}}) {
+    for (const DLDeviceType kind : {kDLCPU, kDLOpenCL, kDLCUDA}) {
+      const DLDevice device{kind, 0};
       if (DeviceAPI::Get(device, /*allow_missing=*/true) == nullptr) continue;
       // Not MemoryManager::Clear(): it holds the lock that releasing an image's buffer takes.
       MemoryManager::GetOrCreateAllocator(device, AllocatorType::kPooled)->Clear();
