@@ -380,28 +380,23 @@ void adt_runner_free(adt_runner_t* runner) { delete runner; }
 void adt_trim() { adt::TrimMemory(); }
 
 const char* adt_runner_package_name(const adt_runner_t* runner) {
-  return TextOf(
-      runner, [](const adt_runner& r) -> auto& { return r.session.package().name; });
+  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.package().name; });
 }
 
 const char* adt_runner_manifest(const adt_runner_t* runner) {
-  return TextOf(
-      runner, [](const adt_runner& r) -> auto& { return r.session.manifest(); });
+  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.manifest(); });
 }
 
 const char* adt_runner_device(const adt_runner_t* runner) {
-  return TextOf(
-      runner, [](const adt_runner& r) -> auto& { return r.session.device(); });
+  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.device(); });
 }
 
 const char* adt_runner_device_name(const adt_runner_t* runner) {
-  return TextOf(
-      runner, [](const adt_runner& r) -> auto& { return r.session.device_name(); });
+  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.device_name(); });
 }
 
 const char* adt_runner_device_driver(const adt_runner_t* runner) {
-  return TextOf(
-      runner, [](const adt_runner& r) -> auto& { return r.session.device_driver(); });
+  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.device_driver(); });
 }
 
 const char* adt_runner_program_cache(const adt_runner_t* runner) {

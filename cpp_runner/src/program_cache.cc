@@ -67,7 +67,7 @@ FileBytes ReadFile(const std::string& path) {
     return found;
   }
   found.exists = true;
-  struct stat status {};
+  struct stat status{};
   if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
     found.problem = "is no file";
   } else if (const char* problem = OthersProblem(status, S_IWGRP | S_IWOTH)) {
@@ -124,7 +124,7 @@ std::string MakeDirectory(const std::string& path) {
   std::error_code failed;
   fs::create_directories(fs::path(path).parent_path(), failed);
   mkdir(path.c_str(), 0700);  // or it is there
-  struct stat status {};
+  struct stat status{};
   if (stat(path.c_str(), &status) != 0) return ErrorText(errno);
   if (!S_ISDIR(status.st_mode)) return ErrorText(ENOTDIR);
   // A group's: Android gives each application's cache directory one, of the application's own.
