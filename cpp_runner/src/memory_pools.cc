@@ -1,5 +1,6 @@
 #include "memory_pools.h"
 
+#include <dlfcn.h>
 #include <malloc.h>
 #include <tvm/ffi/function.h>
 #include <tvm/runtime/device_api.h>
@@ -37,8 +38,11 @@ void TrimMemory() noexcept {
   }
 #if defined(__GLIBC__)
   malloc_trim(0);
-#elif defined(M_PURGE) && __ANDROID_API__ >= 26
-  mallopt(M_PURGE, 0);
+#elif defined(M_PURGE)
+  using Mallopt = int (*)(int, int);  // of bionic from API level 26 on
+  if (const auto purge = reinterpret_cast<Mallopt>(dlsym(RTLD_DEFAULT, "mallopt"))) {
+    purge(M_PURGE, 0);
+  }
 #endif
 }
 
