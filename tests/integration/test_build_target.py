@@ -119,7 +119,8 @@ def test_only_the_needed_files_are_compiled(built: dict[str, Any]) -> None:
         ["ninja", "-C", built["build_dir"], "-t", "inputs", "all"], capture_output=True, text=True, check=True
     ).stdout.split()
     units = {c["output"] for c in commands if c["output"].endswith(".o")} & set(needed)
-    tvm = [unit for unit in units if unit.startswith("tvm/")]
+    ours = "source/cmake_presets/src"  # which adt adds to TVM's runtime
+    tvm = [unit for unit in units if unit.startswith("tvm/") and ours not in unit]
     assert 60 < len(tvm) <= MOST_TVM_UNITS
     assert len([c for c in commands if c["output"].endswith(".o")]) > 400, "the whole of TVM is in the graph"
 
