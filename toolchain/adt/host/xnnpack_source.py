@@ -1,7 +1,7 @@
 """Obtain the source of XNNPACK, for bundles with it, and of the three libraries that it uses.
 
-The user's own trees, cached ones, upstream's git at pinned commits, Debian's tarballs of those
-commits by their sha256, in that order.
+The user's own trees, cached ones, Debian's tarballs of pinned commits by their sha256, and upstream's
+git at those commits for what Debian has no more, in that order.
 """
 
 from __future__ import annotations
@@ -107,14 +107,14 @@ def find_xnnpack(own: str) -> XnnpackSource:
 
     Raises:
         SourceError: the user's directory lacks a tree.
-        DownloadError: a tree can be had neither from git nor from Debian.
+        DownloadError: a tree can be had neither from Debian nor from git.
     """
     if own:
         path = Path(own).expanduser().absolute()
         _check(path)
         return XnnpackSource(path, "given with --xnnpack-source", cache.tree_digest(path))
     path, reused = cache.entry(_entry(), _obtain)
-    reason = "obtained before" if reused else "upstream's git or Debian's tarballs"
+    reason = "obtained before" if reused else "Debian's tarballs or upstream's git"
     return XnnpackSource(path, reason, cache.contents_digest(path))
 
 
@@ -140,21 +140,17 @@ def _check(path: Path) -> None:
 
 
 def _obtain(directory: Path) -> None:
-    git = _git_reaches()
     for tree in TREES:
-        if git:
+        try:
+            archive = _fetch(tree)
+        except DownloadError as error:
+            if shutil.which("git") is None:
+                raise
+            log.info("%s; asking upstream's git", error.what)
             _clone(tree, directory / tree.name)
         else:
-            _unpack(tree, _fetch(tree), directory / tree.name)
+            _unpack(tree, archive, directory / tree.name)
     _check(directory)
-
-
-def _git_reaches() -> bool:
-    """Whether git is installed and upstream answers."""
-    if shutil.which("git") is None:
-        return False
-    command = ["git", "ls-remote", "--exit-code", TREES[0].url, "HEAD"]
-    return run(command, env={"GIT_TERMINAL_PROMPT": "0"}, timeout=10.0, check=False).returncode == 0
 
 
 def _clone(tree: Tree, directory: Path) -> None:
@@ -184,7 +180,7 @@ def _fetch(tree: Tree) -> Path:
     def fetch(partial: Path) -> None:
         if not os.access(APT_HELPER, os.X_OK):
             raise DownloadError(
-                f"git does not reach {tree.url}, and there is no apt to fetch Debian's {tree.tarball}",
+                f"there is no apt here to fetch Debian's {tree.tarball}",
                 remedy=REMEDY,
             )
         run(
