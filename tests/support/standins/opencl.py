@@ -17,6 +17,7 @@ SOURCE = r"""
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "opencl_answers.h"
 
 struct _cl_platform_id { int unused; };
 struct _cl_device_id { int unused; };
@@ -37,16 +38,6 @@ __attribute__((constructor)) static void loaded(void) {
 #ifdef CRASH_IN_DESTRUCTOR
 __attribute__((destructor)) static void unloaded(void) { abort(); }
 #endif
-
-static cl_int give(const void* from, size_t size, size_t room, void* value, size_t* real) {
-  if (real) *real = size;
-  if (!value) return CL_SUCCESS;
-  if (room < size) return CL_INVALID_VALUE;
-  memcpy(value, from, size);
-  return CL_SUCCESS;
-}
-#define TEXT(t) return give(t, sizeof(t), room, value, real)
-#define NUMBER(type, n) do { type x = (n); return give(&x, sizeof(x), room, value, real); } while (0)
 
 #ifdef PIXEL
 #define API __attribute__((visibility("hidden")))
@@ -192,7 +183,8 @@ def make_standin_opencl(path: Path, *faults: str, headers: Path, compiler: str =
         headers: a directory with ``CL/cl.h``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    words = [compiler, "-shared", "-fPIC", "-O1", "-w", f"-I{headers}", *(f"-D{fault}" for fault in faults)]
+    places = (f"-I{headers}", f"-I{Path(__file__).parent}")
+    words = [compiler, "-shared", "-fPIC", "-O1", "-w", *places, *(f"-D{fault}" for fault in faults)]
     done = subprocess.run(
         [*words, "-x", "c", "-", "-o", str(path)], input=SOURCE, capture_output=True, text=True, check=False
     )

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "opencl_answers.h"
+
 enum kind { PLATFORM, DEVICE, CONTEXT, QUEUE, MEMORY, PROGRAM, KERNEL, EVENT, KINDS };
 struct object {
   enum kind kind;
@@ -103,19 +105,6 @@ static cl_int drop(void* handle, enum kind kind) {
   return CL_SUCCESS;
 }
 
-static cl_int give(const void* from, size_t size, size_t room, void* value, size_t* real) {
-  if (real) *real = size;
-  if (!value) return CL_SUCCESS;
-  if (room < size) return CL_INVALID_VALUE;
-  memcpy(value, from, size);
-  return CL_SUCCESS;
-}
-#define TEXT(t) return give(t, strlen(t) + 1, room, value, real)
-#define NUMBER(type, n)                              \
-  do {                                               \
-    type x_ = (n);                                   \
-    return give(&x_, sizeof(x_), room, value, real); \
-  } while (0)
 /* STANDIN_VENDOR=QUALCOMM: with what the runtime does for that vendor alone. */
 static const char* vendor(void) {
   const char* given = getenv("STANDIN_VENDOR");
