@@ -114,22 +114,22 @@ def verify_at(
             remedy="Verify one set of inputs at a time, or against a runtime: --reference auto.",
         )
     options = RtvmOptions(entry=entry.name, device=manifest.target.device)
-    runs, outputs, answers = [], [], []
+    runs: list[tuple[str, Verification]] = []
     for name, arrays in sets:
         ran = opened.place.run(options, arrays, timeout=resolved.device.run_seconds)
         right, quanta = reference.run(arrays), manifest.made.quanta
+        if not runs:
+            first_outputs, first_right = ran.outputs, right
         runs.append((name, compare(ran.outputs, right, resolved.verify, manifest.precision, quanta)))
-        outputs.append(ran.outputs)
-        answers.append(right)
     return VerifyResult(
         opened.place.name,
         worst_of(runs),
-        outputs[0],
+        first_outputs,
         opened.place.emulated,
         reference.name,
         reference.what,
         tuple(runs),
-        answers[0],
+        first_right,
     )
 
 

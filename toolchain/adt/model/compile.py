@@ -44,7 +44,6 @@ from adt.model.package.package import (
     save_check,
     write_package,
 )
-from adt.model.plugins import build, code_generator
 from adt.model.targets import ModelTarget
 from adt.model.versions import OURS, install, require_tvm, texture_codegen_trusted
 from adt.options.option import values_of
@@ -242,7 +241,7 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
 def _plugins(settings: Settings) -> list[str]:
     """Which builds of libraries' code generators take part."""
     libraries = parse_libraries(settings.compile.offload)
-    return [build(code_generator(library), settings.tvm).parent.name for library in libraries]
+    return [plugins.build(plugins.code_generator(library), settings.tvm).parent.name for library in libraries]
 
 
 def _versions() -> dict[str, str]:
