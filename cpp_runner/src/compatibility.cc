@@ -1,10 +1,11 @@
 #include "compatibility.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "elf.h"
 #include "error.h"
-#include "sha256.h"
+#include "hashed_files.h"
 
 namespace adt {
 namespace {
@@ -58,12 +59,18 @@ void RequireDevice(const Package& package, const std::string& device) {
   }
 }
 
-void RequireHash(const Package& package, const std::string& file, const Blob& bytes,
-                 const std::string& name) {
-  if (Sha256(bytes.data(), bytes.size()) != package.files.at(file).sha256) {
-    throw Error(ErrorKind::kPackage, name + " is not the file that mod.json describes (sha256)",
-                "Deploy the package again (adt deploy); if that does not help, compile it again.");
-  }
+// Calls *check* with each file whose bytes are there, and what mod.json says of it.
+template <typename Check>
+void ForEachFile(const Package& package, const Source& source, const Check& check) {
+  check(package.files.at("mod.params"), source.params, source.params_name);
+  if (source.library.empty()) return;
+  check(package.files.at("mod.so"), source.library, source.library_name());
+}
+
+[[noreturn]] void FailAsAnotherFile(const std::string& name, const char* difference) {
+  throw Error(ErrorKind::kPackage,
+              name + " is not the file that mod.json describes (" + difference + ")",
+              "Deploy the package again (adt deploy); if that does not help, compile it again.");
 }
 
 }  // namespace
@@ -74,10 +81,19 @@ void RequireFits(const Package& package, const Source& source, const RunnerInfo&
   RequireAlignment(package, runner);
   RequireContextSymbols(package, runner);
   RequireDevice(package, device);
-  RequireHash(package, "mod.params", source.params, source.params_name);
-  if (!source.library.empty()) {
-    RequireHash(package, "mod.so", source.library, source.library_name());
-  }
+  ForEachFile(package, source,
+              [](const PackageFile& file, const Blob& bytes, const std::string& name) {
+                if (static_cast<std::uint64_t>(file.size) != bytes.size()) {
+                  FailAsAnotherFile(name, "size");
+                }
+              });
+}
+
+void RequireHashes(const Package& package, const Source& source, const std::string& directory) {
+  ForEachFile(package, source,
+              [&](const PackageFile& file, const Blob& bytes, const std::string& name) {
+                if (file.sha256 != Sha256Once(bytes, directory)) FailAsAnotherFile(name, "sha256");
+              });
 }
 
 }  // namespace adt

@@ -10,9 +10,13 @@
 namespace adt {
 
 /// Throw Error(kPackage), with what was found and what is wanted, unless the package in *source*
-/// fits: machine, alignment, context symbols, device, and the hashes of its files, where their
-/// bytes are there.
+/// fits: machine, alignment, context symbols, device, and the sizes of its files, where their bytes
+/// are there. None of these takes long.
 void RequireFits(const Package& package, const Source& source, const RunnerInfo& runner,
                  const std::string& device);
+
+/// Throw Error(kPackage) unless the files, where their bytes are there, are those that mod.json
+/// describes. What was hashed before is looked up in *directory* (hashed_files.h), if any.
+void RequireHashes(const Package& package, const Source& source, const std::string& directory);
 
 }  // namespace adt

@@ -79,8 +79,8 @@ void NewFile::Write(const void* data, std::size_t size) {
   if (error_ == 0 && !file_.Write(data, size)) error_ = errno;
 }
 
-std::string NewFile::Complete() {
-  if (error_ == 0 && (fsync(file_.get()) != 0 || !file_.Close() ||
+std::string NewFile::Complete(bool on_disk) {
+  if (error_ == 0 && ((on_disk && fsync(file_.get()) != 0) || !file_.Close() ||
                       std::rename(temporary_.c_str(), path_.c_str()) != 0)) {
     error_ = errno;
   }

@@ -51,9 +51,9 @@ class NewFile {
   NewFile& operator=(const NewFile&) = delete;
 
   void Write(const void* data, std::size_t size);
-  /// Give the file its name, when all of it is on its disk. Returns why that did not work; empty
-  /// when it did.
-  std::string Complete();
+  /// Give the file its name, when all of it is on its disk; or, where it is of no use after a
+  /// crash, when the kernel has it. Returns why that did not work; empty when it did.
+  std::string Complete(bool on_disk = true);
 
  private:
   std::string path_;

@@ -1,14 +1,11 @@
 #include "program_cache.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/string.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -21,8 +18,10 @@
 
 #include "error.h"
 #include "file.h"
+#include "hashed_files.h"
 #include "opencl_device.h"
 #include "opencl_modules.h"
+#include "private_files.h"
 #include "program_list.h"
 #include "sha256.h"
 
@@ -44,43 +43,6 @@ double MillisecondsSince(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
-struct FileBytes {
-  bool exists = false;
-  std::string bytes;
-  std::string problem;  // empty when *bytes* is all of the file
-};
-
-// What is another user's, or may be changed by one, is not for the driver, which would run it.
-const char* OthersProblem(const struct stat& status, mode_t writable) {
-  if (status.st_uid != geteuid()) return "is another user's";
-  if ((status.st_mode & writable) != 0) return "may be written by other users";
-  return nullptr;
-}
-
-FileBytes ReadFile(const std::string& path) {
-  FileBytes found;
-  // A pipe under this name must not stop us, and a link may lead to what is not ours.
-  const FileDescriptor file = FileDescriptor::Open(path, O_NONBLOCK | O_NOFOLLOW);
-  if (!file.valid()) {
-    found.exists = errno != ENOENT && errno != ENOTDIR;
-    if (found.exists) found.problem = "cannot be read: " + ErrorText(errno);
-    return found;
-  }
-  found.exists = true;
-  struct stat status{};
-  if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
-    found.problem = "is no file";
-  } else if (const char* problem = OthersProblem(status, S_IWGRP | S_IWOTH)) {
-    found.problem = problem;
-  } else if (static_cast<std::uint64_t>(status.st_size) > kLargestFile) {
-    found.problem = "is larger than such a file can be";
-  } else {
-    found.bytes.resize(static_cast<std::size_t>(status.st_size));
-    if (!file.Read(found.bytes.data(), found.bytes.size())) found.problem = "cannot be read";
-  }
-  return found;
-}
-
 // Whether the name is one of this cache's files, and not a person's.
 bool IsCached(const fs::path& path) {
   constexpr std::size_t kNameSize = 64;
@@ -90,8 +52,11 @@ bool IsCached(const fs::path& path) {
 // What a process left behind that was killed while it wrote.
 bool IsLeftover(const fs::path& path, fs::file_time_type used) {
   constexpr std::chrono::hours kLongestWrite{1};
-  const std::string infix = std::string(kSuffix) + NewFile::kInfix;
-  return path.filename().string().find(infix) != std::string::npos &&
+  const std::string name = path.filename().string();
+  const auto contains = [&](std::string whose) {
+    return name.find(whose += NewFile::kInfix) != std::string::npos;
+  };
+  return (contains(kSuffix) || contains(kHashesName)) &&
          fs::file_time_type::clock::now() - used > kLongestWrite;
 }
 
@@ -117,19 +82,6 @@ void RemoveOldest(const std::string& directory) {
 void MarkUsed(const std::string& path) {
   std::error_code ignored;
   fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
-}
-
-// Returns why it is not there for this user alone to write; empty when it is.
-std::string MakeDirectory(const std::string& path) {
-  std::error_code failed;
-  fs::create_directories(fs::path(path).parent_path(), failed);
-  mkdir(path.c_str(), 0700);  // or it is there
-  struct stat status{};
-  if (stat(path.c_str(), &status) != 0) return ErrorText(errno);
-  if (!S_ISDIR(status.st_mode)) return ErrorText(ENOTDIR);
-  // A group's: Android gives each application's cache directory one, of the application's own.
-  const char* problem = OthersProblem(status, S_IWOTH);
-  return problem != nullptr ? problem : "";
 }
 
 void PutNumber(std::string* out, std::uint64_t value, std::size_t bytes) {
@@ -260,7 +212,7 @@ std::string NameOf(const ProgramKey& key) {
 // Empty, with the reason in *report*, where nothing can be kept.
 std::string FileOf(const ProgramStore& store, const ProgramKey& key, ProgramReport* report) {
   if (store.kind == ProgramStore::Kind::kFile) return store.path;
-  if (const std::string reason = MakeDirectory(store.path); !reason.empty()) {
+  if (const std::string reason = MakePrivateDirectory(store.path); !reason.empty()) {
     report->state = ProgramState::kRebuilt;
     Warn(report, "cannot keep compiled kernels in " + store.path + " (" + reason +
                      "): they are compiled at every load");
@@ -288,7 +240,8 @@ ProgramStore DefaultProgramStore() {
     path = std::string(home) + "/.cache/adt/programs";
   }
   // Nobody asked for it: where there is no room for it, it is off without a word.
-  if (path.empty() || !MakeDirectory(path).empty() || access(path.c_str(), W_OK) != 0) return {};
+  if (path.empty() || !MakePrivateDirectory(path).empty() || access(path.c_str(), W_OK) != 0)
+    return {};
   return {ProgramStore::Kind::kDirectory, path};
 }
 
@@ -371,7 +324,7 @@ ffi::Module LoadWithPrograms(const std::function<ffi::Module()>& load, const Pro
   const bool named = store.kind == ProgramStore::Kind::kFile;
 
   const auto start = std::chrono::steady_clock::now();
-  const FileBytes file = ReadFile(report->file);
+  const PrivateFile file = ReadPrivateFile(report->file, kLargestFile);
   ParsedPrograms parsed{{}, file.problem, file.problem.empty()};
   if (file.exists && parsed.problem.empty()) parsed = ParsePrograms(file.bytes, *key);
   if (file.exists && parsed.problem.empty()) {

@@ -35,6 +35,9 @@ struct ProgramStore {
   };
   Kind kind = Kind::kNone;
   std::string path;
+
+  /// Empty when there is none.
+  std::string directory() const { return kind == Kind::kDirectory ? path : std::string(); }
 };
 
 /// $ADT_PROGRAM_CACHE ("off" for nowhere), else $XDG_CACHE_HOME/adt/programs, else

@@ -191,6 +191,7 @@ Session::Session(const Source& source, const SessionOptions& options)
       device_(FindDevice(device_name_)) {
   RequireFits(package_, source, Info(), device_name_);
   RequirePresent(device_, device_name_);
+  RequireHashes(package_, source, options.programs.directory());
   device_label_ = DeviceName(device_);
   if (device_.device_type == kDLOpenCL) device_driver_ = DescribeOpenCl(device_).driver;
   const ffi::Module library = LoadWithPrograms([&] { return LoadLibrary(source, options.scratch); },

@@ -31,14 +31,20 @@ class Blob {
   bool mapped() const { return mapping_ != nullptr; }
   const std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
+  /// Have a part of these bytes read while something else is done.
+  void Expect(const std::byte* part, std::size_t size) const noexcept;
   /// Give back the memory of a part of these bytes: what reads them again reads the file again.
   void Forget(const std::byte* part, std::size_t size) const noexcept;
+  /// A text that these bytes, and no others, have until this machine is started again: it changes
+  /// with every change of the file. Empty where others may write the file, or it has just changed.
+  const std::string& version() const;
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
 
  private:
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
-  std::shared_ptr<void> mapping_;  // the pages; none for borrowed bytes
+  struct Mapping;
+  std::shared_ptr<const Mapping> mapping_;  // none for borrowed bytes
 };
 
 /// The three files. The names are for messages: paths where there are paths.

@@ -616,9 +616,12 @@ def test_context_symbols(built: Built, mixed: Package, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [LIBRARY, PARAMS])
 def test_hash(built: Built, mixed: Package, tmp_path: Path, name: str) -> None:
     shutil.copytree(mixed.path, tmp_path / "p")
-    with (tmp_path / "p" / name).open("ab") as file:
-        file.write(b"\0")
+    file = tmp_path / "p" / name
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     built.run("--model", tmp_path / "p").refused(PACKAGE, name, "sha256", "adt deploy")
+    file.write_bytes(content + b"\0")
+    built.run("--model", tmp_path / "p").refused(PACKAGE, name, "size", "adt deploy")
 
 
 @pytest.mark.parametrize("name", [LIBRARY, PARAMS])

@@ -537,7 +537,7 @@ def test_programs_are_of_the_kernels_whatever_the_package_says(
         shutil.copytree(textured.path, tmp_path / name)
         (tmp_path / name / "mod.so").write_bytes(library)
         described = json.loads((tmp_path / name / "mod.json").read_text())
-        described["files"]["mod.so"]["sha256"] = hashlib.sha256(library).hexdigest()
+        described["files"]["mod.so"] |= {"sha256": hashlib.sha256(library).hexdigest(), "size": len(library)}
         (tmp_path / name / "mod.json").write_text(json.dumps(described))
         return tmp_path / name
 

@@ -239,8 +239,9 @@ def origins(library: Library, mixed: Path, tmp: Path) -> None:
         runner.free()
 
     mistakes: list[tuple[int, str, Callable[[], Any]]] = [
-        (PACKAGE, "sha256", lambda: source(*blobs[:2], in_memory(parts["mod.so"] + b"\0"))),
-        (PACKAGE, "sha256", lambda: source(blobs[0], in_memory(parts["mod.params"][:-1]), blobs[2])),
+        (PACKAGE, "sha256", lambda: source(*blobs[:2], in_memory(parts["mod.so"][:-1] + b"\1"))),
+        (PACKAGE, "(size)", lambda: source(*blobs[:2], in_memory(parts["mod.so"] + b"\0"))),
+        (PACKAGE, "(size)", lambda: source(blobs[0], in_memory(parts["mod.params"][:-1]), blobs[2])),
         (PACKAGE, "not JSON", lambda: source(in_memory(parts["mod.json"][:-9]), *blobs[1:])),
         (PACKAGE, "no ELF", lambda: source(*blobs[:2], in_memory(b"what"))),
         (PACKAGE, "no ELF", lambda: source(*blobs[:2], in_file(whole[2], 4, 100))),
