@@ -108,9 +108,21 @@ function(adt_add_xnnpack_runtime)
               "${ADT_TVM_SOURCE}/3rdparty/tvm-ffi/3rdparty/dlpack/include"
   )
   target_include_directories(pthreadpool SYSTEM PRIVATE ${headers})
-  foreach(function IN ITEMS parallelize_2d_tile_2d parallelize_2d_tile_2d_with_uarch)
-    target_compile_definitions(operator-run PRIVATE pthreadpool_${function}=adt_${function})
-  endforeach()
+  target_sources(operator-run PRIVATE "${ours}/xnnpack_columns.c")
+  set_property(
+    SOURCE "${ADT_XNNPACK_SOURCE}/xnnpack/src/operator-run.c"
+    TARGET_DIRECTORY operator-run
+    PROPERTY COMPILE_DEFINITIONS pthreadpool_parallelize_2d_tile_2d=adt_parallelize_2d_tile_2d
+             pthreadpool_parallelize_2d_tile_2d_with_uarch=adt_parallelize_2d_tile_2d_with_uarch
+  )
+  if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+    target_sources(operator-run PRIVATE "${ours}/xnnpack_ahead.c")
+    set_property(
+      SOURCE "${ours}/xnnpack_ahead.c"
+      TARGET_DIRECTORY operator-run
+      PROPERTY COMPILE_OPTIONS -mavx512f -mbmi2
+    )
+  endif()
   target_link_libraries(pthreadpool INTERFACE $<LINK_ONLY:tvm_runtime>) # behind it, for linkers that keep what is needed
 
   add_library(adt_xnnpack SHARED "${ours}/xnnpack_runtime.cc")

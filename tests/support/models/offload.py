@@ -111,3 +111,11 @@ def mobile_net(path: Path, *, size: Sequence[int] = (24, 16)) -> Path:
     y = net.node("Mul", y, y)
     x = net.node("Sub", net.weight(1, 8, 8, 12), y)
     return net.save(path, (1, 3, *size), [net.node("GlobalAveragePool", x)])
+
+
+def wide_net(path: Path) -> Path:
+    """Layers with megabytes of weights, for products whose columns are computed one after another."""
+    net = Net(2)
+    x = net.node("Relu", net.conv("x", 192, 260))
+    x = net.conv(x, 260, 1030, (1, 1))
+    return net.save(path, (1, 192, 9, 7), [net.node("GlobalAveragePool", x), x])
