@@ -121,6 +121,7 @@ function(adt_extend_opencl)
       opencl_device_api.cc:clCreateBuffer=adt_opencl_create_buffer
       opencl_device_api.cc:clCreateImage=adt_opencl_create_image
       opencl_device_api.cc:clReleaseMemObject=adt_opencl_release_memory
+      opencl_device_api.cc:clFinish=adt_opencl_finish
       opencl_module.cc:clReleaseKernel=adt_opencl_release_kernel
       opencl_module.cc:clReleaseProgram=adt_opencl_release_program
       opencl_module.cc:clGetProgramInfo=adt_opencl_program_info
@@ -128,7 +129,7 @@ function(adt_extend_opencl)
   )
   target_sources(
     ${runtime} PRIVATE "${ours}/opencl_failures.cc" "${ours}/opencl_images.cc" "${ours}/opencl_image_reuse.cc"
-                       "${ours}/opencl_programs.cc" "${ours}/opencl_state.cc"
+                       "${ours}/opencl_programs.cc" "${ours}/opencl_state.cc" "${ours}/opencl_waiting.cc"
   )
   file(GLOB_RECURSE header "${ADT_TVM_SOURCE}/src/opencl_common.h")
   get_filename_component(headers "${header}" DIRECTORY)

@@ -13,12 +13,12 @@
 #include <utility>
 
 #include "compatibility.h"
-#include "device_tensor.h"
 #include "devices.h"
 #include "dtype.h"
 #include "error.h"
 #include "library.h"
 #include "opencl_device.h"
+#include "param_upload.h"
 #include "params.h"
 #include "runner_info.h"
 #include "tvm_errors.h"
@@ -237,6 +237,7 @@ void Session::LoadEntries(const Source& source) {
     found.emplace(std::move(name), std::move(param));
   }
   std::map<std::pair<std::string, bool>, Tensor> loaded;
+  ParamUpload upload(device_, source.params);
   const auto param = [&](const std::string& name, bool image) {
     const std::pair<std::string, bool> key(name, image);
     if (const auto it = loaded.find(key); it != loaded.end()) return it->second;
@@ -253,8 +254,7 @@ void Session::LoadEntries(const Source& source) {
       tensor = ffi::Tensor::FromNDAlloc(Borrowed{array.data, source.params}, shape, array.dtype,
                                         device_);
     } else {
-      tensor = CopyToDevice(array, device_, image, [&] { return "parameter " + name; });
-      source.params.Forget(stored.data, stored.size);  // else each would be there twice
+      tensor = upload.Copy(array, image, [&] { return "parameter " + name; });
     }
     loaded.emplace(key, tensor);
     return tensor;
@@ -296,6 +296,7 @@ void Session::LoadEntries(const Source& source) {
     state.arguments.resize(entry.inputs.size());
     for (const Tensor& tensor : state.params) state.arguments.emplace_back(tensor);
   }
+  upload.Finish();
 }
 
 std::size_t Session::EntryIndex(const std::string& name) const {

@@ -23,12 +23,12 @@ RUNS = {"c_api": 300, "mod_json": 1000, "npy": 20000, "npz": 20000, "params": 20
 
 
 def seeds_of(target: str, package: Package) -> dict[str, bytes]:
-    """What *target* begins with. ``@PARAMS@``: see fuzz/c_api.cc."""
+    """What *target* begins with. ``@PARAMS@``, ``@SIZE@``: see fuzz/c_api.cc."""
     params = (package.path / PARAMS).read_bytes()
     text = (package.path / MANIFEST).read_text()
-    digest = hashlib.sha256(params).hexdigest()
-    assert digest in text
-    manifest = text.replace(digest, "@PARAMS@").encode()
+    digest, size = hashlib.sha256(params).hexdigest(), f'"size": {len(params)}'
+    assert digest in text and size in text
+    manifest = text.replace(digest, "@PARAMS@").replace(size, '"size": @SIZE@').encode()
     images = manifest.replace(b'"images": []', b'"images": ["weight"]').replace(b'"cpu"', b'"opencl"')
     assert images.count(b'"opencl"') > 1
     huge = manifest.replace(b'"shape": [', b'"shape": [1152921504606846976, ')

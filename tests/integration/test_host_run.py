@@ -50,7 +50,7 @@ def changed(package: Path, copy: Path, library: bytes) -> Path:
     subprocess.run(["cp", "-r", package, copy], check=True)
     (copy / "mod.so").write_bytes(library)
     facts = json.loads((copy / "mod.json").read_text())
-    facts["files"]["mod.so"]["sha256"] = hashlib.sha256(library).hexdigest()
+    facts["files"]["mod.so"] |= {"sha256": hashlib.sha256(library).hexdigest(), "size": len(library)}
     (copy / "mod.json").write_text(json.dumps(facts))
     return copy
 

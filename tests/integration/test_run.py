@@ -158,7 +158,7 @@ def test_a_library_that_is_no_model_is_refused_over_rpc(site: Path, tmp_path: Pa
     subprocess.run(["cp", "-r", site / "host", broken], check=True)
     (broken / "mod.so").write_bytes(b"\x7fELF and no more")
     facts = json.loads((broken / "mod.json").read_text())
-    facts["files"]["mod.so"]["sha256"] = file_sha256(broken / "mod.so")
+    facts["files"]["mod.so"] |= {"sha256": file_sha256(broken / "mod.so"), "size": 16}
     (broken / "mod.json").write_text(json.dumps(facts))
     with pytest.raises(MismatchError, match="cannot load"):
         adt.run(broken, via="rpc")

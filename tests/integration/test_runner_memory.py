@@ -6,12 +6,16 @@ import os
 import subprocess
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from test_cpp_runner import Built, Package, built, echo, large, mixed, symbolic
 from test_gpu_faults import driver
 from test_rtvm import onnx_file, textured
 from test_runner_abi import CXX, built_library, case
 
+import adt
 from adt.bundle.libraries import LIBRARIES
 from adt.model import plugins
 from adt.model.package.package import ModelPackage
@@ -39,6 +43,23 @@ def test_objects_of_handles(
 ) -> None:
     environment = {"LD_LIBRARY_PATH": str(driver), "STANDIN_VENDOR": vendor}
     case(built, "objects_of_handles", environment, textured=textured.path, tmp=tmp_path)
+
+
+def test_parameters_are_waited_for_once(
+    built: Built, textured: ModelPackage, driver: Path, tmp_path: Path
+) -> None:
+    generator = np.random.default_rng(0)
+    nodes = [helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"]) for i in range(16)]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 1024)) for name in ("x0", "x16")]
+    weights = [numpy_helper.from_array(generator.random((1024, 1024), "float32"), f"w{i}") for i in range(16)]
+    graph = helper.make_graph(nodes, "large", ends[:1], ends[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "large.onnx")
+    package = tmp_path / "package"
+    adt.compile(tmp_path / "large.onnx", out=package, platform="host", target="adreno-buffer", check=False)
+
+    environment = {"LD_LIBRARY_PATH": str(driver)}
+    case(built, "parameters_are_waited_for_once", environment, textured=textured.path, large=package)
 
 
 def test_no_text_is_made_for_an_error_that_does_not_happen(

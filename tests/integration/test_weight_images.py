@@ -152,7 +152,7 @@ def with_params(package: ModelPackage, to: Path, **arrays: Any) -> Path:
     tensors = {name: tvm.runtime.tensor(array) for name, array in (params(package) | arrays).items()}
     tvm.runtime.save_param_dict_to_file(tensors, str(to / PARAMS))
     document = json.loads((to / MANIFEST).read_text())
-    document["files"][PARAMS]["sha256"] = file_sha256(to / PARAMS)
+    document["files"][PARAMS] |= {"sha256": file_sha256(to / PARAMS), "size": (to / PARAMS).stat().st_size}
     (to / MANIFEST).write_text(json.dumps(document))
     return to
 

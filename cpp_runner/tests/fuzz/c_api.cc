@@ -1,8 +1,8 @@
 // c_api.cc: a package from memory, and one run of each entry of what could be loaded.
 //
-// An input is mod.json, a zero byte, mod.params. "@PARAMS@" in mod.json becomes the hash of the
-// params, so that changed ones are not refused for their hash alone. $ADT_FUZZ_LIBRARY is the
-// package's mod.so.
+// An input is mod.json, a zero byte, mod.params. "@PARAMS@" and "@SIZE@" in mod.json become the
+// params' hash and size, so that changed ones are not refused for these alone. $ADT_FUZZ_LIBRARY is
+// the package's mod.so.
 #include <adt/adt_runner.h>
 
 #include <cstdlib>
@@ -16,7 +16,8 @@
 
 namespace {
 
-constexpr std::string_view kPlaceholder = "@PARAMS@";
+constexpr std::string_view kDigest = "@PARAMS@";
+constexpr std::string_view kSize = "@SIZE@";
 constexpr std::int64_t kLargest = std::int64_t{1} << 20;
 constexpr std::int32_t kMost = 8;  // entries, inputs, outputs
 
@@ -59,9 +60,12 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::size_t end = bytes.find('\0');
   std::string manifest(bytes.substr(0, end));
   const std::string params(end == std::string_view::npos ? "" : bytes.substr(end + 1));
-  if (const std::size_t at = manifest.find(kPlaceholder); at != std::string::npos) {
-    manifest.replace(at, kPlaceholder.size(), adt::Sha256(params.data(), params.size()));
-  }
+  const auto fill = [&](std::string_view placeholder, const std::string& value) {
+    const std::size_t at = manifest.find(placeholder);
+    if (at != std::string::npos) manifest.replace(at, placeholder.size(), value);
+  };
+  fill(kDigest, adt::Sha256(params.data(), params.size()));
+  fill(kSize, std::to_string(params.size()));
 
   adt_package_source_t source = ADT_PACKAGE_SOURCE_INIT;
   source.manifest.data = manifest.data();

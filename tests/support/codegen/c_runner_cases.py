@@ -515,6 +515,28 @@ def objects_of_handles(library: Library, textured: Path, tmp: Path) -> None:
     assert counts == [(0, 0)] * 100, counts
 
 
+def parameters_are_waited_for_once(library: Library, textured: Path, large: Path) -> None:
+    """Of OpenCL, which is tests/support/standins/opencl_driver.c; of 64 MiB, once for each 32 MiB."""
+    driver = ctypes.CDLL("libOpenCL.so")
+
+    def load(package: Path) -> tuple[int, int]:
+        before = driver.standin_writes(), driver.standin_finishes()
+        runner = Runner(library, package, program_cache="off")
+        after = driver.standin_writes(), driver.standin_finishes()
+        x = runner.info("input", 0)
+        runner.set(0, np.zeros(x.shape[: x.rank], "float32"))
+        waited = driver.standin_finishes()
+        runner.run()
+        assert driver.standin_finishes() > waited  # a run is waited for
+        runner.free()
+        return after[0] - before[0], after[1] - before[1]
+
+    writes, waits = load(textured)
+    assert writes > 3 and waits == 1, (writes, waits)
+    writes, waits = load(large)
+    assert writes >= 16 and waits == 2, (writes, waits)
+
+
 def programs_are_built(library: Library, opencl: Path, tmp: Path) -> None:
     calls: list[tuple[int | None, int, int]] = []
 

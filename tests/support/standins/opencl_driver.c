@@ -50,6 +50,10 @@ void standin_fail(long first, long last, cl_int code) {
   failure = code;
 }
 long standin_calls(void) { return calls; }
+/* How often clFinish() was called, and something was written to memory. */
+static long finishes, writes;
+long standin_finishes(void) { return finishes; }
+long standin_writes(void) { return writes; }
 /* Memory objects, programs, kernels and events that were not released. */
 long standin_alive(void) { return alive[MEMORY] + alive[PROGRAM] + alive[KERNEL] + alive[EVENT]; }
 /* Bytes of memory objects. */
@@ -201,6 +205,7 @@ cl_int clFlush(cl_command_queue q) {
 }
 cl_int clFinish(cl_command_queue q) {
   CALL();
+  ++finishes;
   the(q, QUEUE);
   return CL_SUCCESS;
 }
@@ -303,6 +308,7 @@ cl_int clEnqueueReadBuffer(cl_command_queue q, cl_mem m, cl_bool wait, size_t of
 cl_int clEnqueueWriteBuffer(cl_command_queue q, cl_mem m, cl_bool wait, size_t offset, size_t size,
                             const void* from, cl_uint n, const cl_event* list, cl_event* event) {
   CALL();
+  ++writes;
   memcpy(at(m, offset, size), from, size);
   return queued(q, event);
 }
@@ -324,6 +330,7 @@ cl_int clEnqueueWriteImage(cl_command_queue q, cl_mem m, cl_bool wait, const siz
                            const size_t* region, size_t row, size_t slice, const void* from,
                            cl_uint n, const cl_event* list, cl_event* event) {
   CALL();
+  ++writes;
   the(m, MEMORY);
   return queued(q, event);
 }
