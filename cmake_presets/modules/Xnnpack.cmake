@@ -81,6 +81,7 @@ function(adt_add_xnnpack)
   foreach(library IN ITEMS XNNPACK PTHREADPOOL CPUINFO)
     set(${library}_LIBRARY_TYPE static CACHE STRING "" FORCE)
   endforeach()
+  set(CPUINFO_LOG_LEVEL none CACHE STRING "" FORCE) # a phone's programs may not read all of /sys
   foreach(tree IN ITEMS cpuinfo fxdiv pthreadpool)
     string(TOUPPER ${tree} upper)
     set(${upper}_SOURCE_DIR "${ADT_XNNPACK_SOURCE}/${tree}")

@@ -1,4 +1,4 @@
-"""Operators handed to XNNPACK: a bundle with it computes what onnxruntime computes."""
+"""Operators handed to XNNPACK: a bundle with it computes what onnxruntime computes, here and on arm64."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from adt.errors import MismatchError
 from adt.measure.reference import run_reference
 from adt.model.host_run.run import run_package
 from adt.model.package.package import ModelPackage
+from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.models.offload import mobile_net, residual_net, wide_net
 from support.models.quantized_onnx import examples, written_by_onnxruntime
 
@@ -26,8 +27,15 @@ def bundle() -> TargetBundle:
     return built
 
 
-def compiled(model: Path, out: Path) -> ModelPackage:
-    return adt.compile(model, out=out, platform="host", offload="xnnpack", use_cache=False)
+@pytest.fixture(scope="module")
+def arm64(rack: Rack) -> str:  # noqa: F811
+    """The serial of a virtual device."""
+    adt.build_target(platform="linux-aarch64", xnnpack=True)
+    return str(rack.start("xnnpack").serial)
+
+
+def compiled(model: Path, out: Path, platform: str = "host") -> ModelPackage:
+    return adt.compile(model, out=out, platform=platform, offload="xnnpack", use_cache=False)
 
 
 def test_the_bundle_has_it_and_all_others_stay_as_they_are(bundle: TargetBundle) -> None:
@@ -56,6 +64,7 @@ def test_networks_through_rtvm(
     ran = adt.run(package.path, inputs={"x": x}, bundle=bundle.path, run_count=2, options=options)
     for name, expected in run_reference(model, {"x": x}).items():
         np.testing.assert_allclose(ran.outputs[name], expected, rtol=1e-4, atol=1e-5)
+    assert adt.verify(package.path).verification.passed, "the newest fitting bundle is one with XNNPACK"
 
 
 def test_what_stays_says_why(tmp_path: Path) -> None:
@@ -79,6 +88,25 @@ def test_integers_through_rtvm(kind: str, bundle: TargetBundle, tmp_path: Path) 
     ran = adt.run(package.path, inputs=feeds, bundle=bundle.path)
     for name, expected in run_reference(model, feeds).items():
         assert np.abs(ran.outputs[name] - expected).max() <= 0.05 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("net", [residual_net, mobile_net])
+def test_networks_on_arm64(net: Callable[[Path], Path], arm64: str, tmp_path: Path) -> None:
+    package = compiled(net(tmp_path / "net.onnx"), tmp_path / "package", "linux-aarch64")
+    result = adt.verify(package.path, serial=arm64)
+    assert result.verification.passed and result.emulated
+
+
+@pytest.mark.parametrize("kind", ["QDQ int8", "QDQ uint8"])
+def test_integers_on_arm64(kind: str, arm64: str, tmp_path: Path) -> None:
+    model = written_by_onnxruntime("convolutions", kind, tmp_path)
+    package = compiled(model, tmp_path / "package", "linux-aarch64")
+    import onnx
+
+    (feeds,) = examples(onnx.load(model), 1)
+    result = adt.verify(package.path, serial=arm64, inputs=feeds)
+    ((name, step),) = package.manifest.made.quanta.items()
+    assert np.abs(result.outputs[name] - result.right[name]).max() <= 1.01 * step
 
 
 def test_a_bundle_without_it_refuses_the_package(tmp_path: Path) -> None:
