@@ -3,14 +3,17 @@
 //   adt.describe_opencl(device) -> name, vendor, driver, platform's version, type; what the driver
 //     does not say is ""
 //   adt.opencl_scope(tensor) -> the memory scope that the tensor's data lies in, as TVM names it
+//   adt.opencl_answers() -> whether the queues of all devices can still be waited for
 //   adt.release_opencl_images() -> nothing: images that were kept for the next run are released
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "opencl_common.h"
 
@@ -50,6 +53,13 @@ ffi::Array<ffi::String> Describe(int device) {
           Text(clGetPlatformInfo, platform, CL_PLATFORM_VERSION), TypeName(id)};
 }
 
+// A queue that could not be made is among them, too, as none.
+bool Answers() {
+  const std::vector<cl_command_queue>& queues = OpenCLWorkspace::Global()->queues;
+  return std::all_of(queues.begin(), queues.end(),
+                     [](cl_command_queue queue) { return queue && clFinish(queue) == CL_SUCCESS; });
+}
+
 ffi::String Scope(DLTensor* tensor) {
   const auto* data = static_cast<const BufferDescriptor*>(tensor->data);
   return data == nullptr ? "global" : BufferDescriptor::ScopeFromMemoryLayout(data->layout);
@@ -61,5 +71,6 @@ TVM_FFI_STATIC_INIT_BLOCK() {
   tvm::ffi::reflection::GlobalDef()
       .def("adt.describe_opencl", Describe)
       .def("adt.opencl_scope", Scope)
+      .def("adt.opencl_answers", Answers)
       .def("adt.release_opencl_images", adt_opencl_release_images);
 }

@@ -33,6 +33,10 @@ static_assert(ADT_ERROR_USAGE == static_cast<int>(ErrorKind::kUsage));
 static_assert(ADT_ERROR_PACKAGE == static_cast<int>(ErrorKind::kPackage));
 static_assert(ADT_ERROR_INPUT == static_cast<int>(ErrorKind::kInput));
 static_assert(ADT_ERROR_RUN == static_cast<int>(ErrorKind::kRun));
+static_assert(ADT_ERROR_MISMATCH == static_cast<int>(ErrorKind::kMismatch));
+static_assert(ADT_ERROR_NO_DEVICE == static_cast<int>(ErrorKind::kNoDevice));
+static_assert(ADT_ERROR_DEVICE_LOST == static_cast<int>(ErrorKind::kDeviceLost));
+static_assert(ADT_ERROR_OUT_OF_MEMORY == static_cast<int>(ErrorKind::kOutOfMemory));
 
 // What adt_tensor_info points to.
 struct TensorText {
@@ -99,7 +103,7 @@ adt_status_t Guard(Work&& work) noexcept {
   } catch (const Error& error) {
     return Remember(static_cast<adt_status_t>(error.kind()), error.what(), error.remedy());
   } catch (const std::bad_alloc&) {
-    return Remember(ADT_ERROR_RUN, "out of memory",
+    return Remember(ADT_ERROR_OUT_OF_MEMORY, "out of memory",
                     "Free memory on this machine, or use a smaller model.");
   } catch (const std::exception& error) {
     return Remember(ADT_ERROR_RUN, error.what(),

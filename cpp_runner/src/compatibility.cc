@@ -15,7 +15,7 @@ void RequireMachine(const Source& source, const RunnerInfo& runner) {
   const std::string& library = source.library_name();
   const std::string machine = ElfMachine(source.library.data(), source.library.size(), library);
   if (machine != runner.machine) {
-    throw Error(ErrorKind::kPackage,
+    throw Error(ErrorKind::kMismatch,
                 library + " is for " + machine + ", this runner is for " + runner.machine,
                 "Compile the model for this device's platform (adt compile --for), or use the "
                 "bundle of the platform that the package was compiled for.");
@@ -24,7 +24,7 @@ void RequireMachine(const Source& source, const RunnerInfo& runner) {
 
 void RequireAlignment(const Package& package, const RunnerInfo& runner) {
   if (package.alignment > runner.alignment) {
-    throw Error(ErrorKind::kPackage,
+    throw Error(ErrorKind::kMismatch,
                 "the package assumes tensors aligned to " + std::to_string(package.alignment) +
                     " bytes, this runtime aligns to " + std::to_string(runner.alignment),
                 "Compile the model for this bundle's alignment (adt compile), or build the target "
@@ -41,7 +41,7 @@ void RequireContextSymbols(const Package& package, const RunnerInfo& runner) {
     }
   }
   if (!missing.empty()) {
-    throw Error(ErrorKind::kPackage,
+    throw Error(ErrorKind::kMismatch,
                 "the package was compiled by TVM " + package.tvm.version +
                     " and needs context symbols that this runtime (TVM " + runner.tvm_version +
                     ") does not have: " + missing,
@@ -53,7 +53,7 @@ void RequireContextSymbols(const Package& package, const RunnerInfo& runner) {
 void RequireDevice(const Package& package, const std::string& device) {
   if (device != package.target.device) {
     throw Error(
-        ErrorKind::kPackage,
+        ErrorKind::kMismatch,
         "the package was compiled for the device " + package.target.device + ", not " + device,
         "Run it with --device " + package.target.device + ", or compile it for " + device + ".");
   }

@@ -9,9 +9,9 @@
 
 namespace adt {
 
-/// Throw Error(kPackage), with what was found and what is wanted, unless the package in *source*
-/// fits: machine, alignment, context symbols, device, and the sizes of its files, where their bytes
-/// are there. None of these takes long.
+/// Throw Error(kMismatch), with what was found and what is wanted, unless the package in *source*
+/// fits: machine, alignment, context symbols, device. Error(kPackage): a file, whose bytes are
+/// there, has another size than mod.json says. None of these takes long.
 void RequireFits(const Package& package, const Source& source, const RunnerInfo& runner,
                  const std::string& device);
 

@@ -37,7 +37,7 @@ Tensor CopyToDevice(const DLTensor& from, DLDevice device, bool image,
                     const std::function<std::string()>& name) {
   if (image) RequireTexels(from, name);
   return WithTvmErrors(
-      image ? ErrorKind::kPackage : ErrorKind::kRun,
+      image ? ErrorKind::kMismatch : ErrorKind::kRun,
       [&] { return "cannot copy " + name() + " to the device" + (image ? " as an image" : ""); },
       image ? "The package may want larger images than this device has, or more memory: compile it "
               "for the device (adt compile --like), or without textures (--target adreno-buffer)."

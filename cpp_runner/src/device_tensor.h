@@ -12,8 +12,8 @@ namespace adt {
 ///
 /// *image*: in an OpenCL image array (layers…, height, width, 4), which the driver keeps as it
 /// likes; kernels that were compiled for one take nothing else, and others no image. Throws
-/// Error(kPackage), which calls the tensor *name*(): no such array, or the device makes no such
-/// image. Error(kRun): the memory does not suffice.
+/// Error, which calls the tensor *name*(): kPackage: no such array; kMismatch: the device makes no
+/// such image; kOutOfMemory; kRun.
 tvm::runtime::Tensor CopyToDevice(const DLTensor& from, DLDevice device, bool image,
                                   const std::function<std::string()>& name);
 

@@ -8,10 +8,14 @@ namespace adt {
 
 /// What went wrong; the value is rtvm's exit code.
 enum class ErrorKind {
-  kUsage = 2,    ///< the caller asked for something that does not exist
-  kPackage = 3,  ///< the package is damaged, or does not fit this runner or this device
-  kInput = 4,    ///< input or output data does not fit the entry, or cannot be read or written
-  kRun = 5,      ///< the model was loaded and failed
+  kUsage = 2,        ///< the caller asked for something that does not exist
+  kPackage = 3,      ///< the package is damaged, or a file of it is missing
+  kInput = 4,        ///< input or output data does not fit the entry, or cannot be read or written
+  kRun = 5,          ///< the model was loaded and failed
+  kMismatch = 6,     ///< the package is whole, and for another runner, machine or device
+  kNoDevice = 7,     ///< this machine or this runner has no such device
+  kDeviceLost = 8,   ///< the device failed, and does nothing more for this process
+  kOutOfMemory = 9,  ///< this machine's memory, or the device's
 };
 
 /// The only exception that the library throws, besides std::bad_alloc.

@@ -28,7 +28,7 @@ constexpr const char* kMemoryRemedy =
 
 ffi::Module Load(const std::string& path, const std::string& name, const char* remedy) {
   return WithTvmErrors(
-      ErrorKind::kPackage, [&] { return "cannot load " + name; }, remedy,
+      ErrorKind::kMismatch, [&] { return "cannot load " + name; }, remedy,
       [&] {
         // TVM's own choice of a loader goes by the path's end, which private copies do not have.
         const auto loader = ffi::Function::GetGlobalRequired("ffi.Module.load_from_file.so");
@@ -88,7 +88,7 @@ class Copy {
 
  private:
   [[noreturn]] static void Fail(const std::string& problem) {
-    throw Error(ErrorKind::kPackage, "cannot load mod.so: " + problem + ": " + ErrorText(errno),
+    throw Error(ErrorKind::kMismatch, "cannot load mod.so: " + problem + ": " + ErrorText(errno),
                 kMemoryRemedy);
   }
 
@@ -121,7 +121,7 @@ ffi::Module LoadLibrary(const Source& source, const std::string& scratch) {
   }
   if (source.library.empty()) {
     throw Error(
-        ErrorKind::kPackage, source.library_path + " is loaded already",
+        ErrorKind::kUsage, source.library_path + " is loaded already",
         "Free the handle that loaded it first, or give the library's path or bytes, so that it "
         "can be loaded a second time.");
   }

@@ -15,7 +15,8 @@ namespace adt {
 /// that the dynamic linker maps it. So a library that the process has loaded already is loaded from
 /// a private copy, and so is one that has no path: from memory, or else from a file in the
 /// directory *scratch* (none when it is empty), which is gone when this returns. Throws
-/// Error(kPackage).
+/// Error(kMismatch): it cannot be loaded here; Error(kUsage): only the linker could load it, and
+/// has.
 tvm::ffi::Module LoadLibrary(const Source& source, const std::string& scratch);
 
 }  // namespace adt

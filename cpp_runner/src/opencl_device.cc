@@ -15,14 +15,14 @@ namespace ffi = tvm::ffi;
 OpenClDevice DescribeOpenCl(DLDevice device) {
   constexpr const char* kRemedy = "Check the device's driver.";
   const auto texts =
-      WithTvmErrors(ErrorKind::kPackage, "the device does not say what it is", kRemedy, [&] {
+      WithTvmErrors(ErrorKind::kNoDevice, "the device does not say what it is", kRemedy, [&] {
         return ffi::Function::GetGlobalRequired("adt.describe_opencl")(device.device_id)
             .cast<ffi::Array<ffi::String>>();
       });
   const auto text = [&](int i) { return probe::Clean(std::string(texts[i])); };
   OpenClDevice described{text(0), text(1), text(2), text(3), text(4)};
   if (described.name.empty()) {
-    throw Error(ErrorKind::kPackage, "the device does not say its name", kRemedy);
+    throw Error(ErrorKind::kNoDevice, "the device does not say its name", kRemedy);
   }
   return described;
 }

@@ -18,7 +18,7 @@ struct OpenClDevice {
   std::string type;
 };
 
-/// Throws Error(kPackage) when the device does not tell its name.
+/// Throws Error(kNoDevice) when the device does not tell its name.
 OpenClDevice DescribeOpenCl(DLDevice device);
 
 /// TVM's name of the scope that a tensor lies in: "global", or "global.texture",

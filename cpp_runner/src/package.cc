@@ -145,7 +145,7 @@ Package ParsePackage(const std::string& text, const std::string& path) {
   }
   const std::int64_t version = json.Int("schema_version");
   if (version < kOldestVersion || version > kSchemaVersion) {
-    throw Error(ErrorKind::kPackage,
+    throw Error(ErrorKind::kMismatch,
                 "the package has schema version " + std::to_string(version) +
                     "; this runner reads " + std::to_string(kOldestVersion) + " to " +
                     std::to_string(kSchemaVersion),

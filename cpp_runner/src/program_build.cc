@@ -32,7 +32,7 @@ ProgramBuildReport BuildPrograms(const ffi::Module& library, DLDevice device,
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   const auto counts = WithTvmErrors(
-      ErrorKind::kPackage, "cannot build the OpenCL programs",
+      ErrorKind::kMismatch, "cannot build the OpenCL programs",
       "Check the device's driver (adt probe).", [&] {
         return (*build)(ffi::Array<ffi::Module>(modules.begin(), modules.end()), device.device_id,
                         options.threads > 0 ? options.threads : cores, progress)

@@ -26,8 +26,8 @@ struct ProgramBuildReport {
 };
 
 /// Build the programs that the kernels of *library* on *device* lack. A kernel that the driver does
-/// not compile is left to its first call, which fails with the driver's words. Throws
-/// Error(kPackage) when the device fails.
+/// not compile is left to its first call, which fails with the driver's words. Throws Error
+/// when the device fails.
 ProgramBuildReport BuildPrograms(const tvm::ffi::Module& library, DLDevice device,
                                  const ProgramBuildOptions& options);
 

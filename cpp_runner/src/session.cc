@@ -38,7 +38,10 @@ constexpr const char* kShapeRemedy =
 // One for each virtual device of the module, and the CPU, where shapes are computed.
 std::vector<DLDevice> VmDevices(const Package& package, DLDevice device) {
   std::vector<DLDevice> devices;
-  for (const std::string& name : package.target.vdevices) devices.push_back(FindDevice(name));
+  for (const std::string& name : package.target.vdevices) {
+    const DLDevice named = FindDevice(name);
+    devices.push_back(named.device_type == device.device_type ? device : named);
+  }
   if (devices.empty()) devices.push_back(device);
   const bool has_cpu = std::any_of(devices.begin(), devices.end(),
                                    [](DLDevice d) { return d.device_type == kDLCPU; });
@@ -187,8 +190,8 @@ std::string From0To(std::size_t count) {
 Session::Session(const Source& source, const SessionOptions& options)
     : package_(ParsePackage(std::string(source.manifest.text()), source.manifest_name)),
       manifest_(source.manifest.text()),
-      device_name_(options.device.empty() ? package_.target.device : options.device),
-      device_(FindDevice(device_name_)) {
+      device_(FindDevice(options.device.empty() ? package_.target.device : options.device)),
+      device_name_(KindName(device_)) {
   RequireFits(package_, source, Info(), device_name_);
   RequirePresent(device_, device_name_);
   RequireHashes(package_, source, options.programs.directory());

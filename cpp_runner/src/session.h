@@ -25,7 +25,8 @@ namespace adt {
 struct Param;
 
 struct SessionOptions {
-  /// "cpu", "opencl" or "cuda"; empty for the one the package was compiled for.
+  /// "cpu", "opencl" or "cuda", or one of several ("opencl:1"); empty for the first of those that
+  /// the package was compiled for.
   std::string device;
   /// Where compiled OpenCL programs are kept.
   ProgramStore programs;
@@ -48,8 +49,9 @@ struct Extents {
 /// Error(kUsage).
 class Session {
  public:
-  /// Check the package against this runner, this machine and its own hashes, then load it. Throws
-  /// Error(kPackage). *source* is not needed afterwards.
+  /// Check the package against this runner, this machine and its own hashes, then load it.
+  /// Error(kPackage): it is damaged. Error(kMismatch): it does not fit. Error(kNoDevice). *source*
+  /// is not needed afterwards.
   explicit Session(const Source& source, const SessionOptions& options = {});
   explicit Session(const std::string& directory, const SessionOptions& options = {})
       : Session(OpenDirectory(directory), options) {}
@@ -168,8 +170,8 @@ class Session {
   PoolUser pool_user_;  // the first, and so the last to go
   Package package_;
   std::string manifest_;
-  std::string device_name_;
   DLDevice device_{};
+  std::string device_name_;
   std::string device_label_;
   std::string device_driver_;
   ProgramReport programs_;

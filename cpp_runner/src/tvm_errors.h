@@ -1,7 +1,6 @@
 // Turns TVM's exceptions into ours.
 #pragma once
 
-#include <algorithm>
 #include <exception>
 #include <new>
 #include <string>
@@ -12,8 +11,14 @@
 
 namespace adt {
 
-/// Call *work*; when TVM throws, throw Error(kind, "<doing>: <TVM's message>", remedy) instead.
-/// *doing* is text, or a function that gives it: it is asked for only when there is an error.
+/// Throw Error("<doing>: <message>"), of the kind that TVM's *message* tells when it is about a
+/// device that is lost or has no memory left, which has a remedy of its own; else of *kind*.
+[[noreturn]] void ThrowTvmError(ErrorKind kind, const std::string& doing, std::string message,
+                                const char* remedy);
+
+/// Call *work*; when TVM throws, throw Error(kind, "<doing>: <TVM's message>", remedy) instead, as
+/// ThrowTvmError does. *doing* is text, or a function that gives it: it is asked for only when
+/// there is an error.
 template <typename Doing, typename Work>
 auto WithTvmErrors(ErrorKind kind, const Doing& doing, const char* remedy, Work&& work) {
   try {
@@ -25,19 +30,10 @@ auto WithTvmErrors(ErrorKind kind, const Doing& doing, const char* remedy, Work&
   } catch (const std::exception& error) {
     // Not tvm::ffi::Error: its type information is hidden in this library and another one in TVM's,
     // and Android's C++ library takes them for two types.
-    // A driver's build log, which TVM quotes, may hold a NUL and other characters that no terminal
-    // wants.
-    std::string message = error.what();
-    message.erase(std::remove_if(message.begin(), message.end(),
-                                 [](unsigned char c) {
-                                   return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7F;
-                                 }),
-                  message.end());
-    while (!message.empty() && message.back() == '\n') message.pop_back();
     if constexpr (std::is_invocable_v<const Doing&>) {
-      throw Error(kind, doing() + ": " + message, remedy);
+      ThrowTvmError(kind, doing(), error.what(), remedy);
     } else {
-      throw Error(kind, std::string(doing) + ": " + message, remedy);
+      ThrowTvmError(kind, doing, error.what(), remedy);
     }
   }
 }

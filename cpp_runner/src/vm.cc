@@ -33,7 +33,7 @@ Vm::Vm(const ffi::Module& library, const std::string& name, const std::vector<DL
     arguments.emplace_back(device.device_id);
     arguments.emplace_back(static_cast<int>(tvm::runtime::memory::AllocatorType::kPooled));
   }
-  WithTvmErrors(ErrorKind::kPackage, "cannot set up the model",
+  WithTvmErrors(ErrorKind::kMismatch, "cannot set up the model",
                 "Compile the model for this device (adt compile) and deploy it again.", [&] {
                   ffi::Any result;
                   Method("vm_initialization")
@@ -44,7 +44,7 @@ Vm::Vm(const ffi::Module& library, const std::string& name, const std::vector<DL
 ffi::Function Vm::Method(const std::string& name) const {
   const auto method = module_->GetFunction(name);
   if (!method) {
-    throw Error(ErrorKind::kPackage, "this TVM's virtual machine has no " + name,
+    throw Error(ErrorKind::kMismatch, "this TVM's virtual machine has no " + name,
                 "Build the target from a TVM source tree that adt supports (adt build-target).");
   }
   return *method;

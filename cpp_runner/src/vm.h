@@ -14,7 +14,7 @@ namespace adt {
 class Vm {
  public:
   /// Make a VM of a loaded library, called *name* in messages, with *devices*: one for each virtual
-  /// device, in order. Throws Error(kPackage).
+  /// device, in order. Throws Error(kPackage): it holds no executable; Error(kMismatch).
   Vm(const tvm::ffi::Module& library, const std::string& name,
      const std::vector<DLDevice>& devices);
 

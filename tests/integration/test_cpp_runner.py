@@ -45,7 +45,7 @@ from adt.model.package.manifest import (
 from adt.model.package.params_file import write_params
 from support.devices.programs import Finished
 
-USAGE, PACKAGE, INPUT, RUN = 2, 3, 4, 5
+USAGE, PACKAGE, INPUT, RUN, MISMATCH, NO_DEVICE, DEVICE_LOST, OUT_OF_MEMORY = range(2, 10)
 HEADERS = {
     f"include/adt/{name}" for name in ("adt_runner.h", "image.h", "runner.h", "tensor.h", "typed_runner.h")
 }
@@ -479,7 +479,7 @@ def test_help_lists_every_option_and_exit_code(built: Built) -> None:
     for word in ("--model", "--device", "--input", "--output", "--dump-meta", "--dry-run", "--run-count",
                  "--seed", "--entry", "--json", "--version"):  # fmt: skip
         assert word in text
-    for code in (0, USAGE, PACKAGE, INPUT, RUN):
+    for code in (0, *range(USAGE, OUT_OF_MEMORY + 1)):
         assert f"\n  {code}  " in text
 
 
@@ -519,7 +519,7 @@ def test_no_package(built: Built, tmp_path: Path) -> None:
 def test_another_schema_version(built: Built, mixed: Package, tmp_path: Path, version: int) -> None:
     package = mixed.changed(tmp_path / "p", schema_version=version)
     built.run("--model", package.path).refused(
-        PACKAGE, f"schema version {version}", "reads 2 to 4", "adt build-target"
+        MISMATCH, f"schema version {version}", "reads 2 to 4", "adt build-target"
     )
 
 
@@ -586,7 +586,7 @@ def test_manifest_that_is_no_json_object(built: Built, mixed: Package, tmp_path:
 
 def test_alignment(built: Built, mixed: Package, tmp_path: Path) -> None:
     package = mixed.changed(tmp_path / "p", alignment=128)
-    built.run("--model", package.path).refused(PACKAGE, "128 bytes", "64", "adt build-target")
+    built.run("--model", package.path).refused(MISMATCH, "128 bytes", "64", "adt build-target")
 
 
 def test_smaller_alignment_is_fine(built: Built, mixed: Package, tmp_path: Path) -> None:
@@ -597,7 +597,7 @@ def test_machine(built: Built, mixed: Package, tmp_path: Path) -> None:
     library = bytearray((mixed.path / LIBRARY).read_bytes())
     struct.pack_into("<H", library, 18, 183)  # e_machine: EM_AARCH64
     package = mixed.with_file(tmp_path / "p", LIBRARY, bytes(library))
-    built.run("--model", package.path).refused(PACKAGE, "is for AARCH64", "adt compile --for")
+    built.run("--model", package.path).refused(MISMATCH, "is for AARCH64", "adt compile --for")
 
 
 def test_library_that_is_no_elf_file(built: Built, mixed: Package, tmp_path: Path) -> None:
@@ -609,7 +609,7 @@ def test_context_symbols(built: Built, mixed: Package, tmp_path: Path) -> None:
     tvm = PackageTvm("0.99", "0.9", ("__TVMBackendAllocWorkspace", "__TVMOfAnotherAge"))
     package = mixed.changed(tmp_path / "p", tvm=tvm)
     done = built.run("--model", package.path)
-    done.refused(PACKAGE, "TVM 0.99", "__TVMOfAnotherAge")
+    done.refused(MISMATCH, "TVM 0.99", "__TVMOfAnotherAge")
     assert "__TVMBackendAllocWorkspace" not in done.err
 
 
@@ -632,13 +632,13 @@ def test_missing_file(built: Built, mixed: Package, tmp_path: Path, name: str) -
 
 
 def test_device_that_the_package_is_not_for(built: Built, mixed: Package) -> None:
-    built.run("--model", mixed.path, "--device", "opencl").refused(PACKAGE, "compiled for the device cpu")
+    built.run("--model", mixed.path, "--device", "opencl").refused(MISMATCH, "compiled for the device cpu")
 
 
 def test_device_that_the_runner_does_not_know(built: Built, mixed: Package, tmp_path: Path) -> None:
     target = dataclasses.replace(mixed.manifest.target, device="npu", vdevices=("npu",))
     built.run("--model", mixed.changed(tmp_path / "p", target=target).path).refused(
-        PACKAGE, "npu", "cpu, opencl"
+        NO_DEVICE, "npu", "cpu, opencl"
     )
 
 
@@ -652,7 +652,7 @@ def test_device_that_is_not_there(built: Built, mixed: Package, tmp_path: Path) 
     done = built.run(
         "--model", package.path, env={"LD_LIBRARY_PATH": str(blind), "OCL_ICD_VENDORS": str(blind)}
     )
-    done.refused(PACKAGE, "opencl", "libOpenCL.so", "compile the model for cpu")
+    done.refused(NO_DEVICE, "opencl", "libOpenCL.so", "compile the model for cpu")
 
 
 def compiled_library(directory: Path, source: str) -> bytes:
@@ -671,7 +671,7 @@ def test_library_without_a_model(built: Built, mixed: Package, tmp_path: Path) -
 def test_library_with_an_unknown_symbol(built: Built, mixed: Package, tmp_path: Path) -> None:
     source = "extern int of_another_age; int* needs_it = &of_another_age;"
     package = mixed.with_file(tmp_path / "p", LIBRARY, compiled_library(tmp_path, source))
-    built.run("--model", package.path).refused(PACKAGE, "cannot load", "of_another_age")
+    built.run("--model", package.path).refused(MISMATCH, "cannot load", "of_another_age")
 
 
 def test_parameters_that_are_none(built: Built, mixed: Package, tmp_path: Path) -> None:

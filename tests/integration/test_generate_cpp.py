@@ -203,7 +203,7 @@ int main(int argc, char** argv) {
   Expect(moved.run().y(0, 2) == y[2], "moved");
   Refused(adt::ErrorKind::kInput, "3 elements, not 4", [&] { moved.run({std::vector<float>(3)}); });
   Refused(adt::ErrorKind::kInput, "for the input x", [&] { moved.run({Small::Inputs::XTensor::ConstView()}); });
-  Refused(adt::ErrorKind::kPackage, "is not the one that this class was generated from",
+  Refused(adt::ErrorKind::kMismatch, "is not the one that this class was generated from",
           [&] { Small other(models + "/detector"); });
   Refused(adt::ErrorKind::kPackage, "", [&] { Small other(models + "/none"); });
   return failures;

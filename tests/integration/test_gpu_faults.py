@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from test_cpp_runner import Built, built
 from test_rtvm import onnx_file, textured
+from test_runner_abi import case
 
 import adt
 from adt.model.package.package import ModelPackage
@@ -30,6 +31,10 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["gcc", "-shared", "-fPIC", "-O1", "-w", f"-I{headers}", source, "-o", place / "libOpenCL.so"]
     subprocess.run(words, check=True)
     return place
+
+
+def test_failures_are_told_apart(built: Built, textured: ModelPackage, driver: Path) -> None:
+    case(built, "device_failures", {"LD_LIBRARY_PATH": str(driver)}, textured=textured.path)
 
 
 @pytest.mark.parametrize("vendor", ["adt tests", "QUALCOMM"])  # of the latter, images are parts of buffers

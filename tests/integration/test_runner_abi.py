@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from test_cpp_runner import Built, Package, built, echo, mixed, symbolic, write_package
+from test_cpp_runner import NO_DEVICE, Built, Package, built, echo, mixed, symbolic, write_package
 
 import adt
 from adt.bundle.bundle import load_bundle
@@ -248,6 +248,17 @@ def test_opencl(
     built: Built, on_opencl: Path, state_on_opencl: Path, opencl_environment: dict[str, str]
 ) -> None:
     case(built, "on_opencl", opencl_environment, opencl=on_opencl, recurrent=state_on_opencl)
+
+
+def test_one_of_several_devices(
+    built: Built, on_opencl: Path, opencl_environment: dict[str, str], tmp_path: Path
+) -> None:
+    environment = {**opencl_environment, "POCL_DEVICES": "basic pthread"}
+    case(built, "several_devices", environment, opencl=on_opencl, tmp=tmp_path)
+    report = built.run("--model", on_opencl, "--device", "opencl:1", "--json", env=environment)
+    assert report.code == 0 and json.loads(report.out)["device"]["name"].startswith("pthread"), report.err
+    refused = built.run("--model", on_opencl, "--device", "opencl:2", env=environment)
+    refused.refused(NO_DEVICE, "no device opencl:2")
 
 
 def test_kernels_are_kept(

@@ -16,7 +16,7 @@ from adt.device.deploy.store import (
     parse_sums,
     plan_deploy,
 )
-from adt.errors import InputError, MismatchError, PackageError, RunError
+from adt.errors import InputError, MismatchError, OutOfMemory, PackageError, RunError
 from adt.host import npz
 from support.standins.artefacts import make_bundle, make_package
 
@@ -181,7 +181,11 @@ def ended(code: int, err: str = "", out: str = "") -> rtvm.ProgramExit:
 
 
 @pytest.mark.parametrize(
-    ("code", "kind"), [(2, RunError), (3, MismatchError), (4, InputError), (5, RunError), (77, RunError)]
+    ("code", "kind"),
+    [
+        *((2, RunError), (3, PackageError), (4, InputError), (5, RunError), (6, MismatchError)),
+        *((7, MismatchError), (8, RunError), (9, OutOfMemory), (77, RunError)),
+    ],
 )
 def test_rtvms_own_message_and_remedy_reach_the_user(code: int, kind: type[Exception]) -> None:
     error = rtvm.explain(ended(code, "noise\nrtvm: error: it is so\nremedy: do this\n"))

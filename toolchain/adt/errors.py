@@ -219,7 +219,7 @@ class WouldOverwrite(AdtError):
 
 
 class OutOfMemory(AdtError):
-    """This machine has less memory than the work needs."""
+    """This machine, or the device, has less memory than the work needs."""
 
     exit_code = 32
 

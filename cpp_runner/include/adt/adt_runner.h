@@ -39,12 +39,16 @@ extern "C" {
 /* Status of a function: what went wrong, as rtvm's exit codes. */
 typedef int32_t adt_status_t;
 #define ADT_OK 0
-#define ADT_ERROR_USAGE 2 /* the caller asked for something that does not exist */
-#define ADT_ERROR_PACKAGE                                                                       \
-  3                       /* the package is damaged, or does not fit this runner or this device \
-                           */
-#define ADT_ERROR_INPUT 4 /* input or output data does not fit the entry */
-#define ADT_ERROR_RUN 5   /* the model was loaded and failed, or memory ran out */
+#define ADT_ERROR_USAGE 2    /* the caller asked for something that does not exist */
+#define ADT_ERROR_PACKAGE 3  /* the package is damaged, or a file of it is missing */
+#define ADT_ERROR_INPUT 4    /* input or output data does not fit the entry */
+#define ADT_ERROR_RUN 5      /* the model was loaded and failed */
+#define ADT_ERROR_MISMATCH 6 /* the package is whole, and for another runner, machine or device */
+#define ADT_ERROR_NO_DEVICE                                             \
+  7 /* this machine or this library has no such device: use another one \
+     */
+#define ADT_ERROR_DEVICE_LOST 8   /* the device does nothing more: free its handles, load again */
+#define ADT_ERROR_OUT_OF_MEMORY 9 /* this machine's, or the device's: free some, try again */
 
 /* A loaded package on one device. */
 typedef struct adt_runner adt_runner_t;
@@ -58,7 +62,9 @@ typedef void (*adt_build_progress_t)(void* data, int32_t done, int32_t total);
  * ADT_RUNNER_OPTIONS_INIT. */
 typedef struct adt_runner_options {
   uint32_t struct_size; /* sizeof(adt_runner_options_t): which fields this program knows */
-  const char* device;   /* "cpu", "opencl" or "cuda"; NULL: the one the package was compiled for */
+  /* "cpu", "opencl" or "cuda", or one of several ("opencl:1" is the second); NULL: the first of
+   * what the package was compiled for. */
+  const char* device;
   /* Directory where compiled OpenCL kernels are kept, or "off"; NULL: $ADT_PROGRAM_CACHE, else the
    * user's cache directory, else none. */
   const char* program_cache;

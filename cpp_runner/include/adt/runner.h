@@ -28,10 +28,14 @@ inline namespace abi1 {
 
 /// What went wrong.
 enum class ErrorKind {
-  kUsage = ADT_ERROR_USAGE,      ///< the caller asked for something that does not exist
-  kPackage = ADT_ERROR_PACKAGE,  ///< the package is damaged, or does not fit runner or device
-  kInput = ADT_ERROR_INPUT,      ///< input or output data does not fit the entry
-  kRun = ADT_ERROR_RUN,          ///< the model was loaded and failed, or memory ran out
+  kUsage = ADT_ERROR_USAGE,                ///< the caller asked for something that does not exist
+  kPackage = ADT_ERROR_PACKAGE,            ///< the package is damaged, or a file of it is missing
+  kInput = ADT_ERROR_INPUT,                ///< input or output data does not fit the entry
+  kRun = ADT_ERROR_RUN,                    ///< the model was loaded and failed
+  kMismatch = ADT_ERROR_MISMATCH,          ///< the package is for another runner, machine or device
+  kNoDevice = ADT_ERROR_NO_DEVICE,         ///< this machine has no such device
+  kDeviceLost = ADT_ERROR_DEVICE_LOST,     ///< the device does nothing more
+  kOutOfMemory = ADT_ERROR_OUT_OF_MEMORY,  ///< this machine's memory, or the device's
 };
 
 /// The only exception of a Runner, besides std::bad_alloc.

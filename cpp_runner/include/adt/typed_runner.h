@@ -109,7 +109,7 @@ class TypedRunner {
   }
 
   Error Differs(const std::string& how) const {
-    return {ErrorKind::kPackage,
+    return {ErrorKind::kMismatch,
             "the package " + runner_.package() +
                 " is not the one that this class was generated from: it " + how,
             "Load that package, or generate the class again: adt generate."};

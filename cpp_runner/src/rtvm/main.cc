@@ -52,6 +52,7 @@ int Main(const std::vector<std::string>& arguments) {
     return static_cast<int>(error.kind());
   } catch (const std::bad_alloc&) {
     ShowError("out of memory", "Free memory on this machine, or use a smaller model.", "");
+    return static_cast<int>(ErrorKind::kOutOfMemory);
   } catch (const std::exception& error) {
     ShowError(error.what(), "This is a bug in rtvm; report the message.", log ? log->Tail() : "");
   }

@@ -156,7 +156,8 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
        }},
       {"--device",
        [&](const std::string& name, const std::string& value) {
-         if (value != "cpu" && value != "opencl" && value != "cuda") {
+         const std::string kind = value.substr(0, value.find(':'));
+         if (kind != "cpu" && kind != "opencl" && kind != "cuda") {
            Wrong(name + " takes cpu, opencl or cuda, not '" + value + "'");
          }
          options.device = value;

@@ -12,7 +12,8 @@ std::string Usage() {
 
 What runs:
   --model DIR          the package: a directory with mod.so, mod.params and mod.json
-  --device NAME        cpu, opencl or cuda; default: what the package was compiled for
+  --device NAME        cpu, opencl or cuda, or one of several as in opencl:1; default: the first of
+                       what the package was compiled for
   --entry NAME         function to run (default main)
   --input FILE         inputs, as numpy.savez writes them; default: random values from --seed
   --seed S             seed of the random inputs (default 0)
@@ -63,9 +64,13 @@ Examples:
 Exit codes:
   0  done
   2  wrong command line
-  3  the package is damaged or does not fit: schema, machine, alignment, module ABI, device, hash
+  3  the package is damaged, or a file of it is missing
   4  the input or output data does not fit, or cannot be read or written
   5  the model was loaded and failed
+  6  the package does not fit: schema, machine, alignment, module ABI, kind of device
+  7  this machine or this runner has no such device
+  8  the device failed, and does nothing more
+  9  memory ran out: this machine's, or the device's
 )";
 }
 

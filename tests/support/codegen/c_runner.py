@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-USAGE, PACKAGE, INPUT, RUN = 2, 3, 4, 5
+USAGE, PACKAGE, INPUT, RUN, MISMATCH, NO_DEVICE, DEVICE_LOST, OUT_OF_MEMORY = range(2, 10)
 
 
 class Options(ctypes.Structure):

@@ -13,13 +13,18 @@ from typing import Any
 import numpy as np
 
 from support.codegen.c_runner import (
+    DEVICE_LOST,
     INPUT,
+    MISMATCH,
+    NO_DEVICE,
+    OUT_OF_MEMORY,
     PACKAGE,
     RUN,
     USAGE,
     Blob,
     BuildOptions,
     BuildProgress,
+    Failure,
     Info,
     Library,
     Options,
@@ -252,8 +257,8 @@ def origins(library: Library, mixed: Path, tmp: Path) -> None:
         (PACKAGE, "not in a regular file", lambda: source(in_file(os.pipe()[0]), *blobs[1:])),
         (USAGE, "no mod.params was given", lambda: source(blobs[0], in_file(-1), blobs[2])),
         (USAGE, "-5 bytes", lambda: source(blobs[0], Blob(blobs[1].data, -5, 0, -1), blobs[2])),
-        (PACKAGE, "libno-such.so", lambda: source(*blobs[:2], "libno-such.so")),
-        (PACKAGE, "libc.so.6 is loaded already", lambda: source(*blobs[:2], "libc.so.6")),
+        (MISMATCH, "libno-such.so", lambda: source(*blobs[:2], "libno-such.so")),
+        (USAGE, "libc.so.6 is loaded already", lambda: source(*blobs[:2], "libc.so.6")),
     ]  # fmt: skip
     for status, words, make in mistakes:
         library.refused(status, words, call=lambda make=make: Runner(library, make()))
@@ -263,13 +268,13 @@ def scratch(library: Library, mixed: Path, tmp: Path) -> None:
     """Where no library can be loaded from memory (here: the system call is refused)."""
     parts = [in_memory((mixed / name).read_bytes()) for name in ("mod.json", "mod.params", "mod.so")]
     library.refused(
-        PACKAGE, "memory cannot be a file", "scratch directory", call=lambda: Runner(library, source(*parts))
+        MISMATCH, "memory cannot be a file", "scratch directory", call=lambda: Runner(library, source(*parts))
     )
     runner = Runner(library, source(*parts), scratch=str(tmp))
     assert not list(tmp.iterdir())
     run_mixed(runner)
     gone = str(tmp / "gone")
-    library.refused(PACKAGE, "gone", call=lambda: Runner(library, source(*parts), scratch=gone))
+    library.refused(MISMATCH, "gone", call=lambda: Runner(library, source(*parts), scratch=gone))
 
 
 def in_thread(work: Callable[[], Any]) -> None:
@@ -537,6 +542,73 @@ def parameters_are_waited_for_once(library: Library, textured: Path, large: Path
     assert writes >= 16 and waits == 2, (writes, waits)
 
 
+def device_failures(library: Library, textured: Path) -> None:
+    """What an app can act on; OpenCL is tests/support/standins/opencl_driver.c."""
+    driver = ctypes.CDLL("libOpenCL.so")
+    fail, always = driver.standin_fail, 1 << 60
+    fail.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_int32)
+
+    def statuses(call: Callable[[], Any], code: int, first: int, last: int) -> set[int]:
+        fail(first, last, code)
+        try:
+            call()
+        except Failure as failure:
+            return {failure.status}
+        finally:
+            fail(1, -1, 0)
+        return set()
+
+    def load() -> Runner:
+        return Runner(library, textured, program_cache="off")
+
+    runner = load()
+    x = runner.info("input", 0)
+    zeros = np.zeros(x.shape[: x.rank], "float32")
+    runner.set(0, zeros)
+    runner.run()
+    calls = driver.standin_calls
+
+    def run() -> None:
+        runner.set(0, zeros)
+        runner.run()
+        runner.get(0)
+
+    fail(1, -1, 0)
+    run()
+    count = calls()
+    for code in (-2, -36, -5):  # the device is gone: CL_OUT_OF_RESOURCES, too, when nothing else works
+        assert statuses(run, code, 1, always) == {DEVICE_LOST}, code
+        assert statuses(load, code, 1, always) == {DEVICE_LOST}, code
+        run()
+    for code in (-4, -6):
+        assert statuses(load, code, 1, always) == {OUT_OF_MEMORY}, code
+        assert statuses(run, code, 1, always) == {OUT_OF_MEMORY}, code
+    once = [statuses(run, -5, call, call) for call in range(1, count + 1)]
+    assert set.union(*once) == {OUT_OF_MEMORY}, once  # the device answers
+    unnamed = [statuses(run, -30, call, call) for call in range(1, count + 1)]
+    assert set.union(*unnamed) == {RUN}, unnamed
+    run()
+    runner.free()
+
+
+def several_devices(library: Library, opencl: Path, tmp: Path) -> None:
+    """PoCL's, of which there are two here."""
+    x = np.array([[1, 2, 3, -4]], "float32")
+    runners = {name: Runner(library, opencl, device=name, program_cache=str(tmp))
+               for name in ("opencl", "opencl:0", "opencl:1")}  # fmt: skip
+    results = []
+    for runner in runners.values():
+        assert runner.ask("device") == "opencl"
+        runner.set(0, x)
+        runner.run()
+        results.append(runner.get(0).tolist())
+    assert results[0] == results[1] == results[2]
+    labels = [runner.ask("device_name") for runner in runners.values()]
+    assert labels[0] == labels[1] != labels[2], labels
+    for name in ("opencl:2", "opencl:", "opencl:x", "opencl:-1", "cpu:0x0", "opencl:99999999999"):
+        library.refused(NO_DEVICE, name, call=lambda name=name: Runner(library, opencl, device=name))
+
+
 def programs_are_built(library: Library, opencl: Path, tmp: Path) -> None:
     calls: list[tuple[int | None, int, int]] = []
 
@@ -586,9 +658,9 @@ def mistakes(library: Library, mixed: Path) -> None:
             call=lambda options=options: library.call("create", path, byref(options), byref(out)),
         )  # fmt: skip
     library.refused(PACKAGE, "does not exist", call=lambda: Runner(library, Path("/no/such")))
-    library.refused(PACKAGE, "knows no device", call=lambda: Runner(library, mixed, device="npu"))
+    library.refused(NO_DEVICE, "knows no device", call=lambda: Runner(library, mixed, device="npu"))
     library.refused(
-        PACKAGE, "compiled for the device cpu", call=lambda: Runner(library, mixed, device="opencl")
+        MISMATCH, "compiled for the device cpu", call=lambda: Runner(library, mixed, device="opencl")
     )
 
     class Newer(ctypes.Structure):  # a program with a later header

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.errors import AdtError, InputError, MismatchError, RunError
+from adt.errors import AdtError, InputError, MismatchError, OutOfMemory, PackageError, RunError
 from adt.host.npz import DamagedNpz, read_npz
 
 if TYPE_CHECKING:
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("adt.run")
 
 # Exit codes of rtvm
-OK, USAGE, DOES_NOT_FIT, BAD_INPUT, RUN_FAILED = 0, 2, 3, 4, 5
+OK, USAGE, DAMAGED, BAD_INPUT, RUN_FAILED, DOES_NOT_FIT, NO_DEVICE, DEVICE_LOST, OUT_OF_MEMORY = (
+    0,
+    *range(2, 10),
+)
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 
 INPUTS, OUTPUTS, TIMES, CALLS = "in.npz", "out.npz", "times.npz", "calls.npz"
@@ -240,7 +243,10 @@ def explain(done: ProgramExit) -> AdtError:
             RunError,
             "Rebuild the bundle (adt build-target): its rtvm does not know what this adt asks for.",
         ),
+        DAMAGED: (PackageError, "Deploy the package again; if that does not help, compile it again."),
         DOES_NOT_FIT: (MismatchError, "Compile the model again for the bundle that is on the device."),
+        NO_DEVICE: (MismatchError, "Compile the model for cpu."),
+        OUT_OF_MEMORY: (OutOfMemory, "Use a smaller model, or compile it for smaller inputs."),
         BAD_INPUT: (InputError, "adt inspect shows the inputs that the model takes."),
     }.get(code, (RunError, f"Look at {done.log}."))
     error: AdtError = kind(

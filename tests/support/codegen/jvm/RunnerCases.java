@@ -322,10 +322,11 @@ public final class RunnerCases {
         expect(none.kind() == AdtException.Kind.PACKAGE, none.kind());
         expect(!none.remedy().isEmpty() && none.getMessage().contains(none.remedy()), none);
         AdtException other = thrown(AdtException.class, () -> Small.load(model("symbolic")));
-        expect(other.kind() == AdtException.Kind.PACKAGE, other.kind());
+        expect(other.kind() == AdtException.Kind.MISMATCH, other.kind());
         expect(other.problem().contains("another model"), other);
         RunnerOptions unknown = new RunnerOptions.Builder().device("abacus").build();
         AdtException device = thrown(AdtException.class, () -> Small.load(model("small"), unknown));
+        expect(device.kind() == AdtException.Kind.NO_DEVICE, device.kind());
         expect(device.problem().contains("abacus"), device);
         thrown(IllegalArgumentException.class, () -> Small.load(new File("a\0b")));
         thrown(IllegalArgumentException.class, () -> new RunnerOptions.Builder().threads(-1));
