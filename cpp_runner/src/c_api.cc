@@ -240,13 +240,36 @@ adt::Extents Shape(const std::int64_t* shape, std::int32_t rank) {
   return {shape, static_cast<std::size_t>(rank)};
 }
 
-// *given* as far as its caller knows the struct; the fields that came later keep their defaults.
-// *first* is the size of the struct as it was in the first version.
+// Sizes of structs in ABI 1's first version, which no program is below: numbers, so that no later
+// field changes them.
+constexpr std::size_t SizeV1(std::size_t of64, std::size_t of32) {
+  return sizeof(void*) == 8 ? of64 : of32;
+}
+constexpr std::size_t kOptionsSizeV1 = SizeV1(56, 28);
+constexpr std::size_t kSourceSizeV1 = sizeof(adt_blob_t) == 32 ? 112 : 80;
+constexpr std::size_t kInfoSizeV1 = SizeV1(56, 40);
+static_assert(kOptionsSizeV1 <= sizeof(adt_runner_options_t));
+static_assert(kSourceSizeV1 <= sizeof(adt_package_source_t));
+static_assert(kInfoSizeV1 <= sizeof(adt_tensor_info_t));
+
+void RequireSize(std::uint32_t size, std::size_t first, const char* name) {
+  if (size >= first) return;
+  Misuse(std::string(name) + ".struct_size is " + std::to_string(size),
+         std::string("Set it to sizeof(") + name + "_t) before the call.");
+}
+
+// *given* as far as its caller knows the struct; fields that came later keep their defaults. What
+// comes after this library's fields, of a program with a newer header, must be zero: the default.
 template <typename Struct>
 Struct Known(const Struct& given, Struct known, std::size_t first, const char* name) {
-  if (given.struct_size < first) {
-    Misuse(std::string(name) + ".struct_size is " + std::to_string(given.struct_size),
-           std::string("Set it to sizeof(") + name + "_t) before the call.");
+  RequireSize(given.struct_size, first, name);
+  const auto* bytes = reinterpret_cast<const std::byte*>(&given);
+  if (given.struct_size > sizeof(Struct) &&
+      std::any_of(bytes + sizeof(Struct), bytes + given.struct_size,
+                  [](std::byte byte) { return byte != std::byte{0}; })) {
+    Misuse(std::string(name) + " has a field that this library does not know, and it is set",
+           "Use the library of the header that the program was compiled with, or a newer one, or "
+           "leave the field zero.");
   }
   const std::size_t size = std::min<std::size_t>(given.struct_size, sizeof(Struct));
   std::memcpy(static_cast<void*>(&known), &given, size);
@@ -256,8 +279,7 @@ Struct Known(const Struct& given, Struct known, std::size_t first, const char* n
 adt::SessionOptions Options(const adt_runner_options_t* given) {
   adt_runner_options_t options = ADT_RUNNER_OPTIONS_INIT;
   if (given != nullptr) {
-    options =
-        Known(*given, options, offsetof(adt_runner_options_t, build_threads), "adt_runner_options");
+    options = Known(*given, options, kOptionsSizeV1, "adt_runner_options");
   }
   adt::SessionOptions session;
   if (options.device != nullptr) session.device = options.device;
@@ -287,7 +309,7 @@ adt::Blob Open(const adt_blob_t& blob, const std::string& name) {
 adt::Source OpenSource(const adt_package_source_t* given) {
   const adt_package_source_t none = ADT_PACKAGE_SOURCE_INIT;
   const adt_package_source_t parts =
-      Known(Require(given, "source"), none, sizeof(adt_package_source_t), "adt_package_source");
+      Known(Require(given, "source"), none, kSourceSizeV1, "adt_package_source");
   adt::Source source;
   source.manifest = Open(parts.manifest, source.manifest_name);
   source.params = Open(parts.params, source.params_name);
@@ -319,11 +341,10 @@ void Fill(const TensorText& text, adt_tensor_info_t* info) {
   full.symbols = text.symbols.data();
   full.element_size = text.element_size;
   full.size = text.size;
-  if (info->struct_size < sizeof(adt_tensor_info_t)) {
-    Misuse("adt_tensor_info.struct_size is " + std::to_string(info->struct_size),
-           "Set it to sizeof(adt_tensor_info_t) before the call.");
-  }
-  std::memcpy(info, &full, sizeof(full));
+  RequireSize(info->struct_size, kInfoSizeV1, "adt_tensor_info");
+  auto* bytes = reinterpret_cast<std::byte*>(info);
+  std::memset(bytes, 0, info->struct_size);  // a newer program's fields: nothing is known of them
+  std::memcpy(bytes, &full, std::min<std::size_t>(full.struct_size, sizeof(full)));
 }
 
 std::int32_t Find(const std::vector<std::unique_ptr<TensorText>>& tensors, const char* name,

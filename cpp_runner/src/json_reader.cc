@@ -61,11 +61,10 @@ void JsonReader::Fail(const std::string& key, const std::string& problem) const 
 
 bool JsonReader::Has(const std::string& key) const { return object_.count(ffi::String(key)) != 0; }
 
-bool JsonReader::HasValue(const std::string& key) { return Has(key) && Get(key) != nullptr; }
+bool JsonReader::HasValue(const std::string& key) const { return Has(key) && Get(key) != nullptr; }
 
-JsonReader::Value JsonReader::Get(const std::string& key) {
+JsonReader::Value JsonReader::Get(const std::string& key) const {
   if (!Has(key)) Fail(key, "is missing");
-  seen_.insert(key);
   return object_.at(ffi::String(key));
 }
 
@@ -135,17 +134,6 @@ std::map<std::string, JsonReader> JsonReader::ObjectsByName(const std::string& k
     out.emplace(text, Wrap(key + "." + text, value));
   }
   return out;
-}
-
-void JsonReader::AnyObject(const std::string& key) { Get<ffi::json::Object>(key, "an object"); }
-
-void JsonReader::Any(const std::string& key) { Get(key); }
-
-void JsonReader::Finish() const {
-  for (const auto& [name, value] : object_) {
-    const std::string key(name.cast<ffi::String>());
-    if (seen_.count(key) == 0) Fail(key, "is not part of the schema");
-  }
 }
 
 }  // namespace adt

@@ -11,7 +11,7 @@ namespace adt {
 namespace {
 
 constexpr const char* kSchema = "adt.model-package";
-constexpr std::int64_t kSchemaVersion = 4;
+constexpr std::int64_t kSchemaVersion = 5;
 constexpr std::int64_t kVersionOfImages = 3;  // among the parameters
 constexpr std::int64_t kOldestVersion = 2;
 
@@ -25,7 +25,6 @@ ValueRange ReadValueRange(JsonReader json) {
   }
   range.least = json.Int("least");
   range.most = json.Int("most");
-  json.Finish();
   return range;
 }
 
@@ -38,7 +37,6 @@ TensorSpec ReadTensorSpec(JsonReader json) {
   }
   spec.dtype = json.String("dtype");
   if (json.HasValue("values")) spec.values = ReadValueRange(json.Object("values"));
-  json.Finish();
   return spec;
 }
 
@@ -56,7 +54,6 @@ Entry ReadEntry(JsonReader json, std::int64_t version) {
       entry.images.insert(std::move(image));
     }
   }
-  json.Finish();
   return entry;
 }
 
@@ -65,7 +62,6 @@ SourceModel ReadSource(JsonReader json) {
   source.file = json.String("file");
   source.format = json.String("format");
   source.sha256 = json.String("sha256");
-  json.Finish();
   return source;
 }
 
@@ -76,10 +72,7 @@ PackageTarget ReadTarget(JsonReader json) {
   target.platform = json.String("platform");
   target.triple = json.String("triple");
   target.machine = json.String("machine");
-  json.AnyObject("spec");  // TVM's target, for the compiler's eyes
   target.vdevices = json.Strings("vdevices");
-  if (json.Has("cpu_features")) json.Any("cpu_features");  // adt compares them before it sends
-  json.Finish();
   return target;
 }
 
@@ -88,7 +81,6 @@ PackageTvm ReadTvm(JsonReader json) {
   tvm.version = json.String("version");
   tvm.ffi_version = json.String("ffi_version");
   tvm.context_symbols = json.Strings("context_symbols");
-  json.Finish();
   return tvm;
 }
 
@@ -98,7 +90,6 @@ Kernel ReadKernel(JsonReader json) {
   kernel.device = json.String("device");
   kernel.tuned = json.Bool("tuned");
   if (json.Has("textures")) kernel.textures = json.Int("textures");
-  json.Finish();
   return kernel;
 }
 
@@ -107,8 +98,18 @@ PackageFile ReadFile(JsonReader json) {
   file.sha256 = json.String("sha256");
   file.size = json.Int("size");
   if (json.Has("needed")) file.needed = json.Strings("needed");
-  json.Finish();
   return file;
+}
+
+// What a reader must know of to read the package rightly; other fields that it does not know are
+// passed over. There is nothing yet that only some readers know.
+void RequireNothingNew(const std::vector<std::string>& features) {
+  if (features.empty()) return;
+  throw Error(
+      ErrorKind::kMismatch,
+      "the package requires " + features.front() + ", which this runner does not know",
+      "Build the runner again with the adt that compiled the package (adt build-target), and "
+      "deploy both.");
 }
 
 }  // namespace
@@ -152,6 +153,7 @@ Package ParsePackage(const std::string& text, const std::string& path) {
                 "Build the runner (adt build-target) and compile the model (adt compile) with the "
                 "same adt, then deploy both.");
   }
+  if (json.Has("requires")) RequireNothingNew(json.Strings("requires"));
   Package package;
   package.adt_version = json.String("adt_version");
   package.name = json.String("name");
@@ -176,13 +178,9 @@ Package ParsePackage(const std::string& text, const std::string& path) {
     if (name != "mod.so" && name != "mod.params") json.Fail("files", "lists " + name);
     package.files.emplace(name, ReadFile(file));
   }
-  for (const char* name : {"like", "made", "inspection"}) {  // for people and adt, not for a runner
-    if (json.Has(name)) json.Any(name);
-  }
   for (const char* name : {"mod.so", "mod.params"}) {
     if (package.files.count(name) == 0) json.Fail("files", std::string("does not list ") + name);
   }
-  json.Finish();
   return package;
 }
 

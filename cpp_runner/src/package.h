@@ -1,7 +1,7 @@
 // The description of a ModelPackage: mod.json.
 //
-// The schema is adt's (toolchain/adt/model/package/manifest.py); a change there is made here as
-// well and raises the version.
+// The schema is adt's (toolchain/adt/model/package/manifest.py). A field that may be passed over is
+// nobody's concern here; what a runner must know is named in `requires`, or raises the version.
 #pragma once
 
 #include <cstdint>

@@ -515,18 +515,16 @@ def test_no_package(built: Built, tmp_path: Path) -> None:
     built.run("--model", tmp_path).refused(PACKAGE, "mod.json", "does not exist")
 
 
-@pytest.mark.parametrize("version", [1, 5])
+@pytest.mark.parametrize("version", [1, 6])
 def test_another_schema_version(built: Built, mixed: Package, tmp_path: Path, version: int) -> None:
     package = mixed.changed(tmp_path / "p", schema_version=version)
     built.run("--model", package.path).refused(
-        MISMATCH, f"schema version {version}", "reads 2 to 4", "adt build-target"
+        MISMATCH, f"schema version {version}", "reads 2 to 5", "adt build-target"
     )
 
 
 def test_schema_version_2_has_no_images(built: Built, mixed: Package, tmp_path: Path) -> None:
     package = mixed.changed(tmp_path / "p", schema_version=2)
-    built.run("--model", package.path).refused(PACKAGE, "entries[0].images is not part of the schema")
-
     document = json.loads((package.path / MANIFEST).read_text())
     del document["entries"][0]["images"]
     (package.path / MANIFEST).write_text(json.dumps(document))
@@ -538,7 +536,7 @@ def test_schema_version_2_has_no_images(built: Built, mixed: Package, tmp_path: 
     [
         (lambda j: j.update(schema="adt.target-bundle"), ("schema is not adt.model-package",)),
         (lambda j: j.pop("entries"), ("entries is missing",)),
-        (lambda j: j.update(surprise=1), ("surprise is not part of the schema",)),
+        (lambda j: j.update(requires=[1]), ("requires holds",)),
         (lambda j: j.update(alignment="64"), ("alignment is not a whole number",)),
         (lambda j: j.update(alignment=True), ("alignment is not a whole number",)),
         (lambda j: j["target"].update(machine=None), ("target.machine is not a string",)),
@@ -575,6 +573,25 @@ def test_wrong_field(
     edit(described)
     (tmp_path / "p" / MANIFEST).write_text(json.dumps(described))
     built.run("--model", tmp_path / "p").refused(PACKAGE, "mod.json: ", *words)
+
+
+def test_a_newer_packages_fields_are_passed_over(built: Built, mixed: Package, tmp_path: Path) -> None:
+    shutil.copytree(mixed.path, tmp_path / "p")
+    described = json.loads((mixed.path / MANIFEST).read_text())
+    for part in (
+        described,
+        described["target"],
+        described["entries"][0],
+        described["entries"][0]["inputs"][0],
+    ):
+        part["of a newer adt"] = {"any": ["value", 1]}
+    (tmp_path / "p" / MANIFEST).write_text(json.dumps(described))
+    assert built.run("--model", tmp_path / "p").code == 0
+
+
+def test_what_a_package_requires_must_be_known(built: Built, mixed: Package, tmp_path: Path) -> None:
+    package = mixed.changed(tmp_path / "p", requires=("sparse weights",))
+    built.run("--model", package.path).refused(MISMATCH, "requires sparse weights", "adt build-target")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "not json", '{"schema": '])

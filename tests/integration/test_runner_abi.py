@@ -239,6 +239,10 @@ def test_mistakes(built: Built, mixed: Package) -> None:
     case(built, "mistakes", mixed=mixed.path)
 
 
+def test_structs_grow(built: Built, mixed: Package) -> None:
+    case(built, "growth", mixed=mixed.path)
+
+
 def test_a_model_that_fails(built: Built, mixed: Package, tmp_path: Path) -> None:
     fewer = mixed.with_entry(tmp_path / "fewer", outputs=mixed.manifest.entries[0].outputs[:1])
     case(built, "a_model_that_fails", fewer=fewer.path)

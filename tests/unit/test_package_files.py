@@ -203,11 +203,32 @@ def test_parts_of_different_packages(package: Path, tmp_path: Path) -> None:
         merge_params(split.params, split.params, tmp_path / "merged")
 
 
-@pytest.mark.parametrize("version", [1, 5, "3", None])
+def test_a_newer_packages_fields_are_passed_over(package: Path) -> None:
+    document = json.loads((package / MANIFEST).read_text())
+    known = load_package(package).manifest
+    for part in (document, document["target"], document["entries"][0], document["entries"][0]["inputs"][0]):
+        part["of a newer adt"] = {"any": ["value", 1]}
+    (package / MANIFEST).write_text(json.dumps(document))
+    assert load_package(package).manifest == known
+
+
+def test_what_a_package_requires_must_be_known(package: Path) -> None:
+    document = json.loads((package / MANIFEST).read_text())
+    (package / MANIFEST).write_text(json.dumps(document | {"requires": ["sparse weights"]}))
+    with pytest.raises(
+        PackageError, match="requires 'sparse weights', which this adt does not know"
+    ) as error:
+        load_package(package)
+    assert "a newer one" in error.value.remedy
+
+
+@pytest.mark.parametrize("version", [1, 6, "3", None])
 def test_a_package_of_another_schema_says_make_it_again(package: Path, version: Any) -> None:
     document = json.loads((package / MANIFEST).read_text())
     (package / MANIFEST).write_text(json.dumps(document | {"schema_version": version}))
-    with pytest.raises(PackageError, match=rf"schema version {version}; this adt reads 2 or 3 or 4") as other:
+    with pytest.raises(
+        PackageError, match=rf"schema version {version}; this adt reads 2 or 3 or 4 or 5"
+    ) as other:
         load_package(package)
     assert "Make it again" in other.value.remedy
 

@@ -10,7 +10,8 @@
  * Entries, inputs and outputs are named by their number, from 0, in the order of mod.json; the
  * adt_runner_find_... functions give the number of a name. Sizes and offsets are in bytes. Text is
  * UTF-8, ends with a zero, and belongs to the handle unless something else is said. Arrays are
- * dense, in C order and little-endian; a bool is one byte.
+ * dense, in C order and little-endian; a bool is one byte. Structs begin with their size: a library
+ * takes those of older and newer programs, and refuses what it does not know unless it is zero.
  *
  * No exception leaves a function. Wrong arguments give an error; a handle that was freed, or a
  * pointer to fewer bytes than was said, cannot be told from a right one.

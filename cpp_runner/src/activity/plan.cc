@@ -29,14 +29,11 @@ Plan Read(const std::string& text) {
   for (const char* abi : {"arm64-v8a", "armeabi-v7a", "x86_64", "x86", "riscv64"}) {
     if (digests.Has(abi)) plan.bundle_digests[abi] = digests.String(abi);
   }
-  digests.Finish();
   for (JsonReader& model : json.Objects("models")) {
     PlannedModel planned{model.String("stem"), model.String("library"), model.String("entry"), {}};
     for (JsonReader& extent : model.Objects("extents")) {
       planned.extents[extent.String("symbol")] = NotNegative(&extent, "extent");
-      extent.Finish();
     }
-    model.Finish();
     plan.models.push_back(std::move(planned));
   }
   plan.device = json.String("device");
@@ -49,7 +46,6 @@ Plan Read(const std::string& text) {
   plan.runs = NotNegative(&json, "runs");
   plan.min_ms = NotNegative(&json, "min_ms");
   plan.sample_ms = NotNegative(&json, "sample_ms");
-  json.Finish();
   return plan;
 }
 

@@ -19,22 +19,17 @@ import numpy as np
 USAGE, PACKAGE, INPUT, RUN, MISMATCH, NO_DEVICE, DEVICE_LOST, OUT_OF_MEMORY = range(2, 10)
 
 
+BuildProgress = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_int32)
+
+
 class Options(ctypes.Structure):
+    """As every struct here, that of ABI 1's first version."""
+
     _fields_ = (
         ("struct_size", c_uint32),
         ("device", c_char_p),
         ("program_cache", c_char_p),
         ("scratch", c_char_p),
-    )
-
-
-BuildProgress = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_int32)
-
-
-class BuildOptions(Options):
-    """With what came after the first version: the others' tests are programs of that one."""
-
-    _fields_ = (
         ("build_threads", c_int32),
         ("build_progress", BuildProgress),
         ("build_progress_data", c_void_p),

@@ -22,13 +22,13 @@ from support.codegen.c_runner import (
     RUN,
     USAGE,
     Blob,
-    BuildOptions,
     BuildProgress,
     Failure,
     Info,
     Library,
     Options,
     Runner,
+    Source,
     aligned,
     in_file,
     in_memory,
@@ -617,7 +617,7 @@ def programs_are_built(library: Library, opencl: Path, tmp: Path) -> None:
 
     def load(threads: int) -> Runner:
         calls.clear()
-        options = BuildOptions(ctypes.sizeof(BuildOptions))
+        options = Options(ctypes.sizeof(Options))
         options.program_cache = str(tmp).encode()
         options.build_threads, options.build_progress = threads, BuildProgress(report)
         options.build_progress_data = 42
@@ -639,6 +639,42 @@ def programs_are_built(library: Library, opencl: Path, tmp: Path) -> None:
     assert lazily.get(0).tolist() == runner.get(0).tolist()
     assert load(2).ask("program_cache") == "hit"
     assert calls == []  # nothing is left to be built
+
+
+class NewerOptions(Options):
+    _fields_ = (("later", c_void_p),)
+
+
+class NewerSource(Source):
+    _fields_ = (("later", ctypes.c_uint64 * 3),)
+
+
+class NewerInfo(Info):
+    _fields_ = (("later", ctypes.c_uint64 * 2),)
+
+
+def growth(library: Library, mixed: Path) -> None:
+    """A program of a newer header, and one of the first: structs grow at their ends."""
+    assert [ctypes.sizeof(kind) for kind in (Options, Source, Info)] == [56, 112, 56]
+
+    options = NewerOptions(ctypes.sizeof(NewerOptions), build_threads=1)
+    Runner(library, mixed, options).free()
+    options.later = 1
+    library.refused(
+        USAGE, "adt_runner_options has a field", "newer one", call=lambda: Runner(library, mixed, options)
+    )
+
+    parts = [in_memory((mixed / name).read_bytes()) for name in ("mod.json", "mod.params", "mod.so")]
+    newer = NewerSource(ctypes.sizeof(NewerSource), *parts, None)
+    Runner(library, newer).free()
+    newer.later[2] = 1
+    library.refused(USAGE, "adt_package_source has a field", call=lambda: Runner(library, newer))
+
+    runner = Runner(library, mixed)
+    info = NewerInfo(ctypes.sizeof(NewerInfo), later=(1, 2))
+    runner.call("input_info", 0, 0, byref(info))
+    assert (info.name, info.struct_size, list(info.later)) == (b"x", ctypes.sizeof(NewerInfo), [0, 0])
+    runner.free()
 
 
 def mistakes(library: Library, mixed: Path) -> None:
@@ -663,12 +699,6 @@ def mistakes(library: Library, mixed: Path) -> None:
         MISMATCH, "compiled for the device cpu", call=lambda: Runner(library, mixed, device="opencl")
     )
 
-    class Newer(ctypes.Structure):  # a program with a later header
-        _fields_ = (("old", Options), ("new", ctypes.c_char * 100))
-
-    newer = Newer(Options(ctypes.sizeof(Newer)), b"\xff" * 100)
-    library.call("create", path, byref(newer), byref(out))
-    raw.adt_runner_free(out)
     raw.adt_runner_free(none)
 
     runner = Runner(library, mixed)

@@ -1,7 +1,7 @@
 """Read and write the JSON files that travel with artefacts, strictly and atomically.
 
-A manifest is a frozen dataclass. Reading refuses unknown keys, wrong types and
-a newer schema, and names the field; writing goes through a temporary file.
+A manifest is a frozen dataclass. Reading refuses wrong types, a newer schema and, unless
+it is told otherwise, unknown keys, and names the field; writing goes through a temporary file.
 """
 
 from __future__ import annotations
@@ -59,12 +59,20 @@ def write(manifest: object, path: Path) -> None:
 
 
 def load(
-    kind: type[T], path: Path, *, schema: str, version: int, remedy: str, older: Collection[int] = ()
+    kind: type[T],
+    path: Path,
+    *,
+    schema: str,
+    version: int,
+    remedy: str,
+    older: Collection[int] = (),
+    pass_over: bool = False,
 ) -> T:
     """Read *path* as a manifest of class *kind*.
 
     Args:
         older: versions before *version* whose fields *kind* has, too; what it has beyond them has a default.
+        pass_over: fields that *kind* does not have, of a newer writer, are passed over.
 
     Raises:
         PackageError: the file is missing, not JSON, of another schema, or a field is wrong.
@@ -83,10 +91,12 @@ def load(
             f"{path} has schema version {raw.get('schema_version')}; this adt reads {reads}",
             remedy="Make it again with this adt, or use the adt that wrote it.",
         )
-    return structure(raw, kind, path, error=PackageError, remedy=remedy)
+    return structure(raw, kind, path, error=PackageError, remedy=remedy, pass_over=pass_over)
 
 
-def structure(raw: Any, kind: type[T], path: Path, *, error: type[AdtError], remedy: str) -> T:
+def structure(
+    raw: Any, kind: type[T], path: Path, *, error: type[AdtError], remedy: str, pass_over: bool = False
+) -> T:
     """The JSON *raw* of the file *path* as *kind*.
 
     Raises:
@@ -95,18 +105,22 @@ def structure(raw: Any, kind: type[T], path: Path, *, error: type[AdtError], rem
     import cattrs
 
     try:
-        value: T = strict_converter().structure(raw, kind)
+        value: T = strict_converter(pass_over=pass_over).structure(raw, kind)
     except Exception as failure:  # cattrs raises an exception group; its text names each field
         reasons = "\n".join(cattrs.transform_error(failure, path=path.name))
         raise error(f"{path} does not fit its schema", remedy=remedy, details=reasons) from failure
     return value
 
 
-def strict_converter() -> Any:
-    """A converter of cattrs that takes no value for another: no text for a number, no unknown field."""
+def strict_converter(*, pass_over: bool = False) -> Any:
+    """A converter of cattrs that takes no value for another: no text for a number, and no unknown field.
+
+    Args:
+        pass_over: unknown fields are passed over.
+    """
     import cattrs
 
-    converter = cattrs.Converter(forbid_extra_keys=True)
+    converter = cattrs.Converter(forbid_extra_keys=not pass_over)
     for plain, kinds in _PLAIN.items():
         converter.register_structure_hook(plain, _exactly(*kinds))
     return converter

@@ -1,9 +1,9 @@
 """``mod.json``, the description of a ModelPackage.
 
-It is read here and, on the device, by ``cpp_runner/``. A field that a
-runner must understand changes both and raises SCHEMA_VERSION. What only people
-and adt want to know goes into :class:`CompilationRecord` or ``inspect/``, which a
-runner passes over; new fields there have a default and raise nothing.
+It is read here and, on the device, by ``cpp_runner/``. Both pass over fields that they do
+not know, so a new field has a default and raises nothing. A feature that a reader must know
+of, to read a package that has it, is named in :attr:`PackageManifest.requires` of that package,
+and refused by readers that do not know it. SCHEMA_VERSION is raised when a field that was there changes.
 ``schemas/mod.schema.json`` is generated from these classes (docs/generate.py).
 """
 
@@ -25,9 +25,10 @@ from adt.model.passes.reports import Accuracy, Convolution, OffloadReport, Textu
 from adt.model.tuning.tuning import TuningReport
 
 SCHEMA = "adt.model-package"
-SCHEMA_VERSION = 4
-OLDER_VERSIONS = (2, 3)
-"""Versions that are read, too: 2 has no weights in images, 3 says nothing of an input's values."""
+SCHEMA_VERSION = 5
+OLDER_VERSIONS = (2, 3, 4)
+"""Versions that are read, too: 2 has no weights in images, 3 says nothing of an input's values, and readers
+of 4 refuse fields that they do not know."""
 
 INDEX, USUAL, UNKNOWN = "index", "usual", "unknown"
 """What is known of an integer input: values outside the range would read other memory; it is usually in the
@@ -234,6 +235,8 @@ class PackageManifest:
     made: CompilationRecord = field(default_factory=CompilationRecord)
     inspection: dict[str, PackageFile] = field(default_factory=dict)
     """Files below ``inspect/``, for `adt inspect`; a package without them works, and no device gets them."""
+    requires: tuple[str, ...] = ()
+    """Features that a reader must know of; none so far."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
 
@@ -267,8 +270,19 @@ def read_manifest(path: Path, *, remedy: str) -> PackageManifest:
         PackageError: it is missing, of another schema, or a field is wrong.
     """
     facts = manifest.load(
-        PackageManifest, path, schema=SCHEMA, version=SCHEMA_VERSION, older=OLDER_VERSIONS, remedy=remedy
+        PackageManifest,
+        path,
+        schema=SCHEMA,
+        version=SCHEMA_VERSION,
+        older=OLDER_VERSIONS,
+        remedy=remedy,
+        pass_over=True,
     )
+    if facts.requires:
+        raise PackageError(
+            f"{path} requires {facts.requires[0]!r}, which this adt does not know",
+            remedy="Use the adt that compiled the package, or a newer one.",
+        )
     if fault := _fault(facts):
         raise PackageError(f"{path}: {fault}", remedy=remedy)
     return facts
