@@ -28,8 +28,9 @@ from adt.host.tools import cmake, ninja
 from adt.model import cuda_code
 from adt.model.inspection.inspection import Inspection
 from adt.model.package.package import ModelPackage
+from adt.tuning.database.selection import describe
 from support.models.networks import Network
-from support.standins.cuda import make_driver, make_runtime
+from support.standins.cuda import make_bundle, make_driver, make_runtime
 
 CUDA = 190
 """The ELF machine of NVIDIA's code."""
@@ -161,10 +162,61 @@ def test_without_a_compiler_the_extra_is_named(
     assert not (tmp_path / "none").exists()
 
 
-def test_an_architecture_that_the_compiler_does_not_know(model: Path, tmp_path: Path) -> None:
-    with pytest.raises(CompileError, match="NVRTC compiles nothing for sm_30") as caught:
+def test_an_architecture_that_the_compiler_does_not_know(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_code, "_nvcc", lambda: None)
+    with pytest.raises(CompileError, match=r"NVRTC 12\S* compiles nothing for sm_30") as caught:
         adt.compile(model, out=tmp_path / "old", platform="host", target="cuda:sm_30")
-    assert "--target cuda" in caught.value.remedy
+    assert caught.value.remedy.endswith("--target cuda")
+
+
+def test_of_several_compilers_one_that_knows_the_architecture_is_taken(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA 13's is a stand-in, which knows Thor and compiles nothing."""
+    monkeypatch.setattr(cuda_code, "_nvcc", lambda: None)
+    with pytest.raises(CompileError) as caught:
+        adt.compile(model, out=tmp_path / "thor", platform="host", target="cuda:jetson-thor")
+    assert cuda_code.NVRTC_13 in caught.value.remedy
+
+    source, place = tmp_path / "nvrtc.c", tmp_path / "cu13/lib"
+    source.write_text(
+        "int nvrtcGetNumSupportedArchs(int* n) { *n = 2; return 0; }\n"
+        "int nvrtcGetSupportedArchs(int* all) { all[0] = 87; all[1] = 110; return 0; }\n"
+    )
+    place.mkdir(parents=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", source, "-o", place / "libnvrtc.so.13"], check=True)
+    package, version = cuda_code._package, cuda_code.metadata.version
+    monkeypatch.setattr(
+        cuda_code, "_package", lambda name: tmp_path / name if name == "cu13" else package(name)
+    )
+    monkeypatch.setattr(
+        cuda_code.metadata, "version", lambda name: "13" if name == "nvidia-cuda-nvrtc" else version(name)
+    )
+
+    compilers = {arch: cuda_code.find_compiler(arch).name.split(".")[0] for arch in ("", "sm_87", "sm_110")}
+    assert compilers == {"": "NVRTC 12", "sm_87": "NVRTC 12", "sm_110": "NVRTC 13"}
+
+
+def test_schedules_are_measured_where_the_driver_is_and_a_package_takes_them(
+    model: Path, bundle: TargetBundle, tmp_path: Path
+) -> None:
+    """On the stand-in, for which every kernel takes as long, so that none is faster than untuned."""
+    standin = make_bundle(tmp_path, adt.source().path, bundle)
+    given = {"platform": "host", "target": "cuda:sm_86", "db": tmp_path / "records"}
+
+    result = adt.tune(model, **given, bundle=standin.path, trials=2, per_task=True, min_repeat_ms=1)
+
+    assert result.context is not None and result.context.device == "STAND-IN GPU"
+    assert not result.failures and result.done == 2 * len(result.tasks)
+    assert {task.baseline_ms for task in result.tasks} == {0.25}
+    assert "cuda sm_86" in describe(result.context)
+    package = adt.compile(model, out=tmp_path / "tuned", **given)
+    report = package.manifest.made.tuning
+    assert report is not None and len(report.kept) == len(result.tasks) == package.manifest.total
+    other = adt.compile(model, out=tmp_path / "other", **{**given, "target": "cuda:sm_87"})
+    assert other.manifest.made.tuning is None  # another architecture's records are not these
 
 
 def test_each_kernel_compiles_on_its_own(package: ModelPackage) -> None:

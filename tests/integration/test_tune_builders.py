@@ -22,7 +22,7 @@ from adt.tuning.candidates import BuildJob, BuildOutcome, Toolchain
 from adt.tuning.fleet.build_process import build
 from adt.tuning.fleet.builders import Builders, LocalBuilders, make_builders
 
-TOOLCHAIN = Toolchain({"kind": "llvm", "mtriple": "x86_64-linux-gnu"}, "cpu", 64, False, 3, "g++", ())
+TOOLCHAIN = Toolchain({"kind": "llvm", "mtriple": "x86_64-linux-gnu"}, "cpu", 64, False, 3, "g++", (), None)
 TIMEOUT = 4.0
 
 
@@ -233,7 +233,7 @@ def test_killed_with_minus_nine_nothing_is_left(
     program = (
         "import sys, time; from pathlib import Path; from adt.tuning.fleet.builders import LocalBuilders\n"
         "from adt.tuning.candidates import BuildJob, Toolchain\n"
-        f"toolchain = Toolchain({TOOLCHAIN.target!r}, 'cpu', 64, False, 3, sys.argv[2], ())\n"
+        f"toolchain = Toolchain({TOOLCHAIN.target!r}, 'cpu', 64, False, 3, sys.argv[2], (), None)\n"
         "LocalBuilders(1).submit(BuildJob(1, Path(sys.argv[1]).read_text(), toolchain), print)\n"
         "time.sleep(1000)"
     )

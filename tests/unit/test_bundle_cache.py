@@ -87,7 +87,7 @@ def test_the_newest_one_that_fits_is_taken(put: Put, tmp_path: Path) -> None:
     put("other", "linux-aarch64")
     model = package(tmp_path / "pkg", device="opencl")
     assert package_bundle(model).path == best.path
-    assert choose_bundle((ANDROID,), opencl=True).path.name == "unaligned"
+    assert choose_bundle((ANDROID,), computes="opencl").path.name == "unaligned"
     assert choose_bundle(("android-armeabi-v7a", "linux-aarch64")).path.name == "other"
 
 

@@ -14,7 +14,7 @@ from adt.errors import ConfigError, PackageError
 from adt.model.package.manifest import PackageLike
 from adt.model.targets import ModelTarget
 from adt.model.tuning import traces
-from adt.model.tuning.key import key_words, target_key, tvm_version
+from adt.model.tuning.key import key_words, target_key, tvm_version, without_textures
 from adt.model.tuning.tuning import Tuning
 from adt.tuning.database import tuned_schedules
 from adt.tuning.database.store import open_database
@@ -71,6 +71,17 @@ def test_a_gpu_s_key_leaves_out_its_limits_and_the_processor_beside_it() -> None
     assert target_key(replace(ADRENO, spec=elsewhere)) == KEY
     assert target_key(replace(ADRENO, textures=False)) != KEY
     assert target_key(replace(ADRENO, spec={**ADRENO.spec, "device": "mali"})) != KEY
+
+
+def test_cudas_records_are_an_architectures() -> None:
+    orin, limited, thor = (
+        replace(ADRENO, device="cuda", textures=False, spec={"kind": "cuda", **more})
+        for more in ({"arch": "sm_87"}, {"arch": "sm_87", "max_threads_per_block": 512}, {"arch": "sm_110"})
+    )
+    keys = [target_key(target) for target in (orin, limited, thor)]
+    assert keys[0] == keys[1] != keys[2]
+    assert key_words(keys[0]) == "cuda sm_87"
+    assert without_textures(keys[0]) is None
 
 
 def test_keys_are_said_to_people() -> None:

@@ -1,14 +1,18 @@
 """A stand-in for NVIDIA's driver: memory is the machine's, machine code is looked at, and no kernel computes.
 
-It is compiled with NVIDIA's cuda.h, and writes a line for each launch to the file that ``CUDA_STANDIN_LOG`` names.
+A launch writes zeros where memory holds nothing but bytes of 0xFF, as outputs do when candidates are compared. It is compiled with NVIDIA's cuda.h, and writes a line for each launch to the file that ``CUDA_STANDIN_LOG`` names.
 """
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
-from adt.host import cuda_headers
+from adt.bundle.bundle import MANIFEST, TargetBundle, load_bundle
+from adt.host import cuda_headers, manifest
+from adt.host.cache import file_sha256
 from adt.host.resources import resource
 
 SOURCE = r"""
@@ -22,6 +26,10 @@ struct CUmod_st { const char* image; };
 static __thread CUcontext current;
 static struct CUfunc_st functions[4096];
 static int used;
+static struct { char* at; size_t size; } blocks[4096];
+static int allocated;
+struct CUevent_st { long launches; };
+static long launches;
 
 CUresult cuInit(unsigned int flags) { return CUDA_SUCCESS; }
 CUresult cuDeviceGetCount(int* count) { *count = 1; return CUDA_SUCCESS; }
@@ -45,9 +53,17 @@ CUresult cuMemAlloc(CUdeviceptr* address, size_t size) {
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   *address = (CUdeviceptr)aligned_alloc(256, (size + 255) / 256 * 256);
   memset((void*)*address, 0, size);
+  if (allocated < 4096) blocks[allocated].at = (char*)*address, blocks[allocated++].size = size;
   return CUDA_SUCCESS;
 }
-CUresult cuMemFree(CUdeviceptr address) { NEEDS_CONTEXT; free((void*)address); return CUDA_SUCCESS; }
+CUresult cuMemFree(CUdeviceptr address) {
+  NEEDS_CONTEXT;
+  for (int i = 0; i < allocated; ++i) {
+    if (blocks[i].at == (char*)address) { blocks[i] = blocks[--allocated]; break; }
+  }
+  free((void*)address);
+  return CUDA_SUCCESS;
+}
 CUresult cuMemAllocHost(void** p, size_t size) { NEEDS_CONTEXT; *p = malloc(size); return CUDA_SUCCESS; }
 CUresult cuMemFreeHost(void* p) { free(p); return CUDA_SUCCESS; }
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t size, CUstream s) {
@@ -99,6 +115,11 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
   FILE* log = fopen(getenv("CUDA_STANDIN_LOG"), "a");
   fprintf(log, "%s %u %u %u %u %u %u\n", f->name, gx, gy, gz, bx, by, bz);
   fclose(log);
+  ++launches;
+  for (int i = 0; i < allocated; ++i) {
+    char* block = blocks[i].at;
+    if (block[0] == '\377' && memcmp(block, block + 1, blocks[i].size - 1) == 0) memset(block, 0, blocks[i].size);
+  }
   return CUDA_SUCCESS;
 }
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
@@ -109,11 +130,15 @@ CUresult cuStreamCreate(CUstream* s, unsigned flags) { *s = NULL; return CUDA_SU
 CUresult cuStreamDestroy(CUstream s) { return CUDA_SUCCESS; }
 CUresult cuStreamSynchronize(CUstream s) { NEEDS_CONTEXT; return CUDA_SUCCESS; }
 CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags) { return CUDA_SUCCESS; }
-CUresult cuEventCreate(CUevent* e, unsigned flags) { NEEDS_CONTEXT; *e = NULL; return CUDA_SUCCESS; }
-CUresult cuEventDestroy(CUevent e) { return CUDA_SUCCESS; }
-CUresult cuEventRecord(CUevent e, CUstream s) { return CUDA_SUCCESS; }
+CUresult cuEventCreate(CUevent* e, unsigned flags) {
+  NEEDS_CONTEXT; *e = calloc(1, sizeof(struct CUevent_st)); return CUDA_SUCCESS;
+}
+CUresult cuEventDestroy(CUevent e) { free(e); return CUDA_SUCCESS; }
+CUresult cuEventRecord(CUevent e, CUstream s) { e->launches = launches; return CUDA_SUCCESS; }
 CUresult cuEventSynchronize(CUevent e) { return CUDA_SUCCESS; }
-CUresult cuEventElapsedTime(float* ms, CUevent a, CUevent b) { *ms = 0.25f; return CUDA_SUCCESS; }
+CUresult cuEventElapsedTime(float* ms, CUevent a, CUevent b) {
+  *ms = 0.25f * (b->launches - a->launches); return CUDA_SUCCESS;
+}
 CUresult cuGetErrorName(CUresult error, const char** text) { *text = "STAND-IN ERROR"; return CUDA_SUCCESS; }
 CUresult cuGetErrorString(CUresult error, const char** text) { return cuGetErrorName(error, text); }
 """
@@ -155,3 +180,27 @@ def make_runtime(directory: Path, tree: Path, bundle: Path) -> Path:
         check=True,
     )
     return library
+
+
+def make_bundle(directory: Path, tree: Path, bundle: TargetBundle) -> TargetBundle:
+    """*bundle*, of this machine and without CUDA, with CUDA's runtime and the stand-in for its RPC server.
+
+    Only the server sees the driver: NVRTC would open it in processes that compile.
+    """
+    place = directory / "bundle"
+    shutil.copytree(bundle.path, place)
+    runtime, driver = make_runtime(directory, tree, bundle.path), make_driver(directory)
+    server = place / "bin/tvm_rpc"
+    server.rename(directory / "tvm_rpc")
+    server.write_text(
+        f"#!/bin/sh\nexport LD_PRELOAD={runtime} LD_LIBRARY_PATH={driver.parent}:{place}/lib "
+        f'CUDA_STANDIN_LOG={directory}/log\nexec {directory}/tvm_rpc "$@"\n'
+    )
+    server.chmod(0o755)
+    facts = bundle.manifest
+    file = replace(facts.files["bin/tvm_rpc"], sha256=file_sha256(server), size=server.stat().st_size)
+    changed = replace(
+        facts, files={**facts.files, "bin/tvm_rpc": file}, options=replace(facts.options, cuda=True)
+    )
+    manifest.write(changed, place / MANIFEST)
+    return load_bundle(place)

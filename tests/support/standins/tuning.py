@@ -24,7 +24,7 @@ from adt.tuning.records import BASELINE, Context, Failure, MeasuredOn, Record
 from adt.tuning.results import DeviceStatus
 
 CONTEXT = Context("target", "0.25.0", "GPU", "1.0")
-TOOLCHAIN = Toolchain({"kind": "llvm"}, "cpu", 64, False, 3, "g++", ())
+TOOLCHAIN = Toolchain({"kind": "llvm"}, "cpu", 64, False, 3, "g++", (), None)
 
 
 def options(**changes: Any) -> TuningOptions:

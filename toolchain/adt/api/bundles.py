@@ -46,14 +46,15 @@ def choose_bundle(
     package: ModelPackage | None = None,
     device: Device | None = None,
     server: bool = False,
-    opencl: bool = False,
+    computes: str = "cpu",
 ) -> TargetBundle:
     """The bundle *explicit*, or the newest one built here that fits.
 
     Args:
         platforms: what it may be for; the first one that has a fitting bundle is taken.
         package, device: what it must fit.
-        server, opencl: it must have an RPC server, the OpenCL runtime.
+        server: it must have an RPC server.
+        computes: ``opencl`` or ``cuda``, whose runtime it must have; ``cpu``: any.
 
     Raises:
         MismatchError: none was built, or what there is does not fit.
@@ -66,11 +67,11 @@ def choose_bundle(
             check_device(bundle.manifest, device.facts, device.serial)
         if package is not None:
             check_pair(bundle.manifest, package.manifest)
-        if opencl and not bundle.manifest.options.opencl:
+        if title := bundle.manifest.options.missing_runtime(computes):
             raise MismatchError(
-                f"the kernels compute on OpenCL, the bundle {bundle.path} has no OpenCL runtime",
-                remedy=f"Build it with OpenCL: adt build-target --for {bundle.manifest.platform} --opencl; "
-                "or compute on the CPU: --target cpu",
+                f"the kernels compute on {title}, the bundle {bundle.path} has no {title} runtime",
+                remedy=f"Build it with {title}: adt build-target --for {bundle.manifest.platform} "
+                f"--{computes}; or compute on the CPU: --target cpu",
             )
         if server and SERVER not in bundle.manifest.files:
             raise RpcError(

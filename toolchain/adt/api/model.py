@@ -77,8 +77,8 @@ def job_of(request: JobRequest, *, server: bool = False) -> CompileJob:
     settings, chosen = settings_and_platform(request.resolved)
     linked = load_bundle(request.bundle) if request.bundle else None
     if linked is None and chosen.android:
-        opencl = package_target(chosen, settings, model_like).device == "opencl"
-        linked = choose_bundle((chosen.name,), server=server, opencl=opencl)
+        computes = package_target(chosen, settings, model_like).device
+        linked = choose_bundle((chosen.name,), server=server, computes=computes)
     return CompileJob(
         request.model,
         platform=chosen,

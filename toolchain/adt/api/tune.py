@@ -68,11 +68,6 @@ def tune(request: TuneRequest) -> TuneResult:
     directory = _database(request)
     job = measured_offload(job_of(request, server=True))
     target = job.target()
-    if target.device == "cuda":
-        raise ConfigError(
-            "kernels for CUDA are not tuned: adt measures them on OpenCL and on CPUs",
-            remedy="Compile without records, or tune what runs on the same GPU: --target opencl.",
-        )
     if request.fit and target.gpu is None:
         raise ConfigError(
             f"--fit is for GPUs, and {target.name} is none", remedy="Leave it away, or give --target opencl."

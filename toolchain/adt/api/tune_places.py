@@ -109,8 +109,8 @@ def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Ite
         target: what the kernels are for.
 
     Raises:
-        MismatchError: no bundle for the devices was built here, or without OpenCL, or a device is of another
-            platform, or its processor does not run the kernels.
+        MismatchError: no bundle for the devices was built here, or without the GPU's runtime, or a device is
+            of another platform, or its processor does not run the kernels.
         RpcError: the bundle has no RPC server.
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: the device is not there.
         TrackerError: the tracker does not answer, or cannot be started.
@@ -119,7 +119,7 @@ def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Ite
 
     def bundle() -> TargetBundle:
         explicit = job.bundle.path if job.bundle else None
-        return choose_bundle((job.platform.name,), explicit, server=True, opencl=target.device == "opencl")
+        return choose_bundle((job.platform.name,), explicit, server=True, computes=target.device)
 
     if is_tracked(request):
         with _tracker(request, settings) as (address, key):
@@ -145,6 +145,8 @@ def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Ite
 
 def _own_gpu(computes: str) -> bool:
     """Whether kernels run on a GPU of this machine; OpenCL may also be its processor."""
+    if computes == "cuda":
+        return True
     device = opencl_device() if computes == "opencl" else None
     return device is not None and device.gpu
 

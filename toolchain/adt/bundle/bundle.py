@@ -14,6 +14,8 @@ from adt.limits import is_long
 SCHEMA = "adt.target-bundle"
 SCHEMA_VERSION = 1
 MANIFEST = "bundle.json"
+GPU_RUNTIMES = {"opencl": "OpenCL", "cuda": "CUDA"}
+"""Devices that need a runtime which not every bundle has; what it is called."""
 ACTIVITY = "lib/libadt_activity.so"
 """An application without Java; in bundles for Android, among :attr:`BundleManifest.app_files`."""
 
@@ -61,6 +63,11 @@ class BundleOptions:
     def libraries(self) -> tuple[Library, ...]:
         """Those whose runtimes are inside."""
         return tuple(library for library in LIBRARIES.values() if getattr(self, library.name))
+
+    def missing_runtime(self, device: str) -> str:
+        """What *device* (``cpu``, ``opencl``, ``cuda``) needs and is not inside; empty: nothing."""
+        title = GPU_RUNTIMES.get(device, "")
+        return title if title and not getattr(self, device) else ""
 
 
 @dataclass(frozen=True)

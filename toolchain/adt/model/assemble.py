@@ -17,7 +17,7 @@ from adt.host import manifest
 from adt.host.cache import file_sha256
 from adt.host.elf import ElfFacts, read_elf
 from adt.model.compilation import Compilation
-from adt.model.cuda_code import machine_code
+from adt.model.cuda_code import cuda_code, machine_code
 from adt.model.functions import called_functions
 from adt.model.inspection.lowered import Capture
 from adt.model.inspection.record import record, recorded_files
@@ -141,7 +141,7 @@ def _build(compilation: Compilation, library: Path) -> _Build:
     schedules = Tuned(tuning, triple) if tuning else Untuned()
     with (
         preparation(compilation, schedules) as (tvm_target, prepared),
-        machine_code(compilation.target, compilation.settings.tvm),
+        machine_code(cuda_code(compilation.target, compilation.settings.tvm)),
     ):
         built = tvm.compile(
             prepared.module,

@@ -225,7 +225,10 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
         if bundle
         else None,
         "plugins": _plugins(job.settings),
-        "cuda": [find_compiler().identity, plugins.build(plugins.CUDA, job.settings.tvm).parent.name]
+        "cuda": [
+            find_compiler(target.spec["arch"]).identity,
+            plugins.build(plugins.CUDA, job.settings.tvm).parent.name,
+        ]
         if target.device == "cuda"
         else None,
         "versions": versions,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import importlib.util
 import os
 import shutil
@@ -31,9 +32,25 @@ from adt.options.sections import TvmSettings
 REMEDY = (
     f'{sys.executable} -m pip install "adt[cuda]"   (NVRTC, 93 MB; no GPU is needed), or put nvcc on PATH'
 )
-NVRTC = "nvidia-cuda-nvrtc-cu12"
-"""The extra's distribution with the compiler."""
-LIBRARY = "libnvrtc.so.12"
+NVRTC_13 = "pip install nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-crt"
+
+
+@dataclass(frozen=True)
+class _Release:
+    """How NVIDIA packs the compiler of a CUDA release for Python."""
+
+    distribution: str
+    compiler: str
+    """Package below ``nvidia`` with the library, …"""
+    headers: str
+    """… and that with the headers."""
+    library: str
+
+
+_RELEASES = (
+    _Release("nvidia-cuda-nvrtc-cu12", "cuda_nvrtc", "cuda_runtime", "libnvrtc.so.12"),  # the extra's
+    _Release("nvidia-cuda-nvrtc", "cu13", "cu13", "libnvrtc.so.13"),  # PyTorch's
+)
 HEADERS = {
     "cuda.h": "",
     "cuda/std/cstdint": """
@@ -69,6 +86,14 @@ class CudaCompiler:
     """Another one means other code."""
     nvcc: Path | None = None
     """None: NVRTC."""
+    library: Path | None = None
+    """NVRTC's library …"""
+    headers: Path | None = None
+    """… and the directory of CUDA's headers."""
+
+    def knows(self, arch: str) -> bool:
+        """Whether it compiles for *arch*."""
+        return arch in (_listed_by_nvcc(self.nvcc) if self.nvcc else _listed_by_nvrtc(self.library))
 
     def compile(self, source: str, arch: str, *, ptx: bool) -> bytes:
         """Compile *source* for *arch* (``sm_87``).
@@ -80,7 +105,7 @@ class CudaCompiler:
             CompileError: the compiler refuses it, or does not know the architecture.
         """
         if self.nvcc is None:
-            return _compile_with_nvrtc(source, arch, ptx)
+            return _compile_with_nvrtc(self, source, arch, ptx)
         with scratch_directory("nvcc") as directory:
             (directory / "kernels.cu").write_text(source)
             done = run(
@@ -95,43 +120,72 @@ class CudaCompiler:
             return (directory / "code").read_bytes()
 
 
-def find_compiler() -> CudaCompiler:
-    """The compiler of CUDA on this machine.
+def find_compiler(arch: str = "") -> CudaCompiler:
+    """The compiler of CUDA on this machine: of several the first that knows *arch*, or else the first.
 
     Raises:
         ToolNotFound: there is none.
     """
-    if _nvrtc() is not None:
-        version = metadata.version(NVRTC)
-        return CudaCompiler(f"NVRTC {version}", f"nvrtc {version}")
+    compilers = [compiler for release in _RELEASES if (compiler := _nvrtc(release))]
+    if nvcc := _nvcc():
+        compilers.append(nvcc)
+    if not compilers:
+        raise ToolNotFound("no compiler of CUDA is here: neither NVRTC nor nvcc", remedy=REMEDY)
+    return next((compiler for compiler in compilers if arch and compiler.knows(arch)), compilers[0])
+
+
+def _nvcc() -> CudaCompiler | None:
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
     found = shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin")
-    if found is None:
-        raise ToolNotFound("no compiler of CUDA is here: neither NVRTC nor nvcc", remedy=REMEDY)
-    return CudaCompiler(found, compiler_identity(Path(found)), Path(found))
+    return CudaCompiler(found, compiler_identity(Path(found)), Path(found)) if found else None
 
 
-@contextlib.contextmanager
-def machine_code(target: ModelTarget, settings: TvmSettings) -> Iterator[None]:
-    """Meanwhile TVM compiles kernels for CUDA to code for *target*; nothing changes for other targets.
+@dataclass(frozen=True)
+class CudaCode:
+    """What kernels for CUDA become."""
+
+    arch: str
+    """``sm_87``"""
+    ptx: bool
+    """What a driver compiles, for *arch* and all later ones; else machine code."""
+    plugin: str
+    """The library that has TVM ask for it."""
+
+
+def cuda_code(target: ModelTarget, settings: TvmSettings) -> CudaCode | None:
+    """What kernels for *target* become; None where it is not CUDA.
 
     Raises:
         ToolNotFound: no compiler of CUDA is here, or none of C++ for the plugin.
         SourceError, DownloadError: the plugin cannot be built, see :func:`adt.model.plugins.build`.
-        CompileError: the compiler refuses the kernels.
     """
     if target.device != "cuda":
+        return None
+    find_compiler(target.spec["arch"])
+    plugin = plugins.build(plugins.CUDA, settings)
+    return CudaCode(str(target.spec["arch"]), target.name == "cuda", str(plugin))
+
+
+@contextlib.contextmanager
+def machine_code(code: CudaCode | None) -> Iterator[None]:
+    """Meanwhile TVM compiles kernels for CUDA to *code*; nothing changes for other targets.
+
+    Raises:
+        ToolNotFound: no compiler of CUDA is here.
+        CompileError: the compiler refuses the kernels.
+    """
+    if code is None:
         yield
         return
     import tvm_ffi
 
-    compiler, ptx = find_compiler(), target.name == "cuda"
-    plugins.load_plugin(plugins.build(plugins.CUDA, settings))
+    compiler = find_compiler(code.arch)
+    plugins.load_plugin(Path(code.plugin))
     errors: list[CompileError] = []
 
     def compile_source(source: str) -> bytes:
         try:
-            return compiler.compile(source, target.spec["arch"], ptx=ptx)
+            return compiler.compile(source, code.arch, ptx=code.ptx)
         except CompileError as error:  # of any exception TVM carries no more than the message
             errors.append(error)
             raise
@@ -156,16 +210,22 @@ def _option(arch: str, ptx: bool) -> str:
 
 
 def _refused(compiler: str, arch: str, text: str) -> CompileError:
-    unknown = "--gpu-architecture" in text or "Unsupported gpu architecture" in text
+    if "Unsupported gpu architecture" in text:
+        return _unknown(compiler, arch)
     return CompileError(
-        f"{compiler} compiles nothing for {arch}"
-        if unknown
-        else f"{compiler} refuses the kernels for {arch}",
-        remedy=f"Name another architecture, or none ({PTX} and later, by the driver): --target cuda"
-        if unknown
-        else "Report this with the model; --target opencl computes the same.",
+        f"{compiler} refuses the kernels for {arch}",
+        remedy="Report this with the model; --target opencl computes the same.",
         details=text[-4000:],
     )
+
+
+def _unknown(compiler: str, arch: str) -> CompileError:
+    remedy = f"Have the driver compile for its GPU (any from {PTX} on): --target cuda"
+    if arch == PTX:
+        remedy = f"Take that of CUDA 12, which does: {REMEDY}"
+    elif int(arch.removeprefix("sm_")) > int(PTX.removeprefix("sm_")):
+        remedy += f"; or add the compiler of CUDA 13, which knows newer GPUs: {NVRTC_13}"
+    return CompileError(f"{compiler} compiles nothing for {arch}", remedy=remedy)
 
 
 def _package(name: str) -> Path | None:
@@ -178,15 +238,34 @@ def _package(name: str) -> Path | None:
     return Path(places[0]) if places else None
 
 
-def _nvrtc() -> Path | None:
-    """NVRTC's library, if the extra is whole."""
-    package, headers = _package("cuda_nvrtc"), _package("cuda_runtime")
-    library = package / "lib" / LIBRARY if package else None
-    return library if library and library.is_file() and headers else None
+def _nvrtc(release: _Release) -> CudaCompiler | None:
+    """NVRTC of *release*, if it is whole."""
+    package, headers = _package(release.compiler), _package(release.headers)
+    library = package / "lib" / release.library if package else None
+    if library is None or headers is None or not library.is_file():
+        return None
+    version = metadata.version(release.distribution)
+    return CudaCompiler(f"NVRTC {version}", f"nvrtc {version}", library=library, headers=headers / "include")
 
 
-def _compile_with_nvrtc(source: str, arch: str, ptx: bool) -> bytes:
-    library, headers = ctypes.CDLL(str(_nvrtc())), _package("cuda_runtime")
+@functools.cache
+def _listed_by_nvcc(nvcc: Path) -> frozenset[str]:
+    return frozenset(run([nvcc, "--list-gpu-code"], check=False).stdout.split())
+
+
+@functools.cache
+def _listed_by_nvrtc(path: Path | None) -> frozenset[str]:
+    library, count = ctypes.CDLL(str(path)), ctypes.c_int()
+    library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+    numbers = (ctypes.c_int * count.value)()
+    library.nvrtcGetSupportedArchs(numbers)
+    return frozenset(f"sm_{number}" for number in numbers)
+
+
+def _compile_with_nvrtc(compiler: CudaCompiler, source: str, arch: str, ptx: bool) -> bytes:
+    if not compiler.knows(arch):
+        raise _unknown(compiler.name, arch)
+    library = ctypes.CDLL(str(compiler.library))
     program = ctypes.c_void_p()
 
     def call(name: str, *arguments: Any) -> int:
@@ -207,10 +286,10 @@ def _compile_with_nvrtc(source: str, arch: str, ptx: bool) -> bytes:
             f"--gpu-architecture={_option(arch, ptx)}",
             "-w",
             "-default-device",
-            f"-I{headers}/include",
+            f"-I{compiler.headers}",
         ]
         if call("nvrtcCompileProgram", program, len(options), _strings(options)):
-            raise _refused("NVRTC", arch, read("ProgramLog").rstrip(b"\0").decode(errors="replace"))
+            raise _refused(compiler.name, arch, read("ProgramLog").rstrip(b"\0").decode(errors="replace"))
         return read("PTX" if ptx else "CUBIN")
     finally:
         call("nvrtcDestroyProgram", ctypes.byref(program))

@@ -16,7 +16,7 @@ from adt.host.disk import scratch_directory
 from adt.host.elf import read_elf
 from adt.host.ndk import Ndk
 from adt.model.assemble import exported_functions, tvm_errors
-from adt.model.cuda_code import machine_code
+from adt.model.cuda_code import cuda_code, machine_code
 from adt.model.link import linker_for
 from adt.model.passes.lowering import tir_pipeline
 from adt.model.passes.nodes import tir_nodes
@@ -82,7 +82,7 @@ def compile_kernel(
             tvm_errors("the kernel"),
             tvm.transform.PassContext(opt_level=settings.compile.opt_level),
             tvm_target,
-            machine_code(target, settings.tvm),
+            machine_code(cuda_code(target, settings.tvm)),
         ):
             built = tvm.compile(_scheduled(module, target), tvm_target, tir_pipeline=tir_pipeline(alignment))
             linker.export(built, library, scratch)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from adt.model.cuda_code import CudaCode
 from adt.tuning.records import Failure, MeasuredOn
 
 
@@ -16,7 +17,7 @@ class Toolchain:
     target: dict[str, Any]
     """TVM's target dictionary, with its host."""
     device: str
-    """``cpu`` or ``opencl``: where the arguments live."""
+    """``cpu``, ``opencl`` or ``cuda``: where the arguments live."""
     alignment: int
     """Bytes to which the device's runtime aligns tensors."""
     textures: bool
@@ -25,6 +26,8 @@ class Toolchain:
     compiler: str
     """Program that links."""
     link_options: tuple[str, ...]
+    cuda: CudaCode | None
+    """What kernels for CUDA become; None for other targets."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class MeasureJob:
     library: bytes
     arguments: tuple[Argument, ...]
     device: str
-    """``cpu`` or ``opencl``."""
+    """``cpu``, ``opencl`` or ``cuda``."""
     timing: Timing
     outputs: int = 0
     """Bring back so many of the last arguments, computed from the same inputs on every device."""

@@ -10,6 +10,7 @@ from typing import Any
 from adt.bundle.libraries import parse_libraries, titles
 from adt.model.assemble import offload, preparation
 from adt.model.compilation import Compilation
+from adt.model.cuda_code import cuda_code
 from adt.model.inspection.flops import flops_of
 from adt.model.targets import ModelTarget
 from adt.model.tuning.schedules import Recording, is_scheduled
@@ -63,7 +64,11 @@ def extract(compilation: Compilation) -> Extraction:
 
 
 def toolchain_of(compilation: Compilation) -> Toolchain:
-    """How candidates become libraries, so that they are as in a package."""
+    """How candidates become libraries, so that they are as in a package.
+
+    Raises:
+        ToolNotFound, SourceError, DownloadError: see :func:`adt.model.cuda_code.cuda_code`.
+    """
     return Toolchain(
         target=dict(compilation.target.spec),
         device=compilation.target.device,
@@ -72,6 +77,7 @@ def toolchain_of(compilation: Compilation) -> Toolchain:
         opt_level=compilation.settings.compile.opt_level,
         compiler=str(compilation.linker.compiler),
         link_options=compilation.linker.flags,
+        cuda=cuda_code(compilation.target, compilation.settings.tvm),
     )
 
 

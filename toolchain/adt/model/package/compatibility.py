@@ -53,17 +53,11 @@ def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
             remedy=f"Build the bundle with that alignment: {rebuild} --alignment {package.alignment}; or "
             f"compile the model again for this bundle: {recompile}",
         )
-    if target.device == "opencl" and not bundle.options.opencl:
+    if title := bundle.options.missing_runtime(target.device):
         raise MismatchError(
-            f"the package {name} computes on OpenCL, the bundle has no OpenCL runtime",
-            remedy=f"Build the bundle with it: {rebuild} --opencl; or compile for the CPU: {recompile} "
-            "--target cpu",
-        )
-    if target.device == "cuda" and not bundle.options.cuda:
-        raise MismatchError(
-            f"the package {name} computes on CUDA, the bundle has no CUDA runtime",
-            remedy=f"Build the bundle with it: {rebuild} --cuda; or compile for the CPU: {recompile} "
-            "--target cpu",
+            f"the package {name} computes on {title}, the bundle has no {title} runtime",
+            remedy=f"Build the bundle with it: {rebuild} --{target.device}; or compile for the CPU: "
+            f"{recompile} --target cpu",
         )
     for library in package.libraries:
         if library not in bundle.options.libraries:

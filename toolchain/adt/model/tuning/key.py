@@ -26,12 +26,14 @@ ELSEWHERE = (
 def target_key(target: ModelTarget) -> str:
     """What *target*'s kernels are generated for, as canonical JSON.
 
-    For a GPU that is which one, and whether tensors lie in textures; its limits and the processor beside
-    it are not. For a CPU it is the instruction set: architecture, core and features, whatever the
-    operating system and the number of cores.
+    For a GPU that is which one (of CUDA's the architecture), and whether tensors lie in textures; its limits
+    and the processor beside it are not. For a CPU it is the instruction set: architecture, core and
+    features, whatever the operating system and the number of cores.
     """
     spec = target.spec
-    if target.device != "cpu":
+    if target.device == "cuda":
+        facts = {"kind": "cuda", "arch": spec["arch"]}
+    elif target.device != "cpu":
         facts = {"kind": spec["kind"], "device": spec.get("device", ""), "textures": target.textures}
     else:
         facts = {"kind": "llvm", "arch": _arch(str(spec.get("mtriple", "")))}
@@ -48,11 +50,13 @@ def without_textures(key: str) -> str | None:
 
 
 def key_words(key: str) -> str:
-    """A target key for people: ``adreno (textures)``, ``aarch64 cortex-a76 +dotprod``."""
+    """A target key for people: ``adreno (textures)``, ``cuda sm_87``, ``aarch64 cortex-a76 +dotprod``."""
     try:
         facts: dict[str, Any] = json.loads(key)
     except ValueError:
         return key
+    if facts.get("kind") == "cuda":
+        return f"cuda {facts.get('arch', '?')}"
     if facts.get("kind") != "llvm":
         name = facts.get("device") or facts.get("kind", "?")
         return f"{name} (textures)" if facts.get("textures") else f"{name} (buffers)"

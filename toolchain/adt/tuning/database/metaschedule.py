@@ -123,7 +123,7 @@ def _tvm_target(key: str) -> dict[str, Any] | None:
         facts = json.loads(key)
     except ValueError:
         return None
-    if arch := facts.pop("arch", ""):
+    if facts.get("kind") == "llvm" and (arch := facts.pop("arch", "")):
         facts["mtriple"] = f"{arch}-unknown-linux-gnu"
     if facts.pop("textures", False):
         facts["keys"] = [facts.get("device", ""), "opencl", "gpu", "texture"]
@@ -277,9 +277,9 @@ def _key(target: Mapping[str, Any] | None) -> str:
 
     if not target:
         raise ValueError("it does not say for which target: give --target")
-    on_cpu = target["kind"] == "llvm"
+    device = "cpu" if target["kind"] == "llvm" else str(target["kind"])
     textures = "texture" in target.get("keys", ())
-    return target_key(ModelTarget("", "cpu" if on_cpu else "opencl", dict(target), (), textures))
+    return target_key(ModelTarget("", device, dict(target), (), textures))
 
 
 def _last_line(error: Exception) -> str:

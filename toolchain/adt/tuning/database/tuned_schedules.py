@@ -38,8 +38,8 @@ def tuning_for_target(
     """
     device = driver = None
     if like is not None and not tuned_on:
-        gpu = target.device != "cpu"
-        device, driver = (like.gpu, like.opencl_driver) if gpu else (like.soc, "")
+        names = {"cpu": (like.soc, ""), "opencl": (like.gpu, like.opencl_driver)}
+        device, driver = names.get(target.device, (None, None))  # of CUDA's, nothing is known here
     return find_tuning(directory, target_key(target), tvm, device, driver, tuned_on=tuned_on)
 
 

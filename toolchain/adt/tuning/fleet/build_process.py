@@ -42,6 +42,7 @@ def build(job: BuildJob) -> BuildOutcome:
 def _compile(module: str, toolchain: Toolchain) -> bytes:
     import tvm
 
+    from adt.model.cuda_code import machine_code
     from adt.model.link import Linker
     from adt.model.passes.lowering import tir_pipeline
     from adt.model.tuning.schedules import load_intrinsics
@@ -51,6 +52,7 @@ def _compile(module: str, toolchain: Toolchain) -> bytes:
     with (
         tvm.transform.PassContext(opt_level=toolchain.opt_level),
         scratch_directory("candidate") as scratch,
+        machine_code(toolchain.cuda),
     ):
         executable = tvm.compile(
             tvm.ir.load_json(module),

@@ -22,6 +22,7 @@ from typing import Any
 
 import adt
 from adt.errors import ConfigError, MismatchError, ToolNotFound
+from adt.model.cuda_code import find_compiler
 from adt.tuning.candidates import BuildJob, BuildOutcome, Toolchain
 from adt.tuning.fleet.build_process import BuildProcess
 from adt.tuning.records import Failure
@@ -122,7 +123,13 @@ def _outcome(job: BuildJob, future: Any) -> BuildOutcome:
 
 def _facts(toolchain: Toolchain) -> dict[str, Any]:
     """On a worker: what must be as it is here."""
-    missing = [path for path in _required_paths(toolchain) if not (shutil.which(path) or os.path.isdir(path))]  # noqa: PTH112
+    paths = _required_paths(toolchain)
+    missing = [path for path in paths if not (shutil.which(path) or os.path.exists(path))]  # noqa: PTH110
+    if toolchain.cuda is not None:
+        try:
+            find_compiler(toolchain.cuda.arch)
+        except ToolNotFound:
+            missing.append("a compiler of CUDA (NVRTC or nvcc)")
     return {"versions": _versions(), "missing": missing}
 
 
@@ -134,9 +141,9 @@ def _versions() -> dict[str, str]:
 
 
 def _required_paths(toolchain: Toolchain) -> list[str]:
-    """The compiler, and directories that it searches for libraries."""
+    """The compiler, directories that it searches for libraries, and TVM's plugin for CUDA."""
     directories = [option.removeprefix("-L") for option in toolchain.link_options if option.startswith("-L")]
-    return [toolchain.compiler, *directories]
+    return [toolchain.compiler, *directories, *([toolchain.cuda.plugin] if toolchain.cuda else [])]
 
 
 def _connect(address: str) -> Any:

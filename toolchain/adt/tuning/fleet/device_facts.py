@@ -38,7 +38,7 @@ def of_device(device: Device, computes: str, bundle: TargetBundle | None = None)
     """What *device* is, as ``adt compile --like`` sees it.
 
     Args:
-        computes: ``cpu`` or ``opencl``.
+        computes: ``cpu``, ``opencl`` or ``cuda``, whose name its runtime tells.
         bundle: brings the program that asks for OpenCL; without one, what was asked before counts.
 
     Raises:
@@ -48,6 +48,8 @@ def of_device(device: Device, computes: str, bundle: TargetBundle | None = None)
     facts = package_like(probed, "")
     if computes == "opencl":
         return Identity(facts.gpu, facts.opencl_driver)
+    if computes == "cuda":
+        return Identity("", "")
     return Identity(facts.soc or probed.model or probed.label, "")
 
 

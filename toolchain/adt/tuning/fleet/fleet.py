@@ -53,7 +53,7 @@ class Fleet:
     ) -> None:
         """
         Args:
-            computes: ``cpu`` or ``opencl``.
+            computes: ``cpu``, ``opencl`` or ``cuda``.
             kind: device and driver, as in :class:`adt.tuning.records.Context`; with an empty driver the
                 first such device decides. None: the first device does.
             pause: seconds for which a device is first out of service.

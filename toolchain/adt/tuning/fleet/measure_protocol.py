@@ -19,7 +19,7 @@ class Connect:
     seconds: int
     """After which the server ends the session, whatever runs in it."""
     device: str
-    """``cpu`` or ``opencl``."""
+    """``cpu``, ``opencl`` or ``cuda``."""
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ class Source(Protocol):
         """A server for the worker of *slot*, for as long as the block runs; what it started ends then.
 
         Args:
-            computes: ``cpu`` or ``opencl``.
+            computes: ``cpu``, ``opencl`` or ``cuda``.
 
         Raises:
             NotNow: others use it.

@@ -2,7 +2,7 @@
 
 CPUs get the rules that TVM has for them (AVX-512 and VNNI, Neon and dot products).
 
-GPUs with OpenCL get rules of their own. TVM takes its CUDA rules for them, which assume
+GPUs get rules of their own. TVM takes its CUDA rules for all of them, which assume
 what no phone offers: work-groups of up to 1024, 16-byte loads of three elements, and
 memory shared by a work-group that is faster than the cache. Here work-groups stay
 within the device's limits, and tiles are kept in local memory only where that is a
@@ -101,13 +101,13 @@ def _generators(module: Any, target: Any) -> list[Any]:
         except NotSchedulable as error:
             raise NoSpace(str(error)) from error
     _register_schedule_rules(module, target)
-    if str(target.kind.name) != "opencl":
+    if str(target.kind.name) == "llvm":
         rules = "llvm" if _arm32(target) else "from-target"
         return [PostOrderApply(sch_rules=rules, postprocs=rules, mutator_probs=rules)]
-    return [_opencl(target, local) for local in ((False,) if _mali(target) else (False, True))]
+    return [_gpu(target, local) for local in ((False,) if _mali(target) else (False, True))]
 
 
-def _opencl(target: Any, local: bool) -> Any:
+def _gpu(target: Any, local: bool) -> Any:
     """
     Args:
         local: tiles of what is read are copied into local memory, together.

@@ -26,9 +26,10 @@ from adt.model.passes.gpu.kernel_blocks import (
 )
 from adt.model.passes.gpu.placement import SCOPE
 from adt.model.passes.gpu.schedules import moves_texels, prove
-from adt.model.passes.gpu.tiles import STATEMENTS, best_tile
+from adt.model.passes.gpu.tiles import DEEPEST, STATEMENTS, best_tile
 from adt.model.passes.layout.blocks import is_convolution
 from adt.model.passes.layout.signature import REDUCE
+from adt.model.passes.nodes import tir_nodes
 from adt.model.targets.gpu import Gpu, gpu_of
 from adt.tuning.space.texture_tiles import accumulate, bind_groups, bind_items, sample_tiles
 
@@ -76,7 +77,7 @@ def texture_space(function: Any, target: Any) -> Any:
         postprocs=[
             ms.postproc.DisallowDynamicLoop(),
             ms.postproc.RewriteParallelVectorizeUnroll(),
-            statement_limit()(),
+            kernel_limits()(),
             ms.postproc.VerifyGPUCode(),
         ],
         mutator_probs={ms.mutator.MutateTileSize(): 0.9, ms.mutator.MutateUnroll(): 0.1},
@@ -224,23 +225,36 @@ MAX_STATEMENTS = 2 * STATEMENTS
 
 
 @cache
-def statement_limit() -> Any:
-    """The class of a TVM postprocessor that refuses schedules of over :data:`MAX_STATEMENTS` statements."""
+def kernel_limits() -> Any:
+    """The class of a TVM postprocessor that refuses schedules of over :data:`MAX_STATEMENTS` statements, and
+    work-groups that are too deep."""
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule.postproc import PyPostproc
 
     @derived_object
-    class StatementLimit(PyPostproc):  # type: ignore[misc]
+    class KernelLimits(PyPostproc):  # type: ignore[misc]
         def _initialize_with_tune_context(self, context: Any) -> None:
             pass
 
         def apply(self, schedule: Any) -> bool:
-            return all(statements(function) <= MAX_STATEMENTS for function in schedule.mod.functions.values())
+            return all(
+                statements(function) <= MAX_STATEMENTS and _depth(function) <= DEEPEST
+                for function in schedule.mod.functions.values()
+            )
 
         def clone(self) -> Any:
-            return StatementLimit()
+            return KernelLimits()
 
-    return StatementLimit
+    return KernelLimits
+
+
+def _depth(function: Any) -> int:
+    """Work-items of a work-group along z."""
+    from tvm import tirx
+
+    bound = (loop for loop in tir_nodes(function.body, tirx.For) if loop.thread_binding is not None)
+    extents = [int(loop.extent) for loop in bound if loop.thread_binding.thread_tag == "threadIdx.z"]
+    return max(extents, default=1)
 
 
 def statements(function: Any) -> int:

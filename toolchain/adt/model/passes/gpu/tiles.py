@@ -53,6 +53,8 @@ PARTS = (2, 4, 8, 16)
 """Work-items that share a sum."""
 PARTS_OF_A_PIXEL = (*PARTS, 32, 64)
 """… where the output has one pixel: other work-items of its work-group would share no weights."""
+DEEPEST = 64
+"""Work-items of a work-group in depth, at most: NVIDIA's GPUs launch no more along z."""
 STATEMENTS = 256
 """Of one iteration, at most: drivers compile for seconds what is longer."""
 
@@ -182,7 +184,8 @@ def _tiles(sums: Sums, gpu: Gpu, shared: bool | None) -> Iterator[Tile]:
                 continue
             across = divisors(sums.width // wide, room)[-1]
             down = divisors(sums.height // high, room // across)[-1]
-            far = 1 if count > 1 else divisors(sums.depth // deep, room // across // down)[-1]
+            deepest = min(room // across // down, DEEPEST)
+            far = 1 if count > 1 else divisors(sums.depth // deep, deepest)[-1]
             tile = Tile(wide, high, deep, (across, down, far), count)
             if tile not in seen and _fits(sums, tile, gpu):
                 seen.add(tile)
