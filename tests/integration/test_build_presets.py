@@ -18,17 +18,24 @@ import pytest
 from adt.bundle.bundle import load_bundle
 from adt.host.cache import cache_dir
 from adt.host.elf import read_elf
+from adt.host.ndk import LOWEST_API_LEVEL
 from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.host.xnnpack_source import find_xnnpack
+from adt.measure.reference import run_reference
+from adt.model.inputs.random import random_inputs
+from adt.model.package.package import load_package
+from support.codegen.bionic_levels import LEVELS
 from support.devices.programs import adt as run_adt
 from support.devices.programs import adt_json
+from support.models.offload import residual_net
 from support.models.small import MAGIKA
 from support.standins.clml import make_library, make_standin_clml
 from support.standins.ndk import make_standin_ndk
 
 ARMHF = ["qemu-arm-static", "-L", "/usr/arm-linux-gnueabihf"]
 AARCH64 = ["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"]
+SYSTEM_LIBRARIES = "toolchains/llvm/prebuilt/linux-x86_64/sysroot/usr/lib/aarch64-linux-android/21"
 
 
 def nightly(test: Callable[..., None]) -> Callable[..., None]:
@@ -40,14 +47,14 @@ def build(preset: str, *more: object) -> dict[str, Any]:
     return adt_json("build-target", "--for", preset, *more)
 
 
-def verify(bundle: Path, platform: str, prefix: list[str], work: Path, *more: object) -> None:
-    """A real model, compiled for *platform*, gives onnxruntime's numbers when the bundle's rtvm runs it."""
-    import onnxruntime
-
+def verify(
+    bundle: Path, platform: str, prefix: list[str], work: Path, model: Path = MAGIKA, *more: object
+) -> None:
+    """*model*, compiled for *platform*, gives onnxruntime's numbers when the bundle's rtvm runs it."""
     work.mkdir(exist_ok=True)
-    adt_json("compile", MAGIKA, "--for", platform, "--bundle", bundle, "-o", work / "pkg", *more)
-    given = np.random.default_rng(1).integers(0, 257, (1, 2048)).astype(np.int32)
-    np.savez(work / "in.npz", bytes=given)
+    adt_json("compile", model, "--for", platform, "--bundle", bundle, "-o", work / "pkg", *more)
+    given = random_inputs(load_package(work / "pkg").manifest.entry().inputs, 1)
+    np.savez(work / "in.npz", **given)
     words = [bundle / "bin/rtvm", "--model", work / "pkg", "--input", work / "in.npz"]
     done = subprocess.run(
         [*prefix, *map(str, words), "--output", str(work / "out.npz")],
@@ -56,9 +63,9 @@ def verify(bundle: Path, platform: str, prefix: list[str], work: Path, *more: ob
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    wanted = onnxruntime.InferenceSession(str(MAGIKA)).run(None, {"bytes": given})[0]
     with np.load(work / "out.npz") as got:
-        assert np.abs(got["target_label"] - wanted).max() <= 1e-5
+        for name, wanted in run_reference(model, given).items():
+            assert np.abs(got[name] - wanted).max() <= 1e-5
 
 
 def rtvm_devices(bundle: Path, prefix: list[str]) -> list[str]:
@@ -158,7 +165,23 @@ def test_further_android_abis_through_the_standin(abi: str, machine: str, page: 
     library = read_elf(out / "mod.so")
     assert library.page_alignment >= page and "libtvm_ffi.so" in library.needed
     if abi == "x86_64":  # the stand-in's x86_64 is this machine's
-        verify(bundle.path, f"android-{abi}", [], tmp_path / "run", "--ndk", ndk)
+        verify(bundle.path, f"android-{abi}", [], tmp_path / "run", MAGIKA, "--ndk", ndk)
+
+
+@nightly
+def test_xnnpack_for_android_through_the_standin(tmp_path: Path) -> None:
+    """All of XNNPACK by clang, its C as Android's, and what it gives: the stand-in's aarch64 is Debian's."""
+    ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
+    bundle = load_bundle(Path(build("android-arm64-v8a", "--ndk", ndk, "--xnnpack")["path"]))
+    facts = read_elf(bundle.file("lib/libadt_xnnpack.so"))
+    assert facts.page_alignment == 16384
+    assert "memalign" in facts.undefined, "which bionic had before posix_memalign"
+    assert not {name for name in facts.undefined if LEVELS.get(name, 0) > LOWEST_API_LEVEL}
+    prefix = [*AARCH64, "-E", f"LD_LIBRARY_PATH={ndk / SYSTEM_LIBRARIES}"]
+    model = residual_net(tmp_path / "model.onnx")
+    verify(
+        bundle.path, bundle.manifest.platform, prefix, tmp_path, model, "--offload", "xnnpack", "--ndk", ndk
+    )
 
 
 @nightly
@@ -215,7 +238,9 @@ def test_what_nnapi_and_xnnpack_add_compiles_and_a_probe_that_could_not_start_is
     assert info["nnapi"] and info["xnnpack"] and "lib/libadt_xnnpack.so" in info["files"]
     assert info["compiler"]["triple"] == "aarch64-none-linux-android29"
     assert "bin/rtvm" in info["files"] and "bin/adt_probe" not in info["files"]
-    check_syntax(tmp_path / "build", "contrib/nnapi/nnapi_(builder|ops|runtime)|mended/nnapi|src/xnnpack_")
+    check_syntax(
+        tmp_path / "build", "contrib/nnapi/nnapi_(builder|ops|runtime)|mended/nnapi|src/xnnpack_|cpuinfo/src"
+    )
 
 
 def test_a_clml_preset_configures_and_compiles_with_the_standin(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 It is not an NDK: its compilers are Debian's clang for *glibc*. What it can show
 is that adt finds, names and drives an NDK as it should and that the libraries
 it builds are for the right machine, 64-bit ones with 16 KB pages. What it
-cannot show is bionic, ``__ANDROID__`` code or libc++: its libc++_shared.so is empty. Of
+cannot show is bionic, C++ for ``__ANDROID__`` or libc++: its libc++_shared.so is empty. Of
 libandroid, liblog and libneuralnetworks it has stand-ins (tests/support/standins/libandroid), with
 what adt and TVM use of them.
 
@@ -55,6 +55,7 @@ for word do
     -target | --target | --sysroot | -isysroot | -gcc-toolchain) skip=1 ;;
     --target=* | --sysroot=* | --gcc-toolchain=* | -stdlib=* | -static-libstdc++) ;;
     -Wl,--no-rosegment | -fuse-ld=lld) ;;
+    *.c) set -- "$@" -D__ANDROID__ "$word" ;; # XNNPACK and what it uses are C; C++ has glibc's library
     *) set -- "$@" "$word" ;;
   esac
 done
