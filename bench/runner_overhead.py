@@ -6,9 +6,9 @@
 
 Two models: a tiny one (microseconds) and a real one. Both ways run in one process, in
 turn and in batches, with inputs and outputs in the same kind of memory: only the run,
-and a whole inference with copies in and out, kernels on one thread; the clock is that
-thread's time on a processor, which other processes hardly change. Prints the medians over the rounds, the
-median of the differences between neighbours, and its share of the direct loop's time. The direct
+and a whole inference with copies in and out, kernels on one thread. Other processes disturb the
+clock: so medians over the rounds are printed, the median of the differences between neighbours, and
+its share of the direct loop's time. The direct
 loop is what a program for this one model would do; it must give the same bytes. Exits
 with 1 where the runner adds more than 2 µs and more than 1 %.
 """

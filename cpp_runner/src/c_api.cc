@@ -3,9 +3,11 @@
 #include "adt/adt_runner.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <limits>
 #include <memory>
@@ -15,14 +17,16 @@
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "dtype.h"
 #include "error.h"
+#include "executor.h"
 #include "memory_pools.h"
+#include "parallel.h"
 #include "runner_info.h"
 #include "session.h"
-#include "threads.h"
 
 namespace {
 
@@ -37,6 +41,7 @@ static_assert(ADT_ERROR_MISMATCH == static_cast<int>(ErrorKind::kMismatch));
 static_assert(ADT_ERROR_NO_DEVICE == static_cast<int>(ErrorKind::kNoDevice));
 static_assert(ADT_ERROR_DEVICE_LOST == static_cast<int>(ErrorKind::kDeviceLost));
 static_assert(ADT_ERROR_OUT_OF_MEMORY == static_cast<int>(ErrorKind::kOutOfMemory));
+static_assert(ADT_ERROR_CANCELLED == static_cast<int>(ErrorKind::kCancelled));
 
 // What adt_tensor_info points to.
 struct TensorText {
@@ -68,6 +73,7 @@ struct EntryText {
   std::string name;
   std::vector<std::unique_ptr<TensorText>> inputs;  // pointers: they must not move
   std::vector<std::unique_ptr<TensorText>> outputs;
+  std::atomic<bool> alone{false};  // no threads shared a loop of its last run
 };
 
 struct LastError {
@@ -117,8 +123,9 @@ adt_status_t Guard(Work&& work) noexcept {
 }  // namespace
 
 struct adt_runner {
-  adt_runner(const adt::Source& source, const adt::SessionOptions& options)
-      : session(source, options) {
+  adt_runner(const adt::Source& source, const adt::SessionOptions& options,
+             std::shared_ptr<adt::Executor> runs_on)
+      : executor(std::move(runs_on)), session(source, options) {
     for (const adt::Entry& entry : session.package().entries) {
       EntryText& text = entries.emplace_back();
       text.name = entry.name;
@@ -169,12 +176,29 @@ struct adt_runner {
     return session.programs();
   }
 
-  mutable std::mutex mutex;  // for the session; the rest never changes
+  const std::shared_ptr<adt::Executor> executor;  // does the runs; outlives the session
+  mutable std::mutex mutex;                       // for the session; the rest never changes
   adt::Session session;
-  std::vector<EntryText> entries;
+  std::deque<EntryText> entries;
+  std::atomic<int> pending{0};  // runs that were asked for and are not over
   mutable std::condition_variable saved;
   bool being_saved = false;
   std::thread saving;
+};
+
+namespace {
+
+struct AsyncRun {
+  std::atomic<bool> cancelled{false};
+  adt::Signal over;
+  adt_status_t status = ADT_OK;  // once it is over
+  LastError error;               // if that is one
+};
+
+}  // namespace
+
+struct adt_ticket {
+  std::shared_ptr<AsyncRun> run;  // the executor has it, too
 };
 
 namespace {
@@ -276,11 +300,13 @@ Struct Known(const Struct& given, Struct known, std::size_t first, const char* n
   return known;
 }
 
-adt::SessionOptions Options(const adt_runner_options_t* given) {
-  adt_runner_options_t options = ADT_RUNNER_OPTIONS_INIT;
-  if (given != nullptr) {
-    options = Known(*given, options, kOptionsSizeV1, "adt_runner_options");
-  }
+adt_runner_options_t KnownOptions(const adt_runner_options_t* given) {
+  const adt_runner_options_t none = ADT_RUNNER_OPTIONS_INIT;
+  if (given == nullptr) return none;
+  return Known(*given, none, kOptionsSizeV1, "adt_runner_options");
+}
+
+adt::SessionOptions Options(const adt_runner_options_t& options) {
   adt::SessionOptions session;
   if (options.device != nullptr) session.device = options.device;
   if (options.scratch != nullptr) session.scratch = options.scratch;
@@ -327,7 +353,11 @@ adt_status_t Create(MakeSource&& make_source, const adt_runner_options_t* option
   if (out != nullptr) *out = nullptr;
   return Guard([&] {
     Require(out, "out");
-    *out = std::make_unique<adt_runner>(make_source(), Options(options)).release();
+    const adt_runner_options_t known = KnownOptions(options);
+    auto executor =
+        known.own_executor != 0 ? std::make_shared<adt::Executor>() : adt::Executor::Shared();
+    *out =
+        std::make_unique<adt_runner>(make_source(), Options(known), std::move(executor)).release();
   });
 }
 
@@ -367,6 +397,31 @@ adt_status_t WithSession(adt_runner_t* runner, Work&& work) {
   });
 }
 
+// *work*, which runs the entry, on the handle's executor. A model whose kernels no threads share
+// needs none of what an executor has: after its first run the caller's thread runs it, which saves
+// two changes of threads.
+template <typename Work>
+adt_status_t RunSession(adt_runner_t* runner, std::int32_t entry, Work&& work) {
+  return Guard([&] {
+    adt_runner& r = Require(runner, "runner");
+    const std::size_t index = Index(entry, "entry");
+    r.session.RequireEntry(index);
+    std::atomic<bool>& alone = r.entries[index].alone;
+    const auto run = [&] {
+      const std::lock_guard<std::mutex> lock(r.mutex);
+      const std::uint64_t loops = adt::SharedLoops();
+      work(r.session, index);
+      alone = r.session.IsPlain() && adt::SharedLoops() == loops;
+    };
+    if (alone && r.pending == 0 && !adt::Executor::HasSetThreads()) {
+      const adt::Alone this_thread;
+      run();
+    } else {
+      r.executor->Run(run);
+    }
+  });
+}
+
 template <typename Text>
 const char* TextOf(const adt_runner_t* runner, Text&& text) {
   return GuardValue<const char*>(nullptr, [&] { return text(Require(runner, "runner")).c_str(); });
@@ -387,7 +442,7 @@ const char* adt_last_remedy() { return Last().remedy.c_str(); }
 adt_status_t adt_last_status() { return Last().status; }
 
 adt_status_t adt_set_threads(std::int32_t count, const char* affinity) {
-  return Guard([&] { adt::SetThreads(count, affinity == nullptr ? "big" : affinity); });
+  return Guard([&] { adt::Executor::SetThreads(count, affinity == nullptr ? "big" : affinity); });
 }
 
 adt_status_t adt_runner_create(const char* directory, const adt_runner_options_t* options,
@@ -400,7 +455,11 @@ adt_status_t adt_runner_create_from(const adt_package_source_t* source,
   return Create([&] { return OpenSource(source); }, options, out);
 }
 
-void adt_runner_free(adt_runner_t* runner) { delete runner; }
+void adt_runner_free(adt_runner_t* runner) {
+  if (runner == nullptr) return;
+  runner->executor->Run([] {});  // after what was asked for and not waited for
+  delete runner;
+}
 
 void adt_trim() { adt::TrimMemory(); }
 
@@ -520,15 +579,55 @@ adt_status_t adt_runner_carry(adt_runner_t* runner, std::int32_t from_entry, std
 }
 
 adt_status_t adt_runner_run(adt_runner_t* runner, std::int32_t entry) {
-  return WithSession(runner, [&](adt::Session& session) {
-    session.Start(Index(entry, "entry"));
+  return RunSession(runner, entry, [&](adt::Session& session, std::size_t index) {
+    session.Start(index);
     session.Wait();
     runner->SavePrograms();
   });
 }
 
+adt_status_t adt_runner_run_async(adt_runner_t* runner, std::int32_t entry, adt_run_done_t done,
+                                  void* data, adt_ticket_t** ticket) {
+  if (ticket != nullptr) *ticket = nullptr;
+  return Guard([&] {
+    const std::size_t index = Index(entry, "entry");
+    Require(runner, "runner").session.RequireEntry(index);
+    const auto run = std::make_shared<AsyncRun>();
+    auto own = std::make_unique<adt_ticket>(adt_ticket{run});
+    ++runner->pending;
+    runner->executor->Post([=] {
+      run->status = Guard([&] {
+        const std::lock_guard<std::mutex> lock(runner->mutex);
+        runner->session.Start(index, &run->cancelled);
+        runner->session.Wait();
+        runner->SavePrograms();
+      });
+      if (run->status != ADT_OK) Guard([&] { run->error = Last(); });
+      --runner->pending;
+      if (done != nullptr) done(data, run->status);
+      run->over.Set();
+    });
+    if (ticket != nullptr) *ticket = own.release();
+  });
+}
+
+adt_status_t adt_ticket_wait(adt_ticket_t* ticket) {
+  AsyncRun* run = nullptr;
+  const adt_status_t status = Guard([&] { run = Require(ticket, "ticket").run.get(); });
+  if (status != ADT_OK) return status;
+  run->over.Wait(0);
+  return run->status == ADT_OK ? ADT_OK : Remember(run->status, run->error.text, run->error.remedy);
+}
+
+void adt_ticket_cancel(adt_ticket_t* ticket) {
+  if (ticket != nullptr) ticket->run->cancelled = true;
+}
+
+void adt_ticket_free(adt_ticket_t* ticket) { delete ticket; }
+
 adt_status_t adt_runner_start(adt_runner_t* runner, std::int32_t entry) {
-  return WithSession(runner, [&](adt::Session& session) { session.Start(Index(entry, "entry")); });
+  return RunSession(runner, entry,
+                    [](adt::Session& session, std::size_t index) { session.Start(index); });
 }
 
 adt_status_t adt_runner_wait(adt_runner_t* runner) {

@@ -16,6 +16,7 @@ enum class ErrorKind {
   kNoDevice = 7,     ///< this machine or this runner has no such device
   kDeviceLost = 8,   ///< the device failed, and does nothing more for this process
   kOutOfMemory = 9,  ///< this machine's memory, or the device's
+  kCancelled = 10,   ///< the program wanted the run to end
 };
 
 /// The only exception that the library throws, besides std::bad_alloc.

@@ -1,5 +1,6 @@
 #include "opencl_modules.h"
 
+#include <functional>
 #include <set>
 #include <string_view>
 
@@ -8,19 +9,36 @@ namespace {
 
 namespace ffi = tvm::ffi;
 
-void Find(const ffi::Module& module, std::set<const void*>* seen, std::vector<ffi::Module>* found) {
+void Visit(const ffi::Module& module, std::set<const void*>* seen,
+           const std::function<void(const ffi::Module&)>& visit) {
   if (!seen->insert(module.get()).second) return;
-  if (std::string_view(module->kind()) == "opencl") found->push_back(module);
-  for (const ffi::Any& import : module->imports()) Find(import.cast<ffi::Module>(), seen, found);
+  visit(module);
+  for (const ffi::Any& import : module->imports()) Visit(import.cast<ffi::Module>(), seen, visit);
+}
+
+// *module* and all its imports, each once.
+void VisitAll(const ffi::Module& module, const std::function<void(const ffi::Module&)>& visit) {
+  std::set<const void*> seen;
+  Visit(module, &seen, visit);
 }
 
 }  // namespace
 
 std::vector<ffi::Module> FindOpenClModules(const ffi::Module& module) {
-  std::set<const void*> seen;
-  std::vector<ffi::Module> found;
-  Find(module, &seen, &found);
-  return found;
+  std::vector<ffi::Module> matches;
+  VisitAll(module, [&](const ffi::Module& one) {
+    if (std::string_view(one->kind()) == "opencl") matches.push_back(one);
+  });
+  return matches;
+}
+
+bool IsCompiledCode(const ffi::Module& module) {
+  bool compiled = true;
+  VisitAll(module, [&](const ffi::Module& one) {
+    const std::string_view kind = one->kind();
+    compiled = compiled && (kind == "library" || kind == "relax.VMExecutable");
+  });
+  return compiled;
 }
 
 }  // namespace adt

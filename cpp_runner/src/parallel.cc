@@ -38,12 +38,27 @@ int Work(int thread, TVMParallelGroupEnv* pool, void* data) {
   return 0;
 }
 
+thread_local std::uint64_t shared_loops = 0;
+thread_local bool is_alone = false;
+
 }  // namespace
 
 int ShareLoop(FTVMParallelLambda body, void* captured, int tasks) {
+  ++shared_loops;
+  if (is_alone) {  // as TVM does where it has one worker
+    std::int32_t counter = 0;
+    TVMParallelGroupEnv one{&counter, 1};
+    return body(0, &one, captured);
+  }
   if (tasks != 0) return TVMBackendParallelLaunch(body, captured, tasks);
   Loop loop{body, captured, {}};
   return TVMBackendParallelLaunch(Work, &loop, 0);
 }
+
+std::uint64_t SharedLoops() { return shared_loops; }
+
+Alone::Alone() { is_alone = true; }
+
+Alone::~Alone() { is_alone = false; }
 
 }  // namespace adt

@@ -12,12 +12,14 @@
 #include <type_traits>
 #include <utility>
 
+#include "cancellation.h"
 #include "compatibility.h"
 #include "devices.h"
 #include "dtype.h"
 #include "error.h"
 #include "library.h"
 #include "opencl_device.h"
+#include "opencl_modules.h"
 #include "param_upload.h"
 #include "params.h"
 #include "runner_info.h"
@@ -199,6 +201,7 @@ Session::Session(const Source& source, const SessionOptions& options)
   if (device_.device_type == kDLOpenCL) device_driver_ = DescribeOpenCl(device_).driver;
   const ffi::Module library = LoadWithPrograms([&] { return LoadLibrary(source, options.scratch); },
                                                options.programs, device_, &programs_);
+  plain_ = device_.device_type == kDLCPU && IsCompiledCode(library);
   build_ = BuildPrograms(library, device_, options.build);
   vm_.emplace(library, source.library_name(), VmDevices(package_, device_));
   LoadEntries(source);
@@ -523,12 +526,17 @@ void Session::TakeOutputs(EntryState* state) {
   }
 }
 
-void Session::Start(std::size_t entry) {
+void Session::Start(std::size_t entry, const std::atomic<bool>* cancelled) {
   EntryState& state = State(entry);
   state.outputs.clear();  // before the run, so that it may use their memory
   state.result = nullptr;
   if (!state.checked || !state.symbols.empty()) RequireArguments(&state);
   RequireIndices(state);
+  std::optional<Cancellation> cancellation;
+  if (cancelled != nullptr) {
+    RequireNotCancelled(*cancelled);
+    cancellation.emplace(vm_->module(), *cancelled);
+  }
   try {
     WithTvmErrors(ErrorKind::kRun, "the model failed", kRunRemedy, [&] {
       state.function.CallPacked(state.arguments.data(), static_cast<int>(state.arguments.size()),

@@ -6,6 +6,7 @@
 #include <tvm/ffi/function.h>
 #include <tvm/runtime/tensor.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -78,6 +79,8 @@ class Session {
   std::optional<ProgramFile> TakePrograms();
   void NotePrograms(const std::string& problem) { NoteWrite(problem, &programs_); }
   const Vm& vm() const { return *vm_; }
+  /// Whether all that it runs is compiled for the CPU: no driver and no other library computes.
+  bool IsPlain() const { return plain_; }
 
   /// Error(kUsage) with the names that there are.
   std::size_t EntryIndex(const std::string& name) const;
@@ -99,8 +102,9 @@ class Session {
   void Carry(std::size_t from_entry, std::size_t output, std::size_t to_entry, std::size_t input);
 
   /// Run; on OpenCL, return when all is in the device's queue. Error(kInput): an input is missing,
-  /// or symbolic extents of one name differ. Error(kRun).
-  void Start(std::size_t entry);
+  /// or symbolic extents of one name differ. Error(kRun). Error(kCancelled), between two calls of
+  /// the VM: *cancelled* became true; the session can be used again.
+  void Start(std::size_t entry, const std::atomic<bool>* cancelled = nullptr);
   /// Wait until the device's queue is empty. Error(kRun).
   void Wait();
 
@@ -176,6 +180,7 @@ class Session {
   std::string device_driver_;
   ProgramReport programs_;
   ProgramBuildReport build_;
+  bool plain_ = false;
   std::optional<Vm> vm_;
   std::vector<EntryState> entries_;
 };

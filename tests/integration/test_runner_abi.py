@@ -37,11 +37,13 @@ def built_library(built: Built) -> Path:
     return built.installed / "lib" / "libadt_runner.so"
 
 
-def case(built: Built, name: str, environment: dict[str, str] | None = None, **paths: Path) -> None:
-    """Run a function of c_runner_cases.py in a process of its own."""
+def case(
+    built: Built, name: str, environment: dict[str, str] | None = None, cases: str = CASES, **paths: Path
+) -> None:
+    """Run a function of *cases*, by default of c_runner_cases.py, in a process of its own."""
     arguments = json.dumps({key: str(path) for key, path in paths.items()})
     done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-m", CASES, name, str(built_library(built)), arguments],
+        [sys.executable, "-X", "faulthandler", "-m", cases, name, str(built_library(built)), arguments],
         capture_output=True,
         text=True,
         check=False,

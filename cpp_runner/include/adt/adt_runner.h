@@ -18,8 +18,9 @@
  *
  * Threads: each handle has a lock, so calls with one handle may come from any thread, one is done
  * after the other, and what belongs together (inputs, run, outputs) is the caller's to keep
- * together. Several handles may be used at once. Keep the threads: each one that runs models has a
- * pool of workers and OpenCL kernels of its own.
+ * together. Several handles may be used at once. Models run on a thread of the library's own, the
+ * executor, with its workers: one after the other, or side by side where handles have executors of
+ * their own (options). The caller's thread waits, and its affinity is left alone.
  *
  * The class in adt/runner.h is the same for C++.
  */
@@ -50,9 +51,12 @@ typedef int32_t adt_status_t;
      */
 #define ADT_ERROR_DEVICE_LOST 8   /* the device does nothing more: free its handles, load again */
 #define ADT_ERROR_OUT_OF_MEMORY 9 /* this machine's, or the device's: free some, try again */
+#define ADT_ERROR_CANCELLED 10    /* adt_ticket_cancel() ended the run */
 
 /* A loaded package on one device. */
 typedef struct adt_runner adt_runner_t;
+/* A run that was asked for. */
+typedef struct adt_ticket adt_ticket_t;
 
 /* Told by the thread that loads a package how many of its OpenCL programs are built, and how many
  * of them there are to be built; not called when there are none. It must return, and throw nothing.
@@ -75,9 +79,11 @@ typedef struct adt_runner_options {
   int32_t build_threads;
   adt_build_progress_t build_progress; /* NULL: none */
   void* build_progress_data;           /* its first argument */
+  /* Not 0: the handle's runs have a thread and workers of their own, beside other handles' runs. */
+  int32_t own_executor;
 } adt_runner_options_t;
 #define ADT_RUNNER_OPTIONS_INIT \
-  {(uint32_t)sizeof(adt_runner_options_t), NULL, NULL, NULL, 0, NULL, NULL}
+  {(uint32_t)sizeof(adt_runner_options_t), NULL, NULL, NULL, 0, NULL, NULL, 0}
 
 /* A file's contents: in memory when data is not NULL, else in a part of an open file. Only read
  * while the function that takes it runs; the file's position is neither used nor changed. */
@@ -128,11 +134,12 @@ const char* adt_last_remedy(void);
 /* Its status, for the functions that return a value; ADT_OK when nothing has gone wrong. */
 adt_status_t adt_last_status(void);
 
-/* How many threads work on a kernel that is called from THIS thread, and on which cores they (and
- * this thread) run from now on: the pool of workers belongs to the thread that runs models, not to
- * a handle. count: 0 for one per core of the affinity. affinity: "big" (all but the slowest cores),
- * "little" (the slowest), "all", or cores such as "0,4-7"; NULL for "big". Where all cores are
- * alike, each of the names means all. Call it before the thread's first run: a pool never grows. */
+/* How many threads work on a kernel, and on which cores: those of the executor that handles share,
+ * from its next run on, and of all that are made later; the caller's thread is not among them.
+ * count: 0 for one per core of the affinity. affinity: "big" (all but the slowest cores), "little"
+ * (the slowest), "all", or cores such as "0,4-7"; NULL for "big". Where all cores are alike, each
+ * of the names means all. TVM_THREAD_POOL_SPIN_COUNT=0 in the environment, before the first run,
+ * lets no thread stay awake between runs and kernels. */
 adt_status_t adt_set_threads(int32_t count, const char* affinity);
 
 /* Give back the memory that is kept for later runs, of the CPU and of OpenCL, and that no handle
@@ -215,6 +222,21 @@ adt_status_t adt_runner_run(adt_runner_t* runner, int32_t entry);
 adt_status_t adt_runner_start(adt_runner_t* runner, int32_t entry);
 /* Wait until the device's queue is empty. Reading an output waits by itself. */
 adt_status_t adt_runner_wait(adt_runner_t* runner);
+
+/* Ask for adt_runner_run and return: it is done after what was asked for before, with the inputs as
+ * they are then. *done*, which may be NULL, is called by the executor when it is over, with *data*
+ * and what adt_runner_run would have returned; it must return soon, and may ask for runs, but
+ * neither wait for one nor free a handle. *ticket*, when it is not NULL, gets one. */
+typedef void (*adt_run_done_t)(void* data, adt_status_t status);
+adt_status_t adt_runner_run_async(adt_runner_t* runner, int32_t entry, adt_run_done_t done,
+                                  void* data, adt_ticket_t** ticket);
+/* Wait until the run is over and *done* has returned; the result is the run's. */
+adt_status_t adt_ticket_wait(adt_ticket_t* ticket);
+/* End the run with ADT_ERROR_CANCELLED: at once when it has not begun, else before its next kernel,
+ * unless it is over by then. From any thread. Other runs go on; the entry has no outputs. */
+void adt_ticket_cancel(adt_ticket_t* ticket);
+/* The run is not cancelled by it. NULL does nothing. */
+void adt_ticket_free(adt_ticket_t* ticket);
 
 /* ---- outputs of the entry's last run ---- */
 

@@ -36,6 +36,7 @@ enum class ErrorKind {
   kNoDevice = ADT_ERROR_NO_DEVICE,         ///< this machine has no such device
   kDeviceLost = ADT_ERROR_DEVICE_LOST,     ///< the device does nothing more
   kOutOfMemory = ADT_ERROR_OUT_OF_MEMORY,  ///< this machine's memory, or the device's
+  kCancelled = ADT_ERROR_CANCELLED,        ///< Ticket::Cancel() ended the run
 };
 
 /// The only exception of a Runner, besides std::bad_alloc.
@@ -116,9 +117,11 @@ struct Options {
   std::int32_t build_threads = 0;
   /// Called by the loading thread while OpenCL programs are built. Must not throw.
   std::function<void(std::int32_t done, std::int32_t total)> build_progress;
+  /// Runs have a thread and workers of their own, beside those of other runners.
+  bool own_executor = false;
 };
 
-/// How many threads do the work of kernels that this thread calls: adt_set_threads.
+/// How many threads do the work of kernels, and on which cores: adt_set_threads.
 inline void SetThreads(std::int32_t count, const std::string& affinity = "big");
 /// Give back memory that is kept for later runs: adt_trim.
 inline void Trim() { adt_trim(); }
@@ -137,6 +140,23 @@ class Id {
  private:
   const char* name_ = nullptr;
   int number_ = 0;
+};
+
+/// A run that was asked for. It can be moved, not copied; a run whose ticket is gone goes on.
+class Ticket {
+ public:
+  explicit Ticket(adt_ticket_t* handle) : handle_(handle) {}
+
+  /// Return when the run is over; throw what Runner::Run() would have thrown.
+  void Wait() const;
+  /// End it before its next kernel, unless it is over by then.
+  void Cancel() const { adt_ticket_cancel(handle_.get()); }
+
+ private:
+  struct Free {
+    void operator()(adt_ticket_t* handle) const { adt_ticket_free(handle); }
+  };
+  std::unique_ptr<adt_ticket_t, Free> handle_;
 };
 
 /// A loaded package on one device. It can be moved, not copied.
@@ -216,6 +236,20 @@ class Runner {
   void Run(Id entry = 0) { Check(adt_runner_run(handle(), Entry(entry))); }
   void Start(Id entry = 0) { Check(adt_runner_start(handle(), Entry(entry))); }
   void Wait() { Check(adt_runner_wait(handle())); }
+  /// Ask for a run and return. The executor calls *done*, which must not throw, when it is over.
+  Ticket RunAsync(Id entry = 0, std::function<void(adt_status_t)> done = {}) {
+    using Done = std::function<void(adt_status_t)>;
+    const auto call = [](void* data, adt_status_t status) noexcept {
+      const std::unique_ptr<Done> owned(static_cast<Done*>(data));
+      (*owned)(status);
+    };
+    auto owned = done ? std::make_unique<Done>(std::move(done)) : nullptr;
+    adt_ticket_t* ticket = nullptr;
+    Check(adt_runner_run_async(handle(), Entry(entry), owned ? +call : nullptr, owned.get(),
+                               &ticket));
+    static_cast<void>(owned.release());  // it may be gone by now
+    return Ticket(ticket);
+  }
 
   std::vector<std::int64_t> OutputShape(Id output, Id entry = 0) const {
     const Place at = OutputPlace(output, entry);
@@ -275,6 +309,7 @@ class Runner {
     if (!options.program_cache.empty()) raw.program_cache = options.program_cache.c_str();
     if (!options.scratch.empty()) raw.scratch = options.scratch.c_str();
     raw.build_threads = options.build_threads;
+    raw.own_executor = options.own_executor ? 1 : 0;
     if (options.build_progress) {
       raw.build_progress = [](void* data, std::int32_t done, std::int32_t total) noexcept {
         static_cast<const Options*>(data)->build_progress(done, total);
@@ -360,6 +395,8 @@ class Runner {
 
   std::unique_ptr<adt_runner_t, Free> handle_;
 };
+
+inline void Ticket::Wait() const { Runner::Check(adt_ticket_wait(handle_.get())); }
 
 inline void SetThreads(std::int32_t count, const std::string& affinity) {
   Runner::Check(adt_set_threads(count, affinity.c_str()));

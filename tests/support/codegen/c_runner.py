@@ -36,6 +36,12 @@ class Options(ctypes.Structure):
     )
 
 
+class OwnExecutor(Options):
+    """With what came after the first version: the others are those of programs of that one."""
+
+    _fields_ = (("own_executor", c_int32),)
+
+
 class Blob(ctypes.Structure):
     _fields_ = (("data", c_void_p), ("size", c_int64), ("offset", c_int64), ("fd", c_int32))
 

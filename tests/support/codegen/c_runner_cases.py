@@ -27,6 +27,7 @@ from support.codegen.c_runner import (
     Info,
     Library,
     Options,
+    OwnExecutor,
     Runner,
     Source,
     aligned,
@@ -359,15 +360,11 @@ def thread_count(library: Library, mixed: Path) -> None:
 
     own = sorted(os.sched_getaffinity(0))
 
-    def inside() -> None:
-        call(1, str(own[0]).encode())
-        assert os.sched_getaffinity(0) == {own[0]}
-        run_mixed(Runner(library, mixed))
-
-    in_thread(inside)
-    assert sorted(os.sched_getaffinity(0)) == own  # of that thread only
+    call(1, str(own[0]).encode())
+    run_mixed(Runner(library, mixed))
+    assert sorted(os.sched_getaffinity(0)) == own
     for affinity in (b"all", b"big", b"little", None):
-        in_thread(lambda affinity=affinity: call(0, affinity))
+        call(0, affinity)
     for affinity in (b"", b"huge", b"0,", b"1-0", b"-1", b"0-", b"x", b"0,,1", b"99999999999"):
         library.refused(
             USAGE, "no cores are called", "0,4-7", call=lambda affinity=affinity: call(0, affinity)
@@ -641,7 +638,7 @@ def programs_are_built(library: Library, opencl: Path, tmp: Path) -> None:
     assert calls == []  # nothing is left to be built
 
 
-class NewerOptions(Options):
+class NewerOptions(OwnExecutor):
     _fields_ = (("later", c_void_p),)
 
 

@@ -102,6 +102,14 @@ void Symbolic(const char* path) {
   runner.Run();
   REQUIRE((runner.OutputShape(0) == std::vector<std::int64_t>{3}));
   REQUIRE((runner.Output<float>(0) == std::vector<float>{2, 4, 6}));
+  for (const char* name : {"a", "b"}) runner.SetInput(name, std::vector<float>{4}, {1});
+  adt_status_t status = -1;
+  const adt::Ticket ticket = runner.RunAsync(0, [&](adt_status_t end) { status = end; });
+  ticket.Wait();
+  ticket.Cancel();  // too late
+  REQUIRE(status == ADT_OK && runner.Output<float>(0) == std::vector<float>{8});
+  runner.RunAsync();
+  Refused(adt::ErrorKind::kUsage, "no entry 3", [&] { runner.RunAsync(3); });
 }
 
 // What is built while an OpenCL package is loaded.

@@ -60,6 +60,9 @@ long standin_alive(void) { return alive[MEMORY] + alive[PROGRAM] + alive[KERNEL]
 static long bytes;
 long standin_bytes(void) { return bytes; }
 
+/* Kernel objects among them. */
+long standin_kernels(void) { return alive[KERNEL]; }
+
 static cl_int next(void) {
   const long call = __atomic_add_fetch(&calls, 1, __ATOMIC_SEQ_CST);
   return call >= first_failure && call <= last_failure ? failure : CL_SUCCESS;
