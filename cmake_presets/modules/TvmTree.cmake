@@ -128,13 +128,13 @@ function(adt_extend_opencl)
       opencl_module.cc:clGetProgramBuildInfo=adt_opencl_build_info
   )
   target_sources(
-    ${runtime} PRIVATE "${ours}/opencl_failures.cc" "${ours}/opencl_images.cc" "${ours}/opencl_image_reuse.cc"
+    ${runtime} PRIVATE "${ours}/opencl_clock.cc" "${ours}/opencl_failures.cc" "${ours}/opencl_images.cc" "${ours}/opencl_image_reuse.cc"
                        "${ours}/opencl_programs.cc" "${ours}/opencl_state.cc" "${ours}/opencl_waiting.cc"
   )
   file(GLOB_RECURSE header "${ADT_TVM_SOURCE}/src/opencl_common.h")
   get_filename_component(headers "${header}" DIRECTORY)
   set_property(
-    SOURCE "${ours}/opencl_programs.cc" "${ours}/opencl_state.cc"
+    SOURCE "${ours}/opencl_clock.cc" "${ours}/opencl_programs.cc" "${ours}/opencl_state.cc"
     TARGET_DIRECTORY ${runtime}
     PROPERTY INCLUDE_DIRECTORIES "${headers}"
   )

@@ -1,5 +1,6 @@
 #include "instrument.h"
 
+#include <tvm/ffi/container/array.h>
 #include <tvm/ffi/dtype.h>
 #include <tvm/ffi/function.h>
 #include <tvm/runtime/device_api.h>
@@ -12,6 +13,7 @@
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -163,36 +165,69 @@ class Recorder {
   std::vector<DLDevice> devices_;
 };
 
-/// A timer of TVM on one device. Such timers nest: the outermost one switches the queue's clock on.
+// cmake_presets/src/opencl_clock.cc.
+void SetOpenClClock(DLDevice device, bool on) {
+  ffi::Function::GetGlobalRequired("adt.set_opencl_clock")(device.device_id, on);
+}
+
+ffi::Array<std::int64_t> ReadOpenClClock(DLDevice device, std::int64_t first) {
+  const auto read = ffi::Function::GetGlobalRequired("adt.read_opencl_clock");
+  return read(device.device_id, first).cast<ffi::Array<std::int64_t>>();
+}
+
+/// Nanoseconds that one device works, by its own clock.
 class DeviceTimer {
  public:
-  explicit DeviceTimer(DLDevice device) : timer_(Timer::Start(device)) {}
-  ~DeviceTimer() {
-    try {
-      Stop();
-    } catch (const std::exception&) {  // the driver has no times
+  explicit DeviceTimer(DLDevice device) : device_(device) {
+    if (device.device_type == kDLOpenCL) {
+      first_ = ReadOpenClClock(device, std::numeric_limits<std::int64_t>::max())[0];
+    } else {
+      timer_ = Timer::Start(device);
     }
   }
-  DeviceTimer(const DeviceTimer&) = delete;
-  DeviceTimer& operator=(const DeviceTimer&) = delete;
 
-  /// Nanoseconds that the device worked since the start.
+  /// Since the construction; the device has nothing more to do.
   std::int64_t Stop() {
-    if (!running_) return 0;
-    running_ = false;
+    if (device_.device_type == kDLOpenCL) return ReadOpenClClock(device_, first_)[1];
     timer_->Stop();
     return timer_->SyncAndGetElapsedNanos();
   }
 
  private:
+  DLDevice device_;
+  std::int64_t first_ = 0;
   Timer timer_;
-  bool running_ = true;
 };
 
 /// Whether *device* has a clock of its own.
 bool HasClock(DLDevice device) {
   return device.device_type == kDLOpenCL || device.device_type == kDLCUDA;
 }
+
+/// While it lives, OpenCL's clocks run.
+class OpenClClocks {
+ public:
+  explicit OpenClClocks(const std::vector<DLDevice>& devices) {
+    for (DLDevice device : devices) {
+      if (device.device_type != kDLOpenCL) continue;
+      SetOpenClClock(device, true);
+      devices_.push_back(device);
+    }
+  }
+  ~OpenClClocks() {
+    for (DLDevice device : devices_) {
+      try {
+        SetOpenClClock(device, false);
+      } catch (const std::exception&) {  // the device is lost
+      }
+    }
+  }
+  OpenClClocks(const OpenClClocks&) = delete;
+  OpenClClocks& operator=(const OpenClClocks&) = delete;
+
+ private:
+  std::vector<DLDevice> devices_;
+};
 
 /// Puts clocks around the calls of one run.
 class Stopwatch {
@@ -210,7 +245,7 @@ class Stopwatch {
  private:
   struct Open {
     std::size_t index;
-    std::vector<std::unique_ptr<DeviceTimer>> timers;
+    std::vector<DeviceTimer> timers;
     Clock::time_point start;
   };
 
@@ -229,9 +264,7 @@ class Stopwatch {
     Open open{next_, {}, {}};
     if (timed_[next_]) {
       for (DLDevice device : devices_) {
-        if (HasClock(device)) {
-          open.timers.push_back(std::make_unique<DeviceTimer>(device));
-        }
+        if (HasClock(device)) open.timers.emplace_back(device);
       }
     }
     ++next_;
@@ -247,9 +280,9 @@ class Stopwatch {
     Call& call = (*calls_)[open.index];
     call.host_us.push_back(Microseconds(end - open.start));
     std::int64_t nanoseconds = 0;
-    for (const auto& timer : open.timers) {
+    for (DeviceTimer& timer : open.timers) {
       try {
-        nanoseconds += timer->Stop();
+        nanoseconds += timer.Stop();
       } catch (const std::exception&) {  // the driver has no times: it counts as none
       }
     }
@@ -333,12 +366,7 @@ CallProfile ProfileCalls(const ffi::Module& vm, const std::string& entry, std::i
     CallProfile profile;
     profile.calls = recorder.TakeCalls();
     for (std::int64_t run = 0; run < runs; ++run) {
-      std::vector<std::unique_ptr<DeviceTimer>> clocks;
-      for (DLDevice device : recorder.devices()) {
-        if (HasClock(device)) {
-          clocks.push_back(std::make_unique<DeviceTimer>(device));
-        }
-      }
+      const OpenClClocks clocks(recorder.devices());
       Stopwatch stopwatch(&profile.calls, recorder.timed(), recorder.devices());
       const Hook hook(vm, std::ref(stopwatch));
       const auto start = Clock::now();

@@ -59,3 +59,17 @@ def test_every_call_may_fail(
         _kind, lives, failed = line.rsplit(maxsplit=2)
         assert int(lives) > 100 and int(failed) > 50, line
     assert len(done.stdout.splitlines()) == 3
+
+
+def test_a_gpu_that_is_lost_while_it_is_profiled(built: Built, textured: ModelPackage, driver: Path) -> None:
+    """From each of the OpenCL calls on; the last of them end the process, where nothing fails any more."""
+    words = ["--model", textured.path, "--profile", "1", "--program-cache", "off", "--build-threads", "1"]
+    failures = 0
+    for call in range(1, 5000):
+        environment = {"LD_LIBRARY_PATH": str(driver), "STANDIN_LOST": str(call)}
+        done = built.run(*words, "--run-count", "1", "--dry-run", "0", env=environment)
+        if done.code == 0:
+            break
+        failures += 1
+        assert done.code > 0 and "rtvm: error: " in done.err, (call, done.code, done.err)
+    assert 100 < failures < 4000

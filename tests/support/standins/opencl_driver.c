@@ -62,6 +62,11 @@ long standin_bytes(void) { return bytes; }
 
 /* Kernel objects among them. */
 long standin_kernels(void) { return alive[KERNEL]; }
+/* STANDIN_LOST: from that call on, all of them fail, in a program that cannot be told otherwise. */
+__attribute__((constructor)) static void lose(void) {
+  const char* given = getenv("STANDIN_LOST");
+  if (given) standin_fail(atol(given), 1L << 60, CL_DEVICE_NOT_AVAILABLE);
+}
 
 static cl_int next(void) {
   const long call = __atomic_add_fetch(&calls, 1, __ATOMIC_SEQ_CST);
