@@ -136,7 +136,7 @@ function(adt_add_xnnpack_runtime)
                VISIBILITY_INLINES_HIDDEN ON
   )
   target_compile_options(adt_xnnpack PRIVATE -Wall -Wextra -Werror)
-  target_include_directories(adt_xnnpack SYSTEM PRIVATE ${headers} "${ADT_TVM_SOURCE}/src")
+  target_include_directories(adt_xnnpack SYSTEM PRIVATE ${headers} "${ADT_TVM_SOURCE}/src" "${ADT_TVM_SOURCE}/3rdparty/compiler-rt")
   target_link_libraries(adt_xnnpack PRIVATE XNNPACK pthreadpool tvm_runtime)
   target_link_options(
     adt_xnnpack PRIVATE -Wl,--no-undefined -Wl,--gc-sections -Wl,--exclude-libs,ALL

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "builtin_fp16.h"
 #include "runtime/contrib/json/json_node.h"
 #include "runtime/contrib/json/json_runtime.h"
 
@@ -179,6 +180,11 @@ class XnnpackRuntime final : public JSONRuntimeBase {
     return node.GetOpDataType()[0].code == kDLUInt;
   }
 
+  static bool Half(const JSONGraphNode& node) {
+    const DLDataType type = node.GetOpDataType()[0];
+    return type.code == kDLFloat && type.bits == 16;
+  }
+
   static std::size_t Bytes(const JSONGraphNode& node) {
     return Elements(ShapeOf(node)) * (static_cast<std::size_t>(node.GetOpDataType()[0].bits) / 8);
   }
@@ -195,11 +201,24 @@ class XnnpackRuntime final : public JSONRuntimeBase {
           subgraph_.get(), xnn_datatype_qint8, static_cast<int32_t>(zero),
           static_cast<float>(scale), shape.size(), shape.data(), nullptr, external, flags, &id);
     } else {
-      status = xnn_define_tensor_value(subgraph_.get(), xnn_datatype_fp32, shape.size(),
-                                       shape.data(), nullptr, external, flags, &id);
+      const xnn_datatype type = Half(node) ? xnn_datatype_fp16 : xnn_datatype_fp32;
+      status = xnn_define_tensor_value(subgraph_.get(), type, shape.size(), shape.data(), nullptr,
+                                       external, flags, &id);
     }
     Check(status, "a tensor of " + node.GetOpName());
     return id;
+  }
+
+  // XNNPACK's convolutions in half precision take weights in float32, and pack them in half.
+  const void* Single(const std::uint16_t* half, std::size_t count) {
+    laid_out_.emplace_back(count * sizeof(float));
+    char* out = laid_out_.back().data();
+    for (std::size_t i = 0; i < count; ++i) {
+      const float value =
+          __extendXfYf2__<std::uint16_t, std::uint16_t, 10, float, std::uint32_t, 23>(half[i]);
+      std::memcpy(out + i * sizeof(float), &value, sizeof(float));
+    }
+    return out;
   }
 
   // Define a constant with *data*, of which the dimension *channels* has a scale for each element.
@@ -215,6 +234,7 @@ class XnnpackRuntime final : public JSONRuntimeBase {
           subgraph_.get(), wide ? xnn_datatype_qcint32 : xnn_datatype_qcint8, scales_.back().data(),
           shape.size(), channels, shape.data(), data, XNN_INVALID_VALUE_ID, 0, &id);
     } else {
+      if (Half(node)) data = Single(static_cast<const std::uint16_t*>(data), Elements(shape));
       status = xnn_define_tensor_value(subgraph_.get(), xnn_datatype_fp32, shape.size(),
                                        shape.data(), data, XNN_INVALID_VALUE_ID, 0, &id);
     }

@@ -97,6 +97,20 @@ def test_networks_on_arm64(net: Callable[[Path], Path], arm64: str, tmp_path: Pa
     assert result.verification.passed and result.emulated
 
 
+def test_half_precision_on_arm64(arm64: str, tmp_path: Path) -> None:
+    model, how = residual_net(tmp_path / "net.onnx"), {"platform": "linux-aarch64", "offload": "xnnpack"}
+    package = adt.compile(
+        model, out=tmp_path / "package", cpu="cortex-a76", precision="float16", use_cache=False, **how
+    )
+    (share,) = package.manifest.made.offload.shares
+    assert share.ops >= 25
+    nodes = adt.inspect(package.path).subgraphs()["xnnpack"]["xnnpack_0"]["nodes"]
+    assert {kind for node in nodes for kind in node["attrs"]["dtype"]} == {"float16"}
+    assert adt.verify(package.path, serial=arm64).verification.passed
+    older = adt.compile(model, out=tmp_path / "older", cpu="cortex-a72", precision="float16", **how)
+    assert "not in float16" in "\n".join(older.manifest.made.offload.left)
+
+
 @pytest.mark.parametrize("kind", ["QDQ int8", "QDQ uint8"])
 def test_integers_on_arm64(kind: str, arm64: str, tmp_path: Path) -> None:
     model = written_by_onnxruntime("convolutions", kind, tmp_path)

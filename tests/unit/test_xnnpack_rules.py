@@ -82,6 +82,16 @@ def test_operators(name: str, rules: Any) -> None:
     assert words in given and bool(words) == bool(given)
 
 
+def test_half_precision_is_for_processors_that_compute_in_it() -> None:
+    from tvm.relax.op import nn
+
+    layer = variable(1, 4, 8, 8, dtype="float16"), constant(6, 4, 3, 3, dtype="float16")
+    assert not reason(rules_of(LIBRARIES["xnnpack"], 0, half=True), "conv2d", nn.conv2d(*layer))
+    assert "float16" in reason(rules_of(LIBRARIES["xnnpack"], 0), "conv2d", nn.conv2d(*layer))
+    wide = nn.conv2d(*layer, out_dtype="float32")
+    assert "float16" in reason(rules_of(LIBRARIES["xnnpack"], 0, half=True), "conv2d", wide)
+
+
 def integers(
     scale: float = 0.1, filter_zero: int = 0, bias_scale: float = 0.05, out_type: str = "int8", axis: int = 0
 ) -> list[Any]:

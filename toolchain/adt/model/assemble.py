@@ -36,6 +36,7 @@ from adt.model.package.params_file import write_params
 from adt.model.passes.gpu.choice import texture_chooser
 from adt.model.passes.offload.partition import OffloadedModel, offload_module
 from adt.model.passes.pipeline import PreparedModule, prepare_module
+from adt.model.passes.precision.conversion import blocks_half
 from adt.model.passes.precision.single import has_half
 from adt.model.targets.gpu import ANY_ADRENO
 from adt.model.tuning.schedules import KernelSchedules, Tuned, Untuned
@@ -85,6 +86,7 @@ def offload(compilation: Compilation) -> tuple[Compilation, OffloadedModel | Non
             libraries,
             tvm=settings.tvm,
             api_level=settings.build.api_level,
+            half=compilation.target.device == "cpu" and blocks_half(compilation.target),
             apart=compilation.apart,
         )
     left = dataclasses.replace(imported, module=offloaded.module, params=offloaded.params)

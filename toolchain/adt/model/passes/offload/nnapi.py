@@ -38,7 +38,7 @@ class Nnapi(Rules):
         return reason or (_bias(calls) if name == "nnapi.conv2d" else "")
 
 
-def rules(api_level: int) -> Nnapi:
+def rules(api_level: int, _half: bool) -> Nnapi:
     """As of the installed TVM, for Android of *api_level*."""
     from tvm.relax.backend.contrib import nnapi
     from tvm.relax.backend.pattern_registry import get_patterns_with_prefix

@@ -109,6 +109,7 @@ def offload_module(
     *,
     tvm: TvmSettings,
     api_level: int,
+    half: bool = False,
     apart: bool = False,
 ) -> OffloadedModel:
     """Hand over what libraries can take.
@@ -118,6 +119,7 @@ def offload_module(
         text: the libraries, as ``--offload`` names them: the first takes what it can first.
         tvm: where the source of their code generators comes from, which are built if they were not before.
         api_level: Android's, which says what NNAPI knows.
+        half: code is for an Arm CPU that computes in half precision.
         apart: each match of a pattern is a subgraph of its own.
 
     Raises:
@@ -128,14 +130,14 @@ def offload_module(
     takers = []
     for library in parse_libraries(text):
         loaded = plugins.load_plugin(plugins.build(plugins.code_generator(library), tvm))
-        rules = rules_of(library, api_level)
+        rules = rules_of(library, api_level, half)
         takers.append(Taker(library.name, rules, loaded.foreign & rules.reads))
     return partition(_known_shapes(module), params, takers, apart=apart)
 
 
-def rules_of(library: Library, api_level: int) -> Rules:
-    """What *library* takes on Android of *api_level*."""
-    rules: Rules = import_module(f"adt.model.passes.offload.{library.name}").rules(api_level)
+def rules_of(library: Library, api_level: int, half: bool = False) -> Rules:
+    """What *library* takes on Android of *api_level*, or on an Arm CPU that computes in half precision."""
+    rules: Rules = import_module(f"adt.model.passes.offload.{library.name}").rules(api_level, half)
     return rules
 
 

@@ -1,4 +1,4 @@
-"""What goes to XNNPACK: convolutions, dense layers, and what stands between them, in float32 or in int8.
+"""What goes to XNNPACK: convolutions, dense layers, what stands between them, in float32, float16 or int8.
 
 The runtime is adt's own (``cmake_presets/src/xnnpack_runtime.cc``), and so is what becomes of the matches
 (:mod:`adt.model.passes.offload.xnnpack_graph`); the reasons below are what XNNPACK itself refuses or computes
@@ -33,6 +33,9 @@ ADD_RATIOS = (2.0**-10, 2.0**8)
 class Xnnpack(Rules):
     """XNNPACK, by adt's runtime."""
 
+    half: bool = False
+    """Arm's CPU that code is for computes in half precision, and so does XNNPACK there."""
+
     def prepare(self, module: Any, params: Mapping[str, Any]) -> Any:
         """Bind the weights and fold batch norms; give each user of a dequantized tensor one of its own."""
         import tvm
@@ -54,18 +57,20 @@ class Xnnpack(Rules):
         core = next((call for call in calls if operator_name(call) in LAYERS), None)
         if core is None:
             core = next(call for call in calls if operator_name(call) in _CHECKS)
-        reasons = (*map(_types, calls), _CHECKS[operator_name(core)](core))
+        quantized = any(operator_name(call) in (QUANTIZE, DEQUANTIZE) for call in calls)
+        taken = ("float32", "float16") if self.half and not quantized else ("float32",)
+        reasons = (_types(calls, taken), _CHECKS[operator_name(core)](core))
         return next(filter(None, reasons), "") or _bias(core, calls) or _scales(core, calls)
 
 
-def rules(_api_level: int) -> Xnnpack:
+def rules(_api_level: int, half: bool) -> Xnnpack:
     """The rules; TVM has the code generator from then on."""
     import tvm
 
     from adt.model.passes.offload.xnnpack_graph import generate
 
     tvm.register_global_func("relax.ext.xnnpack", generate, override=True)
-    return Xnnpack(_patterns(), "xnnpack", frozenset(), weights_inside=True)
+    return Xnnpack(_patterns(), "xnnpack", frozenset(), weights_inside=True, half=half)
 
 
 def _patterns() -> list[Any]:
@@ -154,19 +159,22 @@ def _shape(expression: Any) -> list[int]:
     return [int(extent) for extent in expression.struct_info.shape]
 
 
-def _types(call: Any) -> str:
+def _types(calls: list[Any], taken: tuple[str, ...]) -> str:
+    """*taken*: the types of numbers that are no integers; a match has one of them."""
     from tvm import relax
 
-    infos = [argument.struct_info for argument in call.args if not isinstance(argument, relax.ShapeExpr)]
-    infos = [info for info in (*infos, call.struct_info) if isinstance(info, relax.TensorStructInfo)]
-    if not all(fixed(info) for info in infos):
-        return "XNNPACK's tensors have fixed dimensions"
-    if operator_name(call) in (QUANTIZE, DEQUANTIZE):
+    types = set()
+    for call in calls:
+        infos = [argument.struct_info for argument in call.args if not isinstance(argument, relax.ShapeExpr)]
+        infos = [info for info in (*infos, call.struct_info) if isinstance(info, relax.TensorStructInfo)]
+        if not all(fixed(info) for info in infos):
+            return "XNNPACK's tensors have fixed dimensions"
+        if operator_name(call) not in (QUANTIZE, DEQUANTIZE):
+            types |= {str(info.dtype) for info in infos}
+    if types <= {taken[0]} or types <= {taken[-1]}:
         return ""
-    types = sorted({str(info.dtype) for info in infos} - {"float32"})
-    return (
-        f"adt's runtime of XNNPACK computes in float32 and int8, not in {', '.join(types)}" if types else ""
-    )
+    names = ", ".join(sorted(types - {"float32"}))
+    return f"adt's runtime of XNNPACK computes in {', '.join(taken)} and int8, not in {names}"
 
 
 def _conv2d(call: Any) -> str:
@@ -320,7 +328,7 @@ def _convert(call: Any) -> str:
         return ONE_SCALE
     if integers.struct_info.ndim not in (2, RANK):
         return "adt's runtime of XNNPACK converts pictures and vectors"
-    return _types(call)
+    return _types([call], ("float32",))
 
 
 def _array(constant: Any) -> Any:

@@ -57,7 +57,7 @@ def convert_precision(
         if target.device != "cpu" or settings.offload != "none" or not has_half(imported.module):
             return imported, None
         module, params = in_single_precision(imported.module, imported.params)
-        if _blocks_half(target):  # as float32 first, so that what does not stand half precision stays so
+        if blocks_half(target):  # as float32 first, so that what does not stand half precision stays so
             module, params = half.rewrite(module, params, half.HALF)
         return dataclasses.replace(imported, module=module, params=params), None
     if target.device == "opencl" and like is not None and like.fp16 is False:
@@ -65,7 +65,7 @@ def convert_precision(
             f"{like.gpu or like.device} does not compute in half precision: its OpenCL lacks cl_khr_fp16",
             remedy="Compile with --precision float32.",
         )
-    if target.device == "cpu" and not _blocks_half(target):
+    if target.device == "cpu" and not blocks_half(target):
         log.info(
             "the code is for CPUs without half arithmetic, or not for Arm's: plain loops, in smaller files "
             "(--cpu CORE, or --cpu +fp16, for those that have it)"
@@ -86,7 +86,7 @@ def convert_precision(
     return converted, report
 
 
-def _blocks_half(target: ModelTarget) -> bool:
+def blocks_half(target: ModelTarget) -> bool:
     """Whether code for the CPU *target* computes in half precision by blocks of a vector's lanes."""
     import tvm
 
