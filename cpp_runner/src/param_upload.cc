@@ -1,12 +1,12 @@
 #include "param_upload.h"
 
-#include <tvm/ffi/function.h>
 #include <tvm/runtime/device_api.h>
 
 #include <exception>
 
 #include "device_tensor.h"
 #include "error.h"
+#include "opencl_waiting.h"
 #include "tvm_errors.h"
 
 namespace adt {
@@ -16,24 +16,6 @@ namespace ffi = tvm::ffi;
 
 // In memory twice at any time.
 constexpr std::size_t kMostPending = std::size_t{32} << 20;
-
-// While it lives, this thread's copies to an OpenCL device are enqueued and not waited for.
-class DeferredWaiting {
- public:
-  explicit DeferredWaiting(DLDevice device) : is_opencl_(device.device_type == kDLOpenCL) {
-    Set(true);
-  }
-  ~DeferredWaiting() { Set(false); }
-  DeferredWaiting(const DeferredWaiting&) = delete;
-  DeferredWaiting& operator=(const DeferredWaiting&) = delete;
-
- private:
-  void Set(bool on) const {
-    if (is_opencl_) ffi::Function::GetGlobalRequired("adt.defer_opencl_waiting")(on);
-  }
-
-  bool is_opencl_;
-};
 
 }  // namespace
 
@@ -50,7 +32,7 @@ tvm::runtime::Tensor ParamUpload::Copy(const DLTensor& from, bool image,
   pending_.emplace_back(static_cast<const std::byte*>(from.data), size);
   pending_bytes_ += size;
   tvm::runtime::Tensor copy = [&] {
-    const DeferredWaiting deferred(device_);
+    const DeferredOpenClWaiting deferred(device_);
     return CopyToDevice(from, device_, image, name);
   }();
   if (pending_bytes_ >= kMostPending) Finish();

@@ -20,6 +20,7 @@
 #include "library.h"
 #include "opencl_device.h"
 #include "opencl_modules.h"
+#include "opencl_waiting.h"
 #include "param_upload.h"
 #include "params.h"
 #include "runner_info.h"
@@ -100,12 +101,6 @@ DLTensor HostArray(const Param& param) {
   array.dtype = param.dtype;
   array.shape = const_cast<std::int64_t*>(param.shape.data());
   return array;
-}
-
-void CopyIn(const void* data, const Tensor& tensor) {
-  if (ByteSize(tensor) == 0) return;  // TVM takes no null pointer, even for no bytes
-  const DLTensor from = HostArray(data, *tensor.operator->());
-  Tensor::CopyFromTo(&from, const_cast<DLTensor*>(tensor.operator->()));
 }
 
 void RequireNames(const NamedArrays& inputs, const Entry& entry) {
@@ -368,6 +363,21 @@ void Session::Use(EntryState* state, Input* input, const Tensor& tensor) {
   state->checked = false;
 }
 
+// On OpenCL the copy is in the queue when this returns, behind the runs that were started.
+void Session::CopyIn(const void* data, const Tensor& tensor) {
+  constexpr std::size_t kMostPending = std::size_t{32} << 20;
+  const std::size_t size = ByteSize(tensor);
+  if (size == 0) return;  // TVM takes no null pointer, even for no bytes
+  const bool deferred = device_.device_type == kDLOpenCL && size <= kMostPending;
+  if (deferred && staging_.pending_bytes() + size > kMostPending) Wait();
+  const DLTensor from =
+      HostArray(deferred ? staging_.Keep(data, size) : data, *tensor.operator->());
+  const auto copy = [&] { Tensor::CopyFromTo(&from, const_cast<DLTensor*>(tensor.operator->())); };
+  if (!deferred) return copy();
+  const DeferredOpenClWaiting waiting(device_);
+  copy();
+}
+
 void Session::SetInput(std::size_t entry, std::size_t input, const void* data, std::size_t size,
                        Extents shape) {
   EntryState& state = State(entry);
@@ -556,6 +566,7 @@ void Session::Wait() {
   WithTvmErrors(ErrorKind::kRun, "the model failed on the device",
                 "Run it again; if it still fails, report the message with the model.",
                 [&] { tvm::runtime::DeviceAPI::Get(device_)->StreamSync(device_, nullptr); });
+  staging_.Release();
 }
 
 const Tensor& Session::Output(std::size_t entry, std::size_t output) const {
@@ -596,6 +607,7 @@ void Session::GetOutput(std::size_t entry, std::size_t output, void* data, std::
         DLTensor to = HostArray(data, *tensor.operator->());
         Tensor::CopyFromTo(tensor.operator->(), &to);
       });
+  if (tensor->device.device_type == kDLOpenCL) staging_.Release();  // the copy waited for the queue
 }
 
 const void* Session::ViewOutput(std::size_t entry, std::size_t output) const {

@@ -19,6 +19,7 @@
 #include "program_build.h"
 #include "program_cache.h"
 #include "source.h"
+#include "staging.h"
 #include "vm.h"
 
 namespace adt {
@@ -164,6 +165,7 @@ class Session {
   void LoadEntries(const Source& source);
   EntryState& State(std::size_t entry);
   const EntryState& State(std::size_t entry) const;
+  void CopyIn(const void* data, const tvm::runtime::Tensor& tensor);
   static Input& InputAt(EntryState* state, std::size_t input);
   static Extents RequireShape(const Port& port, std::size_t size, Extents shape);
   static void Use(EntryState* state, Input* input, const tvm::runtime::Tensor& tensor);
@@ -183,6 +185,7 @@ class Session {
   bool plain_ = false;
   std::optional<Vm> vm_;
   std::vector<EntryState> entries_;
+  mutable Staging staging_;  // of inputs that the device's queue may not have copied yet
 };
 
 }  // namespace adt

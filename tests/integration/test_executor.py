@@ -15,6 +15,7 @@ from test_runner_abi import case
 
 import adt
 from adt.model.package.package import ModelPackage
+from support.codegen import sanitized
 
 __all__ = ["built", "driver", "onnx_file", "textured"]
 
@@ -60,6 +61,11 @@ def test_kernels_of_callers(built: Built, textured: ModelPackage, driver: Path, 
     case(built, "kernels_of_callers", environment, CASES, textured=textured.path)
 
 
+def test_inputs_do_not_wait(built: Built, textured: ModelPackage, driver: Path) -> None:
+    environment = {"LD_LIBRARY_PATH": str(driver)}
+    case(built, "inputs_do_not_wait", environment, CASES, textured=textured.path)
+
+
 def test_executors_of_their_own(built: Built, parallel: Path) -> None:
     case(built, "executors_of_their_own", TWO_THREADS, CASES, parallel=parallel)
 
@@ -71,6 +77,18 @@ def test_threads_that_are_set(built: Built, parallel: Path) -> None:
 def test_asleep_between_runs(built: Built, parallel: Path) -> None:
     environment = {**TWO_THREADS, "TVM_THREAD_POOL_SPIN_COUNT": "0"}
     case(built, "asleep", environment, CASES, parallel=parallel)
+
+
+@pytest.mark.parametrize("device", ["cpu", "opencl"])
+def test_thread_sanitizer(
+    parallel: Path, textured: ModelPackage, driver: Path, tmp_path: Path, device: str
+) -> None:
+    """On a CPU without TVM's workers: their own locks are not compiled here, and so not seen."""
+    program = sanitized.build("thread", "threads_program") / "bin/threads_program"
+    assert b"__tsan_read8" in (program.parents[1] / "lib/libadt_runner.so").read_bytes()
+    package = parallel if device == "cpu" else textured.path
+    done = sanitized.run(program, package, tmp_path, LD_LIBRARY_PATH=str(driver), TVM_NUM_THREADS="1")
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr[-4000:]
 
 
 def test_tickets(built: Built, parallel: Path) -> None:

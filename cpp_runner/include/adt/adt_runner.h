@@ -187,7 +187,8 @@ adt_status_t adt_runner_output_info(const adt_runner_t* runner, int32_t entry, i
 
 /* ---- inputs; each stays set for later runs ---- */
 
-/* Copy an array of the input's own shape. The device's memory is allocated the first time. Indices
+/* Copy an array of the input's own shape. The device's memory is allocated the first time; on
+ * OpenCL the copy comes after the runs that were started, and nobody waits for them. Indices
  * out of the range that mod.json knows are refused (ADT_ERROR_INPUT), as they would read other
  * memory; those of a bound or carried array by adt_runner_start, where they lie in the program's
  * memory. */

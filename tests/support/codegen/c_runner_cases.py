@@ -391,6 +391,15 @@ def on_opencl(library: Library, opencl: Path, recurrent: Path) -> None:
         runner.call("start", 0)
         runner.call("wait")
         expect(runner, x * k)
+    runner.set(0, x)
+    for k in range(200):  # runs in the queue, and the array is another one at once
+        runner.call("start", 0)
+        again = x * k
+        runner.set(0, again)
+        again[:] = 1000
+    runner.call("start", 0)
+    expect(runner, x * 199)
+    runner.set(0, x * 2)
     for _ in range(10):
         runner.call("start", 0)  # several in the queue
     runner.set(0, x * 5)  # after them

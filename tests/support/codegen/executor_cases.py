@@ -108,6 +108,21 @@ def kernels_of_callers(library: Library, textured: Path) -> None:
     assert driver.standin_alive() == 0
 
 
+def inputs_do_not_wait(library: Library, textured: Path) -> None:
+    """OpenCL is tests/support/standins/opencl_driver.c."""
+    driver = ctypes.CDLL("libOpenCL.so")
+    runner = Runner(library, textured, program_cache="off")
+    run(runner)
+    before = driver.standin_finishes()
+    for _ in range(5):
+        runner.set(0, zeros(runner))
+        runner.call("start", 0)
+    assert driver.standin_finishes() == before
+    runner.call("wait")
+    assert driver.standin_finishes() == before + 1
+    runner.free()
+
+
 def executors_of_their_own(library: Library, parallel: Path) -> None:
     shared = [Runner(library, parallel) for _ in range(2)]
     own = [own_executor(library, parallel) for _ in range(2)]

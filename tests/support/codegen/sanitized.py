@@ -21,23 +21,25 @@ ENVIRONMENT = {
     "ASAN_OPTIONS": "detect_leaks=1:max_allocation_size_mb=1024:allocator_may_return_null=0:"
     "detect_stack_use_after_return=1:strict_string_checks=1:exitcode=99",
     "UBSAN_OPTIONS": "print_stacktrace=1",
+    "TSAN_OPTIONS": "exitcode=99",
 }
 """Whatever a sanitizer finds ends the process with 99, or by a signal: no exit code of the runner's own."""
 
 
 @functools.cache
-def build() -> Path:
-    """The directory with the programs, in ``bin/``; built when one of their sources has changed."""
+def build(sanitizers: str = "address,undefined", *targets: str) -> Path:
+    """The directory with the programs, in ``bin/``, all or *targets*; built when one of their sources has changed."""
     bundle, tree = adt.build_target(platform="host").bundle, adt.source().path
     checkout = hashlib.sha256(str(RUNNER).encode()).hexdigest()[:8]  # a build directory has one source
-    place = cache.cache_dir() / f"tests/sanitized-{checkout}"
+    place = cache.cache_dir() / f"tests/sanitized-{sanitizers.replace(',', '-')}-{checkout}"
     with cache.lock(place):
         configure = [
             cmake().path, "-S", RUNNER / "tests", "-B", place, "-G", "Ninja",
             f"-DCMAKE_MAKE_PROGRAM={ninja().path}", "-DCMAKE_C_COMPILER=clang", "-DCMAKE_CXX_COMPILER=clang++",
             f"-DADT_TVM_SOURCE={tree}", f"-DADT_RUNTIME={bundle.path}",
+            f"-DADT_SANITIZERS={sanitizers}",
         ]  # fmt: skip
-        for command in (configure, [ninja().path, "-C", place]):
+        for command in (configure, [ninja().path, "-C", place, *targets]):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stdout + done.stderr
     return place
