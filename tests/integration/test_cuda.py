@@ -11,6 +11,8 @@ import re
 import shutil
 import struct
 import subprocess
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import onnx
@@ -27,9 +29,12 @@ from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.model import cuda_code
 from adt.model.inspection.inspection import Inspection
-from adt.model.package.package import ModelPackage
+from adt.model.package.package import KernelCheck, ModelPackage, SkippedCheck
 from adt.tuning.database.selection import describe
 from support.models.networks import Network
+from support.models.onnx_graphs import CONVERTED, recurrent, write
+from support.models.sequences import bert
+from support.models.small import small_model
 from support.standins.cuda import make_bundle, make_driver, make_runtime
 
 CUDA = 190
@@ -83,6 +88,14 @@ def test_machine_code_is_for_the_named_architecture_and_nothing_of_cuda_is_linke
     assert manifest.target.spec["arch"] == "sm_86"
 
 
+def test_schedules_are_checked_by_opencl_if_that_is_asked_for(
+    package: ModelPackage, model: Path, tmp_path: Path
+) -> None:
+    assert isinstance(package.checked, SkippedCheck) and "--check" in package.checked.reason
+    checked = adt.compile(model, out=tmp_path / "y", platform="host", target="cuda:sm_86", check=True).checked
+    assert isinstance(checked, KernelCheck) and checked.worst < 1e-5
+
+
 def test_without_an_architecture_the_driver_compiles(model: Path, tmp_path: Path) -> None:
     package = adt.compile(model, out=tmp_path / "any", platform="host", target="cuda")
 
@@ -101,6 +114,31 @@ def test_half_precision_compiles(model: Path, tmp_path: Path) -> None:
         accuracy="off",
     )
     assert machine_codes(package) == [53]
+
+
+def recurrent_both_ways(path: Path) -> Path:
+    return write(recurrent("LSTM", 4, direction="bidirectional"), path)
+
+
+def with_an_open_batch(path: Path) -> Path:
+    return small_model(path, dims=("n", 4))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(bert, layers=1),
+        recurrent_both_ways,
+        with_an_open_batch,
+        *(lambda path, name=name: write(CONVERTED[name](), path) for name in list(CONVERTED)[::6]),
+    ],
+    ids=["attention", "recurrence", "open batch", *list(CONVERTED)[::6]],
+)
+def test_kernels_of_other_kinds_compile(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    model = make(tmp_path / "net.onnx")
+    package = adt.compile(model, out=tmp_path / "p", platform="host", target="cuda:sm_87")
+    assert machine_codes(package) == [87]
+    assert b"__global__" not in (package.path / "mod.so").read_bytes()
 
 
 def test_tensors_may_be_called_as_what_cuda_knows(tmp_path: Path) -> None:

@@ -290,8 +290,8 @@ def of(offload: str, number: int, ms: float | None, **changes: object) -> BenchR
     return record(number, ms, subject=replace(SUBJECT, offload=offload), **changes)
 
 
-def choice(records: list[BenchRecord], soc: str = "") -> str | None:
-    fastest = fastest_offload(records, "s1", "adreno", "android-arm64-v8a", "float16", soc)
+def choice(records: list[BenchRecord], soc: str = "", *, tuned: bool = False) -> str | None:
+    fastest = fastest_offload(records, "s1", "adreno", "android-arm64-v8a", "float16", soc, tuned=tuned)
     return fastest and fastest.subject.offload
 
 
@@ -304,6 +304,15 @@ def test_the_fastest_of_the_newest_benchmarks_chooses_libraries() -> None:
     assert (
         choice([ours, of("clml", 2, None)]) is None and choice([ours, replace(clml, correct=False)]) is None
     )
+
+
+def test_benchmarks_of_tuned_kernels_count_for_a_tuned_compile() -> None:
+    ours, clml = of("none", 1, 5.0), of("clml", 2, 4.0)
+    tuned = record(3, 3.0, subject=replace(SUBJECT, offload="none", tuned=7))
+    assert choice([ours, clml, tuned]) == "clml"
+    assert choice([ours, clml, tuned], tuned=True) == "none"
+    assert choice([tuned, ours, clml], tuned=True) == "none", "a newer one that is not tuned hides it not"
+    assert choice([ours, tuned], tuned=True) is None
 
 
 def test_benchmarks_of_another_device_model_or_method_choose_nothing() -> None:

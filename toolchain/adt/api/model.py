@@ -130,6 +130,7 @@ def measured_offload(job: CompileJob) -> CompileJob:
         job.platform.name,
         settings.compile.precision,
         job.like.soc if job.like else "",
+        tuned=bool(settings.compile.db),
     )
     offload = fastest.subject.offload if fastest else NONE
     reason = f"measured on {fastest.machine.name} at {fastest.when}" if fastest else "nothing was measured"

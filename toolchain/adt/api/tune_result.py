@@ -13,6 +13,7 @@ from adt.api.bench import BenchResult, bench_ab
 from adt.api.model import tuned_job
 from adt.api.tune_places import Rack
 from adt.errors import NoDevice, TrackerError
+from adt.measure import history
 from adt.options.resolve import load_settings
 from adt.tuning.records import Context
 from adt.tuning.results import Comparison, Figures, TunedTask, TuneResult, TuningPlan, quarantined_candidates
@@ -112,7 +113,7 @@ def compare_packages(
     """Compile *job* with the records of *database* and without, to the cache, and run the two in turns.
 
     It runs where the package belongs: on this machine, or on the first of *serials*. On an emulated device
-    both are verified, and nothing is timed.
+    both are verified, and nothing is timed. The tuned one's benchmark is kept.
 
     Args:
         tuned: which device's records are meant.
@@ -149,6 +150,8 @@ def compare_packages(
         bundle=job.bundle.path if job.bundle else None,
         record=False,
     )
+    if result.b.record.speed:
+        history.save_if_possible(result.b.record)  # what --offload auto of a tuned compile compares
     ratio = result.ratio
     return Comparison(
         place=result.b.record.machine.name,

@@ -219,6 +219,7 @@ def subject_of(opened: Opened) -> Subject:
         bundle_digest=opened.bundle.digest,
         bundle_tvm=bundle.tvm.version,
         adt=__version__,
+        tuned=facts.tuned,
     )
 
 

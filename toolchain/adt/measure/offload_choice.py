@@ -9,29 +9,39 @@ from adt.measure.record import BenchRecord
 
 
 def fastest_offload(
-    records: Iterable[BenchRecord], source_sha256: str, target: str, platform: str, precision: str, soc: str
+    records: Iterable[BenchRecord],
+    source_sha256: str,
+    target: str,
+    platform: str,
+    precision: str,
+    soc: str,
+    *,
+    tuned: bool = False,
 ) -> BenchRecord | None:
     """The fastest of the newest benchmarks of one model, of which one is without libraries.
 
     Args:
-        records: oldest first.
+        records: oldest first; those of ``adt tune --compare`` among them, with tuned kernels.
         source_sha256: of the model.
         target, platform, precision: what it is compiled for.
         soc: system on chip of the device; empty: the device that was measured last.
+        tuned: kernels are compiled with records, so that benchmarks of tuned ones count.
 
     Returns:
         None where nothing is to be compared: no benchmarks with libraries, or none without.
     """
     wanted = (source_sha256, target, platform, precision)
-    latest: dict[tuple[str, str], dict[str, BenchRecord]] = {}
+    latest: dict[tuple[str, str], dict[tuple[str, bool], BenchRecord]] = {}
     for record in records:
         subject = record.subject
         fits = (subject.source_sha256, subject.target, subject.platform, subject.precision) == wanted
+        fits = fits and (tuned or not subject.tuned)
         if fits and record.speed and record.correct is not False and soc in ("", record.machine.soc):
             series = (record.machine.key, record.method.key)
-            latest[series] = latest.pop(series, {}) | {subject.offload: record}
+            latest[series] = latest.pop(series, {}) | {(subject.offload, subject.tuned > 0): record}
     for measured in reversed(latest.values()):
-        if NONE in measured and len(measured) > 1:
+        offloads = {offload for offload, _ in measured}
+        if NONE in offloads and len(offloads) > 1:
             return min(measured.values(), key=_milliseconds)
     return None
 

@@ -78,6 +78,8 @@ class Subject:
     """TVM that the bundle was built from."""
     adt: str
     """adt that measured."""
+    tuned: int = 0
+    """Kernels with the schedule of a record."""
 
 
 @dataclass(frozen=True)

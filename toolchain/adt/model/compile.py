@@ -117,7 +117,7 @@ def compile_model(job: CompileJob, out: Path) -> ModelPackage:
         _log_tuned(package.manifest)
         kernel_check = None
         mode = _check_mode(compilation.target, settings.compile.check)
-        if compilation.target.device == "opencl" and mode != "off":
+        if compilation.target.device != "cpu" and mode != "off":
             kernel_check = check(compilation, package, mode)
     return ModelPackage(out, package.manifest, checked=kernel_check)
 
@@ -236,7 +236,7 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
         "plain": job.plain,
         "apart": job.apart,
         "checking": str(opencl_device())
-        if target.device == "opencl" and job.settings.compile.check != "off"
+        if target.device != "cpu" and job.settings.compile.check != "off"
         else "",
     }
 

@@ -231,7 +231,7 @@ class CompileSettings(Records, Kernels, section="compile"):
     )
     check: Switch = option(
         "Run OpenCL kernels on this machine at once and compare them with the CPU: ``auto`` (where it has an "
-        "OpenCL device that can), ``on`` (or it is an error) or ``off``.",
+        "OpenCL device that can), ``on`` (or it is an error; of CUDA's the same schedules) or ``off``.",
         "--check/--no-check",
         default="auto",
         cli=bool,

@@ -1,9 +1,10 @@
-"""Run a package's OpenCL kernels on this machine at once, and compare them with the CPU.
+"""Run a package's kernels for a GPU on this machine at once, and compare them with the CPU.
 
 A GPU's kernels can be wrong without a word: a schedule that races, a driver that
 miscompiles. So the same kernels, with this machine's code around them, run on its
 OpenCL device (PoCL on the CPU is one) beside the same model compiled for the CPU.
-What this cannot show: that another device's driver compiles them as well.
+What this cannot show: that another device's driver compiles them as well. Of kernels for CUDA, whose
+schedules are OpenCL's, it shows the schedules, for OpenCL runs them.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ SEED = 0
 
 
 def check(compilation: Compilation, package: ModelPackage, mode: str) -> KernelCheck | SkippedCheck:
-    """Compare *package*'s OpenCL kernels on this machine with the CPU, on random inputs.
+    """Compare *package*'s kernels for a GPU on this machine with the CPU, on random inputs.
 
     Args:
         compilation: what *package* was compiled from.
-        mode: ``on``: it is an error when it cannot be done; ``auto``: it is done where it can.
+        mode: ``on``: it is an error when it cannot be done; ``auto``: it is done where it can, but for CUDA.
 
     Raises:
         VerifyFailed: the kernels compute other numbers than the CPU, or a driver refuses their source.
@@ -57,6 +58,12 @@ def check(compilation: Compilation, package: ModelPackage, mode: str) -> KernelC
         RunError, SourceError, DownloadError: it is wanted, and they could not be run, or TVM's OpenCL
             runtime for this machine not be built.
     """
+    if compilation.target.device == "cuda":
+        if mode == "auto":
+            return SkippedCheck(
+                "CUDA does not run where it is compiled; --check runs the schedules by OpenCL"
+            )
+        compilation = replace(compilation, target=_as_opencl(compilation.target))
     device = opencl_device()
     if obstacle := _obstacle(device, package, compilation.target):
         if mode == "on":
@@ -119,13 +126,22 @@ def _obstacle(device: HostOpenCl | None, package: ModelPackage, target: ModelTar
     return None
 
 
+def _as_opencl(cuda: ModelTarget) -> ModelTarget:
+    """The target of OpenCL that schedules are the same for."""
+    spec = {name: value for name, value in cuda.spec.items() if name != "arch"}
+    return replace(
+        cuda, name="opencl", device="opencl", vdevices=("opencl",), spec={**spec, "kind": "opencl"}
+    )
+
+
 def _for_host(
     compilation: Compilation, package: ModelPackage, gpu: ModelTarget | None, directory: Path
 ) -> Path:
     """The model compiled to a package that this machine runs: on its OpenCL device, or on its CPU."""
     host = platform_named("host")
     settings = compilation.settings
-    if gpu is not None and compilation.platform == host and settings.compile.offload == "none":
+    own = gpu is not None and gpu.device == package.manifest.target.device
+    if own and compilation.platform == host and settings.compile.offload == "none":
         return package.path
     directory.mkdir()
     cpu: dict[str, Any] = {"kind": "llvm", "mtriple": host.llvm_triple(0)}

@@ -22,6 +22,7 @@ there; both give wrong numbers. Here they are errors.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from typing import Any
@@ -109,10 +110,20 @@ def texture_lowering() -> Any:
 def vector_pointers() -> Any:
     """A pass for a GPU's kernels: a buffer that is only accessed in aligned vectors becomes one of vectors.
 
-    ``vload4`` promises the alignment of one float only, so that a compiler may load the four one by one.
+    ``vload4`` promises the alignment of one float only, so that a compiler may load the four one by one. A
+    kernel of which TVM's pass cannot make that (some read one number of a vector for all lanes) stays.
     """
     import tvm
     from tvm import tirx
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.VectorPointers")  # type: ignore[untyped-decorator]
+    def rewrite(module: Any, _context: Any) -> Any:
+        result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
+        for variable, function in module.functions_items():
+            alone = tvm.IRModule({variable: function}, module.attrs)
+            with contextlib.suppress(tvm.error.InternalError):
+                result.update_func(variable, tirx.transform.PointerValueTypeRewrite()(alone)[variable])
+        return result
 
     @tirx.transform.prim_func_pass(opt_level=0, name="adt.VectorIndices")  # type: ignore[untyped-decorator]
     def divide(function: Any, _module: Any, _context: Any) -> Any:
@@ -127,7 +138,7 @@ def vector_pointers() -> Any:
 
         return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, exact, ["tirx.Div"]))
 
-    return tvm.transform.Sequential([tirx.transform.PointerValueTypeRewrite(), divide])
+    return tvm.transform.Sequential([rewrite, divide])
 
 
 def _quotient(value: Any, divisor: Any, analyzer: Any) -> Any:
