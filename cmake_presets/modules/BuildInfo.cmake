@@ -109,6 +109,8 @@ function(adt_write_build_info file)
   \"clml\": ${clml},
   \"clml_sdk\": ${clml_sdk},
   \"cuda\": ${cuda},
+  \"cudnn\": ${cuda},
+  \"cublas\": ${cuda},
   \"nnapi\": ${nnapi},
   \"xnnpack\": ${xnnpack},
   \"rpc\": ${rpc},

@@ -1,4 +1,5 @@
-# TVM's CUDA runtime, which opens the driver's library when it is first used.
+# TVM's CUDA runtime, which opens the driver's library when it is first used, and adt's runtimes of subgraphs for cuDNN
+# and cuBLAS, which open those when a package calls them.
 #
 #   ADT_CUDA          build it in
 #   ADT_CUDA_HEADERS  directory of NVIDIA's cuda.h; else that of the CUDA toolkit in /usr/local/cuda
@@ -14,12 +15,14 @@ function(adt_add_cuda)
     set(directory "${ADT_TVM_SOURCE}/src/backend/cuda/runtime")
   endif()
   set(ours "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../src/cuda")
-  set(sources "${directory}/cuda_device_api.cc" "${directory}/cuda_module.cc" "${ours}/cuda_library.cc")
+  set(sources "${directory}/cuda_device_api.cc" "${directory}/cuda_module.cc" "${ours}/cuda_library.cc"
+              "${ours}/cublas_runtime.cc" "${ours}/cudnn_runtime.cc"
+  )
   target_sources(tvm_runtime_objs PRIVATE ${sources})
   # Ours first: it has a cuda_runtime.h.
   set_property(
     SOURCE ${sources}
     TARGET_DIRECTORY tvm_runtime_objs
-    PROPERTY INCLUDE_DIRECTORIES "${ours}" "${ADT_CUDA_HEADERS}"
+    PROPERTY INCLUDE_DIRECTORIES "${ours}" "${ADT_CUDA_HEADERS}" "${ADT_TVM_SOURCE}/src"
   )
 endfunction()

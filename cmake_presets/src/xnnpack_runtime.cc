@@ -413,16 +413,9 @@ class XnnpackRuntime final : public JSONRuntimeBase {
   std::vector<std::vector<float>> scales_;   // of constants, for each channel
 };
 
-ffi::Module Create(const ffi::String& symbol, const ffi::String& graph,
-                   const ffi::Array<ffi::String>& constants) {
-  return ffi::Module(ffi::make_object<XnnpackRuntime>(symbol, graph, constants));
-}
-
 }  // namespace
 
 TVM_FFI_STATIC_INIT_BLOCK() {
-  tvm::ffi::reflection::GlobalDef()
-      .def("runtime.XnnpackRuntimeCreate", Create)
-      .def("ffi.Module.load_from_bytes.xnnpack_json",
-           JSONRuntimeBase::LoadFromBytes<XnnpackRuntime>);
+  tvm::ffi::reflection::GlobalDef().def("ffi.Module.load_from_bytes.xnnpack_json",
+                                        JSONRuntimeBase::LoadFromBytes<XnnpackRuntime>);
 }

@@ -314,7 +314,7 @@ def test_what_cuda_adds_to_a_board_compiles(tmp_path: Path) -> None:
     subprocess.run(words, cwd=resource("cmake_presets"), check=True, capture_output=True)
 
     assert json.loads((tmp_path / "adt_build_info.json").read_text())["cuda"]
-    check_syntax(tmp_path, "cuda_(device_api|module|library)")
+    check_syntax(tmp_path, "cuda_(device_api|module|library)|cu(blas|dnn)_runtime")
 
 
 @nightly

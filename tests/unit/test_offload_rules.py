@@ -55,7 +55,7 @@ def test_what_goes_together(kind: str, device: str, platform: Any, level: int) -
         ("nnapi", "opencl", PHONE, 30, "--target cpu"),
         ("nnapi", "cpu", BOARD, 30, "android-arm64-v8a"),
         ("nnapi", "cpu", PHONE, 28, "--api-level 29"),
-        ("cuda", "cpu", PHONE, 28, ", ".join(LIBRARIES)),
+        ("tensorrt", "cpu", PHONE, 28, ", ".join(LIBRARIES)),
         ("nnapi,none", "cpu", PHONE, 29, ", ".join(LIBRARIES)),
         ("nnapi,nnapi", "cpu", PHONE, 29, "once"),
         ("clml,nnapi", "opencl", PHONE, 29, "--target cpu"),
@@ -73,7 +73,7 @@ def test_each_row_has_its_rules_and_its_place_in_builds_and_bundles(library: Lib
     without = BundleOptions(opencl=True, clml=False, rpc=True, alignment=32, build_type="Release")
     assert without.libraries == ()
     assert replace(without, **{library.name: True}).libraries == (library,)
-    assert library.build_option.split()[0] == options_of(BuildSettings)[library.name].flag
+    assert library.build_option.split()[0] == options_of(BuildSettings)[library.setting].flag
 
 
 def test_the_order_of_libraries_is_kept() -> None:

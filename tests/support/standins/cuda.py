@@ -174,7 +174,7 @@ def make_runtime(directory: Path, tree: Path, bundle: Path) -> Path:
     subprocess.run(
         [
             *("g++", "-std=c++17", "-shared", "-fPIC", "-O1", "-w", *(f"-I{header}" for header in headers)),
-            *(*sources, ours / "cuda_library.cc", "-o", library),
+            *(*sources, *sorted(ours.glob("*.cc")), "-o", library),
             *(f"-L{bundle / 'lib'}", "-ltvm_runtime", "-ltvm_ffi", "-Wl,--no-undefined"),
         ],
         check=True,

@@ -57,7 +57,11 @@ class BundleOptions:
     xnnpack: bool = False
     """``lib/libadt_xnnpack.so`` is inside."""
     cuda: bool = False
-    """The CUDA runtime is inside (the driver's libcuda.so.1 is opened at run time)."""
+    """The CUDA runtime is inside (the driver's libcuda.so.1 is opened at run time), …"""
+    cudnn: bool = False
+    """… the runtime for cuDNN …"""
+    cublas: bool = False
+    """… and that for cuBLAS (NVIDIA's libraries are opened at run time, too)."""
 
     @property
     def libraries(self) -> tuple[Library, ...]:

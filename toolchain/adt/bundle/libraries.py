@@ -3,10 +3,11 @@
 A library joins with
 
 - its row here;
-- a field of the row's name in the settings of a build (``build.NAME``), in
+- a setting of a build that builds it in (``build.NAME``), and a field of the row's name in
   :class:`~adt.bundle.bundle.BundleOptions` and in what BuildInfo.cmake writes;
 - ``adt/model/passes/offload/NAME.py``, whose function ``rules`` says what it takes;
-- its code generator in ``cmake_presets/plugins``, and its runtime in ``cmake_presets``.
+- its runtime in ``cmake_presets``, and its code generator: Python beside the rules, or a plugin of
+  TVM's sources in ``cmake_presets/plugins``.
 """
 
 from __future__ import annotations
@@ -26,13 +27,17 @@ class Library:
     title: str
     """For people."""
     device: str
-    """Device of the targets that it goes with: ``cpu`` or ``opencl``."""
+    """Device of the targets that it goes with: ``cpu``, ``opencl`` or ``cuda``."""
     targets: str
     """Those targets, for people."""
     variable: str
     """CMake's, which builds its runtime in."""
     build_option: str
     """What `adt build-target` takes to build it in."""
+    setting: str
+    """Of a build, which that sets."""
+    plugin: str = "json"
+    """That TVM's wheel needs for its code generator: one of TVM's own, or what keeps adt's graphs."""
     api_level: int = 0
     """Android's lowest; 0: it is not Android's."""
 
@@ -67,10 +72,25 @@ _ROWS = (
         "adreno, adreno-buffer or opencl",
         "ADT_CLML",
         "--clml SDK (Qualcomm's; docs/clml.md)",
+        "clml",
+        plugin="clml",
     ),
     # Android 10 is the first whose NNAPI takes convolutions in NCHW, as TVM's runtime gives them.
-    Library("nnapi", "NNAPI", "cpu", "cpu", "USE_NNAPI_RUNTIME", "--nnapi --api-level 29", api_level=29),
-    Library("xnnpack", "XNNPACK", "cpu", "cpu", XNNPACK_VARIABLE, "--xnnpack"),
+    Library(
+        "nnapi",
+        "NNAPI",
+        "cpu",
+        "cpu",
+        "USE_NNAPI_RUNTIME",
+        "--nnapi --api-level 29",
+        "nnapi",
+        plugin="nnapi",
+        api_level=29,
+    ),
+    Library("xnnpack", "XNNPACK", "cpu", "cpu", XNNPACK_VARIABLE, "--xnnpack", "xnnpack"),
+    # Both come with CUDA: they link nothing, and are small.
+    Library("cudnn", "cuDNN", "cuda", "cuda:ARCH", "ADT_CUDA", "--cuda", "cuda"),
+    Library("cublas", "cuBLAS", "cuda", "cuda:ARCH", "ADT_CUDA", "--cuda", "cuda"),
 )
 LIBRARIES = {row.name: row for row in _ROWS}
 """Every library, by name."""

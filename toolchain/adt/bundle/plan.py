@@ -157,6 +157,4 @@ def _options(options: BuildSettings, choice: Choice, ndk: Ndk | None) -> dict[st
     }
     if ndk:
         values["ANDROID_PLATFORM"] = f"android-{options.api_level}"
-    if options.cuda:
-        values["ADT_CUDA"] = "ON"
     return values | {library.variable: "ON" for library in choice.libraries}

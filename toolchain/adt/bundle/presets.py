@@ -66,10 +66,10 @@ def choose_preset(options: BuildSettings) -> Choice:
     suffix = "-clml" if clml else ("" if opencl else "-cpu")
     name = options.platform if variant else platform.name + suffix
     libraries = [
-        row for row in LIBRARIES.values() if (clml if row.name == "clml" else getattr(options, row.name))
+        row for row in LIBRARIES.values() if (clml if row.name == "clml" else getattr(options, row.setting))
     ]
     for library in libraries:
-        library.check(platform, options.api_level, f"--{library.name} and build.{library.name}")
+        library.check(platform, options.api_level, f"--{library.setting} and build.{library.setting}")
     return Choice(name, platform, opencl, tuple(libraries))
 
 

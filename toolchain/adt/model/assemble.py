@@ -87,6 +87,7 @@ def offload(compilation: Compilation) -> tuple[Compilation, OffloadedModel | Non
             tvm=settings.tvm,
             api_level=settings.build.api_level,
             half=compilation.target.device == "cpu" and blocks_half(compilation.target),
+            tf32=settings.compile.tf32,
             apart=compilation.apart,
         )
     left = dataclasses.replace(imported, module=offloaded.module, params=offloaded.params)

@@ -58,7 +58,8 @@ class CompileJob:
         target = package_target(self.platform, settings, self.like)
         if self.tuning is not None and self.tuning.gpu is not None and target.gpu is not None:
             target = replace(target, gpu=target.gpu.fitted(self.tuning.gpu))
-        check_combination(settings.compile.offload, target.device, self.platform, settings.build.api_level)
+        options, api_level = settings.compile, settings.build.api_level
+        check_combination(options.offload, target.device, self.platform, api_level, tf32=options.tf32)
         return target
 
     def linker(self) -> Linker:

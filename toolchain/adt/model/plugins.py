@@ -67,7 +67,7 @@ class Wheel:
 
 def code_generator(library: Library) -> Plugin:
     """What makes subgraphs for *library*."""
-    name = library.name
+    name = library.plugin
     return Plugin(name, f"libadt_codegen_{name}.so", f"the code generator for {library.title}")
 
 

@@ -186,11 +186,16 @@ class Kernels(Shapes, Computing, section="compile"):
     )
     offload: Text = option(
         "Hand operators to libraries, the first of them first: ``clml`` (Adreno GPUs), ``nnapi`` (Android), "
-        "``xnnpack`` (any CPU), ``auto``: as benchmarks of this model on the device decide "
-        "(`adt compare-offload`), else ``none``.",
+        "``xnnpack`` (any CPU), ``cudnn``, ``cublas`` (CUDA), ``auto``: as benchmarks of this model on the "
+        "device decide (`adt compare-offload`), else ``none``.",
         default="none",
         metavar="LIBRARY,…|auto|none",
         offers="libraries",
+    )
+    tf32: Flag = option(
+        "Let cuDNN and cuBLAS round float32 to TF32, of 10 bits for 23, where the GPU is faster with it: "
+        "results are as exact as in half precision.",
+        default=False,
     )
     texture_choice: Text = option(
         "Channels in blocks of four, in textures or buffers: where that is faster, by records of both forms "

@@ -14,6 +14,7 @@ from typing import Any
 
 from adt.model.passes.nodes import operator_name, relax_nodes
 from adt.model.passes.offload.rules import Check, Rules, first_objection, fixed, repeated
+from adt.model.passes.offload.weights import weights_of
 
 TYPES = ("float32", "float16")
 CONV2D = "relax.nn.conv2d"
@@ -34,11 +35,10 @@ class Clml(Rules):
         from tvm.relax.backend.adreno.clml import AppendReshapeToBNRewriterPass
 
         main = module["main"]
-        bound = dict(zip(main.params[len(main.params) - len(params) :], params.values(), strict=True))
         # TVM's layout pass fails on some models (reshapes to computed shapes, slices), and most need none.
         layouts = [transform.ConvertLayout({CONV2D: list(LAYOUTS)})] if _other_layouts(main) else []
         passes = [
-            transform.BindParams("main", bound),
+            transform.BindParams("main", weights_of(module, params)),
             *layouts,
             transform.Normalize(),
             transform.FoldBatchnormToConv2D(),

@@ -82,17 +82,26 @@ class Taker:
     """Types of operators' attributes that its code generator would misread."""
 
 
-def check_combination(text: str, device: str, platform: Platform, api_level: int) -> None:
+def check_combination(
+    text: str, device: str, platform: Platform, api_level: int, *, tf32: bool = False
+) -> None:
     """Refuse an offload that cannot run on what is compiled for.
 
     Args:
         text: the libraries, as ``--offload`` names them.
-        device: device of the target: ``cpu`` or ``opencl``.
+        device: device of the target: ``cpu``, ``opencl`` or ``cuda``.
+        tf32: it is to round float32 to TF32.
 
     Raises:
         ConfigError: it does not go together; the remedy says what does.
     """
-    for library in parse_libraries(text):
+    libraries = parse_libraries(text)
+    if tf32 and not any(library.device == "cuda" for library in libraries):
+        raise ConfigError(
+            "--tf32 is for NVIDIA's libraries, and nothing goes to them",
+            remedy="Add --target cuda:ARCH --offload cudnn,cublas; or leave --tf32 and compile.tf32 out.",
+        )
+    for library in libraries:
         library.check(platform, api_level, "--offload")
         if library.device != device:
             raise ConfigError(
@@ -110,6 +119,7 @@ def offload_module(
     tvm: TvmSettings,
     api_level: int,
     half: bool = False,
+    tf32: bool = False,
     apart: bool = False,
 ) -> OffloadedModel:
     """Hand over what libraries can take.
@@ -120,6 +130,7 @@ def offload_module(
         tvm: where the source of their code generators comes from, which are built if they were not before.
         api_level: Android's, which says what NNAPI knows.
         half: code is for an Arm CPU that computes in half precision.
+        tf32: NVIDIA's libraries may round float32 to TF32.
         apart: each match of a pattern is a subgraph of its own.
 
     Raises:
@@ -130,14 +141,17 @@ def offload_module(
     takers = []
     for library in parse_libraries(text):
         loaded = plugins.load_plugin(plugins.build(plugins.code_generator(library), tvm))
-        rules = rules_of(library, api_level, half)
+        rules = rules_of(library, api_level, half, tf32=tf32)
         takers.append(Taker(library.name, rules, loaded.foreign & rules.reads))
     return partition(_known_shapes(module), params, takers, apart=apart)
 
 
-def rules_of(library: Library, api_level: int, half: bool = False) -> Rules:
-    """What *library* takes on Android of *api_level*, or on an Arm CPU that computes in half precision."""
-    rules: Rules = import_module(f"adt.model.passes.offload.{library.name}").rules(api_level, half)
+def rules_of(library: Library, api_level: int, half: bool = False, *, tf32: bool = False) -> Rules:
+    """What *library* takes on Android of *api_level*, on an Arm CPU that computes in half precision, or on
+    NVIDIA's GPUs with or without *tf32*."""
+    module = import_module(f"adt.model.passes.offload.{library.name}")
+    on_cuda = library.device == "cuda"
+    rules: Rules = module.rules(tf32=tf32) if on_cuda else module.rules(api_level, half)
     return rules
 
 
@@ -152,6 +166,7 @@ def partition(
     operators = _count(module["main"])
     total = operators.total()
     objections: dict[str, dict[str, None]] = {}
+    apart = apart or any(taker.rules.apart for taker in takers)
     ops = {}
     for taker in takers:
         patterns = [_guarded(pattern, taker, objections) for pattern in taker.rules.patterns]
@@ -170,7 +185,7 @@ def partition(
         symbol = str(external["get_symbol"]())
         library = symbol.partition("_")[0]
         subgraphs.append(Subgraph(library, symbol, str(external.inspect_source("json"))))
-    remaining, params = detach_weights(module, params) if inside else (module, dict(params))
+    remaining, params = detach_weights(module, params)
     counts = Counter(subgraph.library for subgraph in subgraphs)
     report = OffloadReport(
         wanted=",".join(ops),
@@ -202,7 +217,7 @@ def _guarded(
     def is_taken(context: Any) -> bool:
         if has_leaking_intermediate_variables(context):
             return False  # a subgraph's kernel gives its last value alone; a shorter pattern may fit
-        calls = [value for value in context.matched_bindings.values() if operator_name(value)]
+        calls = _in_order(context.matched_bindings)
         if reason := _misread(calls, taker.foreign) or taker.rules.objection(name, calls):
             log.debug("not handed over: %s: %s", name, reason)
             objections.setdefault(_core(calls), {})[reason] = None
@@ -251,6 +266,22 @@ def _known_shapes(module: Any) -> Any:
         if isinstance(function, relax.Function):
             known.builder_.update_func(variable, known.visit_expr(function))
     return relax.transform.DeadCodeElimination(["main"])(known.builder_.get())
+
+
+def _in_order(bindings: Mapping[Any, Any]) -> list[Any]:
+    """The calls of *bindings*, which TVM gives in any order, each after those whose results it takes."""
+    calls: dict[Any, Any] = {}
+
+    def visit(variable: Any) -> None:
+        call = bindings.get(variable)
+        if call is not None and operator_name(call) and variable not in calls:
+            for argument in call.args:
+                visit(argument)
+            calls[variable] = call
+
+    for variable in bindings:
+        visit(variable)
+    return list(calls.values())
 
 
 def _core(calls: list[Any]) -> str:

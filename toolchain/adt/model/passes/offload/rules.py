@@ -20,6 +20,8 @@ class Rules(ABC):
     """Types of operators' attributes that the code generator reads from memory, not by reflection."""
     weights_inside: bool
     """Weights go into the subgraphs; else they stay parameters of the model."""
+    apart: bool = False
+    """Each match of a pattern is a subgraph of its own."""
 
     @abstractmethod
     def prepare(self, module: Any, params: Mapping[str, Any]) -> Any:
@@ -27,7 +29,7 @@ class Rules(ABC):
 
     @abstractmethod
     def objection(self, name: str, calls: list[Any]) -> str:
-        """Why the match of the pattern *name* with *calls* must not be handed over; empty: it may."""
+        """Why the match of the pattern *name* with *calls* (in order) must not go; empty: it may."""
 
 
 Check = Callable[[Any], str]

@@ -23,6 +23,26 @@ LARGE = 1024
 """Elements from which on a constant is worth a place in mod.params."""
 
 
+def fold_weights(module: Any, params: Mapping[str, Any]) -> Any:
+    """*module* with the values of those *params* that its ``main`` takes, batch norms folded into them."""
+    import tvm
+    from tvm.relax import transform
+
+    passes = [
+        transform.BindParams("main", weights_of(module, params)),
+        transform.Normalize(),
+        transform.FoldBatchnormToConv2D(),
+        transform.FoldConstant(),
+    ]
+    return tvm.transform.Sequential(passes)(module)
+
+
+def weights_of(module: Any, params: Mapping[str, Any]) -> dict[Any, Any]:
+    """The parameters of ``main`` that are weights, with their values of *params*."""
+    variables = {str(variable.name_hint): variable for variable in module["main"].params}
+    return {variables[name]: value for name, value in params.items() if name in variables}
+
+
 def bind_weights(module: Any, names: Mapping[str, str], inside: Set[str]) -> Any:
     """*module* after MergeCompositeFunctions, with short names for what is handed over (``clml_0``,
     ``clml_1_softmax``: of one operator alone).
@@ -76,14 +96,17 @@ def bind_weights(module: Any, names: Mapping[str, str], inside: Set[str]) -> Any
 
 
 def detach_weights(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Make parameters of ``main`` out of its larger constants again, with the old names where there are."""
+    """Make parameters of ``main`` out of its larger constants again, with the old names where there are.
+
+    Those of *params* that it takes stay.
+    """
     from tvm import relax
     from tvm.relax.expr_functor import PyExprMutator, mutator
 
     names = {_handle(tensor): name for name, tensor in params.items()}
     taken = {*params, *(str(parameter.name_hint) for parameter in module["main"].params)}
     variables: dict[str, Any] = {}
-    params_left: dict[str, Any] = {}
+    params_left = {str(variable.name_hint): value for variable, value in weights_of(module, params).items()}
 
     @mutator
     class Detach(PyExprMutator):  # type: ignore[misc]
@@ -100,8 +123,8 @@ def detach_weights(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[st
 
     main = module["main"]
     body = Detach().visit_expr(main.body)
-    if not params_left:
-        return module, {}
+    if not variables:
+        return module, params_left
     function = relax.Function(
         [*main.params, *variables.values()], body, main.ret_struct_info, main.is_pure, main.attrs
     )

@@ -15,6 +15,7 @@ import numpy as np
 
 from adt.model.passes.nodes import operator_name, relax_nodes
 from adt.model.passes.offload.rules import Check, Rules, fixed
+from adt.model.passes.offload.weights import fold_weights, weights_of
 
 CONV2D, DENSE, ADD = "relax.nn.conv2d", "relax.matmul", "relax.add"
 QUANTIZE, DEQUANTIZE = "relax.quantize", "relax.dequantize"
@@ -38,17 +39,13 @@ class Xnnpack(Rules):
 
     def prepare(self, module: Any, params: Mapping[str, Any]) -> Any:
         """Bind the weights and fold batch norms; give each user of a dequantized tensor one of its own."""
-        import tvm
         from tvm import relax
         from tvm.relax import transform
 
-        main = module["main"]
-        bound = dict(zip(main.params[len(main.params) - len(params) :], params.values(), strict=True))
-        module = transform.BindParams("main", bound)(module)
-        if any(operator_name(call) == DEQUANTIZE for call in relax_nodes(main, relax.Call)):
-            return transform.Normalize()(_own_dequantizations(module))
-        passes = [transform.Normalize(), transform.FoldBatchnormToConv2D(), transform.FoldConstant()]
-        return tvm.transform.Sequential(passes)(module)
+        if not any(operator_name(call) == DEQUANTIZE for call in relax_nodes(module["main"], relax.Call)):
+            return fold_weights(module, params)
+        module = transform.BindParams("main", weights_of(module, params))(module)
+        return transform.Normalize()(_own_dequantizations(module))
 
     def objection(self, name: str, calls: list[Any]) -> str:
         """See :meth:`adt.model.passes.offload.rules.Rules.objection`."""

@@ -41,12 +41,12 @@ def generate(functions: Sequence[Any], _options: Any, names: Mapping[Any, Any]) 
     """TVM's ``relax.ext.xnnpack``: a module for each of *functions*, whose constants have *names*."""
     import tvm
 
-    create = tvm.get_global_func("runtime.XnnpackRuntimeCreate")
+    create = tvm.get_global_func("adt.JsonModuleCreate")
     modules = []
     for function in functions:
         graph = _Graph(names)
         text = graph.text(function)
-        modules.append(create(str(function.attrs["global_symbol"]), text, graph.constants))
+        modules.append(create("xnnpack_json", str(function.attrs["global_symbol"]), text, graph.constants))
     return modules
 
 

@@ -1,0 +1,166 @@
+// Computes matrix products with cuBLAS: TVM's modules of the kind "cublas_json", one product each.
+//
+// model/passes/offload/cublas.py of adt says what goes there. Of cuBLAS only what is called is
+// declared here, as NVIDIA documents it; the values are the same in cuBLAS 11 to 13. cuBLAS counts
+// matrices by columns: of rows, it computes the transposed product of the operands swapped.
+#include <tvm/ffi/extra/c_env_api.h>
+#include <tvm/ffi/function.h>
+#include <tvm/ffi/reflection/registry.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "runtime/contrib/json/json_node.h"
+#include "runtime/contrib/json/json_runtime.h"
+#include "vendor_library.h"
+
+namespace {
+
+namespace ffi = tvm::ffi;
+using tvm::runtime::Tensor;
+using tvm::runtime::json::JSONGraphNode;
+using tvm::runtime::json::JSONRuntimeBase;
+
+using Handle = struct cublasContext*;
+using Status = int;
+
+constexpr int kFloat = 0;  // cudaDataType_t
+constexpr int kHalf = 2;
+constexpr int kAsItIs = 0;       // cublasOperation_t
+constexpr int kCompute32F = 68;  // cublasComputeType_t: sums in float32, without TF32 …
+constexpr int kComputeTf32 = 77;
+constexpr int kDefaultAlgorithm = -1;  // cublasGemmAlgo_t
+// What NVIDIA recommends for GPUs from Hopper (9.x) on, and for others.
+constexpr std::size_t kLargeWorkspace = std::size_t{32} << 20;
+constexpr std::size_t kSmallWorkspace = std::size_t{4} << 20;
+constexpr int kHopper = 9;
+
+// cuBLAS's functions.
+struct Cublas {
+  Status (*Create)(Handle*) = nullptr;
+  Status (*Destroy)(Handle) = nullptr;
+  Status (*SetStream)(Handle, cudaStream_t) = nullptr;
+  Status (*SetWorkspace)(Handle, void*, std::size_t) = nullptr;
+  Status (*Gemm)(Handle, int, int, int, int, int, const void*, const void*, int, int, const void*,
+                 int, int, const void*, void*, int, int, int, int) = nullptr;
+  Status (*GemmBatched)(Handle, int, int, int, int, int, const void*, const void*, int, int,
+                        long long, const void*, int, int, long long, const void*, void*, int, int,
+                        long long, int, int, int) = nullptr;
+
+  Cublas() {
+    constexpr std::array names{"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"};
+    const adt::cuda::VendorLibrary library(names, "nvidia-cublas (or nvidia-cublas-cu12)");
+    library.Find("cublasCreate_v2", &Create);
+    library.Find("cublasDestroy_v2", &Destroy);
+    library.Find("cublasSetStream_v2", &SetStream);
+    library.Find("cublasSetWorkspace_v2", &SetWorkspace);
+    library.Find("cublasGemmEx", &Gemm);
+    library.Find("cublasGemmStridedBatchedEx", &GemmBatched);
+  }
+};
+
+const Cublas& TheCublas() {
+  static const Cublas cublas;
+  return cublas;
+}
+
+void Check(Status status, const std::string& what) {
+  if (status != 0) {
+    TVM_FFI_THROW(RuntimeError) << "cuBLAS does not take " << what << " (status " << status << ")";
+  }
+}
+
+// What all products on a device compute with, one after the other.
+struct State {
+  State() { Check(TheCublas().Create(&handle), "this device"); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { TheCublas().Destroy(handle); }
+
+  Handle handle = nullptr;
+  adt::cuda::Workspace workspace;
+  std::mutex mutex;
+};
+
+class CublasRuntime final : public JSONRuntimeBase {
+ public:
+  CublasRuntime(const std::string& symbol, const std::string& graph,
+                const ffi::Array<ffi::String>& constants)
+      : JSONRuntimeBase(symbol, graph, constants) {
+    TheCublas();          // where there is none, the package must not load
+    initialized_ = true;  // no constants
+  }
+
+  const char* kind() const override { return "cublas_json"; }
+  void Init(const ffi::Array<Tensor>&) override {}
+
+  void Run() override {
+    const int device = data_entry_[EntryID(outputs_[0])]->device.device_id;
+    adt::cuda::CheckCuda(cudaSetDevice(device));
+    if (state_ == nullptr || device != device_) {
+      state_ = adt::cuda::SharedState<State>(device);
+      device_ = device;
+      int generation = 0;
+      adt::cuda::CheckCuda(
+          cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, device));
+      workspace_bytes_ = generation >= kHopper ? kLargeWorkspace : kSmallWorkspace;
+    }
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    const auto stream = static_cast<cudaStream_t>(TVMFFIEnvGetStream(kDLCUDA, device));
+    const Cublas& cublas = TheCublas();
+    Check(cublas.SetStream(state_->handle, stream), "the stream");
+    void* const workspace = state_->workspace.Grow(workspace_bytes_, stream);
+    Check(cublas.SetWorkspace(state_->handle, workspace, workspace_bytes_), "its workspace");
+    Compute(nodes_[outputs_[0].id_]);
+  }
+
+ private:
+  void Compute(const JSONGraphNode& node) const {
+    const auto number = [&node](const char* name) {
+      return static_cast<int>(node.GetAttr<int64_t>(name));
+    };
+    const int rows = number("rows");
+    const int columns = number("columns");
+    const int inner = number("inner");
+    const int type = node.GetOpDataType()[0].bits == 16 ? kHalf : kFloat;
+    const int compute = type == kFloat && number("tf32") != 0 ? kComputeTf32 : kCompute32F;
+    const void* const a = Data(node.GetInputs()[0]);
+    const void* const b = Data(node.GetInputs()[1]);
+    void* const y = Data(outputs_[0]);
+    const Handle handle = state_->handle;
+    const float one = 1;
+    const float zero = 0;
+    if (const int batch = number("batch"); batch > 1) {
+      const auto step = [&node](const char* name) { return node.GetAttr<int64_t>(name); };
+      Check(TheCublas().GemmBatched(handle, kAsItIs, kAsItIs, columns, rows, inner, &one, b, type,
+                                    columns, step("step_b"), a, type, inner, step("step_a"), &zero,
+                                    y, type, columns, static_cast<long long>(rows) * columns, batch,
+                                    compute, kDefaultAlgorithm),
+            "the products");
+    } else {
+      Check(TheCublas().Gemm(handle, kAsItIs, kAsItIs, columns, rows, inner, &one, b, type, columns,
+                             a, type, inner, &zero, y, type, columns, compute, kDefaultAlgorithm),
+            "the product");
+    }
+  }
+
+  std::uint8_t* Data(const tvm::runtime::json::JSONGraphNodeEntry& entry) const {
+    const DLTensor* tensor = data_entry_[EntryID(entry)];
+    return static_cast<std::uint8_t*>(tensor->data) + tensor->byte_offset;
+  }
+
+  std::shared_ptr<State> state_;
+  int device_ = 0;
+  std::size_t workspace_bytes_ = 0;
+};
+
+}  // namespace
+
+TVM_FFI_STATIC_INIT_BLOCK() {
+  tvm::ffi::reflection::GlobalDef().def("ffi.Module.load_from_bytes.cublas_json",
+                                        JSONRuntimeBase::LoadFromBytes<CublasRuntime>);
+}

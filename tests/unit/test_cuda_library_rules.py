@@ -1,0 +1,113 @@
+"""What goes to cuDNN and cuBLAS of small graphs, and why the rest does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adt.bundle.libraries import LIBRARIES
+from adt.bundle.platforms import PLATFORMS
+from adt.errors import ConfigError
+from adt.model.passes.offload.partition import check_combination, rules_of
+
+
+def variable(*shape: int, dtype: str = "float32") -> Any:
+    from tvm import relax
+
+    return relax.Var("x", relax.TensorStructInfo(shape, dtype))
+
+
+def constant(*shape: int, dtype: str = "float32") -> Any:
+    from tvm import relax
+
+    return relax.const(np.ones(shape, dtype), dtype)
+
+
+def reason(library: str, name: str, calls: Sequence[Any]) -> str:
+    """Why a match of the pattern *name* with *calls* stays; empty: it goes."""
+    from tvm import relax
+
+    rules, builder = rules_of(LIBRARIES[library], 0), relax.BlockBuilder()
+    return str(rules.objection(f"{library}.{name}", [builder.normalize(call) for call in calls]))
+
+
+def convolutions() -> dict[str, tuple[str, str, Callable[[], Sequence[Any]]]]:
+    from tvm.relax.op import add, nn
+
+    x, w = variable(1, 4, 8, 8), constant(6, 4, 3, 3)
+    layer, half = variable(1, 6, 6, 6), variable(1, 4, 8, 8, dtype="float16")
+    biased = [nn.conv2d(x, w), add(layer, constant(1, 6, 1, 1))]
+    return {
+        "plain": ("conv2d", "", lambda: [nn.conv2d(x, w)]),
+        "grouped": ("conv2d", "", lambda: [nn.conv2d(x, constant(6, 2, 3, 3), groups=2, dilation=2)]),
+        "half": ("conv2d", "", lambda: [nn.conv2d(half, constant(6, 4, 3, 3, dtype="float16"))]),
+        "half, sums in float32": (
+            "conv2d",
+            "float16, float32",
+            lambda: [nn.conv2d(half, constant(6, 4, 3, 3, dtype="float16"), out_dtype="float32")],
+        ),
+        "double": (
+            "conv2d",
+            "float64",
+            lambda: [nn.conv2d(variable(1, 4, 8, 8, dtype="float64"), constant(6, 4, 3, 3, dtype="float64"))],
+        ),
+        "NHWC": ("conv2d", "NCHW", lambda: [nn.conv2d(variable(1, 8, 8, 4), w, data_layout="NHWC")]),
+        "padded alike": ("conv2d", "", lambda: [nn.conv2d(x, w, padding=[2, 1, 2, 1])]),
+        "padded at the end": ("conv2d", "alike", lambda: [nn.conv2d(x, w, padding=[0, 0, 1, 1])]),
+        "bias, ReLU": ("conv2d_bias_relu", "", lambda: [*biased, nn.relu(layer)]),
+        "a bias for each column": (
+            "conv2d_bias",
+            "one value for each channel",
+            lambda: [nn.conv2d(x, w), add(layer, constant(1, 1, 1, 6))],
+        ),
+        "a bias for each value": (
+            "conv2d_bias",
+            "one value for each channel",
+            lambda: [nn.conv2d(x, w), add(layer, constant(1, 6, 6, 6))],
+        ),
+        "sum": ("conv2d_bias_add", "", lambda: [*biased, add(variable(1, 6, 6, 6), layer)]),
+        "sum that repeats": (
+            "conv2d_bias_add",
+            "result's shape",
+            lambda: [*biased, add(layer, variable(1, 6, 1, 1))],
+        ),
+        "sum with itself": ("conv2d_bias_add", "another", lambda: [*biased, add(layer, layer)]),
+    }
+
+
+@pytest.mark.parametrize("name", convolutions())
+def test_convolutions(name: str) -> None:
+    pattern, words, make = convolutions()[name]
+    given = reason("cudnn", pattern, make())
+    assert words in given and bool(words) == bool(given)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ((4, 8), (8, 5), ""),
+        ((2, 3, 4, 8), (8, 5), ""),
+        ((2, 3, 4, 8), (2, 3, 8, 5), ""),
+        ((4, 8), (3, 8, 5), ""),
+        ((2, 1, 4, 8), (1, 3, 8, 5), "not for some"),
+        ((8,), (8, 5), "matrices"),
+    ],
+)
+def test_products(first: tuple[int, ...], second: tuple[int, ...], words: str) -> None:
+    from tvm.relax.op import matmul
+
+    given = reason("cublas", "matmul", [matmul(variable(*first), variable(*second))])
+    assert words in given and bool(words) == bool(given)
+
+
+def test_they_go_with_cuda_and_tf32_with_them() -> None:
+    check_combination("cudnn,cublas", "cuda", PLATFORMS["linux-aarch64"], 0, tf32=True)
+    with pytest.raises(ConfigError) as caught:
+        check_combination("cudnn", "opencl", PLATFORMS["host"], 0)
+    assert "--target cuda:ARCH" in caught.value.remedy
+    with pytest.raises(ConfigError, match="--tf32") as caught:
+        check_combination("xnnpack", "cpu", PLATFORMS["host"], 0, tf32=True)
+    assert "--offload cudnn,cublas" in caught.value.remedy
