@@ -8,6 +8,7 @@ for machines with an NVIDIA GPU and the real libraries.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import subprocess
 from dataclasses import dataclass
@@ -125,6 +126,8 @@ def test_a_call_computes_a_layer_with_bias_sum_and_relu(
     calls = [call.removeprefix("cudnn ") for call in machine.calls]
     assert calls.count("find") == len(fused) and (calls[0], calls[-1]) == ("create", "destroy")
     assert [call for call in calls[1:-1] if call != "find"] == 2 * fused
+    most = json.loads(machine.run(package.path).stdout)["memory"]["workspace_bytes"]
+    assert most == 4096, "of all algorithms that were chosen, which compute one after the other"
 
 
 def test_a_layer_is_computed_in_steps_where_cudnn_fuses_nothing(

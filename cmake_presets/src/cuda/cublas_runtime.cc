@@ -81,7 +81,19 @@ struct State {
   State& operator=(const State&) = delete;
   ~State() { TheCublas().Destroy(handle); }
 
+  // cuBLAS forgets its workspace with the stream.
+  void Use(cudaStream_t stream, std::size_t bytes) {
+    if (used && stream == current) return;
+    Check(TheCublas().SetStream(handle, stream), "the stream");
+    void* const data = workspace.Grow(bytes, stream);
+    Check(TheCublas().SetWorkspace(handle, data, bytes), "its workspace");
+    current = stream;
+    used = true;
+  }
+
   Handle handle = nullptr;
+  cudaStream_t current = nullptr;
+  bool used = false;
   adt::cuda::Workspace workspace;
   std::mutex mutex;
 };
@@ -111,10 +123,7 @@ class CublasRuntime final : public JSONRuntimeBase {
     }
     const std::lock_guard<std::mutex> lock(state_->mutex);
     const auto stream = static_cast<cudaStream_t>(TVMFFIEnvGetStream(kDLCUDA, device));
-    const Cublas& cublas = TheCublas();
-    Check(cublas.SetStream(state_->handle, stream), "the stream");
-    void* const workspace = state_->workspace.Grow(workspace_bytes_, stream);
-    Check(cublas.SetWorkspace(state_->handle, workspace, workspace_bytes_), "its workspace");
+    state_->Use(stream, workspace_bytes_);
     Compute(nodes_[outputs_[0].id_]);
   }
 

@@ -37,9 +37,8 @@ constexpr int kHalf = 2;
 constexpr int kNchw = 0;              // cudnnTensorFormat_t
 constexpr int kCrossCorrelation = 1;  // cudnnConvolutionMode_t
 constexpr int kDefaultMath = 0;       // cudnnMathType_t: TF32 where the GPU has it
-constexpr int kTensorOpMath = 1;
-constexpr int kFmaMath = 3;  // float32 as it is
-constexpr int kRelu = 1;     // cudnnActivationMode_t
+constexpr int kFmaMath = 3;           // float32 as it is
+constexpr int kRelu = 1;              // cudnnActivationMode_t
 constexpr int kIdentity = 5;
 constexpr int kImplicitPrecompGemm = 1;  // cudnnConvolutionFwdAlgo_t
 constexpr int kAlgorithms = 16;          // room for all, with and without tensor cores
@@ -119,7 +118,16 @@ struct State {
   State& operator=(const State&) = delete;
   ~State() { TheCudnn().Destroy(handle); }
 
+  void Use(cudaStream_t stream) {
+    if (used && stream == current) return;
+    Check(TheCudnn().SetStream(handle, stream), "the stream");
+    current = stream;
+    used = true;
+  }
+
   Handle handle = nullptr;
+  cudaStream_t current = nullptr;
+  bool used = false;
   adt::cuda::Workspace workspace;
   std::mutex mutex;
 };
@@ -167,7 +175,7 @@ class CudnnRuntime final : public JSONRuntimeBase {
     }
     const std::lock_guard<std::mutex> lock(state_->mutex);
     stream_ = static_cast<cudaStream_t>(TVMFFIEnvGetStream(kDLCUDA, device));
-    Check(TheCudnn().SetStream(state_->handle, stream_), "the stream");
+    state_->Use(stream_);
     if (x_ == nullptr) Describe(node);
     if (algorithms_.empty()) Choose();
     Compute(node);
@@ -221,8 +229,7 @@ class CudnnRuntime final : public JSONRuntimeBase {
   void Choose() {
     const Cudnn& cudnn = TheCudnn();
     const Descriptor convolution = convolution_.get();
-    const int type = exact_ ? kFmaMath : kDefaultMath;
-    Check(cudnn.SetConvolutionMathType(convolution, type), "the precision");
+    SetMath(exact_ ? kFmaMath : kDefaultMath);
     std::array<Performance, kAlgorithms> found{};
     int count = 0;
     Check(
@@ -252,8 +259,14 @@ class CudnnRuntime final : public JSONRuntimeBase {
     return static_cast<std::uint8_t*>(tensor->data) + tensor->byte_offset;
   }
 
+  void SetMath(int math) {
+    if (math == math_) return;
+    Check(TheCudnn().SetConvolutionMathType(convolution_.get(), math), "the precision");
+    math_ = math;
+  }
+
   void* Prepare(const Performance& algorithm) {
-    Check(TheCudnn().SetConvolutionMathType(convolution_.get(), algorithm.math), "the precision");
+    SetMath(algorithm.math);
     return state_->workspace.Grow(algorithm.bytes, stream_);
   }
 
@@ -305,6 +318,7 @@ class CudnnRuntime final : public JSONRuntimeBase {
   int device_ = 0;
   cudaStream_t stream_ = nullptr;
   bool exact_ = true;
+  int math_ = kDefaultMath;  // of a new descriptor
   Owned x_{nullptr, {nullptr}};
   Owned weights_{nullptr, {nullptr}};
   Owned bias_{nullptr, {nullptr}};

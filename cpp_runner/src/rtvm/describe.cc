@@ -72,6 +72,7 @@ void WriteMemory(JsonWriter* json, const RunReport& report) {
   json->Key("memory").BeginObject();
   WriteNumber(json, "before_load_kb", report.before_load_kb);
   WriteNumber(json, "peak_kb", report.peak_kb);
+  WriteNumber(json, "workspace_bytes", report.workspace_bytes);
   json->EndObject();
 }
 

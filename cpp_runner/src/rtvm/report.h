@@ -48,6 +48,8 @@ struct RunReport {
   /// KiB of this process: before the package was opened, and at most up to the last timed run.
   std::optional<std::int64_t> before_load_kb;
   std::optional<std::int64_t> peak_kb;
+  /// Bytes of the GPU's memory that libraries compute in; none where no library has any.
+  std::optional<std::int64_t> workspace_bytes;
 
   ProgramReport programs;
   ProgramBuildReport build;

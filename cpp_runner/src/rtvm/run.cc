@@ -1,5 +1,7 @@
 #include "rtvm/run.h"
 
+#include <tvm/ffi/function.h>
+
 #include <cstring>
 #include <utility>
 
@@ -125,6 +127,13 @@ void TakeTimes(TimedRuns runs, RunReport* report) {
   report->start_ms = std::move(runs.start_ms);
 }
 
+// What the runtimes of libraries for GPUs have allocated in this process.
+std::optional<std::int64_t> WorkspaceBytes() {
+  const auto count = tvm::ffi::Function::GetGlobal("adt.library_workspace_bytes");
+  const std::int64_t bytes = count ? (*count)().cast<std::int64_t>() : 0;
+  return bytes > 0 ? std::optional(bytes) : std::nullopt;
+}
+
 // The files and the further runs that were asked for.
 void Afterwards(const Options& options, std::size_t entry, Session* session, RunReport* report) {
   session->KeepPrograms();
@@ -203,6 +212,7 @@ RunReport RunPackage(const Options& options, const std::function<Source()>& open
   sampler.Now();
   get();
   report.peak_kb = PeakResidentKb();
+  report.workspace_bytes = WorkspaceBytes();
   Afterwards(options, index, &session, &report);
   return report;
 }

@@ -43,7 +43,9 @@ class Variant:
     planned_bytes: int
     """What TVM plans for values between its calls; …"""
     grown_kb: int | None
-    """… and how much the process grew by, with weights and a library's workspace; None: not known."""
+    """… how much the process grew by, with weights and a CPU library's workspace (None: not known) …"""
+    workspace_bytes: int | None
+    """… and what a GPU's libraries compute in; None: no such library, or no times."""
 
     @property
     def inspection(self) -> Inspection:
@@ -154,4 +156,6 @@ def _variant(
     speed = side.record.speed
     calls = None if speed is None else _profile(package, request)
     grown = speed.peak_kb - speed.before_load_kb if speed and speed.peak_kb and speed.before_load_kb else None
-    return Variant(package, side, agreement, calls, Inspection(package).graph.total, grown)
+    planned = Inspection(package).graph.total
+    workspace = speed.workspace_bytes if speed else None
+    return Variant(package, side, agreement, calls, planned, grown, workspace)

@@ -64,6 +64,7 @@ def _fields(result: OffloadComparison) -> dict[str, Any]:
             "profile": fields_of(side.profile) if side.profile else None,
             "planned_bytes": side.planned_bytes,
             "grown_kb": side.grown_kb,
+            "workspace_bytes": side.workspace_bytes,
         }
 
     return {
@@ -102,7 +103,8 @@ def _lines(result: OffloadComparison, *, everything: bool) -> Iterator[str]:
     for name, side in sides.items():
         speed = side.bench.record.speed
         grown = "" if side.grown_kb is None else f", the process grew by {side.grown_kb / 1024:.1f} MiB"
-        yield f"{name:<8} {side.planned_bytes:,} bytes planned for values{grown}"
+        room = "" if side.workspace_bytes is None else f", {side.workspace_bytes:,} bytes of workspace"
+        yield f"{name:<8} {side.planned_bytes:,} bytes planned for values{room}{grown}"
         if speed is None:
             yield f"{'':<8} no times: {side.bench.record.no_speed}"
         else:

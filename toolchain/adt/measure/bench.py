@@ -176,6 +176,7 @@ def speed_of(
         peak_kb=memory["peak_kb"],
         energy=energy,
         sensors=sensors.courses(report["samples"]),
+        workspace_bytes=memory.get("workspace_bytes"),
     )
 
 

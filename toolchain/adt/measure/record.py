@@ -146,6 +146,8 @@ class Speed:
     """… and the most that it had at any time."""
     energy: Energy
     sensors: Sensors
+    workspace_bytes: int | None = None
+    """Of the GPU's memory, that libraries compute in; None: none have any."""
 
 
 @dataclass(frozen=True)
