@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from adt.bundle.libraries import LIBRARIES
 from support.devices.adb_server import Peer, fake_server, text
 
 PROGRAM = 'import sys; sys.argv[0] = "adt"; from adt.cli.main import main; main()'
@@ -34,7 +35,7 @@ def offered(line: str) -> list[str]:
     [
         ("adt compile m.onnx --target adr", ["adreno", "adreno-buffer"]),
         ("adt compile m.onnx --precision f", ["float32", "float16", "float16_acc32"]),
-        ("adt compile m.onnx --offload ", ["clml", "nnapi", "xnnpack", "auto", "none"]),
+        ("adt compile m.onnx --offload ", [*LIBRARIES, "auto", "none"]),
         ("adt compile m.onnx --offload clml,n", ["clml,nnapi", "clml,none"]),
         ("adt build-target --for linux-arm", ["linux-armhf", "linux-armhf-cpu", "linux-armhf-opencl"]),
         ("adt tune m.onnx --tuner r", ["random", "replay"]),
